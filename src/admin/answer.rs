@@ -19,6 +19,10 @@ impl Refusal {
         Self { status, says: says.into() }
     }
 
+    pub(super) fn says(&self) -> &str {
+        &self.says
+    }
+
     /// 404 with a sentence.
     pub(super) fn missing(says: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, says)

@@ -20,6 +20,9 @@ const PIECE: usize = 256;
 /// Items looked at for one page; then the page ends early, with its `next`.
 const LOOKED_AT_MAX: usize = 10_000;
 
+/// States of dead letters that are listed where none is asked for.
+const IN_TOPIC: [&str; 2] = ["dead", "produced"];
+
 type Answer = Result<Response, Refusal>;
 type Asked = Result<FromQuery<Query>, QueryRejection>;
 
@@ -89,7 +92,9 @@ pub(super) async fn dead_letters<S: Source>(
         let last = piece.is_empty();
         for letter in piece {
             let topic = letter.origin.as_deref().map_or("", GroupView::topic_of);
-            let admitted = walk.query.admits(topic, Some(&letter.disposition), Some("dead"));
+            let is_wanted = walk.query.state.is_some() || IN_TOPIC.contains(&letter.state.as_str());
+            let state = Some(letter.state.as_str());
+            let admitted = is_wanted && walk.query.admits(topic, Some(&letter.disposition), state);
             let show = admin.options.show_payloads;
             let shown = admitted.then(|| payload::dead_letter(&letter, Detail::List, show));
             let bytes = letter.key.as_ref().map_or(0, Vec::len);

@@ -10,7 +10,8 @@ use super::Options;
 use super::answer::Refusal;
 
 /// Paths anyone may ask: probes and figures hold no record.
-const OPEN: [&str; 7] = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/version", "/drain"];
+const OPEN: [&str; 8] =
+    ["/", "/livez", "/readyz", "/startupz", "/metrics", "/version", "/drain", "/style.css"];
 
 /// Judges one request.
 pub(super) fn judge(

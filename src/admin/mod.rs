@@ -7,8 +7,10 @@ mod base64;
 mod delayed;
 mod explain;
 mod guard;
+mod html;
 mod moving;
 mod nack;
+mod operate;
 mod page;
 mod payload;
 mod port;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -39,6 +41,7 @@ pub use explain::{
     SuspectsView, Told,
 };
 pub use nack::{Failed, FailedRefused, FailedTaken};
+pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;
@@ -48,7 +51,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 21] = [
+const ROUTES: [&str; 24] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -65,9 +68,12 @@ const ROUTES: [&str; 21] = [
     "/api/v1/retries/export?group=&topic=&reason=&state=&limit=&after=",
     "POST /api/v1/retries/export",
     "POST /api/v1/retries/import",
+    "POST /api/v1/retries/{now|delay|dead-letter}",
     "POST /api/v1/nack",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
     "/api/v1/dead-letters/{group}/{offset}",
+    "POST /api/v1/dead-letters/{redrive|discard|restore}",
+    "/api/v1/audit?group=&limit=&after=",
     "/api/v1/delayed?topic=&limit=&after=",
     "POST /api/v1/delayed/cancel",
 ];
@@ -104,7 +110,15 @@ pub async fn serve<S: Source>(
 fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
     let admin = Arc::new(Admin { source, metrics, options });
     Router::new()
-        .route("/", get(pointer))
+        .route("/", get(home::<S>))
+        .route("/audit", get(html::audit::<S>))
+        .route("/groups/{group}", get(html::group::<S>))
+        .route("/groups/{group}/letters/{offset}", get(html::letter::<S>))
+        .route(
+            "/groups/{group}/act",
+            post(html::act::<S>).layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX)),
+        )
+        .route("/style.css", get(html::style))
         .route("/livez", get(livez::<S>))
         .route("/readyz", get(readyz::<S>))
         .route("/startupz", get(startupz::<S>))
@@ -126,6 +140,15 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
             "/api/v1/nack",
             post(nack::nack::<S>).layer(DefaultBodyLimit::max(nack::NACK_BYTES_MAX)),
         )
+        .route(
+            "/api/v1/retries/{verb}",
+            post(operate::retries::<S>).layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX)),
+        )
+        .route(
+            "/api/v1/dead-letters/{verb}",
+            post(operate::dead_letters::<S>).layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX)),
+        )
+        .route("/api/v1/audit", get(operate::audit::<S>))
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
         .route("/api/v1/delayed", get(delayed::list::<S>))
@@ -142,7 +165,12 @@ async fn guarded<S: Source>(
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
-    let (path, headers) = (request.uri().path(), request.headers());
+    let headers = request.headers();
+    // The list of routes is for anybody; the page names groups.
+    let path = match request.uri().path() {
+        "/" if wants_page(headers) => "page",
+        path => path,
+    };
     let changes = !request.method().is_safe();
     let judged = guard::judge(&admin.options, path, headers, peer)
         .and_then(|()| guard::judge_change(&admin.options, changes, headers, peer));
@@ -152,7 +180,17 @@ async fn guarded<S: Source>(
     }
 }
 
-async fn pointer() -> Response {
+/// Whether a browser asks.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
+    accepts.is_some_and(|accepts| accepts.contains("text/html"))
+}
+
+/// The page for a browser; for other callers a list of the routes.
+async fn home<S: Source>(state: State<Arc<Admin<S>>>, headers: HeaderMap) -> Response {
+    if wants_page(&headers) {
+        return html::home(state).await;
+    }
     text_answer(StatusCode::OK, format!("reprise\n\n{}\n", ROUTES.join("\n")))
 }
 

@@ -44,6 +44,8 @@ pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Va
     put("group", json!(letter.group));
     put("offset", json!(letter.offset));
     put("origin", json!(letter.origin));
+    put("state", json!(letter.state));
+    put("redrives", json!(letter.redrives));
     put("reconsume_times", json!(letter.reconsume_times));
     put("disposition", json!(letter.disposition));
     put("reason", if show { json!(letter.reason) } else { Value::Null });
@@ -61,6 +63,28 @@ pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Va
         put("headers", Value::Array(headers.collect()));
     }
     Value::Object(out)
+}
+
+/// Bytes as text for a page: hexadecimal where they are none.
+pub(super) fn text(bytes: Option<&[u8]>, show: bool) -> String {
+    match bytes {
+        None => "null".to_owned(),
+        Some(bytes) if !show => format!("({} bytes, hidden)", bytes.len()),
+        Some(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => hexadecimal(bytes),
+        },
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.filter_map(|half| char::from_digit(u32::from(half), 16)).collect()
+}
+
+/// Whether a header holds figures and names of ours.
+pub(super) fn is_ours(header: &str) -> bool {
+    OURS.contains(&header)
 }
 
 /// `null`, `"text"`, `{"base64": "…"}` or, hidden, `{"bytes": n}`.

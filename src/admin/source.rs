@@ -4,8 +4,10 @@ use std::future::Future;
 
 use super::explain::{Explained, RuleView, Told};
 use super::nack::{Failed, FailedRefused, FailedTaken};
+use super::operate::{ActionReport, ActionRequest};
 use super::portable::{Brought, ExportCounts, Portable};
 use super::view::{DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryView};
+use crate::engine::AuditRecord;
 use crate::model::Origin;
 use crate::observe::GroupGauges;
 use crate::retry::ExportStep;
@@ -15,7 +17,8 @@ use crate::retry::ExportStep;
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// Reads the state of the sidecar; `nack`, `export`, `import` and `cancel_delayed` alone change it.
+/// Reads the state of the sidecar; `nack`, `operate`, `export`, `import` and `cancel_delayed` alone
+/// change it.
 ///
 /// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
 /// holds at most `limit` items and fewer only at the end. Those of records are bounded in bytes
@@ -128,6 +131,23 @@ pub trait Source: Send + Sync + 'static {
         &self,
         failed: Failed,
     ) -> impl Future<Output = Result<Result<FailedTaken, FailedRefused>, Unavailable>> + Send;
+
+    /// An action of an operator; durable on return.
+    fn operate(
+        &self,
+        request: ActionRequest,
+    ) -> impl Future<Output = Result<ActionReport, Unavailable>> + Send;
+
+    /// Records of the audit log from a number on, of one group or of all, with their numbers.
+    fn audit(
+        &self,
+        group: Option<String>,
+        from: i64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(i64, AuditRecord)>, Unavailable>> + Send;
+
+    /// The number of the next audit record.
+    fn audit_end(&self) -> i64;
 
     /// The gauges of every group, read at each scrape.
     fn gauges(&self) -> impl Future<Output = Result<Vec<GroupGauges>, Unavailable>> + Send;

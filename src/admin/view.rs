@@ -284,6 +284,11 @@ pub struct DeadLetter {
     pub origin: Option<String>,
     /// Failures charged, the last one included.
     pub reconsume_times: u32,
+    /// `dead`, `discarded` (it can be restored), `redriven` (its record is on its way back) or
+    /// `produced` (by a client, to the dead-letter topic itself).
+    pub state: String,
+    /// Times the record was sent back before.
+    pub redrives: u32,
     /// Why it is here.
     pub disposition: String,
     /// What the application said.

@@ -1,4 +1,4 @@
-//! `dlq list` and `dlq show`.
+//! `dlq list`, `dlq show`, and the actions on dead letters.
 
 use std::io::Write;
 
@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::http::encoded;
+use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment, text};
 use super::table::clean;
 
@@ -27,7 +28,30 @@ pub(super) enum DlqCommand {
     List(ListArgs),
     /// One dead letter with its headers and value.
     Show(ShowArgs),
+    /// Deliver dead letters to their group again, from the first attempt on.
+    Redrive(ActionArgs),
+    /// Discard dead letters. `dlq restore` takes that back for 24 hours.
+    Discard(ActionArgs),
+    /// Make discarded records dead letters again.
+    Restore(ActionArgs),
 }
+
+const REDRIVE: Verb = Verb {
+    list: "/api/v1/dead-letters",
+    path: "/api/v1/dead-letters/redrive",
+    names: ("offset", "offsets"),
+    done: "sent back",
+    state: None,
+};
+
+const DISCARD: Verb = Verb { path: "/api/v1/dead-letters/discard", done: "discarded", ..REDRIVE };
+
+const RESTORE: Verb = Verb {
+    path: "/api/v1/dead-letters/restore",
+    done: "restored",
+    state: Some("discarded"),
+    ..REDRIVE
+};
 
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
@@ -56,6 +80,9 @@ pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failu
             let path = format!("/api/v1/dead-letters/{}/{offset}", encoded(group));
             reading.one(out, &path, lines)
         }
+        DlqCommand::Redrive(args) => args.run(REDRIVE, &[], out),
+        DlqCommand::Discard(args) => args.run(DISCARD, &[], out),
+        DlqCommand::Restore(args) => args.run(RESTORE, &[], out),
     }
 }
 
@@ -64,7 +91,9 @@ fn lines(letter: &Value) -> Vec<String> {
         format!("group         {}", clean(&cell(letter, "group"))),
         format!("offset        {}", cell(letter, "offset")),
         format!("origin        {}", clean(&cell(letter, "origin"))),
+        format!("state         {}", cell(letter, "state")),
         format!("failures      {}", cell(letter, "reconsume_times")),
+        format!("redrives      {}", cell(letter, "redrives")),
         format!("why           {}", cell(letter, "disposition")),
         format!("reason        {}", clean(&cell(letter, "reason"))),
         format!("first failed  {}", moment(letter, "first_failed_ms")),

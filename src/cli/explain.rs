@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::group::items;
 use super::show::{cell, text};
 use super::table::{clean, defused};
-use super::time::utc;
+use crate::model::utc;
 
 /// Settings that a failure brings with it.
 const OF_A_FAILURE: &str = "a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \

@@ -1,5 +1,6 @@
 //! One file per subcommand: flags in, data on stdout, everything else on stderr, an exit code out.
 
+mod audit;
 mod check;
 mod config;
 mod delayed;
@@ -12,11 +13,11 @@ mod group;
 mod http;
 mod import;
 mod log;
+mod operate;
 mod retry;
 mod serve;
 mod show;
 mod table;
-mod time;
 mod user;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub use demo::DemoArgs;
 pub use exit::Exit;
 pub use serve::ServeArgs;
 
+use audit::AuditArgs;
 use check::CheckArgs;
 use config::ConfigCommand;
 use delayed::DelayedCommand;
@@ -72,6 +74,8 @@ enum Command {
     /// Produced records of a running sidecar that wait before they enter their topic.
     #[command(subcommand)]
     Delayed(DelayedCommand),
+    /// Actions of operators on a running sidecar, for 90 days.
+    Audit(AuditArgs),
     /// Consumer groups of a running sidecar.
     #[command(subcommand)]
     Group(GroupCommand),
@@ -114,6 +118,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
         Command::Delayed(command) => delayed::run(&command, out),
         Command::Dlq(command) => dlq::run(&command, out),
         Command::Retry(command) => retry::run(&command, out),
+        Command::Audit(args) => args.run(out),
         Command::Group(command) => group::run(&command, out),
         Command::Log(command) => log::run(&command, out),
         Command::User(args) => user::run(&args, out),

@@ -1,14 +1,16 @@
-//! `retry list`, `retry show`, `retry export` and `retry import`.
+//! `retry list`, `retry show`, `retry export`, `retry import`, and the actions on retries.
 
 use std::io::Write;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
-use super::exit::Failure;
+use super::exit::{Exit, Failure};
 use super::explain;
 use super::export::{self, ExportArgs};
 use super::http::encoded;
 use super::import::{self, ImportArgs};
+use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment};
 
 /// What `--state` takes.
@@ -36,6 +38,59 @@ pub(super) enum RetryCommand {
     Export(ExportArgs),
     /// Bring what another sidecar has exported; counts and due times are kept.
     Import(ImportArgs),
+    /// Deliver retries now.
+    Now(ActionArgs),
+    /// Set the time of retries.
+    Delay(DelayArgs),
+    /// End the retries of records: they become dead letters now.
+    Kill(ActionArgs),
+}
+
+const NOW: Verb = Verb {
+    list: "/api/v1/retries",
+    path: "/api/v1/retries/now",
+    names: ("id", "ids"),
+    done: "due now",
+    state: Some("waiting"),
+};
+
+const DELAY: Verb = Verb { path: "/api/v1/retries/delay", done: "delayed", ..NOW };
+
+const KILL: Verb =
+    Verb { path: "/api/v1/retries/dead-letter", done: "dead letters now", state: None, ..NOW };
+
+#[derive(Debug, Args)]
+pub(super) struct DelayArgs {
+    #[command(flatten)]
+    action: ActionArgs,
+    /// The delay from now on, such as 90s, 10m or 6h.
+    #[arg(long, value_name = "TIME")]
+    r#for: String,
+}
+
+impl DelayArgs {
+    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let delay_ms = delay_ms(&self.r#for).ok_or_else(|| {
+            let says = format!("--for {:?} is no time; such as 90s, 10m or 6h", self.r#for);
+            Failure::new(Exit::Usage, says)
+        })?;
+        self.action.run(DELAY, &[("delay_ms", json!(delay_ms))], out)
+    }
+}
+
+/// A number and its unit in milliseconds.
+fn delay_ms(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit_ms)
 }
 
 #[derive(Debug, Args)]
@@ -77,6 +132,9 @@ pub(super) fn run(command: &RetryCommand, out: &mut dyn Write) -> Result<(), Fai
         RetryCommand::Show(args) => return args.run(out),
         RetryCommand::Export(args) => return export::run(args, out),
         RetryCommand::Import(args) => return import::run(args, out),
+        RetryCommand::Now(args) => return args.run(NOW, &[], out),
+        RetryCommand::Delay(args) => return args.run(out),
+        RetryCommand::Kill(args) => return args.run(KILL, &[], out),
     };
     let mut query = filter.query();
     query.extend(state.clone().map(|state| ("state", state)));

@@ -181,5 +181,5 @@ pub(super) fn text(value: &Value) -> String {
 
 /// A field with Unix milliseconds as UTC; `-` when absent.
 pub(super) fn moment(item: &Value, key: &str) -> String {
-    item.get(key).and_then(Value::as_i64).map_or("-".to_owned(), super::time::utc)
+    item.get(key).and_then(Value::as_i64).map_or("-".to_owned(), crate::model::utc)
 }

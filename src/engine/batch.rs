@@ -59,6 +59,11 @@ pub(super) fn check_bytes(records: &[bytes::Bytes]) -> Result<(), EngineError> {
     judge(bytes.fold(0, u64::saturating_add))
 }
 
+/// Refuses so many bytes in one group of the log.
+pub(super) fn check_sum(bytes: u64) -> Result<(), EngineError> {
+    judge(bytes)
+}
+
 /// Refuses a record that no entry of the journal holds: after the decision there is no way back.
 fn check_each<'a>(mut records: impl Iterator<Item = &'a bytes::Bytes>) -> Result<(), EngineError> {
     let Some(record) = records.find(|record| record.len() > RECORD_BYTES_MAX) else {

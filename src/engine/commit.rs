@@ -127,6 +127,24 @@ impl Driver {
                 self.finals.note(known, cause, entry.seq);
             }
         }
+        self.remove_letters();
+    }
+
+    /// Takes dead letters that are needed no more out of their topics. A failure leaves them there
+    /// until the next decision.
+    pub(super) fn remove_letters(&mut self) {
+        let letters = self.ledger.store_mut().take_letters();
+        if letters.is_empty() {
+            return;
+        }
+        if let Err(error) = self.journal.stream_remove(&letters) {
+            tracing::warn!(
+                %error, letters = letters.len(),
+                "R0409 settled dead letters could not be taken out of their topics: it is tried \
+                 again with the next decision; check the disk"
+            );
+            self.ledger.store_mut().put_letters_back(letters);
+        }
     }
 
     /// Whether decisions of the ledger may be believed.

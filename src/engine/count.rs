@@ -25,7 +25,9 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
             metrics.retry_succeeded(group, entry.reconsume_times, seconds(took_ms));
         }
         (State::Dead { .. }, _) if settles(entry, cause.evidence) => {
-            metrics.record_failed(group, topic, word);
+            if cause.evidence != Evidence::DeadLetterNow {
+                metrics.record_failed(group, topic, word);
+            }
             metrics.dead_lettered(group, topic, word);
         }
         (State::Discarded { .. }, _) if settles(entry, cause.evidence) => {
@@ -54,7 +56,10 @@ pub(super) fn is_final(entry: &Entry, evidence: Evidence) -> bool {
 
 /// The fact that ended the entry, not a later note on it.
 fn settles(entry: &Entry, evidence: Evidence) -> bool {
-    let is_note = matches!(evidence, Evidence::OriginCommit | Evidence::Reset);
+    let is_note = matches!(
+        evidence,
+        Evidence::OriginCommit | Evidence::Reset | Evidence::Restore | Evidence::RestoreEnded
+    );
     entry.is_settled() && !is_note && evidence != Evidence::ExportEnded
 }
 
@@ -69,14 +74,18 @@ fn seconds(ms: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::observe::{FAILURE_REASONS, FINAL_REASONS};
-    use crate::retry::Disposition as D;
+    use crate::model::WallMs;
+    use crate::observe::{ACTIONS, FAILURE_REASONS, FINAL_REASONS};
+    use crate::retry::{Action as A, Disposition as D};
 
     #[test]
     fn counters_begin_at_zero_for_every_disposition() {
         let charged = [D::Rejected, D::SeekBack, D::Crashed];
         assert_eq!(charged.map(D::as_str), FAILURE_REASONS);
-        let last = [D::MaxAttempts, D::ExplicitDlq, D::Expired, D::Undecodable];
+        let last = [D::MaxAttempts, D::ExplicitDlq, D::Expired, D::Undecodable, D::Manual];
         assert_eq!(last.map(D::as_str), FINAL_REASONS);
+        let until = A::DelayUntil(WallMs(0));
+        let actions = [A::Redrive, A::Discard, A::Restore, A::RetryNow, until, A::DeadLetterNow];
+        assert_eq!(actions.map(A::as_str), ACTIONS);
     }
 }

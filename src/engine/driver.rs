@@ -122,6 +122,7 @@ impl Driver {
                  acknowledged; check the disk, then restart"
             );
         }
+        self.remove_letters();
         self.see_delayed(0, "scheduled");
     }
 

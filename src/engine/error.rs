@@ -34,6 +34,9 @@ pub enum EngineError {
     /// All 65 536 slots of the group are held.
     #[error("the group has no free lane slot; more than 65536 members")]
     NoSlot,
+    /// A request of an operator that cannot be right.
+    #[error("an action takes at most 1000 entries, and a redrive the record of each")]
+    BadAction,
     /// The log takes nothing more.
     #[error(transparent)]
     Append(#[from] AppendError),

@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** a hand-out's fact is durable before its bytes leave.
 
+mod audit;
 mod batch;
 mod command;
 mod commit;
@@ -42,10 +43,11 @@ mod view;
 mod wakes;
 mod windows;
 
+pub use audit::{AuditRecord, Operator};
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{
     Ending, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest,
-    Producer, SettleRequest, Taken, TakenEntry,
+    OPERATE_MAX, OperateRequest, Producer, SettleRequest, Taken, TakenEntry,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;

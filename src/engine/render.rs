@@ -151,7 +151,7 @@ fn mark(entry: &Entry, dead_letter: Option<DeadLetterMark>) -> MarkInput {
         due_ms: dead_letter.is_none().then_some(entry.last_due).flatten().map(|due| due.0),
         first_failed_ms: entry.first_failed.map_or(0, |at| at.0),
         last_failed_ms: entry.last_failed.map_or(0, |at| at.0),
-        redrive_count: 0,
+        redrive_count: entry.redrives,
         dead_letter,
     }
 }

@@ -27,6 +27,9 @@ pub(super) const KIND_NEXT_STREAM: Kind = Kind(2);
 pub(super) const KIND_TRIM: Kind = Kind(3);
 /// Dead entries of a segment: key = base u64, generation u32; body = one bit an entry.
 pub(super) const KIND_DEAD: Kind = Kind(4);
+/// Batches were removed from a stream: key = its id u32, body = the offset of its next batch i64,
+/// then the base offset i64 of each.
+pub(super) const KIND_REMOVED: Kind = Kind(5);
 /// First kind that owners may use.
 pub(super) const KIND_OWNERS: u8 = 16;
 /// Segment files kept open.

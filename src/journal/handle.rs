@@ -180,6 +180,12 @@ impl Journal {
         self.core.stream_trim(id, to)
     }
 
+    /// Takes batches out of their streams, wherever they lie, and releases them. All other offsets
+    /// stay as they are. How many there were.
+    pub fn stream_remove(&self, batches: &[EntryRef]) -> Result<usize, JournalError> {
+        self.core.stream_remove(batches)
+    }
+
     /// The offsets a stream holds; none for an unknown stream.
     pub fn stream_bounds(&self, id: StreamId) -> Option<Bounds> {
         self.core.stream_bounds(id)

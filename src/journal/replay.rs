@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use super::bitmap::Bitmap;
 use super::checkpoint::{KEYED, decode_ref, next_stream_entry};
 use super::compact::dead_key;
-use super::core::{Core, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_STREAM, KIND_TRIM};
+use super::core::{
+    Core, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_REMOVED, KIND_STREAM, KIND_TRIM,
+};
 use super::format::{decode, i64_at, u32_at};
 use super::live::Segment;
 use super::read::read_failed;
@@ -194,10 +196,36 @@ impl Core {
                     self.state().trimmed(id, to, &dead);
                 }
             }
+            (KIND_REMOVED, Some(key)) => {
+                if let Some(id) = id(key) {
+                    self.remove_again(id, &entry.body)?;
+                }
+            }
             _ => {}
         }
         let stream = entry.stream.as_ref();
         self.state().note(placed, entry.kind, key, stream, tombstone);
+        Ok(())
+    }
+
+    /// Offsets of removed batches are never given to others, also where these were the last.
+    fn remove_again(&self, id: StreamId, body: &[u8]) -> Result<(), ReadError> {
+        let mut numbers = (0..).step_by(8).map_while(|at| i64_at(body, at));
+        let Some(next) = numbers.next() else { return Ok(()) };
+        for base in numbers {
+            let mut found = None;
+            let is_known = self.stream_bounds(id).is_some_and(|bounds| bounds.start <= base);
+            if is_known {
+                self.batches_from(id, base, base.saturating_add(1), &mut |batch| {
+                    found = (batch.base == base).then_some(*batch);
+                    ControlFlow::Break(())
+                })?;
+            }
+            self.state().removed(id, found.as_slice());
+        }
+        if let Some(stream) = self.state().streams.map.get_mut(&id) {
+            stream.reach(next);
+        }
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! Batches of streams on disk, in chunks so that a look-up touches few pages.
 //!
 //! `chunks`: stream u32 BE, base offset u64 BE → 32 bytes a batch; `heads`: the same key → end,
-//! greatest timestamp, its base offset, count; `streams`: stream → start, next, bytes, name.
+//! greatest timestamp, its base offset, count; `streams`: stream → start, next, bytes, name;
+//! `holes`: stream → offsets without a batch, where there are any.
 
 use std::ops::ControlFlow;
 
@@ -13,6 +14,7 @@ use super::{EntryRef, StreamId, TablesError};
 const CHUNKS: Table = Table("chunks");
 const HEADS: Table = Table("heads");
 const STREAMS: Table = Table("streams");
+const HOLES: Table = Table("holes");
 /// Batches in a full chunk: 4 KiB.
 const CHUNK_BATCHES: usize = 128;
 const BATCH_LEN: usize = 32;
@@ -34,6 +36,11 @@ pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), Ta
     put(&mut row, 16, &stream.bytes.to_le_bytes());
     row.extend_from_slice(stream.name.as_bytes());
     tables.put(STREAMS, &stream.id.0.to_be_bytes(), &row)?;
+    if stream.holes > 0 {
+        tables.put(HOLES, &stream.id.0.to_be_bytes(), &stream.holes.to_le_bytes())?;
+    } else {
+        tables.delete(HOLES, &stream.id.0.to_be_bytes())?;
+    }
     remove_below(tables, stream.id, stream.start)?;
     let kept: Vec<BatchRef> =
         stream.batches.iter().filter(|batch| batch.end() > stream.start).copied().collect();
@@ -57,12 +64,30 @@ pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), Ta
         let base = chunk.first().map_or(0, |batch| batch.base);
         write_chunk(tables, &key(stream.id, base), chunk)?;
     }
-    Ok(())
+    stream.removed.iter().try_for_each(|base| remove_batch(tables, stream.id, *base))
+}
+
+/// Takes a batch out of its chunk; nothing where the index does not have it.
+fn remove_batch(tables: &mut Batch<'_>, id: StreamId, base: i64) -> Result<(), TablesError> {
+    let after = key(id, base.saturating_add(1));
+    let Some((key, chunk)) = tables.last_before(CHUNKS, &key(id, 0), &after)? else {
+        return Ok(());
+    };
+    let mut batches = decode(&chunk);
+    let Ok(at) = batches.binary_search_by_key(&base, |batch| batch.base) else { return Ok(()) };
+    batches.remove(at);
+    if batches.is_empty() {
+        tables.delete(HEADS, &key)?;
+        tables.delete(CHUNKS, &key)?;
+        return Ok(());
+    }
+    write_chunk(tables, &key, &batches)
 }
 
 /// Removes all trace of a stream.
 pub(super) fn drop_stream(tables: &mut Batch<'_>, id: StreamId) -> Result<(), TablesError> {
     tables.delete(STREAMS, &id.0.to_be_bytes())?;
+    tables.delete(HOLES, &id.0.to_be_bytes())?;
     remove_below(tables, id, i64::MAX)
 }
 
@@ -158,6 +183,13 @@ pub(super) fn load(tables: &Tables) -> Result<Streams, TablesError> {
                 dirty: false,
                 ..Stream::new(name)
             };
+        }
+        ControlFlow::Continue(())
+    })?;
+    tables.each(HOLES, &[], None, &mut |key, row| {
+        let id = key.first_chunk().map(|id| StreamId(u32::from_be_bytes(*id)));
+        if let Some(stream) = id.and_then(|id| streams.map.get_mut(&id)) {
+            stream.holes = u64_at(row, 0).unwrap_or(0);
         }
         ControlFlow::Continue(())
     })?;

@@ -1,8 +1,9 @@
 //! Look-ups and reads of streams: newest batches from memory, older ones from the index.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::core::{Core, KIND_NEXT_STREAM, KIND_STREAM, KIND_TRIM};
+use super::core::{Core, KIND_NEXT_STREAM, KIND_REMOVED, KIND_STREAM, KIND_TRIM};
 use super::stream_index::{Head, chunk_at, heads};
 use super::streams::BatchRef;
 use super::{
@@ -11,6 +12,11 @@ use super::{
 };
 
 use bytes::Bytes;
+
+/// Batches that one entry of the log removes: 32 KiB of offsets.
+const REMOVED_AT_ONCE: usize = 4_096;
+/// Offsets looked at in one go on the way back to the newest batch.
+const NEWEST_STEP: i64 = 4_096;
 
 impl Core {
     pub(super) fn stream_open(&self, name: &str) -> Result<StreamId, AppendError> {
@@ -38,8 +44,11 @@ impl Core {
         let Some(stream) = state.streams.map.get(&id) else { return Ok(()) };
         let name = Bytes::copy_from_slice(stream.name.as_bytes());
         let trim = Bytes::copy_from_slice(&id.0.to_le_bytes());
-        let group =
-            vec![NewEntry::tombstone(KIND_TRIM, trim), NewEntry::tombstone(KIND_STREAM, name)];
+        let group = vec![
+            NewEntry::tombstone(KIND_REMOVED, trim.clone()),
+            NewEntry::tombstone(KIND_TRIM, trim),
+            NewEntry::tombstone(KIND_STREAM, name),
+        ];
         self.append_own(&mut state, group)?;
         // batches appended since `dead` was collected are all in the tail
         if let Some(stream) = state.streams.remove(id) {
@@ -69,6 +78,60 @@ impl Core {
         self.append_own(&mut state, vec![entry])?;
         state.trimmed(id, to, &dead);
         Ok(to)
+    }
+
+    pub(super) fn stream_remove(&self, entries: &[EntryRef]) -> Result<usize, JournalError> {
+        let _one = self.trimming.lock();
+        let mut found = BTreeMap::<StreamId, Vec<BatchRef>>::new();
+        for entry in entries {
+            if let Some((id, batch)) = self.batch_of(*entry).map_err(|error| failed(&error))? {
+                found.entry(id).or_default().push(batch);
+            }
+        }
+        let mut count = 0;
+        for (id, batches) in found {
+            for batches in batches.chunks(REMOVED_AT_ONCE) {
+                let mut state = self.state();
+                let Some(stream) = state.streams.map.get(&id) else { continue };
+                let key = Bytes::copy_from_slice(&id.0.to_le_bytes());
+                let bases = batches.iter().flat_map(|batch| batch.base.to_le_bytes());
+                let body: Vec<u8> = stream.next.to_le_bytes().into_iter().chain(bases).collect();
+                let removed = NewEntry::keyed_body(KIND_REMOVED, key, Encoded::new(body));
+                self.append_own(&mut state, vec![removed])?;
+                state.removed(id, batches);
+                count += batches.len();
+            }
+        }
+        Ok(count)
+    }
+
+    /// The batch that an entry is, and its stream; `None`: the stream has it no more.
+    fn batch_of(&self, entry: EntryRef) -> Result<Option<(StreamId, BatchRef)>, ReadError> {
+        let in_tail = {
+            let state = self.state();
+            let mut streams = state.streams.map.iter();
+            streams.find_map(|(id, stream)| Some((*id, stream.offset_of(entry.seq)?)))
+        };
+        let (id, base) = match in_tail {
+            Some(found) => found,
+            None => match self.read(entry) {
+                Ok(read) => match read.stream {
+                    Some(part) => (part.stream, part.base_offset),
+                    None => return Ok(None),
+                },
+                Err(ReadError::Gone { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            },
+        };
+        let mut found = None;
+        let is_known = self.stream_bounds(id).is_some_and(|bounds| bounds.start <= base);
+        if is_known {
+            self.batches_from(id, base, base.saturating_add(1), &mut |batch| {
+                found = (batch.entry == entry).then_some((id, *batch));
+                ControlFlow::Break(())
+            })?;
+        }
+        Ok(found)
     }
 
     /// Batches that end at or before `to`, from the start on.
@@ -105,13 +168,16 @@ impl Core {
                 Some(piece) => piece,
                 None => chunk_at(&self.tables, id, from)?,
             };
-            if piece.is_empty() {
-                // a hole that repair left before the tail
+            let last = piece.last().map(BatchRef::end);
+            self.without_removed(id, &mut piece);
+            if last.is_none() {
+                // a hole before the tail: repaired, or removed
                 let state = self.state();
                 let first = state.streams.map.get(&id).and_then(|stream| stream.tail.front());
                 piece = first.filter(|first| first.base > from).copied().into_iter().collect();
             }
-            let Some(last) = piece.last().map(BatchRef::end) else { return Ok(()) };
+            let last = last.or_else(|| piece.last().map(BatchRef::end));
+            let Some(last) = last else { return Ok(()) };
             for batch in piece.iter().filter(|batch| batch.end() > from) {
                 if batch.base >= end || f(batch).is_break() {
                     return Ok(());
@@ -120,6 +186,14 @@ impl Core {
             from = last.max(from + 1);
         }
         Ok(())
+    }
+
+    /// Drops removed batches that the index still has.
+    fn without_removed(&self, id: StreamId, piece: &mut Vec<BatchRef>) {
+        let state = self.state();
+        if let Some(stream) = state.streams.map.get(&id).filter(|known| !known.removed.is_empty()) {
+            piece.retain(|batch| !stream.removed.contains(&batch.base));
+        }
     }
 
     pub(super) fn stream_read(
@@ -241,11 +315,16 @@ impl Core {
     pub(super) fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, ReadError> {
         let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
         let end = bounds.visible_end;
-        let mut newest = None;
-        self.batches_from(id, bounds.start.max(end - 1), end, &mut |batch| {
-            newest = Some(batch.entry.seq);
-            ControlFlow::Continue(())
-        })?;
+        let (mut newest, mut to, mut step) = (None, end, 1);
+        // The last batches may have been removed.
+        while newest.is_none() && to > bounds.start {
+            let from = bounds.start.max(to.saturating_sub(step));
+            self.batches_from(id, from, to, &mut |batch| {
+                newest = Some(batch.entry.seq);
+                ControlFlow::Continue(())
+            })?;
+            (to, step) = (from, NEWEST_STEP);
+        }
         Ok(newest)
     }
 
@@ -255,15 +334,23 @@ impl Core {
 }
 
 impl super::core::State {
+    /// Takes batches out of a stream and releases them.
+    pub(super) fn removed(&mut self, id: StreamId, batches: &[BatchRef]) {
+        for batch in batches {
+            self.release(batch.entry);
+            if let Some(stream) = self.streams.map.get_mut(&id) {
+                stream.remove(batch);
+            }
+        }
+    }
+
     /// Moves a stream's start and releases the batches before it.
     pub(super) fn trimmed(&mut self, id: StreamId, to: i64, dead: &[BatchRef]) {
-        let mut bytes = 0;
         for batch in dead {
-            bytes += u64::from(batch.entry.len);
             self.release(batch.entry);
         }
         if let Some(stream) = self.streams.map.get_mut(&id) {
-            stream.trim(to, bytes);
+            stream.trim(to, dead);
             stream.show(to);
         }
     }

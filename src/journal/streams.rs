@@ -1,6 +1,6 @@
 //! Streams in memory: their bounds, and the batches the index does not have yet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -29,10 +29,14 @@ pub(super) struct Stream {
     pub(super) next: i64,
     pub(super) visible_end: i64,
     pub(super) bytes: u64,
+    /// Offsets from the start on that no batch has.
+    pub(super) holes: u64,
     /// The newest batches in offset order.
     pub(super) tail: VecDeque<BatchRef>,
     /// The index has every batch below this offset.
     pub(super) indexed_end: i64,
+    /// Base offsets of removed batches that the index may still have.
+    pub(super) removed: BTreeSet<i64>,
     /// Differs from the index.
     pub(super) dirty: bool,
     pub(super) watchers: Vec<Arc<Notify>>,
@@ -57,6 +61,12 @@ pub(super) struct StreamSave {
     pub(super) next: i64,
     pub(super) bytes: u64,
     pub(super) batches: Vec<BatchRef>,
+    pub(super) removed: Vec<i64>,
+    pub(super) holes: u64,
+}
+
+fn count(offsets: i64) -> u64 {
+    u64::try_from(offsets).unwrap_or(0)
 }
 
 impl BatchRef {
@@ -110,7 +120,11 @@ impl Streams {
         for save in saved {
             let Some(stream) = self.map.get_mut(&save.id) else { continue };
             stream.indexed_end = stream.indexed_end.max(save.next);
-            stream.dirty = stream.next != save.next || stream.start != save.start;
+            for base in &save.removed {
+                stream.removed.remove(base);
+            }
+            let has_moved = stream.next != save.next || stream.start != save.start;
+            stream.dirty = has_moved || !stream.removed.is_empty();
             stream.prune();
         }
     }
@@ -124,8 +138,10 @@ impl Stream {
             next: 0,
             visible_end: 0,
             bytes: 0,
+            holes: 0,
             tail: VecDeque::new(),
             indexed_end: 0,
+            removed: BTreeSet::new(),
             dirty: true,
             watchers: Vec::new(),
         }
@@ -137,11 +153,13 @@ impl Stream {
             visible_end: self.visible_end,
             next: self.next,
             bytes: self.bytes,
+            holes: self.holes,
         }
     }
 
     /// Adds the next batch.
     pub(super) fn push(&mut self, batch: BatchRef) {
+        self.reach(batch.base);
         self.next = self.next.max(batch.end());
         self.bytes += u64::from(batch.entry.len);
         self.tail.push_back(batch);
@@ -156,14 +174,37 @@ impl Stream {
         }
     }
 
-    /// Moves the start, having released batches of so many bytes.
-    pub(super) fn trim(&mut self, to: i64, released_bytes: u64) {
+    /// The next batch has this offset at least.
+    pub(super) fn reach(&mut self, next: i64) {
+        self.holes = self.holes.saturating_add(count(next.saturating_sub(self.next)));
+        self.next = self.next.max(next);
+    }
+
+    /// Moves the start, having released these batches.
+    pub(super) fn trim(&mut self, to: i64, released: &[BatchRef]) {
+        self.reach(to);
+        let passed = count(to.saturating_sub(self.start));
+        let records = released.iter().map(|batch| u64::from(batch.records)).sum();
+        self.holes = self.holes.saturating_sub(passed.saturating_sub(records));
         self.start = self.start.max(to);
-        self.next = self.next.max(to);
-        self.bytes = self.bytes.saturating_sub(released_bytes);
+        let bytes = released.iter().map(|batch| u64::from(batch.entry.len)).sum();
+        self.bytes = self.bytes.saturating_sub(bytes);
         self.dirty = true;
         while self.tail.front().is_some_and(|batch| batch.end() <= self.start) {
             self.tail.pop_front();
+        }
+    }
+
+    /// Takes a released batch out, wherever it is. Offsets stay as they are.
+    pub(super) fn remove(&mut self, batch: &BatchRef) {
+        if !self.removed.insert(batch.base) {
+            return;
+        }
+        self.bytes = self.bytes.saturating_sub(u64::from(batch.entry.len));
+        self.holes = self.holes.saturating_add(u64::from(batch.records));
+        self.dirty = true;
+        if let Ok(at) = self.tail.binary_search_by_key(&batch.base, |known| known.base) {
+            self.tail.remove(at);
         }
     }
 
@@ -210,6 +251,8 @@ impl Stream {
             next: self.next,
             bytes: self.bytes,
             batches: self.tail.range(at..).copied().collect(),
+            removed: self.removed.iter().copied().collect(),
+            holes: self.holes,
         }
     }
 

@@ -5,9 +5,11 @@ mod lane;
 mod moment;
 mod origin;
 mod runs;
+mod utc;
 
 pub use ids::{ClientId, EntryId, GroupId, MemberId, OrderKey, TopicId, TopicName, TopicPartition};
 pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, Slot};
 pub use moment::{AHEAD_MS_MAX, Deadline, MonoMs, Now, WallMs};
 pub use origin::{Origin, OriginError};
 pub use runs::{Runs, Sparse};
+pub use utc::utc;

@@ -8,5 +8,5 @@ mod process;
 mod trace;
 
 pub use log_limit::{LeftOut, LogBudget, LogLimit};
-pub use metrics::{FAILURE_REASONS, FINAL_REASONS, GroupGauges, Metrics, MetricsError};
+pub use metrics::{ACTIONS, FAILURE_REASONS, FINAL_REASONS, GroupGauges, Metrics, MetricsError};
 pub use trace::{LogFormat, LogHandle, TraceError, check_filter, start_log};

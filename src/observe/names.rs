@@ -151,6 +151,8 @@ metrics! {
         "Dead letters the cluster refuses for what they are; they are kept here";
     DISCARDED Counter "reprise_discarded_total" ["group", "topic"]
         "Exhausted records dropped because dead letters are off";
+    OPERATOR_ACTIONS Counter "reprise_operator_actions_total" ["group", "action"]
+        "Records that an operator sent back, discarded, restored, hastened, delayed or ended";
 
     RECORDS_DELAYED Gauge "reprise_records_delayed" []
         "Produced records that wait before they enter their topic";

@@ -3,6 +3,9 @@
 //! A fact of an entry whose key is kept in order is of version 2: 16 bytes of that key, then what
 //! version 1 has behind its version byte. One of an entry that is out alone is of version 3, or 4
 //! with its key.
+//!
+//! A fact of an entry that was a dead letter and was sent back is of version 5: flags u8 (1: a key
+//! follows), the key, the count of redrives u32 LE, then as version 1.
 
 use crate::model::OrderKey;
 use crate::retry::{Fact, State};
@@ -14,6 +17,10 @@ const KEYED_VERSION: u8 = 2;
 /// The versions of entries that are out alone: without a key, with one.
 const ALONE_VERSION: u8 = 3;
 const KEYED_ALONE_VERSION: u8 = 4;
+/// The version of entries that were redriven.
+const REDRIVEN_VERSION: u8 = 5;
+/// Flag of that version: the key of the entry follows.
+const HAS_KEY: u8 = 1;
 
 /// Most facts are no longer.
 const USUAL_BYTES: usize = 192;
@@ -25,7 +32,7 @@ pub enum CodecError {
     #[error("a fact has at least its version byte")]
     Empty,
     /// Written by a build that is newer.
-    #[error("a fact of version {0} was written by a newer build; this one reads 1 to 4")]
+    #[error("a fact of version {0} was written by a newer build; this one reads 1 to 5")]
     Version(u8),
     /// The encoder failed.
     #[error("a fact could not be encoded: {0}")]
@@ -38,18 +45,25 @@ pub enum CodecError {
 /// The bytes to journal.
 pub fn encode_fact(fact: &Fact) -> Result<Vec<u8>, CodecError> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    let key = match fact {
-        Fact::Entry { entry, .. } => entry.key,
-        _ => None,
+    let (key, redrives) = match fact {
+        Fact::Entry { entry, .. } => (entry.key, entry.redrives),
+        _ => (None, 0),
     };
     bytes.push(match (key, is_alone(fact)) {
+        _ if redrives > 0 => REDRIVEN_VERSION,
         (None, false) => FACT_VERSION,
         (Some(_), false) => KEYED_VERSION,
         (None, true) => ALONE_VERSION,
         (Some(_), true) => KEYED_ALONE_VERSION,
     });
+    if redrives > 0 {
+        bytes.push(key.map_or(0, |_| HAS_KEY));
+    }
     if let Some(OrderKey(key)) = key {
         bytes.extend(key);
+    }
+    if redrives > 0 {
+        bytes.extend(redrives.to_le_bytes());
     }
     postcard::to_extend(fact, bytes).map_err(|error| CodecError::Unencodable(error.to_string()))
 }
@@ -57,23 +71,38 @@ pub fn encode_fact(fact: &Fact) -> Result<Vec<u8>, CodecError> {
 /// Reads what [`encode_fact`] wrote; bytes left over are damage.
 pub fn decode_fact(bytes: &[u8]) -> Result<Fact, CodecError> {
     let (version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
-    let (key, body) = match *version {
-        FACT_VERSION | ALONE_VERSION => (None, body),
-        KEYED_VERSION | KEYED_ALONE_VERSION => {
+    let (flags, body) = match *version {
+        FACT_VERSION | ALONE_VERSION => (0, body),
+        KEYED_VERSION | KEYED_ALONE_VERSION => (HAS_KEY, body),
+        REDRIVEN_VERSION => {
+            let (flags, body) = body.split_first().ok_or(CodecError::Damaged)?;
+            (*flags, body)
+        }
+        version => return Err(CodecError::Version(version)),
+    };
+    let (key, body) = match flags {
+        0 => (None, body),
+        HAS_KEY => {
             let (key, body) = body.split_first_chunk().ok_or(CodecError::Damaged)?;
             (Some(OrderKey(*key)), body)
         }
-        version => return Err(CodecError::Version(version)),
+        _ => return Err(CodecError::Damaged),
+    };
+    let is_redriven = *version == REDRIVEN_VERSION;
+    let (redrives, body) = match body.split_first_chunk() {
+        Some((redrives, body)) if is_redriven => (u32::from_le_bytes(*redrives), body),
+        None if is_redriven => return Err(CodecError::Damaged),
+        _ => (0, body),
     };
     let (mut fact, rest) =
         postcard::take_from_bytes::<Fact>(body).map_err(|_| CodecError::Damaged)?;
     let says_alone = matches!(*version, ALONE_VERSION | KEYED_ALONE_VERSION);
-    if !rest.is_empty() || says_alone != is_alone(&fact) {
+    if !rest.is_empty() || (!is_redriven && says_alone != is_alone(&fact)) {
         return Err(CodecError::Damaged);
     }
-    if key.is_some() {
+    if key.is_some() || is_redriven {
         let Fact::Entry { entry, .. } = &mut fact else { return Err(CodecError::Damaged) };
-        entry.key = key;
+        (entry.key, entry.redrives) = (key, redrives);
     }
     Ok(fact)
 }

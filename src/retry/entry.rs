@@ -60,6 +60,9 @@ pub struct Entry {
     /// the rest.
     #[serde(skip)]
     pub key: Option<OrderKey>,
+    /// Times it was a dead letter and was sent back; stored beside the rest.
+    #[serde(skip)]
+    pub redrives: u32,
 }
 
 /// What an entry is in the line of its key. The order is stored.
@@ -146,6 +149,13 @@ pub enum State {
         /// When.
         since: WallMs,
     },
+    /// A dead letter that an operator has discarded, and may still restore.
+    Discarding {
+        /// When it was discarded.
+        since: WallMs,
+        /// When it became a dead letter.
+        died: WallMs,
+    },
 }
 
 /// A state without its particulars, for lists and counts.
@@ -230,7 +240,7 @@ impl State {
             Self::Inflight { .. } | Self::Alone { .. } => StateKind::Inflight,
             Self::Committed { .. } => StateKind::Committed,
             Self::Dead { .. } => StateKind::Dead,
-            Self::Discarded { .. } => StateKind::Discarded,
+            Self::Discarded { .. } | Self::Discarding { .. } => StateKind::Discarded,
             Self::Held { .. } => StateKind::Held,
             Self::Exported { .. } => StateKind::Exported,
             Self::Behind { .. } => StateKind::Behind,
@@ -262,6 +272,7 @@ impl Entry {
             last_level: None,
             superseded: false,
             key: None,
+            redrives: 0,
         }
     }
 
@@ -293,7 +304,8 @@ impl Entry {
 
     /// Acknowledged, dead or discarded: nothing is owed for it any more.
     pub fn is_settled(&self) -> bool {
-        matches!(self.state, State::Committed { .. } | State::Dead { .. } | State::Discarded { .. })
+        let kind = self.state.kind();
+        matches!(kind, StateKind::Committed | StateKind::Dead | StateKind::Discarded)
     }
 
     /// Put behind another of its key, and neither failed nor handed out since.

@@ -120,6 +120,20 @@ pub enum Evidence {
     Undecided,
     /// The log cannot give its bytes back.
     Damaged,
+    /// A dead letter is sent back, by an operator or by a nack that names its origin.
+    Redrive,
+    /// An operator discards a dead letter.
+    Discard,
+    /// An operator restores a discarded dead letter.
+    Restore,
+    /// A discarded dead letter can be restored no more.
+    RestoreEnded,
+    /// An operator wants a retry delivered now.
+    RetryNow,
+    /// An operator sets the time of a retry.
+    DelayUntil,
+    /// An operator ends the retries of a record.
+    DeadLetterNow,
 }
 
 impl Evidence {
@@ -155,6 +169,13 @@ impl Evidence {
             Self::Joined => "joined",
             Self::Undecided => "undecided",
             Self::Damaged => "damaged",
+            Self::Redrive => "redrive",
+            Self::Discard => "discard",
+            Self::Restore => "restore",
+            Self::RestoreEnded => "restore_ended",
+            Self::RetryNow => "retry_now",
+            Self::DelayUntil => "delay_until",
+            Self::DeadLetterNow => "dead_letter_now",
         }
     }
 }

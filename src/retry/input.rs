@@ -24,6 +24,38 @@ pub struct Reporter {
     pub client: ClientId,
 }
 
+/// An operator's action on an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// A dead letter is delivered to its group again, from the first attempt on.
+    Redrive,
+    /// A dead letter is discarded. It can be restored for a while.
+    Discard,
+    /// A discarded dead letter is one again.
+    Restore,
+    /// A retry is due now.
+    RetryNow,
+    /// A retry is due then.
+    DelayUntil(WallMs),
+    /// A retry becomes a dead letter now.
+    DeadLetterNow,
+}
+
+impl Action {
+    /// The word in the audit log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Redrive => "redrive",
+            Self::Discard => "discard",
+            Self::Restore => "restore",
+            Self::RetryNow => "retry_now",
+            Self::DelayUntil(_) => "delay_until",
+            Self::DeadLetterNow => "dead_letter_now",
+        }
+    }
+}
+
 /// One piece of evidence, or a change around the ledger.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -175,6 +207,17 @@ pub enum Input {
         group: GroupId,
         /// Who.
         member: MemberId,
+    },
+    /// An operator acts on entries. Each is judged for itself. Answered by `Answer::Operated`.
+    Operate {
+        /// For the answer.
+        token: Token,
+        /// The group of all entries.
+        group: GroupId,
+        /// The action. A redrive brings the record of each entry, in the order of `ids`.
+        action: Action,
+        /// Entries of the group.
+        ids: Vec<EntryId>,
     },
     /// A kept dead letter was deleted: its origin may be forgotten. Not answered.
     DeadLetterGone {

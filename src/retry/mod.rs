@@ -36,17 +36,17 @@ pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
 pub use entry::{Disposition, Entry, Rank, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use input::{
-    Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Until, Want,
+    Action, Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Until, Want,
 };
 pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
 pub use ledger::{
-    Counts, Entries, Fingerprint, INFLIGHT_MAX, Ledger, Marks, NamedBy, Seen, SlotRecord,
-    TAKE_BYTES_MAX, TAKE_MAX, Verdict, judge,
+    Counts, Entries, Fingerprint, INFLIGHT_MAX, Ledger, Marks, NamedBy, RESTORE_MS, Seen,
+    SlotRecord, TAKE_BYTES_MAX, TAKE_MAX, Verdict, judge,
 };
 pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
 pub use output::{
-    Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Ordered, Output,
-    SlotView,
+    ActionOutcome, Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Ordered,
+    Output, SlotView,
 };
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,

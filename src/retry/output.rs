@@ -1,7 +1,7 @@
 //! Outputs of the ledger, for the engine.
 
 use crate::model::{EntryId, GroupId, LaneOffset, Slot, WallMs};
-use crate::retry::{Entry, Fact, Single, Token};
+use crate::retry::{Entry, Fact, Single, StateKind, Token};
 
 /// One thing to do, in order: the facts an answer rests on come before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,21 @@ pub enum Answer {
     Imported(Vec<ImportOutcome>),
     /// Which records wait behind others of their key; one each, in order.
     Ordered(Vec<Ordered>),
+    /// The outcome of an operator's action; one each, in order.
+    Operated(Vec<ActionOutcome>),
+}
+
+/// The outcome of an operator's action on one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionOutcome {
+    /// The entry changed.
+    Done,
+    /// The entry is in that state already.
+    Already,
+    /// The action does not apply to an entry in this state.
+    Refused(StateKind),
+    /// The group has no such entry.
+    Unknown,
 }
 
 /// What becomes of a record that would be handed out in a group that keeps keys in order.

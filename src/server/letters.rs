@@ -6,22 +6,35 @@ use std::time::Duration;
 
 use crate::admin::{DeadLetter, Unavailable};
 use crate::engine::{self, Engine, EngineError};
-use crate::model::GroupId;
-use crate::retry::{Disposition, State};
+use crate::model::{EntryId, GroupId};
+use crate::retry::{Disposition, State, StateKind};
 use crate::server::source::AdminSource;
 
 /// Bytes read at once, of which a list keeps far less.
 const READ_BYTES: usize = 1 << 20;
+/// Letters that a scrape looks at to find the first dead one, and those of one piece.
+const OLDEST_LOOK: usize = 4_096;
+const OLDEST_PIECE: usize = 256;
 /// Bytes that one piece of a list keeps.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// When the first dead letter of a group became one, by its offset: it is read once, not at each
-/// scrape.
+/// The first dead letter of a group.
+#[derive(Clone, Copy, Debug)]
+struct OldestLetter {
+    offset: i64,
+    /// `None`: a client produced it, or none was found up to this offset.
+    entry: Option<EntryId>,
+    /// When it became one, in seconds since 1970; 0: none was found.
+    since: f64,
+}
+
+/// The first dead letter of each group. A scrape asks for the state of that one alone, and looks
+/// for the next one once it is none any more.
 #[derive(Debug, Default)]
-pub(super) struct Oldest(Mutex<BTreeMap<GroupId, (i64, f64)>>);
+pub(super) struct Oldest(Mutex<BTreeMap<GroupId, OldestLetter>>);
 
 impl Oldest {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, (i64, f64)>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, OldestLetter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -36,7 +49,8 @@ impl AdminSource {
     ) -> Result<Vec<DeadLetter>, Unavailable> {
         let group = group.clone();
         let from = after.map_or(0, |after| after.saturating_add(1));
-        self.read(move |engine| piece(engine, &group, from, limit)).await
+        let found = self.read(move |engine| piece(engine, &group, from, limit)).await?;
+        self.with_states(found).await
     }
 
     /// One with all of it.
@@ -46,15 +60,38 @@ impl AdminSource {
         offset: i64,
     ) -> Result<Option<DeadLetter>, Unavailable> {
         let group = group.clone();
-        self.read(move |engine| {
+        let found = self.read(move |engine| {
             let letters = engine.dead_letters(&group, offset, 1)?.letters.into_iter();
-            let mut found = letters.filter(|letter| letter.offset == offset);
-            Ok(found.next().map(|letter| whole(&group, &letter)))
-        })
-        .await
+            let found = letters.filter(|letter| letter.offset == offset).take(1);
+            Ok(found.map(|letter| (entry_of(&letter), whole(&group, &letter))).collect())
+        });
+        Ok(self.with_states(found.await?).await?.pop())
     }
 
-    /// When the first dead letter of a group became one, in seconds since 1970; 0: there is none.
+    /// The letters with the present states of their entries. A letter whose entry is forgotten is
+    /// about to leave its topic.
+    async fn with_states(
+        &self,
+        letters: Vec<(Option<EntryId>, DeadLetter)>,
+    ) -> Result<Vec<DeadLetter>, Unavailable> {
+        let ids = letters.iter().filter_map(|(id, _)| *id).collect();
+        let mut states = self.router.engine.entry_states(ids).await?.into_iter();
+        let with_state = |(id, letter): (Option<EntryId>, DeadLetter)| {
+            let state = match id {
+                None => "produced",
+                Some(_) => match states.next().flatten().map(|state| state.kind()) {
+                    Some(StateKind::Dead) => "dead",
+                    Some(StateKind::Discarded) | None => "discarded",
+                    Some(_) => "redriven",
+                },
+            };
+            DeadLetter { state: state.to_owned(), ..letter }
+        };
+        Ok(letters.into_iter().map(with_state).collect())
+    }
+
+    /// When the first dead letter of a group became one, in seconds since 1970; 0: there is none,
+    /// or none among those that a scrape looks at.
     pub(super) async fn dead_since(&self, group: &GroupId) -> f64 {
         let bounds = self.router.engine.dead_letter_bounds(group);
         let Some(bounds) = bounds.filter(|bounds| bounds.start < bounds.visible_end) else {
@@ -62,14 +99,44 @@ impl AdminSource {
             return 0.0;
         };
         let known = self.oldest.known().get(group).copied();
-        if let Some((_, since)) = known.filter(|(offset, _)| *offset == bounds.start) {
-            return since;
+        let known = known.filter(|known| known.offset >= bounds.start);
+        if let Some(known) = known
+            && known.since > 0.0
+            && self.is_dead(known.entry).await
+        {
+            return known.since;
         }
-        let Ok(first) = self.listed(group, None, 1).await else { return 0.0 };
-        let ms = first.first().map_or(0, |letter| u64::try_from(letter.at_ms).unwrap_or(0));
-        let since = Duration::from_millis(ms).as_secs_f64();
-        self.oldest.known().insert(group.clone(), (bounds.start, since));
-        since
+        let from = known.map_or(bounds.start, |known| known.offset);
+        let found = self.oldest_from(group, from).await;
+        self.oldest.known().insert(group.clone(), found);
+        found.since
+    }
+
+    async fn is_dead(&self, entry: Option<EntryId>) -> bool {
+        let Some(id) = entry else { return true };
+        let states = self.router.engine.entry_states(vec![id]).await.unwrap_or_default();
+        matches!(states.as_slice(), [Some(State::Dead { .. })])
+    }
+
+    /// The first dead letter from an offset on, among the next ones.
+    async fn oldest_from(&self, group: &GroupId, mut from: i64) -> OldestLetter {
+        let mut looked_at = 0;
+        while looked_at < OLDEST_LOOK {
+            let of = group.clone();
+            let read = self.read(move |engine| piece(engine, &of, from, OLDEST_PIECE)).await;
+            let Ok(found) = read else { break };
+            let ids: Vec<Option<EntryId>> = found.iter().map(|(id, _)| *id).collect();
+            let Ok(letters) = self.with_states(found).await else { break };
+            let Some(last) = letters.last().map(|letter| letter.offset) else { break };
+            let mut each = ids.into_iter().zip(&letters);
+            if let Some((entry, letter)) = each.find(|(_, letter)| is_in_topic(letter)) {
+                let ms = u64::try_from(letter.at_ms).unwrap_or(0);
+                let since = Duration::from_millis(ms).as_secs_f64();
+                return OldestLetter { offset: letter.offset, entry, since };
+            }
+            (from, looked_at) = (last.saturating_add(1), looked_at + letters.len());
+        }
+        OldestLetter { offset: from, entry: None, since: 0.0 }
     }
 
     async fn read<T: Send + 'static>(
@@ -88,7 +155,7 @@ fn piece(
     group: &GroupId,
     mut from: i64,
     limit: usize,
-) -> Result<Vec<DeadLetter>, EngineError> {
+) -> Result<Vec<(Option<EntryId>, DeadLetter)>, EngineError> {
     let (mut found, mut bytes) = (Vec::new(), 0_usize);
     while found.len() < limit && bytes < PIECE_BYTES {
         let read = engine.dead_letters(group, from, READ_BYTES)?;
@@ -97,16 +164,26 @@ fn piece(
         }
         from = read.end;
         for letter in read.letters.into_iter().take(limit - found.len()) {
+            let id = entry_of(&letter);
             let letter = line(group, &letter);
             let kept = letter.key.as_ref().map_or(0, Vec::len);
             bytes = bytes.saturating_add(kept).saturating_add(size_of::<DeadLetter>());
-            found.push(letter);
+            found.push((id, letter));
         }
     }
     Ok(found)
 }
 
-/// What a list shows of it.
+/// Whether a letter is neither discarded nor on its way back.
+fn is_in_topic(letter: &DeadLetter) -> bool {
+    matches!(letter.state.as_str(), "dead" | "produced")
+}
+
+fn entry_of(letter: &engine::DeadLetter) -> Option<EntryId> {
+    letter.entry.as_ref().map(|entry| entry.id)
+}
+
+/// The fields of a letter that a list shows.
 fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
     let (known, record) = (letter.entry.as_ref(), &letter.record);
     let at = known.and_then(|entry| match entry.state {
@@ -117,6 +194,7 @@ fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
         group: group.to_string(),
         offset: letter.offset,
         origin: known.and_then(|entry| entry.origin.as_ref()).map(ToString::to_string),
+        redrives: known.map_or(0, |entry| entry.redrives),
         reconsume_times: known.map_or(0, |entry| entry.reconsume_times),
         disposition: known
             .and_then(|entry| entry.disposition)

@@ -20,6 +20,7 @@ mod housekeeping;
 mod letters;
 mod moving;
 mod nacking;
+mod operating;
 mod pace;
 mod probe;
 mod process;

@@ -11,7 +11,7 @@ use crate::engine::{EngineError, GroupView, ImportBatch, ImportRequest};
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
 use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, State};
 use crate::server::seen::states;
-use crate::server::source::{AdminSource, number};
+use crate::server::source::{AdminSource, dead, number};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
 
 /// Groups listed at once.
@@ -45,7 +45,7 @@ impl AdminSource {
         DrainGroup {
             group: known.group.to_string(),
             states: states(&self.router, known),
-            dead_letters: self.dead(&known.group).0,
+            dead_letters: dead(known),
             next_due_ms: known.first_due.map(|due| due.0),
         }
     }

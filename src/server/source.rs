@@ -7,19 +7,19 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::admin::{
-    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed, FailedRefused,
-    FailedTaken, ForwardView, GroupView, LevelView, OffsetView, Overview, PolicyView, Portable,
-    Readiness, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
+    ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
+    Failed, FailedRefused, FailedTaken, ForwardView, GroupView, LevelView, OffsetView, Overview,
+    PolicyView, Portable, Readiness, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
-use crate::engine::{self, EngineError, Sought};
+use crate::engine::{self, AuditRecord, EngineError, Sought};
 use crate::group::member_key;
 use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::detector::BreakerView;
-use crate::retry::{Entry, ExportStep, State};
+use crate::retry::{Entry, ExportStep, State, StateKind};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
@@ -73,7 +73,7 @@ impl Source for AdminSource {
             groups: number(self.group_ids().await?.len()),
             pending: states.pending(),
             states,
-            dead_letters: groups.iter().map(|group| self.dead(&group.group).0).sum(),
+            dead_letters: groups.iter().map(dead).sum(),
             delayed: delayed.records,
             delayed_unreadable: delayed.unreadable,
             journal_bytes: self.journal.stats().bytes,
@@ -212,6 +212,23 @@ impl Source for AdminSource {
         Ok(self.fail(failed).await)
     }
 
+    async fn operate(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
+        self.act(request).await
+    }
+
+    async fn audit(
+        &self,
+        group: Option<String>,
+        from: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, AuditRecord)>, Unavailable> {
+        self.audited(group, from, limit).await
+    }
+
+    fn audit_end(&self) -> i64 {
+        self.router.engine.audit_end()
+    }
+
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
         let now = self.router.clock.now().wall;
         self.router.metrics.set_open_transactions(number(self.router.broker.transactions.open()));
@@ -235,13 +252,13 @@ impl AdminSource {
         known: Option<&engine::GroupView>,
         now: WallMs,
     ) -> GroupGauges {
-        let (dead, dead_bytes) = self.dead(id);
+        let dead_bytes = self.dead_letter_bytes(id);
         let mut gauge = GroupGauges {
             group,
             members: number(self.router.live_members(id)),
             levels_in_force: self.policy(id).levels_ms.len(),
             topics: self.router.subscribed(id).iter().map(ToString::to_string).collect(),
-            dead,
+            dead: known.map_or(0, dead),
             dead_bytes,
             stalled: self.router.stalled(id),
             breaker_open: matches!(
@@ -272,10 +289,9 @@ impl AdminSource {
         gauge
     }
 
-    /// Dead letters kept and their bytes.
-    pub(super) fn dead(&self, group: &GroupId) -> (u64, u64) {
-        let bounds = self.router.engine.dead_letter_bounds(group);
-        bounds.map_or((0, 0), |b| (u64::try_from(b.visible_end - b.start).unwrap_or(0), b.bytes))
+    /// Bytes of the dead-letter topic of a group.
+    fn dead_letter_bytes(&self, group: &GroupId) -> u64 {
+        self.router.engine.dead_letter_bounds(group).map_or(0, |bounds| bounds.bytes)
     }
 
     fn view(
@@ -286,7 +302,6 @@ impl AdminSource {
     ) -> GroupView {
         let retry_topic = self.router.names.retry_topic(group);
         let dead_letter_topic = self.router.names.dead_letter_topic(group);
-        let (dead_letters, dead_letter_bytes) = self.dead(group);
         let seen = seen.unwrap_or_else(Seen::empty);
         let states = retries.map(|known| states(&self.router, known)).unwrap_or_default();
         let mut view = GroupView {
@@ -303,8 +318,8 @@ impl AdminSource {
             pending: states.pending(),
             states,
             levels: retries.map(levels).unwrap_or_default(),
-            dead_letters,
-            dead_letter_bytes,
+            dead_letters: retries.map_or(0, dead),
+            dead_letter_bytes: self.dead_letter_bytes(group),
             breaker: breaker(self.router.breaker(group)),
             forward: self.board.of(group).map(|standing| ForwardView {
                 topic: standing.topic.to_string(),
@@ -358,6 +373,11 @@ impl AdminSource {
     }
 }
 
+/// Dead letters of a group.
+pub(super) fn dead(known: &engine::GroupView) -> u64 {
+    known.counts.of(StateKind::Dead)
+}
+
 fn levels(known: &engine::GroupView) -> Vec<LevelView> {
     let waiting = known.counts.waiting.iter();
     waiting.map(|(level, records)| LevelView { level: *level, records: *records }).collect()
@@ -381,9 +401,10 @@ fn retry_view(
         State::Held { .. } => ("held", None, None),
         State::Exported { level, .. } => ("exported", level, None),
         State::Behind { level, .. } => ("behind", level, None),
-        State::Committed { .. } | State::Dead { .. } | State::Discarded { .. } => {
-            ("settled", None, None)
-        }
+        State::Committed { .. }
+        | State::Dead { .. }
+        | State::Discarded { .. }
+        | State::Discarding { .. } => ("settled", None, None),
     };
     let disposition = match entry.state {
         State::Held { disposition, .. } => Some(disposition),

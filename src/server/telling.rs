@@ -101,6 +101,13 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Joined => "something else was given to its member",
         Evidence::Undecided => "it was not given: its transaction is open",
         Evidence::Damaged => "its bytes cannot be read back from the log",
+        Evidence::Redrive => "sent back from the dead letters",
+        Evidence::Discard => "an operator discarded the dead letter",
+        Evidence::Restore => "an operator restored the dead letter",
+        Evidence::RestoreEnded => "the discarded dead letter can be restored no more",
+        Evidence::RetryNow => "an operator wants it delivered now",
+        Evidence::DelayUntil => "an operator set its time",
+        Evidence::DeadLetterNow => "an operator ended its retries",
     }
 }
 
@@ -126,7 +133,7 @@ fn state(router: &Router, entry: &Entry) -> String {
         State::Discarded { .. } if entry.superseded => {
             "superseded: its group was reset, and is given the original again".to_owned()
         }
-        State::Discarded { .. } => "discarded".to_owned(),
+        State::Discarded { .. } | State::Discarding { .. } => "discarded".to_owned(),
         State::Held { .. } => "held: the dead letters have no room for it".to_owned(),
         State::Exported { .. } => "not handed out here".to_owned(),
         State::Behind { .. } => "it waits for an earlier record of its key".to_owned(),

@@ -1,12 +1,13 @@
 //! An admin source that is nobody's: two groups with what every view may hold.
 
 use reprise::admin::{
-    AloneView, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed,
-    FailedRefused, FailedTaken, GroupView, MemberView, Overview, PartitionView, PastView,
-    PolicyView, Portable, Readiness, RetryView, RuleView, SeekBackView, Source, StateCounts,
-    SuspectView, SuspectsView, Told, Unavailable,
+    ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
+    ExportCounts, Failed, FailedRefused, FailedTaken, GroupView, LeftEntry, MemberView, Overview,
+    PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, RuleView, SeekBackView,
+    Source, StateCounts, SuspectView, SuspectsView, Told, Unavailable,
 };
-use reprise::model::Origin;
+use reprise::engine::{AuditRecord, Operator};
+use reprise::model::{Origin, WallMs};
 use reprise::observe::GroupGauges;
 use reprise::retry::ExportStep;
 use serde_json::Value;
@@ -64,6 +65,32 @@ impl Source for Fake {
     }
     async fn cancel_delayed(&self, records: Vec<Origin>) -> Result<Vec<bool>, Unavailable> {
         Ok(records.iter().map(|record| record.offset == 3).collect())
+    }
+    async fn operate(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
+        let left = LeftEntry { entry: 3, why: request.by.why };
+        Ok(ActionReport { changed: 1, left: vec![left] })
+    }
+    fn audit_end(&self) -> i64 {
+        3
+    }
+    async fn audit(
+        &self,
+        group: Option<String>,
+        from: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, AuditRecord)>, Unavailable> {
+        let record = AuditRecord {
+            at: WallMs(5_000),
+            by: Operator { name: "kim".into(), peer: "::1".into(), why: "INC-1".into() },
+            action: "redrive".into(),
+            group: "shop".into(),
+            changed: 2,
+            left: 0,
+            places: vec!["orders-3@57".into()],
+            job: None,
+        };
+        let all = (0..3).filter(|number| *number >= from && group.as_deref() != Some("bar/é"));
+        Ok(all.map(|number| (number, record.clone())).take(limit).collect())
     }
     fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView> {
         let (key, from) = ("levels".to_owned(), format!("groups[0] (match: {group})"));
@@ -167,6 +194,7 @@ impl Source for Fake {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, Unavailable> {
         let of = |offset| DeadLetter {
+            state: "dead".into(),
             group: group.into(),
             offset,
             origin: Some(format!("orders-1@{offset}")),

@@ -22,6 +22,7 @@ impl Model {
                 State::Committed { at } => Stands::Committed(at.0),
                 State::Dead { at } => Stands::Dead(at.0),
                 State::Discarded { at } => Stands::Discarded(at.0),
+                State::Discarding { .. } => return Some(format!("entry {id} is discarded")),
                 State::Held { since, charged, .. } => Stands::Held(since.0, charged),
                 State::Exported { .. } => return Some(format!("entry {id} is set aside")),
                 State::Behind { .. } => return Some(format!("entry {id} waits for another")),
@@ -38,6 +39,7 @@ impl Model {
                 superseded: entry.superseded,
                 lanes: entry.lanes.clone(),
                 text: record.text.clone(),
+                letter: record.letter.clone(),
             };
             if found != *record {
                 return Some(format!("entry {id} is {found:?} instead of {record:?}"));

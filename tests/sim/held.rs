@@ -34,6 +34,7 @@ impl Model {
             for record in self.records.values_mut().filter(|record| record.group == group) {
                 if let Stands::Held(_, counts) = record.stands {
                     record.stands = Stands::Dead(self.now);
+                    record.settle_letter();
                     self.held.1 += 1;
                     if counts {
                         record.count += 1;

@@ -17,6 +17,7 @@ impl Model {
             let is_the_last = record.lanes.last() == Some(&key.1);
             if is_the_last && matches!(record.stands, Stands::Waiting { .. }) {
                 record.stands = Stands::Committed(self.now);
+                record.settle_letter();
                 record.expires = memory_ends(record);
                 acknowledged += 1;
             }

@@ -26,6 +26,7 @@ mod invariants;
 mod late;
 mod lost_index;
 mod model;
+mod nacks;
 mod script;
 mod transactions;
 #[path = "../inference/turn.rs"]

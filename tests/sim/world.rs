@@ -22,7 +22,7 @@ use reprise::wire::batch::{Batch, records};
 use reprise::wire::names::{LetterStreams, Templates};
 
 use crate::invariants;
-use crate::model::{BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, Rules, Said, Stands};
+use crate::model::{BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, Record, Rules, Said, Stands};
 
 /// A question under way.
 type Asked = Pin<Box<dyn Future<Output = Result<Said, EngineError>>>>;
@@ -297,10 +297,7 @@ impl World {
             let waits = |s: Stands| matches!(s, Stands::Waiting { .. });
             let mut waiting: Vec<String> =
                 of_group().filter(|r| waits(r.stands)).map(|r| r.text.clone()).collect();
-            let mut dead: Vec<String> = of_group()
-                .filter(|r| matches!(r.stands, Stands::Dead(_)))
-                .map(|r| r.text.clone())
-                .collect();
+            let mut dead: Vec<String> = of_group().filter_map(Record::letter).collect();
             let letters = match engine.dead_letters(&group, 0, usize::MAX) {
                 Ok(read) => read.letters,
                 Err(error) => return self.failed(error),

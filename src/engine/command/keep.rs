@@ -1,5 +1,6 @@
 //! Housekeeping, asked for now and then and before a stop.
 
+use crate::engine::audit;
 use crate::engine::command::{Command, Reply};
 use crate::engine::driver::{Driver, OWNER};
 use crate::engine::error::EngineError;
@@ -61,6 +62,7 @@ impl Driver {
             self.last_seq = self.journal.append_reserved(silent)?.seq();
         }
         self.ledger.store_mut().sweep(&self.journal, SWEEP_MAX);
+        audit::expire(&self.journal, self.clock.now().wall)?;
         Ok(())
     }
 }

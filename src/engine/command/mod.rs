@@ -12,6 +12,7 @@ mod join;
 mod keep;
 mod leave;
 mod nack;
+mod operate;
 mod pass;
 mod read;
 mod reload;
@@ -34,7 +35,7 @@ use self::join::{FindSlot, Join};
 use self::leave::Leave;
 use self::nack::Nacks;
 use self::pass::Pass;
-use self::read::{ListGroups, PageEntries, PageWaiting, ScanEntries};
+use self::read::{FindStates, ListGroups, PageEntries, PageWaiting, ScanEntries};
 use self::take::{DeadLetterDamaged, Take};
 
 pub use self::end::Ending;
@@ -42,6 +43,7 @@ pub use self::follow::Followers;
 pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
 pub use self::nack::{NackBatch, NackReply, NackRequest, Producer};
+pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::settle::SettleRequest;
 pub use self::take::{Taken, TakenEntry};
 
@@ -108,6 +110,7 @@ pub(super) enum Command {
     EndTopic(Call<EndTopic>),
     Export(Call<Export>),
     FindSlot(Call<FindSlot>),
+    FindStates(Call<FindStates>),
     Follow(Box<Call<Followers>>),
     Import(Box<Call<ImportBatch>>),
     Join(Call<Join>),
@@ -120,6 +123,7 @@ pub(super) enum Command {
     /// The driver looks at its store between commands.
     Look,
     Nacks(Box<Call<Nacks>>),
+    Operate(Box<Call<OperateRequest>>),
     PageEntries(Call<PageEntries>),
     PageWaiting(Call<PageWaiting>),
     Pass(Call<Pass>),
@@ -146,6 +150,7 @@ impl Driver {
             Command::EndTopic(call) => call.answer(self),
             Command::Export(call) => call.answer(self),
             Command::FindSlot(call) => call.answer(self),
+            Command::FindStates(call) => call.answer(self),
             Command::Follow(call) => call.answer(self),
             Command::Import(call) => call.answer(self),
             Command::Join(call) => call.answer(self),
@@ -154,6 +159,7 @@ impl Driver {
             Command::Leave(leave) => leave.run(self),
             Command::ListGroups(call) => call.answer(self),
             Command::Nacks(call) => call.answer(self),
+            Command::Operate(call) => call.answer(self),
             Command::PageEntries(call) => call.answer(self),
             Command::PageWaiting(call) => call.answer(self),
             Command::Pass(call) => call.answer(self),

@@ -9,7 +9,7 @@ use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
 use crate::engine::view::{EntryView, GroupView};
 use crate::model::{EntryId, GroupId};
-use crate::retry::{DELAYED, Entry};
+use crate::retry::{DELAYED, Entries, Entry, State};
 
 /// Asks for entries of a group, by id.
 pub(in crate::engine) struct PageEntries {
@@ -48,6 +48,11 @@ pub(in crate::engine) struct ScannedEntries {
     next: Option<EntryId>,
 }
 
+/// Asks for the states of entries.
+pub(in crate::engine) struct FindStates {
+    ids: Vec<EntryId>,
+}
+
 /// Asks for all groups.
 pub(in crate::engine) struct ListGroups;
 
@@ -80,6 +85,11 @@ impl Engine {
         limit: usize,
     ) -> Result<Vec<EntryView>, EngineError> {
         Ok(self.call_at_once(PageEntries { group: group.clone(), after, limit }).await?.0)
+    }
+
+    /// The state of each entry, for people; `None`: it is forgotten.
+    pub async fn entry_states(&self, ids: Vec<EntryId>) -> Result<Vec<Option<State>>, EngineError> {
+        Ok(self.call_at_once(FindStates { ids }).await?.0)
     }
 
     /// Every group the engine knows, for people and metrics.
@@ -177,6 +187,19 @@ impl Request for ScanEntries {
         let store = driver.ledger.store();
         let (entries, next) = store.portable(&self.group, self.after, self.limit);
         Ok(ScannedEntries { entries, next })
+    }
+}
+
+impl Request for FindStates {
+    type Answer = Vec<Option<State>>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::FindStates(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Vec<Option<State>>, EngineError> {
+        let store = driver.ledger.store();
+        Ok(self.ids.iter().map(|id| store.get(*id).map(|entry| entry.state)).collect())
     }
 }
 

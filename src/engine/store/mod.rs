@@ -45,6 +45,7 @@ use group::Group;
 use holds::Holds;
 use key::Key;
 use layers::Layers;
+use log::At;
 pub(super) use renewal::{Renewal, RenewalOutcome, apply};
 use row::{Known, Row};
 use value::MarksRow;
@@ -58,7 +59,7 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// Changes short of [`HELD_MAX`] from which on a full disk refuses more: room for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 3;
+pub(super) const ROWS_VERSION: u32 = 4;
 /// The name of the file of rows.
 pub(super) const ROWS_FILE: &str = "retries.redb";
 /// Pages of the file kept in memory, in bytes.
@@ -81,6 +82,8 @@ pub(super) struct Store {
     swept: Option<EntryId>,
     /// Told of every entry whose key is kept in order.
     gates: Arc<Gates>,
+    /// Dead letters that their streams are to lose.
+    letters: Vec<At>,
 }
 
 impl Store {
@@ -161,6 +164,7 @@ impl Store {
             next_group: 0,
             swept: None,
             gates: Arc::default(),
+            letters: Vec::new(),
         }
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Refs {
     pub(super) payload: Option<At>,
     /// The fact that is its dead letter: the stream's, not ours.
     pub(super) dead: Option<At>,
+    /// Dead letters of it that are in the stream still, of before a redrive or a discard.
+    pub(super) letters: Vec<At>,
     /// Not needed any more, but perhaps still on the disk.
     pub(super) spent: Vec<At>,
 }
@@ -23,7 +25,28 @@ pub(super) struct Refs {
 impl Refs {
     /// Whether it needs this fact.
     pub(super) fn needs(&self, at: At) -> bool {
-        [self.latest, self.payload, self.dead].contains(&Some(at))
+        [self.latest, self.payload, self.dead].contains(&Some(at)) || self.letters.contains(&at)
+    }
+
+    /// Whether the next fact in the state `Dead` is written as a dead letter: not where there is
+    /// one, or where the latest is restored.
+    pub(super) fn begins_letter(&self) -> bool {
+        self.dead.is_none() && (self.payload.is_some() || self.letters.is_empty())
+    }
+
+    /// Takes the dead letters that an entry in this state needs no more.
+    pub(super) fn take_letters(&mut self, entry: &Entry) -> Vec<At> {
+        let is_needed = match entry.state {
+            State::Dead { .. } | State::Committed { .. } | State::Discarded { .. } => false,
+            State::Waiting { .. }
+            | State::Inflight { .. }
+            | State::Alone { .. }
+            | State::Held { .. }
+            | State::Exported { .. }
+            | State::Behind { .. }
+            | State::Discarding { .. } => true,
+        };
+        if is_needed { Vec::new() } else { std::mem::take(&mut self.letters) }
     }
 
     /// The references after this fact.
@@ -33,11 +56,22 @@ impl Refs {
             PayloadChange::Keeps => self.payload,
         };
         let is_dead = matches!(entry.state, State::Dead { .. });
+        let mut letters = self.letters.clone();
+        let dead = match (is_dead, self.dead) {
+            (true, Some(dead)) => Some(dead),
+            (true, None) if payload.is_none() => letters.pop().or(Some(at)),
+            (true, None) => Some(at),
+            (false, dead) => {
+                letters.extend(dead);
+                None
+            }
+        };
         Self {
             latest: Some(at),
             handout: entry.inflight().map(|lane| (group, lane.slot.0)),
             payload: payload.filter(|_| !is_dead),
-            dead: if is_dead { self.dead.or(Some(at)) } else { None },
+            dead,
+            letters,
             spent: self.spent.clone(),
         }
     }

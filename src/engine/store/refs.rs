@@ -7,7 +7,8 @@
 //!   sequence the slot goes on,
 //! * the latest check of the delay tables.
 //!
-//! The rest is released. A dead letter belongs to its stream and is never released here.
+//! The rest is released. A dead letter belongs to its stream and is never released here: the caller
+//! removes from the stream the letters that [`Store::take_letters`] names.
 //!
 //! **Invariant:** a forgotten entry's tombstone (its [`Fact::Forgotten`]) stays in the log until
 //! no other fact of that entry is physically there, so that a replay of the log alone never brings
@@ -47,7 +48,7 @@ impl Store {
     pub(in crate::engine) fn is_dead_letter(&self, fact: &Fact) -> bool {
         let Fact::Entry { entry, .. } = fact else { return false };
         matches!(entry.state, State::Dead { .. })
-            && self.refs(entry.id).is_none_or(|refs| refs.dead.is_none())
+            && self.refs(entry.id).is_none_or(|refs| refs.begins_letter())
     }
 
     /// Remembers where a fact lies and releases what it made dead. Call it for every fact, in the
@@ -77,7 +78,18 @@ impl Store {
     /// The log entry an entry's bytes lie in: the one it began with, or its dead letter.
     pub(in crate::engine) fn payload(&self, id: EntryId) -> Option<EntryRef> {
         let refs = self.refs(id)?;
-        refs.payload.or(refs.dead).map(place)
+        refs.payload.or(refs.dead).or(refs.letters.last().copied()).map(place)
+    }
+
+    /// Takes the dead letters that are needed no more since the last call: their streams are to
+    /// lose them.
+    pub(in crate::engine) fn take_letters(&mut self) -> Vec<EntryRef> {
+        std::mem::take(&mut self.letters).into_iter().map(place).collect()
+    }
+
+    /// Letters that could not be removed.
+    pub(in crate::engine) fn put_letters_back(&mut self, letters: Vec<EntryRef>) {
+        self.letters.extend(letters.into_iter().map(|letter| (letter.seq, letter.len)));
     }
 
     /// Looks at up to `limit` forgotten entries, going round; releases the tombstones of those
@@ -109,6 +121,7 @@ impl Store {
         let known = self.known(entry.id);
         let old = known.refs.clone().unwrap_or_default();
         let mut new = old.after(entry, payload, at, group.0);
+        self.letters.extend(new.take_letters(entry));
         let mut freed = Vec::new();
         let former = [old.latest, old.payload, old.dead].into_iter().flatten();
         for former in former {
@@ -140,6 +153,8 @@ impl Store {
         let refs = refs.unwrap_or_default();
         self.put_known(id, Known { entry, refs: None });
         let mut rest = refs.spent.clone();
+        self.letters.extend(&refs.letters);
+        rest.extend(&refs.letters);
         for at in [refs.latest, refs.payload].into_iter().flatten() {
             if refs.dead == Some(at) || rest.contains(&at) {
                 continue;

@@ -18,6 +18,9 @@ use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind};
 /// missing or of another version, so nothing older has to be understood.
 pub(super) const ROW_VERSION: u8 = 1;
 
+/// Length of an order key.
+const KEY_BYTES: usize = 16;
+
 /// Most values are no longer: an entry has some 100 bytes.
 const USUAL_BYTES: usize = 160;
 
@@ -46,9 +49,13 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// The bytes of what is known of an entry; its key, where it has one, lies behind the rest.
+/// The bytes of what is known of an entry. Behind the rest lie its count of redrives, u32 LE,
+/// unless 0, and its key, where it has one.
 pub(super) fn known_bytes(known: &Known) -> Result<Vec<u8>, TablesError> {
     let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()))?;
+    if let Some(entry) = known.entry.as_ref().filter(|entry| entry.redrives > 0) {
+        row.extend(entry.redrives.to_le_bytes());
+    }
     if let Some(OrderKey(key)) = known.entry.as_ref().and_then(|entry| entry.key) {
         row.extend(key);
     }
@@ -60,8 +67,15 @@ pub(super) fn decode_known(bytes: &[u8]) -> Option<Known> {
     let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
     let read = postcard::take_from_bytes::<(Option<Entry>, Option<Refs>)>(body);
     let ((mut entry, refs), rest) = read.ok()?;
-    if !rest.is_empty() {
-        entry.as_mut()?.key = Some(OrderKey(rest.try_into().ok()?));
+    let (redrives, key) = match rest.len() {
+        0 | KEY_BYTES => (None, rest),
+        _ => rest.split_first_chunk().map(|(redrives, key)| (Some(*redrives), key))?,
+    };
+    if let Some(redrives) = redrives {
+        entry.as_mut()?.redrives = u32::from_le_bytes(redrives);
+    }
+    if !key.is_empty() {
+        entry.as_mut()?.key = Some(OrderKey(key.try_into().ok()?));
     }
     Some(Known { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
 }

@@ -12,6 +12,7 @@ mod past;
 mod poison;
 mod power_cut;
 mod quarantine;
+mod removal;
 mod reopen;
 mod stream;
 mod support;

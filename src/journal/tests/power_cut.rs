@@ -1,6 +1,6 @@
 //! A random workload loses power at every operation; what was acknowledged must be there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::support::*;
 use crate::journal::{EntryRef, Journal, MemDisk, Recovery, Stepped};
@@ -12,6 +12,12 @@ struct Model {
     keys: BTreeMap<String, String>,
     /// Offset → body of acknowledged batches.
     batches: BTreeMap<i64, String>,
+    /// The place of each batch.
+    places: BTreeMap<i64, EntryRef>,
+    /// Offsets of batches whose removal was acknowledged.
+    removed: BTreeSet<i64>,
+    /// A batch whose removal was not.
+    leaving: Option<i64>,
 }
 
 /// Runs until the power fails or the script ends; the model has what was acknowledged.
@@ -32,6 +38,18 @@ fn run(disk: &MemDisk, seed: u64, model: &mut Model) -> Option<(u64, Vec<String>
         model.plain.insert(appended.refs[0].seq, word.clone());
         model.keys.insert(key, word.clone());
         model.batches.insert(appended.base_offsets[0], word);
+        model.places.insert(appended.base_offsets[0], appended.refs[2]);
+        if random.u8(..4) == 0 {
+            let at = random.usize(..model.batches.len());
+            let offset = *model.batches.keys().nth(at)?;
+            model.batches.remove(&offset);
+            model.leaving = Some(offset);
+            assert_eq!(journal.stream_remove(&[model.places[&offset]]).ok()?, 1);
+            if writer.step() != Stepped::Flushed {
+                return None;
+            }
+            model.removed.extend(model.leaving.take());
+        }
         if random.u8(..3) == 0 && model.plain.len() > 3 {
             // a release is known to the model even when it is lost: only live ones are checked
             let oldest = *model.plain.keys().next().unwrap();
@@ -75,7 +93,11 @@ fn check(model: &Model, journal: &Journal, recovery: &Recovery, lost: Option<&(u
         for (offset, body) in &model.batches {
             assert_eq!(read.get(offset), Some(body));
         }
-        assert!(read.len() <= model.batches.len() + usize::from(survived));
+        for offset in &model.removed {
+            assert_eq!(read.get(offset), None, "a removed batch came back");
+        }
+        let unsure = usize::from(survived) + usize::from(model.leaving.is_some());
+        assert!(read.len() <= model.batches.len() + unsure);
     } else {
         assert!(model.batches.is_empty());
     }

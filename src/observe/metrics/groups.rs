@@ -119,4 +119,11 @@ impl Metrics {
         let (group, topic) = self.pair(&names::DISCARDED, group, topic);
         self.add(&names::DISCARDED, &[group, topic], 1);
     }
+
+    /// An operator's action changed `n` records of a group.
+    pub fn operated(&self, group: &str, action: &str, n: u64) {
+        let group = self.group(&names::OPERATOR_ACTIONS, group);
+        let action = self.word(&names::OPERATOR_ACTIONS, action);
+        self.add(&names::OPERATOR_ACTIONS, &[group, action], n);
+    }
 }

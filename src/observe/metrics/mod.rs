@@ -19,7 +19,7 @@ use super::labels::{Bounded, OTHER};
 use super::names::{self, Def, Kind};
 
 pub use snapshot::GroupGauges;
-pub use zero::{FAILURE_REASONS, FINAL_REASONS};
+pub use zero::{ACTIONS, FAILURE_REASONS, FINAL_REASONS};
 
 /// Delay levels with a label of their own; RocketMQ's table has 18.
 const LEVELS_MAX: usize = 18;

@@ -9,7 +9,11 @@ use crate::observe::names::Def;
 /// Reasons of a failed delivery, in the words of `retry::Disposition`.
 pub const FAILURE_REASONS: [&str; 3] = ["rejected", "seek_back", "crashed"];
 /// Reasons of a dead letter beside those.
-pub const FINAL_REASONS: [&str; 4] = ["max_attempts", "explicit_dlq", "expired", "undecodable"];
+pub const FINAL_REASONS: [&str; 5] =
+    ["max_attempts", "explicit_dlq", "expired", "undecodable", "manual"];
+/// Actions of operators, in the words of `retry::Action`.
+pub const ACTIONS: [&str; 6] =
+    ["redrive", "discard", "restore", "retry_now", "delay_until", "dead_letter_now"];
 /// Words of `route::nacks` and `route::offset_commit`.
 const REFUSAL_REASONS: [&str; 4] = ["malformed", "unknown_record", "too_large", "not_now"];
 /// Errors of a commit that consumers meet in a rebalance.
@@ -45,6 +49,9 @@ impl Metrics {
         self.expect(&names::SEEK_BACKS, &[group]);
         for error in COMMIT_ERRORS {
             self.expect(&names::COMMIT_FAILURES, &[group, error]);
+        }
+        for action in ACTIONS {
+            self.expect(&names::OPERATOR_ACTIONS, &[group, action]);
         }
         for reason in REFUSAL_REASONS {
             self.expect(&names::NACKS_REFUSED, &[group, reason]);

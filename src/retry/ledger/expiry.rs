@@ -2,7 +2,7 @@
 
 use crate::model::EntryId;
 use crate::retry::ledger::AT_ONCE;
-use crate::retry::{Entries, Evidence, Ledger, StateKind};
+use crate::retry::{Entries, Evidence, Ledger, State, StateKind};
 
 impl<S: Entries> Ledger<S> {
     /// Some at a time: what is left is due still.
@@ -22,6 +22,7 @@ impl<S: Entries> Ledger<S> {
                     self.late.went_back(&group, lane, id);
                 }
             }
+            _ if matches!(entry.state, State::Discarding { .. }) => self.end_restore(entry),
             _ => self.forget(id, Evidence::MemoryEnded),
         }
     }

@@ -19,6 +19,7 @@ mod lane_commit;
 mod late;
 mod member_lost;
 mod nack;
+mod operate;
 mod origin_commit;
 mod reads;
 mod replayed;
@@ -40,6 +41,7 @@ use crate::retry::{
 pub use check::Fingerprint;
 pub use entries::{Counts, Entries, Marks, SlotRecord};
 use late::Late;
+pub use operate::RESTORE_MS;
 use reschedule::Rescheduling;
 use room::Room;
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};
@@ -142,6 +144,9 @@ impl<S: Entries> Ledger<S> {
             Input::Join { token, group, member } => self.on_join(token, &group, member),
             Input::Leave { group, member } => self.on_member_lost(&group, &member),
             Input::Silent { group, member } => self.on_member_silent(&group, &member),
+            Input::Operate { token, group, action, ids } => {
+                self.on_operate(token, &group, action, &ids);
+            }
             Input::DeadLetterGone { id } => self.on_dead_letter_gone(id),
             Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             Input::Export { token, step, ids } => self.on_export(token, step, &ids),
@@ -371,6 +376,9 @@ impl<S: Entries> Ledger<S> {
     /// When a settled entry is forgotten: the consume timeout after both its end and the commit
     /// that passed its origin. A dead letter stays as long as it is kept.
     pub(super) fn memory_ends(&self, entry: &Entry) -> Option<WallMs> {
+        if let State::Discarding { since, .. } = entry.state {
+            return Some(since.plus(RESTORE_MS));
+        }
         let (State::Committed { at } | State::Discarded { at }) = entry.state else {
             return None;
         };

@@ -5,7 +5,7 @@ use crate::model::{EntryId, GroupId, LaneOffset, Now, Origin};
 use crate::retry::{
     Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ladder, Ledger,
     Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict,
-    judge,
+    Want, judge,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -87,7 +87,9 @@ impl<S: Entries> Ledger<S> {
         let seen = entry.as_ref().map_or(Seen::None, |entry| self.seen(entry));
         match judge(named, seen) {
             Verdict::Refuse => Err(BadNack::NotRemembered),
-            Verdict::Begin if nack.bytes == Bytes::ReferenceGone => Err(BadNack::BytesGone),
+            Verdict::Begin | Verdict::Redrive if nack.bytes == Bytes::ReferenceGone => {
+                Err(BadNack::BytesGone)
+            }
             verdict => Ok((verdict, entry)),
         }
     }
@@ -118,8 +120,11 @@ impl<S: Entries> Ledger<S> {
                 let lately = self.wall() <= counted_until;
                 if lately { Seen::CommittedLately } else { Seen::CommittedLongAgo }
             }
-            State::Dead { .. } => Seen::Dead,
-            State::Discarded { .. } => Seen::Discarded,
+            State::Dead { at } => {
+                let out_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
+                if self.wall() <= out_until { Seen::Dead } else { Seen::DeadLongAgo }
+            }
+            State::Discarded { .. } | State::Discarding { .. } => Seen::Discarded,
         }
     }
 
@@ -153,12 +158,41 @@ impl<S: Entries> Ledger<S> {
                 let entry = self.begin(group, nack);
                 (entry, PayloadChange::Begins(index), nack.record_bytes)
             }
+            (Verdict::Redrive, Some(entry)) => {
+                let Some(delay_ms) = self.redrive_delay(&entry, nack) else {
+                    return Some(NackOutcome::Nothing { id: entry.id });
+                };
+                let entry = self.redriven(self.passed(entry, nack), delay_ms);
+                let outcome = outcome(entry.id, &entry.state);
+                self.record(entry, Evidence::Redrive, Some(by), PayloadChange::Begins(index));
+                return outcome;
+            }
             (_, known) => return known.map(|entry| NackOutcome::Nothing { id: entry.id }),
         };
         self.note_end(&entry, bytes);
         let outcome = outcome(entry.id, &entry.state);
         self.record(entry, evidence, Some(by), payload);
         outcome
+    }
+
+    /// The entry, whose origin the group has passed if the nack says so.
+    fn passed(&self, mut entry: Entry, nack: &Nack) -> Entry {
+        let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
+        if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
+            entry.passed = Some(self.wall());
+        }
+        entry
+    }
+
+    /// The delay that a nack wants for a dead letter; `None`: the nack wants it dead.
+    fn redrive_delay(&self, entry: &Entry, nack: &Nack) -> Option<u64> {
+        if nack.want == Want::default() {
+            return Some(0);
+        }
+        match self.ladder(entry).delays.levels.next(nack.want, 0) {
+            Next::After { delay_ms, .. } => Some(delay_ms),
+            Next::Never => None,
+        }
     }
 
     fn begin(&self, group: &GroupId, nack: &Nack) -> Entry {
@@ -213,10 +247,7 @@ impl<S: Entries> Ledger<S> {
     ) -> Entry {
         let ladder = self.ladder(&entry);
         entry.max_reconsume_times = limit(nack, &ladder);
-        let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
-        if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
-            entry.passed = Some(self.wall());
-        }
+        let mut entry = self.passed(entry, nack);
         entry.explain(nack.reason.as_deref());
         match ladder.delays.levels.next(nack.want, before) {
             Next::Never => self.end(entry, Disposition::ExplicitDlq, counts, record_bytes),

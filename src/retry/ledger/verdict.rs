@@ -40,8 +40,10 @@ pub enum Seen {
     CommittedLately,
     /// An entry acknowledged before that.
     CommittedLongAgo,
-    /// A dead letter.
+    /// A dead letter since at most the consume timeout.
     Dead,
+    /// A dead letter since before that.
+    DeadLongAgo,
     /// A dropped one.
     Discarded,
     /// An entry that waits and never left: inference alone has charged it.
@@ -58,6 +60,8 @@ pub enum Verdict {
     /// The failure that was charged by inference: it is the application's word from now on, which
     /// no commit takes back. Its delivery is not charged twice.
     Confirm,
+    /// The dead letter is sent back: its failures begin at 0.
+    Redrive,
     /// Known already: say yes, change nothing.
     Acknowledge,
     /// Too late to be counted right: say no.
@@ -67,16 +71,17 @@ pub enum Verdict {
 /// A nack names a hand-out; application code is the same for a first delivery and a retry.
 #[expect(clippy::match_same_arms, reason = "the arms are the table's rows, in its order")]
 pub fn judge(named: Named, seen: Seen) -> Verdict {
-    use Verdict::{Acknowledge, Begin, Charge, Confirm, Refuse};
+    use Verdict::{Acknowledge, Begin, Charge, Confirm, Redrive, Refuse};
     match (named, seen) {
         // it names a hand-out, and there was none
         (_, Seen::Inferred) if !named.is_the_origin() => Refuse,
         // its current lane offset | Inflight, or Committed ≤ consume_timeout ago | charge
         (Named::CurrentLane, Seen::Inflight | Seen::CommittedLately) => Charge,
         // the entry has left that hand-out: it is an older one
-        (Named::CurrentLane, Seen::Waiting | Seen::Behind | Seen::Dead | Seen::Discarded) => {
-            Acknowledge
-        }
+        (
+            Named::CurrentLane,
+            Seen::Waiting | Seen::Behind | Seen::Dead | Seen::DeadLongAgo | Seen::Discarded,
+        ) => Acknowledge,
         // settled longer ago than a failure is counted: a yes would lose it
         (Named::CurrentLane, Seen::CommittedLongAgo) => Refuse,
         // an older lane offset of it | any | acknowledge, charge nothing
@@ -93,6 +98,9 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
         (Named::Origin { .. } | Named::Marked, Seen::Inferred) => Confirm,
         // the true origin | Inflight, and the committed offset is past the origin | charge
         (Named::Origin { commit_past: true }, Seen::Inflight) => Charge,
+        // the true origin | a dead letter for longer than the consume timeout, and the committed
+        // offset is past it: no delivery of the origin is left that could have failed | redrive
+        (Named::Origin { commit_past: true }, Seen::DeadLongAgo) => Redrive,
         // the true origin | anything else | acknowledge, charge nothing
         (Named::Origin { .. }, _) => Acknowledge,
         // its offset in a commit's metadata | none | first failure
@@ -107,7 +115,7 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
 mod tests {
     use super::*;
 
-    const SEEN: [Seen; 9] = [
+    const SEEN: [Seen; 10] = [
         Seen::None,
         Seen::Waiting,
         Seen::Behind,
@@ -115,21 +123,24 @@ mod tests {
         Seen::CommittedLately,
         Seen::CommittedLongAgo,
         Seen::Dead,
+        Seen::DeadLongAgo,
         Seen::Discarded,
         Seen::Inferred,
     ];
 
     #[test]
     fn the_table_has_one_answer_for_every_case() {
-        use Verdict::{Acknowledge as A, Begin as B, Charge as C, Confirm as F, Refuse as R};
-        // none waiting behind inflight lately long-ago dead discarded inferred
+        use Verdict::{
+            Acknowledge as A, Begin as B, Charge as C, Confirm as F, Redrive as D, Refuse as R,
+        };
+        // none waiting behind inflight lately long-ago dead dead-long discarded inferred
         let table = [
-            (Named::CurrentLane, [R, A, A, C, C, R, A, A, R]),
-            (Named::OlderLane, [R, A, A, A, A, A, A, A, R]),
-            (Named::UnknownLane, [R, R, R, R, R, R, R, R, R]),
-            (Named::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, F]),
-            (Named::Origin { commit_past: true }, [B, A, C, C, A, A, A, A, F]),
-            (Named::Marked, [B, A, C, A, A, A, A, A, F]),
+            (Named::CurrentLane, [R, A, A, C, C, R, A, A, A, R]),
+            (Named::OlderLane, [R, A, A, A, A, A, A, A, A, R]),
+            (Named::UnknownLane, [R, R, R, R, R, R, R, R, R, R]),
+            (Named::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, A, F]),
+            (Named::Origin { commit_past: true }, [B, A, C, C, A, A, A, D, A, F]),
+            (Named::Marked, [B, A, C, A, A, A, A, A, A, F]),
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");

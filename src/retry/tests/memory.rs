@@ -60,7 +60,7 @@ fn a_dead_letter_keeps_its_origin_as_long_as_it_is_kept() {
     rig.origin_commit(2);
     rig.advance(100 * TIMEOUT_MS);
     let dead = rig.only();
-    assert!(matches!(rig.nack(fail(1)), Ok(NackOutcome::Nothing { .. })));
+    assert!(matches!(rig.nack(level(fail(1), -1)), Ok(NackOutcome::Nothing { .. })));
     rig.send(Input::DeadLetterGone { id: dead.id });
     assert_eq!(rig.ledger.entry(dead.id), None);
     let again = rig.nack(fail(1)).unwrap();

@@ -8,6 +8,7 @@ mod held;
 mod ladder;
 mod marked;
 mod memory;
+mod operate;
 mod posted;
 mod replay;
 mod restart;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::{EntryId, OrderKey};
 use crate::retry::{
-    DEFAULT_LEVELS, Evidence, ExportStep, Fingerprint, Import, State, decode_fact, encode_fact,
+    Action, DEFAULT_LEVELS, Evidence, ExportStep, Fingerprint, Import, State, decode_fact,
+    encode_fact,
 };
 
 const SEEDS: u64 = 200;
@@ -57,6 +58,22 @@ impl Script {
         self.rng.choice([None, Some(OrderKey([1; 16])), Some(OrderKey([2; 16]))]).unwrap()
     }
 
+    /// An operator acts on some entries.
+    fn operate(&mut self) {
+        let due = self.rig.now.wall.plus(self.rng.u64(0..100_000));
+        let actions = [
+            Action::Redrive,
+            Action::Discard,
+            Action::Restore,
+            Action::RetryNow,
+            Action::DelayUntil(due),
+            Action::DeadLetterNow,
+        ];
+        let action = self.rng.choice(actions).unwrap();
+        let ids = (0..self.rng.usize(1..5)).map(|_| EntryId(self.rng.u64(0..12))).collect();
+        self.rig.send(Input::Operate { token: Token(9), group: shop(), action, ids });
+    }
+
     /// A Fetch comes by records of some keys.
     fn fetch(&mut self) {
         let first = self.rng.i64(0..12);
@@ -66,7 +83,8 @@ impl Script {
     }
 
     fn step(&mut self) {
-        match self.rng.u8(0..22) {
+        match self.rng.u8(0..24) {
+            22..24 => self.operate(),
             20..22 => self.fetch(),
             0..4 => {
                 let nacks = (0..self.rng.usize(1..4)).map(|_| self.random_nack()).collect();
@@ -165,6 +183,14 @@ impl Script {
                 Fact::Entry { entry, cause, .. } => {
                     let before = self.entries.insert(entry.id, (**entry).clone());
                     let Some(before) = before else { continue };
+                    if entry.redrives > before.redrives {
+                        assert_eq!(before.state.kind(), StateKind::Dead);
+                        assert_eq!(
+                            (entry.reconsume_times, entry.redrives),
+                            (0, before.redrives + 1)
+                        );
+                        continue;
+                    }
                     assert!(entry.reconsume_times >= before.reconsume_times);
                     let most = if cause.evidence == Evidence::MemberLost { 2 } else { 1 };
                     assert!(entry.reconsume_times <= before.reconsume_times + most);

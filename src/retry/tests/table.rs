@@ -119,6 +119,9 @@ fn the_true_origin_of_anything_else_is_acknowledged() {
     assert_acknowledged(&mut rig, past()); // committed
     rig.nack(fail_lane(lane)).unwrap();
     assert_acknowledged(&mut rig, past()); // dead
+    rig.advance(TIMEOUT_MS + 1);
+    assert_acknowledged(&mut rig, fail(1)); // for long, and not passed
+    assert!(matches!(rig.nack(past()), Ok(NackOutcome::Scheduled { .. })), "a redrive");
     let mut rig = Rig::new(Policy { keep_dead_letters: false, ..max(0) });
     rig.nack(fail(1)).unwrap();
     assert_acknowledged(&mut rig, past()); // discarded

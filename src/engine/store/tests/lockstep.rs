@@ -81,6 +81,7 @@ impl Script {
             last_level: None,
             superseded: false,
             key: self.rng.bool().then(|| OrderKey([self.rng.u8(..3); 16])),
+            redrives: self.rng.u32(0..3),
         }
     }
 

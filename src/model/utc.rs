@@ -3,7 +3,7 @@
 const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Unix milliseconds as `2026-05-01T10:00:00Z`.
-pub(super) fn utc(unix_ms: i64) -> String {
+pub fn utc(unix_ms: i64) -> String {
     let seconds = unix_ms.div_euclid(1000);
     let (days, second) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
     let (year, month, day) = civil(days);

@@ -1,0 +1,83 @@
+//! The forms of the page: they act as the JSON API does, and lead back to their group.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Form;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{ConnectInfo, Extension, Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::{encoded, group_path, refused};
+use crate::admin::Admin;
+use crate::admin::answer::Refusal;
+use crate::admin::operate::{ActionReport, letter_request, operator, retry_request};
+use crate::admin::source::Source;
+
+/// The fields of a form.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::admin) struct Fields {
+    verb: String,
+    /// Numbers between spaces.
+    #[serde(default)]
+    offsets: String,
+    #[serde(default)]
+    ids: String,
+    #[serde(default)]
+    why: String,
+}
+
+pub(in crate::admin) async fn act<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path(group): Path<String>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    fields: Result<Form<Fields>, FormRejection>,
+) -> Response {
+    let done = match fields {
+        Ok(Form(fields)) => run(&admin, &group, peer.as_deref(), fields).await,
+        Err(error) => Err(Refusal::new(error.status(), error.body_text())),
+    };
+    match done {
+        Ok(report) => {
+            let to = format!("{}?said={}", group_path(&group), encoded(&sentence(&report)));
+            (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
+        }
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn run<S: Source>(
+    admin: &Admin<S>,
+    group: &str,
+    peer: Option<&ConnectInfo<SocketAddr>>,
+    fields: Fields,
+) -> Result<ActionReport, Refusal> {
+    let Fields { verb, offsets, ids, why } = fields;
+    let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
+    let by = operator(admin, peer, (Some(why), offsets.len() + ids.len()))?;
+    let request = if ids.is_empty() {
+        letter_request(group, &verb, offsets, by)?
+    } else {
+        retry_request(group, (&verb, None), ids, by)?
+    };
+    Ok(admin.source.operate(request).await?)
+}
+
+fn numbers<T: std::str::FromStr>(text: &str) -> Result<Vec<T>, Refusal> {
+    let bad = |_| Refusal::bad("offsets and ids are numbers between spaces");
+    text.split_whitespace().map(|number| number.parse().map_err(bad)).collect()
+}
+
+fn sentence(report: &ActionReport) -> String {
+    let changed = format!("{} records changed.", report.changed);
+    match report.left.first() {
+        None => changed,
+        Some(first) => {
+            let count = report.left.len();
+            format!("{changed} {count} stayed as they were; {}: {}.", first.entry, first.why)
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A group: its dead letters by what they have in common, one by one, and its retries.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fingerprint::{Alike, alike};
+use super::{encoded, group_path, moment, page, refused, states};
+use crate::admin::Admin;
+use crate::admin::answer::Refusal;
+use crate::admin::payload;
+use crate::admin::source::Source;
+use crate::admin::view::{DeadLetter, GroupView, RetryView};
+use crate::engine::OPERATE_MAX;
+
+/// Dead letters that are grouped and listed.
+const LETTERS_MAX: usize = 2_000;
+/// Rows of one list.
+const ROWS_MAX: usize = 100;
+/// Items asked of the source at once.
+const PIECE: usize = 256;
+
+/// What an action has told.
+#[derive(Debug, Default, Deserialize)]
+pub(in crate::admin) struct Outcome {
+    said: Option<String>,
+}
+
+pub(in crate::admin) async fn group<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path(id): Path<String>,
+    Query(outcome): Query<Outcome>,
+) -> Response {
+    match content(&admin, &id, outcome.said.as_deref()).await {
+        Ok(content) => page(&id, &content),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn content<S: Source>(
+    admin: &Admin<S>,
+    id: &str,
+    said: Option<&str>,
+) -> Result<Markup, Refusal> {
+    let Some(group) = admin.source.group(id).await? else {
+        return Err(Refusal::unknown_group(id));
+    };
+    let (letters, is_cut) = letters(&admin.source, id).await?;
+    let (discarded, letters): (Vec<_>, Vec<_>) =
+        letters.into_iter().partition(|letter| letter.state == "discarded");
+    let (redriven, letters): (Vec<_>, Vec<_>) =
+        letters.into_iter().partition(|letter| letter.state == "redriven");
+    let retries = admin.source.retries(id, None, ROWS_MAX).await?;
+    let show = admin.options.show_payloads;
+    Ok(html! {
+        h1 { (id) }
+        @if let Some(said) = said { p.said role="status" { (said) } }
+        p {
+            @for (state, count) in states(&group.states) { span.chip { (count) " " (state) } " " }
+            span.chip { (group.dead_letters) " dead letters" } " "
+            span.chip { "breaker: " (group.breaker) }
+        }
+        h2 { "Dead letters by cause" }
+        @if letters.is_empty() {
+            p.empty { "This group has no dead letters." }
+        } @else {
+            @if is_cut {
+                p { "The first " (LETTERS_MAX) " of " (group.dead_letters) " are grouped." }
+            }
+            @for alike in alike(&letters) { (cause(&group, &alike, show)) }
+            h2 { "Dead letters" }
+            (letter_table(id, &letters, show))
+        }
+        @if !redriven.is_empty() {
+            p {
+                "Letters on their way back: " (redriven.len()) ". Each leaves the topic once the "
+                "group has acknowledged its record."
+            }
+        }
+        @if !discarded.is_empty() { (discarded_form(id, &discarded)) }
+        h2 { "Retries" }
+        (retry_table(&group, &retries, show))
+    })
+}
+
+/// The dead letters of a group from the first on; whether there are more.
+async fn letters<S: Source>(source: &S, id: &str) -> Result<(Vec<DeadLetter>, bool), Refusal> {
+    let mut found: Vec<DeadLetter> = Vec::new();
+    while found.len() < LETTERS_MAX {
+        let after = found.last().map(|letter| letter.offset);
+        let piece = source.dead_letters(id, after, PIECE).await?;
+        if piece.is_empty() {
+            return Ok((found, false));
+        }
+        found.extend(piece);
+    }
+    found.truncate(LETTERS_MAX);
+    Ok((found, true))
+}
+
+fn cause(group: &GroupView, alike: &Alike, show: bool) -> Markup {
+    let count = alike.offsets.len();
+    let within = alike.offsets.get(..OPERATE_MAX).unwrap_or(&alike.offsets);
+    html! {
+        section.cause {
+            h3 {
+                (count) " × " (alike.cause) " of " (alike.topic)
+                @if show && !alike.reason.is_empty() { ": " (alike.reason) }
+            }
+            p {
+                "First " (moment(alike.first_ms)) ", last " (moment(alike.last_ms)) ". "
+                @if let Some(first) = alike.offsets.first() {
+                    a href=(letter_path(&group.group, *first)) { "Look at one" }
+                }
+            }
+            (action_form(&group.group, within))
+            @if within.len() < count { p { "The buttons act on the first " (within.len()) "." } }
+        }
+    }
+}
+
+/// Buttons for dead letters.
+pub(super) fn action_form(group: &str, offsets: &[i64]) -> Markup {
+    let needs_reason = offsets.len() > 1;
+    html! {
+        form method="post" action={ (group_path(group)) "/act" } {
+            input type="hidden" name="offsets" value=(joined(offsets));
+            label {
+                "Why " input name="why" required[needs_reason] maxlength="1000";
+            }
+            button name="verb" value="redrive" { "Send back" }
+            button.danger name="verb" value="discard" { "Discard" }
+        }
+    }
+}
+
+fn discarded_form(group: &str, discarded: &[DeadLetter]) -> Markup {
+    let offsets: Vec<i64> =
+        discarded.iter().map(|letter| letter.offset).take(OPERATE_MAX).collect();
+    html! {
+        h2 { "Discarded" }
+        p { "Letters discarded in the last 24 hours: " (discarded.len()) }
+        form method="post" action={ (group_path(group)) "/act" } {
+            input type="hidden" name="offsets" value=(joined(&offsets));
+            label { "Why " input name="why" required[offsets.len() > 1] maxlength="1000"; }
+            button name="verb" value="restore" { "Restore" }
+        }
+    }
+}
+
+fn joined(offsets: &[i64]) -> String {
+    offsets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn letter_path(group: &str, offset: i64) -> String {
+    format!("/groups/{}/letters/{offset}", encoded(group))
+}
+
+fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th.number { "Offset" } th { "Origin" } th { "Cause" } th.number { "Failures" }
+                th { "Since" } th { "Key" } th { "Reason" }
+            } }
+            tbody {
+                @for letter in letters.iter().take(ROWS_MAX) {
+                    tr {
+                        td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
+                        td { (letter.origin.as_deref().unwrap_or("-")) }
+                        td { (letter.disposition) }
+                        td.number { (letter.reconsume_times) }
+                        td { (moment(letter.at_ms)) }
+                        td { (payload::text(letter.key.as_deref(), show)) }
+                        td { @if show { (letter.reason.as_deref().unwrap_or("")) } }
+                    }
+                }
+            }
+        }
+        @if letters.len() > ROWS_MAX { p { (ROWS_MAX) " of " (letters.len()) " shown" } }
+    }
+}
+
+fn retry_table(group: &GroupView, retries: &[RetryView], show: bool) -> Markup {
+    html! {
+        @if retries.is_empty() {
+            p.empty { "No retry waits." }
+        } @else {
+            table {
+                thead { tr {
+                    th.number { "Id" } th { "Origin" } th { "State" } th.number { "Failures" }
+                    th { "Due" } th { "Reason" } th { "Act" }
+                } }
+                tbody { @for retry in retries { (retry_row(&group.group, retry, show)) } }
+            }
+            @if retries.len() == ROWS_MAX { p { "The first " (ROWS_MAX) " are shown." } }
+        }
+    }
+}
+
+fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
+    let waits = ["waiting", "ready", "parked"].contains(&retry.state.as_str());
+    html! {
+        tr {
+            td.number { (retry.id) }
+            td { (retry.origin.as_deref().unwrap_or("-")) }
+            td { (retry.state) }
+            td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
+            td { (retry.due_ms.map(moment).unwrap_or_default()) }
+            td { @if show { (retry.reason.as_deref().unwrap_or("")) } }
+            td {
+                @if waits {
+                    form.row method="post" action={ (group_path(group)) "/act" } {
+                        input type="hidden" name="ids" value=(retry.id);
+                        button name="verb" value="now" { "Now" }
+                        button.danger name="verb" value="dead-letter" { "Skip" }
+                    }
+                }
+            }
+        }
+    }
+}

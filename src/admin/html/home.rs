@@ -1,0 +1,152 @@
+//! The first page: the groups with something wrong, and the whole at a glance. And the audit log.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::{group_path, moment, page, refused, states};
+use crate::admin::Admin;
+use crate::admin::answer::Refusal;
+use crate::admin::source::Source;
+use crate::admin::view::{GroupView, Overview, Readiness};
+use crate::engine::AuditRecord;
+
+/// Groups shown.
+const GROUPS_MAX: usize = 500;
+/// Audit records shown, the latest.
+const AUDIT_MAX: usize = 200;
+
+pub(in crate::admin) async fn home<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    match overview(&admin).await {
+        Ok(content) => page("Now", &content),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
+    let overview = admin.source.overview().await?;
+    let ids = admin.source.group_ids().await?;
+    let (count, mut wrong, mut well) = (ids.len(), Vec::new(), Vec::new());
+    for id in ids.into_iter().take(GROUPS_MAX) {
+        let Some(group) = admin.source.group(&id).await? else { continue };
+        let is_wrong = group.dead_letters > 0 || group.pending > 0;
+        if is_wrong { wrong.push(group) } else { well.push(group) }
+    }
+    Ok(html! {
+        h1 { "Now" }
+        (troubles(&admin.source.readiness()))
+        @if wrong.is_empty() {
+            p.empty {
+                "No group has dead letters or retries. A record that a consumer fails on appears "
+                "here, with its reason and with buttons to send it back."
+            }
+        } @else {
+            (table(&wrong))
+        }
+        @if !well.is_empty() {
+            h2 { "Groups without failures" }
+            p { @for group in &well { a href=(group_path(&group.group)) { (group.group) } " " } }
+        }
+        @if count > GROUPS_MAX {
+            p { (GROUPS_MAX) " of " (count) " groups shown" }
+        }
+        h2 { "This sidecar" }
+        (facts(&overview))
+    })
+}
+
+fn troubles(readiness: &Readiness) -> Markup {
+    html! {
+        @if let Some(reason) = &readiness.restart_reason {
+            p.alarm { strong { "Restart needed. " } (reason) }
+        }
+        @for reason in &readiness.degraded {
+            p.alarm { strong { "Degraded. " } (reason) }
+        }
+    }
+}
+
+fn table(groups: &[GroupView]) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th { "Group" } th.number { "Dead letters" } th { "Retries" } th { "Breaker" }
+                th.number { "Members" }
+            } }
+            tbody {
+                @for group in groups {
+                    tr {
+                        td { a href=(group_path(&group.group)) { (group.group) } }
+                        td.number { (group.dead_letters) }
+                        td {
+                            @for (state, count) in states(&group.states) {
+                                span.chip { (count) " " (state) } " "
+                            }
+                        }
+                        td { (group.breaker) }
+                        td.number { (group.members.iter().filter(|member| !member.silent).count()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn facts(overview: &Overview) -> Markup {
+    html! {
+        dl {
+            dt { "Dead letters" } dd { (overview.dead_letters) }
+            dt { "Retries" } dd { (overview.pending) }
+            dt { "Delayed records" } dd { (overview.delayed) }
+            dt { "Groups" } dd { (overview.groups) }
+            dt { "Connections" } dd { (overview.connections) }
+            dt { "Journal" } dd { (overview.journal_bytes / (1 << 20)) " MiB" }
+            dt { "Listens at" } dd { (overview.listen.join(", ")) }
+            dt { "Up for" } dd { (overview.uptime_ms / 60_000) " min" }
+        }
+    }
+}
+
+/// The latest records of the audit log, newest first.
+pub(in crate::admin) async fn audit<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    let end = admin.source.audit_end();
+    let first = end.saturating_sub(i64::try_from(AUDIT_MAX).unwrap_or(i64::MAX)).max(0);
+    match admin.source.audit(None, first, AUDIT_MAX).await {
+        Ok(mut records) => {
+            records.reverse();
+            page("Audit", &audit_table(&records))
+        }
+        Err(error) => refused(&error.into()),
+    }
+}
+
+fn audit_table(records: &[(i64, AuditRecord)]) -> Markup {
+    html! {
+        h1 { "Audit" }
+        @if records.is_empty() {
+            p.empty { "No operator has acted in the last 90 days. Each action is recorded here." }
+        } @else {
+            table {
+                thead { tr {
+                    th { "When" } th { "Who" } th { "Action" } th { "Group" }
+                    th.number { "Changed" } th.number { "Left" } th { "Why" }
+                } }
+                tbody {
+                    @for (_, record) in records {
+                        tr {
+                            td { (moment(record.at.0)) }
+                            td { (record.by.name) " " (record.by.peer) }
+                            td { (record.action) }
+                            td { (record.group) }
+                            td.number { (record.changed) }
+                            td.number { (record.left) }
+                            td { (record.by.why) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

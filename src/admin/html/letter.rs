@@ -1,0 +1,108 @@
+//! One dead letter: its record, and all attempts that led to it.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::group::action_form;
+use super::{group_path, moment, page, refused};
+use crate::admin::Admin;
+use crate::admin::answer::Refusal;
+use crate::admin::explain::PastView;
+use crate::admin::payload;
+use crate::admin::source::Source;
+use crate::admin::view::DeadLetter;
+
+/// Attempts shown.
+const PAST_MAX: usize = 200;
+
+pub(in crate::admin) async fn letter<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path((group, offset)): Path<(String, String)>,
+) -> Response {
+    match content(&admin, &group, &offset).await {
+        Ok(content) => page(&format!("{group} {offset}"), &content),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn content<S: Source>(
+    admin: &Admin<S>,
+    group: &str,
+    offset: &str,
+) -> Result<Markup, Refusal> {
+    let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
+    let number = offset.parse().map_err(|_| missing())?;
+    let letter = admin.source.dead_letter(group, number).await?.ok_or_else(missing)?;
+    let origin = letter.origin.as_deref().and_then(|origin| origin.parse().ok());
+    let past = match &origin {
+        Some(origin) => admin.source.past(Some(group), origin).await?.past,
+        None => Vec::new(),
+    };
+    let show = admin.options.show_payloads;
+    Ok(html! {
+        p { a href=(group_path(group)) { (group) } }
+        h1 { "Dead letter " (number) }
+        (facts(&letter, show))
+        @if letter.state == "dead" { (action_form(group, &[number])) }
+        h2 { "Attempts" }
+        (attempts(&past, show))
+        h2 { "Value" }
+        pre { (payload::text(letter.value.as_deref(), show)) }
+        h2 { "Headers" }
+        (headers(&letter, show))
+    })
+}
+
+fn facts(letter: &DeadLetter, show: bool) -> Markup {
+    html! {
+        dl {
+            dt { "State" } dd { (letter.state) }
+            dt { "Origin" } dd { (letter.origin.as_deref().unwrap_or("none")) }
+            dt { "Cause" } dd { (letter.disposition) }
+            @if show { dt { "Reason" } dd { (letter.reason.as_deref().unwrap_or("none given")) } }
+            dt { "Failures" } dd { (letter.reconsume_times) }
+            dt { "Redrives" } dd { (letter.redrives) }
+            dt { "First failed" } dd { (letter.first_failed_ms.map(moment).unwrap_or_default()) }
+            dt { "Dead since" } dd { (moment(letter.at_ms)) }
+            dt { "Produced" } dd { (moment(letter.timestamp_ms)) }
+            dt { "Key" } dd { (payload::text(letter.key.as_deref(), show)) }
+        }
+    }
+}
+
+fn attempts(past: &[PastView], show: bool) -> Markup {
+    html! {
+        @if past.is_empty() {
+            p.empty { "The log has no more of its attempts." }
+        } @else {
+            ol.past {
+                @for event in past.iter().take(PAST_MAX) {
+                    li {
+                        @if let Some(at) = event.at { time { (moment(at)) } " " }
+                        (event.says)
+                        @if let (true, Some(reason)) = (show, &event.reason) { ": " (reason) }
+                        @if let Some(member) = &event.member { " (" (member) ")" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn headers(letter: &DeadLetter, show: bool) -> Markup {
+    html! {
+        table {
+            tbody {
+                @for (name, value) in &letter.headers {
+                    tr {
+                        th { (name) }
+                        td { (payload::text(value.as_deref(), show || payload::is_ours(name))) }
+                    }
+                }
+            }
+        }
+    }
+}

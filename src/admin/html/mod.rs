@@ -1,0 +1,112 @@
+//! The page of the admin port: rendered here, usable without JavaScript, from the answers that the
+//! JSON API has.
+
+mod act;
+mod fingerprint;
+mod group;
+mod home;
+mod letter;
+mod style;
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::answer::Refusal;
+use super::states::StateCounts;
+use crate::model::utc;
+
+pub(super) use act::act;
+pub(super) use group::group;
+pub(super) use home::{audit, home};
+pub(super) use letter::letter;
+pub(super) use style::style;
+
+/// No script, no frame, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; \
+    frame-ancestors 'none'";
+
+/// A whole page.
+fn page(title: &str, content: &Markup) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " · reprise" }
+                link rel="stylesheet" href="/style.css";
+            }
+            body {
+                header {
+                    a.name href="/" { "reprise" }
+                    nav {
+                        a href="/" { "Now" }
+                        a href="/audit" { "Audit" }
+                    }
+                }
+                main { (content) }
+            }
+        }
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+    ];
+    (StatusCode::OK, headers, markup.into_string()).into_response()
+}
+
+/// A page for a request that gets no data.
+fn refused(refusal: &Refusal) -> Response {
+    let content = html! {
+        h1 { "This did not work" }
+        p { (refusal.says()) }
+        p { a href="/" { "Back to the first page" } }
+    };
+    let mut response = page("Refused", &content);
+    *response.status_mut() = refusal.status;
+    response
+}
+
+/// Unix milliseconds as UTC.
+fn moment(ms: i64) -> String {
+    utc(ms)
+}
+
+/// States with a count, in the order of a record's way.
+fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
+    let all = [
+        ("waiting", states.waiting),
+        ("due now", states.ready),
+        ("parked", states.parked),
+        ("in flight", states.inflight),
+        ("held", states.held),
+        ("set aside", states.exported),
+        ("behind", states.behind),
+    ];
+    all.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+/// The address of a group's page.
+fn group_path(group: &str) -> String {
+    format!("/groups/{}", encoded(group))
+}
+
+/// A piece of a path, percent-encoded.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.extend([byte >> 4, byte & 15].map(|half| {
+                char::from_digit(u32::from(half), 16).unwrap_or('0').to_ascii_uppercase()
+            }));
+        }
+    }
+    out
+}

@@ -1,0 +1,54 @@
+//! The style sheet of the page: light and dark, from phone to desk.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #f3f5f7;
+  --link: #0a58ca; --alarm: #9a1c1c; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --paper: #14181c; --line: #3a424a;
+  --soft: #1f252b; --link: #8ab8ff; --alarm: #ff9a94; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+header { display: flex; gap: 2rem; align-items: baseline; padding: .75rem 1rem;
+  border-bottom: 1px solid var(--line); }
+header .name { font-weight: 700; color: inherit; text-decoration: none; }
+nav a { margin-right: 1rem; }
+main { max-width: 72rem; margin: 0 auto; padding: 1rem; overflow-x: auto; }
+h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.2rem; margin-top: 2rem; }
+h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
+a { color: var(--link); }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line);
+  vertical-align: top; overflow-wrap: anywhere; }
+th { font-weight: 600; } .number { text-align: right; font-variant-numeric: tabular-nums; }
+.chip { display: inline-block; background: var(--soft); border: 1px solid var(--line);
+  border-radius: 1rem; padding: 0 .6rem; }
+.cause { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem;
+  margin: .75rem 0; }
+.cause p { margin: .25rem 0; }
+.alarm { border-left: .3rem solid var(--alarm); padding: .4rem .8rem; background: var(--soft); }
+.said { border-left: .3rem solid var(--link); padding: .4rem .8rem; background: var(--soft); }
+.empty { background: var(--soft); padding: 1rem; border-radius: .5rem; }
+form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .5rem 0; }
+form.row { margin: 0; }
+button, input { font: inherit; color: inherit; background: var(--soft);
+  border: 1px solid var(--line); border-radius: .3rem; padding: .3rem .7rem; min-height: 2rem; }
+button { cursor: pointer; } button.danger { color: var(--alarm); }
+:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; }
+dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
+pre { background: var(--soft); padding: 1rem; overflow-x: auto; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } th, td { padding: .3rem; } }
+";
+
+pub(in crate::admin) async fn style() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
+        (header::CACHE_CONTROL, "max-age=3600"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, STYLE).into_response()
+}

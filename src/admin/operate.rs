@@ -1,0 +1,245 @@
+//! Actions of an operator: `POST /api/v1/dead-letters/{redrive,discard,restore}`,
+//! `POST /api/v1/retries/{now,delay,dead-letter}`, and the audit log of them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{ConnectInfo, Extension, Path, Query as FromQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Admin;
+use super::answer::{Refusal, json_answer};
+use super::page::{Page, Query};
+use super::source::Source;
+use crate::engine::{AuditRecord, OPERATE_MAX, Operator};
+use crate::model::{GroupId, WallMs};
+use crate::retry::{Action, DELAY_MS_MAX};
+
+/// Largest body: a thousand numbers and a reason.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the reason that an operator gives.
+const WHY_BYTES_MAX: usize = 1024;
+
+/// The body of a request about dead letters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LettersBody {
+    group: String,
+    offsets: Vec<i64>,
+    why: Option<String>,
+}
+
+/// The body of a request about retries.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetriesBody {
+    group: String,
+    ids: Vec<u64>,
+    delay_ms: Option<u64>,
+    until_ms: Option<i64>,
+    why: Option<String>,
+}
+
+/// The entries that an operator names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryNames {
+    /// Offsets in the dead-letter topic.
+    Letters(Vec<i64>),
+    /// Ids of retries.
+    Retries(Vec<u64>),
+}
+
+/// The time that an action sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DueTime {
+    /// Unix milliseconds.
+    At(WallMs),
+    /// Milliseconds from now.
+    In(u64),
+}
+
+/// The action of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorAction {
+    /// An action that needs no time.
+    Plain(Action),
+    /// `Action::DelayUntil`.
+    Delay(DueTime),
+}
+
+/// A request of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionRequest {
+    /// The group of all entries.
+    pub group: GroupId,
+    /// The action.
+    pub action: OperatorAction,
+    /// The entries.
+    pub names: EntryNames,
+    /// The operator.
+    pub by: Operator,
+}
+
+/// An entry that an action left as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftEntry {
+    /// The offset or the id that named it.
+    pub entry: i64,
+    /// The reason.
+    pub why: String,
+}
+
+/// The outcome of an action.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ActionReport {
+    /// Entries that changed.
+    pub changed: u64,
+    /// Entries that did not.
+    pub left: Vec<LeftEntry>,
+}
+
+pub(super) async fn dead_letters<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path(verb): Path<String>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    asked: Result<Json<LettersBody>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let Json(LettersBody { group, offsets, why }) = body(asked)?;
+    let by = operator(&admin, peer.as_deref(), (why, offsets.len()))?;
+    let request = letter_request(&group, &verb, offsets, by)?;
+    Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
+}
+
+pub(super) async fn retries<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path(verb): Path<String>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    asked: Result<Json<RetriesBody>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let Json(RetriesBody { group, ids, delay_ms, until_ms, why }) = body(asked)?;
+    let by = operator(&admin, peer.as_deref(), (why, ids.len()))?;
+    let due = due_time(delay_ms, until_ms)?;
+    let request = retry_request(&group, (&verb, due), ids, by)?;
+    Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
+}
+
+/// An action on dead letters, by its verb.
+pub(super) fn letter_request(
+    group: &str,
+    verb: &str,
+    offsets: Vec<i64>,
+    by: Operator,
+) -> Result<ActionRequest, Refusal> {
+    let action = match verb {
+        "redrive" => Action::Redrive,
+        "discard" => Action::Discard,
+        "restore" => Action::Restore,
+        _ => return Err(Refusal::missing("dead letters take redrive, discard and restore")),
+    };
+    Ok(ActionRequest {
+        group: GroupId::new(group),
+        action: OperatorAction::Plain(action),
+        names: EntryNames::Letters(offsets),
+        by,
+    })
+}
+
+/// An action on retries, by its verb and the time it sets.
+pub(super) fn retry_request(
+    group: &str,
+    (verb, due): (&str, Option<DueTime>),
+    ids: Vec<u64>,
+    by: Operator,
+) -> Result<ActionRequest, Refusal> {
+    let action = match (verb, due) {
+        ("now", None) => OperatorAction::Plain(Action::RetryNow),
+        ("dead-letter", None) => OperatorAction::Plain(Action::DeadLetterNow),
+        ("delay", Some(due)) => OperatorAction::Delay(due),
+        ("delay", None) => return Err(Refusal::bad("delay needs one of delay_ms and until_ms")),
+        ("now" | "dead-letter", Some(_)) => {
+            return Err(Refusal::bad("delay_ms and until_ms belong to delay"));
+        }
+        _ => return Err(Refusal::missing("retries take now, delay and dead-letter")),
+    };
+    let group = GroupId::new(group);
+    Ok(ActionRequest { group, action, names: EntryNames::Retries(ids), by })
+}
+
+/// The audit log, oldest first.
+pub(super) async fn audit<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<FromQuery<Query>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
+    if query.topic.is_some() || query.reason.is_some() || query.state.is_some() {
+        return Err(Refusal::bad("the audit log can be narrowed by group, limit and after"));
+    }
+    let limit = query.limit()?;
+    let from = match query.after.as_deref().map(str::parse::<i64>) {
+        None => 0,
+        Some(Ok(after)) => after.saturating_add(1),
+        Some(Err(_)) => return Err(Refusal::bad("after is not what an answer gave as next")),
+    };
+    let found = admin.source.audit(query.group.clone(), from, limit).await?;
+    let next = (found.len() == limit).then(|| found.last().map(|(number, _)| number.to_string()));
+    let items = found.iter().map(|(number, record)| shown(*number, record)).collect();
+    Ok(json_answer(StatusCode::OK, &Page { items, next: next.flatten() }))
+}
+
+fn shown(number: i64, record: &AuditRecord) -> serde_json::Value {
+    json!({
+        "number": number,
+        "at_ms": record.at.0,
+        "name": record.by.name,
+        "peer": record.by.peer,
+        "action": record.action,
+        "group": record.group.as_str(),
+        "changed": record.changed,
+        "left": record.left,
+        "records": record.places,
+        "why": record.by.why,
+        "job": record.job,
+    })
+}
+
+fn body<T>(asked: Result<Json<T>, JsonRejection>) -> Result<Json<T>, Refusal> {
+    asked.map_err(|error| Refusal::new(error.status(), error.body_text()))
+}
+
+fn due_time(delay_ms: Option<u64>, until_ms: Option<i64>) -> Result<Option<DueTime>, Refusal> {
+    match (delay_ms, until_ms) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Refusal::bad("give one of delay_ms and until_ms")),
+        (Some(delay_ms), None) if delay_ms > DELAY_MS_MAX => {
+            Err(Refusal::bad("delay_ms is longer than 366 days"))
+        }
+        (Some(delay_ms), None) => Ok(Some(DueTime::In(delay_ms))),
+        (None, Some(until_ms)) => Ok(Some(DueTime::At(WallMs(until_ms)))),
+    }
+}
+
+/// The operator behind a request for so many entries. A bulk action needs a reason.
+pub(super) fn operator<S: Source>(
+    admin: &Admin<S>,
+    peer: Option<&ConnectInfo<SocketAddr>>,
+    (why, entries): (Option<String>, usize),
+) -> Result<Operator, Refusal> {
+    let why = why.unwrap_or_default();
+    if entries == 0 || entries > OPERATE_MAX {
+        return Err(Refusal::bad(format!("name 1 to {OPERATE_MAX} entries in one request")));
+    }
+    if why.len() > WHY_BYTES_MAX {
+        return Err(Refusal::bad(format!("why is longer than {WHY_BYTES_MAX} bytes")));
+    }
+    if entries > 1 && why.trim().is_empty() {
+        return Err(Refusal::bad("an action on more than one entry needs a reason: why"));
+    }
+    let name = admin.options.token.as_ref().map_or("", |_| "admin").to_owned();
+    let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical().to_string());
+    Ok(Operator { name, peer: peer.unwrap_or_default(), why })
+}

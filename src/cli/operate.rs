@@ -1,0 +1,127 @@
+//! `dlq redrive|discard|restore` and `retry now|delay|kill`: actions on named entries, or on all
+//! that a filter matches. Bulk is a dry run unless `--execute`.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure, complain};
+use super::http::AdminAt;
+use super::show::{cell, items};
+
+/// Entries of one request.
+const REQUEST_MAX: usize = 500;
+/// Entries that a filter may match.
+const MATCHED_MAX: u64 = 1_000_000;
+/// Entries that a dry run lists.
+const SAMPLES: usize = 3;
+
+/// The entries of an action, and its terms.
+#[derive(Debug, Args)]
+pub(super) struct ActionArgs {
+    /// The group of the records.
+    group: String,
+    /// Offsets in the dead-letter topic, or ids of retries, as the lists show them.
+    names: Vec<u64>,
+    /// All that match the filters below.
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Only records produced to this topic.
+    #[arg(long, requires = "all")]
+    topic: Option<String>,
+    /// Only with this cause, such as rejected or `max_attempts`.
+    #[arg(long, requires = "all")]
+    cause: Option<String>,
+    /// Only with this text in the reason that the application gave.
+    #[arg(long, requires = "all")]
+    contains: Option<String>,
+    /// The reason, for the audit log; needed for more than one record.
+    #[arg(long)]
+    why: Option<String>,
+    /// Act; without it --all only tells which records match.
+    #[arg(long)]
+    execute: bool,
+    #[command(flatten)]
+    at: AdminAt,
+}
+
+/// An action of the admin API.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verb {
+    /// The list of the entries.
+    pub(super) list: &'static str,
+    /// The path of the action.
+    pub(super) path: &'static str,
+    /// The field of an entry that names it, and of the request that lists the names.
+    pub(super) names: (&'static str, &'static str),
+    /// The word for the outcome.
+    pub(super) done: &'static str,
+    /// The state of the entries that `--all` takes.
+    pub(super) state: Option<&'static str>,
+}
+
+impl ActionArgs {
+    /// Runs an action; `terms` are further fields of the request.
+    pub(super) fn run(
+        &self,
+        verb: Verb,
+        terms: &[(&str, Value)],
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if !self.all && self.names.is_empty() {
+            let says = "name the records, or say --all; see --help";
+            return Err(Failure::new(Exit::Usage, says));
+        }
+        let names = if self.all { self.matching(verb, out)? } else { self.names.clone() };
+        if names.is_empty() {
+            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+        }
+        if self.all && !self.execute {
+            complain("a dry run: nothing was changed. Add --execute and --why to act");
+            return Ok(());
+        }
+        let (mut changed, mut left) = (0, 0);
+        for names in names.chunks(REQUEST_MAX) {
+            let mut request = json!({ "group": self.group, "why": self.why });
+            let fields = request.as_object_mut().into_iter();
+            for fields in fields {
+                fields.insert(verb.names.1.to_owned(), json!(names));
+                fields.extend(terms.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+            }
+            let answer = self.at.post(verb.path, &request)?;
+            changed += answer.get("changed").and_then(Value::as_u64).unwrap_or(0);
+            let kept = answer.get("left").and_then(Value::as_array);
+            for entry in kept.into_iter().flatten() {
+                left += 1;
+                complain(&format!("{}: {}", cell(entry, "entry"), cell(entry, "why")));
+            }
+        }
+        writeln!(out, "{changed} {}, {left} left as they were", verb.done)?;
+        if changed == 0 {
+            return Err(Failure::new(Exit::NothingMatched, "no record was changed"));
+        }
+        Ok(())
+    }
+
+    /// The names of all records that match, with a count and the first of them for people.
+    fn matching(&self, verb: Verb, out: &mut dyn Write) -> Result<Vec<u64>, Failure> {
+        let mut query = vec![("group", self.group.clone())];
+        query.extend(self.topic.clone().map(|topic| ("topic", topic)));
+        query.extend(self.cause.clone().map(|cause| ("reason", cause)));
+        query.extend(verb.state.map(|state| ("state", state.to_owned())));
+        let mut found = items(&self.at, verb.list, &query, MATCHED_MAX)?;
+        if let Some(text) = &self.contains {
+            found.retain(|item| cell(item, "reason").contains(text));
+        }
+        if !self.execute {
+            writeln!(out, "{} records match", found.len())?;
+            for item in found.iter().take(SAMPLES) {
+                let name = cell(item, verb.names.0);
+                let (origin, reason) = (cell(item, "origin"), cell(item, "reason"));
+                writeln!(out, "  {name}  {origin}  {reason}")?;
+            }
+        }
+        Ok(found.iter().filter_map(|item| item.get(verb.names.0)?.as_u64()).collect())
+    }
+}

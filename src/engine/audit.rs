@@ -1,0 +1,154 @@
+//! The audit log: a record of every action of an operator, for 90 days.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::kind;
+use crate::journal::{Encoded, Journal, JournalError, NewEntry, StreamAppend, StreamBatch};
+use crate::model::{GroupId, WallMs};
+
+/// The version byte of a stored record.
+const VERSION: u8 = 1;
+/// The journal's name of the stream.
+const STREAM: &str = "a/audit";
+/// Age at which a record is dropped.
+const KEPT_MS: i64 = 90 * 24 * 3_600_000;
+/// Places that a record lists.
+pub(super) const PLACES_LISTED: usize = 16;
+/// Bytes of the log read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// An operator as the admin port knows one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operator {
+    /// The name of the token; empty: a caller without one.
+    pub name: String,
+    /// The address of the caller.
+    pub peer: String,
+    /// The reason that the operator gives.
+    pub why: String,
+}
+
+/// One action of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// Time of the action.
+    pub at: WallMs,
+    /// The operator.
+    pub by: Operator,
+    /// The action, as `Evidence` names it.
+    pub action: String,
+    /// The group of the entries.
+    pub group: GroupId,
+    /// Entries that the action changed.
+    pub changed: u64,
+    /// Entries that it left as they were.
+    pub left: u64,
+    /// Origins of the first entries that changed.
+    pub places: Vec<String>,
+    /// The job that acted for the operator.
+    pub job: Option<u64>,
+}
+
+/// The log's entry of an action.
+pub(super) fn entry(journal: &Journal, record: &AuditRecord) -> Result<NewEntry, EngineError> {
+    let stream = journal.stream_open(STREAM)?;
+    let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.at.0 };
+    let head = Encoded::of(postcard::to_extend(record, vec![VERSION]));
+    Ok(NewEntry::batch(kind::AUDIT, append, head, Bytes::new()))
+}
+
+/// Drops records that are older than 90 days.
+pub(super) fn expire(journal: &Journal, now: WallMs) -> Result<(), JournalError> {
+    let Some(stream) = journal.stream_find(STREAM) else { return Ok(()) };
+    let Some(bounds) = journal.stream_bounds(stream) else { return Ok(()) };
+    let oldest = now.0.saturating_sub(KEPT_MS);
+    let first = journal.stream_find_time(stream, oldest);
+    let first = first.map_err(|error| JournalError::Read(error.to_string()))?;
+    let to = first.map_or(bounds.visible_end, |(offset, _)| offset);
+    if to > bounds.start {
+        journal.stream_trim(stream, to)?;
+    }
+    Ok(())
+}
+
+fn read(batch: &StreamBatch) -> Option<AuditRecord> {
+    let (version, body) = batch.head.split_first()?;
+    match postcard::take_from_bytes(body) {
+        Ok((record, [])) if *version == VERSION => Some(record),
+        _ => None,
+    }
+}
+
+impl Engine {
+    /// Records of the audit log from a number on, at most `limit`, with their numbers. Reads the
+    /// disk.
+    pub fn audit(&self, from: i64, limit: usize) -> Result<Vec<(i64, AuditRecord)>, EngineError> {
+        let mut found = Vec::new();
+        let Some(stream) = self.journal.stream_find(STREAM) else { return Ok(found) };
+        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(found) };
+        let mut at = from.max(bounds.start);
+        while at < bounds.visible_end && found.len() < limit {
+            let batches = self.journal.stream_read(stream, at, READ_BYTES)?.batches;
+            let Some(last) = batches.last() else { break };
+            at = last.base_offset.saturating_add(1);
+            for batch in batches.iter().take(limit - found.len()) {
+                let Some(record) = read(batch) else {
+                    tracing::error!(
+                        seq = batch.seq,
+                        "R0410 an audit record cannot be read; the others are listed"
+                    );
+                    continue;
+                };
+                found.push((batch.base_offset, record));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The number of the next audit record.
+    pub fn audit_end(&self) -> i64 {
+        let stream = self.journal.stream_find(STREAM);
+        let bounds = stream.and_then(|stream| self.journal.stream_bounds(stream));
+        bounds.map_or(0, |bounds| bounds.visible_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_record_of_version_1_is_read_for_ever() {
+        let by = Operator { name: "kim".into(), peer: "10.0.0.7".into(), why: "INC-1".into() };
+        let record = AuditRecord {
+            at: WallMs(5),
+            by,
+            action: "redrive".into(),
+            group: "shop".into(),
+            changed: 3,
+            left: 1,
+            places: vec!["orders-3@812".into()],
+            job: Some(2),
+        };
+        let stored = postcard::to_extend(&record, vec![VERSION]).unwrap();
+        let expected = b"\x01\x0a\x03kim\x0810.0.0.7\x05INC-1\x07redrive\x04shop\x03\x01\x01\
+            \x0corders-3@812\x01\x02";
+        assert_eq!(stored, expected, "the format has changed: give it a new version");
+        let batch = |head: Vec<u8>| StreamBatch {
+            seq: 1,
+            kind: kind::AUDIT,
+            base_offset: 0,
+            records: 1,
+            max_timestamp_ms: 5,
+            head: head.into(),
+            body: Bytes::new(),
+        };
+        assert_eq!(read(&batch(stored.clone())), Some(record));
+        for bad in [vec![], vec![2, 0], stored[..9].to_vec(), [&stored[..], b"\0"].concat()] {
+            assert_eq!(read(&batch(bad.clone())), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! An operator acts on dead letters and on retries. The facts and the audit record are one atomic
+//! group of the log.
+
+use bytes::Bytes;
+
+use crate::engine::audit::{self, AuditRecord, Operator, PLACES_LISTED};
+use crate::engine::batch;
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::model::{EntryId, GroupId};
+use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input, Token};
+
+#[cfg(test)]
+mod tests;
+
+/// Entries of one request at most: a group of the log is bounded.
+pub const OPERATE_MAX: usize = 1_000;
+
+/// An action on entries of one group.
+#[derive(Clone, Debug)]
+pub struct OperateRequest {
+    /// The group of all entries.
+    pub group: GroupId,
+    /// The action.
+    pub action: Action,
+    /// The entries, at most [`OPERATE_MAX`].
+    pub ids: Vec<EntryId>,
+    /// For a redrive the record's stored form (`wire::batch::RawRecord`) of each entry.
+    pub records: Vec<Bytes>,
+    /// The operator.
+    pub by: Operator,
+    /// The job that acts for the operator.
+    pub job: Option<u64>,
+}
+
+impl Engine {
+    /// Acts on entries, each judged for itself; one outcome each. Durable on return.
+    pub async fn operate(
+        &self,
+        request: OperateRequest,
+    ) -> Result<Vec<ActionOutcome>, EngineError> {
+        self.call(request).await
+    }
+}
+
+impl Request for OperateRequest {
+    type Answer = Vec<ActionOutcome>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Operate(Box::new(call))
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Vec<ActionOutcome>, EngineError> {
+        let Self { group, action, ids, records, by, job } = self;
+        driver.may_decide()?;
+        let is_redrive = action == Action::Redrive;
+        if ids.len() > OPERATE_MAX || is_redrive && records.len() != ids.len() {
+            return Err(EngineError::BadAction);
+        }
+        // A full disk must not keep anybody from discarding.
+        if is_redrive || action == Action::DeadLetterNow {
+            driver.journal.admits()?;
+        }
+        batch::check_bytes(&records)?;
+        let kept = ids.iter().map(|id| driver.ledger.store().record_bytes(*id)).sum();
+        batch::check_sum(if action == Action::DeadLetterNow { kept } else { 0 })?;
+        let now = driver.clock.now();
+        driver.tell_room(now, &group);
+        let (token, of) = (Token(0), group.clone());
+        let (answer, facts) =
+            driver.handle_at(now, Input::Operate { token, group: of, action, ids });
+        let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let changed = outcomes.iter().filter(|one| **one == ActionOutcome::Done).count();
+        let record = AuditRecord {
+            at: now.wall,
+            by,
+            action: action.as_str().to_owned(),
+            group: group.clone(),
+            changed: u64::try_from(changed).unwrap_or(u64::MAX),
+            left: u64::try_from(outcomes.len() - changed).unwrap_or(u64::MAX),
+            places: places(&facts),
+            job,
+        };
+        let audit = audit::entry(&driver.journal, &record)?;
+        driver.persist(&facts, &records, vec![audit])?;
+        driver.metrics.operated(group.as_str(), action.as_str(), record.changed);
+        driver.see_room(&group);
+        Ok(outcomes)
+    }
+}
+
+fn places(facts: &[Fact]) -> Vec<String> {
+    let origins = facts.iter().filter_map(|fact| match fact {
+        Fact::Entry { entry, .. } => entry.origin.as_ref().map(ToString::to_string),
+        _ => None,
+    });
+    origins.take(PLACES_LISTED).collect()
+}

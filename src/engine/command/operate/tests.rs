@@ -1,0 +1,280 @@
+//! Dead letters and their topic, with a log on a disk in memory, driven by hand.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::clock::{Clock, Hand};
+use crate::engine::{EntryView, NackBatch, NackRequest, Parts, Replay};
+use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::model::{ClientId, LaneOffset, Origin, WallMs};
+use crate::retry::{Company, Nack, Named, RESTORE_MS, Reporter, StateKind, Want};
+use crate::wire::batch::{Headers, RawRecord, TimestampType};
+
+const LETTERS: i64 = 4;
+
+struct House {
+    engine: Engine,
+    driver: Driver,
+    writer: Writer,
+    hand: Hand,
+}
+
+fn shop() -> GroupId {
+    GroupId::new("shop")
+}
+
+fn record(offset: i64) -> Bytes {
+    let record = RawRecord {
+        timestamp_ms: 5,
+        timestamp_type: TimestampType::CreateTime,
+        key: Some("k".into()),
+        value: Some(format!("order {offset}").into()),
+        headers: Headers::NONE,
+    };
+    record.to_bytes()
+}
+
+impl House {
+    /// `None`: the power went meanwhile.
+    fn open_at(disk: &MemDisk, wall: WallMs) -> Option<Self> {
+        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
+        let (clock, hand) = Clock::told(wall);
+        let parts = Parts::plain(&journal, clock);
+        let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
+        let from = replay.from();
+        recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
+        let (engine, driver) = replay.finish(parts);
+        Some(Self { engine, driver, writer, hand })
+    }
+
+    fn open(disk: &MemDisk) -> Option<Self> {
+        Self::open_at(disk, WallMs(1_000))
+    }
+
+    /// Steps the driver and the writer until the answer is there; `None`: the power went.
+    fn ask<T>(&mut self, asked: impl Future<Output = Result<T, EngineError>>) -> Option<T> {
+        let mut asked = pin!(asked);
+        for _ in 0..20 {
+            if let Poll::Ready(answer) =
+                asked.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            {
+                return answer.ok();
+            }
+            self.driver.step();
+            self.writer.step();
+        }
+        None
+    }
+
+    /// Makes dead letters of `orders-0@0` and on.
+    fn fill(&mut self) -> Option<()> {
+        for offset in 0..LETTERS {
+            let origin = Origin { topic: "orders".into(), partition: 0, offset };
+            let want = Want { level: Some(-1), delay_ms: None };
+            let nack = Nack { want, record_bytes: 9, ..Nack::of(Named::Origin(origin)) };
+            let by = Reporter { member: None, client: ClientId::new("app") };
+            let nacks = vec![NackRequest { nack, record: record(offset) }];
+            let batch = NackBatch { group: shop(), by, producer: None, nacks };
+            let engine = self.engine.clone();
+            self.ask(engine.nacks(batch))?;
+        }
+        Some(())
+    }
+
+    fn entries(&mut self) -> Vec<EntryView> {
+        let engine = self.engine.clone();
+        let page = async move { engine.page(&shop(), None, 100).await };
+        self.ask(page).unwrap()
+    }
+
+    fn operate(&mut self, action: Action, offsets: &[i64]) -> Option<Vec<ActionOutcome>> {
+        let all = self.entries();
+        let of = |offset: &i64| {
+            let mut known = all.iter().map(|view| &view.entry);
+            known.find(|known| known.origin.as_ref().is_some_and(|o| o.offset == *offset))
+        };
+        let ids = offsets.iter().map(|offset| of(offset).unwrap().id).collect();
+        let is_redrive = action == Action::Redrive;
+        let records = offsets.iter().filter(|_| is_redrive).map(|offset| record(*offset));
+        let by = Operator { name: "kim".into(), peer: "::1".into(), why: "INC-1".into() };
+        let records = records.collect();
+        let request = OperateRequest { group: shop(), action, ids, records, by, job: None };
+        let engine = self.engine.clone();
+        self.ask(async move { engine.operate(request).await })
+    }
+
+    /// Values of the dead letters in their topic, by offset.
+    fn letters(&self) -> Vec<(i64, String)> {
+        let read = self.engine.dead_letters(&shop(), 0, 1 << 20).unwrap();
+        let value =
+            |record: &RawRecord| String::from_utf8_lossy(record.value.as_ref().unwrap()).into();
+        read.letters.iter().map(|letter| (letter.offset, value(&letter.record))).collect()
+    }
+
+    fn offsets(&self) -> Vec<i64> {
+        self.letters().into_iter().map(|(offset, _)| offset).collect()
+    }
+
+    fn count(&mut self, kind: StateKind) -> usize {
+        self.entries().iter().filter(|view| view.entry.state.kind() == kind).count()
+    }
+
+    /// Delivers all that is due and acknowledges it.
+    fn consume(&mut self) -> Vec<(String, u32)> {
+        let engine = self.engine.clone();
+        let slot = self.ask(async move { engine.join(&shop(), "m".into()).await }).unwrap();
+        let engine = self.engine.clone();
+        let from = slot.next;
+        let taken = async move { engine.take(&shop(), from, (100, Company::Old)).await };
+        let taken = self.ask(taken).unwrap();
+        let Some(last) = taken.records.last() else { return Vec::new() };
+        let up_to = LaneOffset::from_kafka(last.offset + 1).unwrap();
+        let engine = self.engine.clone();
+        self.ask(async move { engine.lane_commit(&shop(), up_to).await }).unwrap();
+        let told = taken.records.iter().map(|record| {
+            let batch = crate::wire::batch::Batch::parse(&record.batch).unwrap();
+            let mut records = crate::wire::batch::records(&batch, 1 << 20).unwrap();
+            let raw = records.next().unwrap().unwrap().into_raw();
+            let count = raw.headers.last("x-retry-redrive-count").flatten();
+            let count = count.map_or(0, |count| String::from_utf8_lossy(&count).parse().unwrap());
+            (String::from_utf8_lossy(raw.value.as_ref().unwrap()).into_owned(), count)
+        });
+        told.collect()
+    }
+}
+
+fn reopened(house: House, disk: &MemDisk) -> House {
+    let wall = house.driver.clock.now().wall;
+    drop(house);
+    House::open_at(disk, wall).unwrap()
+}
+
+#[test]
+fn a_redriven_letter_leaves_its_topic_once_its_record_is_acknowledged() {
+    let disk = MemDisk::new(7);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    assert_eq!(house.operate(Action::Redrive, &[1, 2]).unwrap(), [ActionOutcome::Done; 2]);
+    assert_eq!(house.offsets(), [0, 1, 2, 3], "the original stays until then");
+    house = reopened(house, &disk);
+    assert_eq!(house.count(StateKind::Waiting), 2);
+    assert_eq!(house.consume(), [("order 1".to_owned(), 1), ("order 2".to_owned(), 1)]);
+    assert_eq!(house.offsets(), [0, 3]);
+    house = reopened(house, &disk);
+    assert_eq!(house.offsets(), [0, 3]);
+    let bounds = house.engine.dead_letter_bounds(&shop()).unwrap();
+    assert_eq!((bounds.records(), bounds.next), (2, 4));
+}
+
+#[test]
+fn a_redriven_record_that_dies_again_has_one_letter() {
+    let disk = MemDisk::new(8);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    house.operate(Action::Redrive, &[1]).unwrap();
+    assert_eq!(house.operate(Action::DeadLetterNow, &[1]).unwrap(), [ActionOutcome::Done]);
+    let expected = [(0, "order 0"), (2, "order 2"), (3, "order 3"), (4, "order 1")];
+    let expected = expected.map(|(offset, value)| (offset, value.to_owned()));
+    assert_eq!(house.letters(), expected);
+    house = reopened(house, &disk);
+    assert_eq!(house.letters(), expected);
+}
+
+#[test]
+fn a_discarded_letter_leaves_its_topic_after_a_day_and_a_restored_one_stays() {
+    let disk = MemDisk::new(9);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    assert_eq!(house.operate(Action::Discard, &[0, 1, 2]).unwrap(), [ActionOutcome::Done; 3]);
+    house = reopened(house, &disk);
+    assert_eq!(house.operate(Action::Restore, &[1]).unwrap(), [ActionOutcome::Done]);
+    assert_eq!(house.offsets(), [0, 1, 2, 3]);
+    house = reopened(house, &disk);
+    house.hand.advance(RESTORE_MS);
+    house.driver.step();
+    house.writer.step();
+    assert_eq!(house.offsets(), [1, 3]);
+    assert_eq!(house.count(StateKind::Dead), 2);
+    assert_eq!(house.letters()[0].1, "order 1", "its bytes are those of the letter");
+    house.operate(Action::Redrive, &[1]).unwrap();
+    assert_eq!(house.consume(), [("order 1".to_owned(), 1)]);
+    assert_eq!(house.offsets(), [3]);
+}
+
+#[test]
+fn every_action_is_in_the_audit_log() {
+    let disk = MemDisk::new(10);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    house.operate(Action::Discard, &[0, 1]).unwrap();
+    house.operate(Action::Discard, &[1, 2]).unwrap();
+    house = reopened(house, &disk);
+    let audit = house.engine.audit(0, 10).unwrap();
+    let told = audit.iter().map(|(number, record)| {
+        let places = record.places.join(" ");
+        (*number, record.action.as_str(), record.changed, record.left, places)
+    });
+    let expected = [
+        (0, "discard", 2, 0, "orders-0@0 orders-0@1".to_owned()),
+        (1, "discard", 1, 1, "orders-0@2".to_owned()),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let by = &audit[0].1.by;
+    assert_eq!((by.name.as_str(), by.peer.as_str(), by.why.as_str()), ("kim", "::1", "INC-1"));
+    let (journal, now) = (&house.driver.journal, house.driver.clock.now().wall);
+    audit::expire(journal, now.plus(90 * 86_400_000)).unwrap();
+    assert_eq!(house.engine.audit(0, 10).unwrap().len(), 2);
+    audit::expire(journal, now.plus(90 * 86_400_000 + 1)).unwrap();
+    house.writer.step();
+    assert_eq!(house.engine.audit(0, 10).unwrap(), [], "for 90 days");
+}
+
+/// Redrives, discards and consumes until the power goes; the offsets that are acknowledged to be
+/// gone, and those acknowledged to stay.
+fn run(disk: &MemDisk, gone: &mut Vec<i64>) -> Option<()> {
+    let mut house = House::open(disk)?;
+    house.fill()?;
+    house.operate(Action::Redrive, &[1])?;
+    house.operate(Action::Discard, &[2])?;
+    house.hand.advance(RESTORE_MS);
+    house.driver.step();
+    house.writer.step();
+    gone.push(2);
+    house.operate(Action::Restore, &[3])?;
+    Some(())
+}
+
+#[test]
+fn a_power_cut_at_any_operation_loses_no_letter_and_doubles_none() {
+    let whole = MemDisk::new(0);
+    assert!(run(&whole, &mut Vec::new()).is_some());
+    for cut in 1..=whole.operations() {
+        let disk = MemDisk::new(cut);
+        disk.power_cut_at(cut);
+        let ended = run(&disk, &mut Vec::new());
+        if disk.operations() < cut {
+            disk.power_cut();
+        }
+        let mut house = House::open_at(&disk, WallMs(2_000)).unwrap();
+        let letters = house.offsets();
+        for view in house.entries() {
+            let (state, offset) = (view.entry.state, view.entry.origin.unwrap().offset);
+            let is_there = letters.contains(&offset);
+            match state.kind() {
+                StateKind::Dead => assert!(is_there, "cut {cut}: letter {offset} is lost"),
+                StateKind::Waiting => assert_eq!(view.entry.redrives, 1, "cut {cut}"),
+                StateKind::Discarded => assert_eq!(offset, 2, "cut {cut}"),
+                other => panic!("cut {cut}: {offset} is {other:?}"),
+            }
+        }
+        if ended.is_some() {
+            assert_eq!(letters, [0, 1, 3], "cut {cut}");
+        }
+        let waiting = house.count(StateKind::Waiting);
+        house.hand.advance(1);
+        house.driver.step();
+        assert_eq!(house.consume().len(), waiting, "cut {cut}: each is delivered once");
+        assert!(!house.offsets().contains(&1) || waiting == 0, "cut {cut}");
+    }
+}

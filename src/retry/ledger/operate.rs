@@ -1,0 +1,116 @@
+//! An operator acts on dead letters and on retries that wait.
+//!
+//! ```text
+//!            redrive                    discard
+//!  Waiting ◀───────── Dead ───────────────────────────────▶ Discarding ──▶ Discarded
+//!     └──────────────▶   ◀───────────────────────────────────┘
+//!       dead letter now              restore, for RESTORE_MS
+//! ```
+
+use crate::model::{EntryId, GroupId};
+use crate::retry::{
+    Action, ActionOutcome, Answer, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ledger,
+    PayloadChange, State, Token,
+};
+
+/// A discarded dead letter can be restored for so long.
+pub const RESTORE_MS: u64 = 24 * 3_600_000;
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_operate(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        action: Action,
+        ids: &[EntryId],
+    ) {
+        let each = (0_u32..).zip(ids);
+        let outcomes = each.map(|(index, id)| self.operate(group, action, index, *id)).collect();
+        self.answer(token, Answer::Operated(outcomes));
+    }
+
+    fn operate(
+        &mut self,
+        group: &GroupId,
+        action: Action,
+        index: u32,
+        id: EntryId,
+    ) -> ActionOutcome {
+        let entry = self.store.get(id).filter(|entry| entry.group == *group);
+        let Some(entry) = entry.filter(|entry| !entry.group.is_reserved()) else {
+            return ActionOutcome::Unknown;
+        };
+        let record_bytes = self.store.record_bytes(id);
+        let kind = entry.state.kind();
+        let (entry, evidence, payload) = match (action, entry.state) {
+            (Action::Redrive, State::Dead { .. }) => {
+                let entry = self.redriven(entry, 0);
+                (entry, Evidence::Redrive, PayloadChange::Begins(index))
+            }
+            (Action::Redrive, _) if entry.redrives > 0 && !entry.is_settled() => {
+                return ActionOutcome::Already;
+            }
+            (Action::Discard, State::Dead { at }) => {
+                let state = State::Discarding { since: self.wall(), died: at };
+                (self.settled(entry, state), Evidence::Discard, PayloadChange::Keeps)
+            }
+            (Action::Restore, State::Discarding { died, .. }) => {
+                let entry = self.settled(entry, State::Dead { at: died });
+                (entry, Evidence::Restore, PayloadChange::Keeps)
+            }
+            (Action::Discard, State::Discarding { .. } | State::Discarded { .. })
+            | (Action::Restore | Action::DeadLetterNow, State::Dead { .. }) => {
+                return ActionOutcome::Already;
+            }
+            (Action::RetryNow, State::Waiting { due, .. }) if due <= self.wall() => {
+                return ActionOutcome::Already;
+            }
+            (Action::RetryNow, State::Waiting { .. }) => {
+                (self.wait(entry, 0, None), Evidence::RetryNow, PayloadChange::Keeps)
+            }
+            (Action::DelayUntil(due), State::Waiting { .. }) => {
+                let delay_ms = due.since(self.wall()).min(DELAY_MS_MAX);
+                (self.wait(entry, delay_ms, None), Evidence::DelayUntil, PayloadChange::Keeps)
+            }
+            (Action::DeadLetterNow, State::Waiting { .. }) => {
+                let ended = self.end(entry, Disposition::Manual, false, record_bytes);
+                (ended, Evidence::DeadLetterNow, PayloadChange::Keeps)
+            }
+            (
+                Action::Redrive
+                | Action::Discard
+                | Action::Restore
+                | Action::RetryNow
+                | Action::DelayUntil(_)
+                | Action::DeadLetterNow,
+                _,
+            ) => return ActionOutcome::Refused(kind),
+        };
+        self.note_end(&entry, record_bytes);
+        self.record(entry, evidence, None, payload);
+        ActionOutcome::Done
+    }
+
+    /// A dead letter that waits for its first attempt after a redrive. Its history stays.
+    pub(super) fn redriven(&self, mut entry: Entry, delay_ms: u64) -> Entry {
+        entry.redrives = entry.redrives.saturating_add(1);
+        entry.max_reconsume_times = self.ladder(&entry).max_reconsume_times;
+        (entry.reconsume_times, entry.losses) = (0, 0);
+        entry.first_failed = None;
+        entry.disposition = Some(Disposition::Manual);
+        self.wait(entry, delay_ms, None)
+    }
+
+    fn settled(&self, entry: Entry, state: State) -> Entry {
+        let mut entry = Entry { state, ..entry };
+        entry.expires = self.memory_ends(&entry);
+        entry
+    }
+
+    /// A discarded dead letter can be restored no more.
+    pub(super) fn end_restore(&mut self, entry: Entry) {
+        let State::Discarding { since, .. } = entry.state else { return };
+        let entry = self.settled(entry, State::Discarded { at: since });
+        self.record(entry, Evidence::RestoreEnded, None, PayloadChange::Keeps);
+    }
+}

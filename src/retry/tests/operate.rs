@@ -1,0 +1,169 @@
+//! Actions of an operator on dead letters and on retries.
+
+use super::*;
+use crate::model::EntryId;
+use crate::retry::{Action, ActionOutcome as Outcome, Disposition, Evidence, RESTORE_MS, State};
+
+impl Rig {
+    fn operate(&mut self, action: Action, ids: &[EntryId]) -> Vec<Outcome> {
+        let (token, group) = (Token(9), shop());
+        let ids = ids.to_vec();
+        match self.send(Input::Operate { token, group, action, ids }) {
+            Some(Answer::Operated(outcomes)) => outcomes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The action changes the only entry, or leaves it.
+    fn act(&mut self, action: Action) -> Outcome {
+        let id = self.only().id;
+        self.operate(action, &[id])[0]
+    }
+
+    /// A dead letter of `orders-0@offset`.
+    fn buried(&mut self, offset: i64) -> EntryId {
+        match self.nack(level(fail(offset), -1)).unwrap() {
+            NackOutcome::Dead { id } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn assert_replays(&self) {
+        let policies = self.ledger.policies().clone();
+        let mut again = Ledger::new(BTreeEntries::default(), policies);
+        for fact in &self.journal {
+            again.apply(fact);
+        }
+        assert_eq!(again.fingerprint(), self.ledger.fingerprint());
+    }
+}
+
+#[test]
+fn a_redriven_record_begins_at_its_first_attempt_and_keeps_its_history() {
+    let mut rig = Rig::new(max(1));
+    let slot = rig.join("a").slot;
+    rig.nack(fail(7)).unwrap();
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    assert!(matches!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Dead { .. })));
+    let dead = rig.only();
+    assert_eq!(rig.act(Action::Redrive), Outcome::Done);
+    let entry = rig.only();
+    assert_eq!((entry.reconsume_times, entry.redrives), (0, 1));
+    assert_eq!((entry.disposition, entry.first_failed), (Some(Disposition::Manual), None));
+    assert_eq!((&entry.history, &entry.origin), (&dead.history, &dead.origin));
+    assert_eq!(rig.act(Action::Redrive), Outcome::Already);
+    rig.advance(0);
+    let (lane, _) = rig.take_one(slot);
+    assert!(matches!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Scheduled { .. })), "one retry");
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    assert!(matches!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Dead { .. })));
+    assert_eq!(rig.act(Action::Redrive), Outcome::Done);
+    assert_eq!(rig.only().redrives, 2);
+    rig.advance(0);
+    let (lane, _) = rig.take_one(slot);
+    rig.acknowledge(lane);
+    assert_eq!(rig.act(Action::Redrive), Outcome::Refused(StateKind::Committed));
+    rig.assert_replays();
+}
+
+#[test]
+fn a_nack_that_names_a_dead_letter_is_a_redrive_where_no_delivery_of_the_origin_is_left() {
+    let mut rig = Rig::new(Policy::default());
+    rig.buried(7);
+    assert!(matches!(rig.nack(fail(7)), Ok(NackOutcome::Nothing { .. })), "it may come once more");
+    rig.origin_commit(8);
+    rig.advance(900_000);
+    assert!(matches!(rig.nack(fail(7)), Ok(NackOutcome::Nothing { .. })), "it may come late");
+    rig.advance(1);
+    assert!(matches!(rig.nack(level(fail(7), -1)), Ok(NackOutcome::Nothing { .. })), "it is dead");
+    let Ok(NackOutcome::Scheduled { due, .. }) = rig.nack(fail(7)) else { panic!() };
+    assert_eq!(due, rig.now.wall, "at once");
+    assert_eq!(rig.only().redrives, 1);
+    assert!(matches!(rig.nack(fail(7)), Ok(NackOutcome::Nothing { .. })), "once");
+    rig.assert_replays();
+}
+
+#[test]
+fn a_discarded_dead_letter_can_be_restored_for_a_day() {
+    let mut rig = Rig::new(Policy::default());
+    let id = rig.buried(7);
+    let died = rig.now.wall;
+    rig.advance(5);
+    assert_eq!(rig.act(Action::Discard), Outcome::Done);
+    assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Discarded)), (0, 1));
+    assert_eq!(rig.act(Action::Discard), Outcome::Already);
+    assert_eq!(rig.act(Action::Redrive), Outcome::Refused(StateKind::Discarded));
+    assert!(matches!(rig.nack(fail(7)), Ok(NackOutcome::Nothing { .. })), "it is not begun anew");
+    rig.advance(RESTORE_MS - 1);
+    assert_eq!(rig.act(Action::Restore), Outcome::Done);
+    assert_eq!(rig.only().state, State::Dead { at: died });
+    assert_eq!(rig.act(Action::Restore), Outcome::Already);
+    rig.advance(10 * RESTORE_MS);
+    assert_eq!(rig.act(Action::Discard), Outcome::Done, "a dead letter stays");
+    rig.advance(RESTORE_MS);
+    assert_eq!(rig.act(Action::Restore), Outcome::Refused(StateKind::Discarded), "too late");
+    rig.origin_commit(8);
+    rig.advance(900_000);
+    assert_eq!(rig.operate(Action::Restore, &[id]), [Outcome::Unknown], "it is forgotten");
+    rig.assert_replays();
+}
+
+#[test]
+fn a_commit_does_not_end_the_time_to_restore() {
+    let mut rig = Rig::new(Policy::default());
+    rig.buried(7);
+    rig.act(Action::Discard);
+    rig.origin_commit(8);
+    rig.advance(RESTORE_MS - 1);
+    assert_eq!(rig.act(Action::Restore), Outcome::Done);
+    rig.act(Action::Discard);
+    rig.advance(RESTORE_MS);
+    rig.advance(900_000);
+    assert_eq!(rig.count(StateKind::Discarded), 0, "nothing of it is remembered");
+    rig.assert_replays();
+}
+
+#[test]
+fn a_retry_that_waits_is_due_now_or_later_or_ended() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    rig.nack(fail(7)).unwrap();
+    let at = rig.now.wall.plus(3_600_000);
+    assert_eq!(rig.act(Action::DelayUntil(at)), Outcome::Done);
+    assert_eq!(rig.only().due(), Some(at));
+    rig.advance(20_000);
+    assert_eq!(rig.act(Action::RetryNow), Outcome::Done);
+    assert_eq!(rig.act(Action::RetryNow), Outcome::Already);
+    rig.advance(0);
+    let (lane, taken) = rig.take_one(slot);
+    assert_eq!(taken.reconsume_times, 1, "no failure is charged");
+    for action in [Action::RetryNow, Action::DelayUntil(at), Action::DeadLetterNow] {
+        assert_eq!(rig.act(action), Outcome::Refused(StateKind::Inflight));
+    }
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!(rig.act(Action::DeadLetterNow), Outcome::Done);
+    let entry = rig.only();
+    assert_eq!((entry.state.kind(), entry.reconsume_times), (StateKind::Dead, 2));
+    assert_eq!(entry.disposition, Some(Disposition::Manual));
+    assert_eq!(rig.act(Action::DeadLetterNow), Outcome::Already);
+    let last = rig.journal.iter().rev().find_map(|fact| match fact {
+        Fact::Entry { cause, .. } => Some(cause.evidence),
+        _ => None,
+    });
+    assert_eq!(last, Some(Evidence::DeadLetterNow));
+    rig.assert_replays();
+}
+
+#[test]
+fn entries_of_another_group_or_of_none_are_unknown() {
+    let mut rig = Rig::new(Policy::default());
+    let id = rig.buried(7);
+    let (token, group, ids) = (Token(9), GroupId::new("cart"), vec![id]);
+    let action = Action::Redrive;
+    let other = rig.send(Input::Operate { token, group, action, ids });
+    assert_eq!(other, Some(Answer::Operated(vec![Outcome::Unknown])));
+    let known = rig.operate(Action::Discard, &[EntryId(99), id]);
+    assert_eq!(known, [Outcome::Unknown, Outcome::Done], "each is judged for itself");
+}

@@ -1,0 +1,134 @@
+//! The page of the admin port, as a browser without JavaScript sees it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use support::{Member, Rec, Server};
+
+const HOSTILE: &str = "<script>alert(1)</script>";
+
+/// One request of a browser: status, head, body.
+fn browse(server: &Server, method: &str, path: &str, form: &str) -> (u16, String, String) {
+    send(server, method, path, &format!("Sec-Fetch-Site: same-origin\r\n{}", head_of(form)), form)
+}
+
+fn head_of(form: &str) -> String {
+    if form.is_empty() {
+        return String::new();
+    }
+    let length = form.len();
+    format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n")
+}
+
+fn send(
+    server: &Server,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (u16, String, String) {
+    let admin = server.admin();
+    let mut stream = TcpStream::connect(admin).unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\
+         Accept: text/html,application/xhtml+xml\r\n{headers}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), body.to_owned())
+}
+
+/// A page that must be there.
+fn page(server: &Server, path: &str) -> String {
+    let (status, head, body) = browse(server, "GET", path, "");
+    assert_eq!(status, 200, "{path}: {body}");
+    assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+    assert!(!body.contains("<script"), "{path}: {body}");
+    body
+}
+
+/// A group of which three records are dead letters and one waits.
+fn filled() -> (Server, Member) {
+    let server = Server::with("retry: {levels: 1h 2h}");
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
+    for (at, why) in ["no stock of item 17", "no stock of item 18", HOSTILE].iter().enumerate() {
+        let record = Rec::new(&format!("{HOSTILE} order-{at}")).header(HOSTILE, HOSTILE);
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-reason", why).header("x-retry-level", "-1");
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    let offset = member.client.put("orders", 0, &[Rec::new("order-3")]);
+    member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new("order-3"));
+    (server, member)
+}
+
+#[test]
+fn the_first_page_leads_to_a_group_and_to_its_records() {
+    let (server, _member) = filled();
+    let home = page(&server, "/");
+    assert!(home.contains("<a href=\"/groups/shop\">shop</a>"), "{home}");
+    assert!(home.contains("<td class=\"number\">3</td>") && home.contains("1 waiting"), "{home}");
+    let group = page(&server, "/groups/shop");
+    assert!(group.contains("2 × explicit_dlq of orders: no stock of item #"), "{group}");
+    assert!(group.contains("href=\"/groups/shop/letters/0\""), "{group}");
+    let letter = page(&server, "/groups/shop/letters/0");
+    assert!(letter.contains("&lt;script&gt;alert(1)&lt;/script&gt; order-0"), "{letter}");
+    assert!(letter.contains("the application says that it failed"), "{letter}");
+    let (status, _, body) = browse(&server, "GET", "/groups/nobody", "");
+    assert_eq!(status, 404);
+    assert!(body.contains("nothing is known of a group called"), "{body}");
+    let (_, head, list) = send(&server, "GET", "/", "", "");
+    assert!(head.contains("text/html"), "{head}: {list}");
+    assert!(server.get("/").starts_with("reprise\n"), "other callers get the list of routes");
+}
+
+#[test]
+fn an_operator_sends_alike_letters_back_and_skips_a_retry() {
+    let (server, mut member) = filled();
+    let form = "verb=redrive&offsets=0+1&why=stock+is+back";
+    let (status, head, _) = browse(&server, "POST", "/groups/shop/act", form);
+    assert_eq!(status, 303);
+    let to = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
+    assert!(page(&server, &to).contains("<p class=\"said\" role=\"status\">2 records changed."));
+    assert_eq!(member.retries().len(), 2);
+    let id = server.json("/api/v1/retries?group=shop&state=waiting")["items"][0]["id"].to_string();
+    let skip = format!("verb=dead-letter&ids={id}&why=");
+    assert_eq!(browse(&server, "POST", "/groups/shop/act", &skip).0, 303);
+    let discard = "verb=discard&offsets=2&why=";
+    assert_eq!(browse(&server, "POST", "/groups/shop/act", discard).0, 303);
+    assert!(page(&server, "/groups/shop").contains("discarded in the last 24 hours: 1"));
+    let audit = page(&server, "/audit");
+    let place = |word: &str| audit.find(&format!("<td>{word}</td>")).unwrap();
+    assert!(place("discard") < place("dead_letter_now"), "the newest first: {audit}");
+    assert!(place("dead_letter_now") < place("redrive") && audit.contains("stock is back"));
+}
+
+#[test]
+fn a_form_that_cannot_be_right_changes_nothing() {
+    let (server, _member) = filled();
+    for (form, status, says) in [
+        ("verb=redrive&offsets=0+1&why=", 400, "needs a reason"),
+        ("verb=burn&offsets=0", 404, "dead letters take redrive"),
+        ("verb=redrive&offsets=zero", 400, "numbers between spaces"),
+        ("verb=redrive", 400, "name 1 to 1000 entries"),
+        ("offsets=0", 422, "missing field"),
+    ] {
+        let (code, _, body) = browse(&server, "POST", "/groups/shop/act", form);
+        assert_eq!(code, status, "{form}: {body}");
+        assert!(body.contains(says), "{form}: {body}");
+    }
+    let form = "verb=redrive&offsets=0&why=";
+    let elsewhere = format!("Sec-Fetch-Site: cross-site\r\n{}", head_of(form));
+    assert_eq!(send(&server, "POST", "/groups/shop/act", &elsewhere, form).0, 403);
+    assert_eq!(browse(&server, "GET", "/groups/shop/act", "").0, 405, "a GET changes nothing");
+    assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 3);
+}
