@@ -314,13 +314,16 @@ async fn lane_position(
         Some(member) => {
             let key = router.broker.groups.key_of(group, member);
             let key = key.unwrap_or_else(|| router.members.key_of(group, member, None));
-            router.engine.slot_of(group, key).await.ok().flatten()
+            router.engine.resume(group, key).await.ok().flatten()
         }
         None => None,
     };
     let slot = match slot {
         Some(slot) => Ok(Some(slot)),
-        None => router.slot_of(conn, group).await,
+        None => match router.member_of(conn, group) {
+            Some(member) => router.engine.resume(group, member).await,
+            None => Ok(None),
+        },
     };
     let (offset, error) = match slot {
         Ok(slot) => (slot.map_or(0, |slot| slot.position.to_kafka()), 0),

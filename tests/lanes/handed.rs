@@ -7,7 +7,7 @@ use reprise::wire::ResponseError;
 
 use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
-use crate::support::{Member, Rec, Server, instant, rebalance, wall_ms};
+use crate::support::{Member, Rec, Server, instant, rebalance, until, wall_ms};
 
 const PARTITIONS: &[(&str, i32)] = &[("reprise.retry.shop", 1)];
 
@@ -155,6 +155,27 @@ fn a_hand_out_nobody_settles_returns_after_the_consume_timeout() {
     assert_eq!(second.number("RECONSUME_TIME"), 1, "nothing is charged");
     assert_eq!(second.text(), first.text());
     member.done(second.offset + 1);
+}
+
+#[test]
+fn a_consumer_that_restarts_loses_no_retry_that_timed_out_meanwhile() {
+    let (server, mut member) = shop("retry: {levels: 20ms, consume_timeout: 1s}");
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
+    let first = member.retry_once();
+    let state = || server.json("/api/v1/retries?group=shop")["items"][0]["state"].clone();
+    until("the consume timeout is over", || state() != "inflight");
+    // The consumer has restarted under its id, and has forgotten the delivery.
+    let from = member.position();
+    member.client.nack("shop", "orders-0@77", Rec::new("another"));
+    let mut seen = Vec::new();
+    let mut next = from;
+    while !seen.contains(&first.text()) {
+        for got in member.retries_from(next) {
+            next = got.offset + 1;
+            seen.push(got.text());
+        }
+        member.done(next);
+    }
 }
 
 #[test]

@@ -156,6 +156,7 @@ impl Model {
 
     pub fn take(&mut self, group: &GroupId, from: LaneOffset, max: usize) -> Said {
         let max = max.min(TAKE_MAX);
+        self.late.retain(|(of, lane), _| of != group || lane.slot != from.slot || *lane < from);
         let slot = (group.clone(), from.slot.0);
         let (member, mut next) = self.slots.get(&slot).cloned().unwrap_or((None, 0));
         let held = member.is_some();

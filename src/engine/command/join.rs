@@ -20,6 +20,8 @@ pub(in crate::engine) struct Join {
 pub(in crate::engine) struct FindSlot {
     group: GroupId,
     member: MemberId,
+    /// The member asks where to go on.
+    resumes: bool,
 }
 
 impl Engine {
@@ -34,7 +36,16 @@ impl Engine {
         group: &GroupId,
         member: MemberId,
     ) -> Result<Option<LaneSlot>, EngineError> {
-        self.call(FindSlot { group: group.clone(), member }).await
+        self.call(FindSlot { group: group.clone(), member, resumes: false }).await
+    }
+
+    /// The slot of a member that asks where to go on, if it has any.
+    pub async fn resume(
+        &self,
+        group: &GroupId,
+        member: MemberId,
+    ) -> Result<Option<LaneSlot>, EngineError> {
+        self.call(FindSlot { group: group.clone(), member, resumes: true }).await
     }
 }
 
@@ -62,6 +73,12 @@ impl Request for FindSlot {
     }
 
     fn run(self, driver: &mut Driver) -> Result<Option<LaneSlot>, EngineError> {
-        Ok(driver.ledger.member_slot(&self.group, &self.member))
+        let Self { group, member, resumes } = self;
+        let ledger = &mut driver.ledger;
+        Ok(if resumes {
+            ledger.resume(&group, &member)
+        } else {
+            ledger.member_slot(&group, &member)
+        })
     }
 }

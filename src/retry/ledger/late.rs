@@ -2,7 +2,9 @@
 //! of that member that passes one before it has left again says that it is done.
 //!
 //! Nothing here is journalled: after a restart what went back comes back. It ends with the member,
-//! since whoever has its slot next commits beyond what it never had.
+//! since whoever has its slot next commits beyond what it never had. And it ends where the member
+//! begins anew, with the position it asks for or with a Fetch at or before the hand-out: a consumer
+//! that has restarted under its id is not at work on deliveries of before.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +45,17 @@ impl Late {
         self.0.remove(&(group.clone(), lane));
     }
 
-    /// Its member is gone.
+    /// The member fetches from this offset: it has nothing at or behind that.
+    pub(super) fn fetched(&mut self, group: &GroupId, from: LaneOffset) {
+        let end = LaneOffset { slot: from.slot, sequence: u64::MAX };
+        let known = self.0.range((group.clone(), from)..=(group.clone(), end));
+        let known: Vec<_> = known.map(|(of, _)| of.clone()).collect();
+        for of in known {
+            self.0.remove(&of);
+        }
+    }
+
+    /// Its member is gone, or begins anew.
     pub(super) fn gone(&mut self, group: &GroupId, slot: Slot) {
         self.below(group, LaneOffset { slot, sequence: u64::MAX });
     }

@@ -70,6 +70,13 @@ impl<S: Entries> Ledger<S> {
         self.slot_of(group, member).map(|record| self.view(group, &record))
     }
 
+    /// The slot of a member that asks where to go on.
+    pub fn resume(&mut self, group: &GroupId, member: &MemberId) -> Option<SlotView> {
+        let record = self.slot_of(group, member)?;
+        self.late.gone(group, record.slot);
+        Some(self.view(group, &record))
+    }
+
     /// A slot's position and log end, held or not; `None` when it was never given.
     pub fn slot_view(&self, group: &GroupId, slot: Slot) -> Option<SlotView> {
         self.store.slot(group, slot).map(|record| self.view(group, &record))

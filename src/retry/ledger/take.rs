@@ -16,6 +16,7 @@ impl<S: Entries> Ledger<S> {
     ) {
         let max = max.min(TAKE_MAX);
         let slot = from.slot;
+        self.late.fetched(group, from);
         let record = self.store.slot(group, slot);
         let held = record.as_ref().is_some_and(|record| record.member.is_some());
         let mut record = record.unwrap_or(SlotRecord { slot, member: None, next_sequence: 0 });

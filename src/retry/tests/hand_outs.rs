@@ -171,6 +171,28 @@ fn a_late_commit_ends_nothing_that_has_left_again_or_failed_or_was_anothers() {
 }
 
 #[test]
+fn a_member_that_begins_anew_says_nothing_of_deliveries_before() {
+    let begins: [fn(&mut Rig, LaneOffset); 2] = [
+        |rig, _| assert!(rig.ledger.resume(&shop(), &"a".into()).is_some()),
+        |rig, handed| assert_eq!(rig.take(handed), [], "it has returned to the queue"),
+    ];
+    for begin in begins {
+        let mut rig = Rig::new(Policy::default());
+        let (handed, _) = rig.inflight(1);
+        rig.advance(900_000);
+        begin(&mut rig, handed);
+        assert_eq!(commit_position(&mut rig, after(handed)).0, 0, "a later commit");
+        assert_eq!(rig.count(StateKind::Waiting), 1, "it comes again");
+    }
+    let mut rig = Rig::new(Policy::default());
+    let (handed, _) = rig.inflight(1);
+    rig.advance(900_000);
+    assert_eq!(rig.take(after(handed)), []);
+    rig.acknowledge(handed);
+    assert_eq!(rig.count(StateKind::Committed), 1, "a member at work fetches behind it");
+}
+
+#[test]
 fn a_member_that_was_silent_and_is_heard_of_again_may_still_say_that_it_is_done() {
     let mut rig = Rig::new(Policy::default());
     let (handed, _) = rig.inflight(1);
