@@ -13,6 +13,7 @@ mod nack;
 mod operate;
 mod page;
 mod payload;
+mod percent;
 mod port;
 mod portable;
 mod source;
@@ -42,6 +43,7 @@ pub use explain::{
 };
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
+pub use percent::percent_encoded;
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::exit::Failure;
-use super::http::encoded;
 use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment, text};
 use super::table::clean;
+use crate::admin::percent_encoded;
 
 const COLUMNS: [Column; 8] = [
     ("GROUP", |v| cell(v, "group")),
@@ -77,7 +77,7 @@ pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failu
             reading.list(out, "/api/v1/dead-letters", &filter.query(), filter.limit, &COLUMNS)
         }
         DlqCommand::Show(ShowArgs { group, offset, reading }) => {
-            let path = format!("/api/v1/dead-letters/{}/{offset}", encoded(group));
+            let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));
             reading.one(out, &path, lines)
         }
         DlqCommand::Redrive(args) => args.run(REDRIVE, &[], out),

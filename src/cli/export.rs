@@ -13,9 +13,10 @@ use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::http::{AdminAt, encoded};
+use super::http::AdminAt;
 use super::import::RECEIPT;
 use super::show::items;
+use crate::admin::percent_encoded;
 
 /// The key of the first line; its value is the version of the lines that follow.
 pub(super) const EXPORT: &str = "reprise_export";
@@ -259,10 +260,11 @@ impl ExportArgs {
             ("state", state),
             ("after", after),
         ];
-        let mut url = format!("/api/v1/retries/export?limit={STEP_MAX}&group={}", encoded(group));
+        let mut url =
+            format!("/api/v1/retries/export?limit={STEP_MAX}&group={}", percent_encoded(group));
         for (name, value) in pairs {
             if let Some(value) = value {
-                url.extend(["&", name, "=", &encoded(value)]);
+                url.extend(["&", name, "=", &percent_encoded(value)]);
             }
         }
         url

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::explain;
-use super::http::encoded;
 use super::show::{Column, Reading, cell, text};
 use super::table::clean;
+use crate::admin::percent_encoded;
 use crate::config::duration_text;
 
 const COLUMNS: [Column; 9] = [
@@ -71,13 +71,13 @@ pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Fai
             reading.list(out, "/api/v1/groups", &[], *limit, &COLUMNS)
         }
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
-            reading.one(out, &format!("/api/v1/groups/{}", encoded(group)), lines)
+            reading.one(out, &format!("/api/v1/groups/{}", percent_encoded(group)), lines)
         }
         GroupCommand::Explain(ExplainArgs { group, topic, settings, reading }) => {
-            let mut path = format!("/api/v1/explain?group={}", encoded(group));
+            let mut path = format!("/api/v1/explain?group={}", percent_encoded(group));
             if let Some(topic) = topic {
                 path.push_str("&topic=");
-                path.push_str(&encoded(topic));
+                path.push_str(&percent_encoded(topic));
             }
             let has_settings = *settings || topic.is_some();
             let lines = if has_settings { explain::lines_with_settings } else { explain::lines };

@@ -1,6 +1,5 @@
 //! A small HTTP/1.1 client for the admin port.
 
-use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -140,20 +139,6 @@ fn split(answer: &[u8]) -> Option<(u16, &[u8])> {
     (body.len() == length).then_some((status, body))
 }
 
-/// A piece of a path or a query, percent-encoded.
-pub(super) fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,10 +151,5 @@ mod tests {
             assert_eq!(split(&whole[..cut]), None, "{cut}");
         }
         assert_eq!(split(b"SSH-2.0-OpenSSH\r\n\r\n"), None);
-    }
-
-    #[test]
-    fn group_names_travel_in_paths() {
-        assert_eq!(encoded("a/b c?é"), "a%2Fb%20c%3F%C3%A9");
     }
 }

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::exit::{Exit, Failure};
 use super::explain;
 use super::export::{self, ExportArgs};
-use super::http::encoded;
 use super::import::{self, ImportArgs};
 use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment};
+use crate::admin::percent_encoded;
 
 /// What `--state` takes.
 const STATES: [&str; 7] = ["waiting", "ready", "inflight", "parked", "held", "exported", "behind"];
@@ -117,10 +117,10 @@ pub(super) struct ShowArgs {
 
 impl ShowArgs {
     fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let mut path = format!("/api/v1/explain?record={}", encoded(&self.record));
+        let mut path = format!("/api/v1/explain?record={}", percent_encoded(&self.record));
         if let Some(group) = &self.group {
             path.push_str("&group=");
-            path.push_str(&encoded(group));
+            path.push_str(&percent_encoded(group));
         }
         self.reading.one(out, &path, explain::told)
     }

@@ -12,6 +12,8 @@ use crate::config::{Config, ConfigError, Loaded};
 pub struct ServeArgs {
     #[command(flatten)]
     source: ConfigSource,
+    #[command(flatten)]
+    keys: KeyFlags,
     /// Make this file once every listener is open: one line, the first Kafka address and the admin
     /// address; removed at the end.
     #[arg(long, value_name = "PATH")]
@@ -29,10 +31,47 @@ pub(super) struct ConfigSource {
     set: Vec<String>,
 }
 
+/// Flags for the keys that a first start mostly needs.
+#[derive(Clone, Debug, Default, Args)]
+struct KeyFlags {
+    /// The address for clients: the key `listen[0].address`.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// Brokers of the cluster behind, between commas: the key `upstream.bootstrap`.
+    #[arg(long, value_name = "HOST:PORT,…")]
+    upstream: Option<String>,
+    /// The directory of everything durable: the key `data_dir`.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// The address of the admin port: the key `admin.address`.
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<String>,
+}
+
+impl KeyFlags {
+    fn settings(&self) -> Vec<String> {
+        let brokers = self.upstream.as_ref().map(|brokers| format!("[{brokers}]"));
+        let named = [
+            ("listen[0].address", &self.listen),
+            ("upstream.bootstrap", &brokers),
+            ("data_dir", &self.data_dir),
+            ("admin.address", &self.admin),
+        ];
+        let named = named.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        named.map(|(key, value)| format!("{key}={value}")).collect()
+    }
+}
+
 impl ConfigSource {
     /// Reads file, environment and flags (anew).
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
-        Config::load(self.config.as_deref(), &environment(), &self.set)
+        self.load_with(Vec::new())
+    }
+
+    /// The same with settings that `--set` goes before.
+    fn load_with(&self, mut settings: Vec<String>) -> Result<Loaded, ConfigError> {
+        settings.extend(self.set.iter().cloned());
+        Config::load(self.config.as_deref(), &environment(), &settings)
     }
 
     /// What people call it.
@@ -44,6 +83,32 @@ impl ConfigSource {
 impl ServeArgs {
     /// Reads file, environment and flags; once more for each reload.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        self.source.load()
+        self.source.load_with(self.keys.settings())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_keys_have_flags_and_set_wins() {
+        let text = |text: &str| Some(text.to_owned());
+        let keys = KeyFlags {
+            listen: text("127.0.0.1:19092"),
+            upstream: text("kafka-1:9092,kafka-2:9092"),
+            data_dir: text("/var/lib/reprise"),
+            admin: text("127.0.0.1:9665"),
+        };
+        let set = vec!["admin.address=127.0.0.1:9666".to_owned()];
+        let source = ConfigSource { set, ..ConfigSource::default() };
+        let args = ServeArgs { source, keys, ready_file: None };
+        let config = args.load().unwrap().config;
+        assert_eq!(config.listen[0].address.port, 19092);
+        let upstream = config.upstream.unwrap();
+        let brokers = upstream.bootstrap.iter().map(|broker| broker.host.as_str());
+        assert_eq!(brokers.collect::<Vec<_>>(), ["kafka-1", "kafka-2"]);
+        assert_eq!(config.data_dir, "/var/lib/reprise");
+        assert_eq!(config.admin.address.unwrap().port, 9666);
     }
 }

@@ -6,8 +6,9 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::exit::{Exit, Failure};
-use super::http::{AdminAt, encoded};
+use super::http::AdminAt;
 use super::table;
+use crate::admin::percent_encoded;
 
 /// Items asked for at once.
 const PAGE: usize = 500;
@@ -121,7 +122,7 @@ pub(super) fn items(
         let mut url = format!("{path}?limit={page}");
         let after_pair = after.iter().map(|after| ("after", after));
         for (name, value) in query.iter().map(|(n, v)| (*n, v)).chain(after_pair) {
-            url.extend(["&", name, "=", &encoded(value)]);
+            url.extend(["&", name, "=", &percent_encoded(value)]);
         }
         let mut answer = at.get(&url)?;
         if let Some(Value::Array(more)) = answer.get_mut("items").map(Value::take) {

@@ -133,7 +133,12 @@ impl Engine {
             return Ok(found);
         }
         let mut room = bytes_max;
-        for batch in &self.journal.stream_read(stream, found.end, bytes_max)?.batches {
+        let batches = self.journal.stream_read(stream, found.end, bytes_max)?.batches;
+        if batches.is_empty() {
+            // All letters from there on have left the topic.
+            found.end = bounds.visible_end;
+        }
+        for batch in &batches {
             if !found.read(batch, &mut room) {
                 break;
             }

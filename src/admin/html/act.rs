@@ -10,10 +10,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{encoded, group_path, refused};
+use super::{group_path, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::operate::{ActionReport, letter_request, operator, retry_request};
+use crate::admin::percent::percent_encoded;
 use crate::admin::source::Source;
 
 /// The fields of a form.
@@ -42,7 +43,7 @@ pub(in crate::admin) async fn act<S: Source>(
     };
     match done {
         Ok(report) => {
-            let to = format!("{}?said={}", group_path(&group), encoded(&sentence(&report)));
+            let to = format!("{}?said={}", group_path(&group), percent_encoded(&sentence(&report)));
             (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
         }
         Err(refusal) => refused(&refusal),

@@ -8,10 +8,11 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::fingerprint::{Alike, alike};
-use super::{encoded, group_path, moment, page, refused, states};
+use super::{group_path, moment, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
+use crate::admin::percent::percent_encoded;
 use crate::admin::source::Source;
 use crate::admin::view::{DeadLetter, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
@@ -156,7 +157,7 @@ fn joined(offsets: &[i64]) -> String {
 }
 
 fn letter_path(group: &str, offset: i64) -> String {
-    format!("/groups/{}/letters/{offset}", encoded(group))
+    format!("/groups/{}/letters/{offset}", percent_encoded(group))
 }
 
 fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::answer::Refusal;
+use super::percent::percent_encoded;
 use super::states::StateCounts;
 use crate::model::utc;
 
@@ -92,21 +93,5 @@ fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
 
 /// The address of a group's page.
 fn group_path(group: &str) -> String {
-    format!("/groups/{}", encoded(group))
-}
-
-/// A piece of a path, percent-encoded.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.extend([byte >> 4, byte & 15].map(|half| {
-                char::from_digit(u32::from(half), 16).unwrap_or('0').to_ascii_uppercase()
-            }));
-        }
-    }
-    out
+    format!("/groups/{}", percent_encoded(group))
 }

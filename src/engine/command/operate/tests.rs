@@ -165,6 +165,10 @@ fn a_redriven_letter_leaves_its_topic_once_its_record_is_acknowledged() {
     assert_eq!(house.offsets(), [0, 3]);
     let bounds = house.engine.dead_letter_bounds(&shop()).unwrap();
     assert_eq!((bounds.records(), bounds.next), (2, 4));
+    house.operate(Action::Redrive, &[3]).unwrap();
+    house.consume();
+    assert_eq!(house.offsets(), [0]);
+    assert_eq!(house.engine.dead_letters(&shop(), 1, 1 << 20).unwrap().end, 4, "to the end");
 }
 
 #[test]

@@ -108,8 +108,6 @@ pub(super) enum Said {
 pub(super) struct Consumer<'a> {
     pub(super) id: u64,
     pub(super) membership: Membership,
-    /// It goes back for a replay at times.
-    pub(super) is_seeker: bool,
     client: Client<'a>,
 }
 
@@ -143,7 +141,7 @@ impl<'a> Consumer<'a> {
              {seeks} {seed}"
         );
         world.jvm.start_one(id, &words, said);
-        Self { id, membership, is_seeker: *seeks > 0, client: Client::Java(world) }
+        Self { id, membership, client: Client::Java(world) }
     }
 
     pub(super) fn librdkafka(
@@ -154,8 +152,7 @@ impl<'a> Consumer<'a> {
         let orders = Arc::new(Orders::default());
         let (of, told) = (membership.clone(), Arc::clone(&orders));
         std::thread::spawn(move || librdkafka::live(id, &of, habits, &told, &said));
-        let is_seeker = habits.seeks > 0;
-        Self { id, membership, is_seeker, client: Client::Librdkafka(orders) }
+        Self { id, membership, client: Client::Librdkafka(orders) }
     }
 
     pub(super) fn calm(&self) {

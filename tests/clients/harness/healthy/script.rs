@@ -20,6 +20,8 @@ use crate::scene::Scene;
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Between two looks at what the sidecar knows: much shorter than any hold.
 const LOOK: Duration = Duration::from_millis(150);
+/// Consumers that read, one after the other, what the last ones have left.
+const REREADS_MAX: usize = 5;
 const MEMBERS_MAX: usize = 3;
 
 /// What became of one script.
@@ -109,15 +111,18 @@ impl<'a> Script<'a> {
         }
         self.calm_down();
         let ends = self.ends.clone();
-        // Who had just gone back for a replay left in the middle of it: another reads the rest.
-        while self.living.iter().any(|consumer| consumer.is_seeker) {
+        // A consumer commits its position as it leaves. It may have gone back for a replay, or have
+        // taken the partition over before the last commit of its former owner. Another one reads
+        // the rest.
+        for _ in 0..REREADS_MAX {
             self.leave_all();
-            if self.committed() != ends {
-                self.join(None);
-                // What was seen of it is of before.
-                self.seen.committed.clear();
-                self.calm_down();
+            if self.committed() == ends {
+                break;
             }
+            self.join(None);
+            // Commits of before do not count.
+            self.seen.committed.clear();
+            self.calm_down();
         }
         self.leave_all();
         self.until("the offsets are at the end", |script| script.committed() == ends);
