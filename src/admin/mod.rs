@@ -1,4 +1,4 @@
-//! HTTP: probes, metrics, JSON API. A GET only reads; what changes anything is a POST.
+//! HTTP: page, probes, metrics, JSON API. A GET only reads; what changes anything is a POST.
 
 mod advice;
 mod answer;

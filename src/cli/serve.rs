@@ -68,7 +68,7 @@ impl ConfigSource {
         self.load_with(Vec::new())
     }
 
-    /// The same with settings that `--set` goes before.
+    /// Reads the sources with further settings, which `--set` goes before.
     fn load_with(&self, mut settings: Vec<String>) -> Result<Loaded, ConfigError> {
         settings.extend(self.set.iter().cloned());
         Config::load(self.config.as_deref(), &environment(), &settings)

@@ -144,7 +144,7 @@ fn announce(server: &Server) {
         tracing::info!(address = %name, node_id = server.node_id(), "Kafka clients connect here");
     }
     if let Some(admin) = server.admin_addr() {
-        tracing::info!(address = %admin, "probes, metrics, JSON: /readyz /metrics /api/v1");
+        tracing::info!(address = %admin, "page, probes, metrics, JSON: / /readyz /metrics /api/v1");
     }
 }
 
