@@ -12,7 +12,6 @@ use serde_json::Value;
 use support::{Member, Rec, Server, until};
 use tempfile::TempDir;
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const HOURS: &str = "retry: {levels: 1h 2h 3h 4h}";
 
 /// One that must do what is asked; what it says on stderr.
@@ -77,19 +76,10 @@ fn gets_nothing(member: &mut Member) -> bool {
     member.fetch_lane(from, 100).records.is_none_or(|records| records.is_empty())
 }
 
-fn join(server: &Server) -> Member {
-    if server.client().metadata(9, &["orders"]).topics[0].error_code != 0 {
-        server.client().create("orders", 1);
-    }
-    let mut member = Member::new(server, "shop", &["orders", "reprise.retry.shop"]);
-    member.join(PARTITIONS);
-    member
-}
-
 #[test]
 fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     let (source, mut target, files) = (Server::start(), Server::start(), Files::new());
-    let mut member = join(&source);
+    let mut member = Member::of_shop(&source);
     let offset = member.client.put("orders", 0, &[Rec::odd()]);
     let origin = format!("orders-0@{offset}");
     member.client.nack("shop", &origin, Rec::odd().header("x-retry-reason", "no stock"));
@@ -111,7 +101,7 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     assert_eq!(drain["groups"][1]["exported"], 1, "{drain}");
     let note = source.json("/api/v1/groups/shop")["advice"].to_string();
     assert!(note.contains("set aside for another sidecar"), "{note}");
-    let mut late = join(&source);
+    let mut late = Member::of_shop(&source);
     assert!(gets_nothing(&mut late), "nobody gets it here");
 
     let would = did(&target, &["import", &files.pending()]);
@@ -124,7 +114,7 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     assert!(said.contains("0 imported, 3 known before"), "{said}");
     assert_eq!(pending(&target), 3);
 
-    let mut member = join(&target);
+    let mut member = Member::of_shop(&target);
     let got = member.retry_once();
     assert_eq!(
         (&got.key, &got.value, got.time_ms),
@@ -179,7 +169,7 @@ fn a_file_brought_once_more_adds_nothing_when_what_it_brought_is_long_forgotten(
     source.client().put("reprise.retry.shop", 0, &[Rec::new("delayed")]);
     files.take(&source);
     files.bring(&target);
-    let mut member = join(&target);
+    let mut member = Member::of_shop(&target);
     let got = member.retry_once();
     member.done(got.offset + 1);
     until("the entry is forgotten", || {
@@ -197,7 +187,7 @@ fn a_file_brought_once_more_adds_nothing_when_what_it_brought_is_long_forgotten(
 #[test]
 fn what_a_member_has_in_its_hands_is_left_and_told() {
     let (source, files) = (Server::start(), Files::new());
-    let mut member = join(&source);
+    let mut member = Member::of_shop(&source);
     for offset in 0..2 {
         member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
     }
@@ -225,7 +215,7 @@ fn a_killed_sidecar_still_has_set_aside_what_was_and_gives_it_back() {
     source.client().nack("shop", "orders-0@1", Rec::new("x"));
     files.take(&source);
     let again = source.killed();
-    let mut member = join(&again);
+    let mut member = Member::of_shop(&again);
     assert_eq!(state(&again, "shop", "exported"), 1);
     assert!(gets_nothing(&mut member));
     let would = did(&again, &["export", "--undo", "--group", "shop"]);

@@ -9,8 +9,6 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use support::{Member, Rec, Server};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
-
 /// Runs a command against the sidecar: code, stdout, stderr.
 fn cli(server: &Server, args: &[&str]) -> (i32, String, String) {
     let admin = server.admin().to_string();
@@ -26,15 +24,6 @@ fn done(server: &Server, args: &[&str]) -> String {
     let (code, out, err) = cli(server, args);
     assert_eq!(code, 0, "{args:?}: {out}{err}");
     out
-}
-
-fn join(server: &Server) -> Member {
-    if server.client().metadata(9, &["orders"]).topics[0].error_code != 0 {
-        server.client().create("orders", 1);
-    }
-    let mut member = Member::new(server, "shop", &["orders", "reprise.retry.shop"]);
-    member.join(PARTITIONS);
-    member
 }
 
 /// Dead letters of orders 0 to 4; the reason of the last one is another.
@@ -63,7 +52,7 @@ fn dead_letters(server: &Server) -> u64 {
 #[test]
 fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
     let mut server = Server::start();
-    let mut member = join(&server);
+    let mut member = Member::of_shop(&server);
     fill(&mut member);
     let dry = done(&server, &["dlq", "redrive", "shop", "--all", "--contains", "no stock"]);
     assert!(dry.starts_with("4 records match\n  0  orders-0@0  no stock"), "{dry}");
@@ -134,9 +123,9 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
 }
 
 #[test]
-fn a_nack_that_names_the_origin_of_a_dead_letter_sends_it_back() {
+fn a_nack_of_an_old_letter_redrives() {
     let server = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
-    let mut member = join(&server);
+    let mut member = Member::of_shop(&server);
     fill(&mut member);
     let mended = json!({"group": "shop", "topic": "orders", "partition": 0, "offset": 2});
     let post = || server.post("/api/v1/nack", &mended.to_string()).1["outcome"].clone();
@@ -150,9 +139,9 @@ fn a_nack_that_names_the_origin_of_a_dead_letter_sends_it_back() {
 }
 
 #[test]
-fn a_reader_of_the_dead_letter_topic_passes_letters_that_have_left() {
+fn a_reader_passes_letters_that_have_left() {
     let server = Server::start();
-    let mut member = join(&server);
+    let mut member = Member::of_shop(&server);
     fill(&mut member);
     done(&server, &["dlq", "redrive", "shop", "0", "1", "3", "4", "--why", "test"]);
     let got = member.retries();
@@ -165,7 +154,7 @@ fn a_reader_of_the_dead_letter_topic_passes_letters_that_have_left() {
 #[test]
 fn retries_that_wait_are_hastened_delayed_and_ended() {
     let server = Server::with("retry: {levels: 1h 2h}");
-    let mut member = join(&server);
+    let mut member = Member::of_shop(&server);
     for at in 0..3 {
         let offset = member.client.put("orders", 0, &[Rec::new(&format!("order-{at}"))]);
         let nack = Rec::new(&format!("order-{at}"));
@@ -195,7 +184,7 @@ fn retries_that_wait_are_hastened_delayed_and_ended() {
 #[test]
 fn bad_requests_are_refused_with_a_sentence_and_change_nothing() {
     let server = Server::start();
-    let mut member = join(&server);
+    let mut member = Member::of_shop(&server);
     fill(&mut member);
     let ask = |path: &str, body: Value| {
         let (code, answer) = server.post(path, &body.to_string());

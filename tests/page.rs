@@ -57,9 +57,7 @@ fn page(server: &Server, path: &str) -> String {
 /// A group of which three records are dead letters and one waits.
 fn filled() -> (Server, Member) {
     let server = Server::with("retry: {levels: 1h 2h}");
-    server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
-    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
+    let mut member = Member::of_shop(&server);
     for (at, why) in ["no stock of item 17", "no stock of item 18", HOSTILE].iter().enumerate() {
         let record = Rec::new(&format!("{HOSTILE} order-{at}")).header(HOSTILE, HOSTILE);
         let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
@@ -72,7 +70,7 @@ fn filled() -> (Server, Member) {
 }
 
 #[test]
-fn the_first_page_leads_to_a_group_and_to_its_records() {
+fn the_first_page_leads_to_groups_and_records() {
     let (server, _member) = filled();
     let home = page(&server, "/");
     assert!(home.contains("<a href=\"/groups/shop\">shop</a>"), "{home}");

@@ -13,6 +13,26 @@ use super::answer::Refusal;
 const OPEN: [&str; 8] =
     ["/", "/livez", "/readyz", "/startupz", "/metrics", "/version", "/drain", "/style.css"];
 
+/// The name of a caller with the token of `admin.token_file`.
+const TOKEN_NAME: &str = "admin";
+
+/// The caller of a request that was let pass.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    /// The name of the token that the caller sent; empty: none.
+    pub(super) name: String,
+    /// The address; empty: not known.
+    pub(super) peer: String,
+}
+
+impl Caller {
+    pub(super) fn of(options: &Options, headers: &HeaderMap, peer: Option<SocketAddr>) -> Self {
+        let name = if has_token(options, headers) { TOKEN_NAME } else { "" };
+        let peer = peer.map(|peer| peer.ip().to_canonical().to_string());
+        Self { name: name.to_owned(), peer: peer.unwrap_or_default() }
+    }
+}
+
 /// Judges one request.
 pub(super) fn judge(
     options: &Options,
@@ -147,6 +167,21 @@ mod tests {
         let (options, nothing) = (Options::default(), HeaderMap::new());
         assert!(judge_change(&options, true, &nothing, None).is_err(), "nobody knows who asks");
         assert!(judge_change(&options, false, &nothing, None).is_ok());
+    }
+
+    #[test]
+    fn a_caller_has_the_name_of_the_token_it_sent() {
+        let options = Options { token: Some("t0ken".into()), ..Options::default() };
+        let caller = |value: Option<&'static str>| {
+            let value = value.map(|value| (header::AUTHORIZATION, value.parse().unwrap()));
+            let near = Some("[::ffff:127.0.0.1]:1".parse().unwrap());
+            Caller::of(&options, &HeaderMap::from_iter(value), near)
+        };
+        assert_eq!(caller(Some("Bearer t0ken")).name, "admin");
+        for other in [None, Some("Bearer wrong")] {
+            assert_eq!(caller(other).name, "", "a caller on this host needs none");
+        }
+        assert_eq!(caller(None).peer, "127.0.0.1");
     }
 
     #[test]

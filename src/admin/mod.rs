@@ -35,6 +35,7 @@ use tokio::net::TcpListener;
 
 use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
+use guard::Caller;
 
 pub use base64::Base64;
 pub use explain::{
@@ -163,7 +164,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
 
 async fn guarded<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
@@ -177,7 +178,11 @@ async fn guarded<S: Source>(
     let judged = guard::judge(&admin.options, path, headers, peer)
         .and_then(|()| guard::judge_change(&admin.options, changes, headers, peer));
     match judged {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            let caller = Caller::of(&admin.options, headers, peer);
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(refusal) => refusal.into_response(),
     }
 }

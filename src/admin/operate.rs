@@ -1,12 +1,11 @@
 //! Actions of an operator: `POST /api/v1/dead-letters/{redrive,discard,restore}`,
 //! `POST /api/v1/retries/{now,delay,dead-letter}`, and the audit log of them.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{ConnectInfo, Extension, Path, Query as FromQuery, State};
+use axum::extract::{Extension, Path, Query as FromQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use serde_json::json;
 
 use super::Admin;
 use super::answer::{Refusal, json_answer};
+use super::guard::Caller;
 use super::page::{Page, Query};
 use super::source::Source;
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator};
@@ -57,9 +57,8 @@ pub enum EntryNames {
 /// The time that an action sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueTime {
-    /// Unix milliseconds.
     At(WallMs),
-    /// Milliseconds from now.
+    /// Milliseconds from now on.
     In(u64),
 }
 
@@ -68,7 +67,7 @@ pub enum DueTime {
 pub enum OperatorAction {
     /// An action that needs no time.
     Plain(Action),
-    /// `Action::DelayUntil`.
+    /// The caller sets the time of retries.
     Delay(DueTime),
 }
 
@@ -77,11 +76,8 @@ pub enum OperatorAction {
 pub struct ActionRequest {
     /// The group of all entries.
     pub group: GroupId,
-    /// The action.
     pub action: OperatorAction,
-    /// The entries.
     pub names: EntryNames,
-    /// The operator.
     pub by: Operator,
 }
 
@@ -90,7 +86,6 @@ pub struct ActionRequest {
 pub struct LeftEntry {
     /// The offset or the id that named it.
     pub entry: i64,
-    /// The reason.
     pub why: String,
 }
 
@@ -106,11 +101,11 @@ pub struct ActionReport {
 pub(super) async fn dead_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(verb): Path<String>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Extension(caller): Extension<Caller>,
     asked: Result<Json<LettersBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let Json(LettersBody { group, offsets, why }) = body(asked)?;
-    let by = operator(&admin, peer.as_deref(), (why, offsets.len()))?;
+    let by = operator(caller, why, offsets.len())?;
     let request = letter_request(&group, &verb, offsets, by)?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
 }
@@ -118,11 +113,11 @@ pub(super) async fn dead_letters<S: Source>(
 pub(super) async fn retries<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(verb): Path<String>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Extension(caller): Extension<Caller>,
     asked: Result<Json<RetriesBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let Json(RetriesBody { group, ids, delay_ms, until_ms, why }) = body(asked)?;
-    let by = operator(&admin, peer.as_deref(), (why, ids.len()))?;
+    let by = operator(caller, why, ids.len())?;
     let due = due_time(delay_ms, until_ms)?;
     let request = retry_request(&group, (&verb, due), ids, by)?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
@@ -224,10 +219,10 @@ fn due_time(delay_ms: Option<u64>, until_ms: Option<i64>) -> Result<Option<DueTi
 }
 
 /// The operator behind a request for so many entries. A bulk action needs a reason.
-pub(super) fn operator<S: Source>(
-    admin: &Admin<S>,
-    peer: Option<&ConnectInfo<SocketAddr>>,
-    (why, entries): (Option<String>, usize),
+pub(super) fn operator(
+    caller: Caller,
+    why: Option<String>,
+    entries: usize,
 ) -> Result<Operator, Refusal> {
     let why = why.unwrap_or_default();
     if entries == 0 || entries > OPERATE_MAX {
@@ -239,7 +234,6 @@ pub(super) fn operator<S: Source>(
     if entries > 1 && why.trim().is_empty() {
         return Err(Refusal::bad("an action on more than one entry needs a reason: why"));
     }
-    let name = admin.options.token.as_ref().map_or("", |_| "admin").to_owned();
-    let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical().to_string());
-    Ok(Operator { name, peer: peer.unwrap_or_default(), why })
+    let Caller { name, peer } = caller;
+    Ok(Operator { name, peer, why })
 }

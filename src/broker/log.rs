@@ -28,7 +28,7 @@ const MARK_VERSION: u8 = 1;
 /// What the journal calls this owner of snapshots.
 const OWNER: &str = "producers";
 /// Bounds of a stream that is not there any more.
-const NOTHING: Bounds = Bounds { start: 0, visible_end: 0, next: 0, bytes: 0, holes: 0 };
+const NOTHING: Bounds = Bounds { start: 0, visible_end: 0, next: 0, bytes: 0 };
 
 /// Where a batch went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use super::import::{self, ImportArgs};
 use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment};
 use crate::admin::percent_encoded;
+use crate::config::{ms, parse_duration};
 
 /// What `--state` takes.
 const STATES: [&str; 7] = ["waiting", "ready", "inflight", "parked", "held", "exported", "behind"];
@@ -70,27 +71,11 @@ pub(super) struct DelayArgs {
 
 impl DelayArgs {
     fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let delay_ms = delay_ms(&self.r#for).ok_or_else(|| {
-            let says = format!("--for {:?} is no time; such as 90s, 10m or 6h", self.r#for);
-            Failure::new(Exit::Usage, says)
-        })?;
+        let delay = parse_duration(&self.r#for)
+            .map_err(|why| Failure::new(Exit::Usage, format!("--for: {why}")))?;
+        let delay_ms = ms(delay);
         self.action.run(DELAY, &[("delay_ms", json!(delay_ms))], out)
     }
-}
-
-/// A number and its unit in milliseconds.
-fn delay_ms(text: &str) -> Option<u64> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at_checked(unit_at)?;
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit_ms)
 }
 
 #[derive(Debug, Args)]

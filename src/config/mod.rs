@@ -34,7 +34,7 @@ pub use parts::{
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};
 pub use ruling::InForce;
-pub use units::{duration_text, ms, size_text};
+pub use units::{duration_text, ms, parse_duration, size_text};
 
 use node::{Node, Value};
 use section::{Findings, Section, int, text};

@@ -10,7 +10,7 @@ const SIZE_UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// Reads `<digits><unit>`; the error says what was expected.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("{text:?} is no duration; such as 250ms, 10s, 15m, 2h or 7d");
     let (number, unit) = split(text).ok_or_else(expected)?;
     let unit_ms = unit_of(&DURATION_UNITS, unit).ok_or_else(expected)?;

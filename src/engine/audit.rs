@@ -36,7 +36,6 @@ pub struct Operator {
 pub struct AuditRecord {
     /// Time of the action.
     pub at: WallMs,
-    /// The operator.
     pub by: Operator,
     /// The action, as `Evidence` names it.
     pub action: String,
@@ -83,26 +82,36 @@ fn read(batch: &StreamBatch) -> Option<AuditRecord> {
 }
 
 impl Engine {
-    /// Records of the audit log from a number on, at most `limit`, with their numbers. Reads the
-    /// disk.
-    pub fn audit(&self, from: i64, limit: usize) -> Result<Vec<(i64, AuditRecord)>, EngineError> {
+    /// Records of the audit log from a number on, of one group or of all, at most `limit`, with
+    /// their numbers. Reads the disk.
+    pub fn audit(
+        &self,
+        group: Option<&GroupId>,
+        from: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, AuditRecord)>, EngineError> {
         let mut found = Vec::new();
         let Some(stream) = self.journal.stream_find(STREAM) else { return Ok(found) };
         let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(found) };
         let mut at = from.max(bounds.start);
-        while at < bounds.visible_end && found.len() < limit {
+        while at < bounds.visible_end {
             let batches = self.journal.stream_read(stream, at, READ_BYTES)?.batches;
             let Some(last) = batches.last() else { break };
             at = last.base_offset.saturating_add(1);
-            for batch in batches.iter().take(limit - found.len()) {
-                let Some(record) = read(batch) else {
-                    tracing::error!(
+            for batch in &batches {
+                match read(batch) {
+                    Some(record) if group.is_none_or(|group| record.group == *group) => {
+                        found.push((batch.base_offset, record));
+                    }
+                    Some(_) => {}
+                    None => tracing::error!(
                         seq = batch.seq,
                         "R0410 an audit record cannot be read; the others are listed"
-                    );
-                    continue;
-                };
-                found.push((batch.base_offset, record));
+                    ),
+                }
+                if found.len() >= limit {
+                    return Ok(found);
+                }
             }
         }
         Ok(found)

@@ -38,7 +38,7 @@ pub(super) fn check_all<'a>(
                 .saturating_add(OVERHEAD_BYTES)
         })
     };
-    judge(batches.into_iter().flat_map(of).fold(0, u64::saturating_add))
+    check_sum(batches.into_iter().flat_map(of).fold(0, u64::saturating_add))
 }
 
 /// The same for entries of another sidecar, each with its own record.
@@ -47,7 +47,7 @@ pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError
     let bytes = entries.iter().map(|entry| {
         u64::try_from(entry.record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
     });
-    judge(bytes.fold(0, u64::saturating_add))
+    check_sum(bytes.fold(0, u64::saturating_add))
 }
 
 /// The same for records that bring nothing but themselves.
@@ -56,12 +56,7 @@ pub(super) fn check_bytes(records: &[bytes::Bytes]) -> Result<(), EngineError> {
     let bytes = records.iter().map(|record| {
         u64::try_from(record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
     });
-    judge(bytes.fold(0, u64::saturating_add))
-}
-
-/// Refuses so many bytes in one group of the log.
-pub(super) fn check_sum(bytes: u64) -> Result<(), EngineError> {
-    judge(bytes)
+    check_sum(bytes.fold(0, u64::saturating_add))
 }
 
 /// Refuses a record that no entry of the journal holds: after the decision there is no way back.
@@ -73,7 +68,8 @@ fn check_each<'a>(mut records: impl Iterator<Item = &'a bytes::Bytes>) -> Result
     Err(EngineError::BatchTooLarge { bytes: of(record.len()), most: of(RECORD_BYTES_MAX) })
 }
 
-fn judge(bytes: u64) -> Result<(), EngineError> {
+/// Refuses so many bytes in one group of the log.
+pub(super) fn check_sum(bytes: u64) -> Result<(), EngineError> {
     if bytes > BYTES_MAX {
         return Err(EngineError::BatchTooLarge { bytes, most: BYTES_MAX });
     }

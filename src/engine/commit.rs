@@ -114,7 +114,7 @@ impl Driver {
         new_entry(store, &self.journal, &self.render, &self.unwritten, fact, records)
     }
 
-    /// These facts, and what was appended behind them, lie there in the log.
+    /// Notes the places of facts in the log, and of all that was appended behind them.
     pub(super) fn placed(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<Bytes>) {
         self.unwritten.appended(refs, bodies, self.journal.durable_seq());
         self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));

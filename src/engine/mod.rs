@@ -47,7 +47,7 @@ pub use audit::{AuditRecord, Operator};
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{
     Ending, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest,
-    OPERATE_MAX, OperateRequest, Producer, SettleRequest, Taken, TakenEntry,
+    OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest, TakenEntry,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;

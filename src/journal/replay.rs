@@ -213,18 +213,11 @@ impl Core {
         let mut numbers = (0..).step_by(8).map_while(|at| i64_at(body, at));
         let Some(next) = numbers.next() else { return Ok(()) };
         for base in numbers {
-            let mut found = None;
-            let is_known = self.stream_bounds(id).is_some_and(|bounds| bounds.start <= base);
-            if is_known {
-                self.batches_from(id, base, base.saturating_add(1), &mut |batch| {
-                    found = (batch.base == base).then_some(*batch);
-                    ControlFlow::Break(())
-                })?;
-            }
+            let found = self.batch_at(id, base)?;
             self.state().removed(id, found.as_slice());
         }
         if let Some(stream) = self.state().streams.map.get_mut(&id) {
-            stream.reach(next);
+            stream.next = stream.next.max(next);
         }
         Ok(())
     }

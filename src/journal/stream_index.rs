@@ -1,8 +1,7 @@
 //! Batches of streams on disk, in chunks so that a look-up touches few pages.
 //!
 //! `chunks`: stream u32 BE, base offset u64 BE → 32 bytes a batch; `heads`: the same key → end,
-//! greatest timestamp, its base offset, count; `streams`: stream → start, next, bytes, name;
-//! `holes`: stream → offsets without a batch, where there are any.
+//! greatest timestamp, its base offset, count; `streams`: stream → start, next, bytes, name.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +13,6 @@ use super::{EntryRef, StreamId, TablesError};
 const CHUNKS: Table = Table("chunks");
 const HEADS: Table = Table("heads");
 const STREAMS: Table = Table("streams");
-const HOLES: Table = Table("holes");
 /// Batches in a full chunk: 4 KiB.
 const CHUNK_BATCHES: usize = 128;
 const BATCH_LEN: usize = 32;
@@ -36,11 +34,6 @@ pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), Ta
     put(&mut row, 16, &stream.bytes.to_le_bytes());
     row.extend_from_slice(stream.name.as_bytes());
     tables.put(STREAMS, &stream.id.0.to_be_bytes(), &row)?;
-    if stream.holes > 0 {
-        tables.put(HOLES, &stream.id.0.to_be_bytes(), &stream.holes.to_le_bytes())?;
-    } else {
-        tables.delete(HOLES, &stream.id.0.to_be_bytes())?;
-    }
     remove_below(tables, stream.id, stream.start)?;
     let kept: Vec<BatchRef> =
         stream.batches.iter().filter(|batch| batch.end() > stream.start).copied().collect();
@@ -87,7 +80,6 @@ fn remove_batch(tables: &mut Batch<'_>, id: StreamId, base: i64) -> Result<(), T
 /// Removes all trace of a stream.
 pub(super) fn drop_stream(tables: &mut Batch<'_>, id: StreamId) -> Result<(), TablesError> {
     tables.delete(STREAMS, &id.0.to_be_bytes())?;
-    tables.delete(HOLES, &id.0.to_be_bytes())?;
     remove_below(tables, id, i64::MAX)
 }
 
@@ -183,13 +175,6 @@ pub(super) fn load(tables: &Tables) -> Result<Streams, TablesError> {
                 dirty: false,
                 ..Stream::new(name)
             };
-        }
-        ControlFlow::Continue(())
-    })?;
-    tables.each(HOLES, &[], None, &mut |key, row| {
-        let id = key.first_chunk().map(|id| StreamId(u32::from_be_bytes(*id)));
-        if let Some(stream) = id.and_then(|id| streams.map.get_mut(&id)) {
-            stream.holes = u64_at(row, 0).unwrap_or(0);
         }
         ControlFlow::Continue(())
     })?;

@@ -107,27 +107,33 @@ impl Core {
 
     /// The batch that an entry is, and its stream; `None`: the stream has it no more.
     fn batch_of(&self, entry: EntryRef) -> Result<Option<(StreamId, BatchRef)>, ReadError> {
-        let in_tail = {
-            let state = self.state();
-            let mut streams = state.streams.map.iter();
-            streams.find_map(|(id, stream)| Some((*id, stream.offset_of(entry.seq)?)))
-        };
-        let (id, base) = match in_tail {
-            Some(found) => found,
-            None => match self.read(entry) {
-                Ok(read) => match read.stream {
-                    Some(part) => (part.stream, part.base_offset),
-                    None => return Ok(None),
-                },
-                Err(ReadError::Gone { .. }) => return Ok(None),
-                Err(error) => return Err(error),
+        let (id, base) = match self.read(entry) {
+            Ok(read) => match read.stream {
+                Some(part) => (part.stream, part.base_offset),
+                None => return Ok(None),
             },
+            // In the queue of the writer: the end of a stream has it.
+            Err(ReadError::NotWritten { .. }) => {
+                let state = self.state();
+                let mut streams = state.streams.map.iter();
+                let found = streams.find_map(|(id, of)| Some((*id, of.offset_of(entry.seq)?)));
+                let Some(found) = found else { return Ok(None) };
+                found
+            }
+            Err(ReadError::Gone { .. }) => return Ok(None),
+            Err(error) => return Err(error),
         };
+        let found = self.batch_at(id, base)?.filter(|batch| batch.entry == entry);
+        Ok(found.map(|batch| (id, batch)))
+    }
+
+    /// The batch of a stream that begins at this offset.
+    pub(super) fn batch_at(&self, id: StreamId, base: i64) -> Result<Option<BatchRef>, ReadError> {
         let mut found = None;
         let is_known = self.stream_bounds(id).is_some_and(|bounds| bounds.start <= base);
         if is_known {
             self.batches_from(id, base, base.saturating_add(1), &mut |batch| {
-                found = (batch.entry == entry).then_some((id, *batch));
+                found = (batch.base == base).then_some(*batch);
                 ControlFlow::Break(())
             })?;
         }
@@ -346,11 +352,13 @@ impl super::core::State {
 
     /// Moves a stream's start and releases the batches before it.
     pub(super) fn trimmed(&mut self, id: StreamId, to: i64, dead: &[BatchRef]) {
+        let mut bytes = 0;
         for batch in dead {
+            bytes += u64::from(batch.entry.len);
             self.release(batch.entry);
         }
         if let Some(stream) = self.streams.map.get_mut(&id) {
-            stream.trim(to, dead);
+            stream.trim(to, bytes);
             stream.show(to);
         }
     }

@@ -29,8 +29,6 @@ pub(super) struct Stream {
     pub(super) next: i64,
     pub(super) visible_end: i64,
     pub(super) bytes: u64,
-    /// Offsets from the start on that no batch has.
-    pub(super) holes: u64,
     /// The newest batches in offset order.
     pub(super) tail: VecDeque<BatchRef>,
     /// The index has every batch below this offset.
@@ -62,11 +60,6 @@ pub(super) struct StreamSave {
     pub(super) bytes: u64,
     pub(super) batches: Vec<BatchRef>,
     pub(super) removed: Vec<i64>,
-    pub(super) holes: u64,
-}
-
-fn count(offsets: i64) -> u64 {
-    u64::try_from(offsets).unwrap_or(0)
 }
 
 impl BatchRef {
@@ -138,7 +131,6 @@ impl Stream {
             next: 0,
             visible_end: 0,
             bytes: 0,
-            holes: 0,
             tail: VecDeque::new(),
             indexed_end: 0,
             removed: BTreeSet::new(),
@@ -153,13 +145,11 @@ impl Stream {
             visible_end: self.visible_end,
             next: self.next,
             bytes: self.bytes,
-            holes: self.holes,
         }
     }
 
     /// Adds the next batch.
     pub(super) fn push(&mut self, batch: BatchRef) {
-        self.reach(batch.base);
         self.next = self.next.max(batch.end());
         self.bytes += u64::from(batch.entry.len);
         self.tail.push_back(batch);
@@ -174,21 +164,11 @@ impl Stream {
         }
     }
 
-    /// The next batch has this offset at least.
-    pub(super) fn reach(&mut self, next: i64) {
-        self.holes = self.holes.saturating_add(count(next.saturating_sub(self.next)));
-        self.next = self.next.max(next);
-    }
-
-    /// Moves the start, having released these batches.
-    pub(super) fn trim(&mut self, to: i64, released: &[BatchRef]) {
-        self.reach(to);
-        let passed = count(to.saturating_sub(self.start));
-        let records = released.iter().map(|batch| u64::from(batch.records)).sum();
-        self.holes = self.holes.saturating_sub(passed.saturating_sub(records));
+    /// Moves the start, having released batches of so many bytes.
+    pub(super) fn trim(&mut self, to: i64, released_bytes: u64) {
         self.start = self.start.max(to);
-        let bytes = released.iter().map(|batch| u64::from(batch.entry.len)).sum();
-        self.bytes = self.bytes.saturating_sub(bytes);
+        self.next = self.next.max(to);
+        self.bytes = self.bytes.saturating_sub(released_bytes);
         self.dirty = true;
         while self.tail.front().is_some_and(|batch| batch.end() <= self.start) {
             self.tail.pop_front();
@@ -201,7 +181,6 @@ impl Stream {
             return;
         }
         self.bytes = self.bytes.saturating_sub(u64::from(batch.entry.len));
-        self.holes = self.holes.saturating_add(u64::from(batch.records));
         self.dirty = true;
         if let Ok(at) = self.tail.binary_search_by_key(&batch.base, |known| known.base) {
             self.tail.remove(at);
@@ -252,7 +231,6 @@ impl Stream {
             bytes: self.bytes,
             batches: self.tail.range(at..).copied().collect(),
             removed: self.removed.iter().copied().collect(),
-            holes: self.holes,
         }
     }
 

@@ -15,16 +15,6 @@ pub struct Bounds {
     pub next: i64,
     /// Bytes on disk of the batches kept.
     pub bytes: u64,
-    /// Offsets from the start on that no batch has: removed ones, and those that a repair left out.
-    pub holes: u64,
-}
-
-impl Bounds {
-    /// Records that may be read.
-    pub fn records(&self) -> u64 {
-        let offsets = u64::try_from(self.visible_end.saturating_sub(self.start)).unwrap_or(0);
-        offsets.saturating_sub(self.holes)
-    }
 }
 
 /// A batch of a stream.

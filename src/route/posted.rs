@@ -195,9 +195,8 @@ impl Router {
         if !watched || level < 0 || in_order {
             return Ok(());
         }
-        let known = self.engine.groups().await.map_err(PostRefusal::Engine)?;
-        let known = known.iter().find(|known| known.group == *group);
-        let Some(why) = self.no_taker(group, known) else { return Ok(()) };
+        let known = self.engine.group(group).await.map_err(PostRefusal::Engine)?;
+        let Some(why) = self.no_taker(group, known.as_ref()) else { return Ok(()) };
         let topic = self.names.retry_topic(group);
         Err(PostRefusal::NoWayBack { group: group.to_string(), topic, why })
     }

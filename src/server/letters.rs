@@ -139,7 +139,7 @@ impl AdminSource {
         OldestLetter { offset: from, entry: None, since: 0.0 }
     }
 
-    async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, Unavailable> {

@@ -14,12 +14,10 @@ use crate::wire::mark::strip;
 const REDRIVE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one read of the log.
 const READ_BYTES: usize = 1 << 20;
-/// Audit records looked at for one page.
-const AUDIT_LOOK: usize = 10_000;
 
 /// Entries of a request, and the names that name none.
 #[derive(Default)]
-struct Found {
+struct NamedEntries {
     names: Vec<i64>,
     ids: Vec<EntryId>,
     records: Vec<Bytes>,
@@ -36,19 +34,17 @@ impl AdminSource {
                 Action::DelayUntil(self.router.clock.now().wall.plus(ms))
             }
         };
-        let (engine, of) = (self.router.engine.clone(), group.clone());
         let is_redrive = action == Action::Redrive;
-        let find = move || match names {
-            EntryNames::Letters(offsets) => letters(&engine, &of, offsets, is_redrive),
-            EntryNames::Retries(ids) => Ok(retries(&ids)),
+        let NamedEntries { names, ids, records, mut left } = match names {
+            EntryNames::Letters(offsets) => {
+                let of = group.clone();
+                self.read(move |engine| letters(engine, &of, offsets, is_redrive)).await?
+            }
+            EntryNames::Retries(ids) => retries(&ids),
         };
-        let found = tokio::task::spawn_blocking(find).await;
-        let found = found.map_err(|error| Unavailable(error.to_string()))??;
-        let Found { names, ids, records, mut left } = found;
         if ids.is_empty() {
             return Ok(ActionReport { changed: 0, left });
         }
-        let records = if is_redrive { records } else { Vec::new() };
         let request = OperateRequest { group, action, ids, records, by, job: None };
         let outcomes = self.router.engine.operate(request).await?;
         let mut changed = 0;
@@ -68,21 +64,18 @@ impl AdminSource {
         from: i64,
         limit: usize,
     ) -> Result<Vec<(i64, AuditRecord)>, Unavailable> {
-        let engine = self.router.engine.clone();
-        let most = if group.is_some() { AUDIT_LOOK } else { limit };
-        let read = tokio::task::spawn_blocking(move || engine.audit(from, most)).await;
-        let mut found = read.map_err(|error| Unavailable(error.to_string()))??;
-        found.retain(|(_, record)| {
-            group.as_ref().is_none_or(|group| record.group.as_str() == group)
-        });
-        found.truncate(limit);
-        Ok(found)
+        let group = group.map(|group| GroupId::new(&group));
+        self.read(move |engine| engine.audit(group.as_ref(), from, limit)).await
     }
 }
 
-fn retries(ids: &[u64]) -> Found {
+fn retries(ids: &[u64]) -> NamedEntries {
     let names = ids.iter().map(|id| i64::try_from(*id).unwrap_or(i64::MAX)).collect();
-    Found { names, ids: ids.iter().map(|id| EntryId(*id)).collect(), ..Found::default() }
+    NamedEntries {
+        names,
+        ids: ids.iter().map(|id| EntryId(*id)).collect(),
+        ..NamedEntries::default()
+    }
 }
 
 /// Reads the dead letters at these offsets, each once; with their records where they are needed.
@@ -91,10 +84,10 @@ fn letters(
     group: &GroupId,
     mut offsets: Vec<i64>,
     needs_records: bool,
-) -> Result<Found, EngineError> {
+) -> Result<NamedEntries, EngineError> {
     offsets.sort_unstable();
     offsets.dedup();
-    let (mut found, mut bytes) = (Found::default(), 0_usize);
+    let (mut found, mut bytes) = (NamedEntries::default(), 0_usize);
     let mut read: Vec<DeadLetter> = Vec::new();
     let mut end = i64::MIN;
     for offset in offsets {

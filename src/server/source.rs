@@ -92,8 +92,7 @@ impl Source for AdminSource {
     async fn group(&self, group: &str) -> Result<Option<GroupView>, Unavailable> {
         let id = GroupId::new(group);
         let seen = seen(&self.router, &id);
-        let retries = self.router.engine.groups().await?;
-        let retries = retries.into_iter().find(|known| known.group == id);
+        let retries = self.router.engine.group(&id).await?;
         if seen.is_none() && retries.is_none() && !self.router.broker.offsets.has(&id) {
             return Ok(None);
         }
@@ -131,8 +130,8 @@ impl Source for AdminSource {
     ) -> Result<Vec<RetryView>, Unavailable> {
         let id = GroupId::new(group);
         let now = self.router.clock.now().wall;
-        let groups = self.router.engine.groups().await?;
-        let view = groups.iter().find(|known| known.group == id);
+        let view = self.router.engine.group(&id).await?;
+        let view = view.as_ref();
         let has_taker = view.is_some_and(|view| self.router.has_taker(view));
         let mut found = Vec::new();
         let mut after = after.map(EntryId);

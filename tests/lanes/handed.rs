@@ -158,7 +158,7 @@ fn a_hand_out_nobody_settles_returns_after_the_consume_timeout() {
 }
 
 #[test]
-fn a_consumer_that_restarts_loses_no_retry_that_timed_out_meanwhile() {
+fn a_restarted_consumer_loses_no_timed_out_retry() {
     let (server, mut member) = shop("retry: {levels: 20ms, consume_timeout: 1s}");
     assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let first = member.retry_once();

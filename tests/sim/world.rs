@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{Destinations, Driver, Engine, EngineError, NackReply, Parts, Replay, Taken};
+use reprise::engine::{
+    Destinations, Driver, Engine, EngineError, NackReply, Parts, Replay, RetryBatch,
+};
 use reprise::journal::{Config, Disk, Journal, MemDisk, Stepped, Writer};
 use reprise::model::{GroupId, WallMs};
 use reprise::observe::Metrics;
@@ -377,7 +379,7 @@ fn snapshot((_, records): (usize, Vec<reprise::engine::LaneRecord>)) -> Said {
     Said::Taken(texts.into_iter().map(|text| (0, 0, text)).collect(), NOWHERE, NOWHERE)
 }
 
-pub fn taken(taken: Taken) -> Said {
+pub fn taken(taken: RetryBatch) -> Said {
     let redelivery =
         |r: &reprise::engine::LaneRecord| (r.offset, r.reconsume_times, text_of(&r.batch));
     let records = taken.records.iter().map(redelivery).collect();

@@ -53,6 +53,16 @@ impl Member {
         Self::on(server.client(), group, topics)
     }
 
+    /// The only member of `shop`, with `orders`, which has one partition, and the retry topic.
+    pub fn of_shop(server: &Server) -> Self {
+        if server.client().metadata(9, &["orders"]).topics[0].error_code != 0 {
+            server.client().create("orders", 1);
+        }
+        let mut member = Self::new(server, "shop", &["orders", "reprise.retry.shop"]);
+        member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
+        member
+    }
+
     /// On this connection.
     pub fn on(client: Client, group: &str, topics: &[&str]) -> Self {
         Self {

@@ -1,11 +1,10 @@
 //! The forms of the page: they act as the JSON API does, and lead back to their group.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
-use axum::extract::{ConnectInfo, Extension, Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -13,6 +12,7 @@ use serde::Deserialize;
 use super::{group_path, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
+use crate::admin::guard::Caller;
 use crate::admin::operate::{ActionReport, letter_request, operator, retry_request};
 use crate::admin::percent::percent_encoded;
 use crate::admin::source::Source;
@@ -34,11 +34,11 @@ pub(in crate::admin) struct Fields {
 pub(in crate::admin) async fn act<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(group): Path<String>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    Extension(caller): Extension<Caller>,
     fields: Result<Form<Fields>, FormRejection>,
 ) -> Response {
     let done = match fields {
-        Ok(Form(fields)) => run(&admin, &group, peer.as_deref(), fields).await,
+        Ok(Form(fields)) => run(&admin, &group, caller, fields).await,
         Err(error) => Err(Refusal::new(error.status(), error.body_text())),
     };
     match done {
@@ -53,12 +53,12 @@ pub(in crate::admin) async fn act<S: Source>(
 async fn run<S: Source>(
     admin: &Admin<S>,
     group: &str,
-    peer: Option<&ConnectInfo<SocketAddr>>,
+    caller: Caller,
     fields: Fields,
 ) -> Result<ActionReport, Refusal> {
     let Fields { verb, offsets, ids, why } = fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
-    let by = operator(admin, peer, (Some(why), offsets.len() + ids.len()))?;
+    let by = operator(caller, Some(why), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
         letter_request(group, &verb, offsets, by)?
     } else {

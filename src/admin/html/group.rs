@@ -8,14 +8,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::fingerprint::{Alike, alike};
-use super::{group_path, moment, page, refused, states};
+use super::{group_path, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
-use crate::admin::percent::percent_encoded;
 use crate::admin::source::Source;
 use crate::admin::view::{DeadLetter, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
+use crate::model::utc;
 
 /// Dead letters that are grouped and listed.
 const LETTERS_MAX: usize = 2_000;
@@ -24,7 +24,7 @@ const ROWS_MAX: usize = 100;
 /// Items asked of the source at once.
 const PIECE: usize = 256;
 
-/// What an action has told.
+/// The sentence of the action that led here.
 #[derive(Debug, Default, Deserialize)]
 pub(in crate::admin) struct Outcome {
     said: Option<String>,
@@ -112,28 +112,35 @@ fn cause(group: &GroupView, alike: &Alike, show: bool) -> Markup {
                 @if show && !alike.reason.is_empty() { ": " (alike.reason) }
             }
             p {
-                "First " (moment(alike.first_ms)) ", last " (moment(alike.last_ms)) ". "
+                "First " (utc(alike.first_ms)) ", last " (utc(alike.last_ms)) ". "
                 @if let Some(first) = alike.offsets.first() {
                     a href=(letter_path(&group.group, *first)) { "Look at one" }
                 }
             }
-            (action_form(&group.group, within))
+            (letter_form(&group.group, within, &DEAD))
             @if within.len() < count { p { "The buttons act on the first " (within.len()) "." } }
         }
     }
 }
 
-/// Buttons for dead letters.
-pub(super) fn action_form(group: &str, offsets: &[i64]) -> Markup {
-    let needs_reason = offsets.len() > 1;
+/// A button of a form: the verb, the label, and whether it destroys.
+type Button = (&'static str, &'static str, bool);
+
+/// The buttons of dead letters.
+pub(super) const DEAD: [Button; 2] =
+    [("redrive", "Send back", false), ("discard", "Discard", true)];
+/// The button of discarded letters.
+const DISCARDED: [Button; 1] = [("restore", "Restore", false)];
+
+/// Buttons that act on letters.
+pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> Markup {
     html! {
         form method="post" action={ (group_path(group)) "/act" } {
             input type="hidden" name="offsets" value=(joined(offsets));
-            label {
-                "Why " input name="why" required[needs_reason] maxlength="1000";
+            label { "Why " input name="why" required[offsets.len() > 1] maxlength="1000"; }
+            @for (verb, label, destroys) in buttons {
+                button.danger[*destroys] name="verb" value=(verb) { (label) }
             }
-            button name="verb" value="redrive" { "Send back" }
-            button.danger name="verb" value="discard" { "Discard" }
         }
     }
 }
@@ -144,11 +151,7 @@ fn discarded_form(group: &str, discarded: &[DeadLetter]) -> Markup {
     html! {
         h2 { "Discarded" }
         p { "Letters discarded in the last 24 hours: " (discarded.len()) }
-        form method="post" action={ (group_path(group)) "/act" } {
-            input type="hidden" name="offsets" value=(joined(&offsets));
-            label { "Why " input name="why" required[offsets.len() > 1] maxlength="1000"; }
-            button name="verb" value="restore" { "Restore" }
-        }
+        (letter_form(group, &offsets, &DISCARDED))
     }
 }
 
@@ -157,7 +160,7 @@ fn joined(offsets: &[i64]) -> String {
 }
 
 fn letter_path(group: &str, offset: i64) -> String {
-    format!("/groups/{}/letters/{offset}", percent_encoded(group))
+    format!("{}/letters/{offset}", group_path(group))
 }
 
 fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {
@@ -174,7 +177,7 @@ fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {
                         td { (letter.origin.as_deref().unwrap_or("-")) }
                         td { (letter.disposition) }
                         td.number { (letter.reconsume_times) }
-                        td { (moment(letter.at_ms)) }
+                        td { (utc(letter.at_ms)) }
                         td { (payload::text(letter.key.as_deref(), show)) }
                         td { @if show { (letter.reason.as_deref().unwrap_or("")) } }
                     }
@@ -210,7 +213,7 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
             td { (retry.origin.as_deref().unwrap_or("-")) }
             td { (retry.state) }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
-            td { (retry.due_ms.map(moment).unwrap_or_default()) }
+            td { (retry.due_ms.map(utc).unwrap_or_default()) }
             td { @if show { (retry.reason.as_deref().unwrap_or("")) } }
             td {
                 @if waits {

@@ -6,14 +6,15 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::{group_path, moment, page, refused, states};
+use super::{group_path, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::source::Source;
 use crate::admin::view::{GroupView, Overview, Readiness};
 use crate::engine::AuditRecord;
+use crate::model::utc;
 
-/// Groups shown.
+/// Groups of the first page.
 const GROUPS_MAX: usize = 500;
 /// Audit records shown, the latest.
 const AUDIT_MAX: usize = 200;
@@ -136,7 +137,7 @@ fn audit_table(records: &[(i64, AuditRecord)]) -> Markup {
                 tbody {
                     @for (_, record) in records {
                         tr {
-                            td { (moment(record.at.0)) }
+                            td { (utc(record.at.0)) }
                             td { (record.by.name) " " (record.by.peer) }
                             td { (record.action) }
                             td { (record.group) }

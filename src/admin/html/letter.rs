@@ -6,16 +6,17 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::group::action_form;
-use super::{group_path, moment, page, refused};
+use super::group::{DEAD, letter_form};
+use super::{group_path, page, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::explain::PastView;
 use crate::admin::payload;
 use crate::admin::source::Source;
 use crate::admin::view::DeadLetter;
+use crate::model::utc;
 
-/// Attempts shown.
+/// Attempts of a record on its page.
 const PAST_MAX: usize = 200;
 
 pub(in crate::admin) async fn letter<S: Source>(
@@ -46,7 +47,7 @@ async fn content<S: Source>(
         p { a href=(group_path(group)) { (group) } }
         h1 { "Dead letter " (number) }
         (facts(&letter, show))
-        @if letter.state == "dead" { (action_form(group, &[number])) }
+        @if letter.state == "dead" { (letter_form(group, &[number], &DEAD)) }
         h2 { "Attempts" }
         (attempts(&past, show))
         h2 { "Value" }
@@ -65,9 +66,9 @@ fn facts(letter: &DeadLetter, show: bool) -> Markup {
             @if show { dt { "Reason" } dd { (letter.reason.as_deref().unwrap_or("none given")) } }
             dt { "Failures" } dd { (letter.reconsume_times) }
             dt { "Redrives" } dd { (letter.redrives) }
-            dt { "First failed" } dd { (letter.first_failed_ms.map(moment).unwrap_or_default()) }
-            dt { "Dead since" } dd { (moment(letter.at_ms)) }
-            dt { "Produced" } dd { (moment(letter.timestamp_ms)) }
+            dt { "First failed" } dd { (letter.first_failed_ms.map(utc).unwrap_or_default()) }
+            dt { "Dead since" } dd { (utc(letter.at_ms)) }
+            dt { "Produced" } dd { (utc(letter.timestamp_ms)) }
             dt { "Key" } dd { (payload::text(letter.key.as_deref(), show)) }
         }
     }
@@ -81,7 +82,7 @@ fn attempts(past: &[PastView], show: bool) -> Markup {
             ol.past {
                 @for event in past.iter().take(PAST_MAX) {
                     li {
-                        @if let Some(at) = event.at { time { (moment(at)) } " " }
+                        @if let Some(at) = event.at { time { (utc(at)) } " " }
                         (event.says)
                         @if let (true, Some(reason)) = (show, &event.reason) { ": " (reason) }
                         @if let Some(member) = &event.member { " (" (member) ")" }

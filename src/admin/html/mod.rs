@@ -15,7 +15,6 @@ use maud::{DOCTYPE, Markup, html};
 use super::answer::Refusal;
 use super::percent::percent_encoded;
 use super::states::StateCounts;
-use crate::model::utc;
 
 pub(super) use act::act;
 pub(super) use group::group;
@@ -70,11 +69,6 @@ fn refused(refusal: &Refusal) -> Response {
     let mut response = page("Refused", &content);
     *response.status_mut() = refusal.status;
     response
-}
-
-/// Unix milliseconds as UTC.
-fn moment(ms: i64) -> String {
-    utc(ms)
 }
 
 /// States with a count, in the order of a record's way.

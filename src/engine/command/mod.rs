@@ -35,7 +35,7 @@ use self::join::{FindSlot, Join};
 use self::leave::Leave;
 use self::nack::Nacks;
 use self::pass::Pass;
-use self::read::{FindStates, ListGroups, PageEntries, PageWaiting, ScanEntries};
+use self::read::{FindGroup, FindStates, ListGroups, PageEntries, PageWaiting, ScanEntries};
 use self::take::{DeadLetterDamaged, Take};
 
 pub use self::end::Ending;
@@ -45,7 +45,7 @@ pub use self::join::LaneSlot;
 pub use self::nack::{NackBatch, NackReply, NackRequest, Producer};
 pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::settle::SettleRequest;
-pub use self::take::{Taken, TakenEntry};
+pub use self::take::{RetryBatch, TakenEntry};
 
 /// The place of an answer, with the sequence that must be durable before a client sees it.
 pub(super) type Reply<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
@@ -109,6 +109,7 @@ pub(super) enum Command {
     End(Box<Call<Ending>>),
     EndTopic(Call<EndTopic>),
     Export(Call<Export>),
+    FindGroup(Call<FindGroup>),
     FindSlot(Call<FindSlot>),
     FindStates(Call<FindStates>),
     Follow(Box<Call<Followers>>),
@@ -149,6 +150,7 @@ impl Driver {
             Command::End(call) => call.answer(self),
             Command::EndTopic(call) => call.answer(self),
             Command::Export(call) => call.answer(self),
+            Command::FindGroup(call) => call.answer(self),
             Command::FindSlot(call) => call.answer(self),
             Command::FindStates(call) => call.answer(self),
             Command::Follow(call) => call.answer(self),

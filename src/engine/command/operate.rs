@@ -23,13 +23,11 @@ pub const OPERATE_MAX: usize = 1_000;
 pub struct OperateRequest {
     /// The group of all entries.
     pub group: GroupId,
-    /// The action.
     pub action: Action,
     /// The entries, at most [`OPERATE_MAX`].
     pub ids: Vec<EntryId>,
     /// For a redrive the record's stored form (`wire::batch::RawRecord`) of each entry.
     pub records: Vec<Bytes>,
-    /// The operator.
     pub by: Operator,
     /// The job that acts for the operator.
     pub job: Option<u64>,
@@ -60,12 +58,18 @@ impl Request for OperateRequest {
             return Err(EngineError::BadAction);
         }
         // A full disk must not keep anybody from discarding.
-        if is_redrive || action == Action::DeadLetterNow {
-            driver.journal.admits()?;
+        match action {
+            Action::Redrive => {
+                driver.journal.admits()?;
+                batch::check_bytes(&records)?;
+            }
+            Action::DeadLetterNow => {
+                driver.journal.admits()?;
+                let store = driver.ledger.store();
+                batch::check_sum(ids.iter().map(|id| store.record_bytes(*id)).sum())?;
+            }
+            Action::Discard | Action::Restore | Action::RetryNow | Action::DelayUntil(_) => {}
         }
-        batch::check_bytes(&records)?;
-        let kept = ids.iter().map(|id| driver.ledger.store().record_bytes(*id)).sum();
-        batch::check_sum(if action == Action::DeadLetterNow { kept } else { 0 })?;
         let now = driver.clock.now();
         driver.tell_room(now, &group);
         let (token, of) = (Token(0), group.clone());

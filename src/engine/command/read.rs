@@ -28,7 +28,7 @@ pub(in crate::engine) struct PageWaiting {
 /// Entries of a group that wait.
 #[derive(Debug)]
 pub(in crate::engine) struct WaitingPage {
-    /// How many wait in all.
+    /// Count of all that wait.
     total: usize,
     entries: Vec<TakenEntry>,
 }
@@ -51,6 +51,11 @@ pub(in crate::engine) struct ScannedEntries {
 /// Asks for the states of entries.
 pub(in crate::engine) struct FindStates {
     ids: Vec<EntryId>,
+}
+
+/// Asks for a group.
+pub(in crate::engine) struct FindGroup {
+    group: GroupId,
 }
 
 /// Asks for all groups.
@@ -90,6 +95,11 @@ impl Engine {
     /// The state of each entry, for people; `None`: it is forgotten.
     pub async fn entry_states(&self, ids: Vec<EntryId>) -> Result<Vec<Option<State>>, EngineError> {
         Ok(self.call_at_once(FindStates { ids }).await?.0)
+    }
+
+    /// A group, for people; `None`: the engine knows nothing of it.
+    pub async fn group(&self, group: &GroupId) -> Result<Option<GroupView>, EngineError> {
+        Ok(self.call_at_once(FindGroup { group: group.clone() }).await?.0)
     }
 
     /// Every group the engine knows, for people and metrics.
@@ -139,7 +149,7 @@ impl Engine {
     }
 }
 
-/// How many of these take no more than `bytes_max` in the log, the first in any case.
+/// Count of the entries that take no more than `bytes_max` in the log, the first in any case.
 fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
     let mut bytes = 0_u64;
     let fit = entries.iter().enumerate().take_while(|(place, entry)| {
@@ -200,6 +210,20 @@ impl Request for FindStates {
     fn run(self, driver: &mut Driver) -> Result<Vec<Option<State>>, EngineError> {
         let store = driver.ledger.store();
         Ok(self.ids.iter().map(|id| store.get(*id).map(|entry| entry.state)).collect())
+    }
+}
+
+impl Request for FindGroup {
+    type Answer = Option<GroupView>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::FindGroup(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Option<GroupView>, EngineError> {
+        let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
+        let is_known = self.group.as_str() != DELAYED && store.has_group(&self.group);
+        Ok(is_known.then(|| GroupView::of(store, &self.group, now)))
     }
 }
 

@@ -14,14 +14,14 @@ mod tests;
 
 /// The retries of a Fetch.
 #[derive(Debug)]
-pub struct Taken {
+pub struct RetryBatch {
     /// Ready to send, by lane offset.
     pub records: Vec<LaneRecord>,
     /// The first unacknowledged offset of the slot.
     pub position: LaneOffset,
     /// High watermark and log end.
     pub next: LaneOffset,
-    /// Who holds the slot.
+    /// The member that holds the slot.
     pub member: Option<MemberId>,
     /// Something else of the group is due.
     pub is_due: bool,
@@ -32,11 +32,11 @@ pub struct Taken {
 /// One hand-out, before its bytes are read.
 #[derive(Clone, Debug)]
 pub struct TakenEntry {
-    /// Its lane offset.
+    /// The lane offset of the hand-out.
     pub lane: LaneOffset,
     /// The entry as handed out.
     pub entry: Entry,
-    /// Where its bytes are; `None` only if the journal lost them.
+    /// The place of the record's bytes; `None` only if the journal lost them.
     pub payload: Option<EntryRef>,
 }
 
@@ -48,7 +48,7 @@ pub(in crate::engine) struct Take {
     company: Company,
 }
 
-/// The driver's part of a [`Taken`].
+/// The driver's part of a [`RetryBatch`].
 #[derive(Debug)]
 pub(in crate::engine) struct HandOuts {
     entries: Vec<TakenEntry>,
@@ -72,11 +72,11 @@ impl Engine {
         group: &GroupId,
         from: LaneOffset,
         (max, company): (usize, Company),
-    ) -> Result<Taken, EngineError> {
+    ) -> Result<RetryBatch, EngineError> {
         let take = Take { group: group.clone(), from, max, company };
         let HandOuts { entries, position, next, member, is_due, single } = self.call(take).await?;
         let records = self.read_whole(entries).await?;
-        Ok(Taken { records, position, next, member, is_due, single })
+        Ok(RetryBatch { records, position, next, member, is_due, single })
     }
 
     /// The records of hand-outs, up to the first that cannot be read now. A record that can never

@@ -133,6 +133,11 @@ impl Store {
         self.groups()
     }
 
+    /// Whether a group has an entry or a slot.
+    pub(in crate::engine) fn has_group(&self, group: &GroupId) -> bool {
+        self.groups.get(group).is_some_and(|group| !group.is_empty())
+    }
+
     fn locate(&self, lane: LaneOffset, entry: Entry) -> TakenEntry {
         let payload = self.payload(entry.id);
         TakenEntry { lane, entry, payload }

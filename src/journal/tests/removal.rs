@@ -31,7 +31,6 @@ fn check(journal: &Journal, id: StreamId, batches: i64, gone: &[i64]) {
     assert_eq!(bases(journal, id), left);
     let bounds = journal.stream_bounds(id).unwrap();
     assert_eq!((bounds.start, bounds.next), (0, batches), "offsets stay as they are");
-    assert_eq!(bounds.records(), u64::try_from(left.len()).unwrap());
     for base in gone {
         let read = journal.stream_read(id, *base, 1).unwrap().batches;
         let after = left.iter().find(|left| *left > base).copied();
@@ -113,8 +112,7 @@ fn a_trim_passes_removed_batches_and_releases_each_once() {
     journal.stream_remove(&all[10..20]).unwrap();
     assert_eq!(journal.stream_trim(id, 50).unwrap(), 50);
     let bytes: u64 = all[50..].iter().map(|entry| u64::from(entry.len)).sum();
-    let bounds = journal.stream_bounds(id).unwrap();
-    assert_eq!((bounds.bytes, bounds.records()), (bytes, 50));
+    assert_eq!(journal.stream_bounds(id).unwrap().bytes, bytes);
     writer.step();
     journal.checkpoint().unwrap();
     assert_eq!(bases(&journal, id), (50..100).collect::<Vec<_>>());

@@ -55,7 +55,7 @@ impl Late {
         }
     }
 
-    /// Its member is gone, or begins anew.
+    /// The member of the slot is gone, or begins anew.
     pub(super) fn gone(&mut self, group: &GroupId, slot: Slot) {
         self.below(group, LaneOffset { slot, sequence: u64::MAX });
     }

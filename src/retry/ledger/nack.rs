@@ -163,13 +163,12 @@ impl<S: Entries> Ledger<S> {
                     return Some(NackOutcome::Nothing { id: entry.id });
                 };
                 let entry = self.redriven(self.passed(entry, nack), delay_ms);
-                let outcome = outcome(entry.id, &entry.state);
-                self.record(entry, Evidence::Redrive, Some(by), PayloadChange::Begins(index));
-                return outcome;
+                (entry, PayloadChange::Begins(index), nack.record_bytes)
             }
             (_, known) => return known.map(|entry| NackOutcome::Nothing { id: entry.id }),
         };
         self.note_end(&entry, bytes);
+        let evidence = if verdict == Verdict::Redrive { Evidence::Redrive } else { evidence };
         let outcome = outcome(entry.id, &entry.state);
         self.record(entry, evidence, Some(by), payload);
         outcome

@@ -39,7 +39,7 @@ impl Rig {
 }
 
 #[test]
-fn a_redriven_record_begins_at_its_first_attempt_and_keeps_its_history() {
+fn a_redrive_begins_at_0_and_keeps_the_history() {
     let mut rig = Rig::new(max(1));
     let slot = rig.join("a").slot;
     rig.nack(fail(7)).unwrap();
@@ -69,7 +69,7 @@ fn a_redriven_record_begins_at_its_first_attempt_and_keeps_its_history() {
 }
 
 #[test]
-fn a_nack_that_names_a_dead_letter_is_a_redrive_where_no_delivery_of_the_origin_is_left() {
+fn a_nack_of_an_old_dead_letter_redrives() {
     let mut rig = Rig::new(Policy::default());
     rig.buried(7);
     assert!(matches!(rig.nack(fail(7)), Ok(NackOutcome::Nothing { .. })), "it may come once more");
@@ -126,7 +126,7 @@ fn a_commit_does_not_end_the_time_to_restore() {
 }
 
 #[test]
-fn a_retry_that_waits_is_due_now_or_later_or_ended() {
+fn a_waiting_retry_is_hastened_delayed_or_ended() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
     rig.nack(fail(7)).unwrap();

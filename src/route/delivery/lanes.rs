@@ -1,6 +1,6 @@
 //! Fetches of retry topics, as far as the detector needs them.
 
-use crate::engine::Taken;
+use crate::engine::RetryBatch;
 use crate::model::{GroupId, LaneOffset, Slot};
 use crate::retry::Company;
 use crate::retry::detector::{LaneGiven, Seen};
@@ -28,7 +28,7 @@ impl Router {
         group: &GroupId,
         from: LaneOffset,
         room: Option<usize>,
-        taken: &Taken,
+        taken: &RetryBatch,
     ) {
         let Some(of) = self.detector_of(group) else { return };
         // What is open below was given out before; also by a run of before.

@@ -80,7 +80,7 @@ impl House {
     }
 
     /// Those waiting come due; what of them a member is given from its first offset on.
-    fn taken(&mut self) -> Taken {
+    fn taken(&mut self) -> RetryBatch {
         let engine = self.engine.clone();
         let lane = self.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
         self.hand.advance(LEVEL_MS);
