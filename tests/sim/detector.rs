@@ -42,11 +42,22 @@ const EVENTS_MAX: usize = 3_000;
 /// The power is off.
 struct Off;
 
+/// Where the power goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Cut {
+    /// At random operations of the disk.
+    Disk,
+    /// At one await of the edge.
+    Await(u64),
+}
+
 /// A run of one seed.
 #[derive(Debug, Default)]
 pub struct Ran {
     pub crashes: usize,
     pub stops: usize,
+    /// Awaits of the edge.
+    pub awaits: u64,
 }
 
 struct Shop {
@@ -64,6 +75,10 @@ struct Shop {
     dead: BTreeSet<Origin>,
     members: u64,
     member: Option<Member>,
+    /// The cluster stores a commit before the engine hears of it.
+    is_relayed: bool,
+    awaits: u64,
+    off_at: Option<u64>,
 }
 
 struct Running {
@@ -97,7 +112,7 @@ fn record_at(origin: &Origin) -> RawRecord {
     }
 }
 
-pub fn run(seed: u64) -> Ran {
+pub fn run(seed: u64, cut: Cut) -> Ran {
     let mut rng = Rng::with_seed(seed);
     let mode = if rng.bool() { OrderMode::Off } else { OrderMode::Partition };
     let (partition, offset) = (rng.i32(0..PARTITIONS), rng.i64(0..RECORDS - 1));
@@ -113,48 +128,72 @@ pub fn run(seed: u64) -> Ran {
         dead: BTreeSet::new(),
         members: 0,
         member: None,
+        is_relayed: seed.is_multiple_of(2),
+        awaits: 0,
+        off_at: None,
     };
     let mut ran = Ran::default();
     let cuts = shop.rng.u64(0..12);
     let _ = shop.start();
-    for _ in 0..cuts {
-        let operations = shop.rng.u64(1..60);
-        shop.disk.power_cut_at(operations);
-        let mut is_on = true;
-        for _ in 0..200 {
-            if shop.rng.u8(..40) == 0 {
-                is_on = shop.stop().is_ok();
-                ran.stops += usize::from(is_on);
-            } else {
-                is_on = shop.event().is_ok();
-            }
-            if !is_on {
-                break;
+    match cut {
+        Cut::Disk => shop.cut_at_operations(cuts, &mut ran),
+        Cut::Await(at) => {
+            shop.off_at = Some(at);
+            let mut events = (0..EVENTS_MAX).map(|_| (shop.event().is_err(), shop.is_done()));
+            if events.find(|(is_off, is_done)| *is_off || *is_done).is_some_and(|(off, _)| off) {
+                shop.off_at = None;
+                shop.disk.power_cut();
+                ran.crashes += 1;
+                assert!(shop.start().is_ok(), "a start without a power cut");
             }
         }
-        shop.disk.power_cut_at(u64::MAX >> 1);
-        if is_on && shop.rng.bool() {
-            shop.disk.process_crash();
-        } else {
-            shop.disk.power_cut();
-        }
-        ran.crashes += 1;
-        assert!(shop.start().is_ok(), "a start without a power cut");
     }
-    for _ in 0..EVENTS_MAX {
-        if shop.is_done() {
-            break;
-        }
-        assert!(shop.event().is_ok(), "an event without a power cut");
-    }
-    assert!(shop.is_done(), "{:?} {:?}: {:#?}", shop.committed, shop.poison, shop.view());
-    let state = shop.running.as_ref().unwrap().driver.fingerprint();
-    let entries = state.entries.values().filter_map(|entry| entry.origin.clone());
-    assert_eq!(entries.collect::<Vec<_>>(), [shop.poison.clone()], "{mode:?}");
+    shop.finish();
+    ran.awaits = shop.awaits;
     ran
 }
 
 impl Shop {
+    fn cut_at_operations(&mut self, cuts: u64, ran: &mut Ran) {
+        for _ in 0..cuts {
+            let operations = self.rng.u64(1..60);
+            self.disk.power_cut_at(operations);
+            let mut is_on = true;
+            for _ in 0..200 {
+                if self.rng.u8(..40) == 0 {
+                    is_on = self.stop().is_ok();
+                    ran.stops += usize::from(is_on);
+                } else {
+                    is_on = self.event().is_ok();
+                }
+                if !is_on {
+                    break;
+                }
+            }
+            self.disk.power_cut_at(u64::MAX >> 1);
+            if is_on && self.rng.bool() {
+                self.disk.process_crash();
+            } else {
+                self.disk.power_cut();
+            }
+            ran.crashes += 1;
+            assert!(self.start().is_ok(), "a start without a power cut");
+        }
+    }
+
+    fn finish(&mut self) {
+        for _ in 0..EVENTS_MAX {
+            if self.is_done() {
+                break;
+            }
+            assert!(self.event().is_ok(), "an event without a power cut");
+        }
+        assert!(self.is_done(), "{:?} {:?}: {:#?}", self.committed, self.poison, self.view());
+        let state = self.running.as_ref().unwrap().driver.fingerprint();
+        let entries = state.entries.values().filter_map(|entry| entry.origin.clone());
+        assert!(entries.eq([self.poison.clone()]), "{:?}", self.mode);
+    }
+
     fn is_done(&self) -> bool {
         self.committed.values().all(|offset| *offset == RECORDS)
     }
@@ -258,11 +297,22 @@ impl Shop {
                 }
                 Poll::Ready(answer) => return answer.map(Ok).map_err(|_| Off),
                 Poll::Pending => {
-                    self.step();
+                    self.rest()?;
+                    let running = self.running.as_mut().unwrap();
+                    running.driver.step();
+                    self.rest()?;
+                    self.running.as_mut().unwrap().writer.step();
+                    self.rest()?;
                 }
             }
         }
         Err(Off)
+    }
+
+    /// An await of the edge.
+    fn rest(&mut self) -> Result<(), Off> {
+        self.awaits += 1;
+        if self.off_at == Some(self.awaits) { Err(Off) } else { Ok(()) }
     }
 
     fn pass(&mut self, ms: u64) {
@@ -444,16 +494,28 @@ impl Shop {
             if offset <= self.committed[of] {
                 continue;
             }
+            if self.is_relayed {
+                self.store(of, offset)?;
+            }
             let engine = self.running.as_ref().unwrap().engine.clone();
             let named = vec![(of.topic.clone(), of.partition, offset)];
             self.ask(engine.origin_commits(&shop(), named))?.ok();
-            self.committed.insert(of.clone(), offset);
+            if !self.is_relayed {
+                self.store(of, offset)?;
+            }
             let partition = of.clone();
             self.change(|detector, now| {
                 detector.handle(now, Seen::Committed { partition, offset });
             });
         }
         Ok(())
+    }
+
+    /// The cluster stores a commit and answers.
+    fn store(&mut self, of: &TopicPartition, offset: i64) -> Result<(), Off> {
+        self.rest()?;
+        self.committed.insert(of.clone(), offset);
+        self.rest()
     }
 }
 

@@ -147,7 +147,8 @@ fn transactions_are_whole_for_any_seed() {
 fn a_dead_letter_is_cut_or_passed_for_any_seed() {
     let mut failed = 0;
     let mut all = detector::Ran::default();
-    let runs = |seed| (seed, catch_unwind(AssertUnwindSafe(|| detector::run(seed))));
+    let runs =
+        |seed| (seed, catch_unwind(AssertUnwindSafe(|| detector::run(seed, detector::Cut::Disk))));
     let seeds = seeds().start * 25..seeds().end * 25;
     for (seed, ran) in each(seeds.clone(), runs) {
         match ran {
@@ -166,8 +167,33 @@ fn a_dead_letter_is_cut_or_passed_for_any_seed() {
     assert!(all.crashes > 0 && all.stops > 0, "too little happened: {all:?}");
 }
 
+fn a_power_cut_at_every_await_of_the_edge_parts_nothing() {
+    let seeds = number("SIM_SEEDS").unwrap_or(12);
+    let runs = |seed| {
+        let whole = detector::run(seed, detector::Cut::Await(u64::MAX));
+        let cut = |at: &u64| {
+            let ran = catch_unwind(|| detector::run(seed, detector::Cut::Await(*at)));
+            let holds = ran.is_ok_and(|ran| ran.crashes == 1);
+            holds || {
+                println!("seed {seed}, power cut at await {at}");
+                false
+            }
+        };
+        (whole.awaits, (1..=whole.awaits).filter(|at| !cut(at)).count())
+    };
+    let ran = each(0..seeds, runs);
+    let awaits: u64 = ran.iter().map(|(awaits, _)| awaits).sum();
+    println!("sim: {awaits} power cuts at awaits of {seeds} seeds");
+    assert!(ran.iter().all(|(_, failed)| *failed == 0), "the power cuts above failed");
+    assert!(awaits > seeds * 20, "too few awaits");
+}
+
 fn main() {
-    let checks: [(&str, fn()); 7] = [
+    let checks: [(&str, fn()); 8] = [
+        (
+            "a_power_cut_at_every_await_of_the_edge_parts_nothing",
+            a_power_cut_at_every_await_of_the_edge_parts_nothing,
+        ),
         (
             "a_dead_letter_is_cut_or_passed_for_any_seed",
             a_dead_letter_is_cut_or_passed_for_any_seed,
