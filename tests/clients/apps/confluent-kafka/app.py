@@ -152,7 +152,10 @@ class Grid:
 HABITS = ("never", "record", "batch", "auto", "time", "count", "close")
 WAYS = {
     **{
-        f"grid-{habit}": (Grid(habit), {"enable.auto.commit": habit == "auto"})
+        f"grid-{habit}": (
+            Grid(habit),
+            {"enable.auto.commit": habit == "auto", "auto.commit.interval.ms": 500},
+        )
         for habit in HABITS
     },
     "storms": (storms, {}),
@@ -165,7 +168,8 @@ def main(bootstrap, group, topic, way):
     loop, settings = WAYS[way]
     if "group.protocol" not in settings:
         session_ms = int(os.environ.get("SESSION_MS", "6000"))
-        settings = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": session_ms // 3}
+        session = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": session_ms // 3}
+        settings = {**session, **settings}
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -33,7 +33,7 @@ enum Habit {
     Never,
     Record,
     Batch,
-    /// The client's own auto-commit.
+    /// The client's own auto-commit, every 500 ms where its interval can be set.
     Auto,
     /// Every 500 ms.
     Time,
@@ -134,6 +134,11 @@ impl Cell {
     fn play(mut self, situation: Situation) {
         self.trial.produce("early", None);
         self.until_done("the early orders are done");
+        if self.habit == Habit::Auto {
+            // Spring stops without a commit, and a group that has none is not judged.
+            let what = format!("{}: the early orders are committed", self.name);
+            self.trial.until(&mut self.process, &what, Trial::is_committed);
+        }
         self.process.stop();
         let starts = self.process.starts();
         match situation {

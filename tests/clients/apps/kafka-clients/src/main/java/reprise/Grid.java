@@ -48,6 +48,7 @@ final class Grid {
         config.put("session.timeout.ms", System.getenv().getOrDefault("SESSION_MS", "6000"));
         config.put("heartbeat.interval.ms", "300");
         config.put("enable.auto.commit", Boolean.toString(habit.equals("auto")));
+        config.put("auto.commit.interval.ms", "500");
         consumer = new KafkaConsumer<>(config);
     }
 

@@ -54,6 +54,7 @@ public class Application {
     ConsumerFactory<String, String> consumerFactory(Environment environment) {
         return new DefaultKafkaConsumerFactory<>(Map.of(
             ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, environment.getRequiredProperty("way").equals("grid-auto"),
+            ConsumerConfig.AUTO_COMMIT_INTERVAL_MS_CONFIG, "500",
             ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, environment.getRequiredProperty("bootstrap"),
             ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
             ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, environment.getProperty("SESSION_MS", "6000"),
