@@ -111,7 +111,8 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
         (text("action"), record["changed"].as_u64().unwrap(), text("why"))
     });
     let expected = [
-        ("redrive", 4, "INC-7: stock is back"),
+        ("job-start", 0, "INC-7: stock is back"),
+        ("job-done", 4, "INC-7: stock is back"),
         ("redrive", 0, ""),
         ("discard", 1, ""),
         ("restore", 1, "not yet"),

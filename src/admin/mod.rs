@@ -8,6 +8,7 @@ mod delayed;
 mod explain;
 mod guard;
 mod html;
+mod jobs;
 mod moving;
 mod nack;
 mod operate;
@@ -29,7 +30,7 @@ use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -42,6 +43,7 @@ pub use explain::{
     AloneView, Explained, PartitionView, PastView, RuleView, SeekBackView, SuspectView,
     SuspectsView, Told,
 };
+pub use jobs::{JobPlan, PlanSample};
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
 pub use percent::percent_encoded;
@@ -54,7 +56,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 24] = [
+const ROUTES: [&str; 29] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -77,6 +79,11 @@ const ROUTES: [&str; 24] = [
     "/api/v1/dead-letters/{group}/{offset}",
     "POST /api/v1/dead-letters/{redrive|discard|restore}",
     "/api/v1/audit?group=&limit=&after=",
+    "/api/v1/jobs?group=",
+    "/api/v1/jobs/{id}",
+    "POST /api/v1/jobs",
+    "POST /api/v1/jobs/plan",
+    "POST /api/v1/jobs/{id}/{pause|resume|cancel}",
     "/api/v1/delayed?topic=&limit=&after=",
     "POST /api/v1/delayed/cancel",
 ];
@@ -117,10 +124,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/audit", get(html::audit::<S>))
         .route("/groups/{group}", get(html::group::<S>))
         .route("/groups/{group}/letters/{offset}", get(html::letter::<S>))
-        .route(
-            "/groups/{group}/act",
-            post(html::act::<S>).layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX)),
-        )
+        .route("/groups/{group}/act", bounded(post(html::act::<S>)))
         .route("/style.css", get(html::style))
         .route("/livez", get(livez::<S>))
         .route("/readyz", get(readyz::<S>))
@@ -143,15 +147,13 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
             "/api/v1/nack",
             post(nack::nack::<S>).layer(DefaultBodyLimit::max(nack::NACK_BYTES_MAX)),
         )
-        .route(
-            "/api/v1/retries/{verb}",
-            post(operate::retries::<S>).layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX)),
-        )
-        .route(
-            "/api/v1/dead-letters/{verb}",
-            post(operate::dead_letters::<S>).layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX)),
-        )
+        .route("/api/v1/retries/{verb}", bounded(post(operate::retries::<S>)))
+        .route("/api/v1/dead-letters/{verb}", bounded(post(operate::dead_letters::<S>)))
         .route("/api/v1/audit", get(operate::audit::<S>))
+        .route("/api/v1/jobs", get(jobs::list::<S>).merge(bounded(post(jobs::start::<S>))))
+        .route("/api/v1/jobs/plan", bounded(post(jobs::plan::<S>)))
+        .route("/api/v1/jobs/{id}", get(jobs::one::<S>))
+        .route("/api/v1/jobs/{id}/{verb}", bounded(post(jobs::change::<S>)))
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
         .route("/api/v1/delayed", get(delayed::list::<S>))
@@ -160,6 +162,11 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(admin.clone(), guarded::<S>))
         .with_state(admin)
+}
+
+/// A route whose bodies are small.
+fn bounded<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
+    route.layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX))
 }
 
 async fn guarded<S: Source>(

@@ -14,9 +14,10 @@ use serde_json::json;
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::guard::Caller;
+use super::jobs::set_header;
 use super::page::{Page, Query};
 use super::source::Source;
-use crate::engine::{AuditRecord, OPERATE_MAX, Operator};
+use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch};
 use crate::model::{GroupId, WallMs};
 use crate::retry::{Action, DELAY_MS_MAX};
 
@@ -32,6 +33,12 @@ pub(super) struct LettersBody {
     group: String,
     offsets: Vec<i64>,
     why: Option<String>,
+    #[serde(default)]
+    set_headers: Vec<String>,
+    #[serde(default)]
+    remove_headers: Vec<String>,
+    merge: Option<serde_json::Value>,
+    value: Option<String>,
 }
 
 /// The body of a request about retries.
@@ -79,6 +86,18 @@ pub struct ActionRequest {
     pub action: OperatorAction,
     pub names: EntryNames,
     pub by: Operator,
+    /// Changes of the records that a redrive sends back.
+    pub patch: RecordPatch,
+}
+
+impl ActionRequest {
+    pub(super) fn with_patch(self, patch: RecordPatch) -> Result<Self, Refusal> {
+        patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
+        if !patch.is_empty() && self.action != OperatorAction::Plain(Action::Redrive) {
+            return Err(Refusal::bad("only a redrive changes records"));
+        }
+        Ok(Self { patch, ..self })
+    }
 }
 
 /// An entry that an action left as it was.
@@ -104,9 +123,16 @@ pub(super) async fn dead_letters<S: Source>(
     Extension(caller): Extension<Caller>,
     asked: Result<Json<LettersBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let Json(LettersBody { group, offsets, why }) = body(asked)?;
+    let Json(LettersBody { group, offsets, why, set_headers, remove_headers, merge, value }) =
+        body(asked)?;
     let by = operator(caller, why, offsets.len())?;
-    let request = letter_request(&group, &verb, offsets, by)?;
+    let patch = RecordPatch {
+        set_headers: set_headers.iter().map(|pair| set_header(pair)).collect::<Result<_, _>>()?,
+        remove_headers,
+        merge: merge.map(|merge| merge.to_string()),
+        value,
+    };
+    let request = letter_request(&group, &verb, offsets, by)?.with_patch(patch)?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
 }
 
@@ -141,6 +167,7 @@ pub(super) fn letter_request(
         action: OperatorAction::Plain(action),
         names: EntryNames::Letters(offsets),
         by,
+        patch: RecordPatch::default(),
     })
 }
 
@@ -162,7 +189,8 @@ pub(super) fn retry_request(
         _ => return Err(Refusal::missing("retries take now, delay and dead-letter")),
     };
     let group = GroupId::new(group);
-    Ok(ActionRequest { group, action, names: EntryNames::Retries(ids), by })
+    let (names, patch) = (EntryNames::Retries(ids), RecordPatch::default());
+    Ok(ActionRequest { group, action, names, by, patch })
 }
 
 /// The audit log, oldest first.
@@ -202,7 +230,7 @@ fn shown(number: i64, record: &AuditRecord) -> serde_json::Value {
     })
 }
 
-fn body<T>(asked: Result<Json<T>, JsonRejection>) -> Result<Json<T>, Refusal> {
+pub(super) fn body<T>(asked: Result<Json<T>, JsonRejection>) -> Result<Json<T>, Refusal> {
     asked.map_err(|error| Refusal::new(error.status(), error.body_text()))
 }
 

@@ -3,11 +3,12 @@
 use std::future::Future;
 
 use super::explain::{Explained, RuleView, Told};
+use super::jobs::JobPlan;
 use super::nack::{Failed, FailedRefused, FailedTaken};
 use super::operate::{ActionReport, ActionRequest};
 use super::portable::{Brought, ExportCounts, Portable};
 use super::view::{DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryView};
-use crate::engine::AuditRecord;
+use crate::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use crate::model::Origin;
 use crate::observe::GroupGauges;
 use crate::retry::ExportStep;
@@ -17,8 +18,8 @@ use crate::retry::ExportStep;
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// Reads the state of the sidecar; `nack`, `operate`, `export`, `import` and `cancel_delayed` alone
-/// change it.
+/// Reads the state of the sidecar; `nack`, `operate`, `start_job`, `change_job`, `export`, `import`
+/// and `cancel_delayed` alone change it.
 ///
 /// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
 /// holds at most `limit` items and fewer only at the end. Those of records are bounded in bytes
@@ -145,6 +146,30 @@ pub trait Source: Send + Sync + 'static {
         from: i64,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(i64, AuditRecord)>, Unavailable>> + Send;
+
+    /// The letters that a job would change.
+    fn plan_job(
+        &self,
+        terms: JobTerms,
+    ) -> impl Future<Output = Result<JobPlan, Unavailable>> + Send;
+
+    /// Starts a job; durable on return.
+    fn start_job(
+        &self,
+        terms: JobTerms,
+        by: Operator,
+    ) -> impl Future<Output = Result<Result<Job, JobError>, Unavailable>> + Send;
+
+    /// Changes a job; durable on return.
+    fn change_job(
+        &self,
+        id: u64,
+        change: JobChange,
+        by: Operator,
+    ) -> impl Future<Output = Result<Result<Job, JobError>, Unavailable>> + Send;
+
+    /// The jobs, oldest first.
+    fn jobs(&self) -> impl Future<Output = Result<Vec<Job>, Unavailable>> + Send;
 
     /// The number of the next audit record.
     fn audit_end(&self) -> i64;

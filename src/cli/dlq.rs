@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use super::bulk::{LettersArgs, RedriveArgs};
 use super::exit::Failure;
 use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment, text};
@@ -29,9 +30,9 @@ pub(super) enum DlqCommand {
     /// One dead letter with its headers and value.
     Show(ShowArgs),
     /// Deliver dead letters to their group again, from the first attempt on.
-    Redrive(ActionArgs),
+    Redrive(Box<RedriveArgs>),
     /// Discard dead letters. `dlq restore` takes that back for 24 hours.
-    Discard(ActionArgs),
+    Discard(LettersArgs),
     /// Make discarded records dead letters again.
     Restore(ActionArgs),
 }
@@ -80,8 +81,8 @@ pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failu
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));
             reading.one(out, &path, lines)
         }
-        DlqCommand::Redrive(args) => args.run(REDRIVE, &[], out),
-        DlqCommand::Discard(args) => args.run(DISCARD, &[], out),
+        DlqCommand::Redrive(args) => args.run(REDRIVE, out),
+        DlqCommand::Discard(args) => args.run("discard", DISCARD, Vec::new(), out),
         DlqCommand::Restore(args) => args.run(RESTORE, &[], out),
     }
 }

@@ -1,6 +1,7 @@
 //! One file per subcommand: flags in, data on stdout, everything else on stderr, an exit code out.
 
 mod audit;
+mod bulk;
 mod check;
 mod config;
 mod delayed;
@@ -12,6 +13,7 @@ mod export;
 mod group;
 mod http;
 mod import;
+mod job;
 mod log;
 mod operate;
 mod retry;
@@ -36,6 +38,7 @@ use delayed::DelayedCommand;
 use dlq::DlqCommand;
 use exit::Failure;
 use group::GroupCommand;
+use job::JobCommand;
 use log::LogCommand;
 use retry::RetryCommand;
 use user::UserArgs;
@@ -68,6 +71,9 @@ enum Command {
     /// Dead letters of a running sidecar.
     #[command(subcommand)]
     Dlq(DlqCommand),
+    /// Jobs on dead letters of a running sidecar.
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Retries of a running sidecar.
     #[command(subcommand)]
     Retry(RetryCommand),
@@ -117,6 +123,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
         Command::Config(command) => config::run(&command, out),
         Command::Delayed(command) => delayed::run(&command, out),
         Command::Dlq(command) => dlq::run(&command, out),
+        Command::Job(command) => job::run(&command, out),
         Command::Retry(command) => retry::run(&command, out),
         Command::Audit(args) => args.run(out),
         Command::Group(command) => group::run(&command, out),

@@ -1,4 +1,4 @@
-//! `dlq redrive|discard|restore` and `retry now|delay|kill`: actions on named entries, or on all
+//! `dlq restore` and `retry now|delay|kill`: actions on named entries, or on all
 //! that a filter matches. Bulk is a dry run unless `--execute`.
 
 use std::io::Write;
@@ -69,39 +69,15 @@ impl ActionArgs {
         terms: &[(&str, Value)],
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        if !self.all && self.names.is_empty() {
-            let says = "name the records, or say --all; see --help";
-            return Err(Failure::new(Exit::Usage, says));
-        }
         let names = if self.all { self.matching(verb, out)? } else { self.names.clone() };
-        if names.is_empty() {
+        if self.all && names.is_empty() {
             return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
         }
         if self.all && !self.execute {
             complain("a dry run: nothing was changed. Add --execute and --why to act");
             return Ok(());
         }
-        let (mut changed, mut left) = (0, 0);
-        for names in names.chunks(REQUEST_MAX) {
-            let mut request = json!({ "group": self.group, "why": self.why });
-            let fields = request.as_object_mut().into_iter();
-            for fields in fields {
-                fields.insert(verb.names.1.to_owned(), json!(names));
-                fields.extend(terms.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-            }
-            let answer = self.at.post(verb.path, &request)?;
-            changed += answer.get("changed").and_then(Value::as_u64).unwrap_or(0);
-            let kept = answer.get("left").and_then(Value::as_array);
-            for entry in kept.into_iter().flatten() {
-                left += 1;
-                complain(&format!("{}: {}", cell(entry, "entry"), cell(entry, "why")));
-            }
-        }
-        writeln!(out, "{changed} {}, {left} left as they were", verb.done)?;
-        if changed == 0 {
-            return Err(Failure::new(Exit::NothingMatched, "no record was changed"));
-        }
-        Ok(())
+        act(&self.at, verb, (&self.group, self.why.as_deref()), (&names, terms), out)
     }
 
     /// The names of all records that match, with a count and the first of them for people.
@@ -124,4 +100,37 @@ impl ActionArgs {
         }
         Ok(found.iter().filter_map(|item| item.get(verb.names.0)?.as_u64()).collect())
     }
+}
+
+/// Acts on named entries of a group; `terms` are further fields of the request.
+pub(super) fn act(
+    at: &AdminAt,
+    verb: Verb,
+    (group, why): (&str, Option<&str>),
+    (names, terms): (&[u64], &[(&str, Value)]),
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if names.is_empty() {
+        return Err(Failure::new(Exit::Usage, "name the records, or say --all; see --help"));
+    }
+    let (mut changed, mut left) = (0, 0);
+    for names in names.chunks(REQUEST_MAX) {
+        let mut request = json!({ "group": group, "why": why });
+        for fields in request.as_object_mut().into_iter() {
+            fields.insert(verb.names.1.to_owned(), json!(names));
+            fields.extend(terms.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+        }
+        let answer = at.post(verb.path, &request)?;
+        changed += answer.get("changed").and_then(Value::as_u64).unwrap_or(0);
+        let kept = answer.get("left").and_then(Value::as_array);
+        for entry in kept.into_iter().flatten() {
+            left += 1;
+            complain(&format!("{}: {}", cell(entry, "entry"), cell(entry, "why")));
+        }
+    }
+    writeln!(out, "{changed} {}, {left} left as they were", verb.done)?;
+    if changed == 0 {
+        return Err(Failure::new(Exit::NothingMatched, "no record was changed"));
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use crate::engine::delayed::PutOff;
 use crate::engine::detectors::Detectors;
 use crate::engine::facts::Unwritten;
 use crate::engine::finals::FinalLog;
+use crate::engine::job::Jobs;
 use crate::engine::render::Render;
 use crate::engine::renewal::{self, Renewals};
 use crate::engine::room::{Fill, telling};
@@ -54,6 +55,7 @@ pub struct Driver {
     pub(super) ahead: Option<String>,
     pub(super) renewals: Renewals,
     pub(super) trouble: Trouble,
+    pub(super) jobs: Jobs,
     pub(super) turn: Turn,
 }
 

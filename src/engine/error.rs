@@ -1,5 +1,6 @@
 //! Why the engine refuses; `route` turns each into one Kafka error code.
 
+use crate::engine::job::JobError;
 use crate::journal::{AppendError, JournalError, ReadError};
 use crate::model::EntryId;
 use crate::retry::BadNack;
@@ -37,6 +38,9 @@ pub enum EngineError {
     /// A request of an operator that cannot be right.
     #[error("an action takes at most 1000 entries, and a redrive the record of each")]
     BadAction,
+    /// A job that cannot start or change.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// The log takes nothing more.
     #[error(transparent)]
     Append(#[from] AppendError),

@@ -40,6 +40,9 @@ pub(super) const WAITS: Kind = Kind(76);
 /// An action of an operator: head = the record of it; a batch of the audit stream.
 pub(super) const AUDIT: Kind = Kind(81);
 
+/// A job and its progress, or the list of jobs; key: the number of the job, or `jobs`.
+pub(super) const JOB: Kind = Kind(82);
+
 /// Whether the head of such an entry is a fact of the retry ledger.
 pub(super) fn is_fact(kind: Kind) -> bool {
     matches!(kind, BEGINS | FACT | DEAD_LETTER | SLOT | TABLES | WAITS)

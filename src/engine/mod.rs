@@ -24,6 +24,7 @@ mod facts;
 mod finals;
 mod gates;
 mod handle;
+mod job;
 mod kind;
 mod letter_topics;
 mod letters;
@@ -46,8 +47,8 @@ mod windows;
 pub use audit::{AuditRecord, Operator};
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{
-    Ending, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest,
-    OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest, TakenEntry,
+    Ending, EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply,
+    NackRequest, OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest, TakenEntry,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;
@@ -55,6 +56,10 @@ pub use error::EngineError;
 pub use finals::ROUND as FINAL_ROUND;
 pub use gates::Gate;
 pub use handle::Engine;
+pub use job::{
+    HeaderFilter, Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, LetterFilter,
+    Outcomes, PatchError, RecordPatch, WATCHED_MAX, mask,
+};
 pub use letter_topics::{LetterTopics, Rename};
 pub use letters::{DeadLetter, Letters};
 pub use outbox::{Forwarded, REFUSED_MAX};

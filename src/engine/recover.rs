@@ -10,6 +10,7 @@ use crate::engine::detectors::{Detectors, Remembered};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
 use crate::engine::facts::Unwritten;
 use crate::engine::handle::Engine;
+use crate::engine::job::Jobs;
 use crate::engine::kind;
 use crate::engine::render::Render;
 use crate::engine::renewal::Renewals;
@@ -201,6 +202,10 @@ impl Replay {
         parts.journal.hold_from(OWNER, applied);
         let next = EntryId(self.ledger.store().marks().next_id);
         let put_off = PutOff::new(parts.destinations, next);
+        let jobs = Jobs::read(&parts.journal).unwrap_or_else(|error| {
+            tracing::error!(%error, "R0411 the jobs cannot be read: none goes on; check the disk");
+            Jobs::default()
+        });
         let mut driver = Driver {
             ledger: self.ledger,
             stamps: self.stamps,
@@ -221,6 +226,7 @@ impl Replay {
             ahead: None,
             renewals: Renewals::default(),
             trouble: engine.trouble.clone(),
+            jobs,
             turn: Turn::of(TURN_MAX),
         };
         driver.settle(self.seeds, self.windows.unstaged());

@@ -276,6 +276,13 @@ impl Entry {
         }
     }
 
+    /// A dead letter.
+    #[cfg(test)]
+    pub(crate) fn dead(id: EntryId, group: &GroupId, origin: Origin, at: WallMs) -> Self {
+        let new = Self::new(id, group, Some(origin), State::Dead { at });
+        Self { last_failed: Some(at), ..new }
+    }
+
     /// The delivery this entry waits for or is in, from 1 (RocketMQ's deliveryAttempt).
     pub fn attempt(&self) -> u32 {
         self.reconsume_times.saturating_add(1)

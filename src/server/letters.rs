@@ -79,7 +79,7 @@ impl AdminSource {
         let with_state = |(id, letter): (Option<EntryId>, DeadLetter)| {
             let state = match id {
                 None => "produced",
-                Some(_) => match states.next().flatten().map(|state| state.kind()) {
+                Some(_) => match states.next().flatten().map(|entry| entry.state.kind()) {
                     Some(StateKind::Dead) => "dead",
                     Some(StateKind::Discarded) | None => "discarded",
                     Some(_) => "redriven",
@@ -115,7 +115,7 @@ impl AdminSource {
     async fn is_dead(&self, entry: Option<EntryId>) -> bool {
         let Some(id) = entry else { return true };
         let states = self.router.engine.entry_states(vec![id]).await.unwrap_or_default();
-        matches!(states.as_slice(), [Some(State::Dead { .. })])
+        matches!(states.as_slice(), [Some(entry)] if entry.state.kind() == StateKind::Dead)
     }
 
     /// The first dead letter from an offset on, among the next ones.

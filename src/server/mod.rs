@@ -17,6 +17,7 @@ mod forwarding;
 mod greeting;
 mod guard;
 mod housekeeping;
+mod jobs;
 mod letters;
 mod moving;
 mod nacking;

@@ -4,7 +4,9 @@ use bytes::Bytes;
 
 use crate::admin::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry};
 use crate::admin::{OperatorAction, Unavailable};
-use crate::engine::{AuditRecord, DeadLetter, Engine, EngineError, OperateRequest};
+use crate::engine::{
+    AuditRecord, DeadLetter, Engine, EngineError, OperateRequest, PatchError, RecordPatch,
+};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Action, ActionOutcome, StateKind};
 use crate::server::source::AdminSource;
@@ -26,7 +28,7 @@ struct NamedEntries {
 
 impl AdminSource {
     pub(super) async fn act(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
-        let ActionRequest { group, action, names, by } = request;
+        let ActionRequest { group, action, names, by, patch } = request;
         let action = match action {
             OperatorAction::Plain(action) => action,
             OperatorAction::Delay(DueTime::At(at)) => Action::DelayUntil(at),
@@ -34,11 +36,11 @@ impl AdminSource {
                 Action::DelayUntil(self.router.clock.now().wall.plus(ms))
             }
         };
-        let is_redrive = action == Action::Redrive;
+        let patch = (action == Action::Redrive).then_some(patch);
         let NamedEntries { names, ids, records, mut left } = match names {
             EntryNames::Letters(offsets) => {
                 let of = group.clone();
-                self.read(move |engine| letters(engine, &of, offsets, is_redrive)).await?
+                self.read(move |engine| letters(engine, &of, offsets, patch.as_ref())).await?
             }
             EntryNames::Retries(ids) => retries(&ids),
         };
@@ -78,12 +80,12 @@ fn retries(ids: &[u64]) -> NamedEntries {
     }
 }
 
-/// Reads the dead letters at these offsets, each once; with their records where they are needed.
+/// Reads the dead letters at these offsets, each once; for a redrive with their changed records.
 fn letters(
     engine: &Engine,
     group: &GroupId,
     mut offsets: Vec<i64>,
-    needs_records: bool,
+    patch: Option<&RecordPatch>,
 ) -> Result<NamedEntries, EngineError> {
     offsets.sort_unstable();
     offsets.dedup();
@@ -106,8 +108,14 @@ fn letters(
             found.left.push(LeftEntry { entry: offset, why });
             continue;
         };
-        if needs_records {
-            let record = original(letter);
+        if let Some(patch) = patch {
+            let record = match sent_back(letter, patch) {
+                Ok(record) => record,
+                Err(error) => {
+                    found.left.push(LeftEntry { entry: offset, why: error.to_string() });
+                    continue;
+                }
+            };
             bytes = bytes.saturating_add(record.len());
             if bytes > REDRIVE_BYTES_MAX && !found.ids.is_empty() {
                 let why = "the records before it fill one request; send it again".to_owned();
@@ -122,11 +130,12 @@ fn letters(
     Ok(found)
 }
 
-/// The stored form of a dead letter's record without the headers that reprise has added.
-fn original(letter: &DeadLetter) -> Bytes {
+/// The stored form of a dead letter's record as a redrive sends it: without the headers that
+/// reprise has added, and changed by a patch.
+pub(super) fn sent_back(letter: &DeadLetter, patch: &RecordPatch) -> Result<Bytes, PatchError> {
     let mut record = letter.record.clone();
     record.headers = strip(&record.headers);
-    record.to_bytes()
+    Ok(patch.apply(record)?.to_bytes())
 }
 
 /// The reason why an entry did not change.

@@ -4,16 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::admin::{
     ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
-    Failed, FailedRefused, FailedTaken, ForwardView, GroupView, LevelView, OffsetView, Overview,
-    PolicyView, Portable, Readiness, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
+    Failed, FailedRefused, FailedTaken, ForwardView, GroupView, JobPlan, LevelView, OffsetView,
+    Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source, StateCounts, Told,
+    Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
-use crate::engine::{self, AuditRecord, EngineError, Sought};
+use crate::engine::{
+    self, AuditRecord, EngineError, Job, JobChange, JobError, JobTerms, Operator, Sought,
+};
 use crate::group::member_key;
 use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
@@ -41,6 +44,8 @@ pub(super) struct AdminSource {
     /// Whether the server was told to drain.
     pub(super) draining: watch::Receiver<bool>,
     pub(super) guard: Guard,
+    /// Wakes the runner of jobs.
+    pub(super) job_wake: Arc<Notify>,
 }
 
 impl From<EngineError> for Unavailable {
@@ -224,6 +229,31 @@ impl Source for AdminSource {
         self.audited(group, from, limit).await
     }
 
+    async fn plan_job(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
+        self.plan(terms).await
+    }
+
+    async fn start_job(
+        &self,
+        terms: JobTerms,
+        by: Operator,
+    ) -> Result<Result<Job, JobError>, Unavailable> {
+        self.begin_job(terms, by).await
+    }
+
+    async fn change_job(
+        &self,
+        id: u64,
+        change: JobChange,
+        by: Operator,
+    ) -> Result<Result<Job, JobError>, Unavailable> {
+        self.alter_job(id, change, by).await
+    }
+
+    async fn jobs(&self) -> Result<Vec<Job>, Unavailable> {
+        self.list_jobs().await
+    }
+
     fn audit_end(&self) -> i64 {
         self.router.engine.audit_end()
     }
@@ -340,7 +370,7 @@ impl AdminSource {
         view
     }
 
-    fn policy(&self, group: &GroupId) -> PolicyView {
+    pub(super) fn policy(&self, group: &GroupId) -> PolicyView {
         let policies = self.router.policies.read().unwrap_or_else(PoisonError::into_inner);
         let policy = policies.of(group);
         PolicyView {

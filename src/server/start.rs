@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -38,6 +38,7 @@ use crate::server::credentials::{Credentials, InUse};
 use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::Board;
 use crate::server::guard::Guard;
+use crate::server::jobs::JobRunner;
 use crate::server::letters::Oldest;
 use crate::server::pace::Pace;
 use crate::server::source::AdminSource;
@@ -151,6 +152,9 @@ pub(super) async fn start_on(
     tasks.spawn("housekeeping", upkeep);
     let room = disk_room::run(core.journal.clone(), Arc::clone(&router), config.data_dir.clone());
     tasks.spawn("disk-room", room);
+    let job_wake = Arc::new(Notify::new());
+    let runner = JobRunner::new(Arc::clone(&router), Arc::clone(&job_wake));
+    tasks.spawn("jobs", runner.run());
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
     let (draining, told_to_drain) = watch::channel(false);
@@ -164,6 +168,7 @@ pub(super) async fn start_on(
         oldest: Oldest::default(),
         draining: told_to_drain,
         guard: guard.clone(),
+        job_wake,
     };
     let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
     // Behind what the configuration asks for: no door takes a port of that.

@@ -8,6 +8,7 @@ mod end_topic;
 mod export;
 mod follow;
 mod import;
+mod job;
 mod join;
 mod keep;
 mod leave;
@@ -31,6 +32,7 @@ use self::acknowledge::{Acknowledge, CheckAcknowledge};
 use self::discard::Discard;
 use self::end_topic::EndTopic;
 use self::export::Export;
+use self::job::{ChangeJob, ListJobs, StartJob};
 use self::join::{FindSlot, Join};
 use self::leave::Leave;
 use self::nack::Nacks;
@@ -44,6 +46,7 @@ pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
 pub use self::nack::{NackBatch, NackReply, NackRequest, Producer};
 pub use self::operate::{OPERATE_MAX, OperateRequest};
+pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
 pub use self::take::{RetryBatch, TakenEntry};
 
@@ -101,6 +104,7 @@ impl<R: Request> Call<R> {
 pub(super) enum Command {
     Acknowledge(Call<Acknowledge>),
     Cancel(Call<Cancel>),
+    ChangeJob(Call<ChangeJob>),
     CheckAcknowledge(Call<CheckAcknowledge>),
     CountDelayed(Call<CountDelayed>),
     DeadLetterDamaged(Call<DeadLetterDamaged>),
@@ -121,6 +125,7 @@ pub(super) enum Command {
     KeepDetector(GroupId),
     Leave(Leave),
     ListGroups(Call<ListGroups>),
+    ListJobs(Call<ListJobs>),
     /// The driver looks at its store between commands.
     Look,
     Nacks(Box<Call<Nacks>>),
@@ -131,6 +136,7 @@ pub(super) enum Command {
     Reload(Box<Policies>),
     ScanEntries(Call<ScanEntries>),
     Settle(Box<Call<SettleRequest>>),
+    StartJob(Box<Call<StartJob>>),
     Stop,
     Take(Call<Take>),
     /// An observation for the ledger.
@@ -142,6 +148,7 @@ impl Driver {
         match command {
             Command::Acknowledge(call) => call.answer(self),
             Command::Cancel(call) => call.answer(self),
+            Command::ChangeJob(call) => call.answer(self),
             Command::CheckAcknowledge(call) => call.answer(self),
             Command::CountDelayed(call) => call.answer(self),
             Command::DeadLetterDamaged(call) => call.answer(self),
@@ -160,6 +167,7 @@ impl Driver {
             Command::KeepDetector(group) => self.keep_detector(&group),
             Command::Leave(leave) => leave.run(self),
             Command::ListGroups(call) => call.answer(self),
+            Command::ListJobs(call) => call.answer(self),
             Command::Nacks(call) => call.answer(self),
             Command::Operate(call) => call.answer(self),
             Command::PageEntries(call) => call.answer(self),
@@ -168,6 +176,7 @@ impl Driver {
             Command::Reload(policies) => reload::run(*policies, self),
             Command::ScanEntries(call) => call.answer(self),
             Command::Settle(call) => call.answer(self),
+            Command::StartJob(call) => call.answer(self),
             Command::Take(call) => call.answer(self),
             Command::Tell(input) => self.hear(*input, "an observation"),
             Command::Look | Command::Stop => {}

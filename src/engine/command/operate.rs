@@ -9,6 +9,7 @@ use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
+use crate::engine::job::JobStep;
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input, Token};
 
@@ -29,8 +30,8 @@ pub struct OperateRequest {
     /// For a redrive the record's stored form (`wire::batch::RawRecord`) of each entry.
     pub records: Vec<Bytes>,
     pub by: Operator,
-    /// The job that acts for the operator.
-    pub job: Option<u64>,
+    /// The progress of the job that acts for the operator.
+    pub job: Option<JobStep>,
 }
 
 impl Engine {
@@ -70,29 +71,46 @@ impl Request for OperateRequest {
             }
             Action::Discard | Action::Restore | Action::RetryNow | Action::DelayUntil(_) => {}
         }
+        let before = match &job {
+            Some(step) => Some(driver.jobs.running(step.id)?.clone()),
+            None => None,
+        };
         let now = driver.clock.now();
         driver.tell_room(now, &group);
         let (token, of) = (Token(0), group.clone());
-        let (answer, facts) =
-            driver.handle_at(now, Input::Operate { token, group: of, action, ids });
+        let input = Input::Operate { token, group: of, action, ids: ids.clone() };
+        let (answer, facts) = driver.handle_at(now, input);
         let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
-        let changed = outcomes.iter().filter(|one| **one == ActionOutcome::Done).count();
-        let record = AuditRecord {
-            at: now.wall,
-            by,
-            action: action.as_str().to_owned(),
-            group: group.clone(),
-            changed: u64::try_from(changed).unwrap_or(u64::MAX),
-            left: u64::try_from(outcomes.len() - changed).unwrap_or(u64::MAX),
-            places: places(&facts),
-            job,
+        let is_done = |outcome: &ActionOutcome| *outcome == ActionOutcome::Done;
+        let changed = outcomes.iter().filter(|one| is_done(one)).count();
+        let (changed, left) = (number(changed), number(outcomes.len() - changed));
+        let (after, more) = match before.zip(job) {
+            Some((before, step)) => {
+                let redriven = ids.iter().zip(&outcomes).filter(|(_, outcome)| is_done(outcome));
+                let redriven = redriven.filter(|_| is_redrive).map(|(id, _)| *id).collect();
+                let step = JobStep { left: step.left + left, ..step };
+                let (job, more) = driver.stepped_job(before.stepped(step, changed, redriven))?;
+                (Some(job), more)
+            }
+            None => {
+                let (group, places) = (group.clone(), places(&facts));
+                let action = action.as_str().to_owned();
+                let at = now.wall;
+                let record =
+                    AuditRecord { at, by, action, group, changed, left, places, job: None };
+                (None, vec![audit::entry(&driver.journal, &record)?])
+            }
         };
-        let audit = audit::entry(&driver.journal, &record)?;
-        driver.persist(&facts, &records, vec![audit])?;
-        driver.metrics.operated(group.as_str(), action.as_str(), record.changed);
+        driver.persist(&facts, &records, more)?;
+        after.into_iter().for_each(|job| driver.jobs.put(job));
+        driver.metrics.operated(group.as_str(), action.as_str(), changed);
         driver.see_room(&group);
         Ok(outcomes)
     }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 fn places(facts: &[Fact]) -> Vec<String> {

@@ -48,6 +48,13 @@ pub(in crate::engine) struct ScannedEntries {
     next: Option<EntryId>,
 }
 
+/// The state of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryState {
+    pub state: State,
+    pub reconsume_times: u32,
+}
+
 /// Asks for the states of entries.
 pub(in crate::engine) struct FindStates {
     ids: Vec<EntryId>,
@@ -93,7 +100,10 @@ impl Engine {
     }
 
     /// The state of each entry, for people; `None`: it is forgotten.
-    pub async fn entry_states(&self, ids: Vec<EntryId>) -> Result<Vec<Option<State>>, EngineError> {
+    pub async fn entry_states(
+        &self,
+        ids: Vec<EntryId>,
+    ) -> Result<Vec<Option<EntryState>>, EngineError> {
         Ok(self.call_at_once(FindStates { ids }).await?.0)
     }
 
@@ -201,15 +211,19 @@ impl Request for ScanEntries {
 }
 
 impl Request for FindStates {
-    type Answer = Vec<Option<State>>;
+    type Answer = Vec<Option<EntryState>>;
 
     fn command(call: Call<Self>) -> Command {
         Command::FindStates(call)
     }
 
-    fn run(self, driver: &mut Driver) -> Result<Vec<Option<State>>, EngineError> {
+    fn run(self, driver: &mut Driver) -> Result<Vec<Option<EntryState>>, EngineError> {
         let store = driver.ledger.store();
-        Ok(self.ids.iter().map(|id| store.get(*id).map(|entry| entry.state)).collect())
+        let of = |entry: Entry| EntryState {
+            state: entry.state,
+            reconsume_times: entry.reconsume_times,
+        };
+        Ok(self.ids.iter().map(|id| store.get(*id).map(of)).collect())
     }
 }
 

@@ -1,0 +1,330 @@
+//! Jobs on dead letters: `POST /api/v1/jobs/plan`, `POST /api/v1/jobs`, `GET /api/v1/jobs`,
+//! `GET /api/v1/jobs/{id}`, `POST /api/v1/jobs/{id}/{pause|resume|cancel}`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Extension, Path, Query as FromQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Admin;
+use super::answer::{Refusal, json_answer};
+use super::guard::Caller;
+use super::operate::{body, operator};
+use super::source::Source;
+use crate::engine::{
+    HeaderFilter, Job, JobAction, JobChange, JobError, JobTerms, LetterFilter, RecordPatch,
+    WATCHED_MAX,
+};
+use crate::model::{GroupId, WallMs};
+
+/// Records in a second when the request names no rate.
+const RATE_DEFAULT: u32 = 100;
+const RATE_MAX: u32 = 1_000_000;
+/// Failures in a hundred outcomes when the request names no limit.
+const STOP_PERCENT_DEFAULT: u8 = 50;
+/// Redrives after which a letter is left, when the request names no limit.
+const REDRIVES_DEFAULT: u32 = 3;
+
+/// The terms of a job, as a request names them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct JobBody {
+    pub(super) group: String,
+    pub(super) action: Option<String>,
+    pub(super) topic: Option<String>,
+    pub(super) cause: Option<String>,
+    pub(super) contains: Option<String>,
+    pub(super) fingerprint: Option<String>,
+    pub(super) since_ms: Option<i64>,
+    pub(super) until_ms: Option<i64>,
+    pub(super) key: Option<String>,
+    /// `name` or `name=value`.
+    pub(super) header: Option<String>,
+    pub(super) value_contains: Option<String>,
+    /// `name=value`.
+    pub(super) set_headers: Vec<String>,
+    pub(super) remove_headers: Vec<String>,
+    pub(super) merge: Option<Value>,
+    /// Records in a second; 0: no limit.
+    pub(super) rate: Option<u32>,
+    pub(super) canary: Option<u32>,
+    pub(super) stop_percent: Option<u8>,
+    pub(super) redrives_max: Option<u32>,
+    pub(super) why: Option<String>,
+}
+
+/// The count of letters that a job would change, and the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobPlan {
+    pub matched: u64,
+    /// Bytes of their keys, values and headers.
+    pub bytes: u64,
+    /// Letters that stay, because they were redriven too often.
+    pub looped: u64,
+    /// Letters that stay, because the patch does not apply, and the first reason.
+    pub unpatched: u64,
+    pub unpatched_reason: Option<String>,
+    /// The topic of the next delivery.
+    pub retry_topic: String,
+    /// Retries that each record has from then on.
+    pub max_reconsume_times: u32,
+    pub samples: Vec<PlanSample>,
+}
+
+/// A letter that a job would change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PlanSample {
+    pub offset: i64,
+    pub origin: Option<String>,
+    pub reason: Option<String>,
+    pub redrives: u32,
+    /// The value that a patch makes; absent without a patch.
+    pub value: Option<String>,
+}
+
+/// The groups whose jobs are listed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobQuery {
+    group: Option<String>,
+}
+
+pub(super) async fn plan<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<Json<JobBody>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let terms = body(asked)?.0.terms()?;
+    let mut plan = admin.source.plan_job(terms).await?;
+    if !admin.options.show_payloads {
+        plan.samples.iter_mut().for_each(|sample| sample.value = None);
+    }
+    Ok(json_answer(StatusCode::OK, &plan))
+}
+
+pub(super) async fn start<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Extension(caller): Extension<Caller>,
+    asked: Result<Json<JobBody>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let Json(body) = body(asked)?;
+    let job = begin(&admin, caller, body).await?;
+    Ok(json_answer(StatusCode::OK, &shown(&job)))
+}
+
+/// Starts a job for a caller.
+pub(super) async fn begin<S: Source>(
+    admin: &Admin<S>,
+    caller: Caller,
+    body: JobBody,
+) -> Result<Job, Refusal> {
+    // A job is a bulk action, whatever its filter admits.
+    let by = operator(caller, body.why.clone(), 2)?;
+    let terms = body.terms()?;
+    admin.source.start_job(terms, by).await?.map_err(|error| refusal(&error))
+}
+
+pub(super) async fn list<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<FromQuery<JobQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
+    let jobs = admin.source.jobs().await?;
+    let of_group =
+        |job: &&Job| query.group.as_deref().is_none_or(|g| job.terms.group.as_str() == g);
+    let items: Vec<Value> = jobs.iter().rev().filter(of_group).map(shown).collect();
+    Ok(json_answer(StatusCode::OK, &json!({ "items": items })))
+}
+
+pub(super) async fn one<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path(id): Path<u64>,
+) -> Result<Response, Refusal> {
+    let jobs = admin.source.jobs().await?;
+    let job = jobs.iter().find(|job| job.id == id);
+    let job = job.ok_or_else(|| refusal(&JobError::Unknown(id)))?;
+    Ok(json_answer(StatusCode::OK, &shown(job)))
+}
+
+/// The body of a change of a job.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ChangeBody {
+    why: Option<String>,
+}
+
+pub(super) async fn change<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path((id, verb)): Path<(u64, String)>,
+    Extension(caller): Extension<Caller>,
+    asked: Result<Json<ChangeBody>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let why = body(asked)?.0.why;
+    let job = alter(&admin, caller, (id, &verb), why).await?;
+    Ok(json_answer(StatusCode::OK, &shown(&job)))
+}
+
+/// Changes a job for a caller.
+pub(super) async fn alter<S: Source>(
+    admin: &Admin<S>,
+    caller: Caller,
+    (id, verb): (u64, &str),
+    why: Option<String>,
+) -> Result<Job, Refusal> {
+    let change = match verb {
+        "pause" => JobChange::Pause,
+        "resume" => JobChange::Resume,
+        "cancel" => JobChange::Cancel,
+        _ => return Err(Refusal::missing("jobs take pause, resume and cancel")),
+    };
+    let by = operator(caller, why, 1)?;
+    admin.source.change_job(id, change, by).await?.map_err(|error| refusal(&error))
+}
+
+fn refusal(error: &JobError) -> Refusal {
+    let status = match error {
+        JobError::Unknown(_) => StatusCode::NOT_FOUND,
+        JobError::Busy(_) | JobError::Ended(..) => StatusCode::CONFLICT,
+    };
+    Refusal::new(status, error.to_string())
+}
+
+impl JobBody {
+    fn terms(self) -> Result<JobTerms, Refusal> {
+        if self.group.is_empty() {
+            return Err(Refusal::bad("group names the group of the dead letters"));
+        }
+        let action = match self.action.as_deref() {
+            None | Some("redrive") => JobAction::Redrive,
+            Some("discard") => JobAction::Discard,
+            Some(other) => {
+                let says = format!("action {other:?} is unknown: redrive or discard");
+                return Err(Refusal::bad(says));
+            }
+        };
+        let canary = self.canary.unwrap_or(0);
+        if usize::try_from(canary).is_ok_and(|canary| canary > WATCHED_MAX) {
+            return Err(Refusal::bad(format!("canary goes from 0 to {WATCHED_MAX}")));
+        }
+        let stop_percent = self.stop_percent.unwrap_or(STOP_PERCENT_DEFAULT);
+        if stop_percent > 100 {
+            return Err(Refusal::bad("stop_percent goes from 0 to 100"));
+        }
+        let rate = self.rate.unwrap_or(RATE_DEFAULT);
+        if rate > RATE_MAX {
+            return Err(Refusal::bad(format!("rate goes from 0 (no limit) to {RATE_MAX}")));
+        }
+        let patch = RecordPatch {
+            set_headers: self
+                .set_headers
+                .iter()
+                .map(|pair| set_header(pair))
+                .collect::<Result<_, _>>()?,
+            remove_headers: self.remove_headers,
+            merge: self.merge.map(|merge| merge.to_string()),
+            value: None,
+        };
+        patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
+        if action == JobAction::Discard && !patch.is_empty() {
+            return Err(Refusal::bad("a discard changes no record: leave the patch out"));
+        }
+        Ok(JobTerms {
+            group: GroupId::new(&self.group),
+            action,
+            filter: LetterFilter {
+                topic: self.topic,
+                cause: self.cause,
+                reason_contains: self.contains,
+                fingerprint: self.fingerprint,
+                since: self.since_ms.map(WallMs),
+                until: self.until_ms.map(WallMs),
+                key: self.key,
+                header: self.header.as_deref().map(header_filter),
+                value_contains: self.value_contains,
+            },
+            patch,
+            rate: (rate > 0 && action == JobAction::Redrive).then_some(rate),
+            canary: if action == JobAction::Redrive { canary } else { 0 },
+            stop_percent,
+            redrives_max: self.redrives_max.unwrap_or(REDRIVES_DEFAULT),
+        })
+    }
+}
+
+/// A header of a patch, `name=value`.
+pub(super) fn set_header(pair: &str) -> Result<(String, String), Refusal> {
+    let parts = pair.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) =
+        parts.ok_or_else(|| Refusal::bad(format!("{pair:?} is not name=value, as a header is")))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn header_filter(text: &str) -> HeaderFilter {
+    match text.split_once('=') {
+        Some((name, value)) => {
+            HeaderFilter { name: name.to_owned(), value: Some(value.to_owned()) }
+        }
+        None => HeaderFilter { name: text.to_owned(), value: None },
+    }
+}
+
+/// A job as the API shows it.
+fn shown(job: &Job) -> Value {
+    let terms = &job.terms;
+    let filter = &terms.filter;
+    json!({
+        "id": job.id,
+        "group": terms.group.as_str(),
+        "action": action_word(terms.action),
+        "state": job.state.as_str(),
+        "awaits_canary": job.awaits_canary(),
+        "changed": job.changed,
+        "left": job.left,
+        "acknowledged": job.acknowledged,
+        "failed": job.failed,
+        "pending": job.watched.len(),
+        "cursor": job.cursor,
+        "end": job.end,
+        "started_ms": job.started.0,
+        "ended_ms": job.ended.map(|at| at.0),
+        "name": job.by.name,
+        "peer": job.by.peer,
+        "why": job.by.why,
+        "rate": terms.rate.unwrap_or(0),
+        "canary": terms.canary,
+        "stop_percent": terms.stop_percent,
+        "redrives_max": terms.redrives_max,
+        "filter": {
+            "topic": filter.topic,
+            "cause": filter.cause,
+            "contains": filter.reason_contains,
+            "fingerprint": filter.fingerprint,
+            "since_ms": filter.since.map(|at| at.0),
+            "until_ms": filter.until.map(|at| at.0),
+            "key": filter.key,
+            "header": filter.header.as_ref().map(|header| match &header.value {
+                Some(value) => format!("{}={value}", header.name),
+                None => header.name.clone(),
+            }),
+            "value_contains": filter.value_contains,
+        },
+        "patch": {
+            "set_headers": terms.patch.set_headers.iter()
+                .map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+            "remove_headers": terms.patch.remove_headers,
+            "merge": terms.patch.merge,
+        },
+    })
+}
+
+/// The word for an action.
+pub(super) fn action_word(action: JobAction) -> &'static str {
+    match action {
+        JobAction::Redrive => "redrive",
+        JobAction::Discard => "discard",
+    }
+}

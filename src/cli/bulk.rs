@@ -1,0 +1,321 @@
+//! `dlq redrive` and `dlq discard`: named letters at once, or a job for all that a filter admits.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{ArgAction, Args};
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure, complain};
+use super::http::AdminAt;
+use super::operate::{Verb, act};
+use super::show::{cell, moment};
+use super::table::defused;
+use crate::config::parse_duration;
+
+/// Time between two looks at a running job.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Conditions on dead letters; all must be met.
+#[derive(Debug, Args)]
+pub(super) struct LetterFilterArgs {
+    /// Only records produced to this topic.
+    #[arg(long, requires = "all")]
+    topic: Option<String>,
+    /// Only with this cause, such as rejected or `max_attempts`.
+    #[arg(long, requires = "all")]
+    cause: Option<String>,
+    /// Only with this text in the reason that the application gave.
+    #[arg(long, value_name = "TEXT", requires = "all")]
+    contains: Option<String>,
+    /// Only with this masked reason, as `dlq group-by` shows it.
+    #[arg(long, requires = "all")]
+    fingerprint: Option<String>,
+    /// Only dead letters of the last time, such as 2h.
+    #[arg(long, value_name = "AGE", requires = "all")]
+    since: Option<String>,
+    /// Only dead letters that are older than this, such as 30m.
+    #[arg(long, value_name = "AGE", requires = "all")]
+    until: Option<String>,
+    /// Only with this key.
+    #[arg(long, requires = "all")]
+    key: Option<String>,
+    /// Only with this header: NAME or NAME=VALUE.
+    #[arg(long, requires = "all")]
+    header: Option<String>,
+    /// Only with this text in the value.
+    #[arg(long, value_name = "TEXT", requires = "all")]
+    value_contains: Option<String>,
+}
+
+/// Changes of each record before it is sent back.
+#[derive(Debug, Args)]
+pub(super) struct PatchArgs {
+    /// Set a header: NAME=VALUE. Can be given more than once.
+    #[arg(long, value_name = "NAME=VALUE", action = ArgAction::Append)]
+    set_header: Vec<String>,
+    /// Remove a header. Can be given more than once.
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    remove_header: Vec<String>,
+    /// A JSON merge patch (RFC 7396) of the value.
+    #[arg(long, value_name = "JSON")]
+    merge: Option<String>,
+}
+
+/// Dead letters by offset or by a filter.
+#[derive(Debug, Args)]
+pub(super) struct LettersArgs {
+    /// The group of the dead letters.
+    group: String,
+    /// Offsets in the dead-letter topic, as `dlq list` shows them.
+    offsets: Vec<u64>,
+    /// All that match the filters below.
+    #[arg(long, conflicts_with = "offsets")]
+    all: bool,
+    #[command(flatten)]
+    filter: LetterFilterArgs,
+    /// The reason, for the audit log; needed for more than one record.
+    #[arg(long)]
+    why: Option<String>,
+    /// Act; without it --all only tells which records match.
+    #[arg(long)]
+    execute: bool,
+    /// Do not wait for the end of the job.
+    #[arg(long, requires = "execute")]
+    detach: bool,
+    #[command(flatten)]
+    at: AdminAt,
+}
+
+/// The arguments of `dlq redrive`.
+#[derive(Debug, Args)]
+pub(super) struct RedriveArgs {
+    #[command(flatten)]
+    letters: LettersArgs,
+    #[command(flatten)]
+    patch: PatchArgs,
+    /// Records in a second at most; 0: no limit.
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "all")]
+    rate: u32,
+    /// Records that must have an outcome before the others follow.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "all")]
+    canary: u32,
+    /// Stop when more than so many in a hundred records fail again.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, requires = "all")]
+    stop_percent: u8,
+    /// Leave records that were sent back so many times before.
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "all")]
+    redrives_max: u32,
+}
+
+impl RedriveArgs {
+    pub(super) fn run(&self, verb: Verb, out: &mut dyn Write) -> Result<(), Failure> {
+        let merge = self.patch.merge.as_deref().map(serde_json::from_str::<Value>).transpose();
+        let merge = merge.map_err(|error| {
+            Failure::new(Exit::Usage, format!("--merge takes a JSON text: {error}"))
+        })?;
+        let mut terms = vec![
+            ("set_headers", json!(self.patch.set_header)),
+            ("remove_headers", json!(self.patch.remove_header)),
+        ];
+        terms.extend(merge.map(|merge| ("merge", merge)));
+        if self.letters.all {
+            terms.extend([
+                ("rate", json!(self.rate)),
+                ("canary", json!(self.canary)),
+                ("stop_percent", json!(self.stop_percent)),
+                ("redrives_max", json!(self.redrives_max)),
+            ]);
+        }
+        self.letters.run("redrive", verb, terms, out)
+    }
+}
+
+impl LettersArgs {
+    pub(super) fn run(
+        &self,
+        action: &str,
+        verb: Verb,
+        mut terms: Vec<(&str, Value)>,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if !self.all {
+            let request = (self.group.as_str(), self.why.as_deref());
+            return act(&self.at, verb, request, (&self.offsets, &terms), out);
+        }
+        terms.push(("action", json!(action)));
+        terms.extend(self.filter.terms()?);
+        terms.push(("group", json!(self.group)));
+        if !self.execute {
+            return self.plan(&object(terms), out);
+        }
+        terms.push(("why", json!(self.why)));
+        let request = object(terms);
+        let job = self.at.post("/api/v1/jobs", &request)?;
+        if self.detach {
+            let id = cell(&job, "id");
+            writeln!(out, "job {id} runs; `reprise job show {id}` tells how far it is")?;
+            return Ok(());
+        }
+        follow(&self.at, job, verb.done, out)
+    }
+
+    /// A dry run.
+    fn plan(&self, request: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+        let plan = self.at.post("/api/v1/jobs/plan", request)?;
+        let count = |key: &str| plan.get(key).and_then(Value::as_u64).unwrap_or(0);
+        let matched = count("matched");
+        writeln!(out, "{matched} records match")?;
+        for item in plan.get("samples").and_then(Value::as_array).into_iter().flatten() {
+            let text = |key| defused(&cell(item, key));
+            writeln!(out, "  {}  {}  {}", text("offset"), text("origin"), text("reason"))?;
+            if item.get("value").is_some_and(Value::is_string) {
+                writeln!(out, "    becomes {}", text("value"))?;
+            }
+        }
+        if count("looped") > 0 {
+            writeln!(out, "{} stay: they were sent back too often already", count("looped"))?;
+        }
+        if count("unpatched") > 0 {
+            let why = defused(&cell(&plan, "unpatched_reason"));
+            writeln!(out, "{} stay: {why}", count("unpatched"))?;
+        }
+        if matched == 0 {
+            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+        }
+        complain("a dry run: nothing was changed. Add --execute and --why to act");
+        Ok(())
+    }
+}
+
+impl LetterFilterArgs {
+    fn terms(&self) -> Result<Vec<(&'static str, Value)>, Failure> {
+        let texts = [
+            ("topic", &self.topic),
+            ("cause", &self.cause),
+            ("contains", &self.contains),
+            ("fingerprint", &self.fingerprint),
+            ("key", &self.key),
+            ("header", &self.header),
+            ("value_contains", &self.value_contains),
+        ];
+        let texts =
+            texts.into_iter().filter_map(|(name, text)| Some((name, json!(text.as_ref()?))));
+        let mut terms: Vec<_> = texts.collect();
+        for (name, age) in [("since_ms", &self.since), ("until_ms", &self.until)] {
+            if let Some(age) = age {
+                terms.push((name, json!(ago_ms(age)?)));
+            }
+        }
+        Ok(terms)
+    }
+}
+
+fn object(fields: Vec<(&str, Value)>) -> Value {
+    Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// Unix milliseconds of a time that is so long ago.
+fn ago_ms(age: &str) -> Result<u64, Failure> {
+    let age = parse_duration(age).map_err(|error| Failure::new(Exit::Usage, error))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = now.saturating_sub(age).as_millis();
+    Ok(u64::try_from(at).unwrap_or(u64::MAX))
+}
+
+/// Waits for the end of a job; a terminal sees the progress.
+fn follow(at: &AdminAt, mut job: Value, done: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    let path = format!("/api/v1/jobs/{}", cell(&job, "id"));
+    let is_terminal = std::io::stderr().is_terminal();
+    while job.get("state").and_then(Value::as_str) == Some("running") {
+        if is_terminal {
+            eprint!("\r\x1b[K{}", progress(&job));
+        }
+        std::thread::sleep(LOOK);
+        job = at.get(&path)?;
+    }
+    if is_terminal {
+        eprint!("\r\x1b[K");
+    }
+    let (changed, left) = (cell(&job, "changed"), cell(&job, "left"));
+    writeln!(out, "{changed} {done}, {left} left as they were")?;
+    match job.get("state").and_then(Value::as_str) {
+        Some("done") if changed == "0" => {
+            Err(Failure::new(Exit::NothingMatched, "no record was changed"))
+        }
+        Some("done") => Ok(()),
+        Some("stopped") => {
+            let (failed, percent) = (cell(&job, "failed"), cell(&job, "stop_percent"));
+            let says = format!(
+                "the job stopped: {failed} of the records failed again, more than {percent} in a \
+                 hundred; the others stay dead letters"
+            );
+            Err(Failure::new(Exit::Refused, says))
+        }
+        state => {
+            let says = format!("job {} is {}", cell(&job, "id"), state.unwrap_or("unknown"));
+            Err(Failure::new(Exit::Refused, says))
+        }
+    }
+}
+
+/// The progress of a job in one line.
+fn progress(job: &Value) -> String {
+    let waits = job.get("awaits_canary").and_then(Value::as_bool).unwrap_or(false);
+    format!(
+        "job {}: {} done, {} acknowledged, {} failed again{}",
+        cell(job, "id"),
+        cell(job, "changed"),
+        cell(job, "acknowledged"),
+        cell(job, "failed"),
+        if waits { "; waits for its first records" } else { "" }
+    )
+}
+
+/// A job in lines.
+pub(super) fn job_lines(job: &Value) -> Vec<String> {
+    let mut out: Vec<String> = ["id", "group", "action", "state"]
+        .map(|key| format!("{key:<14}{}", defused(&cell(job, key))))
+        .into();
+    if job.get("awaits_canary").and_then(Value::as_bool) == Some(true) {
+        out.push(format!(
+            "{:<14}the outcomes of its first {} records",
+            "waits for",
+            cell(job, "canary")
+        ));
+    }
+    out.extend([
+        format!("{:<14}{}", "changed", cell(job, "changed")),
+        format!("{:<14}{}", "left", cell(job, "left")),
+        format!(
+            "{:<14}{} acknowledged, {} failed again, {} without one yet",
+            "outcomes",
+            cell(job, "acknowledged"),
+            cell(job, "failed"),
+            cell(job, "pending")
+        ),
+        format!("{:<14}{} of {}", "offset", cell(job, "cursor"), cell(job, "end")),
+        format!("{:<14}{}", "started", moment(job, "started_ms")),
+        format!("{:<14}{}", "ended", moment(job, "ended_ms")),
+        format!("{:<14}{} {}", "by", cell(job, "name"), cell(job, "peer")),
+        format!("{:<14}{}", "why", defused(&cell(job, "why"))),
+        format!(
+            "{:<14}{} a second, canary {}, stops above {} % failures",
+            "terms",
+            cell(job, "rate"),
+            cell(job, "canary"),
+            cell(job, "stop_percent")
+        ),
+    ]);
+    for part in ["filter", "patch"] {
+        let fields = job.get(part).and_then(Value::as_object).into_iter().flatten();
+        for (name, value) in fields.filter(|(_, value)| !is_empty(value)) {
+            out.push(format!("{part:<14}{name} {}", defused(&value.to_string())));
+        }
+    }
+    out
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+}

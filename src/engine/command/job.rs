@@ -1,0 +1,162 @@
+//! Jobs start, change and are listed. The job and its audit record are one atomic group of the log.
+
+use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::job::{Job, JobChange, JobState, JobTerms};
+use crate::journal::NewEntry;
+
+/// Asks for a new job.
+pub(in crate::engine) struct StartJob {
+    terms: JobTerms,
+    by: Operator,
+}
+
+/// Asks for a change of a job.
+pub(in crate::engine) struct ChangeJob {
+    id: u64,
+    change: JobChange,
+    by: Operator,
+}
+
+/// Asks for all jobs.
+pub(in crate::engine) struct ListJobs;
+
+impl Engine {
+    /// Starts a job on the dead letters that a group has now. Durable on return.
+    pub async fn start_job(&self, terms: JobTerms, by: Operator) -> Result<Job, EngineError> {
+        self.call(StartJob { terms, by }).await
+    }
+
+    /// Pauses, resumes or cancels a job. Durable on return.
+    pub async fn change_job(
+        &self,
+        id: u64,
+        change: JobChange,
+        by: Operator,
+    ) -> Result<Job, EngineError> {
+        self.call(ChangeJob { id, change, by }).await
+    }
+
+    /// The jobs that are remembered, oldest first.
+    pub async fn jobs(&self) -> Result<Vec<Job>, EngineError> {
+        Ok(self.call_at_once(ListJobs).await?.0)
+    }
+}
+
+impl Request for StartJob {
+    type Answer = Job;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::StartJob(Box::new(call))
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Job, EngineError> {
+        let Self { terms, by } = self;
+        driver.may_decide()?;
+        driver.journal.admits()?;
+        let id = driver.jobs.next(&terms.group)?;
+        let letters = driver.render.dead_letters(&driver.journal, &terms.group);
+        let (cursor, end) =
+            letters.map_or((0, 0), |(_, bounds)| (bounds.start, bounds.visible_end));
+        let job = Job {
+            id,
+            terms,
+            by: by.clone(),
+            started: driver.clock.now().wall,
+            ended: None,
+            state: if cursor < end { JobState::Running } else { JobState::Done },
+            cursor,
+            end,
+            changed: 0,
+            left: 0,
+            acknowledged: 0,
+            failed: 0,
+            watched: Vec::new(),
+        };
+        driver.keep_job(job, "job-start", by)
+    }
+}
+
+impl Request for ChangeJob {
+    type Answer = Job;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::ChangeJob(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Job, EngineError> {
+        let Self { id, change, by } = self;
+        driver.may_decide()?;
+        let job = driver.jobs.get(id)?.change(change)?;
+        let action = match change {
+            JobChange::Pause => "job-pause",
+            JobChange::Resume => "job-resume",
+            JobChange::Cancel => "job-cancel",
+        };
+        driver.keep_job(job, action, by)
+    }
+}
+
+impl Request for ListJobs {
+    type Answer = Vec<Job>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::ListJobs(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Vec<Job>, EngineError> {
+        Ok(driver.jobs.all().cloned().collect())
+    }
+}
+
+impl Driver {
+    fn keep_job(&mut self, job: Job, action: &str, by: Operator) -> Result<Job, EngineError> {
+        let job = self.with_end(job);
+        let audit = self.job_audit(&job, action, by)?;
+        let mut entries = self.jobs.entries(&job);
+        entries.push(audit);
+        self.persist(&[], &[], entries)?;
+        self.jobs.put(job.clone());
+        Ok(job)
+    }
+
+    /// The job after a step, and the log's entries of it. The audit log has the end of a job, not
+    /// each of its steps.
+    pub(super) fn stepped_job(&self, job: Job) -> Result<(Job, Vec<NewEntry>), EngineError> {
+        let job = self.with_end(job);
+        let mut entries = self.jobs.entries(&job);
+        let action = match job.state {
+            JobState::Done => "job-done",
+            JobState::Stopped => "job-stop",
+            JobState::Running | JobState::Paused | JobState::Cancelled => {
+                return Ok((job, entries));
+            }
+        };
+        entries.push(self.job_audit(&job, action, job.by.clone())?);
+        Ok((job, entries))
+    }
+
+    fn with_end(&self, mut job: Job) -> Job {
+        if !job.is_open() && job.ended.is_none() {
+            job.ended = Some(self.clock.now().wall);
+        }
+        job
+    }
+
+    fn job_audit(&self, job: &Job, action: &str, by: Operator) -> Result<NewEntry, EngineError> {
+        let record = AuditRecord {
+            at: self.clock.now().wall,
+            by,
+            action: action.to_owned(),
+            group: job.terms.group.clone(),
+            changed: job.changed,
+            left: job.left,
+            places: Vec::new(),
+            job: Some(job.id),
+        };
+        audit::entry(&self.journal, &record)
+    }
+}

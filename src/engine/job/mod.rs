@@ -1,0 +1,312 @@
+//! Jobs: an action on all dead letters that a filter admits, in batches, with a journalled cursor.
+//!
+//! ```text
+//!           pause            every letter seen
+//!  Running ◀─────▶ Paused   ──────────────────▶ Done
+//!     │    resume    │
+//!     ├── cancel ────┴──▶ Cancelled
+//!     └── too many failures ──▶ Stopped
+//! ```
+//! **Invariant:** a batch of a job and the job's new cursor are one atomic group of the log, so a
+//! crash repeats no batch and skips none.
+
+mod filter;
+mod fingerprint;
+mod patch;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::audit::Operator;
+use crate::engine::kind;
+use crate::journal::{Encoded, Journal, NewEntry, ReadError};
+use crate::model::{EntryId, GroupId, WallMs};
+
+pub use filter::{HeaderFilter, LetterFilter};
+pub use fingerprint::mask;
+pub use patch::{PatchError, RecordPatch};
+
+/// The version byte of a stored job, and of the list of them.
+const VERSION: u8 = 1;
+/// The key of the list of jobs. The key of a job has eight bytes.
+const LIST_KEY: &[u8] = b"jobs";
+/// Jobs that are remembered.
+const JOBS_MAX: usize = 200;
+/// Redriven records whose outcome a job waits for at most.
+pub const WATCHED_MAX: usize = 1_000;
+/// Outcomes before the ratio of failures is judged, where no canary says more.
+const OUTCOMES_LEAST: u64 = 10;
+
+/// The action of a job on each dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobAction {
+    Redrive,
+    Discard,
+}
+
+/// The terms of a job. They never change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobTerms {
+    pub group: GroupId,
+    pub action: JobAction,
+    pub filter: LetterFilter,
+    pub patch: RecordPatch,
+    /// Records in a second; `None`: no limit.
+    pub rate: Option<u32>,
+    /// Records that must have an outcome before others follow, at most [`WATCHED_MAX`].
+    pub canary: u32,
+    /// Failures in a hundred outcomes above which the job stops.
+    pub stop_percent: u8,
+    /// Letters with so many redrives are left.
+    pub redrives_max: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobState {
+    Running,
+    Paused,
+    Done,
+    Cancelled,
+    /// Too many of the redriven records failed again.
+    Stopped,
+}
+
+impl JobState {
+    /// The word for people.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// A job and its progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    pub id: u64,
+    pub terms: JobTerms,
+    pub by: Operator,
+    pub started: WallMs,
+    pub ended: Option<WallMs>,
+    pub state: JobState,
+    /// The offset in the dead-letter topic at which the next batch begins.
+    pub cursor: i64,
+    /// One past the last letter at the start. Later letters are not the job's.
+    pub end: i64,
+    /// Letters that changed.
+    pub changed: u64,
+    /// Letters that the filter admits and that stayed as they were.
+    pub left: u64,
+    /// Redriven records that were acknowledged, and that failed again.
+    pub acknowledged: u64,
+    pub failed: u64,
+    /// Redriven records without an outcome, the latest [`WATCHED_MAX`].
+    pub watched: Vec<EntryId>,
+}
+
+/// Progress of a job, journalled with a batch.
+#[derive(Clone, Debug, Default)]
+pub struct JobStep {
+    pub id: u64,
+    /// The offset at which the next batch begins.
+    pub cursor: i64,
+    /// Letters that the filter admits and that the batch leaves out.
+    pub left: u64,
+    /// Outcomes since the last step, and the records that have none yet.
+    pub outcomes: Outcomes,
+}
+
+/// Outcomes of redriven records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    pub acknowledged: u64,
+    pub failed: u64,
+    pub pending: Vec<EntryId>,
+}
+
+/// A change that an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobChange {
+    Pause,
+    Resume,
+    Cancel,
+}
+
+/// The reason why a job cannot start or change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    #[error("job {0} is not over; a group has one job at a time: pause, cancel or await it")]
+    Busy(u64),
+    #[error("there is no job {0}")]
+    Unknown(u64),
+    #[error("job {0} is {1}")]
+    Ended(u64, &'static str),
+}
+
+impl Job {
+    /// Whether the job can still change letters.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, JobState::Running | JobState::Paused)
+    }
+
+    /// Outcomes of redriven records.
+    fn outcomes(&self) -> u64 {
+        self.acknowledged + self.failed
+    }
+
+    /// Letters that the next batch may have, before the rate.
+    pub fn batch_max(&self) -> usize {
+        let canary = u64::from(self.terms.canary);
+        let open = match self.terms.action {
+            JobAction::Redrive if self.changed < canary => canary - self.changed,
+            JobAction::Redrive if self.outcomes() < canary.min(self.changed) => 0,
+            JobAction::Redrive | JobAction::Discard => u64::MAX,
+        };
+        usize::try_from(open).unwrap_or(usize::MAX)
+    }
+
+    /// Whether the job waits for the outcomes of its canary.
+    pub fn awaits_canary(&self) -> bool {
+        self.state == JobState::Running && self.batch_max() == 0
+    }
+
+    fn fails_too_often(&self) -> bool {
+        let least = match self.terms.canary {
+            0 => OUTCOMES_LEAST,
+            canary => u64::from(canary),
+        };
+        let outcomes = self.outcomes();
+        outcomes >= least && self.failed * 100 > outcomes * u64::from(self.terms.stop_percent)
+    }
+
+    /// The job after a step that changed so many letters and redrove these records.
+    pub(super) fn stepped(&self, step: JobStep, changed: u64, redriven: Vec<EntryId>) -> Self {
+        let mut job = self.clone();
+        job.cursor = step.cursor;
+        job.left += step.left;
+        job.changed += changed;
+        job.acknowledged += step.outcomes.acknowledged;
+        job.failed += step.outcomes.failed;
+        job.watched = step.outcomes.pending;
+        job.watched.extend(redriven);
+        let beyond = job.watched.len().saturating_sub(WATCHED_MAX);
+        job.watched.drain(..beyond);
+        if job.fails_too_often() {
+            job.state = JobState::Stopped;
+        } else if job.cursor >= job.end {
+            job.state = JobState::Done;
+        }
+        job
+    }
+
+    pub(super) fn change(&self, change: JobChange) -> Result<Self, JobError> {
+        let state = match (change, &self.state) {
+            (JobChange::Pause, JobState::Running | JobState::Paused) => JobState::Paused,
+            (JobChange::Resume, JobState::Running | JobState::Paused) => JobState::Running,
+            (JobChange::Cancel, JobState::Running | JobState::Paused) => JobState::Cancelled,
+            (_, state) => return Err(JobError::Ended(self.id, state.as_str())),
+        };
+        Ok(Self { state, ..self.clone() })
+    }
+}
+
+/// The jobs of the sidecar, latest last. The driver owns them.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    all: BTreeMap<u64, Job>,
+}
+
+impl Jobs {
+    /// Reads the jobs of the log.
+    pub(super) fn read(journal: &Journal) -> Result<Self, ReadError> {
+        let mut jobs = Self::default();
+        let Some(list) = journal.keyed_get(kind::JOB, LIST_KEY)? else { return Ok(jobs) };
+        for id in parse::<Vec<u64>>(&journal.read(list)?.head).unwrap_or_default() {
+            let Some(at) = journal.keyed_get(kind::JOB, &id.to_be_bytes())? else { continue };
+            match parse::<Job>(&journal.read(at)?.head) {
+                Some(job) => drop(jobs.all.insert(id, job)),
+                None => tracing::error!(
+                    job = id,
+                    "R0411 a job cannot be read; it stays where it was, the others go on"
+                ),
+            }
+        }
+        Ok(jobs)
+    }
+
+    pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &Job> {
+        self.all.values()
+    }
+
+    pub(super) fn get(&self, id: u64) -> Result<&Job, JobError> {
+        self.all.get(&id).ok_or(JobError::Unknown(id))
+    }
+
+    /// The running job of this number.
+    pub(super) fn running(&self, id: u64) -> Result<&Job, JobError> {
+        let job = self.get(id)?;
+        match job.state {
+            JobState::Running => Ok(job),
+            _ => Err(JobError::Ended(id, job.state.as_str())),
+        }
+    }
+
+    /// The number of the next job of a group.
+    pub(super) fn next(&self, group: &GroupId) -> Result<u64, JobError> {
+        match self.all().find(|job| job.terms.group == *group && job.is_open()) {
+            Some(job) => Err(JobError::Busy(job.id)),
+            None => Ok(self.all.keys().next_back().map_or(1, |last| last + 1)),
+        }
+    }
+
+    /// The log's entries of a job: a new one is listed too, and the oldest that are over go.
+    pub(super) fn entries(&self, job: &Job) -> Vec<NewEntry> {
+        let mut entries = vec![entry(&job.id.to_be_bytes(), job)];
+        if self.all.contains_key(&job.id) {
+            return entries;
+        }
+        let beyond = (self.all.len() + 1).saturating_sub(JOBS_MAX);
+        let over = self.all().filter(|job| !job.is_open()).take(beyond).map(|job| job.id);
+        let over: Vec<u64> = over.collect();
+        let listed = self.all.keys().filter(|id| !over.contains(id)).chain([&job.id]);
+        entries.push(entry(LIST_KEY, &listed.collect::<Vec<_>>()));
+        entries.extend(
+            over.iter().map(|id| {
+                NewEntry::tombstone(kind::JOB, Bytes::copy_from_slice(&id.to_be_bytes()))
+            }),
+        );
+        entries
+    }
+
+    /// Notes a job whose entries the log has.
+    pub(super) fn put(&mut self, job: Job) {
+        let is_new = self.all.insert(job.id, job).is_none();
+        while is_new && self.all.len() > JOBS_MAX {
+            let over = self.all().find(|job| !job.is_open()).map(|job| job.id);
+            let Some(over) = over else { break };
+            self.all.remove(&over);
+        }
+    }
+}
+
+fn entry(key: &[u8], value: &impl Serialize) -> NewEntry {
+    let head = Encoded::of(postcard::to_extend(value, vec![VERSION]));
+    NewEntry::keyed(kind::JOB, Bytes::copy_from_slice(key), head, Bytes::new())
+}
+
+fn parse<'a, T: Deserialize<'a>>(head: &'a [u8]) -> Option<T> {
+    let (version, body) = head.split_first()?;
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) if *version == VERSION => Some(value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

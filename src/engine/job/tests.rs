@@ -1,0 +1,170 @@
+use super::*;
+use crate::engine::letters::DeadLetter;
+use crate::model::Origin;
+use crate::retry::{Disposition, Entry};
+use crate::wire::batch::{Headers, RawRecord, TimestampType};
+
+fn job(canary: u32) -> Job {
+    let terms = JobTerms {
+        group: "shop".into(),
+        action: JobAction::Redrive,
+        filter: LetterFilter { topic: Some("orders".into()), ..LetterFilter::default() },
+        patch: RecordPatch { remove_headers: vec!["try".into()], ..RecordPatch::default() },
+        rate: Some(100),
+        canary,
+        stop_percent: 50,
+        redrives_max: 3,
+    };
+    Job {
+        id: 7,
+        terms,
+        by: Operator { name: "kim".into(), peer: "10.0.0.7".into(), why: "INC-1".into() },
+        started: WallMs(5),
+        ended: None,
+        state: JobState::Running,
+        cursor: 2,
+        end: 400,
+        changed: 0,
+        left: 0,
+        acknowledged: 0,
+        failed: 0,
+        watched: Vec::new(),
+    }
+}
+
+fn ids(numbers: std::ops::Range<u64>) -> Vec<EntryId> {
+    numbers.map(EntryId).collect()
+}
+
+fn step(cursor: i64, acknowledged: u64, failed: u64) -> JobStep {
+    let outcomes = Outcomes { acknowledged, failed, pending: Vec::new() };
+    JobStep { id: 7, cursor, left: 0, outcomes }
+}
+
+#[test]
+fn a_job_of_version_1_is_read_for_ever() {
+    let job = Job { watched: ids(3..5), left: 2, changed: 300, ..job(5) };
+    let stored = entry(&job.id.to_be_bytes(), &job);
+    let expected = b"\x01\x07\x04shop\x00\x01\x06orders\x00\x00\x00\x00\x00\x00\x00\x00\
+        \x00\x01\x03try\x00\x00\x01\x64\x05\x32\x03\x03kim\x0810.0.0.7\x05INC-1\x0a\x00\x00\
+        \x04\xa0\x06\xac\x02\x02\x00\x00\x02\x03\x04";
+    assert_eq!(stored.head()[..], expected[..], "the format has changed: give it a new version");
+    assert_eq!(parse::<Job>(expected), Some(job));
+    for bad in [&b""[..], b"\x02", &expected[..9], &[&expected[..], b"\0"].concat()] {
+        assert_eq!(parse::<Job>(bad), None, "{bad:?}");
+    }
+}
+
+#[test]
+fn the_canary_has_its_outcomes_before_others_follow() {
+    let begun = job(3);
+    assert_eq!(begun.batch_max(), 3);
+    let sent = begun.stepped(step(10, 0, 0), 3, ids(0..3));
+    assert_eq!((sent.batch_max(), sent.awaits_canary()), (0, true));
+    let most = sent.stepped(step(10, 2, 0), 0, Vec::new());
+    assert!(most.awaits_canary());
+    let passed = most.stepped(step(10, 0, 1), 0, Vec::new());
+    assert_eq!((passed.batch_max(), passed.awaits_canary()), (usize::MAX, false));
+    assert_eq!(passed.state, JobState::Running, "one of three is below the limit");
+}
+
+#[test]
+fn a_job_stops_when_its_records_fail_again() {
+    let canary = job(2).stepped(step(10, 0, 0), 2, ids(0..2));
+    assert_eq!(canary.stepped(step(10, 0, 2), 0, Vec::new()).state, JobState::Stopped);
+    let plain = job(0).stepped(step(50, 0, 9), 40, ids(0..40));
+    assert_eq!(plain.state, JobState::Running, "nine outcomes say too little");
+    assert_eq!(plain.stepped(step(90, 8, 0), 40, ids(40..80)).state, JobState::Stopped);
+    assert_eq!(job(0).stepped(step(400, 5, 4), 0, Vec::new()).state, JobState::Done);
+}
+
+#[test]
+fn a_job_watches_its_latest_records() {
+    let first = job(0).stepped(step(10, 0, 0), 900, ids(0..900));
+    let outcomes = Outcomes { pending: first.watched.clone(), ..Outcomes::default() };
+    let second = first.stepped(JobStep { outcomes, ..step(20, 0, 0) }, 200, ids(900..1_100));
+    assert_eq!(second.watched, ids(100..1_100));
+}
+
+#[test]
+fn an_operator_changes_open_jobs_only() {
+    let running = job(0);
+    let paused = running.change(JobChange::Pause).unwrap();
+    assert_eq!(paused.change(JobChange::Pause).unwrap().state, JobState::Paused);
+    assert_eq!(paused.change(JobChange::Resume).unwrap().state, JobState::Running);
+    let over = paused.change(JobChange::Cancel).unwrap();
+    for change in [JobChange::Pause, JobChange::Resume, JobChange::Cancel] {
+        assert_eq!(over.change(change), Err(JobError::Ended(7, "cancelled")));
+    }
+    let mut jobs = Jobs::default();
+    jobs.put(running);
+    assert_eq!(jobs.next(&"shop".into()), Err(JobError::Busy(7)));
+    assert_eq!(jobs.next(&"other".into()), Ok(8));
+    assert!(jobs.running(7).is_ok());
+    jobs.put(over);
+    assert_eq!(jobs.next(&"shop".into()), Ok(8));
+    assert_eq!(jobs.running(7), Err(JobError::Ended(7, "cancelled")));
+    assert_eq!(jobs.running(1), Err(JobError::Unknown(1)));
+}
+
+#[test]
+fn the_oldest_jobs_that_are_over_are_forgotten() {
+    let mut jobs = Jobs::default();
+    let count = u64::try_from(JOBS_MAX).unwrap() + 10;
+    for id in 1..=count {
+        let state = if id == 1 { JobState::Paused } else { JobState::Done };
+        let new = Job { id, state, ..job(0) };
+        let entries = jobs.entries(&new);
+        jobs.put(new);
+        let listed: Vec<u64> = parse(entries[1].head()).unwrap();
+        assert!(listed.iter().eq(jobs.all.keys()), "the log lists the jobs that are known");
+    }
+    assert_eq!((jobs.all.len(), jobs.get(1).is_ok(), jobs.get(2).is_ok()), (JOBS_MAX, true, false));
+}
+
+#[test]
+fn a_filter_admits_what_meets_all_its_conditions() {
+    let origin = Origin { topic: "orders".into(), partition: 0, offset: 3 };
+    let mut entry = Entry::dead(EntryId(1), &"shop".into(), origin, WallMs(1_000));
+    entry.disposition = Some(Disposition::Rejected);
+    entry.reason = Some("no stock for item 4711".into());
+    let letter = DeadLetter {
+        offset: 0,
+        entry: Some(entry.clone()),
+        record: RawRecord {
+            timestamp_ms: 1,
+            timestamp_type: TimestampType::CreateTime,
+            key: Some("k".into()),
+            value: Some("{\"sku\":4711}".into()),
+            headers: Headers::NONE.with(&[("tenant", "a")]),
+        },
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let header = |value| Some(HeaderFilter { name: "tenant".into(), value });
+    let all = LetterFilter {
+        topic: text("orders"),
+        cause: text("rejected"),
+        reason_contains: text("stock"),
+        fingerprint: text("no stock for item #"),
+        since: Some(WallMs(1_000)),
+        until: Some(WallMs(1_001)),
+        key: text("k"),
+        header: header(text("a")),
+        value_contains: text("\"sku\""),
+    };
+    assert!(all.admits(&letter, &entry) && LetterFilter::default().admits(&letter, &entry));
+    for other in [
+        LetterFilter { topic: text("order"), ..all.clone() },
+        LetterFilter { cause: text("crashed"), ..all.clone() },
+        LetterFilter { reason_contains: text("Stock"), ..all.clone() },
+        LetterFilter { fingerprint: text("no stock"), ..all.clone() },
+        LetterFilter { since: Some(WallMs(1_001)), ..all.clone() },
+        LetterFilter { until: Some(WallMs(1_000)), ..all.clone() },
+        LetterFilter { key: text("K"), ..all.clone() },
+        LetterFilter { header: header(text("b")), ..all.clone() },
+        LetterFilter { value_contains: text("sku:"), ..all.clone() },
+    ] {
+        assert!(!other.admits(&letter, &entry), "{other:?}");
+    }
+    assert!(LetterFilter { header: header(None), ..all }.admits(&letter, &entry));
+}

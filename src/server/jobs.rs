@@ -1,0 +1,368 @@
+//! Jobs on dead letters: the runner goes on with every running job, batch by batch, and the
+//! planner counts beforehand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::admin::{JobPlan, PlanSample, Unavailable};
+use crate::engine::{
+    DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange, JobError, JobState,
+    JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, Outcomes, PatchError,
+};
+use crate::model::{EntryId, MonoMs};
+use crate::retry::{Action, StateKind};
+use crate::route::Router;
+use crate::server::operating::sent_back;
+use crate::server::source::AdminSource;
+
+/// Time between two batches of a job with a rate.
+const TICK: Duration = Duration::from_millis(250);
+/// Rest of the runner after a batch that failed.
+const REST: Duration = Duration::from_secs(1);
+/// Bytes of dead letters read at once.
+const READ_BYTES: usize = 1 << 20;
+/// Letters that a plan shows.
+const SAMPLES: usize = 3;
+/// Characters of a value that a plan shows.
+const SAMPLE_CHARS: usize = 400;
+
+/// A dead letter that a job takes.
+struct Candidate {
+    id: EntryId,
+    letter: DeadLetter,
+    /// The stored form of the record that goes out.
+    record: Bytes,
+}
+
+/// Dead letters of a part of the topic.
+#[derive(Default)]
+struct Selection {
+    candidates: Vec<Candidate>,
+    /// Letters that the filter admits and that stay: too many redrives.
+    looped: u64,
+    /// Letters whose record cannot be changed, and the first reason.
+    unpatched: u64,
+    unpatched_reason: Option<String>,
+    /// The offset behind the part.
+    next: i64,
+}
+
+/// Reads the dead letters of a part of the topic. The part ends with the `limit`th candidate.
+fn select(
+    engine: &Engine,
+    terms: &JobTerms,
+    (from, end): (i64, i64),
+    limit: usize,
+) -> Result<Selection, EngineError> {
+    let letters = engine.dead_letters(&terms.group, from, READ_BYTES)?;
+    let mut found = Selection { next: letters.end.clamp(from, end), ..Selection::default() };
+    for letter in letters.letters.into_iter().take_while(|letter| letter.offset < end) {
+        let Some(entry) = &letter.entry else { continue };
+        if !terms.filter.admits(&letter, entry) {
+            continue;
+        }
+        if terms.action == JobAction::Redrive && entry.redrives >= terms.redrives_max {
+            found.looped += 1;
+            continue;
+        }
+        let id = entry.id;
+        match record_of(&letter, terms) {
+            Ok(record) => found.candidates.push(Candidate { id, record, letter }),
+            Err(error) => {
+                found.unpatched += 1;
+                found.unpatched_reason.get_or_insert_with(|| error.to_string());
+            }
+        }
+        if found.candidates.len() >= limit {
+            found.next = found.candidates.last().map_or(from, |last| last.letter.offset + 1);
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The record that a job sends back; empty for a discard.
+fn record_of(letter: &DeadLetter, terms: &JobTerms) -> Result<Bytes, PatchError> {
+    match terms.action {
+        JobAction::Redrive => sent_back(letter, &terms.patch),
+        JobAction::Discard => Ok(Bytes::new()),
+    }
+}
+
+/// Whether an entry can change: it is dead and not on its way back.
+fn is_dead(entry: Option<EntryState>) -> bool {
+    entry.is_some_and(|entry| entry.state.kind() == StateKind::Dead)
+}
+
+async fn selection(
+    router: &Router,
+    terms: &JobTerms,
+    part: (i64, i64),
+    limit: usize,
+) -> Result<Selection, EngineError> {
+    let (engine, of) = (router.engine.clone(), terms.clone());
+    let read = tokio::task::spawn_blocking(move || select(&engine, &of, part, limit)).await;
+    let mut found = read.map_err(|_| EngineError::Stopped)??;
+    let ids = found.candidates.iter().map(|one| one.id).collect();
+    let mut states = router.engine.entry_states(ids).await?.into_iter();
+    found.candidates.retain(|_| is_dead(states.next().flatten()));
+    Ok(found)
+}
+
+/// Outcomes of the records that a job watches.
+async fn outcomes(router: &Router, job: &Job) -> Result<Outcomes, EngineError> {
+    let mut found = Outcomes::default();
+    if job.watched.is_empty() {
+        return Ok(found);
+    }
+    let states = router.engine.entry_states(job.watched.clone()).await?;
+    for (id, entry) in job.watched.iter().zip(states) {
+        match entry.map(|entry| (entry.state.kind(), entry.reconsume_times)) {
+            None | Some((StateKind::Committed, _)) => found.acknowledged += 1,
+            Some((StateKind::Dead | StateKind::Discarded | StateKind::Held, _) | (_, 1..)) => {
+                found.failed += 1;
+            }
+            Some(_) => found.pending.push(*id),
+        }
+    }
+    Ok(found)
+}
+
+/// Records that a job may send by its rate.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    at: MonoMs,
+    records: f64,
+}
+
+impl Allowance {
+    /// Adds the records of the time since the last look, those of a second at most.
+    fn look(&mut self, now: MonoMs, rate: u32) -> usize {
+        let seconds = Duration::from_millis(now.since(self.at)).as_secs_f64();
+        let rate = f64::from(rate);
+        self.at = now;
+        self.records = (self.records + seconds * rate).min(rate.max(1.0));
+        // `as` rounds down and stays within the type.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::as_conversions,
+            reason = "at most a rate, never negative"
+        )]
+        let whole = self.records as usize;
+        whole
+    }
+
+    fn take(&mut self, records: usize) {
+        self.records -= f64::from(u32::try_from(records).unwrap_or(u32::MAX));
+    }
+}
+
+/// Goes on with the running jobs.
+pub(super) struct JobRunner {
+    router: Arc<Router>,
+    /// A job has started or resumed.
+    wake: Arc<Notify>,
+    allowances: BTreeMap<u64, Allowance>,
+    /// A batch failed, and the log says so.
+    is_troubled: bool,
+}
+
+/// The rest before the next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rest {
+    None,
+    Tick,
+    UntilWoken,
+}
+
+impl JobRunner {
+    pub(super) fn new(router: Arc<Router>, wake: Arc<Notify>) -> Self {
+        Self { router, wake, allowances: BTreeMap::new(), is_troubled: false }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            let rest = match self.round().await {
+                Ok(rest) => rest,
+                Err(error) => {
+                    self.complain(&error);
+                    tokio::time::sleep(REST).await;
+                    continue;
+                }
+            };
+            self.is_troubled = false;
+            match rest {
+                Rest::None => tokio::task::yield_now().await,
+                Rest::Tick => tokio::time::sleep(TICK).await,
+                Rest::UntilWoken => self.wake.notified().await,
+            }
+        }
+    }
+
+    fn complain(&mut self, error: &EngineError) {
+        if !std::mem::replace(&mut self.is_troubled, true) {
+            tracing::warn!(
+                %error,
+                "R0412 a job on dead letters cannot go on: it is tried again every second; \
+                 `reprise job list` names it"
+            );
+        }
+    }
+
+    /// A batch of each running job.
+    async fn round(&mut self) -> Result<Rest, EngineError> {
+        let jobs = self.router.engine.jobs().await?;
+        let running = jobs.into_iter().filter(|job| job.state == JobState::Running);
+        let mut rest = Rest::UntilWoken;
+        let mut rested = BTreeMap::new();
+        for job in running {
+            let known = self.allowances.remove(&job.id);
+            let at = self.router.clock.now().mono;
+            let mut allowance = known.unwrap_or(Allowance { at, records: 0.0 });
+            let stepped = step(&self.router, &job, &mut allowance).await;
+            rested.insert(job.id, allowance);
+            match stepped {
+                Ok(next) => rest = rest.min(next),
+                // Paused, cancelled or stopped meanwhile.
+                Err(EngineError::Job(_)) => rest = rest.min(Rest::Tick),
+                Err(error) => return Err(error),
+            }
+        }
+        self.allowances = rested;
+        Ok(rest)
+    }
+}
+
+/// A batch of one job.
+async fn step(router: &Router, job: &Job, allowance: &mut Allowance) -> Result<Rest, EngineError> {
+    let now = router.clock.now().mono;
+    let allowed = job.terms.rate.map_or(usize::MAX, |rate| allowance.look(now, rate));
+    let seen = outcomes(router, job).await?;
+    let limit = job.batch_max().min(allowed).min(OPERATE_MAX);
+    let found = match limit {
+        0 => Selection { next: job.cursor, ..Selection::default() },
+        limit => selection(router, &job.terms, (job.cursor, job.end), limit).await?,
+    };
+    let has_news = seen.acknowledged + seen.failed > 0;
+    if found.next == job.cursor && !has_news {
+        return Ok(Rest::Tick);
+    }
+    allowance.take(found.candidates.len());
+    let is_redrive = job.terms.action == JobAction::Redrive;
+    let ids = found.candidates.iter().map(|one| one.id).collect();
+    let records = found.candidates.into_iter().filter(|_| is_redrive).map(|one| one.record);
+    let request = OperateRequest {
+        group: job.terms.group.clone(),
+        action: if is_redrive { Action::Redrive } else { Action::Discard },
+        ids,
+        records: records.collect(),
+        by: job.by.clone(),
+        job: Some(JobStep {
+            id: job.id,
+            cursor: found.next,
+            left: found.looped + found.unpatched,
+            outcomes: seen,
+        }),
+    };
+    router.engine.operate(request).await?;
+    let is_limited = job.terms.rate.is_some() || limit == 0;
+    Ok(if is_limited { Rest::Tick } else { Rest::None })
+}
+
+impl AdminSource {
+    /// The jobs, with the outcomes as they are now.
+    pub(super) async fn list_jobs(&self) -> Result<Vec<Job>, Unavailable> {
+        let mut jobs = self.router.engine.jobs().await?;
+        for job in &mut jobs {
+            let Outcomes { acknowledged, failed, pending } = outcomes(&self.router, job).await?;
+            job.acknowledged += acknowledged;
+            job.failed += failed;
+            job.watched = pending;
+        }
+        Ok(jobs)
+    }
+
+    /// Counts the letters that a job would change.
+    pub(super) async fn plan(&self, terms: JobTerms) -> Result<JobPlan, Unavailable> {
+        let policy = self.policy(&terms.group);
+        let mut plan = JobPlan {
+            retry_topic: self.router.names.retry_topic(&terms.group).to_string(),
+            max_reconsume_times: policy.max_reconsume_times,
+            ..JobPlan::default()
+        };
+        let bounds = self.router.engine.dead_letter_bounds(&terms.group);
+        let Some(bounds) = bounds else { return Ok(plan) };
+        let (mut from, end) = (bounds.start, bounds.visible_end);
+        while from < end {
+            let found = selection(&self.router, &terms, (from, end), usize::MAX).await?;
+            plan.looped += found.looped;
+            plan.unpatched += found.unpatched;
+            plan.unpatched_reason = plan.unpatched_reason.or(found.unpatched_reason);
+            for one in &found.candidates {
+                plan.matched += 1;
+                plan.bytes += number(one.letter.record.payload_bytes());
+                if plan.samples.len() < SAMPLES {
+                    plan.samples.push(sample(one, &terms));
+                }
+            }
+            from = found.next.max(from + 1);
+        }
+        Ok(plan)
+    }
+
+    pub(super) async fn begin_job(
+        &self,
+        terms: JobTerms,
+        by: Operator,
+    ) -> Result<Result<Job, JobError>, Unavailable> {
+        let started = self.router.engine.start_job(terms, by).await;
+        self.jobs_changed(started)
+    }
+
+    pub(super) async fn alter_job(
+        &self,
+        id: u64,
+        change: JobChange,
+        by: Operator,
+    ) -> Result<Result<Job, JobError>, Unavailable> {
+        let changed = self.router.engine.change_job(id, change, by).await;
+        self.jobs_changed(changed)
+    }
+
+    fn jobs_changed(
+        &self,
+        changed: Result<Job, EngineError>,
+    ) -> Result<Result<Job, JobError>, Unavailable> {
+        match changed {
+            Ok(job) => {
+                self.job_wake.notify_one();
+                Ok(Ok(job))
+            }
+            Err(EngineError::Job(refused)) => Ok(Err(refused)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn sample(one: &Candidate, terms: &JobTerms) -> PlanSample {
+    let entry = one.letter.entry.as_ref();
+    let changed = terms.patch.apply(one.letter.record.clone()).ok();
+    let value = changed.filter(|_| !terms.patch.is_empty()).and_then(|record| record.value);
+    PlanSample {
+        offset: one.letter.offset,
+        origin: entry.and_then(|entry| entry.origin.as_ref()).map(ToString::to_string),
+        reason: entry.and_then(|entry| entry.reason.clone()),
+        redrives: entry.map_or(0, |entry| entry.redrives),
+        value: value
+            .map(|value| String::from_utf8_lossy(&value).chars().take(SAMPLE_CHARS).collect()),
+    }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
