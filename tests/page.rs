@@ -130,3 +130,54 @@ fn a_form_that_cannot_be_right_changes_nothing() {
     assert_eq!(browse(&server, "GET", "/groups/shop/act", "").0, 405, "a GET changes nothing");
     assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 3);
 }
+
+#[test]
+fn a_job_is_started_paused_and_cancelled_by_forms() {
+    let (server, _member) = filled();
+    let shop = page(&server, "/groups/shop");
+    assert!(shop.contains("action=\"/groups/shop/jobs\""), "{shop}");
+    let terms = "topic=orders&cause=rejected&rate=1&canary=&set_header=&merge=&why=INC-4";
+    let (status, head, body) = browse(&server, "POST", "/groups/shop/jobs", terms);
+    assert_eq!(status, 303, "{body}");
+    assert!(head.contains("location: /jobs?said=job%201%20has%20started."), "{head}");
+    let jobs = page(&server, "/jobs");
+    assert!(jobs.contains("Job 1: redrive of") && jobs.contains(": INC-4"), "{jobs}");
+    for (verb, state) in [("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")] {
+        let (status, _, body) = browse(&server, "POST", "/jobs/1/act", &format!("verb={verb}"));
+        assert_eq!(status, 303, "{verb}: {body}");
+        assert!(
+            page(&server, "/jobs").contains(&format!("<span class=\"chip\">{state}")),
+            "{verb}"
+        );
+    }
+    for (terms, says) in [("why=", "needs a reason"), ("why=x&merge={", "not JSON")] {
+        let (status, _, body) = browse(&server, "POST", "/groups/shop/jobs", terms);
+        assert_eq!((status, body.contains(says)), (400, true), "{body}");
+    }
+    let foreign = format!("Sec-Fetch-Site: cross-site\r\n{}", head_of("verb=cancel"));
+    assert_eq!(send(&server, "POST", "/jobs/1/act", &foreign, "verb=cancel").0, 403);
+}
+
+#[test]
+fn a_record_is_changed_by_a_form_and_keeps_the_rest() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    for (at, value) in ["two\r\nlines", "wrong"].into_iter().enumerate() {
+        member.client.put("orders", 0, &[Rec::new(value)]);
+        let nack = Rec::new(value).header("x-retry-level", "-1");
+        member.client.nack("shop", &format!("orders-0@{at}"), nack);
+    }
+    member.commit("orders", 0, 2);
+    let letter = page(&server, "/groups/shop/letters/0");
+    assert!(letter.contains("<textarea name=\"value\" rows=\"8\">\ntwo\r\nlines<"), "{letter}");
+    for form in [
+        "verb=redrive&offsets=0&value=two%0D%0Alines&set_header=tenant%3Db&remove_header=&why=",
+        "verb=redrive&offsets=1&value=right&set_header=&remove_header=&why=",
+    ] {
+        let (status, _, body) = browse(&server, "POST", "/groups/shop/act", form);
+        assert_eq!(status, 303, "{body}");
+    }
+    let got = member.retries();
+    assert_eq!([got[0].text(), got[1].text()], ["two\r\nlines", "right"]);
+    assert_eq!(got[0].header("tenant").unwrap(), "b");
+}

@@ -91,6 +91,7 @@ pub struct ActionRequest {
 }
 
 impl ActionRequest {
+    /// Changes the records of a redrive.
     pub(super) fn with_patch(self, patch: RecordPatch) -> Result<Self, Refusal> {
         patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
         if !patch.is_empty() && self.action != OperatorAction::Plain(Action::Redrive) {

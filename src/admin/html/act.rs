@@ -13,9 +13,11 @@ use super::{group_path, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::guard::Caller;
+use crate::admin::jobs::set_header;
 use crate::admin::operate::{ActionReport, letter_request, operator, retry_request};
 use crate::admin::percent::percent_encoded;
 use crate::admin::source::Source;
+use crate::engine::RecordPatch;
 
 /// The fields of a form.
 #[derive(Debug, Deserialize)]
@@ -29,6 +31,12 @@ pub(in crate::admin) struct Fields {
     ids: String,
     #[serde(default)]
     why: String,
+    /// A new value of the record; browsers send its line ends as CRLF.
+    value: Option<String>,
+    #[serde(default)]
+    set_header: String,
+    #[serde(default)]
+    remove_header: String,
 }
 
 pub(in crate::admin) async fn act<S: Source>(
@@ -56,15 +64,38 @@ async fn run<S: Source>(
     caller: Caller,
     fields: Fields,
 ) -> Result<ActionReport, Refusal> {
-    let Fields { verb, offsets, ids, why } = fields;
+    let Fields { verb, offsets, ids, why, value, set_header, remove_header } = fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
+    let header = Some(set_header.trim()).filter(|text| !text.is_empty()).map(self::set_header);
+    let removed = Some(remove_header.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
+    let patch = RecordPatch {
+        set_headers: header.transpose()?.into_iter().collect(),
+        remove_headers: removed.into_iter().collect(),
+        merge: None,
+        value: changed_value(admin, group, &offsets, value).await?,
+    };
     let by = operator(caller, Some(why), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
-        letter_request(group, &verb, offsets, by)?
+        letter_request(group, &verb, offsets, by)?.with_patch(patch)?
     } else {
         retry_request(group, (&verb, None), ids, by)?
     };
     Ok(admin.source.operate(request).await?)
+}
+
+/// The value of a form, unless it is the record's own: a browser sends line ends as CRLF.
+async fn changed_value<S: Source>(
+    admin: &Admin<S>,
+    group: &str,
+    offsets: &[i64],
+    value: Option<String>,
+) -> Result<Option<String>, Refusal> {
+    let (Some(value), [offset]) = (value, offsets) else { return Ok(None) };
+    let value = value.replace("\r\n", "\n");
+    let letter = admin.source.dead_letter(group, *offset).await?;
+    let own = letter.and_then(|letter| String::from_utf8(letter.value?).ok());
+    let is_own = own.is_some_and(|own| own.replace("\r\n", "\n") == value);
+    Ok((!is_own).then_some(value))
 }
 
 fn numbers<T: std::str::FromStr>(text: &str) -> Result<Vec<T>, Refusal> {

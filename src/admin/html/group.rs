@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::fingerprint::{Alike, alike};
+use super::jobs::job_form;
 use super::{group_path, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
@@ -27,7 +28,7 @@ const PIECE: usize = 256;
 /// The sentence of the action that led here.
 #[derive(Debug, Default, Deserialize)]
 pub(in crate::admin) struct Outcome {
-    said: Option<String>,
+    pub(super) said: Option<String>,
 }
 
 pub(in crate::admin) async fn group<S: Source>(
@@ -69,7 +70,10 @@ async fn content<S: Source>(
             p.empty { "This group has no dead letters." }
         } @else {
             @if is_cut {
-                p { "The first " (LETTERS_MAX) " of " (group.dead_letters) " are grouped." }
+                p {
+                    "The first " (LETTERS_MAX) " of " (group.dead_letters) " are grouped. A job acts "
+                    "on all."
+                }
             }
             @for alike in alike(&letters) { (cause(&group, &alike, show)) }
             h2 { "Dead letters" }
@@ -119,6 +123,7 @@ fn cause(group: &GroupView, alike: &Alike, show: bool) -> Markup {
             }
             (letter_form(&group.group, within, &DEAD))
             @if within.len() < count { p { "The buttons act on the first " (within.len()) "." } }
+            @if show { (job_form(&group.group, alike)) }
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::model::utc;
 
 /// Attempts of a record on its page.
 const PAST_MAX: usize = 200;
+/// Bytes of a value that a form can carry: each may take three in it.
+const EDIT_BYTES_MAX: usize = 16 << 10;
 
 pub(in crate::admin) async fn letter<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
@@ -47,7 +49,10 @@ async fn content<S: Source>(
         p { a href=(group_path(group)) { (group) } }
         h1 { "Dead letter " (number) }
         (facts(&letter, show))
-        @if letter.state == "dead" { (letter_form(group, &[number], &DEAD)) }
+        @if letter.state == "dead" {
+            (letter_form(group, &[number], &DEAD))
+            @if show { (edit_form(group, &letter)) }
+        }
         h2 { "Attempts" }
         (attempts(&past, show))
         h2 { "Value" }
@@ -55,6 +60,28 @@ async fn content<S: Source>(
         h2 { "Headers" }
         (headers(&letter, show))
     })
+}
+
+/// The form that sends a record back with another value or header. Bytes that are no text can only
+/// have headers set.
+fn edit_form(group: &str, letter: &DeadLetter) -> Markup {
+    let value = letter.value.as_deref().map(str::from_utf8).transpose().ok().flatten();
+    let value = value.filter(|value| value.len() <= EDIT_BYTES_MAX);
+    html! {
+        details {
+            summary { "Change it and send it back" }
+            form.edit method="post" action={ (group_path(group)) "/act" } {
+                input type="hidden" name="offsets" value=(letter.offset);
+                @if let Some(value) = value {
+                    label { "Value" textarea name="value" rows="8" { "\n" (value) } }
+                }
+                label { "Set header " input name="set_header" placeholder="name=value"; }
+                label { "Remove header " input name="remove_header"; }
+                label { "Why " input name="why" maxlength="1000"; }
+                button name="verb" value="redrive" { "Send back changed" }
+            }
+        }
+    }
 }
 
 fn facts(letter: &DeadLetter, show: bool) -> Markup {

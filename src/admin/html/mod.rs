@@ -5,6 +5,7 @@ mod act;
 mod fingerprint;
 mod group;
 mod home;
+mod jobs;
 mod letter;
 mod style;
 
@@ -19,6 +20,7 @@ use super::states::StateCounts;
 pub(super) use act::act;
 pub(super) use group::group;
 pub(super) use home::{audit, home};
+pub(super) use jobs::{change as change_job, jobs, start as start_job};
 pub(super) use letter::letter;
 pub(super) use style::style;
 
@@ -42,6 +44,7 @@ fn page(title: &str, content: &Markup) -> Response {
                     a.name href="/" { "reprise" }
                     nav {
                         a href="/" { "Now" }
+                        a href="/jobs" { "Jobs" }
                         a href="/audit" { "Audit" }
                     }
                 }

@@ -35,6 +35,9 @@ form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: 
 form.row { margin: 0; }
 button, input { font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: .3rem; padding: .3rem .7rem; min-height: 2rem; }
+textarea { font: inherit; font-family: monospace; color: inherit; background: var(--soft);
+  border: 1px solid var(--line); border-radius: .3rem; padding: .5rem; width: 100%; }
+form.edit label:has(textarea) { width: 100%; } summary { cursor: pointer; }
 button { cursor: pointer; } button.danger { color: var(--alarm); }
 :focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; }

@@ -1,0 +1,197 @@
+//! Jobs on dead letters: the list with its buttons, and the form that starts one.
+
+use std::sync::Arc;
+
+use axum::Form;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::fingerprint::Alike;
+use super::group::Outcome;
+use super::{group_path, page, refused};
+use crate::admin::Admin;
+use crate::admin::answer::Refusal;
+use crate::admin::guard::Caller;
+use crate::admin::jobs::{JobBody, action_word, alter, begin};
+use crate::admin::percent::percent_encoded;
+use crate::admin::source::Source;
+use crate::engine::{Job, JobState};
+use crate::model::utc;
+
+/// The fields of the form that starts a job. An empty field is left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(in crate::admin) struct StartFields {
+    topic: String,
+    cause: String,
+    fingerprint: String,
+    rate: String,
+    canary: String,
+    set_header: String,
+    merge: String,
+    why: String,
+}
+
+/// The fields of the buttons of a job.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::admin) struct ChangeFields {
+    verb: String,
+}
+
+pub(in crate::admin) async fn jobs<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Query(outcome): Query<Outcome>,
+) -> Response {
+    match admin.source.jobs().await {
+        Ok(jobs) => page("Jobs", &content(&jobs, outcome.said.as_deref())),
+        Err(error) => refused(&error.into()),
+    }
+}
+
+pub(in crate::admin) async fn start<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path(group): Path<String>,
+    Extension(caller): Extension<Caller>,
+    fields: Result<Form<StartFields>, FormRejection>,
+) -> Response {
+    let started = match fields {
+        Ok(Form(fields)) => run(&admin, group, caller, fields).await,
+        Err(error) => Err(Refusal::new(error.status(), error.body_text())),
+    };
+    match started {
+        Ok(job) => back(&format!("Job {} has started.", job.id)),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn run<S: Source>(
+    admin: &Admin<S>,
+    group: String,
+    caller: Caller,
+    fields: StartFields,
+) -> Result<Job, Refusal> {
+    let merge = given(fields.merge).map(|text| serde_json::from_str(&text)).transpose();
+    let merge = merge.map_err(|error| Refusal::bad(format!("the patch is not JSON: {error}")))?;
+    let body = JobBody {
+        group,
+        topic: given(fields.topic),
+        cause: given(fields.cause),
+        fingerprint: given(fields.fingerprint),
+        rate: number(fields.rate)?,
+        canary: number(fields.canary)?,
+        set_headers: given(fields.set_header).into_iter().collect(),
+        merge,
+        why: given(fields.why),
+        ..JobBody::default()
+    };
+    begin(admin, caller, body).await
+}
+
+fn given(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.trim().is_empty())
+}
+
+fn number(text: String) -> Result<Option<u32>, Refusal> {
+    let number = given(text).map(|text| text.trim().parse()).transpose();
+    number.map_err(|_| Refusal::bad("rate and canary are numbers"))
+}
+
+pub(in crate::admin) async fn change<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path(id): Path<u64>,
+    Extension(caller): Extension<Caller>,
+    fields: Result<Form<ChangeFields>, FormRejection>,
+) -> Response {
+    let changed = match fields {
+        Ok(Form(fields)) => alter(&admin, caller, (id, &fields.verb), None).await,
+        Err(error) => Err(Refusal::new(error.status(), error.body_text())),
+    };
+    match changed {
+        Ok(job) => back(&format!("Job {id} is {}.", job.state.as_str())),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+/// Leads back to the jobs, with a sentence.
+fn back(sentence: &str) -> Response {
+    let to = format!("/jobs?said={}", percent_encoded(sentence));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
+}
+
+fn content(jobs: &[Job], said: Option<&str>) -> Markup {
+    html! {
+        h1 { "Jobs" }
+        @if let Some(said) = said { p.said role="status" { (said) } }
+        @if jobs.is_empty() {
+            p.empty {
+                "No job has run. A job sends back or discards all dead letters that a filter "
+                "admits: the page of a group starts one, and so does "
+                code { "reprise dlq redrive GROUP --all" } "."
+            }
+        }
+        @for job in jobs.iter().rev() { (section(job)) }
+    }
+}
+
+fn section(job: &Job) -> Markup {
+    let group = job.terms.group.as_str();
+    let done = job.cursor.saturating_sub(job.end).min(0).saturating_neg();
+    html! {
+        section.cause {
+            h3 {
+                "Job " (job.id) ": " (action_word(job.terms.action)) " of "
+                a href=(group_path(group)) { (group) } " "
+                span.chip { (job.state.as_str()) }
+            }
+            p {
+                (job.changed) " changed, " (job.left) " left, " (job.acknowledged)
+                " acknowledged, " (job.failed) " failed again. "
+                @if job.is_open() { (done) " offsets to go. " }
+                @if job.awaits_canary() {
+                    "The job waits for the outcomes of its first " (job.terms.canary) " records."
+                }
+            }
+            p {
+                "Started " (utc(job.started.0))
+                @if let Some(ended) = job.ended { ", ended " (utc(ended.0)) }
+                ", by " (job.by.name) " " (job.by.peer)
+                @if !job.by.why.is_empty() { ": " (job.by.why) }
+            }
+            @if job.is_open() {
+                form method="post" action={ "/jobs/" (job.id) "/act" } {
+                    @if job.state == JobState::Running {
+                        button name="verb" value="pause" { "Pause" }
+                    } @else {
+                        button name="verb" value="resume" { "Resume" }
+                    }
+                    button.danger name="verb" value="cancel" { "Cancel" }
+                }
+            }
+        }
+    }
+}
+
+/// The form of a job on all letters that are alike.
+pub(super) fn job_form(group: &str, alike: &Alike) -> Markup {
+    html! {
+        details {
+            summary { "Send all of them back as a job" }
+            form method="post" action={ (group_path(group)) "/jobs" } {
+                input type="hidden" name="topic" value=(alike.topic);
+                input type="hidden" name="cause" value=(alike.cause);
+                input type="hidden" name="fingerprint" value=(alike.reason);
+                label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
+                label { "Canary " input name="canary" value="5" inputmode="numeric"; }
+                label { "Set header " input name="set_header" placeholder="name=value"; }
+                label { "JSON merge patch " input name="merge" placeholder="{\"retry\": true}"; }
+                label { "Why " input name="why" required maxlength="1000"; }
+                button { "Start" }
+            }
+        }
+    }
+}
