@@ -153,6 +153,32 @@ fn a_reader_passes_letters_that_have_left() {
 }
 
 #[test]
+fn delete_records_deletes_dead_letters_for_good() {
+    let mut server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    done(&server, &["dlq", "discard", "shop", "0"]);
+    done(&server, &["dlq", "redrive", "shop", "1"]);
+    let mut client = server.client();
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 1, 1), (3, -1), "one partition");
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, 6), (1, -1), "beyond its end");
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, 3), (0, 3));
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, 2), (0, 3), "it is so already");
+    server.restart();
+    let mut client = server.client();
+    assert_eq!(client.list_offset("reprise.dlq.shop", 0, -2).1, 3);
+    assert_eq!(letters(&server, "dead"), [3, 4]);
+    assert_eq!(cli(&server, &["dlq", "restore", "shop", "0"]).0, 3, "it cannot be taken back");
+    assert_eq!(Member::of_shop(&server).retry_once().text(), "order-1");
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, -1), (0, 5));
+    assert_eq!(dead_letters(&server), 0);
+    let audit = server.json("/api/v1/audit?group=shop");
+    let last = audit["items"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["action"], &last["changed"]), (&json!("delete"), &json!(2)));
+    assert_eq!(last["why"], "DeleteRecords");
+}
+
+#[test]
 fn retries_that_wait_are_hastened_delayed_and_ended() {
     let server = Server::with("retry: {levels: 1h 2h}");
     let mut member = Member::of_shop(&server);

@@ -165,6 +165,7 @@ fn policy(retry: &Retry) -> Policy {
         consume_timeout_ms: ms(retry.consume_timeout),
         keep_dead_letters: retry.dead_letters.keep,
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
+        dead_letters_retention_ms: retry.dead_letters.retention.map(ms),
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
         lane: retry.lane != LaneChoice::Off,
         in_place: retry.lane == LaneChoice::InPlace || retry.order.mode == OrderMode::Partition,

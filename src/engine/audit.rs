@@ -8,6 +8,7 @@ use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::journal::{Encoded, Journal, JournalError, NewEntry, StreamAppend, StreamBatch};
 use crate::model::{GroupId, WallMs};
+use crate::retry::Fact;
 
 /// The version byte of a stored record.
 const VERSION: u8 = 1;
@@ -16,7 +17,7 @@ const STREAM: &str = "a/audit";
 /// Age at which a record is dropped.
 const KEPT_MS: i64 = 90 * 24 * 3_600_000;
 /// Places that a record lists.
-pub(super) const PLACES_LISTED: usize = 16;
+const PLACES_LISTED: usize = 16;
 /// Bytes of the log read at once.
 const READ_BYTES: usize = 1 << 20;
 
@@ -57,6 +58,15 @@ pub(super) fn entry(journal: &Journal, record: &AuditRecord) -> Result<NewEntry,
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.at.0 };
     let head = Encoded::of(postcard::to_extend(record, vec![VERSION]));
     Ok(NewEntry::batch(kind::AUDIT, append, head, Bytes::new()))
+}
+
+/// The origins of the first records that changed.
+pub(super) fn places(facts: &[Fact]) -> Vec<String> {
+    let origins = facts.iter().filter_map(|fact| match fact {
+        Fact::Entry { entry, .. } => entry.origin.as_ref().map(ToString::to_string),
+        _ => None,
+    });
+    origins.take(PLACES_LISTED).collect()
 }
 
 /// Drops records that are older than 90 days.

@@ -58,7 +58,11 @@ pub(super) fn is_final(entry: &Entry, evidence: Evidence) -> bool {
 fn settles(entry: &Entry, evidence: Evidence) -> bool {
     let is_note = matches!(
         evidence,
-        Evidence::OriginCommit | Evidence::Reset | Evidence::Restore | Evidence::RestoreEnded
+        Evidence::OriginCommit
+            | Evidence::Reset
+            | Evidence::Restore
+            | Evidence::RestoreEnded
+            | Evidence::LetterDeleted
     );
     entry.is_settled() && !is_note && evidence != Evidence::ExportEnded
 }
@@ -85,7 +89,8 @@ mod tests {
         let last = [D::MaxAttempts, D::ExplicitDlq, D::Expired, D::Undecodable, D::Manual];
         assert_eq!(last.map(D::as_str), FINAL_REASONS);
         let until = A::DelayUntil(WallMs(0));
-        let actions = [A::Redrive, A::Discard, A::Restore, A::RetryNow, until, A::DeadLetterNow];
+        let actions =
+            [A::Redrive, A::Discard, A::Delete, A::Restore, A::RetryNow, until, A::DeadLetterNow];
         assert_eq!(actions.map(A::as_str), ACTIONS);
     }
 }

@@ -98,6 +98,12 @@ impl Engine {
         self.render.dead_letters(&self.journal, group).map(|(_, bounds)| bounds)
     }
 
+    /// The bounds of a dead-letter topic; `None`: it has had no dead letter.
+    pub fn letter_bounds(&self, topic: &TopicName) -> Option<Bounds> {
+        let stream = self.journal.stream_find(&self.render.streams().stream(topic))?;
+        self.journal.stream_bounds(stream)
+    }
+
     /// The dead letters of a group from an offset on; bytes beyond `bytes_max`, in the log or in
     /// memory, only for the first.
     pub fn dead_letters(

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::engine::command::TakenEntry;
 use crate::engine::error::EngineError;
 use crate::journal::{Bounds, Journal, StreamId};
-use crate::model::{EntryId, GroupId, Origin};
+use crate::model::{EntryId, GroupId, Origin, TopicName};
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
@@ -58,6 +58,11 @@ impl Render {
     /// Streams of dead-letter topics.
     pub(super) fn streams(&self) -> &LetterStreams {
         &self.streams
+    }
+
+    /// The dead-letter topic of a group.
+    pub(super) fn dead_letter_topic(&self, group: &GroupId) -> TopicName {
+        self.templates.dlq_topic(group)
     }
 
     /// The journal's name for the stream of a group's dead letters; `broker` reads it.

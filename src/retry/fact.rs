@@ -134,6 +134,8 @@ pub enum Evidence {
     DelayUntil,
     /// An operator ends the retries of a record.
     DeadLetterNow,
+    /// A dead letter is deleted for good: by DeleteRecords, or by its retention.
+    LetterDeleted,
 }
 
 impl Evidence {
@@ -176,6 +178,7 @@ impl Evidence {
             Self::RetryNow => "retry_now",
             Self::DelayUntil => "delay_until",
             Self::DeadLetterNow => "dead_letter_now",
+            Self::LetterDeleted => "letter_deleted",
         }
     }
 }

@@ -32,6 +32,8 @@ pub enum Action {
     Redrive,
     /// A dead letter is discarded. It can be restored for a while.
     Discard,
+    /// A dead letter is discarded for good.
+    Delete,
     /// A discarded dead letter is one again.
     Restore,
     /// A retry is due now.
@@ -48,6 +50,7 @@ impl Action {
         match self {
             Self::Redrive => "redrive",
             Self::Discard => "discard",
+            Self::Delete => "delete",
             Self::Restore => "restore",
             Self::RetryNow => "retry_now",
             Self::DelayUntil(_) => "delay_until",

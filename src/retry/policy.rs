@@ -99,6 +99,8 @@ pub struct Policy {
     pub keep_dead_letters: bool,
     /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
     pub dead_letters_bytes_max: Option<u64>,
+    /// Age at which a dead letter is deleted; `None`: never.
+    pub dead_letters_retention_ms: Option<u64>,
     /// The topic of the real cluster they are sent to, a template; `None`: they stay here. The
     /// ledger has nothing to do with it.
     pub dead_letters_topic: Option<Arc<str>>,
@@ -151,6 +153,7 @@ impl Default for Policy {
             consume_timeout_ms: CONSUME_TIMEOUT_MS,
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
+            dead_letters_retention_ms: None,
             dead_letters_topic: None,
             lane: true,
             in_place: false,

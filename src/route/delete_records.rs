@@ -1,4 +1,5 @@
-//! `DeleteRecords` 0–2: a partition begins later. Retry and dead-letter topics lose nothing.
+//! `DeleteRecords` 0–2: a partition begins later. A dead-letter topic loses its
+//! first dead letters for good, with a record in the audit log; a retry topic loses nothing.
 
 use std::sync::Arc;
 
@@ -10,28 +11,38 @@ use kafka_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
+use crate::engine::Operator;
+use crate::model::TopicName;
+use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
 /// `low_watermark` of a partition of which nothing is known.
 const NO_OFFSET: i64 = -1;
+/// `offset` of a request that deletes all records.
+const TO_THE_END: i64 = -1;
 
 pub(super) async fn answer(
     router: &Router,
+    conn: &Conn,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let mut response = DeleteRecordsResponse::default();
     let mut last = 0;
     for asked in request.topics {
         let name = router.names.canonical(&topic_of(&asked.name));
+        // In front of a cluster nothing tells whether the client has the right to DELETE.
+        let is_ours = router.upstream.is_none() && router.names.is_dead_letters(&name);
+        let letters = is_ours.then(|| name.clone());
         let found = router.changeable(&name).map_err(|error| code::of_broker(&error));
         let mut topic = DeleteRecordsTopicResult::default();
         topic.name = asked.name;
         for partition in &asked.partitions {
-            let deleted = match &found {
-                Ok(topic) => delete(router, topic, partition).await,
-                Err(error) => Err(*error),
+            let deleted = match (&letters, &found) {
+                (Some(letters), _) => delete_letters(router, conn, letters, partition).await,
+                (None, Ok(topic)) => delete(router, topic, partition).await,
+                (None, Err(error)) => Err(*error),
             };
             if let Ok((low_watermark, seq)) = deleted {
                 last = last.max(seq);
@@ -66,6 +77,34 @@ fn result(
         Err(error) => (result.error_code, result.low_watermark) = (error.code(), NO_OFFSET),
     }
     result
+}
+
+/// The first offset kept; nothing has to be waited for.
+async fn delete_letters(
+    router: &Router,
+    conn: &Conn,
+    topic: &TopicName,
+    asked: &DeleteRecordsPartition,
+) -> Result<(i64, u64), ResponseError> {
+    let bounds = router.engine.letter_bounds(topic);
+    let (start, end) = bounds.map_or((0, 0), |bounds| (bounds.start, bounds.visible_end));
+    let up_to = if asked.offset == TO_THE_END { end } else { asked.offset };
+    if asked.partition_index != 0 {
+        return Err(ResponseError::UnknownTopicOrPartition);
+    }
+    if !(0..=end).contains(&up_to) {
+        return Err(ResponseError::OffsetOutOfRange);
+    }
+    if up_to <= start {
+        return Ok((start, 0));
+    }
+    let by = Operator {
+        name: conn.client().to_string(),
+        peer: conn.host(),
+        why: "DeleteRecords".to_owned(),
+    };
+    let deleted = router.engine.delete_letters(topic, up_to, by).await;
+    deleted.map(|(start, _)| (start, 0)).map_err(|error| code::of_engine(&error))
 }
 
 /// The first offset kept, and the entry to wait for.

@@ -390,7 +390,7 @@ impl Router {
                 self.with(&head, async |r| delete_topics::answer(self, &head, r).await).await?
             }
             Api::DeleteRecords => {
-                self.with(&head, async |r| delete_records::answer(self, r).await).await?
+                self.with(&head, async |r| delete_records::answer(self, conn, r).await).await?
             }
             Api::AlterConfigs => {
                 self.with(&head, async |r| alter_configs::answer(self, r).await).await?

@@ -1,11 +1,11 @@
 //! What is done now and then: retention, checkpoints, compaction, gauges.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use crate::broker::error::BrokerError;
 use crate::engine::EngineError;
 use crate::journal::{Housekept, Journal, JournalError, Unfinished};
-use crate::model::MonoMs;
+use crate::model::{MonoMs, WallMs};
 use crate::route::Router;
 use crate::server::pace::Pace;
 use crate::server::readiness::is_full;
@@ -181,6 +181,24 @@ async fn trim(router: &Arc<Router>) -> Result<(), Trouble> {
     if expired.records > 0 {
         let (partitions, records) = (expired.partitions, expired.records);
         tracing::info!(partitions, records, "retention removed records");
+    }
+    expire_letters(router).await
+}
+
+/// Deletes dead letters that are older than their groups keep them.
+async fn expire_letters(router: &Router) -> Result<(), Trouble> {
+    let now = router.clock.now().wall;
+    for group in router.engine.groups().await? {
+        let retention_ms = {
+            let policies = router.policies.read().unwrap_or_else(PoisonError::into_inner);
+            policies.of(&group.group).dead_letters_retention_ms
+        };
+        let Some(retention_ms) = retention_ms else { continue };
+        let oldest = WallMs(now.0.saturating_sub_unsigned(retention_ms));
+        let letters = router.engine.expire_letters(&group.group, oldest).await?;
+        if letters > 0 {
+            tracing::info!(group = %group.group, letters, "retention removed dead letters");
+        }
     }
     Ok(())
 }

@@ -104,6 +104,9 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Redrive => "sent back from the dead letters",
         Evidence::Discard => "an operator discarded the dead letter",
         Evidence::Restore => "an operator restored the dead letter",
+        Evidence::LetterDeleted => {
+            "the dead letter was deleted: by DeleteRecords, or its retention was over"
+        }
         Evidence::RestoreEnded => "the discarded dead letter can be restored no more",
         Evidence::RetryNow => "an operator wants it delivered now",
         Evidence::DelayUntil => "an operator set its time",

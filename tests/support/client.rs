@@ -246,13 +246,20 @@ impl Client {
 
     /// Deletes the records of a partition below an offset.
     pub fn delete_records(&mut self, topic: &str, index: i32, before: i64) {
+        let (error, _) = self.ask_delete_records(topic, index, before);
+        assert_eq!(error, 0, "{topic}");
+    }
+
+    /// DeleteRecords of a partition: the error and the low watermark.
+    pub fn ask_delete_records(&mut self, topic: &str, index: i32, before: i64) -> (i16, i64) {
         let mut partition = DeleteRecordsPartition::default();
         (partition.partition_index, partition.offset) = (index, before);
         let mut of = DeleteRecordsTopic::default();
         (of.name, of.partitions) = (s(topic), vec![partition]);
         let request = DeleteRecordsRequest::default().with_topics(vec![of]);
         let answer = self.leader(topic).call(2, &request);
-        assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{topic}");
+        let one = &answer.topics[0].partitions[0];
+        (one.error_code, one.low_watermark)
     }
 
     /// Metadata of these topics.

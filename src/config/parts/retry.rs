@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::backoff::ELAPSED;
-use super::{Backoff, HOUR, MIB, MS, SECOND, TIB};
+use super::{Backoff, DAY, HOUR, MIB, MS, SECOND, TIB};
 use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
 use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
@@ -14,6 +14,9 @@ use crate::retry::{
     IN_PLACE_LIMIT, ISOLATION_TIMEOUT_MS, LevelTable, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS,
     OnSeekBack, OrderMode, Policy, UNLIMITED,
 };
+
+/// The longest retention of dead letters: ten years.
+const RETENTION_DAYS_MAX: u32 = 3_650;
 
 const KEY_NEEDS_EMBEDDED: &str = "key needs the embedded cluster: in front of a Kafka cluster \
                                   (upstream) use partition or off";
@@ -72,6 +75,9 @@ pub struct DeadLetters {
     /// records are held.
     #[serde(serialize_with = "ser_size_limit")]
     pub max_bytes: Option<u64>,
+    /// Age at which a dead letter is deleted; `None` = never.
+    #[serde(serialize_with = "ser_limit")]
+    pub retention: Option<Duration>,
     /// The topic of the cluster behind that they are sent to, a template; `None` = they stay.
     #[serde(serialize_with = "topic_or_off")]
     pub upstream_topic: Option<String>,
@@ -167,7 +173,12 @@ impl Default for Retry {
             },
             breaker: None,
             on_reset: OnReset::default(),
-            dead_letters: DeadLetters { keep: true, max_bytes: None, upstream_topic: None },
+            dead_letters: DeadLetters {
+                keep: true,
+                max_bytes: None,
+                retention: None,
+                upstream_topic: None,
+            },
         }
     }
 }
@@ -311,6 +322,8 @@ impl Retry {
         let ours = &mut self.dead_letters;
         dead.take("keep", &mut ours.keep, boolean);
         dead.take("max_bytes", &mut ours.max_bytes, or_unlimited(size(MIB..=1024 * TIB)));
+        let age = duration(HOUR..=DAY * RETENTION_DAYS_MAX);
+        dead.take("retention", &mut ours.retention, or_unlimited(age));
         dead.take("upstream_topic", &mut ours.upstream_topic, |value| match value {
             Value::Bool(false) => Ok(None),
             Value::Text(word) if word == "off" => Ok(None),

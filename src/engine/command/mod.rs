@@ -2,6 +2,7 @@
 //! one verb: the request, the driver's work for it, and the call of the handle.
 
 mod acknowledge;
+mod delete_letters;
 mod discard;
 mod end;
 mod end_topic;
@@ -29,6 +30,7 @@ use crate::model::GroupId;
 use crate::retry::{Input, Policies};
 
 use self::acknowledge::{Acknowledge, CheckAcknowledge};
+use self::delete_letters::DeleteLetters;
 use self::discard::Discard;
 use self::end_topic::EndTopic;
 use self::export::Export;
@@ -109,6 +111,7 @@ pub(super) enum Command {
     CountDelayed(Call<CountDelayed>),
     DeadLetterDamaged(Call<DeadLetterDamaged>),
     Delay(Box<Call<DelayBatch>>),
+    DeleteLetters(Box<Call<DeleteLetters>>),
     Discard(Call<Discard>),
     End(Box<Call<Ending>>),
     EndTopic(Call<EndTopic>),
@@ -153,6 +156,7 @@ impl Driver {
             Command::CountDelayed(call) => call.answer(self),
             Command::DeadLetterDamaged(call) => call.answer(self),
             Command::Delay(call) => call.answer(self),
+            Command::DeleteLetters(call) => call.answer(self),
             Command::Discard(call) => call.answer(self),
             Command::End(call) => call.answer(self),
             Command::EndTopic(call) => call.answer(self),

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::engine::audit::{self, AuditRecord, Operator, PLACES_LISTED};
+use crate::engine::audit::{self, AuditRecord, Operator};
 use crate::engine::batch;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -11,7 +11,7 @@ use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::job::JobStep;
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input, Token};
+use crate::retry::{Action, ActionOutcome, Answer, Entries, Input, Token};
 
 #[cfg(test)]
 mod tests;
@@ -69,7 +69,11 @@ impl Request for OperateRequest {
                 let store = driver.ledger.store();
                 batch::check_sum(ids.iter().map(|id| store.record_bytes(*id)).sum())?;
             }
-            Action::Discard | Action::Restore | Action::RetryNow | Action::DelayUntil(_) => {}
+            Action::Discard
+            | Action::Delete
+            | Action::Restore
+            | Action::RetryNow
+            | Action::DelayUntil(_) => {}
         }
         let before = match &job {
             Some(step) => Some(driver.jobs.running(step.id)?.clone()),
@@ -93,7 +97,7 @@ impl Request for OperateRequest {
                 (Some(job), more)
             }
             None => {
-                let (group, places) = (group.clone(), places(&facts));
+                let (group, places) = (group.clone(), audit::places(&facts));
                 let action = action.as_str().to_owned();
                 let at = now.wall;
                 let record =
@@ -111,12 +115,4 @@ impl Request for OperateRequest {
 
 fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-fn places(facts: &[Fact]) -> Vec<String> {
-    let origins = facts.iter().filter_map(|fact| match fact {
-        Fact::Entry { entry, .. } => entry.origin.as_ref().map(ToString::to_string),
-        _ => None,
-    });
-    origins.take(PLACES_LISTED).collect()
 }

@@ -54,6 +54,10 @@ impl<S: Entries> Ledger<S> {
                 let state = State::Discarding { since: self.wall(), died: at };
                 (self.settled(entry, state), Evidence::Discard, PayloadChange::Keeps)
             }
+            (Action::Delete, State::Dead { .. } | State::Discarding { .. }) => {
+                let entry = self.settled(entry, State::Discarded { at: self.wall() });
+                (entry, Evidence::LetterDeleted, PayloadChange::Keeps)
+            }
             (Action::Restore, State::Discarding { died, .. }) => {
                 let entry = self.settled(entry, State::Dead { at: died });
                 (entry, Evidence::Restore, PayloadChange::Keeps)
@@ -79,6 +83,7 @@ impl<S: Entries> Ledger<S> {
             (
                 Action::Redrive
                 | Action::Discard
+                | Action::Delete
                 | Action::Restore
                 | Action::RetryNow
                 | Action::DelayUntil(_)

@@ -207,6 +207,48 @@ fn a_discarded_letter_leaves_after_a_day_unless_restored() {
 }
 
 #[test]
+fn deleted_letters_leave_for_good() {
+    let disk = MemDisk::new(11);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    house.operate(Action::Redrive, &[1]).unwrap();
+    house.operate(Action::Discard, &[2]).unwrap();
+    let engine = house.engine.clone();
+    let topic = "reprise.dlq.shop".into();
+    let deleted = async move { engine.delete_letters(&topic, 3, Operator::default()).await };
+    assert_eq!(house.ask(deleted), Some((3, 2)));
+    for _ in 0..2 {
+        assert_eq!(house.offsets(), [3]);
+        assert_eq!(house.count(StateKind::Discarded), 2);
+        let restored = house.operate(Action::Restore, &[2]).unwrap();
+        assert_eq!(restored, [ActionOutcome::Refused(StateKind::Discarded)]);
+        house = reopened(house, &disk);
+    }
+    assert_eq!(house.consume(), [("order 1".to_owned(), 1)], "its retry is its own record");
+    assert_eq!(house.offsets(), [3]);
+}
+
+#[test]
+fn letters_older_than_their_retention_are_deleted() {
+    let disk = MemDisk::new(12);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    let died = house.driver.clock.now().wall;
+    house.hand.advance(10);
+    house.operate(Action::Redrive, &[0]).unwrap();
+    house.operate(Action::DeadLetterNow, &[0]).unwrap();
+    let expired = |house: &mut House, oldest| {
+        let engine = house.engine.clone();
+        house.ask(async move { engine.expire_letters(&shop(), oldest).await }).unwrap()
+    };
+    assert_eq!(expired(&mut house, died), 0);
+    assert_eq!(expired(&mut house, died.plus(1)), 3);
+    assert_eq!(house.letters(), [(4, "order 0".to_owned())]);
+    let audit = house.engine.audit(None, 2, 10).unwrap();
+    assert_eq!((audit[0].1.by.name.as_str(), audit[0].1.changed), ("retention", 3));
+}
+
+#[test]
 fn every_action_is_in_the_audit_log() {
     let disk = MemDisk::new(10);
     let mut house = House::open(&disk).unwrap();

@@ -134,11 +134,7 @@ impl Cell {
     fn play(mut self, situation: Situation) {
         self.trial.produce("early", None);
         self.until_done("the early orders are done");
-        if self.habit == Habit::Auto {
-            // Spring stops without a commit, and a group that has none is not judged.
-            let what = format!("{}: the early orders are committed", self.name);
-            self.trial.until(&mut self.process, &what, Trial::is_committed);
-        }
+        self.until_auto_commit();
         self.process.stop();
         let starts = self.process.starts();
         match situation {
@@ -159,6 +155,15 @@ impl Cell {
         self.trial.until(&mut self.process, &what, Trial::is_done);
     }
 
+    /// Spring stops without an auto-commit. A process that always ends before its first one is a
+    /// crash loop for its group.
+    fn until_auto_commit(&mut self) {
+        if self.habit == Habit::Auto {
+            let what = format!("{}: all orders are committed", self.name);
+            self.trial.until(&mut self.process, &what, Trial::is_committed);
+        }
+    }
+
     fn deploys(&mut self) {
         for n in 0..6 {
             self.trial.produce(&format!("deploy{n}"), None);
@@ -166,7 +171,12 @@ impl Cell {
             let before = self.trial.seen.handled;
             let what = format!("{}: deploy {n} is at work", self.name);
             self.trial.until(&mut self.process, &what, |trial| trial.seen.handled > before);
-            if n % 2 == 0 { self.process.stop() } else { self.process.kill() }
+            if n % 2 == 0 {
+                self.until_auto_commit();
+                self.process.stop();
+            } else {
+                self.process.kill();
+            }
         }
         self.process.start_again();
         self.until_done("all orders are done");

@@ -1,0 +1,200 @@
+//! Dead letters leave their topic from the front: by DeleteRecords, or because they are too old.
+//! Their records stay out of the partitions they came from.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::command::{Call, Command, OPERATE_MAX, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::journal::{Bounds, StreamBatch, StreamId};
+use crate::model::{EntryId, GroupId, TopicName, WallMs};
+use crate::retry::{Action, ActionOutcome, Answer, Entry, Fact, Input, State, Token, decode_fact};
+
+/// Bytes of dead letters that one step reads.
+const STEP_BYTES: usize = 1 << 20;
+/// The name of the operator that stands for the retention of dead letters.
+const RETENTION: &str = "retention";
+
+/// The letters that go.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    /// Those before an offset.
+    Offset(i64),
+    /// Those that died before a time.
+    Time(WallMs),
+}
+
+/// Deletes the first dead letters of a topic, those of a step.
+pub(in crate::engine) struct DeleteLetters {
+    topic: TopicName,
+    bound: Bound,
+    by: Operator,
+}
+
+/// The topic after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct DeletedLetters {
+    /// The first offset of the topic.
+    start: i64,
+    deleted: u64,
+    is_done: bool,
+}
+
+impl Engine {
+    /// Deletes the dead letters of a topic before an offset, for good. The new first offset, and
+    /// how many dead letters went. Durable on return.
+    pub async fn delete_letters(
+        &self,
+        topic: &TopicName,
+        up_to: i64,
+        by: Operator,
+    ) -> Result<(i64, u64), EngineError> {
+        self.delete_up_to(topic, Bound::Offset(up_to), by).await
+    }
+
+    /// Deletes the dead letters of a group that died before `oldest`. How many went.
+    pub async fn expire_letters(
+        &self,
+        group: &GroupId,
+        oldest: WallMs,
+    ) -> Result<u64, EngineError> {
+        let why = "older than retry.dead_letters.retention".to_owned();
+        let by = Operator { name: RETENTION.to_owned(), peer: String::new(), why };
+        let topic = self.render.dead_letter_topic(group);
+        Ok(self.delete_up_to(&topic, Bound::Time(oldest), by).await?.1)
+    }
+
+    async fn delete_up_to(
+        &self,
+        topic: &TopicName,
+        bound: Bound,
+        by: Operator,
+    ) -> Result<(i64, u64), EngineError> {
+        let mut all = 0;
+        loop {
+            let (topic, by) = (topic.clone(), by.clone());
+            let step = self.call(DeleteLetters { topic, bound, by }).await?;
+            all += step.deleted;
+            if step.is_done {
+                return Ok((step.start, all));
+            }
+        }
+    }
+}
+
+impl Request for DeleteLetters {
+    type Answer = DeletedLetters;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::DeleteLetters(Box::new(call))
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<DeletedLetters, EngineError> {
+        let Self { topic, bound, by } = self;
+        driver.may_decide()?;
+        let journal = &driver.journal;
+        let stream = journal.stream_find(&driver.render.streams().stream(&topic));
+        let found = stream.and_then(|stream| Some((stream, journal.stream_bounds(stream)?)));
+        let Some((stream, bounds)) = found else {
+            return Ok(DeletedLetters { start: 0, deleted: 0, is_done: true });
+        };
+        driver.delete_step((stream, bounds), bound, &by)
+    }
+}
+
+impl Bound {
+    fn admits(self, batch: &StreamBatch) -> bool {
+        match (self, dead_entry(batch).map(|entry| entry.state)) {
+            (Self::Offset(up_to), _) => batch.base_offset < up_to,
+            (Self::Time(oldest), Some(State::Dead { at })) => at < oldest,
+            // A client produced it.
+            (Self::Time(oldest), _) => batch.max_timestamp_ms < oldest.0,
+        }
+    }
+
+    /// The first offset that stays, once all batches of a step may go.
+    fn end(self, batch: &StreamBatch) -> i64 {
+        let end = batch.base_offset.saturating_add(i64::from(batch.records));
+        match self {
+            Self::Offset(up_to) => end.min(up_to),
+            Self::Time(_) => end,
+        }
+    }
+}
+
+/// The entry whose dead letter a batch is.
+fn dead_entry(batch: &StreamBatch) -> Option<Entry> {
+    match decode_fact(&batch.head) {
+        Ok(Fact::Entry { entry, .. }) => Some(*entry),
+        _ => None,
+    }
+}
+
+impl Driver {
+    fn delete_step(
+        &mut self,
+        (stream, bounds): (StreamId, Bounds),
+        bound: Bound,
+        by: &Operator,
+    ) -> Result<DeletedLetters, EngineError> {
+        if bounds.start >= bounds.visible_end {
+            return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
+        }
+        let read = self.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
+        let step = read.iter().take_while(|batch| bound.admits(batch)).take(OPERATE_MAX);
+        let step: Vec<&StreamBatch> = step.collect();
+        let mut dead = BTreeMap::<GroupId, Vec<EntryId>>::new();
+        for entry in step.iter().filter_map(|batch| dead_entry(batch)) {
+            dead.entry(entry.group).or_default().push(entry.id);
+        }
+        let deleted = dead.into_iter().map(|(group, ids)| self.delete_entries(group, ids, by));
+        let deleted = deleted.sum::<Result<u64, EngineError>>()?;
+        let start = match (step.last(), bound) {
+            (Some(last), _) => self.journal.stream_trim(stream, bound.end(last))?,
+            // All letters before the offset have left the topic already.
+            (None, Bound::Offset(up_to)) => self.journal.stream_trim(stream, up_to)?,
+            (None, Bound::Time(_)) => bounds.start,
+        };
+        self.last_seq = self.last_seq.max(self.journal.appended_seq());
+        Ok(DeletedLetters { start, deleted, is_done: step.is_empty() })
+    }
+
+    fn delete_entries(
+        &mut self,
+        group: GroupId,
+        ids: Vec<EntryId>,
+        by: &Operator,
+    ) -> Result<u64, EngineError> {
+        let now = self.clock.now();
+        self.tell_room(now, &group);
+        let (token, action) = (Token(0), Action::Delete);
+        let input = Input::Operate { token, group: group.clone(), action, ids };
+        let (answer, facts) = self.handle_at(now, input);
+        let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let changed = outcomes.iter().filter(|one| **one == ActionOutcome::Done).count();
+        let changed = u64::try_from(changed).unwrap_or(u64::MAX);
+        if changed == 0 {
+            return Ok(0);
+        }
+        let record = AuditRecord {
+            at: now.wall,
+            by: by.clone(),
+            action: action.as_str().to_owned(),
+            group: group.clone(),
+            changed,
+            left: 0,
+            places: audit::places(&facts),
+            job: None,
+        };
+        let audit = audit::entry(&self.journal, &record)?;
+        let records: &[Bytes] = &[];
+        self.persist(&facts, records, vec![audit])?;
+        self.metrics.operated(group.as_str(), action.as_str(), changed);
+        self.see_room(&group);
+        Ok(changed)
+    }
+}
