@@ -159,7 +159,7 @@ fn a_job_is_started_paused_and_cancelled_by_forms() {
 }
 
 #[test]
-fn a_record_is_changed_by_a_form_and_keeps_the_rest() {
+fn a_form_changes_one_record_and_keeps_the_rest() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);
     for (at, value) in ["two\r\nlines", "wrong"].into_iter().enumerate() {

@@ -46,7 +46,7 @@ pub(super) struct JobBody {
     /// `name` or `name=value`.
     pub(super) header: Option<String>,
     pub(super) value_contains: Option<String>,
-    /// `name=value`.
+    /// Pairs of a name and a value, with `=` between them.
     pub(super) set_headers: Vec<String>,
     pub(super) remove_headers: Vec<String>,
     pub(super) merge: Option<Value>,

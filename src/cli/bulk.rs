@@ -1,7 +1,7 @@
 //! `dlq redrive` and `dlq discard`: named letters at once, or a job for all that a filter admits.
 
 use std::io::{IsTerminal, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
@@ -11,7 +11,8 @@ use super::http::AdminAt;
 use super::operate::{Verb, act};
 use super::show::{cell, moment};
 use super::table::defused;
-use crate::config::parse_duration;
+use crate::clock::Clock;
+use crate::config::{ms, parse_duration};
 
 /// Time between two looks at a running job.
 const LOOK: Duration = Duration::from_millis(200);
@@ -216,26 +217,25 @@ fn object(fields: Vec<(&str, Value)>) -> Value {
 }
 
 /// Unix milliseconds of a time that is so long ago.
-fn ago_ms(age: &str) -> Result<u64, Failure> {
+fn ago_ms(age: &str) -> Result<i64, Failure> {
     let age = parse_duration(age).map_err(|error| Failure::new(Exit::Usage, error))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let at = now.saturating_sub(age).as_millis();
-    Ok(u64::try_from(at).unwrap_or(u64::MAX))
+    Ok(Clock::start().now().wall.0.saturating_sub_unsigned(ms(age)))
 }
 
 /// Waits for the end of a job; a terminal sees the progress.
 fn follow(at: &AdminAt, mut job: Value, done: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let path = format!("/api/v1/jobs/{}", cell(&job, "id"));
-    let is_terminal = std::io::stderr().is_terminal();
+    let mut stderr = std::io::stderr();
+    let is_terminal = stderr.is_terminal();
     while job.get("state").and_then(Value::as_str) == Some("running") {
         if is_terminal {
-            eprint!("\r\x1b[K{}", progress(&job));
+            write!(stderr, "\r\x1b[K{}", progress(&job))?;
         }
         std::thread::sleep(LOOK);
         job = at.get(&path)?;
     }
     if is_terminal {
-        eprint!("\r\x1b[K");
+        write!(stderr, "\r\x1b[K")?;
     }
     let (changed, left) = (cell(&job, "changed"), cell(&job, "left"));
     writeln!(out, "{changed} {done}, {left} left as they were")?;

@@ -116,7 +116,7 @@ pub(super) fn act(
     let (mut changed, mut left) = (0, 0);
     for names in names.chunks(REQUEST_MAX) {
         let mut request = json!({ "group": group, "why": why });
-        for fields in request.as_object_mut().into_iter() {
+        if let Some(fields) = request.as_object_mut() {
             fields.insert(verb.names.1.to_owned(), json!(names));
             fields.extend(terms.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
         }

@@ -134,7 +134,7 @@ pub enum Evidence {
     DelayUntil,
     /// An operator ends the retries of a record.
     DeadLetterNow,
-    /// A dead letter is deleted for good: by DeleteRecords, or by its retention.
+    /// A dead letter is deleted for good: by `DeleteRecords`, or by its retention.
     LetterDeleted,
 }
 

@@ -71,7 +71,7 @@ fn select(
         }
         let id = entry.id;
         match record_of(&letter, terms) {
-            Ok(record) => found.candidates.push(Candidate { id, record, letter }),
+            Ok(record) => found.candidates.push(Candidate { id, letter, record }),
             Err(error) => {
                 found.unpatched += 1;
                 found.unpatched_reason.get_or_insert_with(|| error.to_string());

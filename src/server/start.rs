@@ -17,7 +17,7 @@ use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Ephemeral, Payloads, ms};
 use crate::engine::EngineError;
-use crate::journal::{Disk, OpenError, ReadError, RealDisk, TablesError};
+use crate::journal::{Disk, Journal, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::TopicName;
 use crate::observe::{Metrics, MetricsError};
 use crate::route::bounds::TopicBounds;
@@ -142,16 +142,7 @@ pub(super) async fn start_on(
     let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", membership::run(Arc::clone(&router), core.events));
-    tasks.spawn("detection", delivery::run(Arc::clone(&router)));
-    tasks.spawn("member-timers", membership::watch(Arc::clone(&router)));
-    tasks.spawn("transactions", transactions::run(Arc::clone(&router)));
-    tasks.spawn("dead-letter-lines", final_lines::run(core.engine.clone()));
-    tasks.spawn("forwarding", forwarding::begin(&router, &board));
-    let pace = Pace { segment_bytes: config.journal.segment_bytes };
-    let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
-    tasks.spawn("housekeeping", upkeep);
-    let room = disk_room::run(core.journal.clone(), Arc::clone(&router), config.data_dir.clone());
-    tasks.spawn("disk-room", room);
+    spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &board));
     let job_wake = Arc::new(Notify::new());
     let runner = JobRunner::new(Arc::clone(&router), Arc::clone(&job_wake));
     tasks.spawn("jobs", runner.run());
@@ -191,6 +182,25 @@ pub(super) async fn start_on(
         listening,
         admin,
     })
+}
+
+/// The tasks that need no listener.
+fn spawn_upkeep(
+    tasks: &mut Tasks,
+    journal: &Journal,
+    router: &Arc<Router>,
+    (config, board): (&Config, &Board),
+) {
+    tasks.spawn("detection", delivery::run(Arc::clone(router)));
+    tasks.spawn("member-timers", membership::watch(Arc::clone(router)));
+    tasks.spawn("transactions", transactions::run(Arc::clone(router)));
+    tasks.spawn("dead-letter-lines", final_lines::run(router.engine.clone()));
+    tasks.spawn("forwarding", forwarding::begin(router, board));
+    let pace = Pace { segment_bytes: config.journal.segment_bytes };
+    let upkeep = housekeeping::run(journal.clone(), Arc::clone(router), pace);
+    tasks.spawn("housekeeping", upkeep);
+    let room = disk_room::run(journal.clone(), Arc::clone(router), config.data_dir.clone());
+    tasks.spawn("disk-room", room);
 }
 
 /// The server's own tasks: each ends with the server, and is guarded.

@@ -2,11 +2,11 @@
 
 use reprise::admin::{
     ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
-    ExportCounts, Failed, FailedRefused, FailedTaken, GroupView, LeftEntry, MemberView, Overview,
-    PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, RuleView, SeekBackView,
-    Source, StateCounts, SuspectView, SuspectsView, Told, Unavailable,
+    ExportCounts, Failed, FailedRefused, FailedTaken, GroupView, JobPlan, LeftEntry, MemberView,
+    Overview, PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, RuleView,
+    SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Told, Unavailable,
 };
-use reprise::engine::{AuditRecord, Operator};
+use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
 use reprise::observe::GroupGauges;
 use reprise::retry::ExportStep;
@@ -69,6 +69,27 @@ impl Source for Fake {
     async fn operate(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let left = LeftEntry { entry: 3, why: request.by.why };
         Ok(ActionReport { changed: 1, left: vec![left] })
+    }
+    async fn plan_job(&self, _: JobTerms) -> Result<JobPlan, Unavailable> {
+        Ok(JobPlan { matched: 3, ..JobPlan::default() })
+    }
+    async fn start_job(
+        &self,
+        _: JobTerms,
+        _: Operator,
+    ) -> Result<Result<Job, JobError>, Unavailable> {
+        Ok(Err(JobError::Busy(1)))
+    }
+    async fn change_job(
+        &self,
+        id: u64,
+        _: JobChange,
+        _: Operator,
+    ) -> Result<Result<Job, JobError>, Unavailable> {
+        Ok(Err(JobError::Unknown(id)))
+    }
+    async fn jobs(&self) -> Result<Vec<Job>, Unavailable> {
+        Ok(Vec::new())
     }
     fn audit_end(&self) -> i64 {
         3

@@ -250,7 +250,7 @@ impl Client {
         assert_eq!(error, 0, "{topic}");
     }
 
-    /// DeleteRecords of a partition: the error and the low watermark.
+    /// `DeleteRecords` of a partition: the error and the low watermark.
     pub fn ask_delete_records(&mut self, topic: &str, index: i32, before: i64) -> (i16, i64) {
         let mut partition = DeleteRecordsPartition::default();
         (partition.partition_index, partition.offset) = (index, before);

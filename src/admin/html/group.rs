@@ -71,7 +71,8 @@ async fn content<S: Source>(
         } @else {
             @if is_cut {
                 p {
-                    "The first " (LETTERS_MAX) " of " (group.dead_letters) " are grouped. A job acts "
+                    "The first " (LETTERS_MAX) " of " (group.dead_letters) " are grouped. "
+                    "A job acts "
                     "on all."
                 }
             }

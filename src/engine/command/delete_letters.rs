@@ -1,4 +1,5 @@
-//! Dead letters leave their topic from the front: by DeleteRecords, or because they are too old.
+//! Dead letters leave their topic from the front: by `DeleteRecords`, or because they are
+//! too old.
 //! Their records stay out of the partitions they came from.
 
 use std::collections::BTreeMap;
@@ -22,9 +23,9 @@ const RETENTION: &str = "retention";
 /// The letters that go.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
-    /// Those before an offset.
+    /// Letters before an offset.
     Offset(i64),
-    /// Those that died before a time.
+    /// Letters that died before a time.
     Time(WallMs),
 }
 
@@ -151,7 +152,7 @@ impl Driver {
         for entry in step.iter().filter_map(|batch| dead_entry(batch)) {
             dead.entry(entry.group).or_default().push(entry.id);
         }
-        let deleted = dead.into_iter().map(|(group, ids)| self.delete_entries(group, ids, by));
+        let deleted = dead.into_iter().map(|(group, ids)| self.delete_entries(&group, ids, by));
         let deleted = deleted.sum::<Result<u64, EngineError>>()?;
         let start = match (step.last(), bound) {
             (Some(last), _) => self.journal.stream_trim(stream, bound.end(last))?,
@@ -165,12 +166,12 @@ impl Driver {
 
     fn delete_entries(
         &mut self,
-        group: GroupId,
+        group: &GroupId,
         ids: Vec<EntryId>,
         by: &Operator,
     ) -> Result<u64, EngineError> {
         let now = self.clock.now();
-        self.tell_room(now, &group);
+        self.tell_room(now, group);
         let (token, action) = (Token(0), Action::Delete);
         let input = Input::Operate { token, group: group.clone(), action, ids };
         let (answer, facts) = self.handle_at(now, input);
@@ -194,7 +195,7 @@ impl Driver {
         let records: &[Bytes] = &[];
         self.persist(&facts, records, vec![audit])?;
         self.metrics.operated(group.as_str(), action.as_str(), changed);
-        self.see_room(&group);
+        self.see_room(group);
         Ok(changed)
     }
 }

@@ -88,25 +88,23 @@ impl Request for OperateRequest {
         let is_done = |outcome: &ActionOutcome| *outcome == ActionOutcome::Done;
         let changed = outcomes.iter().filter(|one| is_done(one)).count();
         let (changed, left) = (number(changed), number(outcomes.len() - changed));
-        let (after, more) = match before.zip(job) {
-            Some((before, step)) => {
-                let redriven = ids.iter().zip(&outcomes).filter(|(_, outcome)| is_done(outcome));
-                let redriven = redriven.filter(|_| is_redrive).map(|(id, _)| *id).collect();
-                let step = JobStep { left: step.left + left, ..step };
-                let (job, more) = driver.stepped_job(before.stepped(step, changed, redriven))?;
-                (Some(job), more)
-            }
-            None => {
-                let (group, places) = (group.clone(), audit::places(&facts));
-                let action = action.as_str().to_owned();
-                let at = now.wall;
-                let record =
-                    AuditRecord { at, by, action, group, changed, left, places, job: None };
-                (None, vec![audit::entry(&driver.journal, &record)?])
-            }
+        let (after, more) = if let Some((before, step)) = before.zip(job) {
+            let redriven = ids.iter().zip(&outcomes).filter(|(_, outcome)| is_done(outcome));
+            let redriven = redriven.filter(|_| is_redrive).map(|(id, _)| *id).collect();
+            let step = JobStep { left: step.left + left, ..step };
+            let (job, more) = driver.stepped_job(before.stepped(step, changed, redriven))?;
+            (Some(job), more)
+        } else {
+            let (at, of, places) = (now.wall, group.clone(), audit::places(&facts));
+            let name = action.as_str().to_owned();
+            let record =
+                AuditRecord { at, by, action: name, group: of, changed, left, places, job: None };
+            (None, vec![audit::entry(&driver.journal, &record)?])
         };
         driver.persist(&facts, &records, more)?;
-        after.into_iter().for_each(|job| driver.jobs.put(job));
+        if let Some(job) = after {
+            driver.jobs.put(job);
+        }
         driver.metrics.operated(group.as_str(), action.as_str(), changed);
         driver.see_room(&group);
         Ok(outcomes)

@@ -229,12 +229,13 @@ impl Jobs {
         let Some(list) = journal.keyed_get(kind::JOB, LIST_KEY)? else { return Ok(jobs) };
         for id in parse::<Vec<u64>>(&journal.read(list)?.head).unwrap_or_default() {
             let Some(at) = journal.keyed_get(kind::JOB, &id.to_be_bytes())? else { continue };
-            match parse::<Job>(&journal.read(at)?.head) {
-                Some(job) => drop(jobs.all.insert(id, job)),
-                None => tracing::error!(
+            if let Some(job) = parse::<Job>(&journal.read(at)?.head) {
+                jobs.all.insert(id, job);
+            } else {
+                tracing::error!(
                     job = id,
-                    "R0411 a job cannot be read; it stays where it was, the others go on"
-                ),
+                    "R0411 a job cannot be read; its letters stay as they are, other jobs go on"
+                );
             }
         }
         Ok(jobs)

@@ -1,3 +1,5 @@
+//! The steps of a job, its format, and the filter of its letters.
+
 use super::*;
 use crate::engine::letters::DeadLetter;
 use crate::model::Origin;
