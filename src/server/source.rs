@@ -286,7 +286,8 @@ impl AdminSource {
             group,
             members: number(self.router.live_members(id)),
             levels_in_force: self.policy(id).levels_ms.len(),
-            topics: self.router.subscribed(id).iter().map(ToString::to_string).collect(),
+            topics: self.topics(id).iter().map(ToString::to_string).collect(),
+            retry_topic: self.router.names.retry_topic(id).to_string(),
             dead: known.map_or(0, dead),
             dead_bytes,
             stalled: self.router.stalled(id),
@@ -316,6 +317,16 @@ impl AdminSource {
         gauge.overdue_s = seconds(overdue_ms);
         gauge.inflight_oldest_s = known.oldest_out.map_or(0.0, |since| seconds(now.since(since)));
         gauge
+    }
+
+    /// Topics whose records may fail in a group: subscribed to, or committed by a consumer that
+    /// assigns partitions to itself.
+    fn topics(&self, group: &GroupId) -> BTreeSet<TopicName> {
+        let committed = self.router.broker.offsets.fetch(group, None).into_iter();
+        let committed = committed.map(|(topic, ..)| topic);
+        let mut topics = self.router.subscribed(group);
+        topics.extend(committed.filter(|topic| !self.router.names.is_ours(topic)));
+        topics
     }
 
     /// Bytes of the dead-letter topic of a group.

@@ -26,6 +26,7 @@ impl Health {
 
     /// A broker was reached.
     pub(super) fn reached(&self, address: &Address) {
+        self.metrics.expect_broker(&address.to_string());
         self.set_lost(false);
         if self.away().remove(address) {
             tracing::info!(broker = %address, "the broker can be reached again");

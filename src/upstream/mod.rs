@@ -85,6 +85,9 @@ impl Upstream {
         budget: Budget,
         metrics: Metrics,
     ) -> Self {
+        for broker in &bootstrap {
+            metrics.expect_broker(&broker.to_string());
+        }
         Self {
             bootstrap,
             connect_timeout,

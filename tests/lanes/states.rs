@@ -1,5 +1,6 @@
 //! A failed record is in one state at a time, and every state is counted once.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::support::{Member, Rec, Server};
@@ -35,8 +36,16 @@ fn states(server: &Server) -> [u64; 7] {
 
 fn fail(member: &mut Member, offset: u64, delay_ms: u64) {
     let record = Rec::new("x").header("x-retry-delay-ms", delay_ms.to_string());
+    nack(member, offset, record);
+}
+
+fn nack(member: &mut Member, offset: u64, record: Rec) {
     let told = member.client.nack("shop", &format!("orders-0@{offset}"), record);
     assert_eq!(told.error_code, 0);
+}
+
+fn keyed(key: &'static str) -> Rec {
+    Rec { key: Some(Bytes::from_static(key.as_bytes())), ..Rec::new("x") }
 }
 
 fn joined(server: &Server) -> Member {
@@ -107,6 +116,46 @@ fn records_behind_their_key_are_a_state_of_their_own() {
     fail(&mut member, 0, 60_000);
     member.client.fetch("orders", 0, 1, 0);
     assert_eq!(states(&server), [1, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn dead_letters_are_no_part_of_pending() {
+    let server = Server::told(&format!("retry: {{order: {{mode: key}}}}\n{LONG_SESSIONS}"));
+    let mut member = joined(&server);
+    let records = ["a", "a", "b", "c", "d", "e"].map(keyed);
+    member.client.put("orders", 0, &records);
+    let after = |key, delay_ms: &str| keyed(key).header("x-retry-delay-ms", delay_ms);
+    nack(&mut member, 0, after("a", "60000"));
+    member.client.fetch("orders", 0, 1, 0);
+    nack(&mut member, 2, after("b", "1"));
+    server.pass(2);
+    assert_eq!(member.retry_once().key.unwrap(), "b");
+    nack(&mut member, 3, after("c", "10"));
+    for (offset, key) in [(4, "d"), (5, "e")] {
+        nack(&mut member, offset, keyed(key).header("x-retry-level", "-1"));
+    }
+    server.pass(10);
+    assert_eq!(states(&server), [1, 1, 0, 1, 0, 0, 1]);
+    assert_eq!(server.json("/api/v1/overview")["dead_letters"], 2);
+    let metric = |name: &str| format!("{:.0}", server.metric(&format!("reprise_{name}")));
+    assert_eq!(metric("dlq_records{group=\"shop\"}"), "2");
+    let by_level = metric("records_by_level{group=\"shop\",level=\"0\"}");
+    assert_eq!(by_level, "2", "a view of the waiting and the ready ones, no state");
+}
+
+#[test]
+fn counters_of_committed_topics_begin_at_zero() {
+    let server = Server::told(LONG_SESSIONS);
+    server.client().create("orders", 1);
+    let mut alone = Member::new(&server, "solo", &[]);
+    assert_eq!(alone.commit("orders", 0, 0), 0);
+    let metrics = server.get("/metrics");
+    for series in [
+        "reprise_records_failed_total{group=\"solo\",reason=\"rejected\",topic=\"orders\"} 0",
+        "reprise_records_acked_total{group=\"solo\",topic=\"reprise.retry.solo\"} 0",
+    ] {
+        assert!(metrics.contains(series), "{series}\n{metrics}");
+    }
 }
 
 #[test]

@@ -23,8 +23,8 @@ pub use zero::{ACTIONS, FAILURE_REASONS, FINAL_REASONS};
 
 /// Delay levels with a label of their own; RocketMQ's table has 18.
 const LEVELS_MAX: usize = 18;
-/// Distinct (group, topic) pairs per group kept on average.
-const TOPICS_PER_GROUP: usize = 2;
+/// Distinct (group, topic) pairs per group kept on average; one of them is the retry topic.
+const TOPICS_PER_GROUP: usize = 3;
 /// Distinct values of every other label (listener, cause, api, error, reason …).
 const WORDS_MAX: usize = 256;
 
@@ -91,6 +91,7 @@ impl Metrics {
         let metrics = Self(Arc::new(inner));
         metrics.set(&names::BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1.0);
         metrics.set(&names::CONFIG_RELOAD_OK, &[], 1.0);
+        metrics.expect_process();
         Ok(metrics)
     }
 
@@ -260,6 +261,7 @@ mod tests {
                 levels: (1..=18).map(|level| (level, 1)).collect(),
                 levels_in_force: 18,
                 topics: ["a", "b", "c"].map(str::to_owned).to_vec(),
+                retry_topic: format!("reprise.retry.group-{n}"),
                 ..GroupGauges::default()
             })
             .collect();

@@ -16,8 +16,10 @@ pub struct GroupGauges {
     pub members: u64,
     /// Levels of its delay table.
     pub levels_in_force: usize,
-    /// Topics its members subscribe to.
+    /// Topics its members subscribe to, and those it has committed offsets of.
     pub topics: Vec<String>,
+    /// The name of its retry topic.
+    pub retry_topic: String,
     /// Retries handed out and not settled.
     pub inflight: u64,
     /// Age of the oldest of them, in seconds.
@@ -83,7 +85,7 @@ impl Metrics {
         }
         let mut oldest_dead: BTreeMap<&str, f64> = BTreeMap::new();
         for state in groups {
-            self.expect_group(&state.group, state.levels_in_force, &state.topics);
+            self.expect_group(state);
             let group = self.group(&names::GROUP_MEMBERS, &state.group);
             for (def, value) in [
                 (&names::GROUP_MEMBERS, state.members),

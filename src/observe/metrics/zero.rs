@@ -3,7 +3,7 @@
 
 use std::sync::PoisonError;
 
-use super::{LEVELS_MAX, Metrics, level_label, names};
+use super::{GroupGauges, LEVELS_MAX, Metrics, level_label, names};
 use crate::observe::names::Def;
 
 /// Reasons of a failed delivery, in the words of `retry::Disposition`.
@@ -16,6 +16,18 @@ pub const ACTIONS: [&str; 7] =
     ["redrive", "discard", "delete", "restore", "retry_now", "delay_until", "dead_letter_now"];
 /// Words of `route::nacks` and `route::offset_commit`.
 const REFUSAL_REASONS: [&str; 4] = ["malformed", "unknown_record", "too_large", "not_now"];
+/// Further words of `route::offset_commit`.
+const MARKER_REFUSAL_REASONS: [&str; 2] = ["no_lane", "denied"];
+/// Words of `server::forwarding`; those of Kafka's errors come with the first such error.
+const FORWARD_ERRORS: [&str; 4] = ["Refused", "Connection", "TooSlow", "Credentials"];
+/// Words of `Metrics::set_degraded`.
+const DEGRADED_REASONS: [&str; 5] =
+    ["disk_full", "upstream_lost", "name_conflict", "node_id_clash", "dead_letters_waiting"];
+/// Words of `Metrics::transaction_ended`.
+const TRANSACTION_OUTCOMES: [&str; 3] = ["committed", "aborted", "timed_out"];
+/// Words of `engine::delayed`.
+const DELAYED_OUTCOMES: [&str; 6] =
+    ["scheduled", "delivered", "cancelled", "dropped", "refused", "unreadable"];
 /// Errors of a commit that consumers meet in a rebalance.
 const COMMIT_ERRORS: [&str; 3] =
     ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"];
@@ -23,9 +35,31 @@ const COMMIT_ERRORS: [&str; 3] =
 const TOPICS_MAX: usize = 8;
 
 impl Metrics {
-    /// Makes the counters of a group exist, at 0 unless they count already. `levels`: of its delay
-    /// table; `topics`: those its members subscribe to.
-    pub(super) fn expect_group(&self, group: &str, levels: usize, topics: &[String]) {
+    /// Makes the series exist that no group, broker or topic is part of.
+    pub(super) fn expect_process(&self) {
+        for reason in DEGRADED_REASONS {
+            self.gauge(&names::DEGRADED, &[reason]);
+        }
+        for outcome in TRANSACTION_OUTCOMES {
+            self.expect(&names::TRANSACTIONS, &[outcome]);
+        }
+        for outcome in DELAYED_OUTCOMES {
+            self.expect(&names::DELAYED_RECORDS, &[outcome]);
+        }
+    }
+
+    /// Makes the counters of a broker of the cluster exist, as long as a large cluster leaves room
+    /// for other words.
+    pub fn expect_broker(&self, broker: &str) {
+        if !self.0.words.is_half_full() && self.0.words.admits(broker) {
+            self.expect(&names::UPSTREAM_CONNECT_FAILURES, &[broker]);
+            self.expect(&names::UPSTREAM_CREDENTIALS_REFUSED, &[broker]);
+        }
+    }
+
+    /// Makes the counters of a group exist, at 0 unless they count already.
+    pub(super) fn expect_group(&self, state: &GroupGauges) {
+        let (group, levels) = (state.group.as_str(), state.levels_in_force);
         let mut expected = self.0.expected.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.0.groups.admits(group) {
             return;
@@ -33,13 +67,18 @@ impl Metrics {
         if expected.insert((group.to_owned(), format!("{levels} levels"))) {
             self.expect_of_group(group, levels);
         }
-        for topic in topics.iter().take(TOPICS_MAX) {
+        let topics = state.topics.iter().take(TOPICS_MAX);
+        for topic in topics.chain(std::iter::once(&state.retry_topic)) {
             let place = (group.to_owned(), format!("of {topic}"));
             if expected.contains(&place) || self.0.pairs.is_half_full() {
                 continue;
             }
             self.0.pairs.admits(&format!("{group}\n{topic}"));
-            self.expect_of_topic(group, topic);
+            if *topic == state.retry_topic {
+                self.expect(&names::RECORDS_ACKED, &[group, topic]);
+            } else {
+                self.expect_of_topic(group, topic);
+            }
             expected.insert(place);
         }
     }
@@ -47,6 +86,10 @@ impl Metrics {
     fn expect_of_group(&self, group: &str, levels: usize) {
         self.expect(&names::GROUP_REBALANCES, &[group]);
         self.expect(&names::SEEK_BACKS, &[group]);
+        self.expect(&names::DLQ_FORWARDED, &[group]);
+        for error in FORWARD_ERRORS {
+            self.expect(&names::DLQ_FORWARD_FAILURES, &[group, error]);
+        }
         for error in COMMIT_ERRORS {
             self.expect(&names::COMMIT_FAILURES, &[group, error]);
         }
@@ -55,6 +98,9 @@ impl Metrics {
         }
         for reason in REFUSAL_REASONS {
             self.expect(&names::NACKS_REFUSED, &[group, reason]);
+            self.expect(&names::COMMIT_MARKERS_REFUSED, &[group, reason]);
+        }
+        for reason in MARKER_REFUSAL_REASONS {
             self.expect(&names::COMMIT_MARKERS_REFUSED, &[group, reason]);
         }
         for level in 0..=levels.min(LEVELS_MAX) {
@@ -85,6 +131,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use crate::observe::names::{ALL, Kind};
     use crate::observe::{GroupGauges, Metrics};
 
     fn known(group: &str, topics: &[&str]) -> GroupGauges {
@@ -92,6 +139,7 @@ mod tests {
             group: group.into(),
             levels_in_force: 2,
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
+            retry_topic: format!("reprise.retry.{group}"),
             ..GroupGauges::default()
         }
     }
@@ -114,6 +162,43 @@ mod tests {
             assert!(text.contains(series), "{series}\n{text}");
         }
         assert!(!text.contains(r#"scheduled_total{group="shop",level="3"}"#), "not in its table");
+    }
+
+    #[test]
+    fn every_counter_of_a_group_begins_at_zero() {
+        let metrics = Metrics::new(80).unwrap();
+        metrics.set_groups(&[known("shop", &["orders"])]);
+        let text = metrics.render().unwrap();
+        let mut count = 0;
+        for def in ALL.iter().filter(|def| def.labels.contains(&"group")) {
+            let series = match def.kind {
+                Kind::Counter => format!("{}{{", def.name),
+                Kind::Histogram(_) => format!("{}_count{{", def.name),
+                Kind::Gauge => continue,
+            };
+            let lines = text.lines().filter(|line| line.starts_with(&series));
+            let of_shop = lines.filter(|line| line.contains("group=\"shop\""));
+            let values: Vec<&str> = of_shop.filter_map(|line| line.rsplit(' ').next()).collect();
+            assert!(!values.is_empty(), "{series}");
+            assert!(values.iter().all(|value| *value == "0"), "{series}: {values:?}");
+            count += 1;
+        }
+        assert!(count >= 17, "{count}");
+    }
+
+    #[test]
+    fn counters_of_a_broker_begin_at_zero() {
+        let metrics = Metrics::new(80).unwrap();
+        metrics.expect_broker("kafka-1:9092");
+        let text = metrics.render().unwrap();
+        for series in [
+            r#"reprise_upstream_connect_failures_total{broker="kafka-1:9092"} 0"#,
+            r#"reprise_upstream_credentials_refused_total{broker="kafka-1:9092"} 0"#,
+            r#"reprise_degraded{reason="upstream_lost"} 0"#,
+            r#"reprise_transactions_total{outcome="timed_out"} 0"#,
+        ] {
+            assert!(text.contains(series), "{series}\n{text}");
+        }
     }
 
     #[test]
