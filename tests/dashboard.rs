@@ -1,14 +1,28 @@
-//! Every metric and label a dashboard in `grafana/` asks for exists.
+//! Every metric and label a dashboard in `grafana/` asks for exists. Each panel explains itself.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+
+#[path = "support/panels.rs"]
+mod panels;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use panels::{Panel, panels};
 use reprise::observe::names::{ALL, Def, Kind};
 use serde_json::Value;
+
+/// Rows of the dashboard, from what an operator looks at first to what lies below.
+const ROWS: [&str; 7] =
+    ["Now", "Failures", "Retries", "Dead letters", "Edge", "Upstream", "Journal"];
+/// Metrics without a panel: the variable of the dashboard asks for the first, the others are there
+/// for dashboards of processes.
+const NOT_SHOWN: [&str; 3] =
+    ["reprise_build_info", "process_virtual_memory_bytes", "process_threads"];
+/// Words in one sentence of a description, as in all of `docs/`.
+const SENTENCE_WORDS_MAX: usize = 25;
 
 /// Labels Prometheus adds itself.
 const SCRAPE_LABELS: &[&str] = &["instance", "job", "le"];
@@ -92,10 +106,85 @@ fn dashboards_ask_only_for_what_exists() {
         wrong.extend(asked.iter().flat_map(|query| faults(query, &mut used)));
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
-    assert!(used.len() >= 37, "the dashboards show {} metrics only", used.len());
-    for shown in ["reprise_transactions_open", "reprise_transactions_total"] {
-        assert!(used.contains(shown), "no dashboard shows {shown}");
+    let all = ALL.iter().map(|def| def.name).filter(|name| !NOT_SHOWN.contains(name));
+    let hidden: Vec<&str> = all.filter(|name| !used.contains(name)).collect();
+    assert!(hidden.is_empty(), "no dashboard shows {hidden:?}");
+}
+
+#[test]
+fn the_rows_are_in_order() {
+    let (rows, panels) = panels();
+    assert_eq!(rows, ROWS);
+    for row in ROWS {
+        let count = panels.iter().filter(|panel| panel.row == row).count();
+        assert!(count >= 5, "{row}: {count} panels");
     }
+}
+
+fn sentences(text: &str) -> impl Iterator<Item = usize> {
+    text.split_inclusive(['.', ':']).map(|sentence| sentence.split_whitespace().count())
+}
+
+/// The faults of one panel; none for a good one.
+fn panel_faults(panel: &Panel) -> Vec<&'static str> {
+    let description = panel.json["description"].as_str().unwrap_or_default();
+    let defaults = &panel.json["fieldConfig"]["defaults"];
+    let mut faults = Vec::new();
+    let mut fault = |is_there: bool, what| {
+        if is_there {
+            faults.push(what);
+        }
+    };
+    fault(panel.title.is_empty(), "no title");
+    fault(!description.ends_with('.'), "the description is no sentence");
+    fault(sentences(description).any(|words| words > SENTENCE_WORDS_MAX), "a long sentence");
+    fault(description.to_lowercase().contains("first deliver"), "those are not counted");
+    fault(defaults["unit"].as_str().is_none_or(str::is_empty), "no unit");
+    fault(panel.queries.is_empty() || panel.queries.contains(&String::new()), "no query");
+    if panel.kind == "stat" {
+        let steps = defaults["thresholds"]["steps"].as_array().map_or(&[][..], Vec::as_slice);
+        let values: Vec<Option<f64>> = steps.iter().map(|step| step["value"].as_f64()).collect();
+        fault(steps.len() < 2, "a number without thresholds");
+        fault(values.first().is_some_and(Option::is_some), "the first step has a value");
+        fault(!values.is_sorted(), "thresholds fall");
+    }
+    faults
+}
+
+#[test]
+fn every_panel_has_a_meaning_and_a_unit() {
+    let (_, panels) = panels();
+    let mut titles = BTreeSet::new();
+    for panel in &panels {
+        let faults = panel_faults(panel);
+        assert!(faults.is_empty(), "{}: {faults:?}", panel.title);
+        assert!(titles.insert(&panel.title), "{} is there twice", panel.title);
+    }
+    let stats = panels.iter().filter(|panel| panel.kind == "stat").count();
+    assert!(stats >= 20, "{stats}");
+}
+
+#[test]
+fn numbers_that_are_states_have_words() {
+    let (_, panels) = panels();
+    for title in ["Ready", "Configuration", "Breaker", "Cluster"] {
+        let panel = panels.iter().find(|panel| panel.title == title).unwrap();
+        let words = &panel.json["fieldConfig"]["defaults"]["mappings"][0]["options"];
+        for value in ["0", "1"] {
+            assert!(words[value]["text"].is_string(), "{title}: no word for {value}");
+        }
+    }
+}
+
+#[test]
+fn a_poor_panel_would_be_noticed() {
+    let (_, mut panels) = panels();
+    let panel = panels.iter_mut().find(|panel| panel.kind == "stat").unwrap();
+    panel.json["description"] = "".into();
+    panel.json["fieldConfig"]["defaults"]["unit"] = "".into();
+    panel.json["fieldConfig"]["defaults"]["thresholds"]["steps"] = serde_json::json!([]);
+    let expected = ["the description is no sentence", "no unit", "a number without thresholds"];
+    assert_eq!(panel_faults(panel), expected);
 }
 
 /// The alert rules: name and expression of each.
@@ -123,22 +212,14 @@ fn alerts_ask_for_what_exists_and_have_a_runbook() {
 
 /// The page of all metrics: what they mean, where they are shown, which alert asks for them.
 fn metrics_page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("grafana/reprise.json");
-    let dashboard: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let nested = panels.iter().filter_map(|panel| panel["panels"].as_array()).flatten();
-    let panels: Vec<&Value> = panels.iter().chain(nested).collect();
+    let (_, panels) = panels();
     let alerts = alerts();
     let mut out = String::from(METRICS_HEAD);
     for def in ALL {
         let asks =
             |query: &str| words(query).any(|word| metric(word).is_some_and(|d| d.name == def.name));
-        let shown = panels.iter().filter(|panel| {
-            let mut asked = Vec::new();
-            queries(panel, &mut asked);
-            panel["panels"].as_array().is_none_or(Vec::is_empty) && asked.iter().any(|q| asks(q))
-        });
-        let shown: BTreeSet<&str> = shown.filter_map(|panel| panel["title"].as_str()).collect();
+        let shown = panels.iter().filter(|panel| panel.queries.iter().any(|query| asks(query)));
+        let shown: BTreeSet<&str> = shown.map(|panel| panel.title.as_str()).collect();
         let alerts = alerts.iter().filter(|(_, expr)| asks(expr)).map(|(name, _)| name.as_str());
         let kind = match def.kind {
             Kind::Counter => "counter",
