@@ -82,7 +82,12 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);
     fill(&mut member, 400);
-    let all = ["dlq", "redrive", "shop", "--all", "--contains", "no stock"];
+    let kinds = done(&server, &["dlq", "group-by", "shop", "--format", "jsonl"]);
+    let kinds = kinds.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let kinds: Vec<_> =
+        kinds.map(|kind| (count(&kind, "letters"), kind["fingerprint"].clone())).collect();
+    assert_eq!(kinds, [(395, json!("no stock")), (5, json!("bad address"))]);
+    let all = ["dlq", "redrive", "shop", "--all", "--fingerprint", "no stock"];
     let patch = ["--set-header", "tenant=b", "--merge", r#"{"fixed": true}"#];
     let plan = done(&server, &[&all[..], &patch].concat());
     assert!(plan.starts_with("395 records match\n  0  orders-0@0  no stock\n"), "{plan}");

@@ -6,6 +6,7 @@ mod api;
 mod base64;
 mod delayed;
 mod explain;
+mod fingerprints;
 mod guard;
 mod html;
 mod jobs;
@@ -56,7 +57,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 29] = [
+const ROUTES: [&str; 30] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -76,6 +77,7 @@ const ROUTES: [&str; 29] = [
     "POST /api/v1/retries/{now|delay|dead-letter}",
     "POST /api/v1/nack",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
+    "/api/v1/dead-letters/fingerprints?group=",
     "/api/v1/dead-letters/{group}/{offset}",
     "POST /api/v1/dead-letters/{redrive|discard|restore}",
     "/api/v1/audit?group=&limit=&after=",
@@ -157,6 +159,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/jobs/plan", bounded(post(jobs::plan::<S>)))
         .route("/api/v1/jobs/{id}", get(jobs::one::<S>))
         .route("/api/v1/jobs/{id}/{verb}", bounded(post(jobs::change::<S>)))
+        .route("/api/v1/dead-letters/fingerprints", get(fingerprints::list::<S>))
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
         .route("/api/v1/delayed", get(delayed::list::<S>))

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
-use super::exit::Failure;
+use super::exit::{Exit, Failure, complain};
 use super::operate::{ActionArgs, Verb};
-use super::show::{Column, Filter, Reading, cell, moment, text};
+use super::show::{Column, Filter, Reading, cell, moment, rows, text};
 use super::table::clean;
 use crate::admin::percent_encoded;
 
@@ -29,13 +29,26 @@ pub(super) enum DlqCommand {
     List(ListArgs),
     /// One dead letter with its headers and value.
     Show(ShowArgs),
+    /// Dead letters of a group by what they have in common: topic, cause, masked reason.
+    GroupBy(GroupByArgs),
     /// Deliver dead letters to their group again, from the first attempt on.
+    #[command(after_long_help = REDRIVE_EXAMPLES)]
     Redrive(Box<RedriveArgs>),
     /// Discard dead letters. `dlq restore` takes that back for 24 hours.
     Discard(LettersArgs),
     /// Make discarded records dead letters again.
     Restore(ActionArgs),
 }
+
+/// The end of `reprise dlq redrive --help`.
+const REDRIVE_EXAMPLES: &str = "\
+EXAMPLES:
+  reprise dlq redrive shop 17 18 --why \"stock is back\"
+  reprise dlq redrive shop 17 --set-header tenant=b --merge '{\"total\": 2}'
+  reprise dlq redrive shop --all --topic orders --since 2h
+  reprise dlq redrive shop --all --contains \"no stock\" --canary 5 --rate 100 --execute --why INC-7
+
+A job of --all goes on when the command is interrupted: see reprise job list.";
 
 const REDRIVE: Verb = Verb {
     list: "/api/v1/dead-letters",
@@ -72,6 +85,42 @@ pub(super) struct ShowArgs {
     reading: Reading,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct GroupByArgs {
+    /// The group of the dead letters.
+    group: String,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+const KINDS: [Column; 7] = [
+    ("LETTERS", |v| cell(v, "letters")),
+    ("TOPIC", |v| cell(v, "topic")),
+    ("WHY", |v| cell(v, "cause")),
+    ("FIRST", |v| moment(v, "first_ms")),
+    ("LAST", |v| moment(v, "last_ms")),
+    ("EXAMPLE", |v| cell(v, "example")),
+    ("FINGERPRINT", |v| cell(v, "fingerprint")),
+];
+
+impl GroupByArgs {
+    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let group = percent_encoded(&self.group);
+        let path = format!("/api/v1/dead-letters/fingerprints?group={group}");
+        let answer = self.reading.at.get(&path)?;
+        let kinds = answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+        rows(out, self.reading.format, &kinds, &KINDS)?;
+        match answer.get("rest").and_then(Value::as_u64) {
+            None | Some(0) => {}
+            Some(rest) => complain(&format!("{rest} letters of further kinds are not listed")),
+        }
+        if kinds.is_empty() {
+            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         DlqCommand::List(ListArgs { filter, reading }) => {
@@ -81,6 +130,7 @@ pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failu
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));
             reading.one(out, &path, lines)
         }
+        DlqCommand::GroupBy(args) => args.run(out),
         DlqCommand::Redrive(args) => args.run(REDRIVE, out),
         DlqCommand::Discard(args) => args.run("discard", DISCARD, Vec::new(), out),
         DlqCommand::Restore(args) => args.run(RESTORE, &[], out),

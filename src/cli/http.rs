@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use super::exit::{Exit, Failure};
 
-/// How long connecting and each read may take.
+/// How long connecting may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an answer may take: some count all dead letters of a group.
+const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 /// Largest answer taken, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -111,7 +113,7 @@ fn connect(admin: &str) -> Result<TcpStream, Failure> {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(socket) => {
                 let set = socket
-                    .set_read_timeout(Some(PATIENCE))
+                    .set_read_timeout(Some(ANSWER_PATIENCE))
                     .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
                 set.map_err(|e| nobody(&format!(" ({e})")))?;
                 return Ok(socket);

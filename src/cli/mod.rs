@@ -25,7 +25,8 @@ mod user;
 use std::ffi::OsString;
 use std::io::Write;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
 pub use demo::DemoArgs;
 pub use exit::Exit;
@@ -43,6 +44,22 @@ use log::LogCommand;
 use retry::RetryCommand;
 use user::UserArgs;
 
+/// The end of `reprise --help`.
+const EXAMPLES: &str = "\
+EXAMPLES:
+  reprise serve --upstream kafka:9092        a sidecar in front of a cluster
+  reprise dlq list --group shop              dead letters, oldest first
+  reprise dlq redrive shop 17                send one back
+  reprise dlq redrive shop --all --contains \"no stock\"    what a job would do
+  reprise dlq redrive shop --all --contains \"no stock\" --canary 5 --execute --why INC-7
+  reprise job list                           jobs and their progress
+  reprise audit --group shop                 who did what
+  reprise completion bash > /etc/bash_completion.d/reprise
+
+EXIT CODES:
+  0 done   1 it did not work   2 the command line makes no sense   3 nothing matched
+  4 refused   70 a panic   75 another process has the data directory   78 bad configuration";
+
 /// Kafka for your consumers, with RocketMQ's retries, delay levels and dead letters.
 #[derive(Debug, Parser)]
 #[command(
@@ -50,7 +67,8 @@ use user::UserArgs;
     bin_name = "reprise",
     version,
     max_term_width = 100,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    after_long_help = EXAMPLES
 )]
 struct Cli {
     #[command(subcommand)]
@@ -90,6 +108,8 @@ enum Command {
     Log(LogCommand),
     /// Write the lines of a user who may log in; the password comes from standard input.
     User(UserArgs),
+    /// Print the script that completes commands in a shell.
+    Completion { shell: Shell },
     /// Print the version.
     Version,
 }
@@ -129,11 +149,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
         Command::Group(command) => group::run(&command, out),
         Command::Log(command) => log::run(&command, out),
         Command::User(args) => user::run(&args, out),
+        Command::Completion { shell } => out.write_all(&completion(shell)).map_err(Failure::from),
         Command::Version => {
             writeln!(out, "reprise {}", env!("CARGO_PKG_VERSION")).map_err(Failure::from)
         }
     };
     Next::Done(report(result.and_then(|()| out.flush().map_err(Failure::from))))
+}
+
+fn completion(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "reprise", &mut script);
+    script
 }
 
 /// Says a failure on stderr and turns it into the exit code.
@@ -160,6 +187,20 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        <Cli as clap::CommandFactory>::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_shell_completes_the_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = String::from_utf8(completion(shell)).unwrap();
+            assert!(script.contains("redrive") && script.contains("--canary"), "{shell}");
+        }
+    }
+
+    #[test]
+    fn help_ends_with_examples_and_exit_codes() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("EXAMPLES:\n  reprise serve") && help.contains("75 another process"));
     }
 }

@@ -7,11 +7,11 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fingerprint::{Alike, alike};
 use super::jobs::job_form;
 use super::{group_path, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
+use crate::admin::fingerprints::{Fingerprint, Fingerprints};
 use crate::admin::payload;
 use crate::admin::source::Source;
 use crate::admin::view::{DeadLetter, GroupView, RetryView};
@@ -76,7 +76,7 @@ async fn content<S: Source>(
                     "on all."
                 }
             }
-            @for alike in alike(&letters) { (cause(&group, &alike, show)) }
+            @for kind in kinds(&letters) { (cause(&group, &kind, show)) }
             h2 { "Dead letters" }
             (letter_table(id, &letters, show))
         }
@@ -107,24 +107,31 @@ async fn letters<S: Source>(source: &S, id: &str) -> Result<(Vec<DeadLetter>, bo
     Ok((found, true))
 }
 
-fn cause(group: &GroupView, alike: &Alike, show: bool) -> Markup {
-    let count = alike.offsets.len();
-    let within = alike.offsets.get(..OPERATE_MAX).unwrap_or(&alike.offsets);
+fn kinds(letters: &[DeadLetter]) -> Vec<Fingerprint> {
+    let mut found = Fingerprints::with_offsets(OPERATE_MAX);
+    for letter in letters {
+        found.add(letter);
+    }
+    found.sorted()
+}
+
+fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
+    let reason = kind.reason.as_deref().filter(|reason| show && !reason.is_empty());
     html! {
         section.cause {
             h3 {
-                (count) " × " (alike.cause) " of " (alike.topic)
-                @if show && !alike.reason.is_empty() { ": " (alike.reason) }
+                (kind.letters) " × " (kind.cause) " of " (kind.topic)
+                @if let Some(reason) = reason { ": " (reason) }
             }
             p {
-                "First " (utc(alike.first_ms)) ", last " (utc(alike.last_ms)) ". "
-                @if let Some(first) = alike.offsets.first() {
-                    a href=(letter_path(&group.group, *first)) { "Look at one" }
-                }
+                "First " (utc(kind.first_ms)) ", last " (utc(kind.last_ms)) ". "
+                a href=(letter_path(&group.group, kind.example)) { "Look at one" }
             }
-            (letter_form(&group.group, within, &DEAD))
-            @if within.len() < count { p { "The buttons act on the first " (within.len()) "." } }
-            @if show { (job_form(&group.group, alike)) }
+            (letter_form(&group.group, &kind.offsets, &DEAD))
+            @if kind.letters > u64::try_from(OPERATE_MAX).unwrap_or(u64::MAX) {
+                p { "The buttons act on the first " (OPERATE_MAX) "." }
+            }
+            @if show { (job_form(&group.group, kind)) }
         }
     }
 }

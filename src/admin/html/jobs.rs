@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::fingerprint::Alike;
 use super::group::Outcome;
 use super::{group_path, page, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
+use crate::admin::fingerprints::Fingerprint;
 use crate::admin::guard::Caller;
 use crate::admin::jobs::{JobBody, action_word, alter, begin};
 use crate::admin::percent::percent_encoded;
@@ -177,14 +177,14 @@ fn section(job: &Job) -> Markup {
 }
 
 /// The form of a job on all letters that are alike.
-pub(super) fn job_form(group: &str, alike: &Alike) -> Markup {
+pub(super) fn job_form(group: &str, kind: &Fingerprint) -> Markup {
     html! {
         details {
             summary { "Send all of them back as a job" }
             form method="post" action={ (group_path(group)) "/jobs" } {
-                input type="hidden" name="topic" value=(alike.topic);
-                input type="hidden" name="cause" value=(alike.cause);
-                input type="hidden" name="fingerprint" value=(alike.reason);
+                input type="hidden" name="topic" value=(kind.topic);
+                input type="hidden" name="cause" value=(kind.cause);
+                input type="hidden" name="fingerprint" value=(kind.reason.as_deref().unwrap_or_default());
                 label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
                 label { "Canary " input name="canary" value="5" inputmode="numeric"; }
                 label { "Set header " input name="set_header" placeholder="name=value"; }

@@ -2,7 +2,6 @@
 //! JSON API has.
 
 mod act;
-mod fingerprint;
 mod group;
 mod home;
 mod jobs;
