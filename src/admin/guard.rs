@@ -1,6 +1,6 @@
 //! Who may read groups and records: a page from elsewhere in a browser may not (DNS rebinding),
-//! and callers from other hosts need the token when there is one. Who may change anything: callers
-//! on this host, and those with the token.
+//! and callers from other hosts need the token. Who may change anything: callers on this host, and
+//! those with the token.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -49,11 +49,13 @@ pub(super) fn judge(
     {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
-            format!("the host {host:?} is not served here; use the address or localhost"),
+            format!(
+                "the host {host:?} is not served here; use the address or localhost, or list the \
+                 name in admin.hosts"
+            ),
         ));
     }
-    let near = peer.is_none_or(is_near);
-    if near || options.token.is_none() || has_token(options, headers) {
+    if peer.is_none_or(is_near) || has_token(options, headers) {
         return Ok(());
     }
     Err(Refusal::new(
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_from_other_hosts_need_the_token_when_there_is_one() {
+    fn callers_from_other_hosts_need_the_token() {
         let options = Options { token: Some("t0ken".into()), ..Options::default() };
         let (near, far) = ("[::ffff:127.0.0.1]:1", "10.0.0.7:1");
         let groups = "/api/v1/groups";
@@ -194,6 +196,7 @@ mod tests {
         assert_eq!(status(&options, groups, &[("authorization", "Bearer wrong")], far), 401);
         assert_eq!(status(&options, groups, &[("authorization", "Bearer t0ken")], far), 200);
         assert_eq!(status(&options, "/metrics", &[], far), 200);
-        assert_eq!(status(&Options::default(), groups, &[], far), 200);
+        assert_eq!(status(&Options::default(), groups, &[], far), 401);
+        assert_eq!(status(&Options::default(), "/livez", &[], far), 200);
     }
 }

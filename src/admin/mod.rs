@@ -18,6 +18,7 @@ mod payload;
 mod percent;
 mod port;
 mod portable;
+mod probes;
 mod source;
 mod states;
 mod view;
@@ -49,6 +50,7 @@ pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
 pub use percent::percent_encoded;
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
+pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;
 pub use view::{
@@ -121,7 +123,7 @@ pub async fn serve<S: Source>(
 
 fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
     let admin = Arc::new(Admin { source, metrics, options });
-    Router::new()
+    probes::routes::<S>()
         .route("/", get(home::<S>))
         .route("/audit", get(html::audit::<S>))
         .route("/groups/{group}", get(html::group::<S>))
@@ -131,11 +133,6 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/jobs", get(html::jobs::<S>))
         .route("/jobs/{id}/act", bounded(post(html::change_job::<S>)))
         .route("/style.css", get(html::style))
-        .route("/livez", get(livez::<S>))
-        .route("/readyz", get(readyz::<S>))
-        .route("/startupz", get(startupz::<S>))
-        .route("/metrics", get(metrics_text::<S>))
-        .route("/version", get(version))
         .route("/config", get(config::<S>))
         .route("/drain", get(drain::<S>))
         .route("/api/v1/overview", get(api::overview::<S>))
@@ -212,48 +209,6 @@ async fn home<S: Source>(state: State<Arc<Admin<S>>>, headers: HeaderMap) -> Res
         return html::home(state).await;
     }
     text_answer(StatusCode::OK, format!("reprise\n\n{}\n", ROUTES.join("\n")))
-}
-
-async fn readyz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    let readiness = admin.source.readiness();
-    let ok = readiness.started && readiness.ready;
-    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json_answer(status, &json!({ "ready": ok, "degraded": readiness.degraded }))
-}
-
-async fn livez<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    match admin.source.readiness().restart_reason {
-        None => text_answer(StatusCode::OK, "ok\n"),
-        Some(why) => text_answer(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-    }
-}
-
-async fn startupz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    if admin.source.readiness().started {
-        text_answer(StatusCode::OK, "started\n")
-    } else {
-        text_answer(StatusCode::SERVICE_UNAVAILABLE, "starting\n")
-    }
-}
-
-async fn metrics_text<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    admin.metrics.set_ready(admin.source.readiness().ready);
-    // Without the engine its gauges stay as they were; everything else is still worth a scrape.
-    if let Ok(gauges) = admin.source.gauges().await {
-        admin.metrics.set_groups(&gauges);
-    }
-    match admin.metrics.render() {
-        Ok(text) => {
-            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-            (StatusCode::OK, kind, text).into_response()
-        }
-        Err(e) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
-    }
-}
-
-async fn version() -> Response {
-    let version = json!({ "name": "reprise", "version": env!("CARGO_PKG_VERSION") });
-    json_answer(StatusCode::OK, &version)
 }
 
 async fn config<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {

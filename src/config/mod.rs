@@ -206,11 +206,14 @@ impl Config {
             root.problem("listen", says);
         }
         self.check_dead_letter_topics(root);
-        if let Some(admin) = &self.admin.address
-            && admin.port != 0
-            && self.listen.iter().any(|l| l.address == *admin)
-        {
-            root.problem("admin", "address is also a listener's; give it one of its own");
+        for (key, address) in [("address", &self.admin.address), ("probes", &self.admin.probes)] {
+            let is_listener = |own: &HostPort| {
+                own.port != 0 && self.listen.iter().any(|listener| listener.address == *own)
+            };
+            if address.as_ref().is_some_and(is_listener) {
+                let says = format!("{key} is also a listener's; give it one of its own");
+                root.problem("admin", &says);
+            }
         }
     }
 }

@@ -86,6 +86,7 @@ pub struct Server {
     guard: Guard,
     listening: Vec<(String, SocketAddr)>,
     admin: Option<SocketAddr>,
+    probes: Option<SocketAddr>,
 }
 
 /// Why a new configuration is not taken; the running one stays whole.
@@ -125,6 +126,11 @@ impl Server {
     /// The admin port, unless it is off.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// The address of probes and metrics alone, unless it is off.
+    pub fn probes_addr(&self) -> Option<SocketAddr> {
+        self.probes
     }
 
     /// The Kafka node id in use.

@@ -146,6 +146,9 @@ fn announce(server: &Server) {
     if let Some(admin) = server.admin_addr() {
         tracing::info!(address = %admin, "page, probes, metrics, JSON: / /readyz /metrics /api/v1");
     }
+    if let Some(probes) = server.probes_addr() {
+        tracing::info!(address = %probes, "probes and metrics alone: /readyz /livez /metrics");
+    }
 }
 
 fn reload(server: &Server, loaded: Result<Loaded, ConfigError>, log: &LogHandle) {

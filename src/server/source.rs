@@ -33,6 +33,7 @@ use crate::server::seen::{Seen, elsewhere, seen, states};
 use crate::server::telling::told;
 
 /// Reads everything; changes what `server/moving.rs` does.
+#[derive(Clone)]
 pub(super) struct AdminSource {
     pub(super) router: Arc<Router>,
     pub(super) acceptor: Acceptor,
@@ -40,7 +41,7 @@ pub(super) struct AdminSource {
     pub(super) config: watch::Receiver<Config>,
     pub(super) listening: Vec<String>,
     pub(super) board: Board,
-    pub(super) oldest: Oldest,
+    pub(super) oldest: Arc<Oldest>,
     /// Whether the server was told to drain.
     pub(super) draining: watch::Receiver<bool>,
     pub(super) guard: Guard,

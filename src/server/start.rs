@@ -15,7 +15,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Ephemeral, Payloads, ms};
+use crate::config::{Config, ConfigError, Ephemeral, HostPort, Payloads, ms};
 use crate::engine::EngineError;
 use crate::journal::{Disk, Journal, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::TopicName;
@@ -66,9 +66,11 @@ pub enum StartError {
     /// A listener.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The admin port.
-    #[error("cannot listen on {address} for the admin port: {cause}; set admin.address")]
+    /// The admin port, or the address of the probes.
+    #[error("cannot listen on {address} for {key}: {cause}; choose another {key}")]
     Admin {
+        /// The key of the configuration.
+        key: &'static str,
         /// As configured.
         address: String,
         /// What the system says.
@@ -156,11 +158,12 @@ pub(super) async fn start_on(
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
         board,
-        oldest: Oldest::default(),
+        oldest: Arc::new(Oldest::default()),
         draining: told_to_drain,
         guard: guard.clone(),
         job_wake,
     };
+    let probes = open_probes(&config, &source, &metrics, &stopped, &mut tasks).await?;
     let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
     // Behind what the configuration asks for: no door takes a port of that.
     greeting::reopen(&router, &doors).await;
@@ -181,6 +184,7 @@ pub(super) async fn start_on(
         threads: std::iter::once(driver).chain(core.writers).collect(),
         listening,
         admin,
+        probes,
     })
 }
 
@@ -276,21 +280,44 @@ async fn open_admin(
     tasks: &mut Tasks,
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(address) = &config.admin.address else { return Ok(None) };
-    let name = address.to_string();
-    let failed = |cause| StartError::Admin { address: name.clone(), cause };
-    let listener =
-        TcpListener::bind((address.host.as_str(), address.port)).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
+    let (listener, bound) = bind("admin.address", address).await?;
+    let own = std::iter::once(address.host.clone());
     let options = admin::Options {
         show_payloads: config.admin.payloads == Payloads::Show,
         token: config.admin_token()?,
-        hosts: vec![address.host.clone()],
+        hosts: own.chain(config.admin.hosts.iter().cloned()).collect(),
     };
     tasks.spawn_unbound("admin", async move {
         let stop = until(stopped, std::future::pending());
         admin::serve(listener, source, metrics, options, stop).await;
     });
     Ok(Some(bound))
+}
+
+async fn open_probes(
+    config: &Config,
+    source: &AdminSource,
+    metrics: &Metrics,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut Tasks,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(address) = &config.admin.probes else { return Ok(None) };
+    let (listener, bound) = bind("admin.probes", address).await?;
+    let stop = until(stopped.clone(), std::future::pending());
+    let serving = admin::serve_probes(listener, source.clone(), metrics.clone(), stop);
+    tasks.spawn_unbound("probes", serving);
+    Ok(Some(bound))
+}
+
+async fn bind(
+    key: &'static str,
+    address: &HostPort,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |cause| StartError::Admin { key, address: address.to_string(), cause };
+    let listener =
+        TcpListener::bind((address.host.as_str(), address.port)).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
 }
 
 async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError> {

@@ -3,6 +3,7 @@
 
 mod fake;
 mod port;
+mod probes;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

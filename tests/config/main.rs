@@ -1,6 +1,7 @@
 //! The configuration: the shipped file is the defaults, bad input is refused whole, with places.
 #![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod admin;
 mod places;
 mod users;
 

@@ -137,7 +137,8 @@ fn wall_clock(now: WallMs, written: Option<WallMs>) -> Finding {
     Finding::ok("clock", HOST, "plausible, and not behind the data directory")
 }
 
-/// Binds what the configuration asks for, as a start does: listeners first, then the admin port.
+/// Binds what the configuration asks for, as a start does: listeners first, then the admin
+/// port and the address of the probes.
 async fn reserve(
     config: &Config,
     certificates: &[Option<ServerTls>],
@@ -156,17 +157,21 @@ async fn reserve(
             Err(error) => Finding::fail("listen", on, error.to_string(), ""),
         });
     }
-    let Some(address) = &config.admin.address else { return reserved };
-    let on = &address.to_string();
-    findings.push(match TcpListener::bind((address.host.as_str(), address.port)).await {
-        Ok(bound) => {
-            reserved.admin = Some(bound);
-            Finding::ok("admin", on, "free")
-        }
-        Err(error) => {
-            Finding::fail("admin", on, format!("cannot listen: {error}"), "another admin.address")
-        }
-    });
+    let addresses = [
+        ("admin", "another admin.address", &config.admin.address),
+        ("probes", "another admin.probes", &config.admin.probes),
+    ];
+    for (name, way_out, address) in addresses {
+        let Some(address) = address else { continue };
+        let on = &address.to_string();
+        findings.push(match TcpListener::bind((address.host.as_str(), address.port)).await {
+            Ok(bound) => {
+                reserved.admin.push(bound);
+                Finding::ok(name, on, "free")
+            }
+            Err(error) => Finding::fail(name, on, format!("cannot listen: {error}"), way_out),
+        });
+    }
     reserved
 }
 

@@ -19,7 +19,8 @@ const DIALLED_MAX: usize = 100;
 pub(super) struct Reserved {
     /// By their index in the configuration; one that another process has is missing.
     listeners: BTreeMap<usize, ReservedListener>,
-    pub(super) admin: Option<TcpListener>,
+    /// The admin port and the address of the probes.
+    pub(super) admin: Vec<TcpListener>,
 }
 
 #[derive(Debug)]

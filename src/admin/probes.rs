@@ -1,0 +1,94 @@
+//! Probes, figures and the version: on the admin port, and alone on the address of `admin.probes`.
+//! They hold no record, so anyone may ask for them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::answer::{Refusal, json_answer, text_answer};
+use super::{Admin, Options, Source, not_allowed, port};
+use crate::observe::Metrics;
+
+/// Paths of `admin.probes`.
+const ROUTES: [&str; 5] = ["/livez", "/readyz", "/startupz", "/metrics", "/version"];
+
+/// Serves probes, metrics and the version on `listener` until `shutdown` completes.
+pub async fn serve_probes<S: Source>(
+    listener: TcpListener,
+    source: S,
+    metrics: Metrics,
+    shutdown: impl Future<Output = ()>,
+) {
+    let admin = Arc::new(Admin { source, metrics, options: Options::default() });
+    let router =
+        routes::<S>().fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(admin);
+    port::serve(listener, router, shutdown).await;
+}
+
+/// The routes that both addresses serve.
+pub(super) fn routes<S: Source>() -> Router<Arc<Admin<S>>> {
+    Router::new()
+        .route("/livez", get(livez::<S>))
+        .route("/readyz", get(readyz::<S>))
+        .route("/startupz", get(startupz::<S>))
+        .route("/metrics", get(metrics_text::<S>))
+        .route("/version", get(version))
+}
+
+async fn readyz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    let readiness = admin.source.readiness();
+    let ok = readiness.started && readiness.ready;
+    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json_answer(status, &json!({ "ready": ok, "degraded": readiness.degraded }))
+}
+
+async fn livez<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    match admin.source.readiness().restart_reason {
+        None => text_answer(StatusCode::OK, "ok\n"),
+        Some(why) => text_answer(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
+}
+
+async fn startupz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    if admin.source.readiness().started {
+        text_answer(StatusCode::OK, "started\n")
+    } else {
+        text_answer(StatusCode::SERVICE_UNAVAILABLE, "starting\n")
+    }
+}
+
+async fn metrics_text<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    admin.metrics.set_ready(admin.source.readiness().ready);
+    // Without the engine its gauges stay as they were; everything else is still worth a scrape.
+    if let Ok(gauges) = admin.source.gauges().await {
+        admin.metrics.set_groups(&gauges);
+    }
+    match admin.metrics.render() {
+        Ok(text) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+            (StatusCode::OK, kind, text).into_response()
+        }
+        Err(e) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+async fn version() -> Response {
+    let version = json!({ "name": "reprise", "version": env!("CARGO_PKG_VERSION") });
+    json_answer(StatusCode::OK, &version)
+}
+
+async fn unknown(request: Request) -> Response {
+    let says = format!(
+        "there is no {} here: the address of admin.probes serves probes and metrics only; ask the \
+         one of admin.address",
+        request.uri().path()
+    );
+    json_answer(StatusCode::NOT_FOUND, &json!({ "error": says, "routes": ROUTES }))
+}

@@ -1,0 +1,47 @@
+//! `admin`: addresses of the port of records and of the probes, and the names served.
+
+use super::{bad, good};
+
+#[test]
+fn an_open_admin_address_needs_a_token() {
+    for address in ["0.0.0.0:9664", "'[::]:9664'", "10.1.2.3:9664", "sidecar.shop.svc:9664"] {
+        let error = bad(&format!("admin: {{address: {address}}}\n")).to_string();
+        for words in ["admin.address", "not a loopback address", "token_file", "admin.probes"] {
+            assert!(error.contains(words), "{address}: {words} is missing in {error}");
+        }
+        let with_token = format!(
+            "admin: {{address: {address}, token_file: {}/Cargo.toml}}\n",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        assert!(good(&with_token).admin.token_file.is_some());
+    }
+    for address in ["127.0.0.1:0", "127.7.7.7:1", "'[::1]:9664'", "localhost:9664", "off"] {
+        good(&format!("admin: {{address: {address}}}\n"));
+    }
+}
+
+#[test]
+fn probes_need_no_token_on_any_address() {
+    let config = good("admin: {address: off, probes: 0.0.0.0:9665}\n");
+    assert_eq!(config.admin.probes.map(|probes| probes.to_string()), Some("0.0.0.0:9665".into()));
+    for (text, words) in [
+        ("admin: {probes: 127.0.0.1:9664}\n", "is also admin.address"),
+        ("admin: {probes: 127.0.0.1:9092}\n", "probes is also a listener's"),
+        ("admin: {probes: soon}\n", "or off"),
+    ] {
+        let error = bad(text).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    good("admin: {address: 127.0.0.1:0, probes: 127.0.0.1:0}\nlisten: [127.0.0.1:0]\n");
+}
+
+#[test]
+fn admin_hosts_are_names_without_ports() {
+    let expected = ["reprise", "reprise.shop.svc"];
+    for hosts in ["[reprise, reprise.shop.svc]", "'reprise, reprise.shop.svc'"] {
+        assert_eq!(good(&format!("admin: {{hosts: {hosts}}}\n")).admin.hosts, expected);
+    }
+    for hosts in ["['reprise:9664']", "'http://reprise'", "'a,'", "[{}]"] {
+        bad(&format!("admin: {{hosts: {hosts}}}\n"));
+    }
+}
