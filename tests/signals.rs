@@ -146,8 +146,68 @@ fn sigterm_goes_on_serving_new_connections_too_until_the_last_client_has_left() 
     }
     assert!(is_answered(&mut late) && is_answered(&mut first));
     assert!(sidecar.get("/drain").contains("\"draining\":true"));
+    assert!(sidecar.get("/readyz").starts_with("HTTP/1.1 200"), "a sidecar serves on");
     assert!(sidecar.child.try_wait().unwrap().is_none(), "two clients are still here");
     drop((first, late));
+    assert_eq!(sidecar.ended(), 0);
+}
+
+/// A sidecar with `drain.mode: gateway`.
+fn gateway(timeout: &str) -> Sidecar {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir, LISTEN, "");
+    let config = dir.path().join("config.yaml");
+    let drain = format!("mode: gateway\n  timeout: {timeout}");
+    let text = fs::read_to_string(&config).unwrap().replace("timeout: 1m", &drain);
+    fs::write(config, text).unwrap();
+    let child = serve(&dir);
+    Sidecar::started(dir, child)
+}
+
+/// Whether the sidecar has closed the connection.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    matches!(stream.read(&mut [0]), Ok(0))
+}
+
+#[test]
+fn a_gateway_moves_idle_clients_on_and_exits() {
+    let mut sidecar = gateway("1m");
+    let mut clients = [(); 3].map(|()| TcpStream::connect(sidecar.kafka).unwrap());
+    assert!(clients.iter_mut().all(is_answered));
+    assert!(sidecar.get("/readyz").starts_with("HTTP/1.1 200"));
+    sidecar.signal("TERM");
+    assert!(clients.iter_mut().all(is_closed));
+    assert_eq!(sidecar.ended(), 0);
+}
+
+#[test]
+fn a_gateway_answers_what_is_in_flight_first() {
+    let mut sidecar = gateway("1m");
+    let mut busy = TcpStream::connect(sidecar.kafka).unwrap();
+    assert!(is_answered(&mut busy));
+    busy.write_all(&API_VERSIONS[..9]).unwrap();
+    sidecar.signal("TERM");
+    eventually(|| TcpStream::connect(sidecar.kafka).is_err().then_some(()));
+    let readiness = sidecar.get("/readyz");
+    assert!(readiness.starts_with("HTTP/1.1 503") && readiness.contains("draining"), "{readiness}");
+    assert!(sidecar.get("/livez").starts_with("HTTP/1.1 200"));
+    assert!(sidecar.child.try_wait().unwrap().is_none(), "half a request is in flight");
+    busy.write_all(&API_VERSIONS[9..]).unwrap();
+    let mut answer = Vec::new();
+    busy.set_read_timeout(Some(PATIENCE)).unwrap();
+    busy.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer[4..8], [0, 0, 0, 7], "the answer, and then the end");
+    assert_eq!(sidecar.ended(), 0);
+}
+
+#[test]
+fn drain_timeout_ends_a_gateway_with_requests_in_flight() {
+    let mut sidecar = gateway("100ms");
+    let mut busy = TcpStream::connect(sidecar.kafka).unwrap();
+    assert!(is_answered(&mut busy));
+    busy.write_all(&API_VERSIONS[..9]).unwrap();
+    sidecar.signal("TERM");
     assert_eq!(sidecar.ended(), 0);
 }
 

@@ -15,6 +15,7 @@ use crate::client::Limits;
 use crate::client::cause::Cause;
 use crate::client::connection::Connection;
 use crate::client::files::Files;
+use crate::client::leaving::Leaving;
 use crate::client::listener::Listener;
 use crate::client::notice::Notices;
 use crate::client::seats::Seats;
@@ -33,14 +34,17 @@ pub struct Acceptor {
     notices: Notices,
     seats: Seats,
     ids: Arc<AtomicU64>,
+    leaving: Leaving,
 }
 
 impl Acceptor {
-    /// Connections are answered by `router`; `limits` may change at any time.
-    pub fn new(router: Arc<Router>, limits: watch::Receiver<Limits>) -> Self {
+    /// Connections are answered by `router`; `limits` may change at any time. Once `leaving` says
+    /// so, new connections are refused, and each open one ends when none of its requests is in
+    /// flight.
+    pub fn new(router: Arc<Router>, limits: watch::Receiver<Limits>, leaving: Leaving) -> Self {
         let notices = Notices::new(router.clock);
         let ids = Arc::new(AtomicU64::new(1));
-        Self { router, limits, notices, seats: Seats::default(), ids }
+        Self { router, limits, notices, seats: Seats::default(), ids, leaving }
     }
 
     /// Open connections.
@@ -117,10 +121,12 @@ async fn accept_on(
                 acceptor.admit(&listener, node, stream, peer, &stop, &mut connections);
             }
             Some(_) = connections.join_next() => {}
+            () = acceptor.leaving.begun() => break,
             () = stopped(stop.clone()) => break,
         }
     }
-    // Each connection sees `stop` too and ends by itself.
+    drop(socket);
+    // Each connection sees `stop` and `leaving` too and ends by itself.
     while connections.join_next().await.is_some() {}
 }
 
@@ -204,7 +210,8 @@ impl Acceptor {
             .under_tls(listener.tls.is_some());
         let notices = self.notices.clone();
         let router = Arc::clone(&self.router);
-        let connection = Connection { conn, router, limits, notices, stop: stop.clone() };
+        let (stop, leaving) = (stop.clone(), self.leaving.clone());
+        let connection = Connection { conn, router, limits, notices, stop, leaving };
         let name = listener.name.clone();
         let tls = listener.tls.as_ref().map(|tls| tls.borrow().clone());
         connections.spawn(async move {

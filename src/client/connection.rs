@@ -25,6 +25,7 @@ use crate::client::Limits;
 use crate::client::cause::Cause;
 use crate::client::due::{Aside, Due, Dues, Here, Passing};
 use crate::client::inbox::{Frame, Inbox, Sent};
+use crate::client::leaving::Leaving;
 use crate::client::notice::Notices;
 use crate::client::outgoing;
 use crate::route::conn::Conn;
@@ -46,6 +47,7 @@ pub(super) struct Connection {
     pub(super) limits: Limits,
     pub(super) notices: Notices,
     pub(super) stop: watch::Receiver<bool>,
+    pub(super) leaving: Leaving,
 }
 
 impl Connection {
@@ -257,9 +259,18 @@ impl Serving<'_> {
         self.link.as_ref().is_none_or(|link| link.reader.is_between_answers())
     }
 
+    /// No request is here, half of one included, and no answer is due.
+    fn has_nothing_in_flight(&self) -> bool {
+        self.due.is_empty()
+            && self.held.is_none()
+            && self.inbox.is_empty()
+            && self.inbox.may_be_asked_aside()
+    }
+
     /// Waits for bytes or an answer; each branch is cancel-safe.
     async fn wait(&mut self, room: bool) -> Result<(), Cause> {
         let between = self.between_answers();
+        let nothing_in_flight = room && self.has_nothing_in_flight();
         let Self { connection, inbox, write, due, link, voice, question, .. } = self;
         let idle = due.is_empty();
         let (reader, writer) = match link {
@@ -286,6 +297,8 @@ impl Serving<'_> {
             came = async {
                 if room { inbox.fill(idle).await } else { Err(inbox.gone(&connection.conn).await) }
             } => came,
+            // Behind the branch that reads: a request that is here by now is answered first.
+            () = connection.leaving.begun(), if nothing_in_flight => Err(Cause::Stop),
         }
     }
 

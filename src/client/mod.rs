@@ -12,6 +12,7 @@ mod connection;
 mod due;
 mod files;
 mod inbox;
+mod leaving;
 mod listener;
 mod notice;
 mod outgoing;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub use accept::{Acceptor, accept};
 pub use files::Files;
+pub use leaving::Leaving;
 pub use listener::{BindError, DOORS_MAX, Listener, ListenerSpec};
 
 /// Limits of the client side.

@@ -45,7 +45,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Acceptor, Limits};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, NotReloadable};
+use crate::config::{Config, ConfigError, DrainMode, NotReloadable};
 use crate::engine::Engine;
 use crate::journal::{Disk, Journal};
 use crate::route::Router;
@@ -164,8 +164,13 @@ impl Server {
         self.guard.vital_panic().await
     }
 
-    /// Goes on serving, new connections included, until the last client has left or
-    /// `drain.timeout` is over.
+    /// The way a drain treats clients.
+    pub fn drain_mode(&self) -> DrainMode {
+        self.config.borrow().drain.mode
+    }
+
+    /// Waits until the last client has left or `drain.timeout` is over. Clients of a sidecar are
+    /// served meanwhile, new connections included; those of a gateway are moved on.
     pub async fn drain(&self) {
         self.draining.send_replace(true);
         let timeout = self.config.borrow().drain.timeout;

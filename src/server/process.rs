@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Loaded};
+use crate::config::{Config, ConfigError, DrainMode, Loaded};
 use crate::journal::OpenError;
 use crate::observe::{LogHandle, TraceError, start_log};
 use crate::server::start::open_disk;
@@ -117,7 +117,11 @@ async fn run(
 
 /// Serves on for as long as clients need it; ends early by a signal, or by a panic.
 async fn drain(server: &Server, terminate: &mut Signal, interrupt: &mut Signal) -> Option<Panic> {
-    tracing::info!("stopping: serving on until the last client has left; once more stops at once");
+    let clients = match server.drain_mode() {
+        DrainMode::Sidecar => "serving on until the last client has left",
+        DrainMode::Gateway => "new connections are refused, and clients are moved on",
+    };
+    tracing::info!("stopping: {clients}; once more stops at once");
     tokio::select! {
         () = server.drain() => None,
         () = either(terminate, interrupt) => None,

@@ -1,6 +1,7 @@
 //! What `/readyz` says: whether clients are served, and what keeps that from being whole.
 
 use crate::admin::Readiness;
+use crate::config::DrainMode;
 use crate::journal::{AppendError, Journal};
 use crate::route::Router;
 use crate::server::source::AdminSource;
@@ -43,6 +44,11 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     // Nacks and commits are refused meanwhile.
     let mut passing: Vec<String> = task.iter().map(ToString::to_string).collect();
     passing.extend(router.engine.trouble().filter(|_| restart.is_empty()));
+    // Clients of a sidecar are still served; those of a gateway go to another one.
+    let mode = source.config.borrow().drain.mode;
+    if mode == DrainMode::Gateway && *source.draining.borrow() {
+        passing.push("draining: new connections are refused, and clients are moved on".to_owned());
+    }
     let ready = restart.is_empty() && passing.is_empty();
     degraded.extend(restart.iter().cloned().chain(passing));
     Readiness { started: true, ready, restart_reason: restart.into_iter().next(), degraded }

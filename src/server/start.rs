@@ -13,9 +13,9 @@ use crate::admin;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
-use crate::client::{Acceptor, BindError, Limits, Listener, accept};
+use crate::client::{Acceptor, BindError, Leaving, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Ephemeral, HostPort, Payloads, ms};
+use crate::config::{Config, ConfigError, DrainMode, Ephemeral, HostPort, Payloads, ms};
 use crate::engine::EngineError;
 use crate::journal::{Disk, Journal, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::TopicName;
@@ -137,7 +137,9 @@ pub(super) async fn start_on(
     let driver = guard.thread("retry-engine", move || driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
-    let acceptor = Acceptor::new(Arc::clone(&router), limits_seen);
+    let (draining, told_to_drain) = watch::channel(false);
+    let leaving = leaving(&config, &told_to_drain);
+    let acceptor = Acceptor::new(Arc::clone(&router), limits_seen, leaving);
     let (config_sent, config_seen) = watch::channel(config.clone());
     core.broker.groups.open();
     let board = Board::default();
@@ -150,7 +152,6 @@ pub(super) async fn start_on(
     tasks.spawn("jobs", runner.run());
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
-    let (draining, told_to_drain) = watch::channel(false);
     let source = AdminSource {
         router: Arc::clone(&router),
         acceptor: acceptor.clone(),
@@ -205,6 +206,14 @@ fn spawn_upkeep(
     tasks.spawn("housekeeping", upkeep);
     let room = disk_room::run(journal.clone(), Arc::clone(router), config.data_dir.clone());
     tasks.spawn("disk-room", room);
+}
+
+/// Clients of a gateway leave once it drains; those of a sidecar are waited for.
+fn leaving(config: &Config, told_to_drain: &watch::Receiver<bool>) -> Leaving {
+    match config.drain.mode {
+        DrainMode::Sidecar => Leaving::never(),
+        DrainMode::Gateway => Leaving::when(told_to_drain.clone()),
+    }
 }
 
 /// The server's own tasks: each ends with the server, and is guarded.

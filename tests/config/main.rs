@@ -2,6 +2,7 @@
 #![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod drain;
 mod places;
 mod users;
 

@@ -20,7 +20,7 @@ pub use groups::{GroupRule, Membership};
 pub use limits::Limits;
 pub use listen::{BindMode, HostPort, Listener};
 pub use login::ListenerSasl;
-pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
+pub use process::{Drain, DrainMode, Ephemeral, Journal, Log, MetricsBound, Names};
 pub use retry::{DeadLetters, LaneChoice, OnReset, Order, Retry, Rewind};
 pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};

@@ -89,9 +89,22 @@ fn template(value: &Value) -> Result<String, String> {
     }
 }
 
+/// The way a stop treats clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DrainMode {
+    /// The application leaves by itself; new connections are served until it has left.
+    #[default]
+    Sidecar,
+    /// Others serve its clients as well: new connections are refused, open ones are closed.
+    Gateway,
+}
+
 /// How a stop goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drain {
+    /// The way a stop treats clients.
+    pub mode: DrainMode,
     /// How long clients may take to leave after SIGTERM.
     #[serde(serialize_with = "ser_duration")]
     pub timeout: Duration,
@@ -100,13 +113,15 @@ pub struct Drain {
 impl Default for Drain {
     fn default() -> Self {
         // Kubernetes kills after 30 s.
-        Self { timeout: SECOND * 25 }
+        Self { mode: DrainMode::Sidecar, timeout: SECOND * 25 }
     }
 }
 
 impl Drain {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut drain = Self::default();
+        let modes = [("sidecar", DrainMode::Sidecar), ("gateway", DrainMode::Gateway)];
+        s.take("mode", &mut drain.mode, choice(&modes));
         s.take("timeout", &mut drain.timeout, duration(Duration::ZERO..=HOUR));
         s.finish();
         drain
