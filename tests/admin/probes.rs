@@ -70,8 +70,11 @@ fn run(dir: &TempDir, args: &[&str]) -> Output {
 #[test]
 fn start_and_check_refuse_records_on_an_open_address() {
     let dir = tempfile::tempdir().unwrap();
+    // Without the refusal, the start fails here instead of serving on.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("listen={}", taken.local_addr().unwrap());
     for args in [["serve", "--admin", "0.0.0.0:0"], ["check", "--set", "admin.address=0.0.0.0:0"]] {
-        let output = run(&dir, &args);
+        let output = run(&dir, &[&args[..], &["--set", &listen]].concat());
         assert_eq!(output.status.code(), Some(78), "{output:?}");
         let says = text(&output.stderr).to_owned() + text(&output.stdout);
         assert!(says.contains("admin.address") && says.contains("admin.probes"), "{says}");
