@@ -8,13 +8,22 @@ use axum::http::{HeaderMap, StatusCode, header};
 
 use super::Options;
 use super::answer::Refusal;
+use super::token::Login;
 
 /// Paths anyone may ask: probes and figures hold no record.
-const OPEN: [&str; 8] =
-    ["/", "/livez", "/readyz", "/startupz", "/metrics", "/version", "/drain", "/style.css"];
-
-/// The name of a caller with the token of `admin.token_file`.
-const TOKEN_NAME: &str = "admin";
+const OPEN: [&str; 9] = [
+    "/",
+    "/livez",
+    "/readyz",
+    "/startupz",
+    "/metrics",
+    "/version",
+    "/drain",
+    "/style.css",
+    "/login",
+];
+/// Paths that change no more than the session of the caller.
+const SESSION_PATHS: [&str; 2] = ["/login", "/logout"];
 
 /// The caller of a request that was let pass.
 #[derive(Clone, Debug)]
@@ -26,10 +35,10 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn of(options: &Options, headers: &HeaderMap, peer: Option<SocketAddr>) -> Self {
-        let name = if has_token(options, headers) { TOKEN_NAME } else { "" };
+    pub(super) fn new(login: Option<Login<'_>>, peer: Option<SocketAddr>) -> Self {
+        let name = login.map(|login| login.token.name.clone()).unwrap_or_default();
         let peer = peer.map(|peer| peer.ip().to_canonical().to_string());
-        Self { name: name.to_owned(), peer: peer.unwrap_or_default() }
+        Self { name, peer: peer.unwrap_or_default() }
     }
 }
 
@@ -38,7 +47,7 @@ pub(super) fn judge(
     options: &Options,
     path: &str,
     headers: &HeaderMap,
-    peer: Option<SocketAddr>,
+    (peer, login): (Option<SocketAddr>, Option<Login<'_>>),
 ) -> Result<(), Refusal> {
     if OPEN.contains(&path) {
         return Ok(());
@@ -55,52 +64,46 @@ pub(super) fn judge(
             ),
         ));
     }
-    if peer.is_none_or(is_near) || has_token(options, headers) {
+    if peer.is_none_or(is_near) || login.is_some() {
         return Ok(());
     }
     Err(Refusal::new(
         StatusCode::UNAUTHORIZED,
-        "callers from other hosts must send Authorization: Bearer and the token of \
-         admin.token_file",
+        "callers from other hosts must send Authorization: Bearer and a token of \
+         admin.token_file, or log in at /login",
     ))
 }
 
 /// Judges a request that may change something, once [`judge`] let it pass.
 pub(super) fn judge_change(
-    options: &Options,
-    changes: bool,
+    path: &str,
     headers: &HeaderMap,
-    peer: Option<SocketAddr>,
+    (peer, login): (Option<SocketAddr>, Option<Login<'_>>),
 ) -> Result<(), Refusal> {
-    if !changes {
-        return Ok(());
-    }
+    let forbidden = |says: String| Err(Refusal::new(StatusCode::FORBIDDEN, says));
     // A browser says which page a request comes from; what is no browser says neither.
     let site = headers.get("sec-fetch-site");
+    let by_cookie = login.is_some_and(|login| login.by_cookie);
     if site.is_some_and(|site| site != "same-origin" && site != "none")
-        || site.is_none() && headers.contains_key(header::ORIGIN)
+        || site.is_none() && (by_cookie || headers.contains_key(header::ORIGIN))
     {
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "a page from elsewhere changes nothing"));
+        return forbidden("a page from elsewhere changes nothing".to_owned());
     }
-    if peer.is_some_and(is_near) || has_token(options, headers) {
-        return Ok(());
+    match login {
+        _ if SESSION_PATHS.contains(&path) => Ok(()),
+        Some(login) if login.token.may_change => Ok(()),
+        Some(login) => forbidden(format!("the token of {} may only read", login.token.name)),
+        None if peer.is_some_and(is_near) => Ok(()),
+        None => forbidden(
+            "changes are taken from this host, and from callers with Authorization: Bearer and a \
+             token of admin.token_file"
+                .to_owned(),
+        ),
     }
-    Err(Refusal::new(
-        StatusCode::FORBIDDEN,
-        "changes are taken from this host, and from callers with Authorization: Bearer and the \
-         token of admin.token_file",
-    ))
 }
 
 fn is_near(peer: SocketAddr) -> bool {
     peer.ip().to_canonical().is_loopback()
-}
-
-fn has_token(options: &Options, headers: &HeaderMap) -> bool {
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let given = given.and_then(|value| value.strip_prefix("Bearer "));
-    let (Some(given), Some(token)) = (given, options.token.as_deref()) else { return false };
-    same(given.trim().as_bytes(), token.as_bytes())
 }
 
 /// `localhost`, any address, or a name that was configured.
@@ -115,88 +118,103 @@ fn host_is_ours(options: &Options, host: &str) -> bool {
         || options.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(name))
 }
 
-/// Compares in a time that depends on the lengths only.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::token::{Secret, Token};
 
-    fn status(options: &Options, path: &str, pairs: &[(&str, &str)], peer: &str) -> u16 {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            let name = header::HeaderName::from_bytes(name.as_bytes()).unwrap();
-            headers.insert(name, value.parse().unwrap());
-        }
-        let peer = Some(peer.parse().unwrap());
-        judge(options, path, &headers, peer).err().map_or(200, |r| r.status.as_u16())
+    const NEAR: &str = "[::ffff:127.0.0.1]:1";
+    const FAR: &str = "10.0.0.7:1";
+
+    fn token(may_change: bool) -> Token {
+        Token { name: "kim".into(), may_change, secret: Secret("t0ken".into()) }
+    }
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (header::HeaderName::from_static(name), value.parse().unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    fn status(options: &Options, path: &str, pairs: &[(&'static str, &str)], peer: &str) -> u16 {
+        let judged = judge(options, path, &headers(pairs), (Some(peer.parse().unwrap()), None));
+        judged.err().map_or(200, |refusal| refusal.status.as_u16())
     }
 
     #[test]
     fn a_foreign_host_name_reads_no_records() {
         let options = Options { hosts: vec!["sidecar".into()], ..Options::default() };
-        let near = "127.0.0.1:5000";
         for host in ["localhost:9664", "127.0.0.1:9664", "[::1]:9664", "sidecar", "10.1.2.3"] {
-            assert_eq!(status(&options, "/api/v1/groups", &[("host", host)], near), 200, "{host}");
+            assert_eq!(status(&options, "/api/v1/groups", &[("host", host)], NEAR), 200, "{host}");
         }
         for host in ["evil.example", "evil.example:9664", "localhost.evil.example"] {
-            assert_eq!(status(&options, "/api/v1/groups", &[("host", host)], near), 403, "{host}");
-            assert_eq!(status(&options, "/readyz", &[("host", host)], near), 200, "{host}");
+            assert_eq!(status(&options, "/api/v1/groups", &[("host", host)], NEAR), 403, "{host}");
+            assert_eq!(status(&options, "/readyz", &[("host", host)], NEAR), 200, "{host}");
         }
     }
 
     #[test]
-    fn changes_are_taken_from_this_host_or_with_the_token_and_from_no_page_of_elsewhere() {
-        let secret = Options { token: Some("t0ken".into()), ..Options::default() };
-        let (near, far) = ("127.0.0.1:1", "10.0.0.7:1");
-        let may = |options: &Options, name: Option<(&'static str, &str)>, peer: &str| {
-            let pair = name.map(|(name, value)| {
-                (header::HeaderName::from_static(name), value.parse().unwrap())
-            });
-            let headers = HeaderMap::from_iter(pair);
-            judge_change(options, true, &headers, Some(peer.parse().unwrap())).is_ok()
-        };
-        assert!(may(&Options::default(), None, near) && !may(&Options::default(), None, far));
-        let bearer = Some(("authorization", "Bearer t0ken"));
-        assert!(may(&secret, bearer, far) && !may(&Options::default(), bearer, far));
-        assert!(!may(&secret, None, far) && may(&secret, None, near));
-        for (site, taken) in [("same-origin", true), ("none", true), ("cross-site", false)] {
-            assert_eq!(may(&secret, Some(("sec-fetch-site", site)), near), taken, "{site}");
+    fn callers_from_other_hosts_need_a_token() {
+        let (options, groups) = (Options::default(), "/api/v1/groups");
+        assert_eq!(status(&options, groups, &[], NEAR), 200);
+        assert_eq!(status(&options, groups, &[], FAR), 401);
+        for path in ["/metrics", "/livez", "/login"] {
+            assert_eq!(status(&options, path, &[], FAR), 200, "{path}");
         }
-        assert!(!may(&secret, Some(("origin", "http://evil.example")), near));
-        let (options, nothing) = (Options::default(), HeaderMap::new());
-        assert!(judge_change(&options, true, &nothing, None).is_err(), "nobody knows who asks");
-        assert!(judge_change(&options, false, &nothing, None).is_ok());
+        let reader = token(false);
+        let login = Login { token: &reader, by_cookie: false };
+        let far = Some(FAR.parse().unwrap());
+        assert!(judge(&options, groups, &HeaderMap::new(), (far, Some(login))).is_ok());
+    }
+
+    /// The status of a change by a caller.
+    fn change(
+        pairs: &[(&'static str, &str)],
+        peer: Option<&str>,
+        login: Option<(bool, bool)>,
+    ) -> u16 {
+        let token = token(login.is_some_and(|(may_change, _)| may_change));
+        let login = login.map(|(_, by_cookie)| Login { token: &token, by_cookie });
+        let by = (peer.map(|peer| peer.parse().unwrap()), login);
+        let judged = judge_change("/api/v1/nack", &headers(pairs), by);
+        judged.err().map_or(200, |refusal| refusal.status.as_u16())
     }
 
     #[test]
-    fn a_caller_has_the_name_of_the_token_it_sent() {
-        let options = Options { token: Some("t0ken".into()), ..Options::default() };
-        let caller = |value: Option<&'static str>| {
-            let value = value.map(|value| (header::AUTHORIZATION, value.parse().unwrap()));
-            let near = Some("[::ffff:127.0.0.1]:1".parse().unwrap());
-            Caller::of(&options, &HeaderMap::from_iter(value), near)
-        };
-        assert_eq!(caller(Some("Bearer t0ken")).name, "admin");
-        for other in [None, Some("Bearer wrong")] {
-            assert_eq!(caller(other).name, "", "a caller on this host needs none");
+    fn changes_need_this_host_or_the_token_of_an_operator() {
+        assert_eq!(change(&[], Some(NEAR), None), 200);
+        assert_eq!(change(&[], Some(FAR), None), 403);
+        assert_eq!(change(&[], None, None), 403, "nobody knows who asks");
+        assert_eq!(change(&[], Some(FAR), Some((true, false))), 200);
+        for peer in [NEAR, FAR] {
+            assert_eq!(change(&[], Some(peer), Some((false, false))), 403, "it may only read");
         }
-        assert_eq!(caller(None).peer, "127.0.0.1");
     }
 
     #[test]
-    fn callers_from_other_hosts_need_the_token() {
-        let options = Options { token: Some("t0ken".into()), ..Options::default() };
-        let (near, far) = ("[::ffff:127.0.0.1]:1", "10.0.0.7:1");
-        let groups = "/api/v1/groups";
-        assert_eq!(status(&options, groups, &[], near), 200);
-        assert_eq!(status(&options, groups, &[], far), 401);
-        assert_eq!(status(&options, groups, &[("authorization", "Bearer wrong")], far), 401);
-        assert_eq!(status(&options, groups, &[("authorization", "Bearer t0ken")], far), 200);
-        assert_eq!(status(&options, "/metrics", &[], far), 200);
-        assert_eq!(status(&Options::default(), groups, &[], far), 401);
-        assert_eq!(status(&Options::default(), "/livez", &[], far), 200);
+    fn a_page_of_elsewhere_changes_nothing() {
+        let (operator, session) = (Some((true, false)), Some((true, true)));
+        for (site, status) in [("same-origin", 200), ("none", 200), ("cross-site", 403)] {
+            let site = [("sec-fetch-site", site)];
+            for login in [None, operator, session] {
+                assert_eq!(change(&site, Some(NEAR), login), status, "{site:?}");
+            }
+        }
+        assert_eq!(change(&[("origin", "http://evil.example")], Some(NEAR), operator), 403);
+        assert_eq!(change(&[], Some(FAR), session), 403, "a cookie is sent by itself");
+        let far = (Some(FAR.parse().unwrap()), None);
+        assert!(judge_change("/login", &HeaderMap::new(), far).is_ok());
+        let foreign = headers(&[("sec-fetch-site", "cross-site")]);
+        assert!(judge_change("/login", &foreign, far).is_err());
+    }
+
+    #[test]
+    fn a_caller_has_the_name_of_its_token() {
+        let token = token(true);
+        let near = Some(NEAR.parse().unwrap());
+        let caller = Caller::new(Some(Login { token: &token, by_cookie: true }), near);
+        assert_eq!((caller.name.as_str(), caller.peer.as_str()), ("kim", "127.0.0.1"));
+        assert_eq!(Caller::new(None, None).name, "");
     }
 }

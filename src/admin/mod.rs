@@ -21,6 +21,7 @@ mod portable;
 mod probes;
 mod source;
 mod states;
+mod token;
 mod view;
 
 use std::future::Future;
@@ -39,6 +40,7 @@ use tokio::net::TcpListener;
 use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
 use guard::Caller;
+use token::Sessions;
 
 pub use base64::Base64;
 pub use explain::{
@@ -53,6 +55,7 @@ pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;
+pub use token::{Secret, Token};
 pub use view::{
     DeadLetter, DelayedView, Drain, DrainGroup, ElsewhereView, ForwardView, GroupView, LevelView,
     MemberView, OffsetView, Overview, PolicyView, Readiness, RetryView,
@@ -97,8 +100,8 @@ const ROUTES: [&str; 30] = [
 pub struct Options {
     /// Whether keys, values and headers of records are shown.
     pub show_payloads: bool,
-    /// What callers from other hosts must send; `None` = nothing.
-    pub token: Option<String>,
+    /// Tokens, one of which callers from other hosts must send.
+    pub tokens: Vec<Token>,
     /// Host names served besides `localhost` and plain addresses.
     pub hosts: Vec<String>,
 }
@@ -107,6 +110,7 @@ struct Admin<S> {
     source: S,
     metrics: Metrics,
     options: Options,
+    sessions: Sessions,
 }
 
 /// Serves the admin port on `listener` until `shutdown` completes; open requests are answered when
@@ -122,7 +126,7 @@ pub async fn serve<S: Source>(
 }
 
 fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
-    let admin = Arc::new(Admin { source, metrics, options });
+    let admin = Arc::new(Admin { source, metrics, options, sessions: Sessions::new() });
     probes::routes::<S>()
         .route("/", get(home::<S>))
         .route("/audit", get(html::audit::<S>))
@@ -132,6 +136,8 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/groups/{group}/jobs", bounded(post(html::start_job::<S>)))
         .route("/jobs", get(html::jobs::<S>))
         .route("/jobs/{id}/act", bounded(post(html::change_job::<S>)))
+        .route("/login", get(html::login).merge(bounded(post(html::log_in::<S>))))
+        .route("/logout", post(html::log_out::<S>))
         .route("/style.css", get(html::style))
         .route("/config", get(config::<S>))
         .route("/drain", get(drain::<S>))
@@ -184,14 +190,22 @@ async fn guarded<S: Source>(
         "/" if wants_page(headers) => "page",
         path => path,
     };
+    let login = admin.sessions.login(&admin.options.tokens, headers);
     let changes = !request.method().is_safe();
-    let judged = guard::judge(&admin.options, path, headers, peer)
-        .and_then(|()| guard::judge_change(&admin.options, changes, headers, peer));
+    let by = (peer, login);
+    let judged = guard::judge(&admin.options, path, headers, by);
+    let judged = match judged {
+        Ok(()) if changes => guard::judge_change(path, headers, by),
+        judged => judged,
+    };
     match judged {
         Ok(()) => {
-            let caller = Caller::of(&admin.options, headers, peer);
+            let caller = Caller::new(login, peer);
             request.extensions_mut().insert(caller);
             next.run(request).await
+        }
+        Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED && wants_page(headers) => {
+            html::login_needed(&refusal)
         }
         Err(refusal) => refusal.into_response(),
     }

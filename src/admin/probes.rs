@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::answer::{Refusal, json_answer, text_answer};
+use super::token::Sessions;
 use super::{Admin, Options, Source, not_allowed, port};
 use crate::observe::Metrics;
 
@@ -26,7 +27,8 @@ pub async fn serve_probes<S: Source>(
     metrics: Metrics,
     shutdown: impl Future<Output = ()>,
 ) {
-    let admin = Arc::new(Admin { source, metrics, options: Options::default() });
+    let admin =
+        Arc::new(Admin { source, metrics, options: Options::default(), sessions: Sessions::new() });
     let router =
         routes::<S>().fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(admin);
     port::serve(listener, router, shutdown).await;

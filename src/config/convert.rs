@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls,
-    OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
+    AdminToken, Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener,
+    ListenerTls, OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -58,10 +58,10 @@ impl Config {
         }
     }
 
-    /// The token callers of the admin port must send, from `admin.token_file`; `None` = none.
-    pub fn admin_token(&self) -> Result<Option<String>, ConfigError> {
+    /// The tokens of `admin.token_file`.
+    pub fn admin_tokens(&self) -> Result<Vec<AdminToken>, ConfigError> {
         let wrong = |why| ConfigError::whole(format!("admin.token_file: {why}"));
-        self.admin.token().map_err(wrong)
+        self.admin.tokens().map_err(wrong)
     }
 
     /// What each listener shows its clients, as the files hold it now; `None` = plain text.
@@ -245,13 +245,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");
         let mut config = Config::default();
-        assert_eq!(config.admin_token(), Ok(None));
+        assert_eq!(config.admin_tokens(), Ok(Vec::new()));
         config.admin.token_file = Some(file.display().to_string());
-        assert!(config.admin_token().unwrap_err().to_string().contains("cannot be read"));
+        assert!(config.admin_tokens().unwrap_err().to_string().contains("cannot be read"));
         std::fs::write(&file, " \n").unwrap();
-        assert!(config.admin_token().unwrap_err().to_string().contains("is empty"));
+        assert!(config.admin_tokens().unwrap_err().to_string().contains("is empty"));
         std::fs::write(&file, "t0ken\n").unwrap();
-        assert_eq!(config.admin_token(), Ok(Some("t0ken".to_owned())));
+        assert_eq!(config.admin_tokens().unwrap()[0].secret, "t0ken");
     }
 
     #[test]

@@ -26,10 +26,10 @@ use std::path::Path;
 use serde::Serialize;
 
 pub use parts::{
-    Admin, Backoff, BindMode, DeadLetters, Drain, DrainMode, Durability, Elapsed, Ephemeral,
-    GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl, ListenerTls,
-    Log, Membership, MetricsBound, Names, OnReset, Order, Payloads, Retry, Rewind, Topic,
-    TopicKeys, Topics, Upstream, UpstreamSasl, UpstreamTls,
+    Admin, AdminToken, Backoff, BindMode, DeadLetters, Drain, DrainMode, Durability, Elapsed,
+    Ephemeral, GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl,
+    ListenerTls, Log, Membership, MetricsBound, Names, OnReset, Order, Payloads, Retry, Rewind,
+    Topic, TopicKeys, Topics, Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};

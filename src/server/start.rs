@@ -9,13 +9,15 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::admin;
+use crate::admin::{self, Secret, Token};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
 use crate::client::{Acceptor, BindError, Leaving, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, DrainMode, Ephemeral, HostPort, Payloads, ms};
+use crate::config::{
+    AdminToken, Config, ConfigError, DrainMode, Ephemeral, HostPort, Payloads, ms,
+};
 use crate::engine::EngineError;
 use crate::journal::{Disk, Journal, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::TopicName;
@@ -189,6 +191,10 @@ pub(super) async fn start_on(
     })
 }
 
+fn token(AdminToken { name, may_change, secret }: AdminToken) -> Token {
+    Token { name, may_change, secret: Secret(secret) }
+}
+
 /// The tasks that need no listener.
 fn spawn_upkeep(
     tasks: &mut Tasks,
@@ -293,7 +299,7 @@ async fn open_admin(
     let own = std::iter::once(address.host.clone());
     let options = admin::Options {
         show_payloads: config.admin.payloads == Payloads::Show,
-        token: config.admin_token()?,
+        tokens: config.admin_tokens()?.into_iter().map(token).collect(),
         hosts: own.chain(config.admin.hosts.iter().cloned()).collect(),
     };
     tasks.spawn_unbound("admin", async move {

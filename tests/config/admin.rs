@@ -4,15 +4,16 @@ use super::{bad, good};
 
 #[test]
 fn an_open_admin_address_needs_a_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, "t0ken").unwrap();
     for address in ["0.0.0.0:9664", "'[::]:9664'", "10.1.2.3:9664", "sidecar.shop.svc:9664"] {
         let error = bad(&format!("admin: {{address: {address}}}\n")).to_string();
         for words in ["admin.address", "not a loopback address", "token_file", "admin.probes"] {
             assert!(error.contains(words), "{address}: {words} is missing in {error}");
         }
-        let with_token = format!(
-            "admin: {{address: {address}, token_file: {}/Cargo.toml}}\n",
-            env!("CARGO_MANIFEST_DIR")
-        );
+        let with_token =
+            format!("admin: {{address: {address}, token_file: '{}'}}\n", file.display());
         assert!(good(&with_token).admin.token_file.is_some());
     }
     for address in ["127.0.0.1:0", "127.7.7.7:1", "'[::1]:9664'", "localhost:9664", "off"] {
@@ -43,5 +44,38 @@ fn admin_hosts_are_names_without_ports() {
     }
     for hosts in ["['reprise:9664']", "'http://reprise'", "'a,'", "[{}]"] {
         bad(&format!("admin: {{hosts: {hosts}}}\n"));
+    }
+}
+
+#[test]
+fn named_tokens_have_a_role_and_a_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tokens");
+    let yaml = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        format!("admin: {{token_file: '{}'}}\n", file.display())
+    };
+    let tokens = |text: &str| good(&yaml(text)).admin_tokens().unwrap();
+    let lone = tokens("just-one\n");
+    assert_eq!((lone[0].name.as_str(), lone[0].may_change), ("admin", true));
+    let two = tokens("# people\nkim operate 0123456789abcdef\n\nwall read fedcba9876543210\n");
+    let told: Vec<_> = two.iter().map(|token| (token.name.as_str(), token.may_change)).collect();
+    assert_eq!(told, [("kim", true), ("wall", false)]);
+    assert!(!format!("{two:?}").contains("0123456789abcdef"), "no secret in a log line");
+    let secret = "s3cret-s3cret-s3cret";
+    for (text, says) in [
+        (format!("kim {secret} operate\n"), "line 1: the second word is the role"),
+        (format!("kim operate\nwall read {secret}\n"), "line 1: a line is `name role token`"),
+        (
+            format!("kim operate {secret}\nkim read {secret}2\n"),
+            "line 2: the name or the token stands",
+        ),
+        (format!("k/m operate {secret}\n"), "line 1: a name has at most 64"),
+        ("kim operate short\n".to_owned(), "line 1: a token has at least 16"),
+        ("# nobody\n".to_owned(), "is empty"),
+    ] {
+        let error = bad(&yaml(&text)).to_string();
+        assert!(error.contains(says), "{error}");
+        assert!(!error.contains(secret), "the error shows a secret: {error}");
     }
 }

@@ -188,7 +188,7 @@ pub(super) fn job_form(group: &str, kind: &Fingerprint) -> Markup {
                 label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
                 label { "Canary " input name="canary" value="5" inputmode="numeric"; }
                 label { "Set header " input name="set_header" placeholder="name=value"; }
-                label { "JSON merge patch " input name="merge" placeholder="{\"retry\": true}"; }
+                label { "JSON merge patch " input name="merge" placeholder="{\"paid\": true}"; }
                 label { "Why " input name="why" required maxlength="1000"; }
                 button { "Start" }
             }

@@ -6,6 +6,7 @@ mod group;
 mod home;
 mod jobs;
 mod letter;
+mod login;
 mod style;
 
 use axum::http::{StatusCode, header};
@@ -21,6 +22,7 @@ pub(super) use group::group;
 pub(super) use home::{audit, home};
 pub(super) use jobs::{change as change_job, jobs, start as start_job};
 pub(super) use letter::letter;
+pub(super) use login::{log_in, log_out, login, login_needed};
 pub(super) use style::style;
 
 /// No script, no frame, nothing from elsewhere.

@@ -1,5 +1,6 @@
 //! `admin`: the HTTP port for people and probes.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::Serialize;
@@ -7,6 +8,13 @@ use serde::Serialize;
 use super::{HostPort, host_port};
 use crate::config::node::Value;
 use crate::config::section::{Section, choice, text};
+
+/// The name of a token that is alone in its file.
+const LONE_TOKEN: &str = "admin";
+/// Characters of a name.
+const NAME_MAX: usize = 64;
+/// Characters of a named token.
+const SECRET_LEAST: usize = 16;
 
 /// Whether record keys, headers and values are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -32,7 +40,7 @@ pub struct Admin {
     pub hosts: Vec<String>,
     /// Whether records are shown.
     pub payloads: Payloads,
-    /// A file with the token that callers from other hosts must send.
+    /// A file with the tokens, one of which callers from other hosts must send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
 }
@@ -59,7 +67,7 @@ impl Admin {
         let payloads = [("show", Payloads::Show), ("hide", Payloads::Hide)];
         s.take("payloads", &mut admin.payloads, choice(&payloads));
         s.take("token_file", &mut admin.token_file, |v| text(v).map(Some));
-        if let Err(error) = admin.token() {
+        if let Err(error) = admin.tokens() {
             s.problem("token_file", &error);
         }
         if let Some(address) = &admin.address
@@ -78,16 +86,73 @@ impl Admin {
         admin
     }
 
-    /// The token callers must send; `None` = none.
-    pub(in crate::config) fn token(&self) -> Result<Option<String>, String> {
-        let Some(file) = &self.token_file else { return Ok(None) };
+    /// The tokens of the file.
+    pub(in crate::config) fn tokens(&self) -> Result<Vec<AdminToken>, String> {
+        let Some(file) = &self.token_file else { return Ok(Vec::new()) };
         let text = std::fs::read_to_string(file);
         let text = text.map_err(|error| format!("{file} cannot be read: {error}"))?;
-        match text.trim() {
-            "" => Err(format!("{file} is empty; put the token into it")),
-            token => Ok(Some(token.to_owned())),
+        let tokens = read_tokens(&text).map_err(|says| format!("{file}{says}"))?;
+        if tokens.is_empty() {
+            return Err(format!("{file} is empty; put the token into it"));
         }
+        Ok(tokens)
     }
+}
+
+/// A token by which a caller of the admin port is known.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AdminToken {
+    /// The name in the audit log.
+    pub name: String,
+    /// Whether the caller may change anything.
+    pub may_change: bool,
+    pub secret: String,
+}
+
+impl fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, may_change, .. } = self;
+        write!(f, "{name} (may change: {may_change})")
+    }
+}
+
+/// One token alone, or a line `name role token` for each. No word of the file is in an error: any
+/// of them may be a secret in the wrong place.
+fn read_tokens(text: &str) -> Result<Vec<AdminToken>, String> {
+    let lines = (1..).zip(text.lines()).map(|(number, line)| (number, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let lines: Vec<(usize, &str)> = lines.collect();
+    if let [(_, line)] = lines[..]
+        && !line.contains(char::is_whitespace)
+    {
+        let secret = line.to_owned();
+        return Ok(vec![AdminToken { name: LONE_TOKEN.to_owned(), may_change: true, secret }]);
+    }
+    let mut tokens: Vec<AdminToken> = Vec::new();
+    for (number, line) in lines {
+        let wrong = |says: &str| Err(format!(", line {number}: {says}"));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name, role, secret] = words[..] else {
+            return wrong("a line is `name role token`; the role is read or operate");
+        };
+        let legal = |c: char| c.is_ascii_alphanumeric() || "-._@".contains(c);
+        if name.len() > NAME_MAX || !name.chars().all(legal) {
+            return wrong("a name has at most 64 letters, digits, and the signs - . _ @");
+        }
+        let may_change = match role {
+            "read" => false,
+            "operate" => true,
+            _ => return wrong("the second word is the role: read or operate"),
+        };
+        if secret.len() < SECRET_LEAST {
+            return wrong("a token has at least 16 characters, such as of openssl rand -hex 16");
+        }
+        if tokens.iter().any(|known| known.name == name || known.secret == secret) {
+            return wrong("the name or the token stands above already");
+        }
+        tokens.push(AdminToken { name: name.to_owned(), may_change, secret: secret.to_owned() });
+    }
+    Ok(tokens)
 }
 
 fn host_port_or_off(value: &Value) -> Result<Option<HostPort>, String> {

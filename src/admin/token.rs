@@ -1,0 +1,175 @@
+//! The tokens of operators, and the sessions of browsers that have logged in with one.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, header};
+use uuid::Uuid;
+
+use crate::clock::Clock;
+
+/// The cookie of a session.
+const COOKIE: &str = "reprise_session";
+/// Age at which a session ends.
+pub(super) const SESSION: Duration = Duration::from_hours(12);
+/// Open sessions; the oldest ends for a new one.
+const SESSIONS_MAX: usize = 1_000;
+
+/// The token of an operator.
+#[derive(Clone, Debug, Default)]
+pub struct Token {
+    /// The name in the audit log.
+    pub name: String,
+    /// Whether the operator may change anything.
+    pub may_change: bool,
+    pub secret: Secret,
+}
+
+/// A text that no log line shows.
+#[derive(Clone, Default)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The token of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Login<'a> {
+    pub(super) token: &'a Token,
+    /// The browser sends it by itself, with requests of any page.
+    pub(super) by_cookie: bool,
+}
+
+/// The sessions of browsers.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    clock: Clock,
+    /// The place of the token and the start of the session, by its id.
+    open: Mutex<BTreeMap<String, (usize, Duration)>>,
+}
+
+impl Sessions {
+    pub(super) fn new() -> Self {
+        Self { clock: Clock::start(), open: Mutex::default() }
+    }
+
+    /// Opens a session and returns its cookie; `None`: no token is this one.
+    pub(super) fn open(&self, tokens: &[Token], secret: &str) -> Option<String> {
+        let place = find(tokens, secret)?;
+        let (id, now) = (Uuid::new_v4().simple().to_string(), self.clock.elapsed());
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, (_, since)| now.saturating_sub(*since) < SESSION);
+        if open.len() >= SESSIONS_MAX {
+            let oldest = open.iter().min_by_key(|(_, (_, since))| *since).map(|(id, _)| id.clone());
+            oldest.map(|id| open.remove(&id));
+        }
+        open.insert(id.clone(), (place, now));
+        Some(cookie(&id, SESSION.as_secs()))
+    }
+
+    /// Ends the session of a request and returns the cookie that removes it.
+    pub(super) fn close(&self, headers: &HeaderMap) -> String {
+        if let Some(id) = session_id(headers) {
+            self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        }
+        cookie("", 0)
+    }
+
+    /// The token of a request: of its `Authorization`, or of its session.
+    pub(super) fn login<'a>(&self, tokens: &'a [Token], headers: &HeaderMap) -> Option<Login<'a>> {
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")) {
+            let token = tokens.get(find(tokens, secret.trim())?)?;
+            return Some(Login { token, by_cookie: false });
+        }
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (place, since) = open.get(session_id(headers)?)?;
+        let is_open = self.clock.elapsed().saturating_sub(*since) < SESSION;
+        let token = tokens.get(*place).filter(|_| is_open)?;
+        Some(Login { token, by_cookie: true })
+    }
+}
+
+fn cookie(id: &str, max_age_s: u64) -> String {
+    format!("{COOKIE}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age_s}")
+}
+
+fn session_id(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs =
+        cookies.flat_map(|value| value.split(';')).filter_map(|one| one.trim().split_once('='));
+    pairs.into_iter().find_map(|(name, id)| (name == COOKIE).then_some(id))
+}
+
+/// The place of a token. The time depends on lengths only.
+fn find(tokens: &[Token], secret: &str) -> Option<usize> {
+    let is = |token: &Token| same(token.secret.0.as_bytes(), secret.as_bytes());
+    let found: Vec<bool> = tokens.iter().map(is).collect();
+    found.iter().position(|is| *is)
+}
+
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens() -> Vec<Token> {
+        let token = |name: &str, may_change, secret: &str| Token {
+            name: name.into(),
+            may_change,
+            secret: Secret(secret.into()),
+        };
+        vec![token("kim", true, "k-secret"), token("wall", false, "w-secret")]
+    }
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn a_session_has_the_token_it_was_opened_with() {
+        let (sessions, tokens) = (Sessions::new(), tokens());
+        assert_eq!(sessions.open(&tokens, "wrong"), None);
+        let cookie = sessions.open(&tokens, "w-secret").unwrap();
+        assert!(!cookie.contains("w-secret") && cookie.contains("HttpOnly; SameSite=Strict"));
+        let pair = cookie.split(';').next().unwrap();
+        let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
+        let login = sessions.login(&tokens, &sent).unwrap();
+        assert_eq!((login.token.name.as_str(), login.by_cookie), ("wall", true));
+        assert!(sessions.close(&sent).contains("Max-Age=0"));
+        assert!(sessions.login(&tokens, &sent).is_none(), "it has ended");
+    }
+
+    #[test]
+    fn a_bearer_token_counts_before_a_session() {
+        let (sessions, tokens) = (Sessions::new(), tokens());
+        let login = |value: &str| {
+            let sent = headers(header::AUTHORIZATION, value);
+            let login = sessions.login(&tokens, &sent)?;
+            assert!(!login.by_cookie);
+            Some(login.token.name.clone())
+        };
+        assert_eq!(login("Bearer k-secret").as_deref(), Some("kim"));
+        assert_eq!(login("Bearer  w-secret ").as_deref(), Some("wall"));
+        for bad in ["Bearer ", "Bearer k-secre", "k-secret", "Basic k-secret"] {
+            assert_eq!(login(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_sessions_is_bounded() {
+        let (sessions, tokens) = (Sessions::new(), tokens());
+        for _ in 0..SESSIONS_MAX + 3 {
+            sessions.open(&tokens, "k-secret").unwrap();
+        }
+        assert_eq!(sessions.open.lock().unwrap().len(), SESSIONS_MAX);
+        assert!(!format!("{tokens:?}").contains("secret\""), "no secret in a log line");
+    }
+}
