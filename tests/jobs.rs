@@ -13,6 +13,11 @@ use support::{Got, Member, Rec, Server, until};
 
 /// A command that must do what is asked: its stdout.
 fn done(server: &Server, args: &[&str]) -> String {
+    both(server, args).0
+}
+
+/// A command that must do what is asked: stdout and stderr.
+fn both(server: &Server, args: &[&str]) -> (String, String) {
     let admin = server.admin().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
     let Output { status, stdout, stderr } =
@@ -20,7 +25,7 @@ fn done(server: &Server, args: &[&str]) -> String {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(stdout), text(stderr));
     assert!(status.success(), "{args:?}: {out}{err}");
-    out
+    (out, err)
 }
 
 /// Dead letters of so many orders; the address of every eightieth is bad.
@@ -87,6 +92,11 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
     let kinds: Vec<_> =
         kinds.map(|kind| (count(&kind, "letters"), kind["fingerprint"].clone())).collect();
     assert_eq!(kinds, [(395, json!("no stock")), (5, json!("bad address"))]);
+    for (limit, words) in [("400", ""), ("399", "the first 399 are shown, there are more")] {
+        let list = ["dlq", "list", "--group", "shop", "--limit", limit];
+        let (_, err) = both(&server, &list);
+        assert_eq!(err.trim().split("; see").next(), Some(words), "{limit}");
+    }
     let all = ["dlq", "redrive", "shop", "--all", "--fingerprint", "no stock"];
     let patch = ["--set-header", "tenant=b", "--merge", r#"{"fixed": true}"#];
     let plan = done(&server, &[&all[..], &patch].concat());

@@ -1,8 +1,8 @@
 //! Failures at a steady rate, and a heap of overdue ones: how late retries come back, how fast a
 //! heap is drained, and what those notice who have nothing to do with it.
 //!
-//! `cargo bench --bench retry [-- failures|drain|keys|plan|librdkafka]` prints one JSON line a
-//! figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is a process of
+//! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|librdkafka]` prints one JSON line
+//! a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is a process of
 //! its own; hand-outs, nacks and commits are all durable before they are answered.
 #![expect(
     clippy::unwrap_used,
@@ -24,6 +24,7 @@ mod librdkafka;
 #[path = "../support/member.rs"]
 mod member;
 mod plan;
+mod redrive;
 #[path = "../support/sheet.rs"]
 mod sheet;
 #[path = "../support/sidecar.rs"]
@@ -59,6 +60,9 @@ fn main() {
     }
     if wants("plan") {
         plan::run();
+    }
+    if wants("redrive") {
+        redrive::run(dir.path());
     }
     if wants("librdkafka") {
         librdkafka::run(dir.path());

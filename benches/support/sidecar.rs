@@ -106,6 +106,21 @@ impl Sidecar {
         answer
     }
 
+    /// What its admin port answers to a POST, head included.
+    pub(crate) fn post(&self, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     /// As Kubernetes does; waits for its end.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);

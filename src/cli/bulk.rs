@@ -148,7 +148,7 @@ impl LettersArgs {
         terms.extend(self.filter.terms()?);
         terms.push(("group", json!(self.group)));
         if !self.execute {
-            return self.plan(&object(terms), out);
+            return self.plan(action, &object(terms), out);
         }
         terms.push(("why", json!(self.why)));
         let request = object(terms);
@@ -162,7 +162,7 @@ impl LettersArgs {
     }
 
     /// A dry run.
-    fn plan(&self, request: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    fn plan(&self, action: &str, request: &Value, out: &mut dyn Write) -> Result<(), Failure> {
         let plan = self.at.post("/api/v1/jobs/plan", request)?;
         let count = |key: &str| plan.get(key).and_then(Value::as_u64).unwrap_or(0);
         let matched = count("matched");
@@ -180,6 +180,14 @@ impl LettersArgs {
         if count("unpatched") > 0 {
             let why = defused(&cell(&plan, "unpatched_reason"));
             writeln!(out, "{} stay: {why}", count("unpatched"))?;
+        }
+        if matched > 0 && action == "redrive" {
+            let (topic, retries) = (cell(&plan, "retry_topic"), count("max_reconsume_times"));
+            let group = defused(&self.group);
+            writeln!(
+                out,
+                "they go to {group} alone, by {topic}, with up to {retries} retries each"
+            )?;
         }
         if matched == 0 {
             return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
@@ -297,7 +305,7 @@ pub(super) fn job_lines(job: &Value) -> Vec<String> {
         format!("{:<14}{} of {}", "offset", cell(job, "cursor"), cell(job, "end")),
         format!("{:<14}{}", "started", moment(job, "started_ms")),
         format!("{:<14}{}", "ended", moment(job, "ended_ms")),
-        format!("{:<14}{} {}", "by", cell(job, "name"), cell(job, "peer")),
+        format!("{:<14}{}", "by", format!("{} {}", cell(job, "name"), cell(job, "peer")).trim()),
         format!("{:<14}{}", "why", defused(&cell(job, "why"))),
         format!(
             "{:<14}{} a second, canary {}, stops above {} % failures",

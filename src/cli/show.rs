@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, complain};
 use super::http::AdminAt;
 use super::table;
 use crate::admin::percent_encoded;
@@ -69,8 +69,11 @@ impl Reading {
         limit: u64,
         columns: &[Column],
     ) -> Result<(), Failure> {
-        let items = self.items(path, query, limit)?;
+        let (items, is_cut) = listed(&self.at, path, query, limit)?;
         rows(out, self.format, &items, columns)?;
+        if is_cut {
+            complain(&format!("the first {} are shown, there are more; see --limit", items.len()));
+        }
         if items.is_empty() {
             return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
         }
@@ -96,15 +99,6 @@ impl Reading {
         }
         Ok(())
     }
-
-    fn items(
-        &self,
-        path: &str,
-        query: &[(&str, String)],
-        limit: u64,
-    ) -> Result<Vec<Value>, Failure> {
-        items(&self.at, path, query, limit)
-    }
 }
 
 /// The whole list at `path`, at most `limit` items.
@@ -114,26 +108,41 @@ pub(super) fn items(
     query: &[(&str, String)],
     limit: u64,
 ) -> Result<Vec<Value>, Failure> {
+    Ok(listed(at, path, query, limit)?.0)
+}
+
+/// The list at `path`, at most `limit` items, and whether there are more.
+fn listed(
+    at: &AdminAt,
+    path: &str,
+    query: &[(&str, String)],
+    limit: u64,
+) -> Result<(Vec<Value>, bool), Failure> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut items: Vec<Value> = Vec::new();
     let mut after: Option<String> = None;
-    while items.len() < limit {
-        let page = PAGE.min(limit - items.len());
+    loop {
+        // A full list has one look more: whether there is another item.
+        let page = PAGE.min(limit - items.len()).max(1);
         let mut url = format!("{path}?limit={page}");
         let after_pair = after.iter().map(|after| ("after", after));
         for (name, value) in query.iter().map(|(n, v)| (*n, v)).chain(after_pair) {
             url.extend(["&", name, "=", &percent_encoded(value)]);
         }
         let mut answer = at.get(&url)?;
-        if let Some(Value::Array(more)) = answer.get_mut("items").map(Value::take) {
-            items.extend(more);
+        let more = match answer.get_mut("items").map(Value::take) {
+            Some(Value::Array(more)) => more,
+            _ => Vec::new(),
+        };
+        if items.len() >= limit && !more.is_empty() {
+            return Ok((items, true));
         }
+        items.extend(more);
         after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
         if after.is_none() {
-            break;
+            return Ok((items, false));
         }
     }
-    Ok(items)
 }
 
 /// Writes items as a table under the titles of `columns`, as one JSON array or a line each.

@@ -178,13 +178,14 @@ fn section(job: &Job) -> Markup {
 
 /// The form of a job on all letters that are alike.
 pub(super) fn job_form(group: &str, kind: &Fingerprint) -> Markup {
+    let fingerprint = kind.reason.as_deref().unwrap_or_default();
     html! {
         details {
             summary { "Send all of them back as a job" }
             form method="post" action={ (group_path(group)) "/jobs" } {
                 input type="hidden" name="topic" value=(kind.topic);
                 input type="hidden" name="cause" value=(kind.cause);
-                input type="hidden" name="fingerprint" value=(kind.reason.as_deref().unwrap_or_default());
+                input type="hidden" name="fingerprint" value=(fingerprint);
                 label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
                 label { "Canary " input name="canary" value="5" inputmode="numeric"; }
                 label { "Set header " input name="set_header" placeholder="name=value"; }

@@ -1,0 +1,195 @@
+// play.mjs BINARY FOLDER: the story of `run`, against a sidecar of its own.
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Kafka, logLevel } from "kafkajs";
+import puppeteer from "puppeteer-core";
+
+const [binary, folder] = process.argv.slice(2);
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PATIENCE_MS = 60_000;
+const PAGE_BYTES_MAX = 150 * 1024;
+const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
+
+let passed = 0;
+const failures = [];
+function check(holds, says) {
+  if (holds) passed += 1;
+  else failures.push(says);
+  console.log(`${holds ? "ok  " : "FAIL"}  ${says}`);
+}
+
+async function until(says, holds) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    if (await holds()) return;
+    if (Date.now() > end) throw new Error(`still waiting until ${says}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+const dir = mkdtempSync(join(tmpdir(), "reprise-browser-"));
+const ready = join(dir, "ready");
+const sidecar = spawn(binary, [
+  "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", join(dir, "data"),
+  "--ready-file", ready, "--set", "journal.ephemeral=accept", "--set", "drain.timeout=0s",
+  "--set", "log.filter=error",
+], { stdio: ["ignore", "inherit", "inherit"] });
+const browser = await puppeteer.launch({
+  executablePath: "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu"],
+});
+const consumers = [];
+try {
+  await until("the sidecar is ready", () => existsSync(ready));
+  const [kafka, admin] = readFileSync(ready, "utf8").trim().split(/\s+/);
+  await play(kafka, `http://${admin}`);
+} catch (error) {
+  check(false, String(error.stack ?? error));
+} finally {
+  await Promise.allSettled(consumers.map((consumer) => consumer.disconnect()));
+  await browser.close();
+  sidecar.kill();
+  rmSync(dir, { recursive: true, force: true });
+}
+console.log(`${passed} passed, ${failures.length} failed`);
+process.exit(failures.length === 0 ? 0 : 1);
+
+// Dead letters of 400 payments: the address of every eightieth is bad.
+async function fill(client, admin) {
+  const producer = client.producer();
+  await producer.connect();
+  const messages = Array.from({ length: 400 }, (_, n) => ({
+    key: `payment-${n}`,
+    value: JSON.stringify({ payment: n, total: "1.10", currency: "EUR" }),
+    headers: { tenant: "a" },
+  }));
+  await producer.send({ topic: "payments", messages });
+  const reader = client.consumer({ groupId: "shop" });
+  await reader.connect();
+  await reader.subscribe({ topic: "payments", fromBeginning: true });
+  let seen = 0;
+  await reader.run({ eachMessage: async () => { seen += 1; } });
+  await until("all payments are read", () => seen === 400);
+  await reader.disconnect();
+  for (let offset = 0; offset < 400; offset += 1) {
+    const reason = offset % 80 === 79 ? `bad address '${offset}'` : `no stock for item ${offset}`;
+    const nack = { group: "shop", topic: "payments", partition: 0, offset, reason, level: -1 };
+    const answer = await fetch(`${admin}/api/v1/nack`, {
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(nack),
+    });
+    if (!answer.ok) throw new Error(await answer.text());
+  }
+  await producer.disconnect();
+}
+
+// Judges a page by axe-core and its size, and takes its picture.
+async function judge(page, name) {
+  await page.evaluate(AXE);
+  const found = await page.evaluate((tags) => axe.run(document, { runOnly: tags }), TAGS);
+  const says = found.violations.map((one) => `${one.id} at ${one.nodes[0].target}`).join(", ");
+  check(found.violations.length === 0, `${name}: WCAG AA by axe-core ${says}`);
+  const bytes = await page.evaluate(() => document.documentElement.outerHTML.length);
+  check(bytes <= PAGE_BYTES_MAX, `${name}: ${Math.round(bytes / 1024)} KiB`);
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-paint")[0]?.startTime);
+  console.log(`measured: ${name}: first paint after ${Math.round(paint)} ms`);
+  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: false });
+}
+
+async function text(page) {
+  return page.evaluate(() => document.body.innerText);
+}
+
+async function follow(page, selector) {
+  await Promise.all([page.waitForNavigation(), page.click(selector)]);
+}
+
+async function play(kafka, admin) {
+  const client = new Kafka({ clientId: "browser", brokers: [kafka], logLevel: logLevel.NOTHING });
+  await fill(client, admin);
+  const page = await browser.newPage();
+  await page.setBypassCSP(true); // for axe-core; a page of its own keeps the policy
+  await page.setViewport({ width: 1100, height: 900 });
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(String(error)));
+
+  await page.goto(`${admin}/`);
+  check((await text(page)).includes("shop"), "the first page names the group");
+  await judge(page, "now");
+  await follow(page, 'a[href="/groups/shop"]');
+  const kinds = await text(page);
+  check(kinds.includes("395 × explicit_dlq of payments: no stock for item #"), "395 of one kind");
+  check(kinds.includes("5 × explicit_dlq of payments: bad address «…»"), "5 of another kind");
+  await judge(page, "group");
+
+  await page.goto(`${admin}/groups/shop/letters/79`);
+  check((await text(page)).includes("bad address '79'"), "one record with its reason");
+  await judge(page, "letter");
+  await page.goto(`${admin}/groups/shop/letters/0`);
+  await page.click("details summary");
+  await page.type('form.edit input[name="set_header"]', "tenant=b");
+  await page.type('form.edit input[name="why"]', "INC-9: wrong tenant");
+  await follow(page, 'form.edit button[value="redrive"]');
+  check((await text(page)).includes("1 records changed."), "a header is mended");
+
+  // The job of the 394 others, by the keyboard.
+  await page.focus("section.cause details summary");
+  await page.keyboard.press("Enter");
+  const job = 'section.cause details form';
+  await page.evaluate((at) => { document.querySelector(`${at} input[name="rate"]`).value = "1000"; }, job);
+  await page.focus(`${job} input[name="why"]`);
+  await page.keyboard.type("INC-9: stock is back");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  check((await text(page)).includes("Job 1 has started."), "a job starts by the keyboard");
+  await until("the canary is out", async () => {
+    await page.goto(`${admin}/jobs`);
+    return (await text(page)).includes("waits for the outcomes of its first 5 records");
+  });
+  await judge(page, "jobs");
+  check(true, "the others wait for the canary");
+
+  const handled = new Map();
+  const consumer = client.consumer({ groupId: "shop" });
+  consumers.push(consumer);
+  await consumer.connect();
+  await consumer.subscribe({ topic: "reprise.retry.shop" });
+  await consumer.run({
+    autoCommitThreshold: 1,
+    eachMessage: async ({ message }) => {
+      const key = message.key.toString();
+      handled.set(key, { times: (handled.get(key)?.times ?? 0) + 1, headers: message.headers });
+    },
+  });
+  await until("the job is done", async () => {
+    await page.goto(`${admin}/jobs`);
+    const says = await text(page);
+    return says.includes("394 changed") && says.includes("done");
+  });
+  await until("all are handled", () => handled.size === 395);
+  check([...handled.values()].every((one) => one.times === 1), "395 records came once each");
+  check(handled.get("payment-0").headers.tenant.toString() === "b", "with the mended header");
+
+  await page.goto(`${admin}/groups/shop`);
+  await page.type('section.cause input[name="why"]', "INC-9: refunded");
+  await follow(page, 'section.cause button[value="discard"]');
+  const left = await text(page);
+  check(left.includes("5 records changed."), "5 are discarded");
+  check(left.includes("This group has no dead letters."), "nothing is left");
+  await page.goto(`${admin}/audit`);
+  const audit = await text(page);
+  for (const words of ["redrive\tshop\t1", "job-done\tshop\t394", "discard\tshop\t5", "INC-9: refunded"]) {
+    check(audit.includes(words), `the audit log has ${words.replaceAll("\t", " ")}`);
+  }
+  await judge(page, "audit");
+  await page.goto(`${admin}/login`);
+  await judge(page, "login");
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+  await page.setViewport({ width: 390, height: 800 });
+  await page.goto(`${admin}/groups/shop`);
+  await judge(page, "group-dark-phone");
+  await page.goto(`${admin}/jobs`);
+  await judge(page, "jobs-dark-phone");
+  check(errors.length === 0, `no error of a script ${errors.join(", ")}`);
+}
