@@ -106,7 +106,7 @@ impl Sidecar {
         answer
     }
 
-    /// What its admin port answers to a POST, head included.
+    /// The answer of its admin port to a POST, head included.
     pub(crate) fn post(&self, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
         let length = body.len();

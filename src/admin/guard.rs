@@ -11,7 +11,7 @@ use super::answer::Refusal;
 use super::token::Login;
 
 /// Paths anyone may ask: probes and figures hold no record.
-const OPEN: [&str; 9] = [
+const OPEN: [&str; 10] = [
     "/",
     "/livez",
     "/readyz",
@@ -20,6 +20,7 @@ const OPEN: [&str; 9] = [
     "/version",
     "/drain",
     "/style.css",
+    "/refresh.js",
     "/login",
 ];
 /// Paths that change no more than the session of the caller.

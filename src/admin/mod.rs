@@ -138,6 +138,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/jobs/{id}/act", bounded(post(html::change_job::<S>)))
         .route("/login", get(html::login).merge(bounded(post(html::log_in::<S>))))
         .route("/logout", post(html::log_out::<S>))
+        .route("/refresh.js", get(html::script))
         .route("/style.css", get(html::style))
         .route("/config", get(config::<S>))
         .route("/drain", get(drain::<S>))

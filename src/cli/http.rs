@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::exit::{Exit, Failure};
 
-/// How long connecting may take.
+/// Limit of the time that connecting takes.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an answer may take: some count all dead letters of a group.
+/// Limit of the time until an answer: some count all dead letters of a group.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 /// Largest answer taken, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;

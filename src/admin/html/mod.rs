@@ -1,5 +1,5 @@
 //! The page of the admin port: rendered here, usable without JavaScript, from the answers that the
-//! JSON API has.
+//! JSON API has. A script of its own refreshes a page that nobody works on.
 
 mod act;
 mod group;
@@ -23,11 +23,11 @@ pub(super) use home::{audit, home};
 pub(super) use jobs::{change as change_job, jobs, start as start_job};
 pub(super) use letter::letter;
 pub(super) use login::{log_in, log_out, login, login_needed};
-pub(super) use style::style;
+pub(super) use style::{script, style};
 
-/// No script, no frame, nothing from elsewhere.
-const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; \
-    frame-ancestors 'none'";
+/// One script and one style sheet of our own, no frame, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; \
+    style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// A whole page.
 fn page(title: &str, content: &Markup) -> Response {
@@ -39,6 +39,7 @@ fn page(title: &str, content: &Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) " · reprise" }
                 link rel="stylesheet" href="/style.css";
+                script src="/refresh.js" defer {}
             }
             body {
                 header {
@@ -48,6 +49,7 @@ fn page(title: &str, content: &Markup) -> Response {
                         a href="/jobs" { "Jobs" }
                         a href="/audit" { "Audit" }
                     }
+                    span #live role="status" {}
                 }
                 main { (content) }
             }

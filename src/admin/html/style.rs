@@ -1,4 +1,4 @@
-//! The style sheet of the page: light and dark, from phone to desk.
+//! The style sheet of the page: light and dark, from phone to desk. And its script.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ body { margin: 0; background: var(--paper); color: var(--ink);
 header { display: flex; gap: 2rem; align-items: baseline; padding: .75rem 1rem;
   border-bottom: 1px solid var(--line); }
 header .name { font-weight: 700; color: inherit; text-decoration: none; }
-nav a { margin-right: 1rem; }
+nav a { margin-right: 1rem; } #live { margin-left: auto; font-size: .9rem; }
 main { max-width: 72rem; margin: 0 auto; padding: 1rem; overflow-x: auto; }
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
@@ -47,11 +47,21 @@ pre { background: var(--soft); padding: 1rem; overflow-x: auto; white-space: pre
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; } th, td { padding: .3rem; } }
 ";
 
+const SCRIPT: &str = include_str!("refresh.js");
+
 pub(in crate::admin) async fn style() -> Response {
+    file("text/css; charset=utf-8", STYLE)
+}
+
+pub(in crate::admin) async fn script() -> Response {
+    file("text/javascript; charset=utf-8", SCRIPT)
+}
+
+fn file(kind: &'static str, text: &'static str) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
+        (header::CONTENT_TYPE, kind),
         (header::CACHE_CONTROL, "max-age=3600"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    (headers, STYLE).into_response()
+    (headers, text).into_response()
 }
