@@ -194,7 +194,7 @@ mod tests {
     fn every_shell_completes_the_commands() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let script = String::from_utf8(completion(shell)).unwrap();
-            assert!(script.contains("redrive") && script.contains("--canary"), "{shell}");
+            assert!(script.contains("redrive") && script.contains("canary"), "{shell}");
         }
     }
 

@@ -30,23 +30,26 @@ const SAMPLES: usize = 3;
 /// Characters of a value that a plan shows.
 const SAMPLE_CHARS: usize = 400;
 
-/// A dead letter that a job takes.
+/// A dead letter that a filter admits.
 struct Candidate {
     id: EntryId,
     letter: DeadLetter,
-    /// The stored form of the record that goes out.
-    record: Bytes,
+    /// The stored form of the record that goes out; or the reason why the letter stays.
+    record: Result<Bytes, LeaveReason>,
+}
+
+/// The reason why a job leaves a letter.
+enum LeaveReason {
+    /// The letter was sent back too often.
+    Looped,
+    /// The record cannot be changed.
+    Unpatched(PatchError),
 }
 
 /// Dead letters of a part of the topic.
 #[derive(Default)]
 struct Selection {
     candidates: Vec<Candidate>,
-    /// Letters that the filter admits and that stay: too many redrives.
-    looped: u64,
-    /// Letters whose record cannot be changed, and the first reason.
-    unpatched: u64,
-    unpatched_reason: Option<String>,
     /// The offset behind the part.
     next: i64,
 }
@@ -61,36 +64,20 @@ fn select(
     let letters = engine.dead_letters(&terms.group, from, READ_BYTES)?;
     let mut found = Selection { next: letters.end.clamp(from, end), ..Selection::default() };
     for letter in letters.letters.into_iter().take_while(|letter| letter.offset < end) {
-        let Some(entry) = &letter.entry else { continue };
-        if !terms.filter.admits(&letter, entry) {
-            continue;
-        }
-        if terms.action == JobAction::Redrive && entry.redrives >= terms.redrives_max {
-            found.looped += 1;
-            continue;
-        }
-        let id = entry.id;
-        match record_of(&letter, terms) {
-            Ok(record) => found.candidates.push(Candidate { id, letter, record }),
-            Err(error) => {
-                found.unpatched += 1;
-                found.unpatched_reason.get_or_insert_with(|| error.to_string());
-            }
-        }
+        let entry = letter.entry.as_ref().filter(|entry| terms.filter.admits(&letter, entry));
+        let Some((id, redrives)) = entry.map(|entry| (entry.id, entry.redrives)) else { continue };
+        let record = match terms.action {
+            JobAction::Discard => Ok(Bytes::new()),
+            JobAction::Redrive if redrives >= terms.redrives_max => Err(LeaveReason::Looped),
+            JobAction::Redrive => sent_back(&letter, &terms.patch).map_err(LeaveReason::Unpatched),
+        };
+        found.candidates.push(Candidate { id, letter, record });
         if found.candidates.len() >= limit {
             found.next = found.candidates.last().map_or(from, |last| last.letter.offset + 1);
             break;
         }
     }
     Ok(found)
-}
-
-/// The record that a job sends back; empty for a discard.
-fn record_of(letter: &DeadLetter, terms: &JobTerms) -> Result<Bytes, PatchError> {
-    match terms.action {
-        JobAction::Redrive => sent_back(letter, &terms.patch),
-        JobAction::Discard => Ok(Bytes::new()),
-    }
 }
 
 /// Whether an entry can change: it is dead and not on its way back.
@@ -252,26 +239,29 @@ async fn step(router: &Router, job: &Job, allowance: &mut Allowance) -> Result<R
     if found.next == job.cursor && !has_news {
         return Ok(Rest::Tick);
     }
-    allowance.take(found.candidates.len());
     let is_redrive = job.terms.action == JobAction::Redrive;
-    let ids = found.candidates.iter().map(|one| one.id).collect();
-    let records = found.candidates.into_iter().filter(|_| is_redrive).map(|one| one.record);
+    let (mut ids, mut records, mut left) = (Vec::new(), Vec::new(), 0);
+    for one in found.candidates {
+        match one.record {
+            Ok(record) => {
+                ids.push(one.id);
+                records.extend(is_redrive.then_some(record));
+            }
+            Err(_) => left += 1,
+        }
+    }
+    allowance.take(ids.len());
+    let waits = limit == 0 || job.terms.rate.is_some() && !ids.is_empty();
     let request = OperateRequest {
         group: job.terms.group.clone(),
         action: if is_redrive { Action::Redrive } else { Action::Discard },
         ids,
-        records: records.collect(),
+        records,
         by: job.by.clone(),
-        job: Some(JobStep {
-            id: job.id,
-            cursor: found.next,
-            left: found.looped + found.unpatched,
-            outcomes: seen,
-        }),
+        job: Some(JobStep { id: job.id, cursor: found.next, left, outcomes: seen }),
     };
     router.engine.operate(request).await?;
-    let is_limited = job.terms.rate.is_some() || limit == 0;
-    Ok(if is_limited { Rest::Tick } else { Rest::None })
+    Ok(if waits { Rest::Tick } else { Rest::None })
 }
 
 impl AdminSource {
@@ -300,15 +290,8 @@ impl AdminSource {
         let (mut from, end) = (bounds.start, bounds.visible_end);
         while from < end {
             let found = selection(&self.router, &terms, (from, end), usize::MAX).await?;
-            plan.looped += found.looped;
-            plan.unpatched += found.unpatched;
-            plan.unpatched_reason = plan.unpatched_reason.or(found.unpatched_reason);
             for one in &found.candidates {
-                plan.matched += 1;
-                plan.bytes += number(one.letter.record.payload_bytes());
-                if plan.samples.len() < SAMPLES {
-                    plan.samples.push(sample(one, &terms));
-                }
+                add(&mut plan, one, &terms);
             }
             from = found.next.max(from + 1);
         }
@@ -345,6 +328,23 @@ impl AdminSource {
             }
             Err(EngineError::Job(refused)) => Ok(Err(refused)),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn add(plan: &mut JobPlan, one: &Candidate, terms: &JobTerms) {
+    match &one.record {
+        Ok(_) => {
+            plan.matched += 1;
+            plan.bytes += number(one.letter.record.payload_bytes());
+            if plan.samples.len() < SAMPLES {
+                plan.samples.push(sample(one, terms));
+            }
+        }
+        Err(LeaveReason::Looped) => plan.looped += 1,
+        Err(LeaveReason::Unpatched(error)) => {
+            plan.unpatched += 1;
+            plan.unpatched_reason.get_or_insert_with(|| error.to_string());
         }
     }
 }

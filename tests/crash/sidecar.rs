@@ -31,7 +31,8 @@ topics:
 retry:
   levels: 1ms 2ms 30ms 60ms 120ms
   max_reconsume_times: 3
-  consume_timeout: 10s
+  # Longer than any pause of a busy machine: a delivery that returns for time takes no late word.
+  consume_timeout: 2m
   # Four of ten fail, by chance more than half of some hundred: the ledger counts every one.
   breaker: off
 membership:

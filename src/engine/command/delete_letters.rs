@@ -145,6 +145,11 @@ impl Driver {
         if bounds.start >= bounds.visible_end {
             return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
         }
+        // Mostly the first letter is young enough: then no more is read.
+        let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
+        if first.iter().any(|batch| !bound.admits(batch)) && matches!(bound, Bound::Time(_)) {
+            return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
+        }
         let read = self.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
         let step = read.iter().take_while(|batch| bound.admits(batch)).take(OPERATE_MAX);
         let step: Vec<&StreamBatch> = step.collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::client::Record;
 use crate::order::{Order, marks};
 use crate::sidecar::{LEVELS_MS, RETRIES_MAX};
+use crate::wait::slewed_ms;
 
 /// Offsets of a lane begin here.
 const LANE: i64 = 1 << 50;
@@ -46,7 +47,8 @@ pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
     let delay = LEVELS_MS[level.min(LEVELS_MS.len() - 1)];
     let on_ladder = last + i64::try_from(delay).expect("small");
     assert!(if exact { due == on_ladder } else { due >= on_ladder }, "due {due}: {record:?}");
-    assert!(record.at >= due, "{} ms early: {record:?}", due - record.at);
+    let early = due - record.at;
+    assert!(early <= slewed_ms(), "{early} ms early, slewed by {}: {record:?}", slewed_ms());
 }
 
 /// How often it has failed, as a retry says.

@@ -13,7 +13,7 @@ use crate::cluster;
 use crate::login::Login;
 use crate::port::{Port, free_port};
 use crate::scene::Scene;
-use crate::wait::until;
+use crate::wait::{note_slew, until};
 
 /// The delay table of every scenario; the first retry takes the third.
 pub(crate) const LEVELS_MS: [u64; 6] = [50, 100, 300, 400, 500, 600];
@@ -104,6 +104,7 @@ impl Sidecar {
 
     /// Starts on the same directory and port.
     pub(crate) fn start_again(&mut self) {
+        note_slew();
         let ready = self.dir.join("ready");
         let _ = fs::remove_file(&ready);
         let log = File::options().create(true).append(true).open(self.dir.join("sidecar.log"));

@@ -1,5 +1,7 @@
 //! Waiting for a condition, with a deadline.
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use reprise::clock::Clock;
@@ -15,4 +17,21 @@ pub(crate) fn until(max: Duration, what: &str, mut holds: impl FnMut() -> bool) 
         assert!(clock.elapsed() < max, "after {max:?} still waiting until {what}");
         std::thread::sleep((clock.elapsed() / 10).clamp(LOOK.0, LOOK.1));
     }
+}
+
+/// The clock of this process. A sidecar counts from its own start in the same way.
+static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
+/// The most that the wall clock was ahead of [`CLOCK`].
+static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
+
+/// Notes how far the wall clock, which is slewed, is ahead: at the start of each sidecar.
+pub(crate) fn note_slew() {
+    AHEAD_MS.fetch_max(CLOCK.departure_ms(), Ordering::Relaxed);
+}
+
+/// Milliseconds by which the wall clock may be behind that of a sidecar. Both are cut to
+/// milliseconds.
+pub(crate) fn slewed_ms() -> i64 {
+    note_slew();
+    AHEAD_MS.load(Ordering::Relaxed) - CLOCK.departure_ms() + 1
 }
