@@ -6,7 +6,7 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use support::{Got, Member, Rec, Server, until};
@@ -18,10 +18,7 @@ fn done(server: &Server, args: &[&str]) -> String {
 
 /// A command that must do what is asked: stdout and stderr.
 fn both(server: &Server, args: &[&str]) -> (String, String) {
-    let admin = server.admin().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-    let Output { status, stdout, stderr } =
-        command.args(args).args(["--admin", &admin]).output().unwrap();
+    let Output { status, stdout, stderr } = server.reprise(args);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(stdout), text(stderr));
     assert!(status.success(), "{args:?}: {out}{err}");

@@ -4,17 +4,14 @@
 
 mod support;
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use support::{Member, Rec, Server};
 
 /// Runs a command against the sidecar: code, stdout, stderr.
 fn cli(server: &Server, args: &[&str]) -> (i32, String, String) {
-    let admin = server.admin().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-    let Output { status, stdout, stderr } =
-        command.args(args).args(["--admin", &admin]).output().unwrap();
+    let Output { status, stdout, stderr } = server.reprise(args);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }

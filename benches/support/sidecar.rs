@@ -96,26 +96,23 @@ impl Sidecar {
         of.sum()
     }
 
-    /// What its admin port answers to a GET, head included.
+    /// The answer of its admin port to a GET, head included.
     pub(crate) fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).unwrap();
-        let close = "Host: localhost\r\nConnection: close";
-        write!(stream, "GET {path} HTTP/1.1\r\n{close}\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        self.ask("GET", path, "")
     }
 
-    /// The answer of its admin port to a POST, head included.
+    /// The answer of its admin port to a POST of JSON, head included.
     pub(crate) fn post(&self, path: &str, body: &str) -> String {
+        let (kind, length) = ("Content-Type: application/json", body.len());
+        self.ask("POST", path, &format!("{kind}\r\nContent-Length: {length}\r\n\r\n{body}"))
+    }
+
+    /// `rest`: further headers and a body.
+    fn ask(&self, method: &str, path: &str, rest: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
+        let close = "Host: localhost\r\nConnection: close";
+        let rest = if rest.is_empty() { "\r\n" } else { rest };
+        write!(stream, "{method} {path} HTTP/1.1\r\n{close}\r\n{rest}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

@@ -1,6 +1,6 @@
 //! Who may read groups and records: a page from elsewhere in a browser may not (DNS rebinding),
-//! and callers from other hosts need the token. Who may change anything: callers on this host, and
-//! those with the token.
+//! and callers from other hosts need a token. Who may change anything: callers on this host, and
+//! those with the token of an operator.
 
 use std::net::{IpAddr, SocketAddr};
 

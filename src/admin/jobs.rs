@@ -14,11 +14,10 @@ use serde_json::{Value, json};
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::guard::Caller;
-use super::operate::{body, operator};
+use super::operate::{body, operator, record_patch};
 use super::source::Source;
 use crate::engine::{
-    HeaderFilter, Job, JobAction, JobChange, JobError, JobTerms, LetterFilter, RecordPatch,
-    WATCHED_MAX,
+    HeaderFilter, Job, JobAction, JobChange, JobError, JobTerms, LetterFilter, WATCHED_MAX,
 };
 use crate::model::{GroupId, WallMs};
 
@@ -133,7 +132,7 @@ pub(super) async fn list<S: Source>(
     asked: Result<FromQuery<JobQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
-    let jobs = admin.source.jobs().await?;
+    let jobs = admin.source.jobs(None).await?;
     let of_group =
         |job: &&Job| query.group.as_deref().is_none_or(|g| job.terms.group.as_str() == g);
     let items: Vec<Value> = jobs.iter().rev().filter(of_group).map(shown).collect();
@@ -144,10 +143,9 @@ pub(super) async fn one<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(id): Path<u64>,
 ) -> Result<Response, Refusal> {
-    let jobs = admin.source.jobs().await?;
-    let job = jobs.iter().find(|job| job.id == id);
+    let job = admin.source.jobs(Some(id)).await?.pop();
     let job = job.ok_or_else(|| refusal(&JobError::Unknown(id)))?;
-    Ok(json_answer(StatusCode::OK, &shown(job)))
+    Ok(json_answer(StatusCode::OK, &shown(&job)))
 }
 
 /// The body of a change of a job.
@@ -218,17 +216,8 @@ impl JobBody {
         if rate > RATE_MAX {
             return Err(Refusal::bad(format!("rate goes from 0 (no limit) to {RATE_MAX}")));
         }
-        let patch = RecordPatch {
-            set_headers: self
-                .set_headers
-                .iter()
-                .map(|pair| set_header(pair))
-                .collect::<Result<_, _>>()?,
-            remove_headers: self.remove_headers,
-            merge: self.merge.map(|merge| merge.to_string()),
-            value: None,
-        };
-        patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
+        let headers = (self.set_headers.as_slice(), self.remove_headers);
+        let patch = record_patch(headers, self.merge.as_ref(), None)?;
         if action == JobAction::Discard && !patch.is_empty() {
             return Err(Refusal::bad("a discard changes no record: leave the patch out"));
         }
@@ -253,14 +242,6 @@ impl JobBody {
             redrives_max: self.redrives_max.unwrap_or(REDRIVES_DEFAULT),
         })
     }
-}
-
-/// A header of a patch, `name=value`.
-pub(super) fn set_header(pair: &str) -> Result<(String, String), Refusal> {
-    let parts = pair.split_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) =
-        parts.ok_or_else(|| Refusal::bad(format!("{pair:?} is not name=value, as a header is")))?;
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn header_filter(text: &str) -> HeaderFilter {

@@ -14,7 +14,6 @@ use serde_json::json;
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::guard::Caller;
-use super::jobs::set_header;
 use super::page::{Page, Query};
 use super::source::Source;
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch};
@@ -93,7 +92,6 @@ pub struct ActionRequest {
 impl ActionRequest {
     /// Changes the records of a redrive.
     pub(super) fn with_patch(self, patch: RecordPatch) -> Result<Self, Refusal> {
-        patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
         if !patch.is_empty() && self.action != OperatorAction::Plain(Action::Redrive) {
             return Err(Refusal::bad("only a redrive changes records"));
         }
@@ -127,12 +125,7 @@ pub(super) async fn dead_letters<S: Source>(
     let Json(LettersBody { group, offsets, why, set_headers, remove_headers, merge, value }) =
         body(asked)?;
     let by = operator(caller, why, offsets.len())?;
-    let patch = RecordPatch {
-        set_headers: set_headers.iter().map(|pair| set_header(pair)).collect::<Result<_, _>>()?,
-        remove_headers,
-        merge: merge.map(|merge| merge.to_string()),
-        value,
-    };
+    let patch = record_patch((&set_headers, remove_headers), merge.as_ref(), value)?;
     let request = letter_request(&group, &verb, offsets, by)?.with_patch(patch)?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
 }
@@ -148,6 +141,30 @@ pub(super) async fn retries<S: Source>(
     let due = due_time(delay_ms, until_ms)?;
     let request = retry_request(&group, (&verb, due), ids, by)?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
+}
+
+/// The changes of a record, as a request names them.
+pub(super) fn record_patch(
+    (set_headers, remove_headers): (&[String], Vec<String>),
+    merge: Option<&serde_json::Value>,
+    value: Option<String>,
+) -> Result<RecordPatch, Refusal> {
+    let patch = RecordPatch {
+        set_headers: set_headers.iter().map(|pair| set_header(pair)).collect::<Result<_, _>>()?,
+        remove_headers,
+        merge: merge.map(ToString::to_string),
+        value,
+    };
+    patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
+    Ok(patch)
+}
+
+/// A header of a patch, `name=value`.
+fn set_header(pair: &str) -> Result<(String, String), Refusal> {
+    let parts = pair.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) =
+        parts.ok_or_else(|| Refusal::bad(format!("{pair:?} is not name=value, as a header is")))?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// An action on dead letters, by its verb.

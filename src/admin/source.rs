@@ -168,8 +168,8 @@ pub trait Source: Send + Sync + 'static {
         by: Operator,
     ) -> impl Future<Output = Result<Result<Job, JobError>, Unavailable>> + Send;
 
-    /// The jobs, oldest first.
-    fn jobs(&self) -> impl Future<Output = Result<Vec<Job>, Unavailable>> + Send;
+    /// The jobs, oldest first, or the one of a number.
+    fn jobs(&self, id: Option<u64>) -> impl Future<Output = Result<Vec<Job>, Unavailable>> + Send;
 
     /// The number of the next audit record.
     fn audit_end(&self) -> i64;

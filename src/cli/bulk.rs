@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::exit::{Exit, Failure, complain};
 use super::http::AdminAt;
 use super::operate::{Verb, act};
-use super::show::{cell, moment};
+use super::show::cell;
 use super::table::defused;
 use crate::clock::Clock;
 use crate::config::{ms, parse_duration};
@@ -278,52 +278,4 @@ fn progress(job: &Value) -> String {
         cell(job, "failed"),
         if waits { "; waits for its first records" } else { "" }
     )
-}
-
-/// A job in lines.
-pub(super) fn job_lines(job: &Value) -> Vec<String> {
-    let mut out: Vec<String> = ["id", "group", "action", "state"]
-        .map(|key| format!("{key:<14}{}", defused(&cell(job, key))))
-        .into();
-    if job.get("awaits_canary").and_then(Value::as_bool) == Some(true) {
-        out.push(format!(
-            "{:<14}the outcomes of its first {} records",
-            "waits for",
-            cell(job, "canary")
-        ));
-    }
-    out.extend([
-        format!("{:<14}{}", "changed", cell(job, "changed")),
-        format!("{:<14}{}", "left", cell(job, "left")),
-        format!(
-            "{:<14}{} acknowledged, {} failed again, {} without one yet",
-            "outcomes",
-            cell(job, "acknowledged"),
-            cell(job, "failed"),
-            cell(job, "pending")
-        ),
-        format!("{:<14}{} of {}", "offset", cell(job, "cursor"), cell(job, "end")),
-        format!("{:<14}{}", "started", moment(job, "started_ms")),
-        format!("{:<14}{}", "ended", moment(job, "ended_ms")),
-        format!("{:<14}{}", "by", format!("{} {}", cell(job, "name"), cell(job, "peer")).trim()),
-        format!("{:<14}{}", "why", defused(&cell(job, "why"))),
-        format!(
-            "{:<14}{} a second, canary {}, stops above {} % failures",
-            "terms",
-            cell(job, "rate"),
-            cell(job, "canary"),
-            cell(job, "stop_percent")
-        ),
-    ]);
-    for part in ["filter", "patch"] {
-        let fields = job.get(part).and_then(Value::as_object).into_iter().flatten();
-        for (name, value) in fields.filter(|(_, value)| !is_empty(value)) {
-            out.push(format!("{part:<14}{name} {}", defused(&value.to_string())));
-        }
-    }
-    out
-}
-
-fn is_empty(value: &Value) -> bool {
-    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }

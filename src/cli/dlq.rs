@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
-use super::exit::{Exit, Failure, complain};
+use super::exit::{Failure, complain};
 use super::operate::{ActionArgs, Verb};
-use super::show::{Column, Filter, Reading, cell, moment, rows, text};
+use super::show::{Column, Filter, Reading, cell, moment, text};
 use super::table::clean;
 use crate::admin::percent_encoded;
 
@@ -107,15 +107,10 @@ impl GroupByArgs {
     fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let group = percent_encoded(&self.group);
         let path = format!("/api/v1/dead-letters/fingerprints?group={group}");
-        let answer = self.reading.at.get(&path)?;
-        let kinds = answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-        rows(out, self.reading.format, &kinds, &KINDS)?;
+        let answer = self.reading.whole(out, &path, &KINDS)?;
         match answer.get("rest").and_then(Value::as_u64) {
             None | Some(0) => {}
             Some(rest) => complain(&format!("{rest} letters of further kinds are not listed")),
-        }
-        if kinds.is_empty() {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
         }
         Ok(())
     }

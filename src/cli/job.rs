@@ -5,10 +5,10 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::bulk::job_lines;
-use super::exit::{Exit, Failure};
+use super::exit::Failure;
 use super::http::AdminAt;
-use super::show::{Column, Reading, cell, moment, rows};
+use super::show::{Column, Reading, cell, moment};
+use super::table::defused;
 use crate::admin::percent_encoded;
 
 const COLUMNS: [Column; 8] = [
@@ -80,13 +80,7 @@ impl ListArgs {
     fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let group = self.group.as_deref().map(|group| format!("?group={}", percent_encoded(group)));
         let path = format!("/api/v1/jobs{}", group.unwrap_or_default());
-        let answer = self.reading.at.get(&path)?;
-        let items = answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-        rows(out, self.reading.format, &items, &COLUMNS)?;
-        if items.is_empty() {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
-        }
-        Ok(())
+        self.reading.whole(out, &path, &COLUMNS).map(drop)
     }
 }
 
@@ -97,4 +91,52 @@ impl ChangeArgs {
         writeln!(out, "job {} is {}", self.id, cell(&job, "state"))?;
         Ok(())
     }
+}
+
+/// A job in lines.
+fn job_lines(job: &Value) -> Vec<String> {
+    let mut out: Vec<String> = ["id", "group", "action", "state"]
+        .map(|key| format!("{key:<14}{}", defused(&cell(job, key))))
+        .into();
+    if job.get("awaits_canary").and_then(Value::as_bool) == Some(true) {
+        out.push(format!(
+            "{:<14}the outcomes of its first {} records",
+            "waits for",
+            cell(job, "canary")
+        ));
+    }
+    out.extend([
+        format!("{:<14}{}", "changed", cell(job, "changed")),
+        format!("{:<14}{}", "left", cell(job, "left")),
+        format!(
+            "{:<14}{} acknowledged, {} failed again, {} without one yet",
+            "outcomes",
+            cell(job, "acknowledged"),
+            cell(job, "failed"),
+            cell(job, "pending")
+        ),
+        format!("{:<14}{} of {}", "offset", cell(job, "cursor"), cell(job, "end")),
+        format!("{:<14}{}", "started", moment(job, "started_ms")),
+        format!("{:<14}{}", "ended", moment(job, "ended_ms")),
+        format!("{:<14}{}", "by", format!("{} {}", cell(job, "name"), cell(job, "peer")).trim()),
+        format!("{:<14}{}", "why", defused(&cell(job, "why"))),
+        format!(
+            "{:<14}{} a second, canary {}, stops above {} % failures",
+            "terms",
+            cell(job, "rate"),
+            cell(job, "canary"),
+            cell(job, "stop_percent")
+        ),
+    ]);
+    for part in ["filter", "patch"] {
+        let fields = job.get(part).and_then(Value::as_object).into_iter().flatten();
+        for (name, value) in fields.filter(|(_, value)| !is_empty(value)) {
+            out.push(format!("{part:<14}{name} {}", defused(&value.to_string())));
+        }
+    }
+    out
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }

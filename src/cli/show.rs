@@ -80,6 +80,23 @@ impl Reading {
         Ok(())
     }
 
+    /// Reads a list that comes in one piece, writes it and returns the answer; none is a failure.
+    pub(super) fn whole(
+        &self,
+        out: &mut dyn Write,
+        path: &str,
+        columns: &[Column],
+    ) -> Result<Value, Failure> {
+        let answer = self.at.get(path)?;
+        let items = answer.get("items").and_then(Value::as_array);
+        let items = items.map_or(&[][..], Vec::as_slice);
+        rows(out, self.format, items, columns)?;
+        if items.is_empty() {
+            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+        }
+        Ok(answer)
+    }
+
     /// Writes one item: as `lines` for people, or as JSON.
     pub(super) fn one(
         &self,

@@ -35,16 +35,21 @@ pub struct Letters {
     pub end: i64,
 }
 
+/// The entry whose dead letter a batch is; `None`: a client produced it to the topic.
+pub(super) fn entry_of(batch: &StreamBatch) -> Option<Entry> {
+    match decode_fact(&batch.head) {
+        Ok(Fact::Entry { entry, .. }) => Some(*entry),
+        _ => None,
+    }
+}
+
 impl DeadLetter {
     /// Those of a stored batch from an offset on, each read when it is asked for.
     fn of_batch(
         batch: &StreamBatch,
         from: i64,
     ) -> Result<impl Iterator<Item = Result<Self, RecordError>>, RecordError> {
-        let entry = match decode_fact(&batch.head) {
-            Ok(Fact::Entry { entry, .. }) => Some(*entry),
-            _ => None,
-        };
+        let entry = entry_of(batch);
         let parsed = Batch::parse(&batch.body).map_err(|_| RecordError::Batch)?;
         let numbered = (batch.base_offset..).zip(records(&parsed, BATCH_BYTES_MAX)?);
         let wanted = numbered.filter(move |(offset, record)| *offset >= from || record.is_err());
@@ -87,7 +92,7 @@ impl Letters {
                 self.unreadable.push(offset);
             }
         }
-        self.end = batch.base_offset.saturating_add(i64::from(batch.records));
+        self.end = batch.end();
         true
     }
 }
@@ -100,8 +105,7 @@ impl Engine {
 
     /// The bounds of a dead-letter topic; `None`: it has had no dead letter.
     pub fn letter_bounds(&self, topic: &TopicName) -> Option<Bounds> {
-        let stream = self.journal.stream_find(&self.render.streams().stream(topic))?;
-        self.journal.stream_bounds(stream)
+        self.render.letters(&self.journal, topic).map(|(_, bounds)| bounds)
     }
 
     /// The dead letters of a group from an offset on; bytes beyond `bytes_max`, in the log or in
@@ -112,7 +116,7 @@ impl Engine {
         from: i64,
         bytes_max: usize,
     ) -> Result<Letters, EngineError> {
-        self.letters_of(&self.render.dead_letter_stream(group), from, bytes_max)
+        self.letters(&self.render.dead_letter_topic(group), from, bytes_max)
     }
 
     /// The same for a topic.
@@ -122,18 +126,10 @@ impl Engine {
         from: i64,
         bytes_max: usize,
     ) -> Result<Letters, EngineError> {
-        self.letters_of(&self.render.streams().stream(topic), from, bytes_max)
-    }
-
-    fn letters_of(
-        &self,
-        stream: &str,
-        from: i64,
-        bytes_max: usize,
-    ) -> Result<Letters, EngineError> {
         let mut found = Letters { end: from, ..Letters::default() };
-        let Some(stream) = self.journal.stream_find(stream) else { return Ok(found) };
-        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(found) };
+        let Some((stream, bounds)) = self.render.letters(&self.journal, topic) else {
+            return Ok(found);
+        };
         found.end = from.max(bounds.start);
         if found.end >= bounds.visible_end {
             return Ok(found);

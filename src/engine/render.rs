@@ -67,7 +67,7 @@ impl Render {
 
     /// The journal's name for the stream of a group's dead letters; `broker` reads it.
     pub(super) fn dead_letter_stream(&self, group: &GroupId) -> String {
-        self.streams.stream(&self.templates.dlq_topic(group))
+        self.streams.stream(&self.dead_letter_topic(group))
     }
 
     /// The stream of a group's dead letters and what it holds; `None`: there are none.
@@ -76,7 +76,16 @@ impl Render {
         journal: &Journal,
         group: &GroupId,
     ) -> Option<(StreamId, Bounds)> {
-        let stream = journal.stream_find(&self.dead_letter_stream(group))?;
+        self.letters(journal, &self.dead_letter_topic(group))
+    }
+
+    /// The stream of a dead-letter topic and what it holds; `None`: it has had no dead letter.
+    pub(super) fn letters(
+        &self,
+        journal: &Journal,
+        topic: &TopicName,
+    ) -> Option<(StreamId, Bounds)> {
+        let stream = journal.stream_find(&self.streams.stream(topic))?;
         Some((stream, journal.stream_bounds(stream)?))
     }
 

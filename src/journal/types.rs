@@ -36,6 +36,13 @@ pub struct StreamBatch {
     pub body: Bytes,
 }
 
+impl StreamBatch {
+    /// The offset behind its last record.
+    pub fn end(&self) -> i64 {
+        self.base_offset.saturating_add(i64::from(self.records))
+    }
+}
+
 /// What was read of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamRead {

@@ -17,7 +17,7 @@ use crate::model::{EntryId, MonoMs};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
 use crate::server::operating::sent_back;
-use crate::server::source::AdminSource;
+use crate::server::source::{AdminSource, number};
 
 /// Time between two batches of a job with a rate.
 const TICK: Duration = Duration::from_millis(250);
@@ -265,9 +265,10 @@ async fn step(router: &Router, job: &Job, allowance: &mut Allowance) -> Result<R
 }
 
 impl AdminSource {
-    /// The jobs, with the outcomes as they are now.
-    pub(super) async fn list_jobs(&self) -> Result<Vec<Job>, Unavailable> {
+    /// The jobs, or the one of a number, with the outcomes as they are now.
+    pub(super) async fn list_jobs(&self, id: Option<u64>) -> Result<Vec<Job>, Unavailable> {
         let mut jobs = self.router.engine.jobs().await?;
+        jobs.retain(|job| id.is_none_or(|id| job.id == id));
         for job in &mut jobs {
             let Outcomes { acknowledged, failed, pending } = outcomes(&self.router, job).await?;
             job.acknowledged += acknowledged;
@@ -361,8 +362,4 @@ fn sample(one: &Candidate, terms: &JobTerms) -> PlanSample {
         value: value
             .map(|value| String::from_utf8_lossy(&value).chars().take(SAMPLE_CHARS).collect()),
     }
-}
-
-fn number(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -251,8 +251,8 @@ impl Source for AdminSource {
         self.alter_job(id, change, by).await
     }
 
-    async fn jobs(&self) -> Result<Vec<Job>, Unavailable> {
-        self.list_jobs().await
+    async fn jobs(&self, id: Option<u64>) -> Result<Vec<Job>, Unavailable> {
+        self.list_jobs(id).await
     }
 
     fn audit_end(&self) -> i64 {

@@ -88,7 +88,7 @@ impl Source for Fake {
     ) -> Result<Result<Job, JobError>, Unavailable> {
         Ok(Err(JobError::Unknown(id)))
     }
-    async fn jobs(&self) -> Result<Vec<Job>, Unavailable> {
+    async fn jobs(&self, _: Option<u64>) -> Result<Vec<Job>, Unavailable> {
         Ok(Vec::new())
     }
     fn audit_end(&self) -> i64 {

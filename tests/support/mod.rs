@@ -256,11 +256,15 @@ impl Server {
         self.server().admin_addr().unwrap()
     }
 
+    /// A command of `reprise` against this sidecar.
+    pub fn reprise(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+        command.args(args).args(["--admin", &self.admin().to_string()]).output().unwrap()
+    }
+
     /// `reprise retry …` against this sidecar.
     pub fn retry(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-        let admin = self.admin().to_string();
-        command.arg("retry").args(args).args(["--admin", &admin]).output().unwrap()
+        self.reprise(&[&["retry"], args].concat())
     }
 
     /// Runs what has to be asked inside.

@@ -5,19 +5,15 @@ use std::sync::Arc;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Deserialize;
 
-use super::{group_path, refused};
+use super::{back_to, form, group_path, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::guard::Caller;
-use crate::admin::jobs::set_header;
-use crate::admin::operate::{ActionReport, letter_request, operator, retry_request};
-use crate::admin::percent::percent_encoded;
+use crate::admin::operate::{ActionReport, letter_request, operator, record_patch, retry_request};
 use crate::admin::source::Source;
-use crate::engine::RecordPatch;
 
 /// The fields of a form.
 #[derive(Debug, Deserialize)]
@@ -45,15 +41,9 @@ pub(in crate::admin) async fn act<S: Source>(
     Extension(caller): Extension<Caller>,
     fields: Result<Form<Fields>, FormRejection>,
 ) -> Response {
-    let done = match fields {
-        Ok(Form(fields)) => run(&admin, &group, caller, fields).await,
-        Err(error) => Err(Refusal::new(error.status(), error.body_text())),
-    };
-    match done {
-        Ok(report) => {
-            let to = format!("{}?said={}", group_path(&group), percent_encoded(&sentence(&report)));
-            (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
-        }
+    let done = async { run(&admin, &group, caller, form(fields)?).await };
+    match done.await {
+        Ok(report) => back_to(&group_path(&group), &sentence(&report)),
         Err(refusal) => refused(&refusal),
     }
 }
@@ -66,14 +56,11 @@ async fn run<S: Source>(
 ) -> Result<ActionReport, Refusal> {
     let Fields { verb, offsets, ids, why, value, set_header, remove_header } = fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
-    let header = Some(set_header.trim()).filter(|text| !text.is_empty()).map(self::set_header);
-    let removed = Some(remove_header.trim()).filter(|text| !text.is_empty()).map(str::to_owned);
-    let patch = RecordPatch {
-        set_headers: header.transpose()?.into_iter().collect(),
-        remove_headers: removed.into_iter().collect(),
-        merge: None,
-        value: changed_value(admin, group, &offsets, value).await?,
-    };
+    let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let set: Vec<String> = given(&set_header).into_iter().collect();
+    let removed = given(&remove_header).into_iter().collect();
+    let value = changed_value(admin, group, &offsets, value).await?;
+    let patch = record_patch((&set, removed), None, value)?;
     let by = operator(caller, Some(why), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
         letter_request(group, &verb, offsets, by)?.with_patch(patch)?

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, Path, Query, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::group::Outcome;
-use super::{group_path, page, refused};
+use super::{back_to, form, group_path, page, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
 use crate::admin::guard::Caller;
 use crate::admin::jobs::{JobBody, action_word, alter, begin};
-use crate::admin::percent::percent_encoded;
 use crate::admin::source::Source;
 use crate::engine::{Job, JobState};
 use crate::model::utc;
+
+/// The page of the jobs.
+const JOBS: &str = "/jobs";
 
 /// The fields of the form that starts a job. An empty field is left out.
 #[derive(Debug, Default, Deserialize)]
@@ -47,7 +48,7 @@ pub(in crate::admin) async fn jobs<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Query(outcome): Query<Outcome>,
 ) -> Response {
-    match admin.source.jobs().await {
+    match admin.source.jobs(None).await {
         Ok(jobs) => page("Jobs", &content(&jobs, outcome.said.as_deref())),
         Err(error) => refused(&error.into()),
     }
@@ -59,12 +60,9 @@ pub(in crate::admin) async fn start<S: Source>(
     Extension(caller): Extension<Caller>,
     fields: Result<Form<StartFields>, FormRejection>,
 ) -> Response {
-    let started = match fields {
-        Ok(Form(fields)) => run(&admin, group, caller, fields).await,
-        Err(error) => Err(Refusal::new(error.status(), error.body_text())),
-    };
-    match started {
-        Ok(job) => back(&format!("Job {} has started.", job.id)),
+    let started = async { run(&admin, group, caller, form(fields)?).await };
+    match started.await {
+        Ok(job) => back_to(JOBS, &format!("Job {} has started.", job.id)),
         Err(refusal) => refused(&refusal),
     }
 }
@@ -107,20 +105,11 @@ pub(in crate::admin) async fn change<S: Source>(
     Extension(caller): Extension<Caller>,
     fields: Result<Form<ChangeFields>, FormRejection>,
 ) -> Response {
-    let changed = match fields {
-        Ok(Form(fields)) => alter(&admin, caller, (id, &fields.verb), None).await,
-        Err(error) => Err(Refusal::new(error.status(), error.body_text())),
-    };
-    match changed {
-        Ok(job) => back(&format!("Job {id} is {}.", job.state.as_str())),
+    let changed = async { alter(&admin, caller, (id, &form(fields)?.verb), None).await };
+    match changed.await {
+        Ok(job) => back_to(JOBS, &format!("Job {id} is {}.", job.state.as_str())),
         Err(refusal) => refused(&refusal),
     }
-}
-
-/// Leads back to the jobs, with a sentence.
-fn back(sentence: &str) -> Response {
-    let to = format!("/jobs?said={}", percent_encoded(sentence));
-    (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
 }
 
 fn content(jobs: &[Job], said: Option<&str>) -> Markup {

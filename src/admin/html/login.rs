@@ -49,9 +49,9 @@ pub(in crate::admin) async fn log_in<S: Send + Sync + 'static>(
     State(admin): State<Arc<Admin<S>>>,
     fields: Result<Form<LoginFields>, FormRejection>,
 ) -> Response {
-    let token = match fields {
-        Ok(Form(fields)) => fields.token,
-        Err(error) => return refused(&Refusal::new(error.status(), error.body_text())),
+    let token = match super::form(fields) {
+        Ok(fields) => fields.token,
+        Err(refusal) => return refused(&refusal),
     };
     if let Some(cookie) = admin.sessions.open(&admin.options.tokens, token.trim()) {
         let to = [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)];

@@ -9,6 +9,8 @@ mod letter;
 mod login;
 mod style;
 
+use axum::Form;
+use axum::extract::rejection::FormRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -89,6 +91,17 @@ fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
         ("behind", states.behind),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+/// The fields of a form, or a refusal that names what is wrong with them.
+fn form<T>(fields: Result<Form<T>, FormRejection>) -> Result<T, Refusal> {
+    fields.map(|Form(fields)| fields).map_err(|e| Refusal::new(e.status(), e.body_text()))
+}
+
+/// Leads back to a page, which shows a sentence.
+fn back_to(path: &str, sentence: &str) -> Response {
+    let to = format!("{path}?said={}", percent_encoded(sentence));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
 }
 
 /// The address of a group's page.

@@ -1,19 +1,17 @@
-//! Dead letters leave their topic from the front: by `DeleteRecords`, or because they are
-//! too old.
+//! Dead letters leave their topic from the front: by `DeleteRecords`, or because they are too old.
 //! Their records stay out of the partitions they came from.
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-
-use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::audit::Operator;
 use crate::engine::command::{Call, Command, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
+use crate::engine::letters::entry_of;
 use crate::journal::{Bounds, StreamBatch, StreamId};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
-use crate::retry::{Action, ActionOutcome, Answer, Entry, Fact, Input, State, Token, decode_fact};
+use crate::retry::{Action, State};
 
 /// Bytes of dead letters that one step reads.
 const STEP_BYTES: usize = 1 << 20;
@@ -97,19 +95,16 @@ impl Request for DeleteLetters {
     fn run(self, driver: &mut Driver) -> Result<DeletedLetters, EngineError> {
         let Self { topic, bound, by } = self;
         driver.may_decide()?;
-        let journal = &driver.journal;
-        let stream = journal.stream_find(&driver.render.streams().stream(&topic));
-        let found = stream.and_then(|stream| Some((stream, journal.stream_bounds(stream)?)));
-        let Some((stream, bounds)) = found else {
-            return Ok(DeletedLetters { start: 0, deleted: 0, is_done: true });
-        };
-        driver.delete_step((stream, bounds), bound, &by)
+        match driver.render.letters(&driver.journal, &topic) {
+            Some(letters) => driver.delete_step(letters, bound, &by),
+            None => Ok(DeletedLetters { start: 0, deleted: 0, is_done: true }),
+        }
     }
 }
 
 impl Bound {
     fn admits(self, batch: &StreamBatch) -> bool {
-        match (self, dead_entry(batch).map(|entry| entry.state)) {
+        match (self, entry_of(batch).map(|entry| entry.state)) {
             (Self::Offset(up_to), _) => batch.base_offset < up_to,
             (Self::Time(oldest), Some(State::Dead { at })) => at < oldest,
             // A client produced it.
@@ -119,19 +114,10 @@ impl Bound {
 
     /// The first offset that stays, once all batches of a step may go.
     fn end(self, batch: &StreamBatch) -> i64 {
-        let end = batch.base_offset.saturating_add(i64::from(batch.records));
         match self {
-            Self::Offset(up_to) => end.min(up_to),
-            Self::Time(_) => end,
+            Self::Offset(up_to) => batch.end().min(up_to),
+            Self::Time(_) => batch.end(),
         }
-    }
-}
-
-/// The entry whose dead letter a batch is.
-fn dead_entry(batch: &StreamBatch) -> Option<Entry> {
-    match decode_fact(&batch.head) {
-        Ok(Fact::Entry { entry, .. }) => Some(*entry),
-        _ => None,
     }
 }
 
@@ -146,15 +132,17 @@ impl Driver {
             return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
         }
         // Mostly the first letter is young enough: then no more is read.
-        let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
-        if first.iter().any(|batch| !bound.admits(batch)) && matches!(bound, Bound::Time(_)) {
-            return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
+        if matches!(bound, Bound::Time(_)) {
+            let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
+            if first.iter().any(|batch| !bound.admits(batch)) {
+                return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
+            }
         }
         let read = self.journal.stream_read(stream, bounds.start, STEP_BYTES)?.batches;
         let step = read.iter().take_while(|batch| bound.admits(batch)).take(OPERATE_MAX);
         let step: Vec<&StreamBatch> = step.collect();
         let mut dead = BTreeMap::<GroupId, Vec<EntryId>>::new();
-        for entry in step.iter().filter_map(|batch| dead_entry(batch)) {
+        for entry in step.iter().filter_map(|batch| entry_of(batch)) {
             dead.entry(entry.group).or_default().push(entry.id);
         }
         let deleted = dead.into_iter().map(|(group, ids)| self.delete_entries(&group, ids, by));
@@ -176,31 +164,13 @@ impl Driver {
         by: &Operator,
     ) -> Result<u64, EngineError> {
         let now = self.clock.now();
-        self.tell_room(now, group);
-        let (token, action) = (Token(0), Action::Delete);
-        let input = Input::Operate { token, group: group.clone(), action, ids };
-        let (answer, facts) = self.handle_at(now, input);
-        let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
-        let changed = outcomes.iter().filter(|one| **one == ActionOutcome::Done).count();
-        let changed = u64::try_from(changed).unwrap_or(u64::MAX);
-        if changed == 0 {
+        let operated = self.operate(now, group, Action::Delete, ids)?;
+        if operated.changed == 0 {
             return Ok(0);
         }
-        let record = AuditRecord {
-            at: now.wall,
-            by: by.clone(),
-            action: action.as_str().to_owned(),
-            group: group.clone(),
-            changed,
-            left: 0,
-            places: audit::places(&facts),
-            job: None,
-        };
-        let audit = audit::entry(&self.journal, &record)?;
-        let records: &[Bytes] = &[];
-        self.persist(&facts, records, vec![audit])?;
-        self.metrics.operated(group.as_str(), action.as_str(), changed);
-        self.see_room(group);
-        Ok(changed)
+        let audit = self.action_audit(now, group, Action::Delete, (by.clone(), &operated))?;
+        self.persist(&operated.facts, &[], vec![audit])?;
+        self.operated(group, Action::Delete, operated.changed);
+        Ok(operated.changed)
     }
 }

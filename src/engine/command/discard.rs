@@ -4,9 +4,10 @@ use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
+use crate::engine::letters::entry_of;
 use crate::journal::StreamBatch;
-use crate::model::{EntryId, Now, TopicName};
-use crate::retry::{Entries, Fact, Input, State, decode_fact};
+use crate::model::{Now, TopicName};
+use crate::retry::{Entries, Input, State};
 
 /// Bytes of dead letters looked at in one go: others get their turn.
 const LOOK_BYTES_MAX: usize = 1 << 20;
@@ -51,10 +52,9 @@ impl Driver {
     /// more and that goes with the next look.
     fn discard(&mut self, topic: &TopicName, up_to: i64) -> Result<u64, EngineError> {
         self.usable()?;
-        let Some(stream) = self.journal.stream_find(&self.render.streams().stream(topic)) else {
+        let Some((stream, bounds)) = self.render.letters(&self.journal, topic) else {
             return Ok(0);
         };
-        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(0) };
         if bounds.start >= up_to.min(bounds.visible_end) {
             return Ok(0);
         }
@@ -69,10 +69,10 @@ impl Driver {
             if !self.may_go(&batch, up_to, now) {
                 break;
             }
-            if let Some(id) = entry_of(&batch) {
-                self.ask(Input::DeadLetterGone { id })?;
+            if let Some(entry) = entry_of(&batch) {
+                self.ask(Input::DeadLetterGone { id: entry.id })?;
             }
-            to = end_of(&batch);
+            to = batch.end();
         }
         let start = self.journal.stream_trim(stream, to)?;
         Ok(u64::try_from(start - bounds.start).unwrap_or(0))
@@ -82,10 +82,11 @@ impl Driver {
     /// Where none is seen, because the partition has gone to another sidecar or the group is no
     /// more, that is waited for as long as Kafka keeps committed offsets.
     fn may_go(&self, batch: &StreamBatch, up_to: i64, now: Now) -> bool {
-        if end_of(batch) > up_to {
+        if batch.end() > up_to {
             return false;
         }
-        let Some(entry) = entry_of(batch).and_then(|id| self.ledger.store().get(id)) else {
+        let Some(entry) = entry_of(batch).and_then(|entry| self.ledger.store().get(entry.id))
+        else {
             return true;
         };
         let State::Dead { at } = entry.state else { return false };
@@ -95,17 +96,5 @@ impl Driver {
             passed => passed.map_or(at, |passed| passed.max(at)),
         };
         passed.plus(timeout_ms) <= now.wall
-    }
-}
-
-fn end_of(batch: &StreamBatch) -> i64 {
-    batch.base_offset.saturating_add(i64::from(batch.records))
-}
-
-/// The entry whose end a batch is; `None`: a client produced it to the topic.
-fn entry_of(batch: &StreamBatch) -> Option<EntryId> {
-    match decode_fact(&batch.head) {
-        Ok(Fact::Entry { entry, .. }) => Some(entry.id),
-        _ => None,
     }
 }

@@ -10,8 +10,9 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::job::JobStep;
-use crate::model::{EntryId, GroupId};
-use crate::retry::{Action, ActionOutcome, Answer, Entries, Input, Token};
+use crate::journal::NewEntry;
+use crate::model::{EntryId, GroupId, Now};
+use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input, Token};
 
 #[cfg(test)]
 mod tests;
@@ -80,35 +81,83 @@ impl Request for OperateRequest {
             None => None,
         };
         let now = driver.clock.now();
-        driver.tell_room(now, &group);
-        let (token, of) = (Token(0), group.clone());
-        let input = Input::Operate { token, group: of, action, ids: ids.clone() };
-        let (answer, facts) = driver.handle_at(now, input);
-        let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
-        let is_done = |outcome: &ActionOutcome| *outcome == ActionOutcome::Done;
-        let changed = outcomes.iter().filter(|one| is_done(one)).count();
-        let (changed, left) = (number(changed), number(outcomes.len() - changed));
+        let operated = driver.operate(now, &group, action, ids.clone())?;
         let (after, more) = if let Some((before, step)) = before.zip(job) {
-            let redriven = ids.iter().zip(&outcomes).filter(|(_, outcome)| is_done(outcome));
-            let redriven = redriven.filter(|_| is_redrive).map(|(id, _)| *id).collect();
-            let step = JobStep { left: step.left + left, ..step };
-            let (job, more) = driver.stepped_job(before.stepped(step, changed, redriven))?;
+            let done = ids.iter().zip(&operated.outcomes).filter(|(_, one)| is_done(**one));
+            let redriven = done.filter(|_| is_redrive).map(|(id, _)| *id).collect();
+            let step = JobStep { left: step.left + operated.left, ..step };
+            let job = before.stepped(step, operated.changed, redriven);
+            let (job, more) = driver.stepped_job(job)?;
             (Some(job), more)
         } else {
-            let (at, of, places) = (now.wall, group.clone(), audit::places(&facts));
-            let name = action.as_str().to_owned();
-            let record =
-                AuditRecord { at, by, action: name, group: of, changed, left, places, job: None };
-            (None, vec![audit::entry(&driver.journal, &record)?])
+            (None, vec![driver.action_audit(now, &group, action, (by, &operated))?])
         };
-        driver.persist(&facts, &records, more)?;
+        driver.persist(&operated.facts, &records, more)?;
         if let Some(job) = after {
             driver.jobs.put(job);
         }
-        driver.metrics.operated(group.as_str(), action.as_str(), changed);
-        driver.see_room(&group);
-        Ok(outcomes)
+        driver.operated(&group, action, operated.changed);
+        Ok(operated.outcomes)
     }
+}
+
+/// The ledger's decision about an action, not yet journalled.
+pub(super) struct Operated {
+    outcomes: Vec<ActionOutcome>,
+    pub(super) facts: Vec<Fact>,
+    /// Entries that change.
+    pub(super) changed: u64,
+    left: u64,
+}
+
+impl Driver {
+    /// Has the ledger judge an action on entries of a group.
+    pub(super) fn operate(
+        &mut self,
+        now: Now,
+        group: &GroupId,
+        action: Action,
+        ids: Vec<EntryId>,
+    ) -> Result<Operated, EngineError> {
+        self.tell_room(now, group);
+        let input = Input::Operate { token: Token(0), group: group.clone(), action, ids };
+        let (answer, facts) = self.handle_at(now, input);
+        let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let changed = outcomes.iter().filter(|one| is_done(**one)).count();
+        let (changed, left) = (number(changed), number(outcomes.len() - changed));
+        Ok(Operated { outcomes, facts, changed, left })
+    }
+
+    /// The audit log's entry of an action.
+    pub(super) fn action_audit(
+        &self,
+        now: Now,
+        group: &GroupId,
+        action: Action,
+        (by, operated): (Operator, &Operated),
+    ) -> Result<NewEntry, EngineError> {
+        let record = AuditRecord {
+            at: now.wall,
+            by,
+            action: action.as_str().to_owned(),
+            group: group.clone(),
+            changed: operated.changed,
+            left: operated.left,
+            places: audit::places(&operated.facts),
+            job: None,
+        };
+        audit::entry(&self.journal, &record)
+    }
+
+    /// Counts an action that the log has.
+    pub(super) fn operated(&mut self, group: &GroupId, action: Action, changed: u64) {
+        self.metrics.operated(group.as_str(), action.as_str(), changed);
+        self.see_room(group);
+    }
+}
+
+fn is_done(outcome: ActionOutcome) -> bool {
+    outcome == ActionOutcome::Done
 }
 
 fn number(count: usize) -> u64 {

@@ -63,7 +63,7 @@ pub struct JobTerms {
     pub redrives_max: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobState {
     Running,
     Paused,
@@ -75,7 +75,7 @@ pub enum JobState {
 
 impl JobState {
     /// The word for people.
-    pub fn as_str(&self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Paused => "paused",
@@ -206,7 +206,7 @@ impl Job {
     }
 
     pub(super) fn change(&self, change: JobChange) -> Result<Self, JobError> {
-        let state = match (change, &self.state) {
+        let state = match (change, self.state) {
             (JobChange::Pause, JobState::Running | JobState::Paused) => JobState::Paused,
             (JobChange::Resume, JobState::Running | JobState::Paused) => JobState::Running,
             (JobChange::Cancel, JobState::Running | JobState::Paused) => JobState::Cancelled,
@@ -266,15 +266,22 @@ impl Jobs {
         }
     }
 
+    /// The jobs that are forgotten for a job: the oldest that are over, for a new one.
+    fn forgotten_for(&self, job: &Job) -> Vec<u64> {
+        if self.all.contains_key(&job.id) {
+            return Vec::new();
+        }
+        let beyond = (self.all.len() + 1).saturating_sub(JOBS_MAX);
+        self.all().filter(|job| !job.is_open()).take(beyond).map(|job| job.id).collect()
+    }
+
     /// The log's entries of a job: a new one is listed too, and the oldest that are over go.
     pub(super) fn entries(&self, job: &Job) -> Vec<NewEntry> {
         let mut entries = vec![entry(&job.id.to_be_bytes(), job)];
         if self.all.contains_key(&job.id) {
             return entries;
         }
-        let beyond = (self.all.len() + 1).saturating_sub(JOBS_MAX);
-        let over = self.all().filter(|job| !job.is_open()).take(beyond).map(|job| job.id);
-        let over: Vec<u64> = over.collect();
+        let over = self.forgotten_for(job);
         let listed = self.all.keys().filter(|id| !over.contains(id)).chain([&job.id]);
         entries.push(entry(LIST_KEY, &listed.collect::<Vec<_>>()));
         entries.extend(
@@ -287,12 +294,10 @@ impl Jobs {
 
     /// Notes a job whose entries the log has.
     pub(super) fn put(&mut self, job: Job) {
-        let is_new = self.all.insert(job.id, job).is_none();
-        while is_new && self.all.len() > JOBS_MAX {
-            let over = self.all().find(|job| !job.is_open()).map(|job| job.id);
-            let Some(over) = over else { break };
+        for over in self.forgotten_for(&job) {
             self.all.remove(&over);
         }
+        self.all.insert(job.id, job);
     }
 }
 

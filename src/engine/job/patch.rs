@@ -59,6 +59,9 @@ impl RecordPatch {
 
     /// The changed record.
     pub fn apply(&self, mut record: RawRecord) -> Result<RawRecord, PatchError> {
+        if self.is_empty() {
+            return Ok(record);
+        }
         if let Some(merge) = &self.merge {
             let value = record.value.as_deref().unwrap_or(b"null");
             let text = std::str::from_utf8(value).map_err(value_error)?;
