@@ -19,6 +19,7 @@ use kafka_protocol::protocol::Encodable;
 use reprise::wire::Api;
 use serde_json::Value;
 use support::client::s;
+use support::port::free_port;
 use support::{Server, until};
 use tempfile::TempDir;
 
@@ -235,52 +236,65 @@ fn the_ports_of_brokers_are_told_where_the_listener_s_own_is_fixed() {
     };
     let three = broker(|stream| many(stream, &[100, 0, 7]));
     assert!(check(three, 0).of("broker_ports").is_empty(), "nobody knows them before");
-    check(three, 18_000).is("broker_ports", "ok", "brokers 3, of up to 1000");
-    check(three, 18_000).is("broker_ports", "ok", " 18001 (100), 18002 (0), 18008 (7)");
+    let port = free_port();
+    let at = |distance: u16| port.number + distance;
+    let found = check(three, at(0));
+    found.is("broker_ports", "ok", "brokers 3, of up to 1000");
+    let ports = format!(" {} (100), {} (0), {} (7)", at(1), at(2), at(8));
+    found.is("broker_ports", "ok", &ports);
     check(three, 65_533).is("broker_ports", "fail", "3 brokers want a port each behind it, of 2");
 }
 
 #[test]
 fn ports_of_the_configuration_are_never_foretold_for_a_broker() {
     let two = broker(|stream| many(stream, &[0, 1]));
+    let port = free_port();
+    let at = |distance: u16| port.number + distance;
     let yaml = format!(
-        "listen: [{{address: '127.0.0.1:18100'}}, {{address: '127.0.0.1:18101'}}]\n\
-         admin: {{address: '127.0.0.1:18102'}}\n{}",
+        "listen: [{{address: '127.0.0.1:{}'}}, {{address: '127.0.0.1:{}'}}]\n\
+         admin: {{address: '127.0.0.1:{}'}}\n{}",
+        at(0),
+        at(1),
+        at(2),
         upstream(two)
     );
     let told = Home::new().run(&yaml, "json").stdout;
     let found = Found { code: 0, findings: serde_json::from_slice(&told).unwrap() };
     let ports = found.of("broker_ports");
-    assert!(ports[0].1.ends_with(" 18103 (0), 18104 (1)"), "{ports:?}");
-    assert!(ports[1].1.ends_with(" 18105 (0), 18106 (1)"), "{ports:?}");
+    assert_eq!(ports.len(), 2, "{:#?}", found.findings);
+    assert!(ports[0].1.ends_with(&format!(" {} (0), {} (1)", at(3), at(4))), "{ports:?}");
+    assert!(ports[1].1.ends_with(&format!(" {} (0), {} (1)", at(5), at(6))), "{ports:?}");
 }
 
 #[test]
 fn an_advertised_address_is_resolved_and_dialled() {
     let home = Home::new();
     let two = broker(|stream| many(stream, &[0, 1]));
-    let check = |advertised: &str| {
+    let port = free_port();
+    let check = |host: &str, distance: u16| {
         let yaml = format!(
-            "listen: [{{address: '127.0.0.1:18200', advertised: '{advertised}'}}]\n\
+            "listen: [{{address: '127.0.0.1:{}', advertised: '{host}:{}'}}]\n\
              admin: {{address: off}}\n{}",
+            port.number,
+            port.number + distance,
             upstream(two)
         );
         let output = home.run(&yaml, "json");
         let findings = serde_json::from_slice(&output.stdout).unwrap();
         Found { code: output.status.code().unwrap(), findings }
     };
-    let right = check("localhost:18200");
+    let right = check("localhost", 0);
     assert_eq!(right.code, 0, "{:#?}", right.findings);
     right.is("advertised", "ok", "arrive");
     let of = right.of("advertised");
     assert!(of[0].1.contains("a connection arrives here"), "{of:?}");
     assert!(of[1].1.contains("connections to 2 ports of brokers arrive here"), "{of:?}");
     // Another port, as if nothing forwarded it.
-    let astray = check("localhost:18290");
+    let astray = check("localhost", 90);
     assert_eq!(astray.code, 0, "clients may reach what this host does not");
     astray.is("advertised", "warn", "");
     assert!(astray.of("advertised")[0].1.contains("no connection from this host"));
-    check("no-such-name.invalid:18200").is("advertised", "warn", "does not resolve");
+    check("no-such-name.invalid", 0).is("advertised", "warn", "does not resolve");
 }
 
 /// A broker of Kafka 4.4: `share.version` 2, and its setting where it is asked for it.
