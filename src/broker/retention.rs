@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::{Partition, Topic};
-use crate::model::WallMs;
 
 const DAY_MS: u64 = 24 * 3_600_000;
 /// `DeleteRecords`: everything there is.
@@ -45,7 +44,7 @@ impl Broker {
         let mut expired = Expired::default();
         let mut topics = self.topics.list();
         topics.retain(|topic| !topic.dead_letters);
-        let mut failed = self.mark_arrivals(&topics, now).err();
+        let mut failed = self.mark_arrivals(&topics).err();
         for topic in topics {
             let settings = &topic.settings;
             let arrived = settings.retention_ms.and_then(|keep| {
@@ -72,14 +71,14 @@ impl Broker {
     }
 
     /// Writes down that all batches of these topics have arrived by now.
-    fn mark_arrivals(&self, topics: &[Arc<Topic>], now: WallMs) -> Result<(), BrokerError> {
+    fn mark_arrivals(&self, topics: &[Arc<Topic>]) -> Result<(), BrokerError> {
         let partitions = topics.iter().flat_map(|topic| &topic.partitions);
         let newest = |partition: &Partition| self.journal.stream_newest(partition.stream);
         // A partition that cannot be read, or was deleted meanwhile, loses nothing by age.
-        match partitions.filter_map(|partition| newest(partition).ok().flatten()).max() {
-            Some(newest) => Ok(self.arrivals.mark(newest, now)?),
-            None => Ok(()),
-        }
+        let newest = partitions.filter_map(|partition| newest(partition).ok().flatten()).max();
+        // Read behind the newest batch: a clock from before would make that older than it is.
+        let now = self.clock.now().wall;
+        newest.map_or(Ok(()), |newest| Ok(self.arrivals.mark(newest, now)?))
     }
 
     /// Returns how many records went. `arrived`: the newest entry that is older than the topic

@@ -7,6 +7,7 @@ use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
 use crate::clock::{Clock, Hand};
 use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::model::WallMs;
 use crate::wire::batch::{Headers, RawRecord, TimestampType, batches, produce_batch};
 
 const START: WallMs = WallMs(1_700_000_000_000);
