@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::guard::Caller;
-use super::operate::{body, operator, record_patch};
+use super::operate::{body, operator, record_patch, send_target};
 use super::source::Source;
 use crate::engine::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobTerms, LetterFilter, WATCHED_MAX,
@@ -49,6 +49,8 @@ pub(super) struct JobBody {
     pub(super) set_headers: Vec<String>,
     pub(super) remove_headers: Vec<String>,
     pub(super) merge: Option<Value>,
+    pub(super) to_origin: bool,
+    pub(super) to_topic: Option<String>,
     /// Records in a second; 0: no limit.
     pub(super) rate: Option<u32>,
     pub(super) canary: Option<u32>,
@@ -187,6 +189,7 @@ fn refusal(error: &JobError) -> Refusal {
     let status = match error {
         JobError::Unknown(_) => StatusCode::NOT_FOUND,
         JobError::Busy(_) | JobError::Ended(..) => StatusCode::CONFLICT,
+        JobError::Target(_) => StatusCode::BAD_REQUEST,
     };
     Refusal::new(status, error.to_string())
 }
@@ -196,10 +199,15 @@ impl JobBody {
         if self.group.is_empty() {
             return Err(Refusal::bad("group names the group of the dead letters"));
         }
-        let action = match self.action.as_deref() {
-            None | Some("redrive") => JobAction::Redrive,
-            Some("discard") => JobAction::Discard,
-            Some(other) => {
+        let target = send_target(self.to_origin, self.to_topic)?;
+        let action = match (self.action.as_deref(), target) {
+            (None | Some("redrive"), None) => JobAction::Redrive,
+            (None | Some("redrive"), Some(target)) => JobAction::Send(target),
+            (Some("discard"), None) => JobAction::Discard,
+            (Some("discard"), Some(_)) => {
+                return Err(Refusal::bad("a discard sends no record: leave the topic out"));
+            }
+            (Some(other), _) => {
                 let says = format!("action {other:?} is unknown: redrive or discard");
                 return Err(Refusal::bad(says));
             }
@@ -207,6 +215,10 @@ impl JobBody {
         let canary = self.canary.unwrap_or(0);
         if usize::try_from(canary).is_ok_and(|canary| canary > WATCHED_MAX) {
             return Err(Refusal::bad(format!("canary goes from 0 to {WATCHED_MAX}")));
+        }
+        if canary > 0 && matches!(action, JobAction::Send(_)) {
+            let says = "canary needs outcomes, and records sent to a topic have none: leave it out";
+            return Err(Refusal::bad(says));
         }
         let stop_percent = self.stop_percent.unwrap_or(STOP_PERCENT_DEFAULT);
         if stop_percent > 100 {
@@ -223,7 +235,6 @@ impl JobBody {
         }
         Ok(JobTerms {
             group: GroupId::new(&self.group),
-            action,
             filter: LetterFilter {
                 topic: self.topic,
                 cause: self.cause,
@@ -236,8 +247,9 @@ impl JobBody {
                 value_contains: self.value_contains,
             },
             patch,
-            rate: (rate > 0 && action == JobAction::Redrive).then_some(rate),
+            rate: (rate > 0 && action != JobAction::Discard).then_some(rate),
             canary: if action == JobAction::Redrive { canary } else { 0 },
+            action,
             stop_percent,
             redrives_max: self.redrives_max.unwrap_or(REDRIVES_DEFAULT),
         })
@@ -260,7 +272,8 @@ fn shown(job: &Job) -> Value {
     json!({
         "id": job.id,
         "group": terms.group.as_str(),
-        "action": action_word(terms.action),
+        "action": terms.action.as_str(),
+        "target": terms.action.target().map(ToString::to_string),
         "state": job.state.as_str(),
         "awaits_canary": job.awaits_canary(),
         "changed": job.changed,
@@ -300,12 +313,4 @@ fn shown(job: &Job) -> Value {
             "merge": terms.patch.merge,
         },
     })
-}
-
-/// The word for an action.
-pub(super) fn action_word(action: JobAction) -> &'static str {
-    match action {
-        JobAction::Redrive => "redrive",
-        JobAction::Discard => "discard",
-    }
 }

@@ -47,6 +47,7 @@ pub use explain::{
     AloneView, Explained, PartitionView, PastView, RuleView, SeekBackView, SuspectView,
     SuspectsView, Told,
 };
+pub use fingerprints::{Fingerprint, FingerprintList};
 pub use jobs::{JobPlan, PlanSample};
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
@@ -82,7 +83,7 @@ const ROUTES: [&str; 30] = [
     "POST /api/v1/retries/{now|delay|dead-letter}",
     "POST /api/v1/nack",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
-    "/api/v1/dead-letters/fingerprints?group=",
+    "/api/v1/dead-letters/fingerprints?group=&limit=",
     "/api/v1/dead-letters/{group}/{offset}",
     "POST /api/v1/dead-letters/{redrive|discard|restore}",
     "/api/v1/audit?group=&limit=&after=",

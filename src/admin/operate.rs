@@ -16,9 +16,10 @@ use super::answer::{Refusal, json_answer};
 use super::guard::Caller;
 use super::page::{Page, Query};
 use super::source::Source;
-use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch};
+use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch, SendTarget};
 use crate::model::{GroupId, WallMs};
 use crate::retry::{Action, DELAY_MS_MAX};
+use crate::wire::names::is_legal_topic;
 
 /// Largest body: a thousand numbers and a reason.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -38,6 +39,9 @@ pub(super) struct LettersBody {
     remove_headers: Vec<String>,
     merge: Option<serde_json::Value>,
     value: Option<String>,
+    #[serde(default)]
+    to_origin: bool,
+    to_topic: Option<String>,
 }
 
 /// The body of a request about retries.
@@ -69,12 +73,14 @@ pub enum DueTime {
 }
 
 /// The action of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorAction {
     /// An action that needs no time.
     Plain(Action),
     /// The caller sets the time of retries.
     Delay(DueTime),
+    /// The records of dead letters go to a topic.
+    Send(SendTarget),
 }
 
 /// A request of an operator.
@@ -90,12 +96,18 @@ pub struct ActionRequest {
 }
 
 impl ActionRequest {
-    /// Changes the records of a redrive.
-    pub(super) fn with_patch(self, patch: RecordPatch) -> Result<Self, Refusal> {
-        if !patch.is_empty() && self.action != OperatorAction::Plain(Action::Redrive) {
-            return Err(Refusal::bad("only a redrive changes records"));
+    /// Changes the records of a redrive, and the topic they go to.
+    pub(super) fn with_patch(
+        self,
+        patch: RecordPatch,
+        target: Option<SendTarget>,
+    ) -> Result<Self, Refusal> {
+        let is_redrive = self.action == OperatorAction::Plain(Action::Redrive);
+        if !is_redrive && (!patch.is_empty() || target.is_some()) {
+            return Err(Refusal::bad("only a redrive changes records or sends them to a topic"));
         }
-        Ok(Self { patch, ..self })
+        let action = target.map_or(self.action, OperatorAction::Send);
+        Ok(Self { action, patch, ..self })
     }
 }
 
@@ -122,11 +134,13 @@ pub(super) async fn dead_letters<S: Source>(
     Extension(caller): Extension<Caller>,
     asked: Result<Json<LettersBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let Json(LettersBody { group, offsets, why, set_headers, remove_headers, merge, value }) =
-        body(asked)?;
-    let by = operator(caller, why, offsets.len())?;
-    let patch = record_patch((&set_headers, remove_headers), merge.as_ref(), value)?;
-    let request = letter_request(&group, &verb, offsets, by)?.with_patch(patch)?;
+    let Json(asked) = body(asked)?;
+    let by = operator(caller, asked.why, asked.offsets.len())?;
+    let headers = (asked.set_headers.as_slice(), asked.remove_headers);
+    let patch = record_patch(headers, asked.merge.as_ref(), asked.value)?;
+    let target = send_target(asked.to_origin, asked.to_topic)?;
+    let request = letter_request(&asked.group, &verb, asked.offsets, by)?;
+    let request = request.with_patch(patch, target)?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
 }
 
@@ -157,6 +171,22 @@ pub(super) fn record_patch(
     };
     patch.check().map_err(|error| Refusal::bad(error.to_string()))?;
     Ok(patch)
+}
+
+/// The topic that a request names for its records; `None`: the group's retry topic.
+pub(super) fn send_target(
+    to_origin: bool,
+    to_topic: Option<String>,
+) -> Result<Option<SendTarget>, Refusal> {
+    match (to_origin, to_topic) {
+        (false, None) => Ok(None),
+        (true, None) => Ok(Some(SendTarget::Origin)),
+        (true, Some(_)) => Err(Refusal::bad("give one of to_origin and to_topic")),
+        (false, Some(topic)) if !is_legal_topic(&topic) => {
+            Err(Refusal::bad(format!("to_topic {topic:?} is no name of a topic")))
+        }
+        (false, Some(topic)) => Ok(Some(SendTarget::Topic(topic.as_str().into()))),
+    }
 }
 
 /// A header of a patch, `name=value`.
@@ -245,6 +275,7 @@ fn shown(number: i64, record: &AuditRecord) -> serde_json::Value {
         "records": record.places,
         "why": record.by.why,
         "job": record.job,
+        "target": record.target,
     })
 }
 

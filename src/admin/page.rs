@@ -24,6 +24,14 @@ pub(super) struct Query {
     pub(super) after: Option<String>,
 }
 
+/// The greatest number of items in the answer to a request.
+pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Refusal> {
+    match limit.unwrap_or(LIMIT_DEFAULT) {
+        limit @ 1..=LIMIT_MAX => Ok(limit),
+        _ => Err(Refusal::bad(format!("limit goes from 1 to {LIMIT_MAX}"))),
+    }
+}
+
 /// One piece of a list.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Page<T> {
@@ -35,10 +43,7 @@ pub(super) struct Page<T> {
 impl Query {
     /// How many items this page may have.
     pub(super) fn limit(&self) -> Result<usize, Refusal> {
-        match self.limit.unwrap_or(LIMIT_DEFAULT) {
-            limit @ 1..=LIMIT_MAX => Ok(limit),
-            _ => Err(Refusal::bad(format!("limit goes from 1 to {LIMIT_MAX}"))),
-        }
+        limit_of(self.limit)
     }
 
     /// Where to go on: `<number>:<group>`, the last item of the page before.

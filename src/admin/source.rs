@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use super::explain::{Explained, RuleView, Told};
+use super::fingerprints::FingerprintList;
 use super::jobs::JobPlan;
 use super::nack::{Failed, FailedRefused, FailedTaken};
 use super::operate::{ActionReport, ActionRequest};
@@ -83,6 +84,13 @@ pub trait Source: Send + Sync + 'static {
         group: &str,
         offset: i64,
     ) -> impl Future<Output = Result<Option<DeadLetter>, Unavailable>> + Send;
+
+    /// Fingerprints of a group's dead letters: at most `limit`, those with most letters first.
+    fn fingerprints(
+        &self,
+        group: &str,
+        limit: usize,
+    ) -> impl Future<Output = Result<FingerprintList, Unavailable>> + Send;
 
     /// Records that wait before they enter their topic, by number, those after the number `after`.
     /// Bounded in bytes too.

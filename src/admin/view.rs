@@ -284,8 +284,9 @@ pub struct DeadLetter {
     pub origin: Option<String>,
     /// Failures charged, the last one included.
     pub reconsume_times: u32,
-    /// `dead`, `discarded` (it can be restored), `redriven` (its record is on its way back) or
-    /// `produced` (by a client, to the dead-letter topic itself).
+    /// `dead`; `discarded`: it can be restored; `redriven`: its record is on its way back;
+    /// `edited`: its changed record is a later dead letter; `produced`: by a client, to the topic
+    /// of the dead letters.
     pub state: String,
     /// Times the record was sent back before.
     pub redrives: u32,

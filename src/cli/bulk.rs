@@ -104,6 +104,12 @@ pub(super) struct RedriveArgs {
     /// Stop when more than so many in a hundred records fail again.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, requires = "all")]
     stop_percent: u8,
+    /// Send each record to the topic it came from: all groups that read it get the record.
+    #[arg(long)]
+    to_origin: bool,
+    /// Send the records to this topic: all groups that read it get them.
+    #[arg(long, value_name = "TOPIC", conflicts_with = "to_origin")]
+    to_topic: Option<String>,
     /// Leave records that were sent back so many times before.
     #[arg(long, value_name = "N", default_value_t = 3, requires = "all")]
     redrives_max: u32,
@@ -120,6 +126,10 @@ impl RedriveArgs {
             ("remove_headers", json!(self.patch.remove_header)),
         ];
         terms.extend(merge.map(|merge| ("merge", merge)));
+        if self.to_origin {
+            terms.push(("to_origin", json!(true)));
+        }
+        terms.extend(self.to_topic.as_ref().map(|topic| ("to_topic", json!(topic))));
         if self.letters.all {
             terms.extend([
                 ("rate", json!(self.rate)),
@@ -181,7 +191,17 @@ impl LettersArgs {
             let why = defused(&cell(&plan, "unpatched_reason"));
             writeln!(out, "{} stay: {why}", count("unpatched"))?;
         }
-        if matched > 0 && action == "redrive" {
+        let target = request.get("to_topic").and_then(Value::as_str);
+        let target = match request.get("to_origin") {
+            Some(_) => Some("the topics they came from"),
+            None => target,
+        };
+        if matched > 0
+            && let Some(target) = target
+        {
+            let target = defused(target);
+            writeln!(out, "they go to {target}: every group that reads it gets them")?;
+        } else if matched > 0 && action == "redrive" {
             let (topic, retries) = (cell(&plan, "retry_topic"), count("max_reconsume_times"));
             let group = defused(&self.group);
             writeln!(

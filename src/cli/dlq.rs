@@ -45,6 +45,7 @@ const REDRIVE_EXAMPLES: &str = "\
 EXAMPLES:
   reprise dlq redrive shop 17 18 --why \"stock is back\"
   reprise dlq redrive shop 17 --set-header tenant=b --merge '{\"total\": 2}'
+  reprise dlq redrive shop 17 --to-topic orders.parking --why \"for the night run\"
   reprise dlq redrive shop --all --topic orders --since 2h
   reprise dlq redrive shop --all --contains \"no stock\" --canary 5 --rate 100 --execute --why INC-7
 

@@ -10,8 +10,10 @@ use crate::journal::{Encoded, Journal, JournalError, NewEntry, StreamAppend, Str
 use crate::model::{GroupId, WallMs};
 use crate::retry::Fact;
 
-/// The version byte of a stored record.
-const VERSION: u8 = 1;
+/// The version byte of a stored record: behind the rest of it lies its target.
+const VERSION: u8 = 2;
+/// The version byte of a record without a target.
+const NO_TARGET: u8 = 1;
 /// The journal's name of the stream.
 const STREAM: &str = "a/audit";
 /// Age at which a record is dropped.
@@ -50,14 +52,24 @@ pub struct AuditRecord {
     pub places: Vec<String>,
     /// The job that acted for the operator.
     pub job: Option<u64>,
+    /// The topic that the records were sent to.
+    #[serde(skip)]
+    pub target: Option<String>,
 }
 
 /// The log's entry of an action.
 pub(super) fn entry(journal: &Journal, record: &AuditRecord) -> Result<NewEntry, EngineError> {
     let stream = journal.stream_open(STREAM)?;
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.at.0 };
-    let head = Encoded::of(postcard::to_extend(record, vec![VERSION]));
+    let head = Encoded::of(stored(record));
     Ok(NewEntry::batch(kind::AUDIT, append, head, Bytes::new()))
+}
+
+fn stored(record: &AuditRecord) -> postcard::Result<Vec<u8>> {
+    match &record.target {
+        None => postcard::to_extend(record, vec![NO_TARGET]),
+        Some(target) => postcard::to_extend(&(record, target), vec![VERSION]),
+    }
 }
 
 /// The origins of the first records that changed.
@@ -85,10 +97,15 @@ pub(super) fn expire(journal: &Journal, now: WallMs) -> Result<(), JournalError>
 
 fn read(batch: &StreamBatch) -> Option<AuditRecord> {
     let (version, body) = batch.head.split_first()?;
-    match postcard::take_from_bytes(body) {
-        Ok((record, [])) if *version == VERSION => Some(record),
-        _ => None,
-    }
+    let (record, rest) = match *version {
+        NO_TARGET => postcard::take_from_bytes(body).ok()?,
+        VERSION => {
+            let ((record, target), rest) = postcard::take_from_bytes(body).ok()?;
+            (AuditRecord { target: Some(target), ..record }, rest)
+        }
+        _ => return None,
+    };
+    rest.is_empty().then_some(record)
 }
 
 impl Engine {
@@ -140,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_audit_record_of_version_1_is_read_for_ever() {
+    fn audit_records_of_every_version_are_read_for_ever() {
         let by = Operator { name: "kim".into(), peer: "10.0.0.7".into(), why: "INC-1".into() };
         let record = AuditRecord {
             at: WallMs(5),
@@ -151,11 +168,15 @@ mod tests {
             left: 1,
             places: vec!["orders-3@812".into()],
             job: Some(2),
+            target: None,
         };
-        let stored = postcard::to_extend(&record, vec![VERSION]).unwrap();
+        let sent = AuditRecord { target: Some("parking".into()), ..record.clone() };
         let expected = b"\x01\x0a\x03kim\x0810.0.0.7\x05INC-1\x07redrive\x04shop\x03\x01\x01\
             \x0corders-3@812\x01\x02";
+        let with_target = [&[2], &expected[1..], b"\x07parking"].concat();
+        let (stored, stored_sent) = (stored(&record).unwrap(), stored(&sent).unwrap());
         assert_eq!(stored, expected, "the format has changed: give it a new version");
+        assert_eq!(stored_sent, with_target, "the format has changed: give it a new version");
         let batch = |head: Vec<u8>| StreamBatch {
             seq: 1,
             kind: kind::AUDIT,
@@ -166,6 +187,7 @@ mod tests {
             body: Bytes::new(),
         };
         assert_eq!(read(&batch(stored.clone())), Some(record));
+        assert_eq!(read(&batch(stored_sent)), Some(sent));
         for bad in [vec![], vec![2, 0], stored[..9].to_vec(), [&stored[..], b"\0"].concat()] {
             assert_eq!(read(&batch(bad.clone())), None, "{bad:?}");
         }

@@ -89,8 +89,17 @@ mod tests {
         let last = [D::MaxAttempts, D::ExplicitDlq, D::Expired, D::Undecodable, D::Manual];
         assert_eq!(last.map(D::as_str), FINAL_REASONS);
         let until = A::DelayUntil(WallMs(0));
-        let actions =
-            [A::Redrive, A::Discard, A::Delete, A::Restore, A::RetryNow, until, A::DeadLetterNow];
+        let actions = [
+            A::Redrive,
+            A::Edit,
+            A::Send,
+            A::Discard,
+            A::Delete,
+            A::Restore,
+            A::RetryNow,
+            until,
+            A::DeadLetterNow,
+        ];
         assert_eq!(actions.map(A::as_str), ACTIONS);
     }
 }

@@ -38,6 +38,9 @@ pub enum EngineError {
     /// A request of an operator that cannot be right.
     #[error("an action takes at most 1000 entries, and a redrive the record of each")]
     BadAction,
+    /// The topic of a send went in this very moment.
+    #[error("the topic is gone; the dead letters stay")]
+    TopicGone,
     /// A job that cannot start or change.
     #[error(transparent)]
     Job(#[from] JobError),

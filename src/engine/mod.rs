@@ -47,8 +47,9 @@ mod windows;
 pub use audit::{AuditRecord, Operator};
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{
-    Ending, EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply,
-    NackRequest, OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest, TakenEntry,
+    Arrival, Ending, EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch,
+    NackReply, NackRequest, OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest,
+    TakenEntry,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;
@@ -58,14 +59,14 @@ pub use gates::Gate;
 pub use handle::Engine;
 pub use job::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, LetterFilter,
-    Outcomes, PatchError, RecordPatch, WATCHED_MAX, mask,
+    Outcomes, PatchError, RecordPatch, SendTarget, WATCHED_MAX, mask,
 };
 pub use letter_topics::{LetterTopics, Rename};
 pub use letters::{DeadLetter, Letters};
 pub use outbox::{Forwarded, REFUSED_MAX};
 pub use past::{Happened, Happening, Sought, Teller};
 pub use recover::{Parts, Replay};
-pub use store::Flusher;
+pub use store::{Flusher, ShapeList, ShapeView};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
 pub use render::{LaneRecord, dead_letter_headers};

@@ -136,6 +136,11 @@ pub enum Evidence {
     DeadLetterNow,
     /// A dead letter is deleted for good: by `DeleteRecords`, or by its retention.
     LetterDeleted,
+    /// A dead letter is sent back with a changed record; the letter stays until that is
+    /// acknowledged.
+    Edit,
+    /// An operator has sent the record to a topic.
+    Send,
 }
 
 impl Evidence {
@@ -179,6 +184,8 @@ impl Evidence {
             Self::DelayUntil => "delay_until",
             Self::DeadLetterNow => "dead_letter_now",
             Self::LetterDeleted => "letter_deleted",
+            Self::Edit => "edit",
+            Self::Send => "send",
         }
     }
 }

@@ -30,6 +30,10 @@ pub struct Reporter {
 pub enum Action {
     /// A dead letter is delivered to its group again, from the first attempt on.
     Redrive,
+    /// A dead letter is delivered again, changed, and stays until the record is acknowledged.
+    Edit,
+    /// The record has been sent to a topic; its dead letter is discarded.
+    Send,
     /// A dead letter is discarded. It can be restored for a while.
     Discard,
     /// A dead letter is discarded for good.
@@ -49,6 +53,8 @@ impl Action {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Redrive => "redrive",
+            Self::Edit => "edit",
+            Self::Send => "send",
             Self::Discard => "discard",
             Self::Delete => "delete",
             Self::Restore => "restore",

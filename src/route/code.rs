@@ -75,9 +75,10 @@ pub fn of_coordinator(error: &BrokerError, tells_fenced: bool) -> ResponseError 
 /// Of the retry engine, on a Produce or Fetch.
 pub fn of_engine(error: &EngineError) -> ResponseError {
     match error {
-        EngineError::BadNacks(_) | EngineError::BadAction | EngineError::Job(_) => {
-            ResponseError::InvalidRecord
-        }
+        EngineError::BadNacks(_)
+        | EngineError::BadAction
+        | EngineError::TopicGone
+        | EngineError::Job(_) => ResponseError::InvalidRecord,
         // Producers split a batch that is refused so (Java).
         EngineError::BatchTooLarge { .. } => ResponseError::MessageTooLarge,
         EngineError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
@@ -109,6 +110,7 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
         EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
         EngineError::BadNacks(_)
         | EngineError::BadAction
+        | EngineError::TopicGone
         | EngineError::Job(_)
         | EngineError::BatchTooLarge { .. }
         | EngineError::OutOfOrderSequence

@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::admin::{JobPlan, PlanSample, Unavailable};
 use crate::engine::{
     DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange, JobError, JobState,
-    JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, Outcomes, PatchError,
+    JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, Outcomes, PatchError, SendTarget,
 };
 use crate::model::{EntryId, MonoMs};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
-use crate::server::operating::sent_back;
+use crate::server::operating::{self, sent_back};
+use crate::server::sending::{OutgoingRecord, Sender};
 use crate::server::source::{AdminSource, number};
+use crate::upstream::WriteError;
+use crate::wire::batch::RawRecord;
 
 /// Time between two batches of a job with a rate.
 const TICK: Duration = Duration::from_millis(250);
@@ -34,8 +36,8 @@ const SAMPLE_CHARS: usize = 400;
 struct Candidate {
     id: EntryId,
     letter: DeadLetter,
-    /// The stored form of the record that goes out; or the reason why the letter stays.
-    record: Result<Bytes, LeaveReason>,
+    /// The record that goes out; or the reason why the letter stays.
+    record: Result<RawRecord, LeaveReason>,
 }
 
 /// The reason why a job leaves a letter.
@@ -67,9 +69,11 @@ fn select(
         let entry = letter.entry.as_ref().filter(|entry| terms.filter.admits(&letter, entry));
         let Some((id, redrives)) = entry.map(|entry| (entry.id, entry.redrives)) else { continue };
         let record = match terms.action {
-            JobAction::Discard => Ok(Bytes::new()),
-            JobAction::Redrive if redrives >= terms.redrives_max => Err(LeaveReason::Looped),
-            JobAction::Redrive => sent_back(&letter, &terms.patch).map_err(LeaveReason::Unpatched),
+            JobAction::Discard => Ok(letter.record.clone()),
+            _ if redrives >= terms.redrives_max => Err(LeaveReason::Looped),
+            JobAction::Redrive | JobAction::Send(_) => {
+                sent_back(&letter, &terms.patch).map_err(LeaveReason::Unpatched)
+            }
         };
         found.candidates.push(Candidate { id, letter, record });
         if found.candidates.len() >= limit {
@@ -80,9 +84,11 @@ fn select(
     Ok(found)
 }
 
-/// Whether an entry can change: it is dead and not on its way back.
-fn is_dead(entry: Option<EntryState>) -> bool {
-    entry.is_some_and(|entry| entry.state.kind() == StateKind::Dead)
+/// Whether this is the dead letter of an entry: the entry is dead, and no later letter has its
+/// changed record.
+fn is_dead(letter: &DeadLetter, entry: Option<EntryState>) -> bool {
+    let redrives = letter.entry.as_ref().map_or(0, |entry| entry.redrives);
+    entry.is_some_and(|now| now.state.kind() == StateKind::Dead && now.redrives == redrives)
 }
 
 async fn selection(
@@ -96,7 +102,7 @@ async fn selection(
     let mut found = read.map_err(|_| EngineError::Stopped)??;
     let ids = found.candidates.iter().map(|one| one.id).collect();
     let mut states = router.engine.entry_states(ids).await?.into_iter();
-    found.candidates.retain(|_| is_dead(states.next().flatten()));
+    found.candidates.retain(|one| is_dead(&one.letter, states.next().flatten()));
     Ok(found)
 }
 
@@ -117,6 +123,15 @@ async fn outcomes(router: &Router, job: &Job) -> Result<Outcomes, EngineError> {
         }
     }
     Ok(found)
+}
+
+/// The reason why a job cannot go on.
+#[derive(Debug, thiserror::Error)]
+enum JobTrouble {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Cluster(#[from] WriteError),
 }
 
 /// Records that a job may send by its rate.
@@ -154,6 +169,7 @@ pub(super) struct JobRunner {
     router: Arc<Router>,
     /// A job has started or resumed.
     wake: Arc<Notify>,
+    sender: Arc<Sender>,
     allowances: BTreeMap<u64, Allowance>,
     /// A batch failed, and the log says so.
     is_troubled: bool,
@@ -168,8 +184,8 @@ enum Rest {
 }
 
 impl JobRunner {
-    pub(super) fn new(router: Arc<Router>, wake: Arc<Notify>) -> Self {
-        Self { router, wake, allowances: BTreeMap::new(), is_troubled: false }
+    pub(super) fn new(router: Arc<Router>, wake: Arc<Notify>, sender: Arc<Sender>) -> Self {
+        Self { router, wake, sender, allowances: BTreeMap::new(), is_troubled: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -191,7 +207,7 @@ impl JobRunner {
         }
     }
 
-    fn complain(&mut self, error: &EngineError) {
+    fn complain(&mut self, error: &JobTrouble) {
         if !std::mem::replace(&mut self.is_troubled, true) {
             tracing::warn!(
                 %error,
@@ -202,7 +218,7 @@ impl JobRunner {
     }
 
     /// A batch of each running job.
-    async fn round(&mut self) -> Result<Rest, EngineError> {
+    async fn round(&mut self) -> Result<Rest, JobTrouble> {
         let jobs = self.router.engine.jobs().await?;
         let running = jobs.into_iter().filter(|job| job.state == JobState::Running);
         let mut rest = Rest::UntilWoken;
@@ -211,12 +227,12 @@ impl JobRunner {
             let known = self.allowances.remove(&job.id);
             let at = self.router.clock.now().mono;
             let mut allowance = known.unwrap_or(Allowance { at, records: 0.0 });
-            let stepped = step(&self.router, &job, &mut allowance).await;
+            let stepped = step((&self.router, &self.sender), &job, &mut allowance).await;
             rested.insert(job.id, allowance);
             match stepped {
                 Ok(next) => rest = rest.min(next),
                 // Paused, cancelled or stopped meanwhile.
-                Err(EngineError::Job(_)) => rest = rest.min(Rest::Tick),
+                Err(JobTrouble::Engine(EngineError::Job(_))) => rest = rest.min(Rest::Tick),
                 Err(error) => return Err(error),
             }
         }
@@ -226,7 +242,11 @@ impl JobRunner {
 }
 
 /// A batch of one job.
-async fn step(router: &Router, job: &Job, allowance: &mut Allowance) -> Result<Rest, EngineError> {
+async fn step(
+    (router, sender): (&Router, &Sender),
+    job: &Job,
+    allowance: &mut Allowance,
+) -> Result<Rest, JobTrouble> {
     let now = router.clock.now().mono;
     let allowed = job.terms.rate.map_or(usize::MAX, |rate| allowance.look(now, rate));
     let seen = outcomes(router, job).await?;
@@ -239,29 +259,67 @@ async fn step(router: &Router, job: &Job, allowance: &mut Allowance) -> Result<R
     if found.next == job.cursor && !has_news {
         return Ok(Rest::Tick);
     }
-    let is_redrive = job.terms.action == JobAction::Redrive;
-    let (mut ids, mut records, mut left) = (Vec::new(), Vec::new(), 0);
-    for one in found.candidates {
-        match one.record {
-            Ok(record) => {
-                ids.push(one.id);
-                records.extend(is_redrive.then_some(record));
-            }
-            Err(_) => left += 1,
+    let all = found.candidates.len();
+    let records: Vec<OutgoingRecord> = found.candidates.into_iter().filter_map(outgoing).collect();
+    allowance.take(records.len());
+    let waits = limit == 0 || job.terms.rate.is_some() && !records.is_empty();
+    let step = JobStep {
+        id: job.id,
+        cursor: found.next,
+        left: number(all - records.len()),
+        outcomes: seen,
+    };
+    let mut request = OperateRequest {
+        group: job.terms.group.clone(),
+        action: Action::Discard,
+        ids: records.iter().map(|one| one.id).collect(),
+        records: Vec::new(),
+        arrivals: Vec::new(),
+        target: None,
+        by: job.by.clone(),
+        job: Some(step),
+    };
+    match &job.terms.action {
+        JobAction::Discard => {}
+        JobAction::Redrive => {
+            let is_edit = !job.terms.patch.is_empty();
+            request.action = if is_edit { Action::Edit } else { Action::Redrive };
+            request.records = records.iter().map(|one| one.record.to_bytes()).collect();
+        }
+        JobAction::Send(target) => {
+            send((router, sender), (job, target), records, request).await?;
+            return Ok(if waits { Rest::Tick } else { Rest::None });
         }
     }
-    allowance.take(ids.len());
-    let waits = limit == 0 || job.terms.rate.is_some() && !ids.is_empty();
-    let request = OperateRequest {
-        group: job.terms.group.clone(),
-        action: if is_redrive { Action::Redrive } else { Action::Discard },
-        ids,
-        records,
-        by: job.by.clone(),
-        job: Some(JobStep { id: job.id, cursor: found.next, left, outcomes: seen }),
-    };
     router.engine.operate(request).await?;
     Ok(if waits { Rest::Tick } else { Rest::None })
+}
+
+/// A batch of a job that sends records to a topic. When the cluster does not answer, the job comes
+/// back to the letters of the batch that are left.
+async fn send(
+    (router, sender): (&Router, &Sender),
+    (job, target): (&Job, &SendTarget),
+    records: Vec<OutgoingRecord>,
+    mut request: OperateRequest,
+) -> Result<(), JobTrouble> {
+    let mut turn = sender.turn().await;
+    let sent = turn.send(target, records).await?;
+    request.action = Action::Send;
+    (request.ids, request.arrivals) = (sent.ids, sent.arrivals);
+    if let Some(step) = &mut request.job {
+        match sent.failure {
+            Some(_) => (step.cursor, step.left) = (job.cursor, 0),
+            None => step.left += number(sent.refused.len()),
+        }
+    }
+    router.engine.operate(request).await?;
+    sent.failure.map_or(Ok(()), |error| Err(JobTrouble::Cluster(error)))
+}
+
+fn outgoing(one: Candidate) -> Option<OutgoingRecord> {
+    let (record, entry) = (one.record.ok()?, one.letter.entry?);
+    Some(operating::outgoing(&entry, record))
 }
 
 impl AdminSource {
@@ -296,6 +354,10 @@ impl AdminSource {
             }
             from = found.next.max(from + 1);
         }
+        if let Some(refusal) = self.target_refusal(&terms).await {
+            plan.unpatched += std::mem::take(&mut plan.matched);
+            plan.unpatched_reason = Some(refusal);
+        }
         Ok(plan)
     }
 
@@ -304,6 +366,9 @@ impl AdminSource {
         terms: JobTerms,
         by: Operator,
     ) -> Result<Result<Job, JobError>, Unavailable> {
+        if let Some(refusal) = self.target_refusal(&terms).await {
+            return Ok(Err(JobError::Target(refusal)));
+        }
         let started = self.router.engine.start_job(terms, by).await;
         self.jobs_changed(started)
     }
@@ -316,6 +381,10 @@ impl AdminSource {
     ) -> Result<Result<Job, JobError>, Unavailable> {
         let changed = self.router.engine.change_job(id, change, by).await;
         self.jobs_changed(changed)
+    }
+
+    async fn target_refusal(&self, terms: &JobTerms) -> Option<String> {
+        self.sender.refusal(terms.action.target()?).await
     }
 
     fn jobs_changed(

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::admin::{DeadLetter, Unavailable};
-use crate::engine::{self, Engine, EngineError};
+use crate::admin::{DeadLetter, Fingerprint, FingerprintList, Unavailable};
+use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Disposition, State, StateKind};
 use crate::server::source::AdminSource;
@@ -77,13 +77,17 @@ impl AdminSource {
         let ids = letters.iter().filter_map(|(id, _)| *id).collect();
         let mut states = self.router.engine.entry_states(ids).await?.into_iter();
         let with_state = |(id, letter): (Option<EntryId>, DeadLetter)| {
-            let state = match id {
-                None => "produced",
-                Some(_) => match states.next().flatten().map(|entry| entry.state.kind()) {
-                    Some(StateKind::Dead) => "dead",
-                    Some(StateKind::Discarded) | None => "discarded",
-                    Some(_) => "redriven",
-                },
+            let entry = id.and_then(|_| states.next().flatten());
+            let state = match entry.as_ref().map(|entry| entry.state.kind()) {
+                _ if id.is_none() => "produced",
+                Some(StateKind::Dead)
+                    if entry.is_some_and(|one| one.redrives > letter.redrives) =>
+                {
+                    "edited"
+                }
+                Some(StateKind::Dead) => "dead",
+                Some(StateKind::Discarded) | None => "discarded",
+                Some(_) => "redriven",
             };
             DeadLetter { state: state.to_owned(), ..letter }
         };
@@ -137,6 +141,29 @@ impl AdminSource {
             (from, looked_at) = (last.saturating_add(1), looked_at + letters.len());
         }
         OldestLetter { offset: from, entry: None, since: 0.0 }
+    }
+
+    /// Fingerprints of a group's dead letters.
+    pub(super) async fn fingerprint_list(
+        &self,
+        group: &GroupId,
+        limit: usize,
+    ) -> Result<FingerprintList, Unavailable> {
+        let ShapeList { shapes, rest } = self.router.engine.shapes(group, limit).await?;
+        self.read(move |engine| {
+            let items = shapes.into_iter().map(|one| Fingerprint {
+                topic: one.shape.topic,
+                cause: one.shape.cause,
+                reason: Some(one.shape.reason),
+                letters: one.letters,
+                example: one.example.and_then(|letter| engine.letter_offset(letter)),
+                first_ms: one.first.0,
+                last_ms: one.last.0,
+                hours: one.hours.to_vec(),
+            });
+            Ok(FingerprintList { items: items.collect(), rest })
+        })
+        .await
     }
 
     pub(super) async fn read<T: Send + 'static>(

@@ -1,6 +1,6 @@
 //! Actions of an operator on dead letters and retries.
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
 
 use crate::admin::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry};
 use crate::admin::{OperatorAction, Unavailable};
@@ -8,8 +8,10 @@ use crate::engine::{
     AuditRecord, DeadLetter, Engine, EngineError, OperateRequest, PatchError, RecordPatch,
 };
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Action, ActionOutcome, StateKind};
+use crate::retry::{Action, ActionOutcome, Entry, StateKind};
+use crate::server::sending::OutgoingRecord;
 use crate::server::source::AdminSource;
+use crate::wire::batch::RawRecord;
 use crate::wire::mark::strip;
 
 /// Bytes of records that one request of a redrive reads.
@@ -22,42 +24,80 @@ const READ_BYTES: usize = 1 << 20;
 struct NamedEntries {
     names: Vec<i64>,
     ids: Vec<EntryId>,
-    records: Vec<Bytes>,
+    /// For a redrive the changed record of each entry.
+    records: Vec<OutgoingRecord>,
     left: Vec<LeftEntry>,
 }
 
 impl AdminSource {
     pub(super) async fn act(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let ActionRequest { group, action, names, by, patch } = request;
-        let action = match action {
-            OperatorAction::Plain(action) => action,
-            OperatorAction::Delay(DueTime::At(at)) => Action::DelayUntil(at),
+        let (action, target) = match action {
+            OperatorAction::Plain(Action::Redrive) if !patch.is_empty() => (Action::Edit, None),
+            OperatorAction::Plain(action) => (action, None),
+            OperatorAction::Send(target) => (Action::Send, Some(target)),
+            OperatorAction::Delay(DueTime::At(at)) => (Action::DelayUntil(at), None),
             OperatorAction::Delay(DueTime::In(ms)) => {
-                Action::DelayUntil(self.router.clock.now().wall.plus(ms))
+                (Action::DelayUntil(self.router.clock.now().wall.plus(ms)), None)
             }
         };
-        let patch = (action == Action::Redrive).then_some(patch);
-        let NamedEntries { names, ids, records, mut left } = match names {
+        let leaves = matches!(action, Action::Redrive | Action::Edit | Action::Send);
+        let patch = leaves.then_some(patch);
+        let named = match names {
             EntryNames::Letters(offsets) => {
                 let of = group.clone();
                 self.read(move |engine| letters(engine, &of, offsets, patch.as_ref())).await?
             }
             EntryNames::Retries(ids) => retries(&ids),
         };
-        if ids.is_empty() {
-            return Ok(ActionReport { changed: 0, left });
+        if named.ids.is_empty() {
+            return Ok(ActionReport { changed: 0, left: named.left });
         }
-        let request = OperateRequest { group, action, ids, records, by, job: None };
-        let outcomes = self.router.engine.operate(request).await?;
-        let mut changed = 0;
-        for (entry, outcome) in names.into_iter().zip(outcomes) {
-            match reason(outcome) {
-                None => changed += 1,
-                Some(why) => left.push(LeftEntry { entry, why }),
-            }
+        let mut request = OperateRequest {
+            group,
+            action,
+            ids: named.ids.clone(),
+            records: Vec::new(),
+            arrivals: Vec::new(),
+            target,
+            by,
+            job: None,
+        };
+        let mut report = if request.target.is_some() {
+            self.send(request, &named).await?
+        } else {
+            request.records = named.records.iter().map(|one| one.record.to_bytes()).collect();
+            let outcomes = self.router.engine.operate(request).await?;
+            let outcomes = named.names.iter().zip(outcomes.into_iter().map(reason));
+            report(outcomes)
+        };
+        report.left.extend(named.left);
+        report.left.sort_by_key(|left| left.entry);
+        Ok(report)
+    }
+
+    /// Sends records to their topic and discards the letters of those that are there.
+    async fn send(
+        &self,
+        request: OperateRequest,
+        named: &NamedEntries,
+    ) -> Result<ActionReport, Unavailable> {
+        let Some(target) = request.target.clone() else { return Ok(ActionReport::default()) };
+        let mut turn = self.sender.turn().await;
+        let sent = turn.send(&target, named.records.clone()).await?;
+        let mut outcomes: BTreeMap<EntryId, Option<String>> = BTreeMap::new();
+        if !sent.ids.is_empty() {
+            let ids = sent.ids.clone();
+            let request = OperateRequest { ids, arrivals: sent.arrivals, ..request };
+            let done = self.router.engine.operate(request).await?;
+            outcomes.extend(sent.ids.into_iter().zip(done.into_iter().map(reason)));
         }
-        left.sort_by_key(|left| left.entry);
-        Ok(ActionReport { changed, left })
+        outcomes.extend(sent.refused.into_iter().map(|(id, why)| (id, Some(why))));
+        let failure = sent.failure.map(|error| error.to_string());
+        let unsent = failure.unwrap_or_else(|| "the record was not sent".to_owned());
+        let outcome = |id| outcomes.remove(id).unwrap_or_else(|| Some(unsent.clone()));
+        let outcomes: Vec<Option<String>> = named.ids.iter().map(outcome).collect();
+        Ok(report(named.names.iter().zip(outcomes)))
     }
 
     pub(super) async fn audited(
@@ -69,6 +109,18 @@ impl AdminSource {
         let group = group.map(|group| GroupId::new(&group));
         self.read(move |engine| engine.audit(group.as_ref(), from, limit)).await
     }
+}
+
+/// The report on entries, each with the reason why it did not change.
+fn report<'a>(outcomes: impl Iterator<Item = (&'a i64, Option<String>)>) -> ActionReport {
+    let mut report = ActionReport::default();
+    for (entry, why) in outcomes {
+        match why {
+            None => report.changed += 1,
+            Some(why) => report.left.push(LeftEntry { entry: *entry, why }),
+        }
+    }
+    report
 }
 
 fn retries(ids: &[u64]) -> NamedEntries {
@@ -116,13 +168,13 @@ fn letters(
                     continue;
                 }
             };
-            bytes = bytes.saturating_add(record.len());
+            bytes = bytes.saturating_add(record.payload_bytes());
             if bytes > REDRIVE_BYTES_MAX && !found.ids.is_empty() {
                 let why = "the records before it fill one request; send it again".to_owned();
                 found.left.push(LeftEntry { entry: offset, why });
                 continue;
             }
-            found.records.push(record);
+            found.records.push(outgoing(entry, record));
         }
         found.names.push(offset);
         found.ids.push(entry.id);
@@ -130,12 +182,18 @@ fn letters(
     Ok(found)
 }
 
-/// The stored form of a dead letter's record as a redrive sends it: without the headers that
-/// reprise has added, and changed by a patch.
-pub(super) fn sent_back(letter: &DeadLetter, patch: &RecordPatch) -> Result<Bytes, PatchError> {
+/// The record of a dead letter as a redrive sends it: without the headers that reprise has added,
+/// and changed by a patch.
+pub(super) fn sent_back(letter: &DeadLetter, patch: &RecordPatch) -> Result<RawRecord, PatchError> {
     let mut record = letter.record.clone();
     record.headers = strip(&record.headers);
-    Ok(patch.apply(record)?.to_bytes())
+    patch.apply(record)
+}
+
+/// The record of an entry on its way out.
+pub(super) fn outgoing(entry: &Entry, record: RawRecord) -> OutgoingRecord {
+    let (id, origin) = (entry.id, entry.origin.clone());
+    OutgoingRecord { id, origin, redrives: entry.redrives, record }
 }
 
 /// The reason why an entry did not change.

@@ -8,9 +8,9 @@ use tokio::sync::{Notify, watch};
 
 use crate::admin::{
     ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
-    Failed, FailedRefused, FailedTaken, ForwardView, GroupView, JobPlan, LevelView, OffsetView,
-    Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source, StateCounts, Told,
-    Unavailable,
+    Failed, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupView, JobPlan,
+    LevelView, OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source,
+    StateCounts, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -30,6 +30,7 @@ use crate::server::guard::Guard;
 use crate::server::letters::Oldest;
 use crate::server::readiness::readiness;
 use crate::server::seen::{Seen, elsewhere, seen, states};
+use crate::server::sending::Sender;
 use crate::server::telling::told;
 
 /// Reads everything; changes what `server/moving.rs` does.
@@ -47,6 +48,7 @@ pub(super) struct AdminSource {
     pub(super) guard: Guard,
     /// Wakes the runner of jobs.
     pub(super) job_wake: Arc<Notify>,
+    pub(super) sender: Arc<Sender>,
 }
 
 impl From<EngineError> for Unavailable {
@@ -159,6 +161,14 @@ impl Source for AdminSource {
         limit: usize,
     ) -> Result<Vec<DeadLetter>, Unavailable> {
         self.listed(&GroupId::new(group), after, limit).await
+    }
+
+    async fn fingerprints(
+        &self,
+        group: &str,
+        limit: usize,
+    ) -> Result<FingerprintList, Unavailable> {
+        self.fingerprint_list(&GroupId::new(group), limit).await
     }
 
     async fn dead_letter(

@@ -43,6 +43,7 @@ use crate::server::guard::Guard;
 use crate::server::jobs::JobRunner;
 use crate::server::letters::Oldest;
 use crate::server::pace::Pace;
+use crate::server::sending::Sender;
 use crate::server::source::AdminSource;
 use crate::server::{Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping};
 use crate::socket::Budget;
@@ -150,7 +151,8 @@ pub(super) async fn start_on(
     tasks.spawn("membership", membership::run(Arc::clone(&router), core.events));
     spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &board));
     let job_wake = Arc::new(Notify::new());
-    let runner = JobRunner::new(Arc::clone(&router), Arc::clone(&job_wake));
+    let sender = Arc::new(Sender::new(Arc::clone(&router)));
+    let runner = JobRunner::new(Arc::clone(&router), Arc::clone(&job_wake), Arc::clone(&sender));
     tasks.spawn("jobs", runner.run());
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
@@ -165,6 +167,7 @@ pub(super) async fn start_on(
         draining: told_to_drain,
         guard: guard.clone(),
         job_wake,
+        sender,
     };
     let probes = open_probes(&config, &source, &metrics, &stopped, &mut tasks).await?;
     let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;

@@ -102,6 +102,8 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Undecided => "it was not given: its transaction is open",
         Evidence::Damaged => "its bytes cannot be read back from the log",
         Evidence::Redrive => "sent back from the dead letters",
+        Evidence::Edit => "changed and sent back from the dead letters",
+        Evidence::Send => "an operator sent the record to a topic",
         Evidence::Discard => "an operator discarded the dead letter",
         Evidence::Restore => "an operator restored the dead letter",
         Evidence::LetterDeleted => {

@@ -95,6 +95,23 @@ impl TopicWriter {
         Ok(i32::try_from(seen.leaders.len()).unwrap_or(i32::MAX))
     }
 
+    /// The number of partitions; `None`: there is no such topic.
+    pub async fn existing(
+        &mut self,
+        upstream: &Upstream,
+        topic: &TopicName,
+    ) -> Result<Option<i32>, WriteError> {
+        if !self.topics.contains_key(topic) {
+            let seen = upstream.see_topic(&mut self.links, topic);
+            let seen = tokio::time::timeout(self.patience, seen).await;
+            let seen = seen.map_err(|_| UpstreamError::TooSlow)??;
+            if seen.error == Some(ResponseError::UnknownTopicOrPartition) {
+                return Ok(None);
+            }
+        }
+        self.partitions(upstream, topic).await.map(Some)
+    }
+
     /// Writes the records as one batch; every replica in sync has them on return.
     pub async fn write(
         &mut self,

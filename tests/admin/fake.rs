@@ -2,9 +2,10 @@
 
 use reprise::admin::{
     ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
-    ExportCounts, Failed, FailedRefused, FailedTaken, GroupView, JobPlan, LeftEntry, MemberView,
-    Overview, PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, RuleView,
-    SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Told, Unavailable,
+    ExportCounts, Failed, FailedRefused, FailedTaken, Fingerprint, FingerprintList, GroupView,
+    JobPlan, LeftEntry, MemberView, Overview, PartitionView, PastView, PolicyView, Portable,
+    Readiness, RetryView, RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView,
+    Told, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
@@ -70,6 +71,17 @@ impl Source for Fake {
         let left = LeftEntry { entry: 3, why: request.by.why };
         Ok(ActionReport { changed: 1, left: vec![left] })
     }
+    async fn fingerprints(&self, _: &str, limit: usize) -> Result<FingerprintList, Unavailable> {
+        let item = Fingerprint {
+            topic: "orders".to_owned(),
+            cause: "rejected".to_owned(),
+            reason: Some("no stock".to_owned()),
+            letters: 2,
+            example: Some(7),
+            ..Fingerprint::default()
+        };
+        Ok(FingerprintList { items: vec![item; limit.min(1)], rest: 0 })
+    }
     async fn plan_job(&self, _: JobTerms) -> Result<JobPlan, Unavailable> {
         Ok(JobPlan { matched: 3, ..JobPlan::default() })
     }
@@ -109,6 +121,7 @@ impl Source for Fake {
             left: 0,
             places: vec!["orders-3@57".into()],
             job: None,
+            target: None,
         };
         let all = (0..3).filter(|number| *number >= from && group.as_deref() != Some("bar/é"));
         Ok(all.map(|number| (number, record.clone())).take(limit).collect())

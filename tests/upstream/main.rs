@@ -33,6 +33,7 @@ mod replicas;
 mod restarts;
 mod rights;
 mod sasl;
+mod sending;
 mod silent;
 mod tools;
 mod transactions;

@@ -63,7 +63,7 @@ async fn run<S: Source>(
     let patch = record_patch((&set, removed), None, value)?;
     let by = operator(caller, Some(why), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
-        letter_request(group, &verb, offsets, by)?.with_patch(patch)?
+        letter_request(group, &verb, offsets, by)?.with_patch(patch, None)?
     } else {
         retry_request(group, (&verb, None), ids, by)?
     };

@@ -7,19 +7,21 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::jobs::job_form;
+use super::jobs::kind_form;
 use super::{group_path, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
-use crate::admin::fingerprints::{Fingerprint, Fingerprints};
+use crate::admin::fingerprints::Fingerprint;
 use crate::admin::payload;
 use crate::admin::source::Source;
 use crate::admin::view::{DeadLetter, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
 use crate::model::utc;
 
-/// Dead letters that are grouped and listed.
+/// Dead letters that are looked at.
 const LETTERS_MAX: usize = 2_000;
+/// Causes that are shown.
+const KINDS_MAX: usize = 50;
 /// Rows of one list.
 const ROWS_MAX: usize = 100;
 /// Items asked of the source at once.
@@ -55,7 +57,10 @@ async fn content<S: Source>(
         letters.into_iter().partition(|letter| letter.state == "discarded");
     let (redriven, letters): (Vec<_>, Vec<_>) =
         letters.into_iter().partition(|letter| letter.state == "redriven");
+    let (edited, letters): (Vec<_>, Vec<_>) =
+        letters.into_iter().partition(|letter| letter.state == "edited");
     let retries = admin.source.retries(id, None, ROWS_MAX).await?;
+    let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
     let show = admin.options.show_payloads;
     Ok(html! {
         h1 { (id) }
@@ -69,21 +74,24 @@ async fn content<S: Source>(
         @if letters.is_empty() {
             p.empty { "This group has no dead letters." }
         } @else {
-            @if is_cut {
-                p {
-                    "The first " (LETTERS_MAX) " of " (group.dead_letters) " are grouped. "
-                    "A job acts "
-                    "on all."
-                }
-            }
-            @for kind in kinds(&letters) { (cause(&group, &kind, show)) }
+            @for kind in &kinds.items { (cause(&group, kind, show)) }
+            @if kinds.rest > 0 { p { (kinds.rest) " letters of further causes." } }
             h2 { "Dead letters" }
+            @if is_cut {
+                p { "These are among the first " (LETTERS_MAX) " of " (group.dead_letters) "." }
+            }
             (letter_table(id, &letters, show))
         }
         @if !redriven.is_empty() {
             p {
                 "Letters on their way back: " (redriven.len()) ". Each leaves the topic once the "
                 "group has acknowledged its record."
+            }
+        }
+        @if !edited.is_empty() {
+            p {
+                "Originals of changed records that are dead letters again: " (edited.len())
+                ". Each leaves the topic with its changed record."
             }
         }
         @if !discarded.is_empty() { (discarded_form(id, &discarded)) }
@@ -107,14 +115,6 @@ async fn letters<S: Source>(source: &S, id: &str) -> Result<(Vec<DeadLetter>, bo
     Ok((found, true))
 }
 
-fn kinds(letters: &[DeadLetter]) -> Vec<Fingerprint> {
-    let mut found = Fingerprints::with_offsets(OPERATE_MAX);
-    for letter in letters {
-        found.add(letter);
-    }
-    found.sorted()
-}
-
 fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
     let reason = kind.reason.as_deref().filter(|reason| show && !reason.is_empty());
     html! {
@@ -125,13 +125,27 @@ fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
             }
             p {
                 "First " (utc(kind.first_ms)) ", last " (utc(kind.last_ms)) ". "
-                a href=(letter_path(&group.group, kind.example)) { "Look at one" }
+                (spark(&kind.hours))
+                @if let Some(example) = kind.example {
+                    " " a href=(letter_path(&group.group, example)) { "Look at one" }
+                }
             }
-            (letter_form(&group.group, &kind.offsets, &DEAD))
-            @if kind.letters > u64::try_from(OPERATE_MAX).unwrap_or(u64::MAX) {
-                p { "The buttons act on the first " (OPERATE_MAX) "." }
+            @if let Some(example) = kind.example { (kind_form(&group.group, example)) }
+        }
+    }
+}
+
+/// Letters of the last 24 hours, a bar for each hour.
+pub(super) fn spark(hours: &[u32]) -> Markup {
+    let most = hours.iter().copied().max().unwrap_or(0).max(1);
+    let sum: u64 = hours.iter().copied().map(u64::from).sum();
+    html! {
+        svg.spark role="img" viewBox="0 0 96 20" width="96" height="20" {
+            title { (sum) " in the last 24 hours" }
+            @for (place, letters) in (0_u32..).zip(hours) {
+                @let height = letters.saturating_mul(20).div_ceil(most);
+                rect x=(place * 4) y=(20 - height) width="3" height=(height) {}
             }
-            @if show { (job_form(&group.group, kind)) }
         }
     }
 }

@@ -6,9 +6,11 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::group::spark;
 use super::{group_path, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
+use crate::admin::fingerprints::Fingerprint;
 use crate::admin::source::Source;
 use crate::admin::view::{GroupView, Overview, Readiness};
 use crate::engine::AuditRecord;
@@ -16,6 +18,9 @@ use crate::model::utc;
 
 /// Groups of the first page.
 const GROUPS_MAX: usize = 500;
+/// Causes of dead letters of the first page, and the groups that are looked at for them.
+const CAUSES_MAX: usize = 20;
+const CAUSE_GROUPS_MAX: usize = 50;
 /// Audit records shown, the latest.
 const AUDIT_MAX: usize = 200;
 
@@ -35,6 +40,14 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
         let is_wrong = group.dead_letters > 0 || group.pending > 0;
         if is_wrong { wrong.push(group) } else { well.push(group) }
     }
+    wrong.sort_by_key(|group| std::cmp::Reverse(group.dead_letters));
+    let mut causes = Vec::new();
+    for group in wrong.iter().filter(|group| group.dead_letters > 0).take(CAUSE_GROUPS_MAX) {
+        let found = admin.source.fingerprints(&group.group, CAUSES_MAX).await?;
+        causes.extend(found.items.into_iter().map(|kind| (group.group.clone(), kind)));
+    }
+    causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.letters));
+    causes.truncate(CAUSES_MAX);
     Ok(html! {
         h1 { "Now" }
         (troubles(&admin.source.readiness()))
@@ -45,6 +58,10 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
             }
         } @else {
             (table(&wrong))
+        }
+        @if !causes.is_empty() {
+            h2 { "Dead letters by cause" }
+            (cause_table(&causes, admin.options.show_payloads))
         }
         @if !well.is_empty() {
             h2 { "Groups without failures" }
@@ -88,6 +105,31 @@ fn table(groups: &[GroupView]) -> Markup {
                         }
                         td { (group.breaker) }
                         td.number { (group.members.iter().filter(|member| !member.silent).count()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The dead letters of all groups by what they have in common.
+fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th.number { "Letters" } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
+                th { "Last" } th { "24 hours" }
+            } }
+            tbody {
+                @for (group, kind) in causes {
+                    tr {
+                        td.number { (kind.letters) }
+                        td { a href=(group_path(group)) { (group) } }
+                        td { (kind.cause) }
+                        td { (kind.topic) }
+                        td { @if show { (kind.reason.as_deref().unwrap_or_default()) } }
+                        td { (utc(kind.last_ms)) }
+                        td { (spark(&kind.hours)) }
                     }
                 }
             }

@@ -13,11 +13,11 @@ use super::group::Outcome;
 use super::{back_to, form, group_path, page, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
-use crate::admin::fingerprints::Fingerprint;
 use crate::admin::guard::Caller;
-use crate::admin::jobs::{JobBody, action_word, alter, begin};
+use crate::admin::jobs::{JobBody, alter, begin};
 use crate::admin::source::Source;
-use crate::engine::{Job, JobState};
+use crate::admin::view::GroupView;
+use crate::engine::{Job, JobState, mask};
 use crate::model::utc;
 
 /// The page of the jobs.
@@ -27,13 +27,19 @@ const JOBS: &str = "/jobs";
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::admin) struct StartFields {
+    action: String,
     topic: String,
     cause: String,
     fingerprint: String,
+    /// The offset of a letter: all letters like that one.
+    like: String,
     rate: String,
     canary: String,
     set_header: String,
     merge: String,
+    /// `origin`, `topic`, or empty: the group's retry topic.
+    target: String,
+    to_topic: String,
     why: String,
 }
 
@@ -75,19 +81,45 @@ async fn run<S: Source>(
 ) -> Result<Job, Refusal> {
     let merge = given(fields.merge).map(|text| serde_json::from_str(&text)).transpose();
     let merge = merge.map_err(|error| Refusal::bad(format!("the patch is not JSON: {error}")))?;
+    let like = like(admin, &group, given(fields.like)).await?;
+    let to_topic = match fields.target.as_str() {
+        "topic" => Some(fields.to_topic.trim().to_owned()),
+        _ => None,
+    };
     let body = JobBody {
         group,
-        topic: given(fields.topic),
-        cause: given(fields.cause),
-        fingerprint: given(fields.fingerprint),
+        action: given(fields.action),
+        topic: given(fields.topic).or(like.topic),
+        cause: given(fields.cause).or(like.cause),
+        fingerprint: given(fields.fingerprint).or(like.fingerprint),
         rate: number(fields.rate)?,
         canary: number(fields.canary)?,
         set_headers: given(fields.set_header).into_iter().collect(),
         merge,
+        to_origin: fields.target == "origin",
+        to_topic,
         why: given(fields.why),
         ..JobBody::default()
     };
     begin(admin, caller, body).await
+}
+
+/// The filter of letters that are like one.
+async fn like<S: Source>(
+    admin: &Admin<S>,
+    group: &str,
+    offset: Option<String>,
+) -> Result<JobBody, Refusal> {
+    let Some(offset) = offset else { return Ok(JobBody::default()) };
+    let offset =
+        offset.trim().parse().map_err(|_| Refusal::bad("like is the offset of a letter"))?;
+    let letter = admin.source.dead_letter(group, offset).await?;
+    let gone = || Refusal::missing("the letter has left its topic; load the page of the group");
+    let letter = letter.ok_or_else(gone)?;
+    let topic = letter.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
+    let fingerprint = mask(letter.reason.as_deref().unwrap_or_default());
+    let (topic, cause) = (Some(topic), Some(letter.disposition));
+    Ok(JobBody { topic, cause, fingerprint: Some(fingerprint), ..JobBody::default() })
 }
 
 fn given(text: String) -> Option<String> {
@@ -133,7 +165,7 @@ fn section(job: &Job) -> Markup {
     html! {
         section.cause {
             h3 {
-                "Job " (job.id) ": " (action_word(job.terms.action)) " of "
+                "Job " (job.id) ": " (job.terms.action.as_str()) " of "
                 a href=(group_path(group)) { (group) } " "
                 span.chip { (job.state.as_str()) }
             }
@@ -165,22 +197,29 @@ fn section(job: &Job) -> Markup {
     }
 }
 
-/// The form of a job on all letters that are alike.
-pub(super) fn job_form(group: &str, kind: &Fingerprint) -> Markup {
-    let fingerprint = kind.reason.as_deref().unwrap_or_default();
+/// The form of a job on all letters that are like one.
+pub(super) fn kind_form(group: &str, example: i64) -> Markup {
     html! {
-        details {
-            summary { "Send all of them back as a job" }
-            form method="post" action={ (group_path(group)) "/jobs" } {
-                input type="hidden" name="topic" value=(kind.topic);
-                input type="hidden" name="cause" value=(kind.cause);
-                input type="hidden" name="fingerprint" value=(fingerprint);
+        form method="post" action={ (group_path(group)) "/jobs" } {
+            input type="hidden" name="like" value=(example);
+            label { "Why " input name="why" required maxlength="1000"; }
+            button name="action" value="redrive" { "Send back" }
+            button.danger name="action" value="discard" { "Discard" }
+            details {
+                summary { "Terms" }
                 label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
-                label { "Canary " input name="canary" value="5" inputmode="numeric"; }
+                label { "Canary " input name="canary" inputmode="numeric"; }
                 label { "Set header " input name="set_header" placeholder="name=value"; }
                 label { "JSON merge patch " input name="merge" placeholder="{\"paid\": true}"; }
-                label { "Why " input name="why" required maxlength="1000"; }
-                button { "Start" }
+                label {
+                    "Send to "
+                    select name="target" {
+                        option value="" { "this group alone" }
+                        option value="origin" { "the topic of the origin, for all groups" }
+                        option value="topic" { "another topic, for all groups" }
+                    }
+                }
+                label { "Other topic " input name="to_topic"; }
             }
         }
     }

@@ -27,13 +27,14 @@ th { font-weight: 600; } .number { text-align: right; font-variant-numeric: tabu
   border-radius: 1rem; padding: 0 .6rem; }
 .cause { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem;
   margin: .75rem 0; }
-.cause p { margin: .25rem 0; }
+.cause p { margin: .25rem 0; } .cause label { display: inline-block; margin: .25rem .5rem 0 0; }
+.spark { vertical-align: middle; } .spark rect { fill: var(--link); }
 .alarm { border-left: .3rem solid var(--alarm); padding: .4rem .8rem; background: var(--soft); }
 .said { border-left: .3rem solid var(--link); padding: .4rem .8rem; background: var(--soft); }
 .empty { background: var(--soft); padding: 1rem; border-radius: .5rem; }
 form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .5rem 0; }
 form.row { margin: 0; }
-button, input { font: inherit; color: inherit; background: var(--soft);
+button, input, select { font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: .3rem; padding: .3rem .7rem; min-height: 2rem; }
 textarea { font: inherit; font-family: monospace; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: .3rem; padding: .5rem; width: 100%; }

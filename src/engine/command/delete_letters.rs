@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::audit::Operator;
+use crate::engine::audit::{self, Operator};
 use crate::engine::command::{Call, Command, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -11,7 +11,7 @@ use crate::engine::handle::Engine;
 use crate::engine::letters::entry_of;
 use crate::journal::{Bounds, StreamBatch, StreamId};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
-use crate::retry::{Action, State};
+use crate::retry::{Action, Entries, State};
 
 /// Bytes of dead letters that one step reads.
 const STEP_BYTES: usize = 1 << 20;
@@ -143,6 +143,11 @@ impl Driver {
         let step: Vec<&StreamBatch> = step.collect();
         let mut dead = BTreeMap::<GroupId, Vec<EntryId>>::new();
         for entry in step.iter().filter_map(|batch| entry_of(batch)) {
+            // The entry has a later letter.
+            let now = self.ledger.store().get(entry.id);
+            if now.is_some_and(|now| now.redrives > entry.redrives) {
+                continue;
+            }
             dead.entry(entry.group).or_default().push(entry.id);
         }
         let deleted = dead.into_iter().map(|(group, ids)| self.delete_entries(&group, ids, by));
@@ -168,7 +173,8 @@ impl Driver {
         if operated.changed == 0 {
             return Ok(0);
         }
-        let audit = self.action_audit(now, group, Action::Delete, (by.clone(), &operated))?;
+        let audit = Self::action_audit(now, group, Action::Delete, (by.clone(), &operated));
+        let audit = audit::entry(&self.journal, &audit)?;
         self.persist(&operated.facts, &[], vec![audit])?;
         self.operated(group, Action::Delete, operated.changed);
         Ok(operated.changed)

@@ -156,6 +156,7 @@ impl Driver {
             left: job.left,
             places: Vec::new(),
             job: Some(job.id),
+            target: None,
         };
         audit::entry(&self.journal, &record)
     }

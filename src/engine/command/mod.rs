@@ -19,6 +19,7 @@ mod pass;
 mod read;
 mod reload;
 mod settle;
+mod shapes;
 mod take;
 
 use tokio::sync::oneshot;
@@ -47,9 +48,10 @@ pub use self::follow::Followers;
 pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
 pub use self::nack::{NackBatch, NackReply, NackRequest, Producer};
-pub use self::operate::{OPERATE_MAX, OperateRequest};
+pub use self::operate::{Arrival, OPERATE_MAX, OperateRequest};
 pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
+use self::shapes::ListShapes;
 pub use self::take::{RetryBatch, TakenEntry};
 
 /// The place of an answer, with the sequence that must be durable before a client sees it.
@@ -119,6 +121,7 @@ pub(super) enum Command {
     FindGroup(Call<FindGroup>),
     FindSlot(Call<FindSlot>),
     FindStates(Call<FindStates>),
+    ListShapes(Call<ListShapes>),
     Follow(Box<Call<Followers>>),
     Import(Box<Call<ImportBatch>>),
     Join(Call<Join>),
@@ -164,6 +167,7 @@ impl Driver {
             Command::FindGroup(call) => call.answer(self),
             Command::FindSlot(call) => call.answer(self),
             Command::FindStates(call) => call.answer(self),
+            Command::ListShapes(call) => call.answer(self),
             Command::Follow(call) => call.answer(self),
             Command::Import(call) => call.answer(self),
             Command::Join(call) => call.answer(self),

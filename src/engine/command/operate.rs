@@ -9,10 +9,12 @@ use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::job::JobStep;
-use crate::journal::NewEntry;
-use crate::model::{EntryId, GroupId, Now};
+use crate::engine::job::{JobStep, SendTarget};
+use crate::engine::kind;
+use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
+use crate::model::{AHEAD_MS_MAX, EntryId, GroupId, Now};
 use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input, Token};
+use crate::wire::batch::{RawRecord, build_batch};
 
 #[cfg(test)]
 mod tests;
@@ -30,9 +32,21 @@ pub struct OperateRequest {
     pub ids: Vec<EntryId>,
     /// For a redrive the record's stored form (`wire::batch::RawRecord`) of each entry.
     pub records: Vec<Bytes>,
+    /// For [`Action::Send`] the records of the entries, one each. None: a Kafka cluster has them.
+    pub arrivals: Vec<Arrival>,
+    /// The topic of [`Action::Send`].
+    pub target: Option<SendTarget>,
     pub by: Operator,
     /// The progress of the job that acts for the operator.
     pub job: Option<JobStep>,
+}
+
+/// A record that enters a partition of the embedded cluster.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    stream: StreamId,
+    timestamp_ms: i64,
+    batch: Bytes,
 }
 
 impl Engine {
@@ -53,51 +67,90 @@ impl Request for OperateRequest {
     }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<ActionOutcome>, EngineError> {
-        let Self { group, action, ids, records, by, job } = self;
         driver.may_decide()?;
-        let is_redrive = action == Action::Redrive;
-        if ids.len() > OPERATE_MAX || is_redrive && records.len() != ids.len() {
-            return Err(EngineError::BadAction);
-        }
-        // A full disk must not keep anybody from discarding.
-        match action {
-            Action::Redrive => {
-                driver.journal.admits()?;
-                batch::check_bytes(&records)?;
-            }
-            Action::DeadLetterNow => {
-                driver.journal.admits()?;
-                let store = driver.ledger.store();
-                batch::check_sum(ids.iter().map(|id| store.record_bytes(*id)).sum())?;
-            }
-            Action::Discard
-            | Action::Delete
-            | Action::Restore
-            | Action::RetryNow
-            | Action::DelayUntil(_) => {}
-        }
+        self.check(driver)?;
+        let Self { group, action, ids, records, arrivals, target, by, job } = self;
         let before = match &job {
             Some(step) => Some(driver.jobs.running(step.id)?.clone()),
             None => None,
         };
         let now = driver.clock.now();
         let operated = driver.operate(now, &group, action, ids.clone())?;
-        let (after, more) = if let Some((before, step)) = before.zip(job) {
-            let done = ids.iter().zip(&operated.outcomes).filter(|(_, one)| is_done(**one));
-            let redriven = done.filter(|_| is_redrive).map(|(id, _)| *id).collect();
+        let done = ids.iter().zip(&operated.outcomes).filter(|(_, one)| is_done(**one));
+        let done: Vec<EntryId> = done.map(|(id, _)| *id).collect();
+        let (after, mut more) = if let Some((before, step)) = before.zip(job) {
             let step = JobStep { left: step.left + operated.left, ..step };
-            let job = before.stepped(step, operated.changed, redriven);
-            let (job, more) = driver.stepped_job(job)?;
+            let watched = if is_redrive(action) { done.clone() } else { Vec::new() };
+            let (job, more) =
+                driver.stepped_job(before.stepped(step, operated.changed, watched))?;
             (Some(job), more)
         } else {
-            (None, vec![driver.action_audit(now, &group, action, (by, &operated))?])
+            let audit = Driver::action_audit(now, &group, action, (by, &operated));
+            let audit = AuditRecord { target: target.map(|target| target.to_string()), ..audit };
+            (None, vec![audit::entry(&driver.journal, &audit)?])
         };
-        driver.persist(&operated.facts, &records, more)?;
+        if arrivals.is_empty() {
+            driver.persist(&operated.facts, &records, more)?;
+        } else {
+            let sent = arrivals.into_iter().zip(&operated.outcomes);
+            let sent = sent.filter(|(_, one)| is_done(**one));
+            more.extend(sent.map(|(arrival, _)| arrival.entry(now)));
+            driver.persist_sent((now, &group), done, &operated.facts, more)?;
+        }
         if let Some(job) = after {
             driver.jobs.put(job);
         }
         driver.operated(&group, action, operated.changed);
         Ok(operated.outcomes)
+    }
+}
+
+impl OperateRequest {
+    /// Refuses a request before anything is decided: afterwards there is no way back.
+    fn check(&self, driver: &Driver) -> Result<(), EngineError> {
+        let Self { action, ids, records, arrivals, .. } = self;
+        let has_all = !is_redrive(*action) || records.len() == ids.len();
+        let fits = arrivals.is_empty() || *action == Action::Send && arrivals.len() == ids.len();
+        if ids.len() > OPERATE_MAX || !has_all || !fits {
+            return Err(EngineError::BadAction);
+        }
+        // A full disk must not keep anybody from discarding.
+        match action {
+            Action::Redrive | Action::Edit => {
+                driver.journal.admits()?;
+                batch::check_bytes(records)
+            }
+            Action::Send => {
+                driver.journal.admits()?;
+                let records: Vec<Bytes> = arrivals.iter().map(|one| one.batch.clone()).collect();
+                batch::check_bytes(&records)
+            }
+            Action::DeadLetterNow => {
+                driver.journal.admits()?;
+                let store = driver.ledger.store();
+                batch::check_sum(ids.iter().map(|id| store.record_bytes(*id)).sum())
+            }
+            Action::Discard
+            | Action::Delete
+            | Action::Restore
+            | Action::RetryNow
+            | Action::DelayUntil(_) => Ok(()),
+        }
+    }
+}
+
+impl Arrival {
+    pub fn new(stream: StreamId, record: &RawRecord) -> Self {
+        let batch = build_batch(0, record, &[]);
+        Self { stream, timestamp_ms: record.timestamp_ms, batch }
+    }
+
+    fn entry(self, now: Now) -> NewEntry {
+        // Kept for as long as one that is produced now, whatever its own clock says.
+        let latest = now.wall.plus(AHEAD_MS_MAX);
+        let max_timestamp_ms = self.timestamp_ms.max(now.wall.0).min(latest.0);
+        let append = StreamAppend { stream: self.stream, records: 1, max_timestamp_ms };
+        NewEntry::bare_batch(kind::DELIVERED, append, self.batch)
     }
 }
 
@@ -128,15 +181,38 @@ impl Driver {
         Ok(Operated { outcomes, facts, changed, left })
     }
 
-    /// The audit log's entry of an action.
+    /// Appends the facts of a send and the records in one atomic group. A topic that went in this
+    /// very moment gets none, and the letters stay.
+    fn persist_sent(
+        &mut self,
+        (now, group): (Now, &GroupId),
+        sent: Vec<EntryId>,
+        facts: &[Fact],
+        more: Vec<NewEntry>,
+    ) -> Result<(), EngineError> {
+        self.usable()?;
+        match self.append(facts, &[], more) {
+            Ok(()) => Ok(()),
+            Err(EngineError::Append(AppendError::UnknownStream { .. })) => {
+                let restored = self.operate(now, group, Action::Restore, sent)?;
+                self.persist(&[facts, &restored.facts].concat(), &[], Vec::new())?;
+                Err(EngineError::TopicGone)
+            }
+            Err(error) => {
+                self.stop(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The audit record of an action.
     pub(super) fn action_audit(
-        &self,
         now: Now,
         group: &GroupId,
         action: Action,
         (by, operated): (Operator, &Operated),
-    ) -> Result<NewEntry, EngineError> {
-        let record = AuditRecord {
+    ) -> AuditRecord {
+        AuditRecord {
             at: now.wall,
             by,
             action: action.as_str().to_owned(),
@@ -145,8 +221,8 @@ impl Driver {
             left: operated.left,
             places: audit::places(&operated.facts),
             job: None,
-        };
-        audit::entry(&self.journal, &record)
+            target: None,
+        }
     }
 
     /// Counts an action that the log has.
@@ -154,6 +230,10 @@ impl Driver {
         self.metrics.operated(group.as_str(), action.as_str(), changed);
         self.see_room(group);
     }
+}
+
+fn is_redrive(action: Action) -> bool {
+    matches!(action, Action::Redrive | Action::Edit)
 }
 
 fn is_done(outcome: ActionOutcome) -> bool {

@@ -53,6 +53,7 @@ pub(in crate::engine) struct ScannedEntries {
 pub struct EntryState {
     pub state: State,
     pub reconsume_times: u32,
+    pub redrives: u32,
 }
 
 /// Asks for the states of entries.
@@ -222,6 +223,7 @@ impl Request for FindStates {
         let of = |entry: Entry| EntryState {
             state: entry.state,
             reconsume_times: entry.reconsume_times,
+            redrives: entry.redrives,
         };
         Ok(self.ids.iter().map(|id| store.get(*id).map(of)).collect())
     }

@@ -20,7 +20,7 @@ pub struct HeaderFilter {
 /// Conditions on dead letters; a letter must meet all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetterFilter {
-    /// The topic of the origin.
+    /// The topic of the origin; empty: letters without one.
     pub topic: Option<String>,
     /// The cause, as `Disposition` names it.
     pub cause: Option<String>,
@@ -49,7 +49,7 @@ impl LetterFilter {
         let cause = entry.disposition.unwrap_or(Disposition::Manual).as_str();
         let reason = entry.reason.as_deref().unwrap_or_default();
         let at = entry.last_failed;
-        is_met(self.topic.as_deref(), |wanted| topic == Some(wanted))
+        is_met(self.topic.as_deref(), |wanted| topic.unwrap_or_default() == wanted)
             && is_met(self.cause.as_deref(), |wanted| cause == wanted)
             && is_met(self.reason_contains.as_deref(), |text| contains(reason.as_bytes(), text))
             && is_met(self.fingerprint.as_deref(), |wanted| mask(reason) == wanted)

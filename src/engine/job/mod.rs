@@ -15,6 +15,7 @@ mod fingerprint;
 mod patch;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::audit::Operator;
 use crate::engine::kind;
 use crate::journal::{Encoded, Journal, NewEntry, ReadError};
-use crate::model::{EntryId, GroupId, WallMs};
+use crate::model::{EntryId, GroupId, TopicName, WallMs};
 
 pub use filter::{HeaderFilter, LetterFilter};
 pub use fingerprint::mask;
@@ -39,11 +40,48 @@ pub const WATCHED_MAX: usize = 1_000;
 /// Outcomes before the ratio of failures is judged, where no canary says more.
 const OUTCOMES_LEAST: u64 = 10;
 
-/// The action of a job on each dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The topic that an operator sends records to, for all of its readers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SendTarget {
+    /// The topic and the partition of each record's origin.
+    Origin,
+    Topic(TopicName),
+}
+
+impl fmt::Display for SendTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Origin => f.write_str("the topics of their origins"),
+            Self::Topic(topic) => f.write_str(topic.as_str()),
+        }
+    }
+}
+
+/// The action of a job on each dead letter. The order of variants is stored: append only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobAction {
     Redrive,
     Discard,
+    Send(SendTarget),
+}
+
+impl JobAction {
+    /// The word for people.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Redrive => "redrive",
+            Self::Discard => "discard",
+            Self::Send(_) => "send",
+        }
+    }
+
+    /// The topic of a send.
+    pub fn target(&self) -> Option<&SendTarget> {
+        match self {
+            Self::Redrive | Self::Discard => None,
+            Self::Send(target) => Some(target),
+        }
+    }
 }
 
 /// The terms of a job. They never change.
@@ -147,6 +185,8 @@ pub enum JobError {
     Unknown(u64),
     #[error("job {0} is {1}")]
     Ended(u64, &'static str),
+    #[error("nothing can be sent: {0}")]
+    Target(String),
 }
 
 impl Job {
@@ -163,10 +203,10 @@ impl Job {
     /// Letters that the next batch may have, before the rate.
     pub fn batch_max(&self) -> usize {
         let canary = u64::from(self.terms.canary);
-        let open = match self.terms.action {
+        let open = match &self.terms.action {
             JobAction::Redrive if self.changed < canary => canary - self.changed,
             JobAction::Redrive if self.outcomes() < canary.min(self.changed) => 0,
-            JobAction::Redrive | JobAction::Discard => u64::MAX,
+            JobAction::Redrive | JobAction::Discard | JobAction::Send(_) => u64::MAX,
         };
         usize::try_from(open).unwrap_or(usize::MAX)
     }

@@ -213,6 +213,7 @@ impl Entries for Store {
                 self.rows.put_new(key.0, value);
             }
         }
+        self.reshape(entry.id, old.as_deref(), Some(entry));
         self.put_known(entry.id, Known { entry: Some(Arc::new(entry.clone())), refs });
         self.gates.change(old.as_deref(), Some(entry));
         self.changed();
@@ -226,6 +227,7 @@ impl Entries for Store {
         for index in indexes(&old) {
             self.rows.delete(index.key(number, id).0);
         }
+        self.reshape(id, Some(&old), None);
         self.put_known(id, Known { entry: None, refs });
         self.gates.change(Some(&old), None);
         self.changed();

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::engine::store::Store;
 use crate::engine::store::front::Front;
 use crate::engine::store::key::{self, GroupNumber, Key};
+use crate::engine::store::shapes::Shapes;
 use crate::engine::store::value::{self, GroupRow, OpenRow, SlotRow};
 use crate::model::{EntryId, GroupId, LaneOffset, Slot};
 use crate::retry::{Counts, Entry, SlotRecord, State};
@@ -21,6 +22,7 @@ pub(super) struct Group {
     open: BTreeMap<Slot, BTreeMap<u64, EntryId>>,
     /// Slots whose rows are out of date: they change with every hand-out.
     stale: BTreeSet<Slot>,
+    pub(super) shapes: Shapes,
     pub(super) front: RefCell<Front>,
 }
 
@@ -28,7 +30,8 @@ impl Group {
     fn new(number: GroupNumber) -> Self {
         let (counts, slots, open) = (Counts::default(), BTreeMap::new(), BTreeMap::new());
         let front = RefCell::new(Front::empty());
-        Self { number, counts, slots, open, stale: BTreeSet::new(), front }
+        let shapes = Shapes::default();
+        Self { number, counts, slots, open, stale: BTreeSet::new(), shapes, front }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
@@ -133,6 +136,7 @@ impl Store {
     /// Brings the rows of the group and its slots up to date; a group of which nothing is left
     /// loses its own.
     pub(super) fn write_group(&mut self, name: &GroupId) {
+        self.write_shapes(name);
         let Some(group) = self.groups.get_mut(name) else { return };
         for slot in std::mem::take(&mut group.stale) {
             let of = |kind| Key::of_group(kind, group.number).slot(slot).0;

@@ -13,6 +13,8 @@
 //! n group id                                      →        all of a group
 //! k group topic partition rank key offset         → id     the line of a key
 //! h group id                                      →        held ones
+//! F group shape                                   → shape of dead letters, and its counts
+//! f group shape id                                →        its dead letters
 //! H group slot | T | D id                         →        references into the log
 //! ```
 //! Numbers are big-endian, signed ones with the sign bit turned; a group is its 32-bit number; a
@@ -33,6 +35,10 @@ pub(super) const ORIGIN: u8 = b'o';
 pub(super) const MEMBER: u8 = b'n';
 pub(super) const HELD: u8 = b'h';
 pub(super) const LINE: u8 = b'k';
+/// The counts of dead letters that look alike.
+pub(super) const SHAPE: u8 = b'F';
+/// A dead letter of a shape.
+pub(super) const LETTER: u8 = b'f';
 /// A slot's references into the log.
 pub(super) const HOLD: u8 = b'H';
 /// The reference of the last `Fact::Tables`.
@@ -67,6 +73,10 @@ impl Key {
 
     pub(super) fn slot(self, slot: Slot) -> Self {
         self.bytes(&slot.0.to_be_bytes())
+    }
+
+    pub(super) fn number(self, number: u32) -> Self {
+        self.bytes(&number.to_be_bytes())
     }
 
     pub(super) fn lane(self, lane: LaneOffset) -> Self {

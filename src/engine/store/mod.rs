@@ -24,6 +24,7 @@ mod pages;
 mod refs;
 mod renewal;
 mod row;
+mod shapes;
 mod short;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ use layers::Layers;
 use log::At;
 pub(super) use renewal::{Renewal, RenewalOutcome, apply};
 use row::{Known, Row};
+pub use shapes::{ShapeList, ShapeView};
 use value::MarksRow;
 
 /// Changes held in memory before they are flushed: about 8 MiB. A hand-out and its commit often lie
@@ -59,7 +61,7 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// Changes short of [`HELD_MAX`] from which on a full disk refuses more: room for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 4;
+pub(super) const ROWS_VERSION: u32 = 5;
 /// The name of the file of rows.
 pub(super) const ROWS_FILE: &str = "retries.redb";
 /// Pages of the file kept in memory, in bytes.
@@ -190,6 +192,13 @@ impl Store {
             });
             self.scan(&Key::of_group(key::OPEN, group.number), |key, value| {
                 damaged |= !group.load_open(key, value::decode(value));
+                ControlFlow::Continue(())
+            });
+            self.scan(&Key::of_group(key::SHAPE, group.number), |_, value| {
+                match value::decode(value) {
+                    Some(row) => group.shapes.load(row),
+                    None => damaged = true,
+                }
                 ControlFlow::Continue(())
             });
         }

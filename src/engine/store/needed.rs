@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::store::log::At;
-use crate::retry::{Entry, PayloadChange, State};
+use crate::retry::{Entry, Evidence, PayloadChange, State};
 
 /// The references of one entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub(super) struct Refs {
     pub(super) dead: Option<At>,
     /// Dead letters of it that are in the stream still, of before a redrive or a discard.
     pub(super) letters: Vec<At>,
+    /// The one of `letters` that stays until an acknowledgement: its record was changed.
+    pub(super) original: Option<At>,
     /// Not needed any more, but perhaps still on the disk.
     pub(super) spent: Vec<At>,
 }
@@ -37,7 +39,13 @@ impl Refs {
     /// Takes the dead letters that an entry in this state needs no more.
     pub(super) fn take_letters(&mut self, entry: &Entry) -> Vec<At> {
         let is_needed = match entry.state {
-            State::Dead { .. } | State::Committed { .. } | State::Discarded { .. } => false,
+            State::Dead { .. } => {
+                let (kept, taken) =
+                    self.letters.iter().partition(|letter| Some(**letter) == self.original);
+                self.letters = kept;
+                return taken;
+            }
+            State::Committed { .. } | State::Discarded { .. } => false,
             State::Waiting { .. }
             | State::Inflight { .. }
             | State::Alone { .. }
@@ -46,11 +54,25 @@ impl Refs {
             | State::Behind { .. }
             | State::Discarding { .. } => true,
         };
-        if is_needed { Vec::new() } else { std::mem::take(&mut self.letters) }
+        if is_needed {
+            return Vec::new();
+        }
+        self.original = None;
+        std::mem::take(&mut self.letters)
     }
 
     /// The references after this fact.
-    pub(super) fn after(&self, entry: &Entry, payload: PayloadChange, at: At, group: u32) -> Self {
+    pub(super) fn after(
+        &self,
+        entry: &Entry,
+        (evidence, payload): (Evidence, PayloadChange),
+        at: At,
+        group: u32,
+    ) -> Self {
+        let original = match evidence {
+            Evidence::Edit => self.original.or(self.dead),
+            _ => self.original,
+        };
         let payload = match payload {
             PayloadChange::Begins(_) => Some(at),
             PayloadChange::Keeps => self.payload,
@@ -72,6 +94,7 @@ impl Refs {
             payload: payload.filter(|_| !is_dead),
             dead,
             letters,
+            original,
             spent: self.spent.clone(),
         }
     }

@@ -26,7 +26,7 @@ use crate::engine::store::row::Known;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, Slot};
-use crate::retry::{Entry, Fact, PayloadChange, State};
+use crate::retry::{Entry, Evidence, Fact, PayloadChange, State};
 
 /// Released facts of one entry that are kept in mind before those gone from the disk are dropped.
 const SPENT_STEP: usize = 64;
@@ -56,8 +56,8 @@ impl Store {
     pub(in crate::engine) fn journalled(&mut self, log: &impl Log, fact: &Fact, at: EntryRef) {
         let at = (at.seq, at.len);
         match fact {
-            Fact::Entry { entry, payload, .. } => {
-                self.entry_journalled(log, entry, *payload, at);
+            Fact::Entry { entry, cause, payload } => {
+                self.entry_journalled(log, entry, (cause.evidence, *payload), at);
             }
             Fact::Forgotten { id, .. } => self.forgotten(log, *id, at),
             Fact::Slot { group, slot, .. } => self.slot_journalled(log, group, *slot, at),
@@ -116,11 +116,17 @@ impl Store {
         released
     }
 
-    fn entry_journalled(&mut self, log: &impl Log, entry: &Entry, payload: PayloadChange, at: At) {
+    fn entry_journalled(
+        &mut self,
+        log: &impl Log,
+        entry: &Entry,
+        change: (Evidence, PayloadChange),
+        at: At,
+    ) {
         let group = self.group_mut(&entry.group).number;
         let known = self.known(entry.id);
         let old = known.refs.clone().unwrap_or_default();
-        let mut new = old.after(entry, payload, at, group.0);
+        let mut new = old.after(entry, change, at, group.0);
         self.letters.extend(new.take_letters(entry));
         let mut freed = Vec::new();
         let former = [old.latest, old.payload, old.dead].into_iter().flatten();

@@ -12,8 +12,17 @@ pub const FAILURE_REASONS: [&str; 3] = ["rejected", "seek_back", "crashed"];
 pub const FINAL_REASONS: [&str; 5] =
     ["max_attempts", "explicit_dlq", "expired", "undecodable", "manual"];
 /// Actions of operators, in the words of `retry::Action`.
-pub const ACTIONS: [&str; 7] =
-    ["redrive", "discard", "delete", "restore", "retry_now", "delay_until", "dead_letter_now"];
+pub const ACTIONS: [&str; 9] = [
+    "redrive",
+    "edit",
+    "send",
+    "discard",
+    "delete",
+    "restore",
+    "retry_now",
+    "delay_until",
+    "dead_letter_now",
+];
 /// Words of `route::nacks` and `route::offset_commit`.
 const REFUSAL_REASONS: [&str; 4] = ["malformed", "unknown_record", "too_large", "not_now"];
 /// Further words of `route::offset_commit`.

@@ -1,7 +1,7 @@
 //! An operator acts on dead letters and on retries that wait.
 //!
 //! ```text
-//!            redrive                    discard
+//!            redrive, edit              discard, send
 //!  Waiting ◀───────── Dead ───────────────────────────────▶ Discarding ──▶ Discarded
 //!     └──────────────▶   ◀───────────────────────────────────┘
 //!       dead letter now              restore, for RESTORE_MS
@@ -43,16 +43,19 @@ impl<S: Entries> Ledger<S> {
         let record_bytes = self.store.record_bytes(id);
         let kind = entry.state.kind();
         let (entry, evidence, payload) = match (action, entry.state) {
-            (Action::Redrive, State::Dead { .. }) => {
-                let entry = self.redriven(entry, 0);
-                (entry, Evidence::Redrive, PayloadChange::Begins(index))
+            (Action::Redrive | Action::Edit, State::Dead { .. }) => {
+                let is_edit = action == Action::Edit;
+                let evidence = if is_edit { Evidence::Edit } else { Evidence::Redrive };
+                (self.redriven(entry, 0), evidence, PayloadChange::Begins(index))
             }
-            (Action::Redrive, _) if entry.redrives > 0 && !entry.is_settled() => {
+            (Action::Redrive | Action::Edit, _) if entry.redrives > 0 && !entry.is_settled() => {
                 return ActionOutcome::Already;
             }
-            (Action::Discard, State::Dead { at }) => {
+            (Action::Discard | Action::Send, State::Dead { at }) => {
+                let is_send = action == Action::Send;
+                let evidence = if is_send { Evidence::Send } else { Evidence::Discard };
                 let state = State::Discarding { since: self.wall(), died: at };
-                (self.settled(entry, state), Evidence::Discard, PayloadChange::Keeps)
+                (self.settled(entry, state), evidence, PayloadChange::Keeps)
             }
             (Action::Delete, State::Dead { .. } | State::Discarding { .. }) => {
                 let entry = self.settled(entry, State::Discarded { at: self.wall() });
@@ -82,6 +85,8 @@ impl<S: Entries> Ledger<S> {
             }
             (
                 Action::Redrive
+                | Action::Edit
+                | Action::Send
                 | Action::Discard
                 | Action::Delete
                 | Action::Restore

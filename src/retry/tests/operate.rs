@@ -69,6 +69,20 @@ fn a_redrive_begins_at_0_and_keeps_the_history() {
 }
 
 #[test]
+fn a_letter_sent_to_a_topic_can_be_restored() {
+    let mut rig = Rig::new(Policy::default());
+    rig.buried(7);
+    assert_eq!(rig.act(Action::Send), Outcome::Done);
+    assert_eq!(rig.count(StateKind::Discarded), 1);
+    assert_eq!(rig.act(Action::Send), Outcome::Refused(StateKind::Discarded));
+    assert!(matches!(rig.nack(fail(7)), Ok(NackOutcome::Nothing { .. })), "it is not begun anew");
+    assert_eq!(rig.act(Action::Restore), Outcome::Done);
+    assert_eq!(rig.act(Action::Edit), Outcome::Done);
+    assert_eq!(rig.only().redrives, 1);
+    rig.assert_replays();
+}
+
+#[test]
 fn a_nack_of_an_old_dead_letter_redrives() {
     let mut rig = Rig::new(Policy::default());
     rig.buried(7);

@@ -63,6 +63,8 @@ impl Script {
         let due = self.rig.now.wall.plus(self.rng.u64(0..100_000));
         let actions = [
             Action::Redrive,
+            Action::Edit,
+            Action::Send,
             Action::Discard,
             Action::Restore,
             Action::RetryNow,

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::{DeadLetter, Letters};
+use crate::server::partitioner;
 use crate::wire::batch::RawRecord;
 
 /// Dead letters from the mark on.
@@ -88,37 +89,9 @@ impl Parcel {
     }
 }
 
-/// A record with a key goes where Kafka's own producers put that key; one without goes round. The
-/// same at every attempt.
+/// The partition of a letter, alike at every attempt.
 pub(super) fn partition_of(letter: &DeadLetter, partitions: i32) -> i32 {
-    let partitions = partitions.max(1);
-    match &letter.record.key {
-        Some(key) => (murmur2(key) & i32::MAX) % partitions,
-        None => i32::try_from(letter.offset % i64::from(partitions)).unwrap_or(0),
-    }
-}
-
-/// The hash of Kafka's default partitioner.
-fn murmur2(data: &[u8]) -> i32 {
-    const M: u32 = 0x5bd1_e995;
-    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-    let mut h = 0x9747_b28c_u32 ^ len;
-    let (words, rest) = data.as_chunks::<4>();
-    for word in words {
-        let mut k = u32::from_le_bytes(*word).wrapping_mul(M);
-        k ^= k >> 24;
-        h = h.wrapping_mul(M) ^ k.wrapping_mul(M);
-    }
-    if !rest.is_empty() {
-        for (byte, shift) in rest.iter().zip([0, 8, 16]) {
-            h ^= u32::from(*byte) << shift;
-        }
-        h = h.wrapping_mul(M);
-    }
-    h ^= h >> 13;
-    h = h.wrapping_mul(M);
-    h ^= h >> 15;
-    h.cast_signed()
+    partitioner::partition_of(letter.record.key.as_deref(), letter.offset, partitions)
 }
 
 #[cfg(test)]
@@ -143,21 +116,6 @@ mod tests {
         let letters = (10..).zip(keys).map(|(offset, key)| letter(offset, *key));
         let end = 10 + i64::try_from(keys.len()).unwrap();
         Letters { letters: letters.collect(), end, ..Letters::default() }
-    }
-
-    #[test]
-    fn keys_go_where_kafka_s_own_producers_put_them() {
-        // From Kafka's own tests of Utils.murmur2.
-        for (text, hash) in [
-            ("21", -973_932_308),
-            ("foobar", -790_332_482),
-            ("a-little-bit-long-string", -985_981_536),
-            ("a-little-bit-longer-string", -1_486_304_829),
-            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
-            ("abc", 479_470_107),
-        ] {
-            assert_eq!(murmur2(text.as_bytes()), hash, "{text}");
-        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::retry::{Company, Nack, Named, RESTORE_MS, Reporter, StateKind, Want};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 const LETTERS: i64 = 4;
+/// Added to the number of an order that an edit changes.
+const EDITED: i64 = 100;
 
 struct House {
     engine: Engine,
@@ -95,11 +97,15 @@ impl House {
             known.find(|known| known.origin.as_ref().is_some_and(|o| o.offset == *offset))
         };
         let ids = offsets.iter().map(|offset| of(offset).unwrap().id).collect();
-        let is_redrive = action == Action::Redrive;
-        let records = offsets.iter().filter(|_| is_redrive).map(|offset| record(*offset));
+        let records = match action {
+            Action::Redrive => offsets.iter().map(|offset| record(*offset)).collect(),
+            Action::Edit => offsets.iter().map(|offset| record(EDITED + offset)).collect(),
+            _ => Vec::new(),
+        };
         let by = Operator { name: "kim".into(), peer: "::1".into(), why: "INC-1".into() };
-        let records = records.collect();
-        let request = OperateRequest { group: shop(), action, ids, records, by, job: None };
+        let (group, arrivals) = (shop(), Vec::new());
+        let (target, job) = (None, None);
+        let request = OperateRequest { group, action, ids, records, arrivals, target, by, job };
         let engine = self.engine.clone();
         self.ask(async move { engine.operate(request).await })
     }
@@ -183,6 +189,54 @@ fn a_redriven_record_that_dies_again_has_one_letter() {
     assert_eq!(house.letters(), expected);
     house = reopened(house, &disk);
     assert_eq!(house.letters(), expected);
+}
+
+#[test]
+fn an_edited_letter_stays_until_an_acknowledgement() {
+    let disk = MemDisk::new(13);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    house.operate(Action::Edit, &[1]).unwrap();
+    house.operate(Action::DeadLetterNow, &[1]).unwrap();
+    house.operate(Action::Edit, &[1]).unwrap();
+    house = reopened(house, &disk);
+    house.operate(Action::DeadLetterNow, &[1]).unwrap();
+    let of_order_1 = |house: &House| {
+        let letters = house.letters();
+        let values = letters.into_iter().map(|(_, value)| value);
+        values.filter(|value| value.ends_with('1')).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        assert_eq!(of_order_1(&house), ["order 1", "order 101"], "the edit between them left");
+        assert_eq!(house.count(StateKind::Dead), 4);
+        house = reopened(house, &disk);
+    }
+    house.operate(Action::Discard, &[1]).unwrap();
+    house.operate(Action::Restore, &[1]).unwrap();
+    assert_eq!(of_order_1(&house), ["order 1", "order 101"]);
+    house.operate(Action::Redrive, &[1]).unwrap();
+    house = reopened(house, &disk);
+    assert_eq!(house.consume(), [("order 1".to_owned(), 3)], "the original may be sent back");
+    assert_eq!(of_order_1(&house), [""; 0], "acknowledged: both leave");
+    house = reopened(house, &disk);
+    assert_eq!(house.offsets(), [0, 2, 3]);
+}
+
+#[test]
+fn deleting_an_original_leaves_its_edited_letter() {
+    let disk = MemDisk::new(14);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    house.operate(Action::Edit, &[1]).unwrap();
+    house.operate(Action::DeadLetterNow, &[1]).unwrap();
+    let engine = house.engine.clone();
+    let topic = "reprise.dlq.shop".into();
+    let deleted = async move { engine.delete_letters(&topic, 3, Operator::default()).await };
+    assert_eq!(house.ask(deleted), Some((3, 2)));
+    assert_eq!(house.offsets(), [3, 4]);
+    house.operate(Action::Redrive, &[1]).unwrap();
+    house.consume();
+    assert_eq!(house.offsets(), [3]);
 }
 
 #[test]

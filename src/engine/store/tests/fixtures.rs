@@ -13,25 +13,37 @@ use crate::retry::{
 /// Every row of the store that `fill` makes: key and value in hexadecimal, `-` for none.
 const ROWS: &str = "\
 440000000000000004 0108c8010107c80100
-450000000000000005 0101050473686f7001066f726465727304d80c010309d00f0110\
-    010001e80701e807010001026e6f01030901e8070001f80a0190fe6d01c00c010300\
-    010106c8010100030106c801000000
-450000000000000006 0101060473686f70000088a401904e01030110010001e80701e807\
-    010001026e6f0001e8070001f80a0001c00c010300\
-    010105c801000103c80100000104c801
-4773686f70 0100010103010200010101
+450000000000000002 0101020473686f7001066f726465727304d60c03880e0110010001e80701e8070\
+    10001026e6f0001e8070001f80a0001c00c01030000
+450000000000000005 0101050473686f7001066f726465727304d80c010309d00f0110010001e80701e\
+    807010001026e6f01030901e8070001f80a0190fe6d01c00c010300010106c8010100030106c8010\
+    0000000
+450000000000000006 0101060473686f70000088a401904e01030110010001e80701e807010001026e6\
+    f0001e8070001f80a0001c00c010300010105c801000103c8010000000104c801
+460000000000000001 01066f72646572730872656a6563746564026e6f0101880e880e0001000000000\
+    0000000000000000000000000000000000000
+4773686f70 01000101030103000101010301
 48000000000003 010101c80101050906c801
 4d 010701d00f010701
 4f000000000003 01010905
 53000000000003 0101016d0a
 54 0102c801
+6600000000000000010000000000000002 -
 6c0000000000030000000000000009 0000000000000005
+6e000000000000000000000002 -
 6e000000000000000000000005 -
 6e000000000000000000000006 -
+6f00000000000000066f72646572738000000201800000000000032b 0000000000000002
 6f00000000000000066f72646572738000000201800000000000032c 0000000000000005
 770000000080000000000029040000000000000006 -
 7880000000000dbf880000000000000005 -
 ";
+
+fn dead() -> Entry {
+    let origin = Origin { topic: "orders".into(), partition: 2, offset: 811 };
+    let (id, state) = (EntryId(2), State::Dead { at: WallMs(900) });
+    Entry { id, state, origin: Some(origin), lanes: Vec::new(), expires: None, ..entry() }
+}
 
 pub(super) fn entry() -> Entry {
     let lane = LaneOffset { slot: Slot(3), sequence: 9 };
@@ -88,6 +100,7 @@ fn fill(store: &mut Store) {
     store.journalled(&log, &Fact::Tables { mark: 7, at: WallMs(1) }, place(2));
     store.put(&entry());
     store.put(&waiting());
+    store.put(&dead());
     store.journalled(&log, &fact(waiting(), PayloadChange::Begins(0)), place(3));
     store.journalled(&log, &fact(waiting(), PayloadChange::Keeps), place(4));
     store.journalled(&log, &fact(waiting(), PayloadChange::Keeps), place(5));
@@ -138,9 +151,12 @@ fn rows_of_this_version_are_read_for_ever() {
     assert_eq!(read.get(EntryId(5)), Some(entry()));
     assert_eq!(read.get(EntryId(6)), Some(waiting()));
     assert_eq!(read.payload(EntryId(6)).map(|at| at.seq), Some(3));
+    let (shop, now) = (GroupId::new("shop"), WallMs(1_000));
+    let shapes = read.shapes(&shop, now, 9);
+    assert_eq!(shapes, reference.shapes(&shop, now, 9));
+    assert_eq!(shapes.shapes[0].letters, 1);
     assert_eq!(read.marks(), reference.marks());
     assert_eq!(read.next_group, 1);
-    let shop = GroupId::new("shop");
     assert_eq!(read.counts(&shop), reference.counts(&shop));
     assert_eq!(read.slots(&shop), reference.slots(&shop));
     assert_eq!(read.groups(), [shop]);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 
-use crate::engine::EngineError;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
+use crate::engine::{EngineError, mask};
 use crate::journal::{MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicPartition, WallMs};
 use crate::retry::{
@@ -207,6 +207,7 @@ impl Script {
             }
         }
         compare_not_passed(model, store, (group, limit));
+        compare_shapes(model, store, group);
         let waiting = model.due(group, WallMs(i64::MAX), usize::MAX);
         let (total, page) = store.waiting(group, limit, 4);
         let ids: Vec<EntryId> = page.iter().map(|taken| taken.entry.id).collect();
@@ -231,6 +232,23 @@ fn compare_not_passed(model: &BTreeEntries, store: &Store, (group, most): (&Grou
     let mut found = store.not_passed(group, most);
     found.sort();
     assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+}
+
+/// The shapes of a group count each of its dead letters once.
+fn compare_shapes(model: &BTreeEntries, store: &Store, group: &GroupId) {
+    let mut expected = BTreeMap::<(String, String), u64>::new();
+    for id in model.page(group, None, usize::MAX) {
+        let entry = model.get(id).unwrap();
+        if let State::Dead { .. } = entry.state {
+            let topic = entry.origin.map_or_else(String::new, |origin| origin.topic.to_string());
+            *expected.entry((topic, mask(&entry.reason.unwrap()))).or_default() += 1;
+        }
+    }
+    let found = store.shapes(group, WallMs(0), usize::MAX);
+    assert!(found.shapes.is_sorted_by_key(|one| std::cmp::Reverse(one.letters)));
+    let found = found.shapes.into_iter();
+    let found = found.map(|one| ((one.shape.topic, one.shape.reason), one.letters));
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
 }
 
 fn both(model: &mut BTreeEntries, store: &mut Store, change: impl Fn(&mut dyn Entries)) {

@@ -1,0 +1,42 @@
+//! The shapes of a group's dead letters, for people.
+
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::store::ShapeList;
+use crate::journal::EntryRef;
+use crate::model::GroupId;
+
+/// Asks for the shapes of a group.
+pub(in crate::engine) struct ListShapes {
+    group: GroupId,
+    limit: usize,
+}
+
+impl Engine {
+    /// The shapes of a group's dead letters: at most `limit`, those with most letters.
+    pub async fn shapes(&self, group: &GroupId, limit: usize) -> Result<ShapeList, EngineError> {
+        Ok(self.call_at_once(ListShapes { group: group.clone(), limit }).await?.0)
+    }
+
+    /// The offset of a dead letter in its topic. `None`: the log has it no more, or not yet. Reads
+    /// the disk.
+    pub fn letter_offset(&self, letter: EntryRef) -> Option<i64> {
+        let entry = self.journal.read(letter).ok()?;
+        entry.stream.map(|part| part.base_offset)
+    }
+}
+
+impl Request for ListShapes {
+    type Answer = ShapeList;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::ListShapes(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<ShapeList, EngineError> {
+        let now = driver.clock.now().wall;
+        Ok(driver.ledger.store().shapes(&self.group, now, self.limit))
+    }
+}

@@ -1,0 +1,238 @@
+//! Records of dead letters that an operator sends to a topic, for all of its readers.
+//!
+//! **Invariant:** in the embedded cluster the record and the discard of its letter are one atomic
+//! group of the log. A Kafka cluster has the record before the letter is discarded: a crash in
+//! between sends it once more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::engine::{Arrival, EngineError, SendTarget};
+use crate::model::{EntryId, Origin, TopicName};
+use crate::retry::StateKind;
+use crate::route::Router;
+use crate::server::partitioner::partition_of;
+use crate::upstream::{Kind, TopicWriter, Upstream, WriteError};
+use crate::wire::batch::RawRecord;
+
+/// Bytes of records in one batch: below the smallest usual `max.message.bytes`, 1 MiB.
+const BATCH_BYTES: usize = 512 << 10;
+/// The header with the number of redrives, this one included.
+const REDRIVES: &str = "x-retry-redrive-count";
+
+/// A record that leaves its dead-letter topic.
+#[derive(Clone, Debug)]
+pub(super) struct OutgoingRecord {
+    pub(super) id: EntryId,
+    pub(super) origin: Option<Origin>,
+    /// Redrives before this one.
+    pub(super) redrives: u32,
+    pub(super) record: RawRecord,
+}
+
+/// The outcome of sending records.
+#[derive(Debug, Default)]
+pub(super) struct SentRecords {
+    /// Entries whose letters may be discarded.
+    pub(super) ids: Vec<EntryId>,
+    /// Records of these entries, in the embedded cluster.
+    pub(super) arrivals: Vec<Arrival>,
+    pub(super) refused: Vec<(EntryId, String)>,
+    /// The cluster did not answer: the records without an outcome are sent another time.
+    pub(super) failure: Option<WriteError>,
+}
+
+/// Sends records, those of one request at a time.
+#[derive(Debug)]
+pub(super) struct Sender {
+    router: Arc<Router>,
+    writer: Mutex<TopicWriter>,
+}
+
+/// The turn of one request. Its letters are discarded before it ends, so no other request sends
+/// them again.
+pub(super) struct SendTurn<'a> {
+    router: &'a Router,
+    writer: MutexGuard<'a, TopicWriter>,
+}
+
+/// Records of one partition, in order.
+type Piece = Vec<OutgoingRecord>;
+
+impl Sender {
+    pub(super) fn new(router: Arc<Router>) -> Self {
+        Self { router, writer: Mutex::default() }
+    }
+
+    pub(super) async fn turn(&self) -> SendTurn<'_> {
+        SendTurn { router: &self.router, writer: self.writer.lock().await }
+    }
+
+    /// The reason why nothing can be sent to a target.
+    pub(super) async fn refusal(&self, target: &SendTarget) -> Option<String> {
+        let SendTarget::Topic(topic) = target else { return None };
+        self.turn().await.partitions(topic).await.err().map(|error| error.to_string())
+    }
+}
+
+/// The reason why a record does not reach its topic.
+#[derive(Debug, thiserror::Error)]
+enum TopicError {
+    #[error("{0} is a topic of reprise itself; leave the topic out for the group's retry topic")]
+    Ours(TopicName),
+    #[error("there is no topic {0}")]
+    Unknown(TopicName),
+    #[error("the record has no origin")]
+    NoOrigin,
+    #[error(transparent)]
+    Cluster(#[from] WriteError),
+}
+
+impl SendTurn<'_> {
+    async fn partitions(&mut self, topic: &TopicName) -> Result<i32, TopicError> {
+        if self.router.names.is_ours(topic) {
+            return Err(TopicError::Ours(topic.clone()));
+        }
+        let unknown = || TopicError::Unknown(topic.clone());
+        match &self.router.upstream {
+            None => {
+                let topic = self.router.broker.topics.find(topic).ok_or_else(unknown)?;
+                Ok(i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX))
+            }
+            Some(upstream) => self.writer.existing(upstream, topic).await?.ok_or_else(unknown),
+        }
+    }
+
+    /// Sends records to their topics. The caller discards the letters of [`SentRecords::ids`].
+    pub(super) async fn send(
+        &mut self,
+        target: &SendTarget,
+        records: Vec<OutgoingRecord>,
+    ) -> Result<SentRecords, EngineError> {
+        let mut sent = SentRecords::default();
+        let mut pieces = BTreeMap::<(TopicName, i32), Piece>::new();
+        for mut one in self.dead(records, &mut sent).await? {
+            match self.place(target, &one).await {
+                Ok(place) => {
+                    let redrives = one.redrives.saturating_add(1).to_string();
+                    let headers = one.record.headers.with(&[(REDRIVES, redrives)]);
+                    one.record.headers = headers;
+                    pieces.entry(place).or_default().push(one);
+                }
+                Err(TopicError::Cluster(error)) if error.kind() == Kind::Later => {
+                    sent.failure = Some(error);
+                }
+                Err(error) => sent.refused.push((one.id, error.to_string())),
+            }
+        }
+        for ((topic, partition), piece) in pieces {
+            match &self.router.upstream {
+                None => arrive(self.router, (&topic, partition), piece, &mut sent),
+                Some(upstream) => {
+                    self.write(upstream, (&topic, partition), piece, &mut sent).await;
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    /// The records whose letters are dead letters still.
+    async fn dead(
+        &self,
+        records: Vec<OutgoingRecord>,
+        sent: &mut SentRecords,
+    ) -> Result<Vec<OutgoingRecord>, EngineError> {
+        let ids = records.iter().map(|one| one.id).collect();
+        let states = self.router.engine.entry_states(ids).await?;
+        let mut found = Vec::with_capacity(records.len());
+        for (one, state) in records.into_iter().zip(states) {
+            if state.is_some_and(|entry| entry.state.kind() == StateKind::Dead) {
+                found.push(one);
+            } else {
+                sent.refused.push((one.id, "the record is no dead letter any more".to_owned()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The partition that a record goes to: that of its origin, or the one of its key.
+    async fn place(
+        &mut self,
+        target: &SendTarget,
+        one: &OutgoingRecord,
+    ) -> Result<(TopicName, i32), TopicError> {
+        let (topic, own) = match (target, &one.origin) {
+            (SendTarget::Topic(topic), _) => (topic, None),
+            (SendTarget::Origin, Some(origin)) => (&origin.topic, Some(origin.partition)),
+            (SendTarget::Origin, None) => return Err(TopicError::NoOrigin),
+        };
+        let partitions = self.partitions(topic).await?;
+        let number = i64::try_from(one.id.0).unwrap_or(0);
+        let by_key = || partition_of(one.record.key.as_deref(), number, partitions);
+        let own = own.filter(|own| (0..partitions).contains(own));
+        Ok((topic.clone(), own.unwrap_or_else(by_key)))
+    }
+
+    async fn write(
+        &mut self,
+        upstream: &Upstream,
+        (topic, partition): (&TopicName, i32),
+        piece: Piece,
+        sent: &mut SentRecords,
+    ) {
+        for part in parts(piece) {
+            let (ids, records): (Vec<EntryId>, Vec<RawRecord>) =
+                part.into_iter().map(|one| (one.id, one.record)).unzip();
+            match self.writer.write(upstream, topic, partition, &records).await {
+                Ok(()) => sent.ids.extend(ids),
+                Err(error) if error.kind() == Kind::Later => {
+                    sent.failure = Some(error);
+                    return;
+                }
+                Err(error) => {
+                    sent.refused.extend(ids.into_iter().map(|id| (id, error.to_string())));
+                }
+            }
+        }
+    }
+}
+
+/// Gives the records to the engine, which appends them with the facts.
+fn arrive(
+    router: &Router,
+    (topic, partition): (&TopicName, i32),
+    piece: Piece,
+    sent: &mut SentRecords,
+) {
+    let index = usize::try_from(partition).unwrap_or(usize::MAX);
+    let topic = router.broker.topics.find(topic);
+    let stream = topic.and_then(|topic| Some(topic.partitions.get(index)?.stream));
+    for one in piece {
+        match stream {
+            Some(stream) => {
+                sent.ids.push(one.id);
+                sent.arrivals.push(Arrival::new(stream, &one.record));
+            }
+            None => sent.refused.push((one.id, "its topic is gone".to_owned())),
+        }
+    }
+}
+
+/// The records of a partition, cut into batches.
+fn parts(piece: Piece) -> Vec<Piece> {
+    let (mut parts, mut bytes) = (vec![Vec::new()], 0);
+    for one in piece {
+        let own = one.record.payload_bytes();
+        if bytes + own > BATCH_BYTES && parts.last().is_some_and(|part| !part.is_empty()) {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += own;
+        if let Some(part) = parts.last_mut() {
+            part.push(one);
+        }
+    }
+    parts
+}

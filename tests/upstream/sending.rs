@@ -1,0 +1,106 @@
+//! An operator sends dead letters to topics of the cluster: each is there before its letter is
+//! discarded.
+
+use serde_json::{Value, json};
+
+use crate::kafka::{Fault, Kafka, State};
+use crate::support::batch::plain;
+use crate::support::client::produce_request;
+use crate::support::{Rec, Server, until};
+
+/// Five dead letters in front of a cluster with a topic of three partitions.
+fn shop() -> (Kafka, Server) {
+    let kafka = Kafka::start(State::default());
+    kafka.state().topics.insert("parking".to_owned(), 3);
+    let server = Server::in_front_of(kafka.addr, "upstream: {bootstrap: 'a:1'}");
+    let mut client = server.client();
+    for at in 0..5 {
+        let record = Rec { key: None, ..Rec::new(&format!("order-{at}")) };
+        let record = record.header("x-retry-level", "-1");
+        let request = produce_request("reprise.retry.shop", 0, plain(&[record]), -1);
+        let answer = client.call(9, &request);
+        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    }
+    (kafka, server)
+}
+
+fn dead(server: &Server) -> usize {
+    let found = server.json("/api/v1/dead-letters?group=shop&state=dead");
+    found["items"].as_array().unwrap().len()
+}
+
+fn sorted(kafka: &Kafka) -> Vec<String> {
+    let mut values = kafka.values("parking");
+    values.sort();
+    values
+}
+
+fn redrive(server: &Server, offsets: &[i64], topic: &str) -> Value {
+    let body = json!({"group": "shop", "offsets": offsets, "to_topic": topic, "why": "x"});
+    let (code, answer) = server.post("/api/v1/dead-letters/redrive", &body.to_string());
+    assert_eq!(code, 200, "{answer}");
+    answer
+}
+
+fn start_job(server: &Server) {
+    let body = json!({"group": "shop", "to_topic": "parking", "rate": 0, "why": "x"});
+    let (code, answer) = server.post("/api/v1/jobs", &body.to_string());
+    assert_eq!(code, 200, "{answer}");
+}
+
+fn until_job(server: &Server, state: &str) {
+    until("the job is in its state", || server.json("/api/v1/jobs/1")["state"] == state);
+}
+
+#[test]
+fn letters_reach_a_topic_of_the_cluster() {
+    let (kafka, server) = shop();
+    assert_eq!(redrive(&server, &[1, 2], "parking")["changed"], 2);
+    assert_eq!(sorted(&kafka), ["order-1", "order-2"]);
+    assert_eq!(dead(&server), 3);
+    start_job(&server);
+    until_job(&server, "done");
+    assert_eq!(sorted(&kafka), ["order-0", "order-1", "order-2", "order-3", "order-4"]);
+    let counts: Vec<_> = kafka.state().taken.iter().map(|taken| taken.partition).collect();
+    assert!((0..3).all(|partition| counts.contains(&partition)), "they go round: {counts:?}");
+}
+
+#[test]
+fn no_topic_is_made_for_letters() {
+    let (kafka, server) = shop();
+    let answer = redrive(&server, &[1], "nowhere");
+    assert_eq!(answer["left"][0]["why"], "there is no topic nowhere");
+    assert!(kafka.state().made.is_empty());
+    // The topic refuses the record: not authorised.
+    kafka.state().faults = [29].map(Fault::Error).into();
+    let answer = redrive(&server, &[1], "parking");
+    assert!(answer["left"][0]["why"].to_string().contains("does not take records"), "{answer}");
+    assert_eq!((dead(&server), kafka.values("parking").len()), (5, 0));
+}
+
+#[test]
+fn a_job_goes_on_when_the_cluster_is_back() {
+    let (kafka, server) = shop();
+    assert_eq!(redrive(&server, &[0], "parking")["changed"], 1);
+    // Two of the three partitions have no leader for a while.
+    kafka.state().faults = [6, 6].map(Fault::Error).into();
+    start_job(&server);
+    until_job(&server, "done");
+    assert_eq!(sorted(&kafka), ["order-0", "order-1", "order-2", "order-3", "order-4"]);
+    let job = server.json("/api/v1/jobs/1");
+    assert_eq!((&job["changed"], &job["left"]), (&json!(4), &json!(0)), "{job}");
+}
+
+#[test]
+fn a_kill_before_the_answer_sends_twice_and_loses_nothing() {
+    let (kafka, server) = shop();
+    kafka.state().faults = [Fault::Silence].into();
+    start_job(&server);
+    until("a batch is there", || !kafka.values("parking").is_empty());
+    let again = server.killed();
+    until_job(&again, "done");
+    let mut values = sorted(&kafka);
+    values.dedup();
+    assert_eq!(values, ["order-0", "order-1", "order-2", "order-3", "order-4"]);
+    assert_eq!(dead(&again), 0);
+}
