@@ -1,7 +1,7 @@
 //! Failures at a steady rate, and a heap of overdue ones: how late retries come back, how fast a
 //! heap is drained, and what those notice who have nothing to do with it.
 //!
-//! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|librdkafka]` prints one JSON
+//! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|lists|librdkafka]` prints one JSON
 //! line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is a
 //! process of its own; hand-outs, nacks and commits are all durable before they are answered.
 #![expect(
@@ -21,6 +21,7 @@ mod flow;
 mod healthy;
 mod keys;
 mod librdkafka;
+mod lists;
 #[path = "../support/member.rs"]
 mod member;
 mod plan;
@@ -63,6 +64,9 @@ fn main() {
     }
     if wants("redrive") {
         redrive::run(dir.path());
+    }
+    if wants("lists") {
+        lists::run(dir.path());
     }
     if wants("librdkafka") {
         librdkafka::run(dir.path());

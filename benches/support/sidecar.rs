@@ -101,6 +101,11 @@ impl Sidecar {
         self.ask("GET", path, "")
     }
 
+    /// The answer of its admin port to a GET by a browser, head included.
+    pub(crate) fn browse(&self, path: &str) -> String {
+        self.ask("GET", path, "Accept: text/html\r\n\r\n")
+    }
+
     /// The answer of its admin port to a POST of JSON, head included.
     pub(crate) fn post(&self, path: &str, body: &str) -> String {
         let (kind, length) = ("Content-Type: application/json", body.len());

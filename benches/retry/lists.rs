@@ -1,0 +1,92 @@
+//! Pages and lists over a million dead letters of ten thousand fingerprints and a million retries
+//! that wait.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use reprise::clock::Clock;
+
+use crate::batch::{Rec, plain};
+use crate::sheet::Goal;
+use crate::sidecar::Sidecar;
+use crate::wire::Wire;
+use crate::{RETRY, tell};
+
+const RECORDS: usize = 1_000_000;
+const FINGERPRINTS: usize = 10_000;
+/// Records of one Produce.
+const BATCH: usize = 500;
+/// Produces without an answer at most.
+const WINDOW: usize = 40;
+/// Times that each list is asked for; the median counts.
+const ROUNDS: usize = 7;
+
+/// The lists, and the names of their figures.
+const LISTS: [(&str, &str); 8] = [
+    ("list_overview", "/api/v1/overview"),
+    ("list_groups", "/api/v1/groups"),
+    ("list_dead_letters", "/api/v1/dead-letters?group=bench&limit=100"),
+    ("list_dead_letters_last", "/api/v1/dead-letters?group=bench&limit=100&after=999800:bench"),
+    ("list_retries", "/api/v1/retries?group=bench&limit=100"),
+    ("list_fingerprints", "/api/v1/dead-letters/fingerprints?group=bench&limit=100"),
+    ("page_now", "/"),
+    ("page_group", "/groups/bench"),
+];
+
+/// Measures and prints.
+pub(crate) fn run(dir: &Path) {
+    let settings = ["retry.levels=2h", "log.filter=warn", "retry.breaker=off"];
+    let server = Sidecar::start(&dir.join("lists"), &settings);
+    fill(server.addr, false);
+    let before = server.resident_mib();
+    fill(server.addr, true);
+    tell(
+        "list_memory",
+        server.resident_mib() - before,
+        "MiB, by a million letters",
+        None,
+        Goal::None,
+    );
+    for (metric, path) in LISTS {
+        let mut times: Vec<f64> = (0..ROUNDS).map(|_| took_ms(&server, path)).collect();
+        times.sort_by(f64::total_cmp);
+        tell(metric, times[ROUNDS / 2], "ms", None, Goal::Most(100.0));
+    }
+}
+
+fn took_ms(server: &Sidecar, path: &str) -> f64 {
+    let clock = Clock::start();
+    let answer = server.browse(path);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    clock.elapsed().as_secs_f64() * 1e3
+}
+
+/// A word for a number: digits are masked.
+fn word(number: usize) -> String {
+    let letter = |place: u32| {
+        let digit = number / 10_usize.pow(place) % 10;
+        char::from(b'a' + u8::try_from(digit).unwrap())
+    };
+    (0..4).map(letter).collect()
+}
+
+/// A million records: dead letters, or retries that wait.
+fn fill(addr: SocketAddr, are_dead: bool) {
+    let mut wire = Wire::connect(addr);
+    let mut open = 0;
+    for batch in 0..RECORDS / BATCH {
+        let of = |n: usize| {
+            let at = batch * BATCH + n;
+            let record = Rec::new(&format!("{at} {}", "x".repeat(100)));
+            let record = record.header("x-retry-reason", format!("no {}", word(at % FINGERPRINTS)));
+            if are_dead { record.header("x-retry-level", "-1") } else { record }
+        };
+        wire.out.produce(RETRY, 0, plain(&(0..BATCH).map(of).collect::<Vec<_>>()));
+        open += 1;
+        if open == WINDOW {
+            (0..WINDOW).for_each(|_| wire.back.produced());
+            open = 0;
+        }
+    }
+    (0..open).for_each(|_| wire.back.produced());
+}
