@@ -1,8 +1,8 @@
 //! Failures at a steady rate, and a heap of overdue ones: how late retries come back, how fast a
 //! heap is drained, and what those notice who have nothing to do with it.
 //!
-//! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|lists|librdkafka]` prints one JSON
-//! line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is a
+//! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|lists|librdkafka]` prints one
+//! JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is a
 //! process of its own; hand-outs, nacks and commits are all durable before they are answered.
 #![expect(
     clippy::unwrap_used,

@@ -56,7 +56,7 @@ pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;
-pub use token::{Secret, Token};
+pub use token::{OperatorTokens, Secret, Token};
 pub use view::{
     DeadLetter, DelayedView, Drain, DrainGroup, ElsewhereView, ForwardView, GroupView, LevelView,
     MemberView, OffsetView, Overview, PolicyView, Readiness, RetryView,
@@ -102,7 +102,7 @@ pub struct Options {
     /// Whether keys, values and headers of records are shown.
     pub show_payloads: bool,
     /// Tokens, one of which callers from other hosts must send.
-    pub tokens: Vec<Token>,
+    pub tokens: OperatorTokens,
     /// Host names served besides `localhost` and plain addresses.
     pub hosts: Vec<String>,
 }
@@ -192,7 +192,8 @@ async fn guarded<S: Source>(
         "/" if wants_page(headers) => "page",
         path => path,
     };
-    let login = admin.sessions.login(&admin.options.tokens, headers);
+    let tokens = admin.options.tokens.now();
+    let login = admin.sessions.login(&tokens, headers);
     let changes = !request.method().is_safe();
     let by = (peer, login);
     let judged = guard::judge(&admin.options, path, headers, by);

@@ -1,7 +1,7 @@
 //! The tokens of operators, and the sessions of browsers that have logged in with one.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
@@ -36,6 +36,25 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// The tokens in force. The file of them may be read again while the admin port serves.
+#[derive(Clone, Debug, Default)]
+pub struct OperatorTokens(Arc<RwLock<Arc<[Token]>>>);
+
+impl OperatorTokens {
+    pub fn new(tokens: Vec<Token>) -> Self {
+        Self(Arc::new(RwLock::new(tokens.into())))
+    }
+
+    /// Puts other tokens in force. A session whose token is gone ends.
+    pub fn replace(&self, tokens: Vec<Token>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tokens.into();
+    }
+
+    pub(super) fn now(&self) -> Arc<[Token]> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// The token of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Login<'a> {
@@ -48,8 +67,8 @@ pub(super) struct Login<'a> {
 #[derive(Debug)]
 pub(super) struct Sessions {
     clock: Clock,
-    /// The place of the token and the start of the session, by its id.
-    open: Mutex<BTreeMap<String, (usize, Duration)>>,
+    /// The secret of the token and the start of the session, by its id.
+    open: Mutex<BTreeMap<String, (Secret, Duration)>>,
 }
 
 impl Sessions {
@@ -59,7 +78,7 @@ impl Sessions {
 
     /// Opens a session and returns its cookie; `None`: no token is this one.
     pub(super) fn open(&self, tokens: &[Token], secret: &str) -> Option<String> {
-        let place = find(tokens, secret)?;
+        let secret = find(tokens, secret)?.secret.clone();
         let (id, now) = (Uuid::new_v4().simple().to_string(), self.clock.elapsed());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, (_, since)| now.saturating_sub(*since) < SESSION);
@@ -67,7 +86,7 @@ impl Sessions {
             let oldest = open.iter().min_by_key(|(_, (_, since))| *since).map(|(id, _)| id.clone());
             oldest.map(|id| open.remove(&id));
         }
-        open.insert(id.clone(), (place, now));
+        open.insert(id.clone(), (secret, now));
         Some(cookie(&id, SESSION.as_secs()))
     }
 
@@ -83,13 +102,13 @@ impl Sessions {
     pub(super) fn login<'a>(&self, tokens: &'a [Token], headers: &HeaderMap) -> Option<Login<'a>> {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         if let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")) {
-            let token = tokens.get(find(tokens, secret.trim())?)?;
+            let token = find(tokens, secret.trim())?;
             return Some(Login { token, by_cookie: false });
         }
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let (place, since) = open.get(session_id(headers)?)?;
+        let (secret, since) = open.get(session_id(headers)?)?;
         let is_open = self.clock.elapsed().saturating_sub(*since) < SESSION;
-        let token = tokens.get(*place).filter(|_| is_open)?;
+        let token = find(tokens, &secret.0).filter(|_| is_open)?;
         Some(Login { token, by_cookie: true })
     }
 }
@@ -105,11 +124,11 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
     pairs.into_iter().find_map(|(name, id)| (name == COOKIE).then_some(id))
 }
 
-/// The place of a token. The time depends on lengths only.
-fn find(tokens: &[Token], secret: &str) -> Option<usize> {
+/// The token with a secret. The time depends on lengths only.
+fn find<'a>(tokens: &'a [Token], secret: &str) -> Option<&'a Token> {
     let is = |token: &Token| same(token.secret.0.as_bytes(), secret.as_bytes());
     let found: Vec<bool> = tokens.iter().map(is).collect();
-    found.iter().position(|is| *is)
+    tokens.iter().zip(found).find_map(|(token, is)| is.then_some(token))
 }
 
 fn same(a: &[u8], b: &[u8]) -> bool {
@@ -143,6 +162,9 @@ mod tests {
         let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
         let login = sessions.login(&tokens, &sent).unwrap();
         assert_eq!((login.token.name.as_str(), login.by_cookie), ("wall", true));
+        let mut renewed = tokens.clone();
+        renewed[1].secret = Secret("another".into());
+        assert!(sessions.login(&renewed, &sent).is_none(), "the token is another by now");
         assert!(sessions.close(&sent).contains("Max-Age=0"));
         assert!(sessions.login(&tokens, &sent).is_none(), "it has ended");
     }

@@ -45,6 +45,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::admin::OperatorTokens;
 use crate::client::{Acceptor, Limits};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, DrainMode, NotReloadable};
@@ -89,6 +90,7 @@ pub struct Server {
     listening: Vec<(String, SocketAddr)>,
     admin: Option<SocketAddr>,
     probes: Option<SocketAddr>,
+    operator_tokens: OperatorTokens,
 }
 
 /// Why a new configuration is not taken; the running one stays whole.
@@ -150,7 +152,9 @@ impl Server {
     pub fn reload(&self, new: Config) -> Result<Vec<String>, ReloadError> {
         let old = self.config.borrow().clone();
         let reload = Config::reload_from(&old, new).map_err(ReloadError::Keys)?;
+        let tokens = start::tokens(&reload.config)?;
         self.credentials.renew(&reload.config)?;
+        self.operator_tokens.replace(tokens);
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
         self.engine.policies(self.router.clock.now(), policies);

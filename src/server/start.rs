@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::admin::{self, Secret, Token};
+use crate::admin::{self, OperatorTokens, Secret, Token};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
@@ -170,7 +170,9 @@ pub(super) async fn start_on(
         sender,
     };
     let probes = open_probes(&config, &source, &metrics, &stopped, &mut tasks).await?;
-    let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
+    let operator_tokens = OperatorTokens::new(tokens(&config)?);
+    let admin_terms = (&config, operator_tokens.clone());
+    let admin = open_admin(admin_terms, source, metrics.clone(), stopped, &mut tasks).await?;
     // Behind what the configuration asks for: no door takes a port of that.
     greeting::reopen(&router, &doors).await;
     tasks.spawn("broker-discovery", greeting::greet(Arc::clone(&router), doors));
@@ -191,11 +193,18 @@ pub(super) async fn start_on(
         listening,
         admin,
         probes,
+        operator_tokens,
     })
 }
 
-fn token(AdminToken { name, may_change, secret }: AdminToken) -> Token {
-    Token { name, may_change, secret: Secret(secret) }
+/// Reads the tokens of operators.
+pub(super) fn tokens(config: &Config) -> Result<Vec<Token>, ConfigError> {
+    let token = |AdminToken { name, may_change, secret }| Token {
+        name,
+        may_change,
+        secret: Secret(secret),
+    };
+    Ok(config.admin_tokens()?.into_iter().map(token).collect())
 }
 
 /// The tasks that need no listener.
@@ -291,7 +300,7 @@ async fn listen(
 }
 
 async fn open_admin(
-    config: &Config,
+    (config, operator_tokens): (&Config, OperatorTokens),
     source: AdminSource,
     metrics: Metrics,
     stopped: watch::Receiver<bool>,
@@ -302,7 +311,7 @@ async fn open_admin(
     let own = std::iter::once(address.host.clone());
     let options = admin::Options {
         show_payloads: config.admin.payloads == Payloads::Show,
-        tokens: config.admin_tokens()?.into_iter().map(token).collect(),
+        tokens: operator_tokens,
         hosts: own.chain(config.admin.hosts.iter().cloned()).collect(),
     };
     tasks.spawn_unbound("admin", async move {

@@ -53,7 +53,7 @@ pub(in crate::admin) async fn log_in<S: Send + Sync + 'static>(
         Ok(fields) => fields.token,
         Err(refusal) => return refused(&refusal),
     };
-    if let Some(cookie) = admin.sessions.open(&admin.options.tokens, token.trim()) {
+    if let Some(cookie) = admin.sessions.open(&admin.options.tokens.now(), token.trim()) {
         let to = [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)];
         return (StatusCode::SEE_OTHER, to).into_response();
     }
