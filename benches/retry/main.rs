@@ -2,8 +2,8 @@
 //! heap is drained, and what those notice who have nothing to do with it.
 //!
 //! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|lists|librdkafka]` prints one
-//! JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is a
-//! process of its own; hand-outs, nacks and commits are all durable before they are answered.
+//! JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is
+//! a process of its own; hand-outs, nacks and commits are all durable before they are answered.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
