@@ -5,7 +5,7 @@ use crate::model::{EntryId, GroupId, LaneOffset, Now, Origin};
 use crate::retry::{
     Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ladder, Ledger,
     Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict,
-    Want, judge,
+    judge,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -185,7 +185,8 @@ impl<S: Entries> Ledger<S> {
 
     /// The delay that a nack wants for a dead letter; `None`: the nack wants it dead.
     fn redrive_delay(&self, entry: &Entry, nack: &Nack) -> Option<u64> {
-        if nack.want == Want::default() {
+        // Level 0 is the same as none.
+        if nack.want.delay_ms.is_none() && nack.want.level.unwrap_or(0) == 0 {
             return Some(0);
         }
         match self.ladder(entry).delays.levels.next(nack.want, 0) {

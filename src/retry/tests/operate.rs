@@ -100,6 +100,19 @@ fn a_nack_of_an_old_dead_letter_redrives() {
 }
 
 #[test]
+fn a_redriving_nack_of_level_0_is_due_at_once() {
+    let mut rig = Rig::new(Policy::default());
+    for (wanted, delay_ms) in [(0, 0), (1, 1_000)] {
+        rig.buried(wanted.into());
+        rig.origin_commit(8);
+        rig.advance(900_001);
+        let nack = level(fail(wanted.into()), wanted);
+        let Ok(NackOutcome::Scheduled { due, .. }) = rig.nack(nack) else { panic!() };
+        assert_eq!(due, rig.now.wall.plus(delay_ms), "level {wanted}");
+    }
+}
+
+#[test]
 fn a_discarded_dead_letter_can_be_restored_for_a_day() {
     let mut rig = Rig::new(Policy::default());
     let id = rig.buried(7);
