@@ -52,7 +52,9 @@ pub use jobs::{JobPlan, PlanSample};
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
 pub use percent::percent_encoded;
-pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
+pub use portable::{
+    Brought, ExportCounts, Portable, PortableLetter, PortableLetters, PortableRecord,
+};
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;
@@ -63,7 +65,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 30] = [
+const ROUTES: [&str; 32] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -84,6 +86,8 @@ const ROUTES: [&str; 30] = [
     "POST /api/v1/nack",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
     "/api/v1/dead-letters/fingerprints?group=&limit=",
+    "/api/v1/dead-letters/export?group=&topic=&reason=&limit=&after=",
+    "POST /api/v1/dead-letters/import",
     "/api/v1/dead-letters/{group}/{offset}",
     "POST /api/v1/dead-letters/{redrive|discard|restore}",
     "/api/v1/audit?group=&limit=&after=",
@@ -149,10 +153,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
         .route("/api/v1/retries/export", get(moving::export::<S>).post(moving::step::<S>))
-        .route(
-            "/api/v1/retries/import",
-            post(moving::import::<S>).layer(DefaultBodyLimit::max(moving::IMPORT_BYTES_MAX)),
-        )
+        .route("/api/v1/retries/import", carrying(post(moving::import::<S>)))
         .route(
             "/api/v1/nack",
             post(nack::nack::<S>).layer(DefaultBodyLimit::max(nack::NACK_BYTES_MAX)),
@@ -165,6 +166,8 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/jobs/{id}", get(jobs::one::<S>))
         .route("/api/v1/jobs/{id}/{verb}", bounded(post(jobs::change::<S>)))
         .route("/api/v1/dead-letters/fingerprints", get(fingerprints::list::<S>))
+        .route("/api/v1/dead-letters/export", get(moving::export_letters::<S>))
+        .route("/api/v1/dead-letters/import", carrying(post(moving::import_letters::<S>)))
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
         .route("/api/v1/delayed", get(delayed::list::<S>))
@@ -178,6 +181,11 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
 /// A route whose bodies are small.
 fn bounded<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
     route.layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX))
+}
+
+/// A route whose bodies are made of records.
+fn carrying<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
+    route.layer(DefaultBodyLimit::max(moving::IMPORT_BYTES_MAX))
 }
 
 async fn guarded<S: Source>(

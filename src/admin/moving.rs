@@ -1,5 +1,7 @@
 //! Moving what waits from one sidecar to another: read with the bytes, set aside, ended, brought.
+//! Dead letters are copied.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Json;
@@ -60,8 +62,38 @@ pub(super) async fn export<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<Query>, QueryRejection>,
 ) -> Answer {
+    let (group, query) = export_query(&admin, asked)?;
+    let piece = admin.source.portable(&group, after(&query)?, query.limit()?).await?;
+    let next = piece.last().map(|last| last.id.to_string());
+    let items = admitted(&query, piece);
+    let source = admin.source.cluster_id();
+    Ok(json_answer(StatusCode::OK, &json!({ "source": source, "items": items, "next": next })))
+}
+
+/// Dead letters of one group, with their bytes. Changes nothing.
+pub(super) async fn export_letters<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<FromQuery<Query>, QueryRejection>,
+) -> Answer {
+    let (group, query) = export_query(&admin, asked)?;
+    let piece = admin.source.portable_letters(&group, after(&query)?, query.limit()?).await?;
+    let answer = json!({
+        "source": admin.source.cluster_id(),
+        "items": admitted(&query, piece.letters),
+        "produced": piece.produced,
+        "unreadable": piece.unreadable,
+        "next": piece.next.map(|next| next.to_string()),
+    });
+    Ok(json_answer(StatusCode::OK, &answer))
+}
+
+/// The group of an export, and what else is asked; refused where payloads are hidden.
+fn export_query<S>(
+    admin: &Admin<S>,
+    asked: Result<FromQuery<Query>, QueryRejection>,
+) -> Result<(String, Query), Refusal> {
     let FromQuery(query) = asked.map_err(|e| Refusal::bad(e.body_text()))?;
-    let group = query.group.as_deref().ok_or_else(|| Refusal::bad("group is missing"))?;
+    let group = query.group.clone().ok_or_else(|| Refusal::bad("group is missing"))?;
     if !admin.options.show_payloads {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
@@ -69,21 +101,21 @@ pub(super) async fn export<S: Source>(
              with --set admin.payloads=show",
         ));
     }
-    let after = match query.after.as_deref().map(str::parse) {
-        None => None,
-        Some(Ok(after)) => Some(after),
-        Some(Err(_)) => return Err(Refusal::bad("after is not what an answer gave as next")),
-    };
-    let piece = admin.source.portable(group, after, query.limit()?).await?;
-    let next = piece.last().map(|last| last.id.to_string());
+    Ok((group, query))
+}
+
+fn after<T: FromStr>(query: &Query) -> Result<Option<T>, Refusal> {
+    let after = query.after.as_deref().map(str::parse).transpose();
+    after.map_err(|_| Refusal::bad("after is not what an answer gave as next"))
+}
+
+fn admitted(query: &Query, piece: Vec<Portable>) -> Vec<Portable> {
     let admitted = piece.into_iter().filter(|entry| {
         let topic = entry.origin.as_deref().map_or("", GroupView::topic_of);
         let reason = entry.disposition.map(crate::retry::Disposition::as_str);
         query.admits(topic, reason, Some(&entry.state))
     });
-    let items: Vec<Portable> = admitted.collect();
-    let source = admin.source.cluster_id();
-    Ok(json_answer(StatusCode::OK, &json!({ "source": source, "items": items, "next": next })))
+    admitted.collect()
 }
 
 /// Sets aside what waits, ends what is set aside, or gives it back.
@@ -110,10 +142,26 @@ pub(super) async fn step<S: Source>(
     Ok(json_answer(StatusCode::OK, &admin.source.export(step, ids).await?))
 }
 
-/// Takes entries of another sidecar.
+/// Takes retries of another sidecar.
 pub(super) async fn import<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<Json<Load>, JsonRejection>,
+) -> Answer {
+    bring(&admin, asked, false).await
+}
+
+/// Takes dead letters of another sidecar.
+pub(super) async fn import_letters<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<Json<Load>, JsonRejection>,
+) -> Answer {
+    bring(&admin, asked, true).await
+}
+
+async fn bring<S: Source>(
+    admin: &Admin<S>,
+    asked: Result<Json<Load>, JsonRejection>,
+    is_letters: bool,
 ) -> Answer {
     let Json(Load { source, entries }) = asked.map_err(|error| unreadable(&error))?;
     if entries.len() > ENTRIES_MAX {
@@ -124,11 +172,22 @@ pub(super) async fn import<S: Source>(
     }
     let here = admin.source.cluster_id();
     if source == here {
-        return Err(conflict(
+        let says = if is_letters {
+            "these dead letters come from this very sidecar; `reprise dlq restore` takes back a \
+             discard of the last 24 hours"
+        } else {
             "these entries come from this very sidecar; what was set aside is given back by \
              `reprise retry export --undo`"
-                .to_owned(),
-        ));
+        };
+        return Err(conflict(says.to_owned()));
+    }
+    if let Some(entry) = entries.iter().find(|entry| entry.letter.is_some() != is_letters) {
+        let (is, path) = if is_letters {
+            ("a retry", "/api/v1/retries/import")
+        } else {
+            ("a dead letter", "/api/v1/dead-letters/import")
+        };
+        return Err(Refusal::bad(format!("entry {} is {is}: POST it to {path}", entry.id)));
     }
     let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
     let brought = admin.source.import(source, entries).await?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::base64::Base64;
 use crate::retry::Disposition;
 
-/// A failed record that waits, whole.
+/// A failed record, whole: one that waits, or a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portable {
@@ -18,16 +18,20 @@ pub struct Portable {
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; `null` when it has none.
     pub origin: Option<String>,
-    /// `waiting`, or `exported`: set aside.
+    /// `waiting`, `exported` (set aside) or `dead-letter`.
     pub state: String,
     /// The group's committed offset has passed the origin.
     pub passed: bool,
-    /// When it may be handed out, Unix ms.
-    pub due_ms: i64,
+    /// When it may be handed out, Unix ms; a dead letter has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_ms: Option<i64>,
     /// The delay that led to that.
     pub delay_ms: u64,
     /// Level in the delay table; `null` for exact delays and back-offs.
     pub level: Option<u32>,
+    /// Times it was a dead letter and was sent back.
+    #[serde(default)]
+    pub redrives: u32,
     /// Failures charged so far.
     pub reconsume_times: u32,
     /// The limit in force at its last failure.
@@ -38,14 +42,39 @@ pub struct Portable {
     pub first_failed_ms: Option<i64>,
     /// Last failure, Unix ms.
     pub last_failed_ms: Option<i64>,
-    /// Why it waits.
+    /// Why it waits, or is a dead letter.
     pub disposition: Option<Disposition>,
     /// What the application said.
     pub reason: Option<String>,
     /// Its last failures, latest last: Unix ms and why.
     pub history: Vec<(i64, Disposition)>,
-    /// The record.
+    /// The place among the dead letters; absent for an entry that waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub letter: Option<PortableLetter>,
+    /// The record as produced, without the headers that reprise adds.
     pub record: PortableRecord,
+}
+
+/// The place of a dead letter in the sidecar it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortableLetter {
+    /// The offset in the dead-letter topic.
+    pub offset: i64,
+    /// When it became a dead letter, Unix ms.
+    pub at_ms: i64,
+}
+
+/// Dead letters of a group, read from a part of its dead-letter topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortableLetters {
+    pub letters: Vec<Portable>,
+    /// Records that clients produced to the topic: reprise knows no failure of them.
+    pub produced: u64,
+    /// Offsets whose bytes cannot be read.
+    pub unreadable: Vec<i64>,
+    /// The offset to go on after; `None`: that was all.
+    pub next: Option<i64>,
 }
 
 /// A record, exact.
@@ -83,7 +112,7 @@ pub struct ExportCounts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Brought {
-    /// It waits here now.
+    /// The entry waits here now, or is a dead letter here.
     Imported,
     /// It is here, or was before.
     Known,

@@ -7,7 +7,7 @@ use super::fingerprints::FingerprintList;
 use super::jobs::JobPlan;
 use super::nack::{Failed, FailedRefused, FailedTaken};
 use super::operate::{ActionReport, ActionRequest};
-use super::portable::{Brought, ExportCounts, Portable};
+use super::portable::{Brought, ExportCounts, Portable, PortableLetters};
 use super::view::{DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryView};
 use crate::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use crate::model::Origin;
@@ -121,6 +121,15 @@ pub trait Source: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Portable>, Unavailable>> + Send;
 
+    /// Dead letters of a group with their bytes, by offset, those after the offset `after`, among
+    /// the next `limit` letters. Bounded in bytes too.
+    fn portable_letters(
+        &self,
+        group: &str,
+        after: Option<i64>,
+        limit: usize,
+    ) -> impl Future<Output = Result<PortableLetters, Unavailable>> + Send;
+
     /// A step of moving entries to another sidecar; durable on return.
     fn export(
         &self,
@@ -128,7 +137,8 @@ pub trait Source: Send + Sync + 'static {
         ids: Vec<u64>,
     ) -> impl Future<Output = Result<ExportCounts, Unavailable>> + Send;
 
-    /// Takes entries of the sidecar `source`, one outcome each; durable on return.
+    /// Takes retries and dead letters of the sidecar `source`, one outcome each; durable on
+    /// return.
     fn import(
         &self,
         source: String,

@@ -63,6 +63,7 @@ fn settles(entry: &Entry, evidence: Evidence) -> bool {
             | Evidence::Restore
             | Evidence::RestoreEnded
             | Evidence::LetterDeleted
+            | Evidence::Imported
     );
     entry.is_settled() && !is_note && evidence != Evidence::ExportEnded
 }

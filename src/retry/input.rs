@@ -417,19 +417,23 @@ pub enum ExportStep {
     Undo,
 }
 
-/// An entry of another sidecar that waits, without its bytes.
+/// An entry of another sidecar that waits, or a dead letter of it, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     /// Where the record was produced.
     pub origin: Option<Origin>,
     /// The group's committed offset has passed the origin.
     pub passed: bool,
-    /// When it may be handed out.
+    /// When it became a dead letter; `None`: it waits.
+    pub died: Option<WallMs>,
+    /// When it may be handed out; a dead letter has no due time, delay or level.
     pub due: WallMs,
     /// The delay that led to `due`, in milliseconds.
     pub delay_ms: u64,
     /// Level in the delay table; `None` for an exact delay or a back-off.
     pub level: Option<u32>,
+    /// Times it was a dead letter and was sent back.
+    pub redrives: u32,
     /// Failures charged so far.
     pub reconsume_times: u32,
     /// The limit that was in force at its last failure.
@@ -448,6 +452,8 @@ pub struct Import {
     pub history: Vec<(WallMs, Disposition)>,
     /// Of the record's key, where keys are kept in order; the engine fills it in.
     pub key: Option<OrderKey>,
+    /// Bytes of the record; the engine fills it in.
+    pub record_bytes: u64,
 }
 
 /// Where the bytes of a new entry would come from.

@@ -106,7 +106,7 @@ pub enum ExportOutcome {
 /// What became of one entry that was brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// It waits here now.
+    /// The entry waits here now, or is a dead letter here.
     Imported {
         /// Its number here.
         id: EntryId,
@@ -126,6 +126,12 @@ pub enum BadImport {
     /// Beyond every horizon.
     #[error("its delay is longer than 366 days")]
     DelayTooLong,
+    /// The end of a record there is nothing here.
+    #[error("the group keeps no dead letters here (dead_letters.keep: false)")]
+    KeepsNone,
+    /// The dead letters would exceed their bound.
+    #[error("the group's dead letters have no room here; raise dead_letters.max_bytes and reload")]
+    NoRoom,
 }
 
 /// A slot as a member sees it.

@@ -28,6 +28,7 @@ mod probe;
 mod process;
 mod readiness;
 mod renamed;
+mod retries;
 mod seen;
 mod sending;
 mod source;

@@ -1,23 +1,38 @@
-//! What is pending before this sidecar goes, and how it gets to another one.
+//! Retries that are pending before this sidecar goes move to another one. Dead letters are copied.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
 use crate::admin::{
-    Base64, Brought, Drain, DrainGroup, ExportCounts, Portable, PortableRecord, Unavailable,
+    Base64, Brought, Drain, DrainGroup, ExportCounts, Portable, PortableLetter, PortableLetters,
+    PortableRecord, Unavailable,
 };
-use crate::engine::{EngineError, GroupView, ImportBatch, ImportRequest};
+use crate::engine::{
+    DeadLetter, Engine, EngineError, GroupView, ImportBatch, ImportRequest, RECORD_BYTES_MAX,
+};
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
 use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, State};
 use crate::server::seen::states;
 use crate::server::source::{AdminSource, dead, number};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
+use crate::wire::mark::strip;
 
 /// Groups listed at once.
 const GROUPS_MAX: usize = 1000;
 /// Bytes of records read at once.
 const PIECE_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of dead letters in one read of the log.
+const READ_BYTES: usize = 1 << 20;
+
+/// A part of a dead-letter topic.
+#[derive(Debug, Default)]
+struct LetterPiece {
+    letters: Vec<DeadLetter>,
+    unreadable: Vec<i64>,
+    /// The last offset of the piece; `None`: the topic ends there.
+    next: Option<i64>,
+}
 
 impl AdminSource {
     pub(super) async fn pending(&self) -> Result<Drain, Unavailable> {
@@ -64,9 +79,43 @@ impl AdminSource {
         let mut carried = Vec::with_capacity(found.len());
         for (entry, stored) in found {
             let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
-            carried.extend(portable(entry, record));
+            carried.extend(retry(entry, record));
         }
         Ok(carried)
+    }
+
+    pub(super) async fn copied(
+        &self,
+        group: &GroupId,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<PortableLetters, Unavailable> {
+        let (of, from) = (group.clone(), after.map_or(0, |after| after.saturating_add(1)));
+        let piece = self.read(move |engine| letters(engine, &of, from, limit)).await?;
+        let ids = piece.letters.iter().filter_map(|letter| letter.entry.as_ref()).map(|of| of.id);
+        let mut states = self.router.engine.entry_states(ids.collect()).await?.into_iter();
+        let (unreadable, next) = (piece.unreadable, piece.next);
+        let mut copied = PortableLetters { unreadable, next, ..PortableLetters::default() };
+        for DeadLetter { offset, entry, mut record } in piece.letters {
+            let Some(entry) = entry else {
+                copied.produced += 1;
+                continue;
+            };
+            let Some(state) = states.next().flatten() else { continue };
+            // Others are discarded, on their way back, or originals of an edited record.
+            let State::Dead { at } = state.state else { continue };
+            if state.redrives > entry.redrives {
+                continue;
+            }
+            record.headers = strip(&record.headers);
+            copied.letters.push(Portable {
+                state: "dead-letter".to_owned(),
+                passed: state.passed,
+                letter: Some(PortableLetter { offset, at_ms: at.0 }),
+                ..portable(entry, record)
+            });
+        }
+        Ok(copied)
     }
 
     pub(super) async fn step(
@@ -105,7 +154,7 @@ impl AdminSource {
                     places.push(index);
                     requests.push(request);
                 }
-                Err(why) => put(&mut outcomes, index, Brought::Refused { why: why.to_string() }),
+                Err(why) => put(&mut outcomes, index, Brought::Refused { why }),
             }
         }
         for (group, (places, entries)) in groups {
@@ -118,7 +167,7 @@ impl AdminSource {
         }
         let imported = outcomes.iter().filter(|outcome| **outcome == Brought::Imported).count();
         let entries = outcomes.len();
-        tracing::info!(%source, entries, imported, "an operator brings retries");
+        tracing::info!(%source, entries, imported, "an operator imports retries or dead letters");
         Ok(outcomes)
     }
 }
@@ -137,8 +186,42 @@ fn brought(outcome: ImportOutcome) -> Brought {
     }
 }
 
+/// Letters of a dead-letter topic from an offset on, at most `limit`.
+fn letters(
+    engine: &Engine,
+    group: &GroupId,
+    mut from: i64,
+    limit: usize,
+) -> Result<LetterPiece, EngineError> {
+    let (mut piece, mut bytes) = (LetterPiece::default(), 0_u64);
+    loop {
+        let read = engine.dead_letters(group, from, READ_BYTES)?;
+        if read.end <= from {
+            return Ok(piece);
+        }
+        from = read.end;
+        for letter in read.letters {
+            let offset = letter.offset;
+            bytes = bytes.saturating_add(record_bytes(&letter.record));
+            piece.letters.push(letter);
+            if piece.letters.len() >= limit || bytes >= PIECE_BYTES_MAX {
+                piece.next = Some(offset);
+                piece.unreadable.extend(read.unreadable.iter().filter(|at| **at < offset));
+                return Ok(piece);
+            }
+        }
+        piece.unreadable.extend(read.unreadable);
+    }
+}
+
+fn record_bytes(record: &RawRecord) -> u64 {
+    let parts = [&record.key, &record.value].into_iter().flatten().map(Bytes::len);
+    let bytes = parts.sum::<usize>().saturating_add(record.headers.raw().len());
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 /// `None` for an entry that neither waits nor is set aside.
-fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
+fn retry(entry: Entry, record: RawRecord) -> Option<Portable> {
     let (state, due, delay_ms, level) = match entry.state {
         // In the other sidecar it is behind the same ones.
         State::Waiting { due, delay_ms, level } | State::Behind { due, delay_ms, level, .. } => {
@@ -147,17 +230,24 @@ fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
         State::Exported { due, delay_ms, level, .. } => ("exported", due, delay_ms, level),
         _ => return None,
     };
+    let (state, due_ms) = (state.to_owned(), Some(due.0));
+    Some(Portable { state, due_ms, delay_ms, level, ..portable(entry, record) })
+}
+
+/// An entry without what only its state says.
+fn portable(entry: Entry, record: RawRecord) -> Portable {
     let base64 = |bytes: Bytes| Base64(bytes.into());
     let headers = record.headers.iter();
-    Some(Portable {
+    Portable {
         id: entry.id.0,
         group: entry.group.to_string(),
         origin: entry.origin.as_ref().map(ToString::to_string),
-        state: state.to_owned(),
+        state: String::new(),
         passed: entry.passed.is_some(),
-        due_ms: due.0,
-        delay_ms,
-        level,
+        due_ms: None,
+        delay_ms: 0,
+        level: None,
+        redrives: entry.redrives,
         reconsume_times: entry.reconsume_times,
         max_reconsume_times: entry.max_reconsume_times,
         handouts: entry.handouts,
@@ -166,6 +256,7 @@ fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
         disposition: entry.disposition,
         reason: entry.reason,
         history: entry.history.into_iter().map(|(at, why)| (at.0, why)).collect(),
+        letter: None,
         record: PortableRecord {
             timestamp_ms: record.timestamp_ms,
             log_append_time: record.timestamp_type == TimestampType::LogAppendTime,
@@ -174,11 +265,22 @@ fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
             value: record.value.map(base64),
             undecided: false,
         },
-    })
+    }
 }
 
-fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
-    let origin = entry.origin.as_deref().map(str::parse).transpose()?;
+/// An entry that came; why it cannot be read.
+fn request(entry: Portable) -> Result<ImportRequest, String> {
+    if GroupId::new(&entry.group).is_reserved() {
+        return Err("no group may be called so: its name has a NUL".to_owned());
+    }
+    let origin = entry.origin.as_deref().map(str::parse).transpose();
+    let origin = origin.map_err(|why: OriginError| why.to_string())?;
+    let died = entry.letter.map(|letter| WallMs(letter.at_ms));
+    let due = match (entry.due_ms, died) {
+        (Some(due), _) => WallMs(due),
+        (None, Some(died)) => died,
+        (None, None) => return Err("a retry needs due_ms".to_owned()),
+    };
     let bytes = |base64: Base64| Bytes::from(base64.0);
     let header = |(key, value): (Base64, Option<Base64>)| Header {
         key: bytes(key),
@@ -195,14 +297,20 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
         value: entry.record.value.map(bytes),
         headers: entry.record.headers.into_iter().map(header).collect(),
     };
+    let record = record.to_bytes();
+    if record.len() > RECORD_BYTES_MAX {
+        return Err(format!("its record has more than {RECORD_BYTES_MAX} bytes"));
+    }
     Ok(ImportRequest {
         id: entry.id,
         import: Import {
             origin,
             passed: entry.passed,
-            due: WallMs(entry.due_ms),
+            died,
+            due,
             delay_ms: entry.delay_ms,
             level: entry.level,
+            redrives: entry.redrives,
             reconsume_times: entry.reconsume_times,
             max_reconsume_times: entry.max_reconsume_times,
             handouts: entry.handouts,
@@ -212,7 +320,8 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
             reason: entry.reason,
             history: entry.history.into_iter().map(|(at, why)| (WallMs(at), why)).collect(),
             key: None,
+            record_bytes: 0,
         },
-        record: record.to_bytes(),
+        record,
     })
 }

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, watch};
 use crate::admin::{
     ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
     Failed, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupView, JobPlan,
-    LevelView, OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source,
-    StateCounts, Told, Unavailable,
+    LevelView, OffsetView, Overview, PolicyView, Portable, PortableLetters, Readiness, RetryView,
+    RuleView, Source, StateCounts, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -22,13 +22,14 @@ use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::detector::BreakerView;
-use crate::retry::{Entry, ExportStep, State, StateKind};
+use crate::retry::{ExportStep, StateKind};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
 use crate::server::guard::Guard;
 use crate::server::letters::Oldest;
 use crate::server::readiness::readiness;
+use crate::server::retries::retry_view;
 use crate::server::seen::{Seen, elsewhere, seen, states};
 use crate::server::sending::Sender;
 use crate::server::telling::told;
@@ -206,6 +207,15 @@ impl Source for AdminSource {
         limit: usize,
     ) -> Result<Vec<Portable>, Unavailable> {
         self.carried(&GroupId::new(group), after, limit).await
+    }
+
+    async fn portable_letters(
+        &self,
+        group: &str,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<PortableLetters, Unavailable> {
+        self.copied(&GroupId::new(group), after, limit).await
     }
 
     async fn export(&self, step: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
@@ -432,58 +442,6 @@ pub(super) fn dead(known: &engine::GroupView) -> u64 {
 fn levels(known: &engine::GroupView) -> Vec<LevelView> {
     let waiting = known.counts.waiting.iter();
     waiting.map(|(level, records)| LevelView { level: *level, records: *records }).collect()
-}
-
-fn retry_view(
-    entry: &Entry,
-    group: Option<&engine::GroupView>,
-    (taker, now): (bool, WallMs),
-) -> RetryView {
-    let (state, level, member) = match entry.state {
-        State::Waiting { due, level, .. } if due > now => ("waiting", level, None),
-        State::Waiting { level, .. } if taker => ("ready", level, None),
-        State::Waiting { level, .. } => ("parked", level, None),
-        State::Inflight { lane, .. } | State::Alone { lane, .. } => {
-            let slots = group.into_iter().flat_map(|known| &known.slots);
-            let held = slots.rev().find(|slot| slot.slot == lane.slot);
-            let member = held.and_then(|slot| slot.member.as_ref()).map(ToString::to_string);
-            ("inflight", entry.last_level, member)
-        }
-        State::Held { .. } => ("held", None, None),
-        State::Exported { level, .. } => ("exported", level, None),
-        State::Behind { level, .. } => ("behind", level, None),
-        State::Committed { .. }
-        | State::Dead { .. }
-        | State::Discarded { .. }
-        | State::Discarding { .. } => ("settled", None, None),
-    };
-    let disposition = match entry.state {
-        State::Held { disposition, .. } => Some(disposition),
-        _ => entry.disposition,
-    };
-    RetryView {
-        id: entry.id.0,
-        group: entry.group.to_string(),
-        origin: entry.origin.as_ref().map(ToString::to_string),
-        state: state.to_owned(),
-        reconsume_times: entry.reconsume_times,
-        max_reconsume_times: entry.max_reconsume_times,
-        level,
-        due_ms: due(entry).map(|due| due.0),
-        first_failed_ms: entry.first_failed.map(|at| at.0),
-        last_failed_ms: entry.last_failed.map(|at| at.0),
-        disposition: disposition.map(|word| word.as_str().to_owned()),
-        reason: entry.reason.clone(),
-        member,
-    }
-}
-
-/// When it comes back, here or elsewhere.
-fn due(entry: &Entry) -> Option<WallMs> {
-    match entry.state {
-        State::Exported { due, .. } => Some(due),
-        _ => entry.due(),
-    }
 }
 
 fn seconds(ms: u64) -> f64 {

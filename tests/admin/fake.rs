@@ -4,8 +4,8 @@ use reprise::admin::{
     ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
     ExportCounts, Failed, FailedRefused, FailedTaken, Fingerprint, FingerprintList, GroupView,
     JobPlan, LeftEntry, MemberView, Overview, PartitionView, PastView, PolicyView, Portable,
-    Readiness, RetryView, RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView,
-    Told, Unavailable,
+    PortableLetters, Readiness, RetryView, RuleView, SeekBackView, Source, StateCounts,
+    SuspectView, SuspectsView, Told, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
@@ -263,6 +263,14 @@ impl Source for Fake {
         _: usize,
     ) -> Result<Vec<Portable>, Unavailable> {
         Ok(Vec::new())
+    }
+    async fn portable_letters(
+        &self,
+        _: &str,
+        _: Option<i64>,
+        _: usize,
+    ) -> Result<PortableLetters, Unavailable> {
+        Ok(PortableLetters::default())
     }
     async fn export(&self, _: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
         Ok(ExportCounts { left: ids, ..ExportCounts::default() })

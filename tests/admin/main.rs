@@ -229,10 +229,20 @@ fn a_change_is_a_post_of_what_is_understood_from_no_page_of_elsewhere() {
         assert_eq!(get(at, import).0, 405);
         assert_eq!(get(at, export).0, 400, "of which group?");
         assert_eq!(get(at, "/api/v1/retries/export?group=shop").0, 200);
+        let (export, import) = ("/api/v1/dead-letters/export", "/api/v1/dead-letters/import");
+        assert_eq!(post(at, import, "", r#"{"source":"there","entries":[]}"#).0, 200);
+        assert_eq!(post(at, import, foreign, r#"{"source":"there","entries":[]}"#).0, 403);
+        assert_eq!(post(at, import, "", r#"{"source":"here","entries":[]}"#).0, 409);
+        assert_eq!((get(at, import).0, post(at, export, "", "{}").0), (405, 405));
+        assert_eq!(get(at, export).0, 400, "of which group?");
+        assert_eq!(get(at, "/api/v1/dead-letters/export?group=shop&after=x").0, 400);
+        assert_eq!(get(at, "/api/v1/dead-letters/export?group=shop").0, 200);
     });
     with_admin(Fake::default(), Options::default(), |at| {
-        let (status, said) = get(at, "/api/v1/retries/export?group=shop");
-        assert_eq!((status, said.contains("admin.payloads")), (403, true), "{said}");
+        for of in ["retries", "dead-letters"] {
+            let (status, said) = get(at, &format!("/api/v1/{of}/export?group=shop"));
+            assert_eq!((status, said.contains("admin.payloads")), (403, true), "{said}");
+        }
     });
 }
 

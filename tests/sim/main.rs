@@ -22,6 +22,7 @@ mod cluster;
 mod compare;
 mod detector;
 mod held;
+mod imported;
 mod invariants;
 mod late;
 mod lost_index;

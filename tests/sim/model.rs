@@ -2,10 +2,12 @@
 //!
 //! Judges the real engine: every answer and, after every crash, the whole state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reprise::model::{GroupId, LaneOffset, MemberId, Origin, Slot, TopicName};
 use reprise::retry::Want;
+
+use crate::imported::Arrival;
 
 pub const CONSUME_TIMEOUT_MS: i64 = 30_000;
 const TAKE_MAX: usize = 16;
@@ -109,6 +111,7 @@ pub enum Said {
     Committed(usize),
     Refused,
     Slot(u16, LaneOffset, LaneOffset),
+    Imported(Vec<Arrival>),
     Done,
 }
 
@@ -124,6 +127,8 @@ pub struct Model {
     pub committed: BTreeMap<(GroupId, TopicName, i32), i64>,
     /// First and last sequence of the last batches of a group's producer.
     pub stamps: BTreeMap<(GroupId, i64), Vec<(i32, i32)>>,
+    /// Numbers that dead letters of another sidecar had there.
+    pub imported: BTreeSet<u64>,
     /// When the held records of a group are looked at again.
     pub looks: BTreeMap<GroupId, i64>,
     /// How many were held, and how many of them became dead letters.
@@ -148,6 +153,7 @@ impl Model {
             slots: BTreeMap::new(),
             committed: BTreeMap::new(),
             stamps: BTreeMap::new(),
+            imported: BTreeSet::new(),
             looks: BTreeMap::new(),
             held: (0, 0),
             late: BTreeMap::new(),

@@ -2,12 +2,14 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use bytes::Bytes;
 use fastrand::Rng;
 use reprise::engine::{NackBatch, NackRequest, Producer};
 use reprise::model::{GroupId, LaneOffset, MemberId, Now, Origin, Slot};
 use reprise::retry::{self, Company, Reporter, Want};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 
+use crate::imported::{self, Letter};
 use crate::model::{Nack, Named, Rules, Said};
 use crate::world::{self, Cut, World};
 
@@ -49,6 +51,8 @@ pub struct Script {
     redelivered: u32,
     /// The id of each group's producer.
     producer: u32,
+    /// Dead letters that another sidecar has had.
+    letters: u64,
 }
 
 fn rules(rng: &mut Rng) -> Rules {
@@ -62,7 +66,7 @@ pub fn run(seed: u64, steps: u32, cuts: Cuts) -> Ran {
     let mut rng = Rng::with_seed(seed);
     let world = World::new(seed, rules(&mut rng));
     let trace = DefaultHasher::new();
-    let mut script = Script { rng, world, cuts, trace, redelivered: 0, producer: 0 };
+    let mut script = Script { rng, world, cuts, trace, redelivered: 0, producer: 0, letters: 0 };
     script.arm();
     for _ in 0..steps {
         let went = script.step();
@@ -139,7 +143,8 @@ impl Script {
             58..=64 => self.join(&group)?,
             65..=66 => self.leave(&group),
             67 => self.reload(),
-            68..=79 => self.pass(),
+            68..=70 => self.import(&group)?,
+            71..=79 => self.pass(),
             80..=94 => self.world.flush()?,
             95..=96 => self.world.keep()?,
             97..=98 => self.world.house()?,
@@ -286,6 +291,31 @@ impl Script {
         self.world.ask(asked, |()| Said::Done, said)
     }
 
+    fn import(&mut self, group: &GroupId) -> Result<(), Cut> {
+        let letters: Vec<Letter> = (0..self.rng.usize(1..4)).map(|_| self.letter()).collect();
+        let said = self.world.model.import(group, &letters);
+        self.said(&said);
+        let batch = imported::batch(group, &letters);
+        let engine = self.world.running.as_ref().unwrap().engine.clone();
+        self.world.ask(async move { engine.import(batch).await }, imported::arrived, said)
+    }
+
+    /// A dead letter of another sidecar, mostly a new one, sometimes one that came before.
+    fn letter(&mut self) -> Letter {
+        let came = &self.world.model.imported;
+        let again = came.iter().nth(self.rng.usize(..came.len().max(1))).copied();
+        self.letters += 1;
+        let number = again.filter(|_| self.rng.u8(..3) == 0).unwrap_or(self.letters);
+        Letter {
+            number,
+            origin: self.rng.bool().then(|| self.origin()),
+            died: self.world.model.now - self.rng.i64(-10..100_000),
+            count: self.rng.u32(0..5),
+            passed: self.rng.bool(),
+            text: format!("letter {number} {}", "v".repeat(self.rng.usize(..300))),
+        }
+    }
+
     fn member(&mut self) -> MemberId {
         MemberId::new(&format!("m-{}", self.rng.u8(..MEMBERS)))
     }
@@ -339,20 +369,26 @@ fn request(nack: &Nack) -> NackRequest {
         Named::Lane(lane) => retry::Named::Lane(*lane),
         Named::Nothing => retry::Named::Nothing,
     };
-    let record = RawRecord {
-        timestamp_ms: 1,
-        timestamp_type: TimestampType::CreateTime,
-        key: None,
-        value: Some(nack.text.clone().into()),
-        headers: std::iter::empty::<Header>().collect::<Headers>(),
-    };
+    let record = plain(&nack.text);
     NackRequest {
         nack: retry::Nack {
             want: nack.want,
             committed: nack.committed,
-            record_bytes: u64::try_from(record.to_bytes().len()).unwrap(),
+            record_bytes: u64::try_from(record.len()).unwrap(),
             ..retry::Nack::of(named)
         },
-        record: record.to_bytes(),
+        record,
     }
+}
+
+/// The stored form of a record with this value alone.
+pub fn plain(text: &str) -> Bytes {
+    let record = RawRecord {
+        timestamp_ms: 1,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some(text.to_owned().into()),
+        headers: std::iter::empty::<Header>().collect::<Headers>(),
+    };
+    record.to_bytes()
 }

@@ -1,10 +1,10 @@
-//! Entries come from another sidecar.
+//! Retries and dead letters come from another sidecar.
 //!
 //! What came is remembered by the other sidecar's cluster id and the entry's number there, for
 //! ever: a file that is brought once more adds nothing, also when what it brought is long settled
 //! and forgotten. The memory is journalled in the same atomic group as the entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -116,33 +116,51 @@ impl Request for ImportBatch {
         driver.journal.admits()?;
         batch::check_imports(&entries)?;
         let mut pages = driver.pages(&source, &entries)?;
-        let mut outcomes = vec![ImportOutcome::Known; entries.len()];
-        let (mut asked, mut imports, mut records) = (Vec::new(), Vec::new(), Vec::new());
-        for (entry, outcome) in entries.into_iter().zip(&mut outcomes) {
-            if pages.get(&(entry.id / PAGE_IDS)).is_some_and(|page| page.has(entry.id)) {
+        let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
+        let mut asked = BTreeSet::new();
+        let (mut imports, mut records) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let is_known = pages.get(&(entry.id / PAGE_IDS)).is_some_and(|page| page.has(entry.id));
+            if is_known || !asked.insert(entry.id) {
                 continue;
             }
-            asked.push((entry.id, outcome));
             let key = driver.order_key(&group, &entry.record);
-            imports.push(Import { key, ..entry.import });
+            let record_bytes = u64::try_from(entry.record.len()).unwrap_or(u64::MAX);
+            imports.push((entry.id, Import { key, record_bytes, ..entry.import }));
             records.push(entry.record);
         }
-        let (answer, facts) = driver.handle(Input::Import { token: Token(0), group, imports });
+        let (asked, imports): (Vec<u64>, Vec<Import>) = imports.into_iter().unzip();
+        driver.tell_room(driver.clock.now(), &group);
+        let input = Input::Import { token: Token(0), group: group.clone(), imports };
+        let (answer, facts) = driver.handle(input);
         let Some(Answer::Imported(judged)) = answer else { return Err(EngineError::Stopped) };
-        for ((id, outcome), judged) in asked.into_iter().zip(judged) {
-            *outcome = judged;
+        let mut judged: BTreeMap<u64, ImportOutcome> = asked.into_iter().zip(judged).collect();
+        for (id, outcome) in &judged {
             let page = pages.get_mut(&(id / PAGE_IDS));
-            if let Some(page) = page.filter(|_| !matches!(judged, ImportOutcome::Refused(_))) {
-                page.put(id);
+            if let Some(page) = page.filter(|_| !matches!(outcome, ImportOutcome::Refused(_))) {
+                page.put(*id);
             }
         }
+        let outcomes = ids.iter().map(|id| outcome_of(&mut judged, *id)).collect();
         let changed = pages.iter().filter(|(_, page)| page.changed);
         let memory = changed.map(|(number, page)| {
             let page = Encoded::new(page.to_bytes());
             NewEntry::keyed_body(kind::BROUGHT, key(&source, *number), page)
         });
         driver.persist(&facts, &records, memory.collect())?;
+        driver.see_room(&group);
         Ok(outcomes)
+    }
+}
+
+/// The outcome of the next entry with a number: a second one is known, unless the first was
+/// refused.
+fn outcome_of(judged: &mut BTreeMap<u64, ImportOutcome>, id: u64) -> ImportOutcome {
+    let again = ImportOutcome::Known;
+    match judged.get_mut(&id) {
+        Some(outcome @ ImportOutcome::Imported { .. }) => std::mem::replace(outcome, again),
+        Some(outcome) => *outcome,
+        None => again,
     }
 }
 

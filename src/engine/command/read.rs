@@ -54,6 +54,8 @@ pub struct EntryState {
     pub state: State,
     pub reconsume_times: u32,
     pub redrives: u32,
+    /// The group's committed offset has passed the origin.
+    pub passed: bool,
 }
 
 /// Asks for the states of entries.
@@ -224,6 +226,7 @@ impl Request for FindStates {
             state: entry.state,
             reconsume_times: entry.reconsume_times,
             redrives: entry.redrives,
+            passed: entry.passed.is_some(),
         };
         Ok(self.ids.iter().map(|id| store.get(*id).map(of)).collect())
     }

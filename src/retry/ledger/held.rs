@@ -110,7 +110,7 @@ impl<S: Entries> Ledger<S> {
         !self.store.held(group, None, 1).is_empty()
     }
 
-    fn has_room(&self, group: &GroupId, record_bytes: u64) -> bool {
+    pub(super) fn has_room(&self, group: &GroupId, record_bytes: u64) -> bool {
         let bytes_max = self.policy(group).dead_letters_bytes_max;
         bytes_max.is_none_or(|most| self.room.is_for(group, record_bytes, most))
     }

@@ -1,6 +1,7 @@
 //! An operator brings what waited in another sidecar: it goes on here with its count and its due
-//! time. An origin the group knows here is settled here, unless it is only remembered as moved
-//! away: then it has come back, as an entry of its own.
+//! time. A dead letter of another sidecar is a dead letter here. An origin the group knows here is
+//! settled here, unless it is only remembered as moved away: then it has come back, as an entry of
+//! its own.
 
 use crate::model::GroupId;
 use crate::retry::{
@@ -29,20 +30,34 @@ impl<S: Entries> Ledger<S> {
         if known.as_ref().is_some_and(|known| !is_away(known)) {
             return ImportOutcome::Known;
         }
-        if !self.policy(group).lane {
-            return ImportOutcome::Refused(BadImport::NoLane);
-        }
-        if import.delay_ms > DELAY_MS_MAX {
-            return ImportOutcome::Refused(BadImport::DelayTooLong);
-        }
+        let (delay_ms, record_bytes) = (import.delay_ms, import.record_bytes);
         let mut entry = self.imported(group, import);
+        if let Err(why) = self.admits(&entry, delay_ms, record_bytes) {
+            return ImportOutcome::Refused(why);
+        }
         if let Some(known) = known {
             entry.reconsume_times = entry.reconsume_times.max(known.reconsume_times);
             self.forget(known.id, Evidence::Imported);
         }
         let id = entry.id;
+        self.note_end(&entry, record_bytes);
         self.record(entry, Evidence::Imported, None, PayloadChange::Begins(index));
         ImportOutcome::Imported { id }
+    }
+
+    fn admits(&self, entry: &Entry, delay_ms: u64, record_bytes: u64) -> Result<(), BadImport> {
+        match entry.state {
+            State::Dead { .. } if !self.ladder(entry).keep_dead_letters => {
+                Err(BadImport::KeepsNone)
+            }
+            State::Dead { .. } if !self.has_room(&entry.group, record_bytes) => {
+                Err(BadImport::NoRoom)
+            }
+            State::Dead { .. } => Ok(()),
+            _ if !self.policy(&entry.group).lane => Err(BadImport::NoLane),
+            _ if delay_ms > DELAY_MS_MAX => Err(BadImport::DelayTooLong),
+            _ => Ok(()),
+        }
     }
 
     /// As it was there. Hand-outs of the other sidecar mean nothing here, and a level this table
@@ -55,7 +70,11 @@ impl<S: Entries> Ledger<S> {
         entry.reconsume_times = import.reconsume_times;
         let levels = self.ladder(&entry).delays.levels.len();
         let level = import.level.filter(|level| (1..=levels).contains(level));
-        entry.state = self.closer(&entry, import.due, import.delay_ms, level);
+        entry.state = match import.died {
+            Some(at) => State::Dead { at: at.min(now) },
+            None => self.closer(&entry, import.due, import.delay_ms, level),
+        };
+        entry.redrives = import.redrives;
         entry.max_reconsume_times = import.max_reconsume_times;
         entry.handouts = import.handouts;
         entry.first_failed = import.first_failed;

@@ -18,9 +18,11 @@ pub(super) fn brought(offset: Option<i64>) -> Import {
     Import {
         origin: offset.map(order),
         passed: false,
+        died: None,
         due: failed.plus(60_000),
         delay_ms: 60_000,
         level: Some(5),
+        redrives: 0,
         reconsume_times: 3,
         max_reconsume_times: 16,
         handouts: 2,
@@ -30,7 +32,13 @@ pub(super) fn brought(offset: Option<i64>) -> Import {
         reason: Some("no stock".into()),
         history: vec![(failed, Disposition::Rejected)],
         key: None,
+        record_bytes: 0,
     }
+}
+
+/// A dead letter of another sidecar.
+pub(super) fn letter(offset: Option<i64>) -> Import {
+    Import { died: Some(WallMs(1_700_000_000_500)), redrives: 1, ..brought(offset) }
 }
 
 impl Rig {
@@ -220,4 +228,40 @@ fn an_origin_that_was_passed_there_is_passed_here() {
     rig.acknowledge(lane);
     rig.advance(TIMEOUT_MS);
     assert_eq!(rig.ledger.list(&shop(), None, None, 10), [], "no later commit has to pass it");
+}
+
+#[test]
+fn an_imported_letter_keeps_its_age() {
+    let mut rig = Rig::new(Policy { lane: false, ..Policy::default() });
+    rig.advance(10_000);
+    let outcomes = rig.import(vec![letter(Some(7)), letter(None)]);
+    let [ImportOutcome::Imported { id }, ImportOutcome::Imported { .. }] = outcomes[..] else {
+        panic!("{outcomes:?}")
+    };
+    assert_eq!(rig.last_evidence(), Evidence::Imported);
+    let entry = rig.ledger.entry(id).unwrap();
+    assert_eq!(entry.state, State::Dead { at: WallMs(1_700_000_000_500) });
+    assert_eq!((entry.redrives, entry.reconsume_times, entry.expires), (1, 3, None));
+    assert_eq!((rig.wakes, rig.ledger.poll_timeout()), (0, None));
+    assert_eq!(rig.import(vec![letter(Some(7))]), [ImportOutcome::Known]);
+    let ahead = Import { died: Some(rig.now.wall.plus(1)), ..letter(Some(8)) };
+    let [ImportOutcome::Imported { id }] = rig.import(vec![ahead])[..] else { panic!() };
+    let entry = rig.ledger.entry(id).unwrap();
+    assert_eq!(entry.state, State::Dead { at: rig.now.wall }, "no letter is of the future");
+    rig.restart(Policy::default(), 0);
+}
+
+#[test]
+fn a_letter_without_room_or_keeping_is_refused() {
+    let mut rig = Rig::new(Policy { dead_letters_bytes_max: Some(20_000), ..Policy::default() });
+    let large = |offset| Import { record_bytes: 1_000, ..letter(Some(offset)) };
+    let outcomes = rig.import((1..=3).map(large).collect());
+    let taken = outcomes.iter().filter(|one| matches!(one, ImportOutcome::Imported { .. }));
+    assert_eq!((taken.count(), outcomes[2]), (2, ImportOutcome::Refused(BadImport::NoRoom)));
+    assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Held)), (2, 0));
+    let mut none = Rig::new(Policy { keep_dead_letters: false, ..Policy::default() });
+    let facts = none.journal.len();
+    let refused = none.import(vec![letter(Some(1))]);
+    assert_eq!(refused, [ImportOutcome::Refused(BadImport::KeepsNone)]);
+    assert_eq!(none.journal.len(), facts, "nothing is decided");
 }

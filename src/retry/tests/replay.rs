@@ -151,6 +151,8 @@ impl Script {
         let now = self.rig.now.wall;
         let import = |rng: &mut fastrand::Rng| Import {
             passed: rng.bool(),
+            died: rng.bool().then_some(now),
+            record_bytes: rng.u64(0..3_000),
             due: now.plus(rng.u64(0..20_000)),
             reconsume_times: rng.u32(0..6),
             ..exports::brought(rng.bool().then(|| rng.i64(0..12)))

@@ -1,0 +1,58 @@
+//! Retries as the admin port lists them.
+
+use crate::admin::RetryView;
+use crate::engine;
+use crate::model::WallMs;
+use crate::retry::{Entry, State};
+
+pub(super) fn retry_view(
+    entry: &Entry,
+    group: Option<&engine::GroupView>,
+    (taker, now): (bool, WallMs),
+) -> RetryView {
+    let (state, level, member) = match entry.state {
+        State::Waiting { due, level, .. } if due > now => ("waiting", level, None),
+        State::Waiting { level, .. } if taker => ("ready", level, None),
+        State::Waiting { level, .. } => ("parked", level, None),
+        State::Inflight { lane, .. } | State::Alone { lane, .. } => {
+            let slots = group.into_iter().flat_map(|known| &known.slots);
+            let held = slots.rev().find(|slot| slot.slot == lane.slot);
+            let member = held.and_then(|slot| slot.member.as_ref()).map(ToString::to_string);
+            ("inflight", entry.last_level, member)
+        }
+        State::Held { .. } => ("held", None, None),
+        State::Exported { level, .. } => ("exported", level, None),
+        State::Behind { level, .. } => ("behind", level, None),
+        State::Committed { .. }
+        | State::Dead { .. }
+        | State::Discarded { .. }
+        | State::Discarding { .. } => ("settled", None, None),
+    };
+    let disposition = match entry.state {
+        State::Held { disposition, .. } => Some(disposition),
+        _ => entry.disposition,
+    };
+    RetryView {
+        id: entry.id.0,
+        group: entry.group.to_string(),
+        origin: entry.origin.as_ref().map(ToString::to_string),
+        state: state.to_owned(),
+        reconsume_times: entry.reconsume_times,
+        max_reconsume_times: entry.max_reconsume_times,
+        level,
+        due_ms: due(entry).map(|due| due.0),
+        first_failed_ms: entry.first_failed.map(|at| at.0),
+        last_failed_ms: entry.last_failed.map(|at| at.0),
+        disposition: disposition.map(|word| word.as_str().to_owned()),
+        reason: entry.reason.clone(),
+        member,
+    }
+}
+
+/// When it comes back, here or elsewhere.
+fn due(entry: &Entry) -> Option<WallMs> {
+    match entry.state {
+        State::Exported { due, .. } => Some(due),
+        _ => entry.due(),
+    }
+}
