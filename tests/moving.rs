@@ -277,6 +277,32 @@ fn what_the_other_sidecar_does_not_take_is_not_ended() {
 }
 
 #[test]
+fn damaged_lines_are_named_and_the_rest_imported() {
+    let (source, target, files) = (Server::with(HOURS), Server::with(HOURS), Files::new());
+    for offset in 0..5 {
+        source.client().nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
+    }
+    files.take(&source);
+    let text = std::fs::read_to_string(files.pending()).unwrap();
+    let mut damaged: Vec<String> = text.lines().map(str::to_owned).collect();
+    damaged[2] = "x".to_owned();
+    damaged[4] = damaged[4].replace("\"group\"", "\"gruop\"");
+    std::fs::write(files.pending(), damaged.join("\n")).unwrap();
+    let output = target.retry(&["import", &files.pending(), "--execute"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("line 3: is no JSON"), "{said}");
+    assert!(said.contains("line 5: unknown field `gruop`"), "{said}");
+    assert!(said.contains("3 imported, 0 known before, 0 refused, 2 lines"), "{said}");
+    assert_eq!(pending(&target), 3);
+    let receipt = files.at("receipt").display().to_string();
+    std::fs::write(&receipt, output.stdout).unwrap();
+    let said = did(&source, &["export", "--end", &receipt, "--execute"]);
+    assert!(said.contains("3 ended"), "{said}");
+    assert_eq!(state(&source, "shop", "exported"), 2, "damaged ones stay set aside");
+}
+
+#[test]
 fn files_of_other_versions_and_torn_ones_are_refused_by_line() {
     let (target, files) = (Server::start(), Files::new());
     let head = r#"{"reprise_export":1,"source":"there"}"#;

@@ -1,15 +1,19 @@
-//! `dlq list`, `dlq show`, and the actions on dead letters.
+//! `dlq list`, `dlq show`, `dlq export`, `dlq import`, and the actions on dead letters.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
 use super::exit::{Failure, complain};
+use super::http::AdminAt;
+use super::import::{self, ImportArgs};
 use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment, text};
 use super::table::clean;
+use super::transfer::{ExportFilter, ExportKind, ExportQuery};
 use crate::admin::percent_encoded;
 
 const COLUMNS: [Column; 8] = [
@@ -31,6 +35,10 @@ pub(super) enum DlqCommand {
     Show(ShowArgs),
     /// Dead letters of a group by what they have in common: topic, cause, masked reason.
     GroupBy(GroupByArgs),
+    /// Write dead letters, records included, as JSON lines. Changes nothing.
+    Export(ExportLettersArgs),
+    /// Bring the dead letters that another sidecar has exported. A second time adds nothing.
+    Import(ImportArgs),
     /// Deliver dead letters to their group again, from the first attempt on.
     #[command(after_long_help = REDRIVE_EXAMPLES)]
     Redrive(Box<RedriveArgs>),
@@ -94,6 +102,25 @@ pub(super) struct GroupByArgs {
     reading: Reading,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct ExportLettersArgs {
+    #[command(flatten)]
+    filter: ExportFilter,
+    /// The file to make; stdout if not given.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    at: AdminAt,
+}
+
+impl ExportLettersArgs {
+    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (at, kind) = (&self.at, ExportKind::DeadLetters);
+        let query = ExportQuery { at, kind, filter: &self.filter, state: None };
+        query.save(self.out.as_deref(), out)
+    }
+}
+
 const KINDS: [Column; 7] = [
     ("LETTERS", |v| cell(v, "letters")),
     ("TOPIC", |v| cell(v, "topic")),
@@ -127,6 +154,8 @@ pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failu
             reading.one(out, &path, lines)
         }
         DlqCommand::GroupBy(args) => args.run(out),
+        DlqCommand::Export(args) => args.run(out),
+        DlqCommand::Import(args) => import::run(args, ExportKind::DeadLetters, out),
         DlqCommand::Redrive(args) => args.run(REDRIVE, out),
         DlqCommand::Discard(args) => args.run("discard", DISCARD, Vec::new(), out),
         DlqCommand::Restore(args) => args.run(RESTORE, &[], out),

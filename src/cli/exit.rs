@@ -18,6 +18,8 @@ pub enum Exit {
     NothingMatched,
     /// The sidecar would not.
     Refused,
+    /// Part of it is done; the rest cannot be read.
+    Partial,
     /// The configuration is not valid (`EX_CONFIG` of sysexits).
     BadConfig,
     /// A thread ended by a panic (`EX_SOFTWARE` of sysexits).
@@ -35,6 +37,7 @@ impl Exit {
             Self::Usage => 2,
             Self::NothingMatched => 3,
             Self::Refused => 4,
+            Self::Partial => 5,
             Self::BadConfig => 78,
             Self::Panicked => 70,
             Self::Locked => 75,

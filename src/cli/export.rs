@@ -1,12 +1,7 @@
 //! `retry export`: what waits, as JSON lines; set aside, ended or given back.
-//!
-//! ```text
-//! {"reprise_export":1,"source":"<cluster id>"}
-//! {"id":7,"group":"shop","origin":"orders-3@812",…,"record":{"key":"<base64>",…}}
-//! ```
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
@@ -16,27 +11,13 @@ use super::exit::{Exit, Failure, complain};
 use super::http::AdminAt;
 use super::import::RECEIPT;
 use super::show::items;
-use crate::admin::percent_encoded;
-
-/// The key of the first line; its value is the version of the lines that follow.
-pub(super) const EXPORT: &str = "reprise_export";
-/// The version this build writes and reads.
-pub(super) const VERSION: u64 = 1;
-/// Entries in one request.
-const STEP_MAX: usize = 1000;
+use super::transfer::{ENTRIES_MAX, ExportFilter, ExportKind, ExportQuery, VERSION, check_absent};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("step").args(["take", "end", "undo"]))]
 pub(super) struct ExportArgs {
-    /// Only this group.
-    #[arg(long)]
-    group: Option<String>,
-    /// Only records produced to this topic.
-    #[arg(long)]
-    topic: Option<String>,
-    /// Only this reason, such as rejected.
-    #[arg(long)]
-    reason: Option<String>,
+    #[command(flatten)]
+    filter: ExportFilter,
     /// Set them aside as well: nobody gets them here any more.
     #[arg(long)]
     take: bool,
@@ -63,41 +44,18 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure>
     if args.undo {
         return undo(args);
     }
-    if let Some(path) = args.out.as_ref().filter(|path| path.exists()) {
-        let says = format!("{} is there already; choose another --out", path.display());
-        return Err(Failure::new(Exit::Failed, says));
+    if let Some(path) = &args.out {
+        check_absent(path)?;
     }
     if args.take && !take(args)? {
         return Ok(());
     }
-    written(args, out).map_err(|mut failure| {
+    args.query().save(args.out.as_deref(), out).map_err(|mut failure| {
         if args.take && failure.exit == Exit::Failed {
             failure.says += "\nwhat is set aside stays so: run this once more, or with --undo";
         }
         failure
     })
-}
-
-fn written(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let Some(path) = &args.out else {
-        return told(args.write(out)?);
-    };
-    let mut file = Unfinished::make(path)?;
-    let written = args.write(&mut file.out)?;
-    if written > 0 {
-        file.finish(path)?;
-    } else {
-        file.remove()?;
-    }
-    told(written)
-}
-
-fn told(written: u64) -> Result<(), Failure> {
-    if written == 0 {
-        return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
-    }
-    complain(&format!("{written} written"));
-    Ok(())
 }
 
 /// Sets aside what waits; false: it only told what it would do.
@@ -106,7 +64,7 @@ fn take(args: &ExportArgs) -> Result<bool, Failure> {
     let found = args.list(None)?;
     if let Some(group) = found.first().and_then(|item| item.get("group")).and_then(Value::as_str) {
         // Whoever may not read them would have them set aside for nothing.
-        args.at.get(&args.page(group, None))?;
+        args.at.get(&args.query().page(group, None))?;
     }
     for item in found {
         match item.get("state").and_then(Value::as_str) {
@@ -188,9 +146,7 @@ struct Steps {
 impl ExportArgs {
     /// Entries as `retry list` shows them.
     fn list(&self, state: Option<&str>) -> Result<Vec<Value>, Failure> {
-        let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
-        let given = pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
-        let mut query: Vec<(&str, String)> = given.collect();
+        let mut query = self.filter.query();
         query.extend(state.map(|state| ("state", state.to_owned())));
         items(&self.at, "/api/v1/retries", &query, u64::MAX)
     }
@@ -203,7 +159,7 @@ impl ExportArgs {
 
     fn step_of(&self, step: &str, source: &str, ids: &[u64]) -> Result<Steps, Failure> {
         let mut steps = Steps::default();
-        for ids in ids.chunks(STEP_MAX) {
+        for ids in ids.chunks(ENTRIES_MAX) {
             let body = json!({ "source": source, "step": step, "ids": ids });
             let answer = self.at.post("/api/v1/retries/export", &body)?;
             let count = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -215,59 +171,10 @@ impl ExportArgs {
         Ok(steps)
     }
 
-    /// Writes the lines: what waits, or what is set aside. How many entries.
-    fn write(&self, out: &mut dyn Write) -> Result<u64, Failure> {
-        let groups = match &self.group {
-            Some(group) => vec![group.clone()],
-            None => self.groups()?,
-        };
-        let mut written = 0;
-        for group in groups {
-            let mut after = None;
-            loop {
-                let mut answer = self.at.get(&self.page(&group, after.as_deref()))?;
-                let source = answer.get("source").cloned().unwrap_or_default();
-                let items = answer.get_mut("items").map(Value::take);
-                let Some(Value::Array(items)) = items else { break };
-                for item in items {
-                    if written == 0 {
-                        writeln!(out, "{}", json!({ EXPORT: VERSION, "source": source }))?;
-                    }
-                    writeln!(out, "{item}")?;
-                    written += 1;
-                }
-                after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
-                if after.is_none() {
-                    break;
-                }
-            }
-        }
-        out.flush()?;
-        Ok(written)
-    }
-
-    fn groups(&self) -> Result<Vec<String>, Failure> {
-        let groups = items(&self.at, "/api/v1/groups", &[], u64::MAX)?;
-        let name = |group: &Value| group.get("group").and_then(Value::as_str).map(str::to_owned);
-        Ok(groups.iter().filter_map(name).collect())
-    }
-
-    fn page(&self, group: &str, after: Option<&str>) -> String {
+    /// The export of what waits, or of what is set aside.
+    fn query(&self) -> ExportQuery<'_> {
         let state = self.take.then_some("exported");
-        let pairs = [
-            ("topic", self.topic.as_deref()),
-            ("reason", self.reason.as_deref()),
-            ("state", state),
-            ("after", after),
-        ];
-        let mut url =
-            format!("/api/v1/retries/export?limit={STEP_MAX}&group={}", percent_encoded(group));
-        for (name, value) in pairs {
-            if let Some(value) = value {
-                url.extend(["&", name, "=", &percent_encoded(value)]);
-            }
-        }
-        url
+        ExportQuery { at: &self.at, kind: ExportKind::Retries, filter: &self.filter, state }
     }
 }
 
@@ -301,36 +208,4 @@ fn read_receipt(path: &Path) -> Result<(String, Vec<u64>, u64), Failure> {
         }
     }
     Ok((source.ok_or_else(|| wrong("is empty".to_owned()))?, ids, refused))
-}
-
-/// A file that appears whole or not at all, and replaces none.
-struct Unfinished {
-    out: BufWriter<File>,
-    path: PathBuf,
-}
-
-impl Unfinished {
-    fn make(path: &Path) -> Result<Self, Failure> {
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".unfinished");
-        let unfinished = PathBuf::from(unfinished);
-        let mut options = OpenOptions::new();
-        let file = options.create(true).truncate(true).write(true).open(&unfinished);
-        let file = file.map_err(|e| failed(&unfinished, &e))?;
-        Ok(Self { out: BufWriter::new(file), path: unfinished })
-    }
-
-    fn remove(self) -> Result<(), Failure> {
-        fs::remove_file(&self.path).map_err(|e| failed(&self.path, &e))
-    }
-
-    fn finish(self, path: &Path) -> Result<(), Failure> {
-        let written = self.out.into_inner().map_err(io::IntoInnerError::into_error);
-        let done = written.and_then(|file| file.sync_all());
-        done.and_then(|()| fs::rename(&self.path, path)).map_err(|e| failed(&self.path, &e))
-    }
-}
-
-fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
 }

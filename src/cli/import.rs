@@ -1,4 +1,5 @@
-//! `retry import`: the lines of `retry export` to another sidecar; a receipt comes back.
+//! `retry import` and `dlq import`: the lines of an export to another sidecar. For retries a
+//! receipt comes back, which `retry export --end` takes.
 //!
 //! ```text
 //! {"reprise_import":1,"source":"<cluster id>","target":"<cluster id>"}
@@ -14,19 +15,19 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::export::{EXPORT, VERSION};
 use super::http::AdminAt;
+use super::show::cell;
+use super::transfer::{ENTRIES_MAX, ExportKind, VERSION, next_line};
+use crate::admin::Portable;
 
 /// The key of a receipt's first line.
 pub(super) const RECEIPT: &str = "reprise_import";
-/// Entries sent at once.
-const ENTRIES_MAX: usize = 1000;
 /// Bytes of lines sent at once, unless one line is longer.
 const BYTES_MAX: usize = 8 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// What `retry export` wrote; - for stdin.
+    /// The file that `export` wrote; - for stdin.
     file: PathBuf,
     /// Bring them; without it only tells what would be brought.
     #[arg(long)]
@@ -35,123 +36,190 @@ pub(super) struct ImportArgs {
     at: AdminAt,
 }
 
-pub(super) fn run(args: &ImportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut load = Load { args, out, source: String::new(), told: Told::default() };
+pub(super) fn run(args: &ImportArgs, kind: ExportKind, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut import = FileImport {
+        args,
+        kind,
+        out,
+        source: String::new(),
+        batch: ImportLines::default(),
+        totals: ImportTotals::default(),
+    };
     if args.file.as_os_str() == "-" {
-        load.read(&mut io::stdin().lock())?;
+        import.read(&mut io::stdin().lock())?;
     } else {
-        let failed =
-            |e| Failure::new(Exit::Failed, format!("{} cannot be read: {e}", args.file.display()));
-        load.read(&mut BufReader::new(File::open(&args.file).map_err(failed)?))?;
+        let file = File::open(&args.file).map_err(|error| import.unreadable(&error))?;
+        import.read(&mut BufReader::new(file))?;
     }
-    load.tell()
+    import.tell()
 }
 
-/// What came of it so far.
+/// Records that are sent together, and the numbers of their lines.
 #[derive(Default)]
-struct Told {
+struct ImportLines {
+    numbers: Vec<u64>,
+    entries: Vec<Portable>,
+    bytes: usize,
+}
+
+/// The outcomes so far.
+#[derive(Default)]
+struct ImportTotals {
     entries: u64,
     groups: BTreeSet<String>,
     imported: u64,
     known: u64,
     refused: u64,
+    /// Lines that cannot be read.
+    damaged: u64,
 }
 
-struct Load<'a> {
+struct FileImport<'a> {
     args: &'a ImportArgs,
+    kind: ExportKind,
     out: &'a mut dyn Write,
     source: String,
-    told: Told,
+    batch: ImportLines,
+    totals: ImportTotals,
 }
 
-impl Load<'_> {
-    fn read(&mut self, lines: &mut dyn BufRead) -> Result<(), Failure> {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        for (number, line) in lines.lines().enumerate() {
-            let wrong = |why: String| {
-                let says = format!("{}, line {}: {why}", self.args.file.display(), number + 1);
-                Failure::new(Exit::Failed, says)
-            };
-            let line = line.map_err(|e| wrong(format!("cannot be read: {e}")))?;
-            let value: Value =
-                serde_json::from_str(&line).map_err(|_| wrong("is no JSON".to_owned()))?;
-            if number == 0 {
-                self.source = source(&value).map_err(wrong)?;
-                continue;
-            }
-            self.told.entries += 1;
-            let group = value.get("group").and_then(Value::as_str).unwrap_or_default();
-            self.told.groups.insert(group.to_owned());
-            if !self.args.execute {
-                continue;
-            }
-            if !batch.is_empty() && (bytes + line.len() > BYTES_MAX || batch.len() == ENTRIES_MAX) {
-                self.send(&batch)?;
-                batch.clear();
-                bytes = 0;
-            }
-            bytes += line.len();
-            batch.push(value);
-        }
-        if batch.is_empty() { Ok(()) } else { self.send(&batch) }
+impl FileImport<'_> {
+    fn unreadable(&self, error: &io::Error) -> Failure {
+        let says = format!("{} cannot be read: {error}", self.args.file.display());
+        Failure::new(Exit::Failed, says)
     }
 
-    /// The receipt of a batch is out before the next one goes: what was brought is known for sure.
-    fn send(&mut self, batch: &[Value]) -> Result<(), Failure> {
-        let body = json!({ "source": self.source, "entries": batch });
-        let answer = self.args.at.post("/api/v1/retries/import", &body).map_err(|failure| {
-            let says = format!(
-                "{}\n{} are there already; run this once more, they are not taken twice",
-                failure.says, self.told.imported
-            );
-            Failure::new(failure.exit, says)
-        })?;
-        let target = answer.get("target").cloned().unwrap_or_default();
-        if self.told.imported + self.told.known + self.told.refused == 0 {
+    fn says(&self, number: u64, why: &str) -> String {
+        format!("{}, line {number}: {why}", self.args.file.display())
+    }
+
+    fn read(&mut self, file: &mut dyn BufRead) -> Result<(), Failure> {
+        let mut number = 0;
+        while let Some(line) = next_line(file).map_err(|error| self.unreadable(&error))? {
+            number += 1;
+            if number == 1 {
+                let source = line.and_then(|line| self.kind.source(&line));
+                self.source =
+                    source.map_err(|why| Failure::new(Exit::Failed, self.says(1, &why)))?;
+                continue;
+            }
+            if line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
+                continue;
+            }
+            let entry = line.and_then(|line| Ok((line.len(), self.kind.entry(&line)?)));
+            match entry {
+                Ok((bytes, entry)) => self.take(number, entry, bytes)?,
+                Err(why) => {
+                    self.totals.damaged += 1;
+                    complain(&self.says(number, &why));
+                }
+            }
+        }
+        self.send()
+    }
+
+    fn take(&mut self, number: u64, entry: Portable, bytes: usize) -> Result<(), Failure> {
+        self.totals.entries += 1;
+        if !self.totals.groups.contains(&entry.group) {
+            self.totals.groups.insert(entry.group.clone());
+        }
+        if !self.args.execute {
+            return Ok(());
+        }
+        let full = self.batch.bytes.saturating_add(bytes) > BYTES_MAX;
+        if full || self.batch.entries.len() == ENTRIES_MAX {
+            self.send()?;
+        }
+        self.batch.numbers.push(number);
+        self.batch.entries.push(entry);
+        self.batch.bytes = self.batch.bytes.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// Sends the records that were read. The receipt of a batch is out before the next one goes,
+    /// so it says for sure what the other sidecar has.
+    fn send(&mut self) -> Result<(), Failure> {
+        let ImportLines { numbers, entries, .. } = std::mem::take(&mut self.batch);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let body = json!({ "source": self.source, "entries": entries });
+        drop(entries);
+        let mut answer =
+            self.args.at.post(&self.kind.path("import"), &body).map_err(|failure| {
+                let imported = self.totals.imported;
+                if imported == 0 {
+                    return failure;
+                }
+                let says = format!(
+                    "{}\n{imported} are there already; run this once more, they are not taken \
+                     twice",
+                    failure.says
+                );
+                Failure::new(failure.exit, says)
+            })?;
+        let has_receipt = self.kind == ExportKind::Retries;
+        if has_receipt && self.totals.outcomes() == 0 {
+            let target = answer.get("target").cloned().unwrap_or_default();
             let head = json!({ RECEIPT: VERSION, "source": self.source, "target": target });
             writeln!(self.out, "{head}")?;
         }
-        let outcomes = answer.get("outcomes").and_then(Value::as_array);
-        for outcome in outcomes.into_iter().flatten() {
+        let Some(Value::Array(outcomes)) = answer.get_mut("outcomes").map(Value::take) else {
+            return Err(Failure::new(Exit::Failed, "the sidecar does not say what became of them"));
+        };
+        for (number, outcome) in numbers.into_iter().zip(outcomes) {
             match outcome.get("outcome").and_then(Value::as_str) {
-                Some("imported") => self.told.imported += 1,
-                Some("known") => self.told.known += 1,
-                _ => self.told.refused += 1,
+                Some("imported") => self.totals.imported += 1,
+                Some("known") => self.totals.known += 1,
+                _ => {
+                    self.totals.refused += 1;
+                    if !has_receipt {
+                        let why = format!("refused: {}", cell(&outcome, "why"));
+                        complain(&self.says(number, &why));
+                    }
+                }
             }
-            writeln!(self.out, "{outcome}")?;
+            if has_receipt {
+                writeln!(self.out, "{outcome}")?;
+            }
         }
         Ok(self.out.flush()?)
     }
 
     fn tell(&self) -> Result<(), Failure> {
-        let Told { entries, groups, imported, known, refused } = &self.told;
-        if *entries == 0 {
+        let ImportTotals { entries, groups, imported, known, refused, damaged } = &self.totals;
+        if *entries == 0 && *damaged == 0 {
             return Err(Failure::new(Exit::NothingMatched, "there is nothing in the file"));
         }
-        if !self.args.execute {
+        let cannot = match damaged {
+            0 => String::new(),
+            1 => ", 1 line cannot be read".to_owned(),
+            _ => format!(", {damaged} lines cannot be read"),
+        };
+        if self.args.execute {
+            complain(&format!(
+                "{imported} imported, {known} known before, {refused} refused{cannot}"
+            ));
+        } else {
             let groups = groups.len();
-            complain(&format!("{entries} of {groups} groups would be brought; add --execute"));
-            return Ok(());
+            complain(&format!(
+                "{entries} of {groups} groups would be brought{cannot}; add --execute"
+            ));
         }
-        complain(&format!("{imported} imported, {known} known before, {refused} refused"));
-        if *refused > 0 {
-            return Err(Failure::new(Exit::Refused, "the receipt says which were refused and why"));
+        match (self.kind, *damaged, *refused) {
+            (_, 0, 0) => Ok(()),
+            (_, 1.., _) => Err(Failure::new(Exit::Partial, "")),
+            (ExportKind::Retries, 0, _) => {
+                let says = "the receipt says which were refused and why";
+                Err(Failure::new(Exit::Refused, says))
+            }
+            (ExportKind::DeadLetters, 0, _) => Err(Failure::new(Exit::Refused, "")),
         }
-        Ok(())
     }
 }
 
-/// The sidecar the lines come from.
-fn source(first: &Value) -> Result<String, String> {
-    match first.get(EXPORT).and_then(Value::as_u64) {
-        Some(VERSION) => {}
-        Some(version) => {
-            return Err(format!(
-                "version {version} of an export; this build reads {VERSION}: use the newer build"
-            ));
-        }
-        None => return Err("is no export; it is what `reprise retry export` writes".to_owned()),
+impl ImportTotals {
+    fn outcomes(&self) -> u64 {
+        self.imported + self.known + self.refused
     }
-    let source = first.get("source").and_then(Value::as_str);
-    source.map(str::to_owned).ok_or_else(|| "names no source".to_owned())
 }

@@ -20,6 +20,7 @@ mod retry;
 mod serve;
 mod show;
 mod table;
+mod transfer;
 mod user;
 
 use std::ffi::OsString;
@@ -58,7 +59,8 @@ EXAMPLES:
 
 EXIT CODES:
   0 done   1 it did not work   2 the command line makes no sense   3 nothing matched
-  4 refused   70 a panic   75 another process has the data directory   78 bad configuration";
+  4 refused   5 done in part, the rest cannot be read   70 a panic
+  75 another process has the data directory   78 bad configuration";
 
 /// Kafka for your consumers, with RocketMQ's retries, delay levels and dead letters.
 #[derive(Debug, Parser)]

@@ -11,6 +11,7 @@ use super::export::{self, ExportArgs};
 use super::import::{self, ImportArgs};
 use super::operate::{ActionArgs, Verb};
 use super::show::{Column, Filter, Reading, cell, moment};
+use super::transfer::ExportKind;
 use crate::admin::percent_encoded;
 use crate::config::{ms, parse_duration};
 
@@ -116,7 +117,7 @@ pub(super) fn run(command: &RetryCommand, out: &mut dyn Write) -> Result<(), Fai
         RetryCommand::List(args) => args,
         RetryCommand::Show(args) => return args.run(out),
         RetryCommand::Export(args) => return export::run(args, out),
-        RetryCommand::Import(args) => return import::run(args, out),
+        RetryCommand::Import(args) => return import::run(args, ExportKind::Retries, out),
         RetryCommand::Now(args) => return args.run(NOW, &[], out),
         RetryCommand::Delay(args) => return args.run(out),
         RetryCommand::Kill(args) => return args.run(KILL, &[], out),

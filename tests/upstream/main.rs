@@ -16,6 +16,7 @@ mod faults;
 mod forwarding;
 mod groups;
 mod healthy;
+mod imported;
 mod kafka;
 mod key_lines;
 mod login;

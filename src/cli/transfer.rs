@@ -1,0 +1,359 @@
+//! Files of exported records: a line that says their kind and their sidecar, then a record on each.
+//!
+//! ```text
+//! {"reprise_export":1,"kind":"dead-letters","source":"<cluster id>"}
+//! {"id":7,"group":"shop","origin":"orders-3@812",…,"record":{"key":"<base64>",…}}
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure, complain};
+use super::http::AdminAt;
+use super::show::items;
+use crate::admin::{Portable, percent_encoded};
+
+/// The key of the first line; its value is the version of the lines that follow.
+const EXPORT: &str = "reprise_export";
+/// The version this build writes and reads.
+pub(super) const VERSION: u64 = 1;
+/// Entries in one request.
+pub(super) const ENTRIES_MAX: usize = 1000;
+/// Bytes of a line at most: the admin port takes no larger request.
+const LINE_BYTES_MAX: usize = (160 << 20) - (64 << 10);
+
+/// The records of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExportKind {
+    Retries,
+    DeadLetters,
+}
+
+impl ExportKind {
+    fn of_word(word: &str) -> Option<Self> {
+        [Self::Retries, Self::DeadLetters].into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// The word in the first line, and in the path of the admin API.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Retries => "retries",
+            Self::DeadLetters => "dead-letters",
+        }
+    }
+
+    /// The words for people.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Retries => "retries",
+            Self::DeadLetters => "dead letters",
+        }
+    }
+
+    /// The command that has `export` and `import`.
+    fn command(self) -> &'static str {
+        match self {
+            Self::Retries => "reprise retry",
+            Self::DeadLetters => "reprise dlq",
+        }
+    }
+
+    pub(super) fn path(self, verb: &str) -> String {
+        format!("/api/v1/{}/{verb}", self.word())
+    }
+
+    fn of(entry: &Portable) -> Self {
+        if entry.letter.is_some() { Self::DeadLetters } else { Self::Retries }
+    }
+
+    /// The first line of a file.
+    fn head(self, source: &Value) -> Value {
+        json!({ EXPORT: VERSION, "kind": self.word(), "source": source })
+    }
+
+    /// The sidecar that the records of a file come from, by its first line.
+    pub(super) fn source(self, line: &[u8]) -> Result<String, String> {
+        let first: Value = serde_json::from_slice(line).map_err(|_| "is no JSON".to_owned())?;
+        match first.get(EXPORT).and_then(Value::as_u64) {
+            Some(VERSION) => {}
+            Some(version) => {
+                return Err(format!(
+                    "version {version} of an export; this build reads {VERSION}: use the newer \
+                     build"
+                ));
+            }
+            None => {
+                let command = self.command();
+                return Err(format!("is no export; it is what `{command} export` writes"));
+            }
+        }
+        // Earlier builds exported retries alone, and wrote no kind.
+        let word = first.get("kind").and_then(Value::as_str).unwrap_or(Self::Retries.word());
+        match Self::of_word(word) {
+            Some(kind) if kind == self => {}
+            Some(kind) => {
+                let (name, command) = (kind.name(), kind.command());
+                return Err(format!("is an export of {name}; `{command} import` takes it"));
+            }
+            None => return Err(format!("is an export of {word:?}, which this build cannot read")),
+        }
+        let source = first.get("source").and_then(Value::as_str);
+        source.map(str::to_owned).ok_or_else(|| "names no source".to_owned())
+    }
+
+    /// The record of a line.
+    pub(super) fn entry(self, line: &[u8]) -> Result<Portable, String> {
+        let entry: Portable = serde_json::from_slice(line).map_err(|error| {
+            if !error.is_data() {
+                return "is no JSON".to_owned();
+            }
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let says = error.to_string();
+            says.strip_suffix(&place).unwrap_or(&says).to_owned()
+        })?;
+        let kind = Self::of(&entry);
+        if kind != self {
+            return Err(format!("is one of {}, in a file of {}", kind.name(), self.name()));
+        }
+        Ok(entry)
+    }
+}
+
+/// The next line of a file without its end; `None`: there are no more.
+pub(super) fn next_line(file: &mut dyn BufRead) -> io::Result<Option<Result<Vec<u8>, String>>> {
+    let mut line = Vec::new();
+    let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    if Read::take(&mut *file, most).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.len() > LINE_BYTES_MAX {
+        file.skip_until(b'\n')?;
+        return Ok(Some(Err(format!("has more than {LINE_BYTES_MAX} bytes"))));
+    }
+    Ok(Some(Ok(line)))
+}
+
+/// Conditions on the records of an export.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ExportFilter {
+    /// Only this group.
+    #[arg(long)]
+    pub(super) group: Option<String>,
+    /// Only records produced to this topic.
+    #[arg(long)]
+    pub(super) topic: Option<String>,
+    /// Only this reason, such as rejected.
+    #[arg(long)]
+    pub(super) reason: Option<String>,
+}
+
+impl ExportFilter {
+    /// The pairs of a query.
+    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
+        let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
+        pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+}
+
+/// An export of one kind from a sidecar.
+pub(super) struct ExportQuery<'a> {
+    pub(super) at: &'a AdminAt,
+    pub(super) kind: ExportKind,
+    pub(super) filter: &'a ExportFilter,
+    /// Only this state.
+    pub(super) state: Option<&'static str>,
+}
+
+/// Records of an export, and those that are left out.
+#[derive(Default)]
+struct ExportTotals {
+    written: u64,
+    produced: u64,
+    unreadable: u64,
+}
+
+impl ExportQuery<'_> {
+    /// Writes the records to a file that must not be there, or to stdout.
+    pub(super) fn save(&self, path: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
+        let Some(path) = path else {
+            return self.write(out)?.tell();
+        };
+        check_absent(path)?;
+        let mut file = Unfinished::make(path)?;
+        let totals = self.write(&mut file.out)?;
+        if totals.written > 0 {
+            file.finish(path)?;
+        } else {
+            file.remove()?;
+        }
+        totals.tell()
+    }
+
+    fn write(&self, out: &mut dyn Write) -> Result<ExportTotals, Failure> {
+        let groups = match &self.filter.group {
+            Some(group) => vec![group.clone()],
+            None => self.groups()?,
+        };
+        let mut totals = ExportTotals::default();
+        for group in groups {
+            let mut after = None;
+            loop {
+                let mut answer = self.at.get(&self.page(&group, after.as_deref()))?;
+                let source = answer.get("source").cloned().unwrap_or_default();
+                let items = answer.get_mut("items").map(Value::take);
+                let Some(Value::Array(items)) = items else { break };
+                for item in items {
+                    if totals.written == 0 {
+                        writeln!(out, "{}", self.kind.head(&source))?;
+                    }
+                    writeln!(out, "{item}")?;
+                    totals.written += 1;
+                }
+                totals.leave_out(&group, &answer);
+                after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        out.flush()?;
+        Ok(totals)
+    }
+
+    fn groups(&self) -> Result<Vec<String>, Failure> {
+        let groups = items(self.at, "/api/v1/groups", &[], u64::MAX)?;
+        let name = |group: &Value| group.get("group").and_then(Value::as_str).map(str::to_owned);
+        Ok(groups.iter().filter_map(name).collect())
+    }
+
+    /// The path of a piece.
+    pub(super) fn page(&self, group: &str, after: Option<&str>) -> String {
+        let pairs = [
+            ("topic", self.filter.topic.as_deref()),
+            ("reason", self.filter.reason.as_deref()),
+            ("state", self.state),
+            ("after", after),
+        ];
+        let (path, group) = (self.kind.path("export"), percent_encoded(group));
+        let mut url = format!("{path}?limit={ENTRIES_MAX}&group={group}");
+        for (name, value) in pairs {
+            if let Some(value) = value {
+                url.extend(["&", name, "=", &percent_encoded(value)]);
+            }
+        }
+        url
+    }
+}
+
+impl ExportTotals {
+    /// Counts the letters of a piece that are in no line.
+    fn leave_out(&mut self, group: &str, answer: &Value) {
+        self.produced += answer.get("produced").and_then(Value::as_u64).unwrap_or(0);
+        let unreadable = answer.get("unreadable").and_then(Value::as_array);
+        for offset in unreadable.into_iter().flatten() {
+            self.unreadable += 1;
+            complain(&format!("group {group:?}: the dead letter at {offset} cannot be read"));
+        }
+    }
+
+    fn tell(&self) -> Result<(), Failure> {
+        if self.produced > 0 {
+            complain(&format!(
+                "{} records were produced to dead-letter topics by clients, and are left out: \
+                 any Kafka client reads them",
+                self.produced
+            ));
+        }
+        if self.unreadable > 0 {
+            let says = format!("{} written, {} cannot be read", self.written, self.unreadable);
+            return Err(Failure::new(Exit::Partial, says));
+        }
+        if self.written == 0 {
+            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+        }
+        complain(&format!("{} written", self.written));
+        Ok(())
+    }
+}
+
+/// Refuses a file that is there.
+pub(super) fn check_absent(path: &Path) -> Result<(), Failure> {
+    if path.exists() {
+        let says = format!("{} is there already; choose another --out", path.display());
+        return Err(Failure::new(Exit::Failed, says));
+    }
+    Ok(())
+}
+
+/// A file that appears whole or not at all, and replaces none.
+struct Unfinished {
+    out: BufWriter<File>,
+    path: PathBuf,
+}
+
+impl Unfinished {
+    fn make(path: &Path) -> Result<Self, Failure> {
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".unfinished");
+        let unfinished = PathBuf::from(unfinished);
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(true).write(true).open(&unfinished);
+        let file = file.map_err(|e| failed(&unfinished, &e))?;
+        Ok(Self { out: BufWriter::new(file), path: unfinished })
+    }
+
+    fn remove(self) -> Result<(), Failure> {
+        fs::remove_file(&self.path).map_err(|e| failed(&self.path, &e))
+    }
+
+    fn finish(self, path: &Path) -> Result<(), Failure> {
+        let written = self.out.into_inner().map_err(io::IntoInnerError::into_error);
+        let done = written.and_then(|file| file.sync_all());
+        done.and_then(|()| fs::rename(&self.path, path)).map_err(|e| failed(&self.path, &e))
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_too_long_is_passed_whole() {
+        let long = io::repeat(b'x').take(u64::try_from(LINE_BYTES_MAX + 5).unwrap());
+        let mut file = io::BufReader::new(io::Cursor::new(b"a\n").chain(long).chain(&b"\nb"[..]));
+        let mut lines = Vec::new();
+        while let Some(line) = next_line(&mut file).unwrap() {
+            lines.push(line);
+        }
+        let long = Err(format!("has more than {LINE_BYTES_MAX} bytes"));
+        assert_eq!(lines, [Ok(b"a".to_vec()), long, Ok(b"b".to_vec())]);
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_refused() {
+        let source = |kind: ExportKind, line: &str| kind.source(line.as_bytes());
+        for kind in [ExportKind::Retries, ExportKind::DeadLetters] {
+            let head = kind.head(&json!("there")).to_string();
+            assert_eq!(source(kind, &head), Ok("there".to_owned()));
+        }
+        let old = r#"{"reprise_export":1,"source":"there"}"#;
+        assert_eq!(source(ExportKind::Retries, old), Ok("there".to_owned()));
+        let says = source(ExportKind::DeadLetters, old).unwrap_err();
+        assert_eq!(says, "is an export of retries; `reprise retry import` takes it");
+        let letters = ExportKind::DeadLetters.head(&json!("there")).to_string();
+        let says = source(ExportKind::Retries, &letters).unwrap_err();
+        assert_eq!(says, "is an export of dead letters; `reprise dlq import` takes it");
+        let new = r#"{"reprise_export":1,"kind":"offsets","source":"there"}"#;
+        assert!(source(ExportKind::Retries, new).unwrap_err().contains("cannot read"));
+    }
+}
