@@ -21,6 +21,7 @@ mod reload;
 mod settle;
 mod shapes;
 mod take;
+mod waiting;
 
 use tokio::sync::oneshot;
 
@@ -42,6 +43,7 @@ use self::nack::Nacks;
 use self::pass::Pass;
 use self::read::{FindGroup, FindStates, ListGroups, PageEntries, PageWaiting, ScanEntries};
 use self::take::{DeadLetterDamaged, Take};
+use self::waiting::{FindEntry, PageDue};
 
 pub use self::end::Ending;
 pub use self::follow::Followers;
@@ -118,6 +120,7 @@ pub(super) enum Command {
     End(Box<Call<Ending>>),
     EndTopic(Call<EndTopic>),
     Export(Call<Export>),
+    FindEntry(Call<FindEntry>),
     FindGroup(Call<FindGroup>),
     FindSlot(Call<FindSlot>),
     FindStates(Call<FindStates>),
@@ -136,6 +139,7 @@ pub(super) enum Command {
     Look,
     Nacks(Box<Call<Nacks>>),
     Operate(Box<Call<OperateRequest>>),
+    PageDue(Call<PageDue>),
     PageEntries(Call<PageEntries>),
     PageWaiting(Call<PageWaiting>),
     Pass(Call<Pass>),
@@ -164,6 +168,7 @@ impl Driver {
             Command::End(call) => call.answer(self),
             Command::EndTopic(call) => call.answer(self),
             Command::Export(call) => call.answer(self),
+            Command::FindEntry(call) => call.answer(self),
             Command::FindGroup(call) => call.answer(self),
             Command::FindSlot(call) => call.answer(self),
             Command::FindStates(call) => call.answer(self),
@@ -178,6 +183,7 @@ impl Driver {
             Command::ListJobs(call) => call.answer(self),
             Command::Nacks(call) => call.answer(self),
             Command::Operate(call) => call.answer(self),
+            Command::PageDue(call) => call.answer(self),
             Command::PageEntries(call) => call.answer(self),
             Command::PageWaiting(call) => call.answer(self),
             Command::Pass(call) => call.answer(self),

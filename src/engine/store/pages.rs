@@ -88,6 +88,31 @@ impl Store {
         (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
     }
 
+    /// Entries of a group that wait, by due time and id: those after `after` that are due before
+    /// `until`, at most `limit`.
+    pub(in crate::engine) fn due_page(
+        &self,
+        group: &GroupId,
+        after: Option<(WallMs, EntryId)>,
+        until: Option<WallMs>,
+        limit: usize,
+    ) -> Vec<Entry> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let waiting = Key::of_group(key::WAITING, number);
+        let from = match after {
+            Some((due, id)) => waiting.clone().wall(due).id(id).end(),
+            None => waiting.clone(),
+        };
+        let end = match until {
+            Some(until) => waiting.wall(until),
+            None => waiting.end(),
+        };
+        if from.0 >= end.0 {
+            return Vec::new();
+        }
+        self.ids(&from, &end, limit).into_iter().filter_map(|id| self.get(id)).collect()
+    }
+
     /// Entries of a group that wait or are set aside, with an id above `after`, by id, among the
     /// next few: all of a group may be millions that are only remembered. Their lane offset means
     /// nothing. And the id to go on after; `None`: there was none.
@@ -136,6 +161,11 @@ impl Store {
     /// Whether a group has an entry or a slot.
     pub(in crate::engine) fn has_group(&self, group: &GroupId) -> bool {
         self.groups.get(group).is_some_and(|group| !group.is_empty())
+    }
+
+    /// An entry with the place of its bytes. Its lane offset means nothing.
+    pub(in crate::engine) fn located_entry(&self, entry: Entry) -> TakenEntry {
+        self.locate(LaneOffset { slot: Slot(0), sequence: 0 }, entry)
     }
 
     fn locate(&self, lane: LaneOffset, entry: Entry) -> TakenEntry {

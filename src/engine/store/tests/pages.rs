@@ -31,3 +31,28 @@ fn one_look_for_what_can_be_moved_is_among_a_few_and_says_where_to_go_on() {
     assert_eq!(seen, [900, 901, 1001]);
     assert!((5..=6).contains(&looks), "{looks}");
 }
+
+#[test]
+fn pages_by_due_time_are_together_the_whole() {
+    let mut store = Store::in_memory();
+    let dues = [(1, 50), (2, 10), (3, 50), (4, 20), (5, 90), (6, 10)];
+    for (id, due) in dues {
+        put(&mut store, id, State::Waiting { due: WallMs(due), delay_ms: 7, level: Some(1) });
+    }
+    put(&mut store, 7, State::Dead { at: WallMs(10) });
+    for limit in 1..=7 {
+        let (mut after, mut seen) = (None, Vec::new());
+        loop {
+            let page = store.due_page(&"shop".into(), after, Some(WallMs(90)), limit);
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= limit);
+            after = last.due().map(|due| (due, last.id));
+            seen.extend(page.iter().map(|entry| entry.id.0));
+        }
+        assert_eq!(seen, [2, 6, 4, 1, 3], "limit {limit}");
+    }
+    let past_end = (WallMs(i64::MAX), EntryId(u64::MAX));
+    assert!(store.due_page(&"shop".into(), Some(past_end), None, 9).is_empty());
+    assert!(store.due_page(&"shop".into(), Some(past_end), Some(WallMs(0)), 9).is_empty());
+    assert!(store.due_page(&"other".into(), None, None, 9).is_empty());
+}
