@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::job::fingerprint::mask;
 use crate::engine::letters::DeadLetter;
 use crate::model::WallMs;
-use crate::retry::{Disposition, Entry};
+use crate::retry::{Disposition, Entry, State};
 use crate::wire::batch::Headers;
 
 /// A header that a record must have.
@@ -48,7 +48,10 @@ impl LetterFilter {
         let topic = entry.origin.as_ref().map(|origin| origin.topic.as_str());
         let cause = entry.disposition.unwrap_or(Disposition::Manual).as_str();
         let reason = entry.reason.as_deref().unwrap_or_default();
-        let at = entry.last_failed;
+        let at = match entry.state {
+            State::Dead { at } => Some(at),
+            _ => entry.last_failed,
+        };
         is_met(self.topic.as_deref(), |wanted| topic.unwrap_or_default() == wanted)
             && is_met(self.cause.as_deref(), |wanted| cause == wanted)
             && is_met(self.reason_contains.as_deref(), |text| contains(reason.as_bytes(), text))

@@ -130,6 +130,8 @@ fn a_filter_admits_what_meets_all_its_conditions() {
     let mut entry = Entry::dead(EntryId(1), &"shop".into(), origin, WallMs(1_000));
     entry.disposition = Some(Disposition::Rejected);
     entry.reason = Some("no stock for item 4711".into());
+    // An operator ended its retries later.
+    entry.last_failed = Some(WallMs(7));
     let letter = DeadLetter {
         offset: 0,
         entry: Some(entry.clone()),
