@@ -210,3 +210,168 @@ fn a_browser_logs_in_and_out_with_a_token() {
     assert_eq!(with("POST", "/logout", "x=", "same-origin").0, 303);
     assert!(with("GET", "/login", "", "same-origin").2.contains("type=\"password\""));
 }
+
+/// One record of `orders` that is a dead letter at once.
+fn dead_letter(record: &Rec) -> (Server, Member) {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    let offset = member.client.put("orders", 0, std::slice::from_ref(record));
+    let nack = record.clone().header("x-retry-level", "-1");
+    member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    (server, member)
+}
+
+#[test]
+fn a_value_is_shown_in_three_forms_and_downloaded() {
+    let value = format!("{{\"total\":1.10,\"note\":\"{HOSTILE}\"}}");
+    let (server, _member) = dead_letter(&Rec::new(&value).header(HOSTILE, HOSTILE));
+    let path = "/groups/shop/letters/0";
+    let json = page(&server, path);
+    assert!(json.contains("\n  &quot;total&quot;: 1.10,\n"), "indented by itself: {json}");
+    let text = page(&server, &format!("{path}?as=text"));
+    assert!(text.contains("{&quot;total&quot;:1.10,&quot;note&quot;"), "{text}");
+    let hex = page(&server, &format!("{path}?as=hex"));
+    assert!(hex.contains("00000000  7b 22 74 6f 74 61 6c 22  3a 31 2e 31 30 2c 22 6e"), "{hex}");
+    assert!(hex.contains("|{&quot;total&quot;:1.10,&quot;n|"), "{hex}");
+    let (status, _, says) = browse(&server, "GET", &format!("{path}?as=xml"), "");
+    assert_eq!((status, says.contains("text, json or hex")), (400, true), "{says}");
+    let (status, head, body) = browse(&server, "GET", &format!("{path}/value"), "");
+    assert_eq!((status, body), (200, value));
+    assert!(head.contains("content-disposition: attachment; filename=\"dead-letter-0.bin\""));
+    assert!(head.contains("content-type: application/octet-stream"), "{head}");
+    assert!(head.contains("x-content-type-options: nosniff"), "{head}");
+    assert_eq!(browse(&server, "GET", "/groups/shop/letters/7/value", "").0, 404);
+}
+
+#[test]
+fn a_huge_record_fits_on_its_page() {
+    let mut record = Rec::new(&"<\"&".repeat(100_000));
+    for at in 0..2_000 {
+        record = record.header(format!("{HOSTILE}-{at}"), HOSTILE.repeat(10));
+    }
+    let (server, _member) = dead_letter(&record);
+    for path in ["/groups/shop", "/groups/shop/letters/0", "/groups/shop/letters/0?as=hex"] {
+        let bytes = page(&server, path).len();
+        assert!(bytes <= 150 << 10, "{path}: {bytes}");
+    }
+    let first = page(&server, "/groups/shop/letters/0");
+    assert!(first.contains("Next part") && first.contains("Next headers"), "{first}");
+    let next = page(&server, "/groups/shop/letters/0?headers=1999");
+    assert!(next.contains("headers, from 1999 on."), "{next}");
+}
+
+#[test]
+fn a_waiting_record_has_a_page_with_its_actions() {
+    let (server, _member) = filled();
+    let items = server.json("/api/v1/retries?group=shop");
+    let id = items["items"][0]["id"].to_string();
+    let path = format!("/groups/shop/waiting/{id}");
+    assert!(page(&server, "/groups/shop").contains(&format!("href=\"{path}\"")));
+    let retry = page(&server, &path);
+    for says in ["order-3", "the application says that it failed", "Retry now", "Dead letter now"] {
+        assert!(retry.contains(says), "{says}: {retry}");
+    }
+    assert_eq!(browse(&server, "GET", &format!("{path}/value"), "").2, "order-3");
+    let due = || server.json("/api/v1/retries?group=shop")["items"][0]["due_ms"].as_i64().unwrap();
+    let before = due();
+    let delay = format!("verb=delay&ids={id}&why=&delay_minutes=600");
+    assert_eq!(browse(&server, "POST", "/groups/shop/act", &delay).0, 303);
+    assert!(due() > before + 8 * 3_600_000, "{before} {}", due());
+    for (form, says) in [
+        (format!("verb=delay&ids={id}&delay_minutes=soon"), "a number of minutes"),
+        (format!("verb=delay&ids={id}&delay_minutes={}", u64::MAX), "longer than 366 days"),
+    ] {
+        let (status, _, body) = browse(&server, "POST", "/groups/shop/act", &form);
+        assert_eq!((status, body.contains(says)), (400, true), "{body}");
+    }
+    let (status, _, says) = browse(&server, "GET", "/groups/shop/waiting/99999", "");
+    assert_eq!((status, says.contains("has no retry 99999")), (404, true), "{says}");
+    let skip = format!("verb=dead-letter&ids={id}&why=&delay_minutes=60");
+    assert_eq!(browse(&server, "POST", "/groups/shop/act", &skip).0, 303);
+    assert_eq!(browse(&server, "GET", &path, "").0, 404, "it waits no more");
+}
+
+/// The address behind a count of a matrix: the first link to a list.
+fn cell_link(page: &str, list: &str) -> String {
+    let from = page.find(&format!("href=\"/groups/shop/{list}?")).unwrap();
+    let link = page[from..].split('"').nth(1).unwrap();
+    link.replace("&amp;", "&")
+}
+
+#[test]
+fn counts_lead_to_lists_and_lists_to_jobs() {
+    let (server, _member) = filled();
+    let shop = page(&server, "/groups/shop");
+    let (letters, retries) = (cell_link(&shop, "letters"), cell_link(&shop, "waiting"));
+    assert!(letters.contains("why=explicit_dlq&since="), "{letters}");
+    assert!(shop.contains(&format!("{}\">3</a>", letters.replace('&', "&amp;"))), "{shop}");
+    let list = page(&server, &letters);
+    assert_eq!(list.matches("name=\"offsets\"").count(), 3, "{list}");
+    assert!(list.contains("cause explicit_dlq, dead since 2"), "{list}");
+    assert!(
+        page(&server, &letters.replace("explicit_dlq", "crashed")).contains("No letter of the 3")
+    );
+    let older = letters.replace("since=", "until=");
+    assert!(page(&server, &older).contains("No letter of the 3"), "none died before");
+    assert!(retries.ends_with("waiting?level=2&due=24h"), "{retries}");
+    let waiting = page(&server, &retries);
+    assert!(waiting.contains("orders-0@3") && waiting.contains("name=\"ids\""), "{waiting}");
+    let later = page(&server, "/groups/shop/waiting?level=exact&due=later");
+    assert!(later.contains("No retry waits with this level"), "{later}");
+    for (path, says) in [
+        ("waiting?due=soon", "one of now, 1m"),
+        ("waiting?level=x", "a number, or exact"),
+        ("waiting?after=1", "a next page"),
+        ("letters?since=x", "since"),
+        ("letters?color=red", "unknown field"),
+    ] {
+        let (status, _, body) = browse(&server, "GET", &format!("/groups/shop/{path}"), "");
+        assert_eq!((status, body.contains(says)), (400, true), "{path}: {body}");
+    }
+    assert_eq!(browse(&server, "GET", "/groups/nobody/letters", "").0, 404);
+    let since = letters.split("since=").nth(1).unwrap();
+    let terms = format!("action=discard&cause=explicit_dlq&topic=&since_ms={since}&why=INC-5");
+    assert_eq!(browse(&server, "POST", "/groups/shop/jobs", &terms).0, 303);
+    support::until("the job has discarded all", || {
+        server.json("/api/v1/groups/shop")["dead_letters"] == 0
+    });
+}
+
+#[test]
+fn a_list_of_marked_records_is_one_action() {
+    let (server, mut member) = filled();
+    let form = "offsets=0&offsets=2&why=INC-6&verb=redrive";
+    let (status, head, body) = browse(&server, "POST", "/groups/shop/act", form);
+    assert_eq!((status, head.contains("said=2%20records%20changed")), (303, true), "{body}");
+    assert_eq!(member.retries().len(), 2);
+    for (form, says) in [
+        ("verb=redrive&verb=discard&offsets=0", "duplicate field `verb`"),
+        ("verb=redrive&offsets=0&offset=1", "unknown field `offset`"),
+    ] {
+        let (status, _, body) = browse(&server, "POST", "/groups/shop/act", form);
+        assert_eq!((status, body.contains(says)), (422, true), "{body}");
+    }
+}
+
+#[test]
+fn a_list_of_many_comes_in_pages() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    for at in 0..230 {
+        member.client.put("orders", 0, &[Rec::new("order")]);
+        let nack = Rec::new("order").header("x-retry-level", "-1");
+        member.client.nack("shop", &format!("orders-0@{at}"), nack);
+    }
+    let (mut path, mut seen, mut pages) = ("/groups/shop/letters".to_owned(), 0, 0);
+    loop {
+        let list = page(&server, &path);
+        seen += list.matches("name=\"offsets\"").count();
+        pages += 1;
+        let Some((_, next)) = list.split_once("rel=\"next\" href=\"") else { break };
+        path = next.split('"').next().unwrap().replace("&amp;", "&");
+    }
+    assert_eq!((seen, pages), (230, 3));
+    let since = server.json("/api/v1/dead-letters/shop/229")["at_ms"].as_i64().unwrap() + 120_000;
+    let list = page(&server, &format!("/groups/shop/letters?since={since}"));
+    assert!(list.contains("No letter of the 230 that"), "{list}");
+}

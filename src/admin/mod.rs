@@ -10,6 +10,8 @@ mod fingerprints;
 mod guard;
 mod html;
 mod jobs;
+mod json;
+mod matrix;
 mod moving;
 mod nack;
 mod operate;
@@ -49,6 +51,7 @@ pub use explain::{
 };
 pub use fingerprints::{Fingerprint, FingerprintList};
 pub use jobs::{JobPlan, PlanSample};
+pub use matrix::{COUNTED_MAX, Matrix};
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
 pub use percent::percent_encoded;
@@ -61,7 +64,7 @@ pub use states::StateCounts;
 pub use token::{OperatorTokens, Secret, Token};
 pub use view::{
     DeadLetter, DelayedView, Drain, DrainGroup, ElsewhereView, ForwardView, GroupView, LevelView,
-    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryView,
+    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
 };
 
 /// Everything there is, for whoever asks for something else.
@@ -136,7 +139,12 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/", get(home::<S>))
         .route("/audit", get(html::audit::<S>))
         .route("/groups/{group}", get(html::group::<S>))
+        .route("/groups/{group}/letters", get(html::letters::<S>))
         .route("/groups/{group}/letters/{offset}", get(html::letter::<S>))
+        .route("/groups/{group}/letters/{offset}/value", get(html::letter_value::<S>))
+        .route("/groups/{group}/waiting", get(html::waiting::<S>))
+        .route("/groups/{group}/waiting/{id}", get(html::retry::<S>))
+        .route("/groups/{group}/waiting/{id}/value", get(html::retry_value::<S>))
         .route("/groups/{group}/act", bounded(post(html::act::<S>)))
         .route("/groups/{group}/jobs", bounded(post(html::start_job::<S>)))
         .route("/jobs", get(html::jobs::<S>))

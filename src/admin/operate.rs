@@ -283,7 +283,10 @@ pub(super) fn body<T>(asked: Result<Json<T>, JsonRejection>) -> Result<Json<T>, 
     asked.map_err(|error| Refusal::new(error.status(), error.body_text()))
 }
 
-fn due_time(delay_ms: Option<u64>, until_ms: Option<i64>) -> Result<Option<DueTime>, Refusal> {
+pub(super) fn due_time(
+    delay_ms: Option<u64>,
+    until_ms: Option<i64>,
+) -> Result<Option<DueTime>, Refusal> {
     match (delay_ms, until_ms) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(Refusal::bad("give one of delay_ms and until_ms")),

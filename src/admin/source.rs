@@ -5,10 +5,13 @@ use std::future::Future;
 use super::explain::{Explained, RuleView, Told};
 use super::fingerprints::FingerprintList;
 use super::jobs::JobPlan;
+use super::matrix::Matrix;
 use super::nack::{Failed, FailedRefused, FailedTaken};
 use super::operate::{ActionReport, ActionRequest};
 use super::portable::{Brought, ExportCounts, Portable, PortableLetters};
-use super::view::{DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryView};
+use super::view::{
+    DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryRecord, RetryView,
+};
 use crate::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use crate::model::Origin;
 use crate::observe::GroupGauges;
@@ -68,6 +71,30 @@ pub trait Source: Send + Sync + 'static {
         after: Option<u64>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
+
+    /// Retries of a group that wait, by due time and id: those after `after` that are due before
+    /// `until_ms`. At most 256.
+    fn waiting(
+        &self,
+        group: &str,
+        after: Option<(i64, u64)>,
+        until_ms: Option<i64>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
+
+    /// Counts of a group's retries and dead letters, of a bounded number of entries; a few seconds
+    /// old where they are many.
+    fn matrix(&self, group: &str) -> impl Future<Output = Result<Matrix, Unavailable>> + Send;
+
+    /// The time by the wall clock, Unix ms.
+    fn now_ms(&self) -> i64;
+
+    /// A retry that is not settled, with its record.
+    fn retry(
+        &self,
+        group: &str,
+        id: u64,
+    ) -> impl Future<Output = Result<Option<RetryRecord>, Unavailable>> + Send;
 
     /// Dead letters of a group by offset, those after the offset `after`, without their values and
     /// headers. Bounded in bytes too.

@@ -308,4 +308,20 @@ pub struct DeadLetter {
     pub value: Option<Vec<u8>>,
     /// The record's headers, ours included, in order, duplicates kept; a list has none.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
+    /// Times (Unix ms) and causes of its last failures, latest last; a list has none.
+    pub history: Vec<(i64, String)>,
+}
+
+/// A retry with its record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryRecord {
+    pub retry: RetryView,
+    /// Times (Unix ms) and causes of its last failures, latest last.
+    pub history: Vec<(i64, String)>,
+    /// The record's own timestamp, Unix ms.
+    pub timestamp_ms: i64,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    /// Headers of the record as produced, in order, duplicates kept.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
 }

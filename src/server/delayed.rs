@@ -3,6 +3,7 @@
 use crate::admin::{DelayedView, Unavailable};
 use crate::engine::DelayedRecord;
 use crate::model::{EntryId, Origin};
+use crate::server::letters::headers;
 use crate::server::source::AdminSource;
 
 /// Bytes of records read for one page.
@@ -43,13 +44,9 @@ fn view(DelayedRecord { entry, record, bytes }: DelayedRecord) -> Option<Delayed
         Ok(record) => record,
         Err(why) => return Some(DelayedView { unreadable: Some(why.to_string()), ..view }),
     };
-    let headers = record.headers.iter().map(|header| {
-        let name = String::from_utf8_lossy(&header.key).into_owned();
-        (name, header.value.map(|value| value.to_vec()))
-    });
     Some(DelayedView {
         timestamp_ms: Some(record.timestamp_ms),
-        headers: headers.collect(),
+        headers: headers(&record.headers),
         key: record.key.map(|key| key.to_vec()),
         value: record.value.map(|value| value.to_vec()),
         ..view

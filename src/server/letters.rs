@@ -9,6 +9,8 @@ use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Disposition, State, StateKind};
 use crate::server::source::AdminSource;
+use crate::server::waiting::history;
+use crate::wire::batch::Headers;
 
 /// Bytes read at once, of which a list keeps far less.
 const READ_BYTES: usize = 1 << 20;
@@ -237,13 +239,19 @@ fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
     }
 }
 
-fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
-    let headers = letter.record.headers.iter().map(|header| {
+/// Headers of a record with their names as text.
+pub(super) fn headers(headers: &Headers) -> Vec<(String, Option<Vec<u8>>)> {
+    let each = headers.iter().map(|header| {
         let name = String::from_utf8_lossy(&header.key).into_owned();
         (name, header.value.map(|value| value.to_vec()))
     });
+    each.collect()
+}
+
+fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
     DeadLetter {
-        headers: headers.collect(),
+        headers: headers(&letter.record.headers),
+        history: letter.entry.as_ref().map(history).unwrap_or_default(),
         value: letter.record.value.as_ref().map(|value| value.to_vec()),
         ..line(group, letter)
     }

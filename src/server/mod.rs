@@ -19,6 +19,7 @@ mod guard;
 mod housekeeping;
 mod jobs;
 mod letters;
+mod matrix;
 mod moving;
 mod nacking;
 mod operating;
@@ -36,6 +37,7 @@ mod start;
 mod telling;
 mod threads;
 mod vacancy;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::pin::Pin;

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, watch};
 use crate::admin::{
     ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
     Failed, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupView, JobPlan,
-    LevelView, OffsetView, Overview, PolicyView, Portable, PortableLetters, Readiness, RetryView,
-    RuleView, Source, StateCounts, Told, Unavailable,
+    LevelView, Matrix, OffsetView, Overview, PolicyView, Portable, PortableLetters, Readiness,
+    RetryRecord, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -28,8 +28,8 @@ use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
 use crate::server::guard::Guard;
 use crate::server::letters::Oldest;
+use crate::server::matrix::Matrices;
 use crate::server::readiness::readiness;
-use crate::server::retries::retry_view;
 use crate::server::seen::{Seen, elsewhere, seen, states};
 use crate::server::sending::Sender;
 use crate::server::telling::told;
@@ -44,6 +44,7 @@ pub(super) struct AdminSource {
     pub(super) listening: Vec<String>,
     pub(super) board: Board,
     pub(super) oldest: Arc<Oldest>,
+    pub(super) matrices: Arc<Matrices>,
     /// Whether the server was told to drain.
     pub(super) draining: watch::Receiver<bool>,
     pub(super) guard: Guard,
@@ -137,22 +138,30 @@ impl Source for AdminSource {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
-        let id = GroupId::new(group);
-        let now = self.router.clock.now().wall;
-        let view = self.router.engine.group(&id).await?;
-        let view = view.as_ref();
-        let has_taker = view.is_some_and(|view| self.router.has_taker(view));
-        let mut found = Vec::new();
-        let mut after = after.map(EntryId);
-        while found.len() < limit {
-            let page = self.router.engine.page(&id, after, limit).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.entry.id);
-            let open = page.into_iter().map(|seen| seen.entry).filter(|entry| !entry.is_settled());
-            found.extend(open.map(|entry| retry_view(&entry, view, (has_taker, now))));
-        }
-        found.truncate(limit);
-        Ok(found)
+        self.listed_retries(&GroupId::new(group), after, limit).await
+    }
+
+    async fn waiting(
+        &self,
+        group: &str,
+        after: Option<(i64, u64)>,
+        until_ms: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        let after = after.map(|(due, id)| (WallMs(due), EntryId(id)));
+        self.due(&GroupId::new(group), after, until_ms.map(WallMs), limit).await
+    }
+
+    async fn matrix(&self, group: &str) -> Result<Matrix, Unavailable> {
+        self.counted(&GroupId::new(group)).await
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.router.clock.now().wall.0
+    }
+
+    async fn retry(&self, group: &str, id: u64) -> Result<Option<RetryRecord>, Unavailable> {
+        self.retry_record(&GroupId::new(group), EntryId(id)).await
     }
 
     async fn dead_letters(

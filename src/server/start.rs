@@ -42,6 +42,7 @@ use crate::server::forwarding::Board;
 use crate::server::guard::Guard;
 use crate::server::jobs::JobRunner;
 use crate::server::letters::Oldest;
+use crate::server::matrix::Matrices;
 use crate::server::pace::Pace;
 use crate::server::sending::Sender;
 use crate::server::source::AdminSource;
@@ -136,8 +137,7 @@ pub(super) async fn start_on(
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
     router.find_local_conflicts();
-    let driver = core.driver;
-    let driver = guard.thread("retry-engine", move || driver.run())?;
+    let driver = guard.thread("retry-engine", move || core.driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
     let (draining, told_to_drain) = watch::channel(false);
@@ -150,10 +150,7 @@ pub(super) async fn start_on(
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", membership::run(Arc::clone(&router), core.events));
     spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &board));
-    let job_wake = Arc::new(Notify::new());
-    let sender = Arc::new(Sender::new(Arc::clone(&router)));
-    let runner = JobRunner::new(Arc::clone(&router), Arc::clone(&job_wake), Arc::clone(&sender));
-    tasks.spawn("jobs", runner.run());
+    let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
     let source = AdminSource {
@@ -164,6 +161,7 @@ pub(super) async fn start_on(
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
         board,
         oldest: Arc::new(Oldest::default()),
+        matrices: Arc::new(Matrices::default()),
         draining: told_to_drain,
         guard: guard.clone(),
         job_wake,
@@ -297,6 +295,15 @@ async fn listen(
         tasks.spawn_unbound("listener", accepting);
     }
     Ok((listening, behind))
+}
+
+/// Starts the runner of jobs. Returns its waker, and the sender of its records.
+fn spawn_jobs(tasks: &mut Tasks, router: &Arc<Router>) -> (Arc<Notify>, Arc<Sender>) {
+    let job_wake = Arc::new(Notify::new());
+    let sender = Arc::new(Sender::new(Arc::clone(router)));
+    let runner = JobRunner::new(Arc::clone(router), Arc::clone(&job_wake), Arc::clone(&sender));
+    tasks.spawn("jobs", runner.run());
+    (job_wake, sender)
 }
 
 async fn open_admin(

@@ -3,9 +3,9 @@
 use reprise::admin::{
     ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
     ExportCounts, Failed, FailedRefused, FailedTaken, Fingerprint, FingerprintList, GroupView,
-    JobPlan, LeftEntry, MemberView, Overview, PartitionView, PastView, PolicyView, Portable,
-    PortableLetters, Readiness, RetryView, RuleView, SeekBackView, Source, StateCounts,
-    SuspectView, SuspectsView, Told, Unavailable,
+    JobPlan, LeftEntry, Matrix, MemberView, Overview, PartitionView, PastView, PolicyView,
+    Portable, PortableLetters, Readiness, RetryRecord, RetryView, RuleView, SeekBackView, Source,
+    StateCounts, SuspectView, SuspectsView, Told, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
@@ -220,6 +220,29 @@ impl Source for Fake {
         };
         let ids = (1..=5).filter(|id| group == "bar/é" && after.is_none_or(|after| *id > after));
         Ok(ids.take(limit).map(of).collect())
+    }
+    async fn waiting(
+        &self,
+        group: &str,
+        after: Option<(i64, u64)>,
+        _: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        self.retries(group, after.map(|(_, id)| id), limit).await
+    }
+    async fn matrix(&self, _: &str) -> Result<Matrix, Unavailable> {
+        Ok(Matrix::at(5_000))
+    }
+    fn now_ms(&self) -> i64 {
+        5_000
+    }
+    async fn retry(&self, group: &str, id: u64) -> Result<Option<RetryRecord>, Unavailable> {
+        let retry = self.retries(group, None, 9).await?.into_iter().find(|retry| retry.id == id);
+        Ok(retry.map(|retry| RetryRecord {
+            retry,
+            value: Some(b"{\"card\":{\"number\":4111}}".to_vec()),
+            ..RetryRecord::default()
+        }))
     }
     async fn dead_letters(
         &self,

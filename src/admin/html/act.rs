@@ -5,43 +5,88 @@ use std::sync::Arc;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Extension, Path, State};
+use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
 
 use super::{back_to, form, group_path, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::guard::Caller;
-use crate::admin::operate::{ActionReport, letter_request, operator, record_patch, retry_request};
+use crate::admin::operate::{
+    ActionReport, DueTime, due_time, letter_request, operator, record_patch, retry_request,
+};
 use crate::admin::source::Source;
 
+/// Milliseconds of a minute.
+const MINUTE_MS: u64 = 60_000;
+
 /// The fields of a form.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::admin) struct Fields {
+#[derive(Debug, Default)]
+struct ActFields {
     verb: String,
     /// Numbers between spaces.
-    #[serde(default)]
     offsets: String,
-    #[serde(default)]
     ids: String,
-    #[serde(default)]
     why: String,
     /// A new value of the record; browsers send its line ends as CRLF.
     value: Option<String>,
-    #[serde(default)]
     set_header: String,
-    #[serde(default)]
     remove_header: String,
+    delay_minutes: String,
+}
+
+impl ActFields {
+    /// Reads the fields. A list of checkboxes sends one of the numbers each.
+    fn new(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
+        let mut fields = Self::default();
+        let mut seen = Vec::new();
+        for (name, text) in pairs {
+            let is_list = matches!(name.as_str(), "offsets" | "ids");
+            match name.as_str() {
+                "verb" => fields.verb = text,
+                "offsets" => fields.offsets.extend([" ", &text]),
+                "ids" => fields.ids.extend([" ", &text]),
+                "why" => fields.why = text,
+                "value" => fields.value = Some(text),
+                "set_header" => fields.set_header = text,
+                "remove_header" => fields.remove_header = text,
+                "delay_minutes" => fields.delay_minutes = text,
+                other => return Err(unprocessable(format!("unknown field `{other}`"))),
+            }
+            if !is_list && seen.contains(&name) {
+                return Err(unprocessable(format!("duplicate field `{name}`")));
+            }
+            seen.push(name);
+        }
+        if fields.verb.is_empty() {
+            return Err(unprocessable("missing field `verb`"));
+        }
+        Ok(fields)
+    }
+
+    /// The time that a delay sets.
+    fn due(&self) -> Result<Option<DueTime>, Refusal> {
+        if self.verb != "delay" {
+            return Ok(None);
+        }
+        let minutes: u64 = self.delay_minutes.trim().parse().map_err(|_| {
+            Refusal::bad("delay_minutes is a number of minutes from now on, such as 60")
+        })?;
+        due_time(Some(minutes.saturating_mul(MINUTE_MS)), None)
+    }
+}
+
+fn unprocessable(says: impl Into<String>) -> Refusal {
+    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, says)
 }
 
 pub(in crate::admin) async fn act<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(group): Path<String>,
     Extension(caller): Extension<Caller>,
-    fields: Result<Form<Fields>, FormRejection>,
+    fields: Result<Form<Vec<(String, String)>>, FormRejection>,
 ) -> Response {
-    let done = async { run(&admin, &group, caller, form(fields)?).await };
+    let done = async { run(&admin, &group, caller, ActFields::new(form(fields)?)?).await };
     match done.await {
         Ok(report) => back_to(&group_path(&group), &sentence(&report)),
         Err(refusal) => refused(&refusal),
@@ -52,9 +97,10 @@ async fn run<S: Source>(
     admin: &Admin<S>,
     group: &str,
     caller: Caller,
-    fields: Fields,
+    fields: ActFields,
 ) -> Result<ActionReport, Refusal> {
-    let Fields { verb, offsets, ids, why, value, set_header, remove_header } = fields;
+    let due = fields.due()?;
+    let ActFields { verb, offsets, ids, why, value, set_header, remove_header, .. } = fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
     let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let set: Vec<String> = given(&set_header).into_iter().collect();
@@ -65,7 +111,7 @@ async fn run<S: Source>(
     let request = if ids.is_empty() {
         letter_request(group, &verb, offsets, by)?.with_patch(patch, None)?
     } else {
-        retry_request(group, (&verb, None), ids, by)?
+        retry_request(group, (&verb, due), ids, by)?
     };
     Ok(admin.source.operate(request).await?)
 }

@@ -7,8 +7,9 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::cut::cell;
 use super::jobs::kind_form;
-use super::{group_path, page, refused, states};
+use super::{group_path, letter_path, matrix, page, refused, retry_path, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
@@ -23,7 +24,7 @@ const LETTERS_MAX: usize = 2_000;
 /// Causes that are shown.
 const KINDS_MAX: usize = 50;
 /// Rows of one list.
-const ROWS_MAX: usize = 100;
+const ROWS_MAX: usize = 50;
 /// Items asked of the source at once.
 const PIECE: usize = 256;
 
@@ -61,6 +62,7 @@ async fn content<S: Source>(
         letters.into_iter().partition(|letter| letter.state == "edited");
     let retries = admin.source.retries(id, None, ROWS_MAX).await?;
     let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
+    let matrix = admin.source.matrix(id).await?;
     let show = admin.options.show_payloads;
     Ok(html! {
         h1 { (id) }
@@ -70,6 +72,7 @@ async fn content<S: Source>(
             span.chip { (group.dead_letters) " dead letters" } " "
             span.chip { "breaker: " (group.breaker) }
         }
+        (matrix::tables(id, &matrix))
         h2 { "Dead letters by cause" }
         @if letters.is_empty() {
             p.empty { "This group has no dead letters." }
@@ -186,10 +189,6 @@ fn joined(offsets: &[i64]) -> String {
     offsets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn letter_path(group: &str, offset: i64) -> String {
-    format!("{}/letters/{offset}", group_path(group))
-}
-
 fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {
     html! {
         table {
@@ -205,13 +204,13 @@ fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {
                         td { (letter.disposition) }
                         td.number { (letter.reconsume_times) }
                         td { (utc(letter.at_ms)) }
-                        td { (payload::text(letter.key.as_deref(), show)) }
-                        td { @if show { (letter.reason.as_deref().unwrap_or("")) } }
+                        td { (cell(&payload::text(letter.key.as_deref(), show))) }
+                        td { @if show { (cell(letter.reason.as_deref().unwrap_or(""))) } }
                     }
                 }
             }
         }
-        @if letters.len() > ROWS_MAX { p { (ROWS_MAX) " of " (letters.len()) " shown" } }
+        p { a href={ (group_path(group)) "/letters" } { "All dead letters, in pages" } }
     }
 }
 
@@ -227,7 +226,7 @@ fn retry_table(group: &GroupView, retries: &[RetryView], show: bool) -> Markup {
                 } }
                 tbody { @for retry in retries { (retry_row(&group.group, retry, show)) } }
             }
-            @if retries.len() == ROWS_MAX { p { "The first " (ROWS_MAX) " are shown." } }
+            p { a href={ (group_path(&group.group)) "/waiting" } { "All that wait, in pages" } }
         }
     }
 }
@@ -236,12 +235,12 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
     let waits = ["waiting", "ready", "parked"].contains(&retry.state.as_str());
     html! {
         tr {
-            td.number { (retry.id) }
+            td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }
             td { (retry.origin.as_deref().unwrap_or("-")) }
             td { (retry.state) }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
             td { (retry.due_ms.map(utc).unwrap_or_default()) }
-            td { @if show { (retry.reason.as_deref().unwrap_or("")) } }
+            td { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
             td {
                 @if waits {
                     form.row method="post" action={ (group_path(group)) "/act" } {

@@ -1,5 +1,6 @@
 //! Jobs on dead letters: the list with its buttons, and the form that starts one.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Form;
@@ -10,6 +11,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::group::Outcome;
+use super::letters::LettersQuery;
 use super::{back_to, form, group_path, page, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
@@ -33,6 +35,8 @@ pub(in crate::admin) struct StartFields {
     fingerprint: String,
     /// The offset of a letter: all letters like that one.
     like: String,
+    since_ms: String,
+    until_ms: String,
     rate: String,
     canary: String,
     set_header: String,
@@ -92,6 +96,8 @@ async fn run<S: Source>(
         topic: given(fields.topic).or(like.topic),
         cause: given(fields.cause).or(like.cause),
         fingerprint: given(fields.fingerprint).or(like.fingerprint),
+        since_ms: number(fields.since_ms)?,
+        until_ms: number(fields.until_ms)?,
         rate: number(fields.rate)?,
         canary: number(fields.canary)?,
         set_headers: given(fields.set_header).into_iter().collect(),
@@ -126,9 +132,9 @@ fn given(text: String) -> Option<String> {
     Some(text).filter(|text| !text.trim().is_empty())
 }
 
-fn number(text: String) -> Result<Option<u32>, Refusal> {
+fn number<T: FromStr>(text: String) -> Result<Option<T>, Refusal> {
     let number = given(text).map(|text| text.trim().parse()).transpose();
-    number.map_err(|_| Refusal::bad("rate and canary are numbers"))
+    number.map_err(|_| Refusal::bad("rate, canary, since_ms and until_ms are numbers"))
 }
 
 pub(in crate::admin) async fn change<S: Source>(
@@ -220,6 +226,28 @@ pub(super) fn kind_form(group: &str, example: i64) -> Markup {
                     }
                 }
                 label { "Other topic " input name="to_topic"; }
+            }
+        }
+    }
+}
+
+/// The form of a job on all letters that a filter admits.
+pub(super) fn filter_job_form(group: &str, filter: &LettersQuery) -> Markup {
+    let times = [("since_ms", filter.since), ("until_ms", filter.until)];
+    html! {
+        details {
+            summary { "Act on all that the filter admits, on every page, by a job" }
+            form method="post" action={ (group_path(group)) "/jobs" } {
+                input type="hidden" name="cause" value=(filter.why);
+                input type="hidden" name="topic" value=(filter.topic);
+                @for (name, at) in times {
+                    @if let Some(at) = at { input type="hidden" name=(name) value=(at); }
+                }
+                label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
+                label { "Canary " input name="canary" value="5" inputmode="numeric"; }
+                label { "Why " input name="why" required maxlength="1000"; }
+                button name="action" value="redrive" { "Send all back" }
+                button.danger name="action" value="discard" { "Discard all" }
             }
         }
     }

@@ -2,71 +2,93 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::attempts::{attempts, timeline};
+use super::cut::{KEY_ROOM, clipped, page_bytes};
 use super::group::{DEAD, letter_form};
-use super::{group_path, page, refused};
+use super::value::{RecordQuery, ShownRecord, download, record};
+use super::{group_path, letter_path, page, query, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
-use crate::admin::explain::PastView;
 use crate::admin::payload;
 use crate::admin::source::Source;
 use crate::admin::view::DeadLetter;
 use crate::model::utc;
 
-/// Attempts of a record on its page.
-const PAST_MAX: usize = 200;
-/// Bytes of a value that a form can carry: each may take three in it.
-const EDIT_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a value that a form can carry, as they stand on the page.
+const EDIT_ROOM: usize = 24 << 10;
 
 pub(in crate::admin) async fn letter<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path((group, offset)): Path<(String, String)>,
+    asked: Result<Query<RecordQuery>, QueryRejection>,
 ) -> Response {
-    match content(&admin, &group, &offset).await {
+    let content = async { content(&admin, &group, &offset, &query(asked)?).await };
+    match content.await {
         Ok(content) => page(&format!("{group} {offset}"), &content),
         Err(refusal) => refused(&refusal),
     }
+}
+
+/// The value of a dead letter, as a file.
+pub(in crate::admin) async fn letter_value<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path((group, offset)): Path<(String, String)>,
+) -> Response {
+    let value = async {
+        let letter = found(&admin, &group, &offset).await?;
+        download(letter.value, &format!("dead-letter-{}", letter.offset), &admin.options)
+    };
+    value.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
+}
+
+/// The dead letter at an offset.
+async fn found<S: Source>(
+    admin: &Admin<S>,
+    group: &str,
+    offset: &str,
+) -> Result<DeadLetter, Refusal> {
+    let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
+    let number = offset.parse().map_err(|_| missing())?;
+    admin.source.dead_letter(group, number).await?.ok_or_else(missing)
 }
 
 async fn content<S: Source>(
     admin: &Admin<S>,
     group: &str,
     offset: &str,
+    query: &RecordQuery,
 ) -> Result<Markup, Refusal> {
-    let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
-    let number = offset.parse().map_err(|_| missing())?;
-    let letter = admin.source.dead_letter(group, number).await?.ok_or_else(missing)?;
-    let origin = letter.origin.as_deref().and_then(|origin| origin.parse().ok());
-    let past = match &origin {
-        Some(origin) => admin.source.past(Some(group), origin).await?.past,
-        None => Vec::new(),
-    };
+    let letter = found(admin, group, offset).await?;
+    let origin = letter.origin.as_deref();
+    let attempts = attempts(admin, group, origin, query.story.is_some()).await?;
     let show = admin.options.show_payloads;
+    let path = letter_path(group, letter.offset);
+    let (value, headers) = (letter.value.as_deref(), letter.headers.as_slice());
+    let record = record(ShownRecord { path: &path, value, headers, show }, query)?;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }
-        h1 { "Dead letter " (number) }
+        h1 { "Dead letter " (letter.offset) }
         (facts(&letter, show))
         @if letter.state == "dead" {
-            (letter_form(group, &[number], &DEAD))
+            (letter_form(group, &[letter.offset], &DEAD))
             @if show { (edit_form(group, &letter)) }
         }
-        h2 { "Attempts" }
-        (attempts(&past, show))
-        h2 { "Value" }
-        pre { (payload::text(letter.value.as_deref(), show)) }
-        h2 { "Headers" }
-        (headers(&letter, show))
+        (timeline(&path, &attempts, &letter.history, show))
+        (record)
     })
 }
 
 /// The form that sends a record back with another value or header. Bytes that are no text can only
 /// have headers set.
 fn edit_form(group: &str, letter: &DeadLetter) -> Markup {
-    let value = letter.value.as_deref().map(str::from_utf8).transpose().ok().flatten();
-    let value = value.filter(|value| value.len() <= EDIT_BYTES_MAX);
+    let value = letter.value.as_deref().filter(|value| value.len() <= EDIT_ROOM);
+    let value = value.map(str::from_utf8).transpose().ok().flatten();
+    let value = value.filter(|value| page_bytes(value) <= EDIT_ROOM);
     html! {
         details {
             summary { "Change it and send it back" }
@@ -96,41 +118,7 @@ fn facts(letter: &DeadLetter, show: bool) -> Markup {
             dt { "First failed" } dd { (letter.first_failed_ms.map(utc).unwrap_or_default()) }
             dt { "Dead since" } dd { (utc(letter.at_ms)) }
             dt { "Produced" } dd { (utc(letter.timestamp_ms)) }
-            dt { "Key" } dd { (payload::text(letter.key.as_deref(), show)) }
-        }
-    }
-}
-
-fn attempts(past: &[PastView], show: bool) -> Markup {
-    html! {
-        @if past.is_empty() {
-            p.empty { "The log has no more of its attempts." }
-        } @else {
-            ol.past {
-                @for event in past.iter().take(PAST_MAX) {
-                    li {
-                        @if let Some(at) = event.at { time { (utc(at)) } " " }
-                        (event.says)
-                        @if let (true, Some(reason)) = (show, &event.reason) { ": " (reason) }
-                        @if let Some(member) = &event.member { " (" (member) ")" }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn headers(letter: &DeadLetter, show: bool) -> Markup {
-    html! {
-        table {
-            tbody {
-                @for (name, value) in &letter.headers {
-                    tr {
-                        th { (name) }
-                        td { (payload::text(value.as_deref(), show || payload::is_ours(name))) }
-                    }
-                }
-            }
+            dt { "Key" } dd { (clipped(&payload::text(letter.key.as_deref(), show), KEY_ROOM)) }
         }
     }
 }

@@ -2,15 +2,23 @@
 //! JSON API has. A script of its own refreshes a page that nobody works on.
 
 mod act;
+mod attempts;
+mod cut;
 mod group;
 mod home;
 mod jobs;
 mod letter;
+mod letters;
 mod login;
+mod matrix;
+mod retry;
 mod style;
+mod value;
+mod waiting;
 
 use axum::Form;
-use axum::extract::rejection::FormRejection;
+use axum::extract::Query;
+use axum::extract::rejection::{FormRejection, QueryRejection};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -23,9 +31,12 @@ pub(super) use act::act;
 pub(super) use group::group;
 pub(super) use home::{audit, home};
 pub(super) use jobs::{change as change_job, jobs, start as start_job};
-pub(super) use letter::letter;
+pub(super) use letter::{letter, letter_value};
+pub(super) use letters::letters;
 pub(super) use login::{log_in, log_out, login, login_needed};
+pub(super) use retry::{retry, retry_value};
 pub(super) use style::{script, style};
+pub(super) use waiting::waiting;
 
 /// One script and one style sheet of our own, no frame, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; \
@@ -98,6 +109,11 @@ fn form<T>(fields: Result<Form<T>, FormRejection>) -> Result<T, Refusal> {
     fields.map(|Form(fields)| fields).map_err(|e| Refusal::new(e.status(), e.body_text()))
 }
 
+/// The fields of an address, or a refusal that names what is wrong with them.
+fn query<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Refusal> {
+    asked.map(|Query(fields)| fields).map_err(|e| Refusal::bad(e.body_text()))
+}
+
 /// Leads back to a page, which shows a sentence.
 fn back_to(path: &str, sentence: &str) -> Response {
     let to = format!("{path}?said={}", percent_encoded(sentence));
@@ -107,4 +123,14 @@ fn back_to(path: &str, sentence: &str) -> Response {
 /// The address of a group's page.
 fn group_path(group: &str) -> String {
     format!("/groups/{}", percent_encoded(group))
+}
+
+/// The address of a dead letter's page.
+fn letter_path(group: &str, offset: i64) -> String {
+    format!("{}/letters/{offset}", group_path(group))
+}
+
+/// The address of a retry's page.
+fn retry_path(group: &str, id: u64) -> String {
+    format!("{}/waiting/{id}", group_path(group))
 }

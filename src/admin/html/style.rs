@@ -11,7 +11,8 @@ const STYLE: &str = "
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
-header { display: flex; gap: 2rem; align-items: baseline; padding: .75rem 1rem;
+header { display: flex; flex-wrap: wrap; gap: .5rem 2rem; align-items: baseline;
+  padding: .75rem 1rem;
   border-bottom: 1px solid var(--line); }
 header .name { font-weight: 700; color: inherit; text-decoration: none; }
 nav a { margin-right: 1rem; } #live { margin-left: auto; font-size: .9rem; }
@@ -33,7 +34,7 @@ th { font-weight: 600; } .number { text-align: right; font-variant-numeric: tabu
 .said { border-left: .3rem solid var(--link); padding: .4rem .8rem; background: var(--soft); }
 .empty { background: var(--soft); padding: 1rem; border-radius: .5rem; }
 form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .5rem 0; }
-form.row { margin: 0; }
+form.row { margin: 0; } form.list { display: block; }
 button, input, select { font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: .3rem; padding: .3rem .7rem; min-height: 2rem; }
 textarea { font: inherit; font-family: monospace; color: inherit; background: var(--soft);
@@ -45,7 +46,11 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; }
 dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
 pre { background: var(--soft); padding: 1rem; overflow-x: auto; white-space: pre-wrap;
   overflow-wrap: anywhere; }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } th, td { padding: .3rem; } }
+.mark input { min-height: 0; width: 1.2rem; height: 1.2rem; }
+pre.hex { white-space: pre; overflow-wrap: normal; font-size: .85rem; }
+dialog { background: var(--paper); color: var(--ink); border: 1px solid var(--line); }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } th, td { padding: .3rem;
+  overflow-wrap: break-word; } }
 ";
 
 const SCRIPT: &str = include_str!("refresh.js");

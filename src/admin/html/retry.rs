@@ -1,0 +1,120 @@
+//! One retry: its record, its attempts, and what an operator can do with it.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::attempts::{attempts, timeline};
+use super::cut::{KEY_ROOM, clipped};
+use super::value::{RecordQuery, ShownRecord, download, record};
+use super::{group_path, page, query, refused, retry_path};
+use crate::admin::Admin;
+use crate::admin::answer::Refusal;
+use crate::admin::payload;
+use crate::admin::source::Source;
+use crate::admin::view::{RetryRecord, RetryView};
+use crate::model::utc;
+
+/// States in which an operator may act on a retry.
+const WAITS: [&str; 3] = ["waiting", "ready", "parked"];
+
+pub(in crate::admin) async fn retry<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path((group, id)): Path<(String, String)>,
+    asked: Result<Query<RecordQuery>, QueryRejection>,
+) -> Response {
+    let content = async { content(&admin, &group, &id, &query(asked)?).await };
+    match content.await {
+        Ok(content) => page(&format!("{group} retry {id}"), &content),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+/// The value of a retry, as a file.
+pub(in crate::admin) async fn retry_value<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    Path((group, id)): Path<(String, String)>,
+) -> Response {
+    let value = async {
+        let found = found(&admin, &group, &id).await?;
+        download(found.value, &format!("retry-{}", found.retry.id), &admin.options)
+    };
+    value.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
+}
+
+async fn found<S: Source>(admin: &Admin<S>, group: &str, id: &str) -> Result<RetryRecord, Refusal> {
+    let missing = || {
+        let says = format!(
+            "group {group:?} has no retry {id}: it was acknowledged, or it is a dead letter"
+        );
+        Refusal::missing(says)
+    };
+    let number = id.parse().map_err(|_| missing())?;
+    admin.source.retry(group, number).await?.ok_or_else(missing)
+}
+
+async fn content<S: Source>(
+    admin: &Admin<S>,
+    group: &str,
+    id: &str,
+    query: &RecordQuery,
+) -> Result<Markup, Refusal> {
+    let found = found(admin, group, id).await?;
+    let origin = found.retry.origin.as_deref();
+    let attempts = attempts(admin, group, origin, query.story.is_some()).await?;
+    let show = admin.options.show_payloads;
+    let path = retry_path(group, found.retry.id);
+    let (value, headers) = (found.value.as_deref(), found.headers.as_slice());
+    let record = record(ShownRecord { path: &path, value, headers, show }, query)?;
+    Ok(html! {
+        p { a href=(group_path(group)) { (group) } }
+        h1 { "Retry " (found.retry.id) }
+        (facts(&found, show))
+        (action_form(group, &found.retry))
+        (timeline(&path, &attempts, &found.history, show))
+        (record)
+    })
+}
+
+fn action_form(group: &str, retry: &RetryView) -> Markup {
+    html! {
+        @if WAITS.contains(&retry.state.as_str()) {
+            form method="post" action={ (group_path(group)) "/act" } {
+                input type="hidden" name="ids" value=(retry.id);
+                label { "Why " input name="why" maxlength="1000"; }
+                button name="verb" value="now" { "Retry now" }
+                label {
+                    "Minutes from now "
+                    input name="delay_minutes" value="60" inputmode="numeric" size="6";
+                }
+                button name="verb" value="delay" { "Delay" }
+                button.danger name="verb" value="dead-letter" { "Dead letter now" }
+            }
+        } @else {
+            p { "An operator can act on a retry while it waits; this one is " (retry.state) "." }
+        }
+    }
+}
+
+fn facts(found: &RetryRecord, show: bool) -> Markup {
+    let retry = &found.retry;
+    html! {
+        dl {
+            dt { "State" } dd { (retry.state) }
+            dt { "Origin" } dd { (retry.origin.as_deref().unwrap_or("none")) }
+            dt { "Cause" } dd { (retry.disposition.as_deref().unwrap_or("none")) }
+            @if show { dt { "Reason" } dd { (retry.reason.as_deref().unwrap_or("none given")) } }
+            dt { "Failures" } dd { (retry.reconsume_times) " of " (retry.max_reconsume_times) }
+            @if let Some(level) = retry.level { dt { "Level" } dd { (level) } }
+            @if let Some(due) = retry.due_ms { dt { "Due" } dd { (utc(due)) } }
+            @if let Some(member) = &retry.member { dt { "Member" } dd { (member) } }
+            dt { "First failed" } dd { (retry.first_failed_ms.map(utc).unwrap_or_default()) }
+            dt { "Last failed" } dd { (retry.last_failed_ms.map(utc).unwrap_or_default()) }
+            dt { "Produced" } dd { (utc(found.timestamp_ms)) }
+            dt { "Key" } dd { (clipped(&payload::text(found.key.as_deref(), show), KEY_ROOM)) }
+        }
+    }
+}

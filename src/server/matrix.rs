@@ -1,0 +1,95 @@
+//! Counts of a group's entries for the page: a bounded walk of the engine's rows, a few at a time.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::Mutex;
+
+use crate::admin::{COUNTED_MAX, Matrix, Unavailable};
+use crate::engine::EngineError;
+use crate::model::{GroupId, MonoMs};
+use crate::retry::{Disposition, State, StateKind};
+use crate::server::source::AdminSource;
+
+/// Entries that the engine reads for one command: it does other work in between.
+const PIECE: usize = 256;
+/// A count serves for so many times the time it took: the engine spends a twentieth on counts at
+/// most.
+const SERVES_FOR: u64 = 20;
+/// Groups whose counts are kept.
+const KEPT_MAX: usize = 64;
+
+/// The latest counts. One is made at a time.
+#[derive(Debug, Default)]
+pub(super) struct Matrices(Mutex<BTreeMap<GroupId, KeptMatrix>>);
+
+#[derive(Debug)]
+struct KeptMatrix {
+    matrix: Matrix,
+    until: MonoMs,
+}
+
+impl AdminSource {
+    pub(super) async fn counted(&self, group: &GroupId) -> Result<Matrix, Unavailable> {
+        let mut kept = self.matrices.0.lock().await;
+        let began = self.router.clock.now();
+        if let Some(known) = kept.get(group).filter(|known| began.mono < known.until) {
+            return Ok(known.matrix.clone());
+        }
+        let mut matrix = Matrix::at(began.wall.0);
+        self.count_waiting(group, &mut matrix).await?;
+        self.count_dead(group, &mut matrix).await?;
+        let now = self.router.clock.now().mono;
+        let until = now.plus(now.since(began.mono).saturating_mul(SERVES_FOR));
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(group.clone(), KeptMatrix { matrix: matrix.clone(), until });
+        Ok(matrix)
+    }
+
+    async fn count_waiting(&self, group: &GroupId, matrix: &mut Matrix) -> Result<(), EngineError> {
+        let (mut after, mut counted) = (None, 0);
+        loop {
+            let piece = self.router.engine.due_page(group, after, None, PIECE).await?;
+            let waiting = piece.iter().filter_map(|entry| match entry.state {
+                State::Waiting { due, level, .. } => Some((due, level, entry.id)),
+                _ => None,
+            });
+            for (due, level, id) in waiting {
+                matrix.add_waiting(level, due.0);
+                after = Some((due, id));
+            }
+            counted += piece.len();
+            if piece.len() < PIECE {
+                return Ok(());
+            }
+            if counted >= COUNTED_MAX {
+                matrix.is_waiting_cut = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks at the entries by id until all dead ones are found.
+    async fn count_dead(&self, group: &GroupId, matrix: &mut Matrix) -> Result<(), EngineError> {
+        let view = self.router.engine.group(group).await?;
+        let mut left = view.map_or(0, |view| view.counts.of(StateKind::Dead));
+        let (mut after, mut looked_at) = (None, 0);
+        while left > 0 {
+            let piece = self.router.engine.page(group, after, PIECE).await?;
+            let Some(last) = piece.last() else { break };
+            (after, looked_at) = (Some(last.entry.id), looked_at + piece.len());
+            for entry in piece.iter().map(|seen| &seen.entry) {
+                let State::Dead { at } = entry.state else { continue };
+                let cause = entry.disposition.unwrap_or(Disposition::Manual);
+                matrix.add_dead(cause.as_str(), at.0);
+                left = left.saturating_sub(1);
+            }
+            if looked_at >= COUNTED_MAX && left > 0 {
+                matrix.is_dead_cut = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Retries for people: lists, and one with its record.
+
+use crate::admin::{RetryRecord, RetryView, Unavailable};
+use crate::engine::EngineError;
+use crate::model::{EntryId, GroupId, WallMs};
+use crate::retry::{Disposition, Entry};
+use crate::server::letters::headers;
+use crate::server::retries::retry_view;
+use crate::server::source::AdminSource;
+use crate::wire::batch::RawRecord;
+
+impl AdminSource {
+    /// Retries of a group that are not settled, by id.
+    pub(super) async fn listed_retries(
+        &self,
+        group: &GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        let mut found = Vec::new();
+        let mut after = after.map(EntryId);
+        while found.len() < limit {
+            let page = self.router.engine.page(group, after, limit).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.entry.id);
+            let entries = page.into_iter().map(|seen| seen.entry);
+            found.extend(entries.filter(|entry| !entry.is_settled()));
+        }
+        found.truncate(limit);
+        self.retry_views(group, &found).await
+    }
+
+    /// Retries of a group that wait, by due time and id.
+    pub(super) async fn due(
+        &self,
+        group: &GroupId,
+        after: Option<(WallMs, EntryId)>,
+        until: Option<WallMs>,
+        limit: usize,
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        if group.is_reserved() {
+            return Ok(Vec::new());
+        }
+        let found = self.router.engine.due_page(group, after, until, limit).await?;
+        self.retry_views(group, &found).await
+    }
+
+    /// A retry with its record.
+    pub(super) async fn retry_record(
+        &self,
+        group: &GroupId,
+        id: EntryId,
+    ) -> Result<Option<RetryRecord>, Unavailable> {
+        let found = self.router.engine.entry_record(group, id).await?;
+        let Some((entry, stored)) = found.filter(|_| !group.is_reserved()) else {
+            return Ok(None);
+        };
+        let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
+        let history = history(&entry);
+        let views = self.retry_views(group, &[entry]).await?;
+        Ok(views.into_iter().next().map(|retry| RetryRecord {
+            retry,
+            history,
+            timestamp_ms: record.timestamp_ms,
+            headers: headers(&record.headers),
+            key: record.key.map(|key| key.to_vec()),
+            value: record.value.map(|value| value.to_vec()),
+        }))
+    }
+
+    async fn retry_views(
+        &self,
+        group: &GroupId,
+        entries: &[Entry],
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        let now = self.router.clock.now().wall;
+        let view = self.router.engine.group(group).await?;
+        let view = view.as_ref();
+        let has_taker = view.is_some_and(|view| self.router.has_taker(view));
+        Ok(entries.iter().map(|entry| retry_view(entry, view, (has_taker, now))).collect())
+    }
+}
+
+/// Times and causes of the last failures of an entry.
+pub(super) fn history(entry: &Entry) -> Vec<(i64, String)> {
+    let cause = |(at, cause): &(WallMs, Disposition)| (at.0, cause.as_str().to_owned());
+    entry.history.iter().map(cause).collect()
+}
