@@ -375,3 +375,72 @@ fn a_list_of_many_comes_in_pages() {
     let list = page(&server, &format!("/groups/shop/letters?since={since}"));
     assert!(list.contains("No letter of the 230 that"), "{list}");
 }
+
+#[test]
+fn masked_parts_are_shown_nowhere() {
+    let masks = "admin: {mask: {headers: [authorization], json: [card.number]}}";
+    let server = Server::with(&format!("{masks}\nretry: {{levels: 1h}}"));
+    let mut member = Member::of_shop(&server);
+    let values = ["{\"card\":{\"number\":\"SECRET\",\"name\":\"kim\"}}", "SECRET", "{\"open\":1}"];
+    for (at, level) in [(0, "-1"), (1, "-1"), (2, "-1"), (0, "1")] {
+        let record = Rec::new(values[at]).header("Authorization", "SECRET");
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-level", level);
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    let id = server.json("/api/v1/retries?group=shop")["items"][0]["id"].to_string();
+    let waiting = format!("/groups/shop/waiting/{id}");
+    let masked = page(&server, "/groups/shop/letters/0");
+    assert!(masked.contains("&quot;number&quot;: &quot;•••&quot;"), "{masked}");
+    assert!(masked.contains("kim") && masked.contains("<td>•••</td>"), "{masked}");
+    assert!(!masked.contains("<textarea"), "a form would write the sign into the record: {masked}");
+    let hidden = page(&server, "/groups/shop/letters/1");
+    assert!(hidden.contains("6 bytes, hidden: the value is no JSON"), "{hidden}");
+    let letters = ["?as=text", "?as=json", "?as=hex", "/value"];
+    let letters = letters.map(|end| format!("/groups/shop/letters/0{end}"));
+    let retries = ["?as=text", "?as=hex", "/value"].map(|end| format!("{waiting}{end}"));
+    let others = ["/groups/shop", "/groups/shop/letters", "/groups/shop/letters/1/value"];
+    for path in letters.iter().chain(&retries).map(String::as_str).chain(others) {
+        let (status, _, body) = browse(&server, "GET", path, "");
+        let is_refused = path.ends_with("hex") || path.ends_with("/value");
+        assert_eq!(status, if is_refused { 403 } else { 200 }, "{path}: {body}");
+        assert!(!body.contains("SECRET"), "{path}: {body}");
+        assert!(!is_refused || body.contains("admin.mask.json"), "{path}: {body}");
+    }
+    assert!(page(&server, "/groups/shop/letters/2?as=hex").contains("7b 22 6f 70 65 6e"));
+    assert_eq!(browse(&server, "GET", "/groups/shop/letters/2/value", "").2, values[2]);
+}
+
+#[test]
+fn the_json_api_masks_as_the_page_does() {
+    let masks = "admin: {mask: {headers: [authorization], json: [card.number]}}";
+    let server = Server::with(masks);
+    let mut member = Member::of_shop(&server);
+    for (at, value) in ["{\"card\":{\"number\":\"SECRET\"}}", "SECRET"].into_iter().enumerate() {
+        let record = Rec::new(value).header("Authorization", "SECRET");
+        member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-level", "-1");
+        member.client.nack("shop", &format!("orders-0@{at}"), nack);
+    }
+    let letter = server.json("/api/v1/dead-letters/shop/0");
+    assert_eq!(letter["value"], "{\"card\":{\"number\":\"•••\"}}");
+    assert_eq!(server.json("/api/v1/dead-letters/shop/1")["value"]["bytes"], 6);
+    let merge = "\"merge\":{\"card\":{\"number\":\"SECRET\"}}";
+    let terms = format!(
+        "{{\"group\":\"shop\",\"set_headers\":[\"authorization=SECRET\"],{merge},\"rate\":1,\
+         \"header\":\"Authorization=SECRET\",\"why\":\"INC-7\"}}"
+    );
+    let (_, plan) = server.post("/api/v1/jobs/plan", &terms);
+    assert_eq!((plan["matched"].as_u64(), plan["unpatched"].as_u64()), (Some(1), Some(1)));
+    let (status, job) = server.post("/api/v1/jobs", &terms);
+    assert_eq!(status, 200, "{job}");
+    let texts = [plan, job, server.json("/api/v1/jobs"), server.json("/api/v1/audit"), letter];
+    for text in texts {
+        assert!(!text.to_string().contains("SECRET"), "{text}");
+    }
+    for of in ["retries", "dead-letters"] {
+        let path = format!("/api/v1/{of}/export?group=shop");
+        let (status, _, says) = send(&server, "GET", &path, "", "");
+        assert_eq!((status, says.contains("admin.mask")), (403, true), "{path}: {says}");
+    }
+}

@@ -90,7 +90,8 @@ pub(super) async fn dead_letters<S: Source>(
     while let Some((group, after)) = walk.next_piece() {
         let piece = admin.source.dead_letters(&group, after, walk.wanted()).await?;
         let last = piece.is_empty();
-        for letter in piece {
+        for mut letter in piece {
+            admin.options.mask.letter(&mut letter);
             let topic = letter.origin.as_deref().map_or("", GroupView::topic_of);
             let is_wanted = walk.query.state.is_some() || IN_TOPIC.contains(&letter.state.as_str());
             let state = Some(letter.state.as_str());
@@ -113,7 +114,8 @@ pub(super) async fn dead_letter<S: Source>(
 ) -> Answer {
     let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
     let number = offset.parse().map_err(|_| missing())?;
-    let letter = admin.source.dead_letter(&group, number).await?.ok_or_else(missing)?;
+    let mut letter = admin.source.dead_letter(&group, number).await?.ok_or_else(missing)?;
+    admin.options.mask.letter(&mut letter);
     let show = admin.options.show_payloads;
     Ok(json_answer(StatusCode::OK, &payload::dead_letter(&letter, Detail::Whole, show)))
 }

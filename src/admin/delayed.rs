@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Admin;
 use super::answer::{Refusal, json_answer};
+use super::mask::Concealment;
 use super::page::{BYTES_MAX, Page, Query};
 use super::payload;
 use super::source::Source;
@@ -54,7 +55,8 @@ pub(super) async fn list<S: Source>(
         if piece.is_empty() {
             return Ok(json_answer(StatusCode::OK, &page));
         }
-        for record in piece {
+        for mut record in piece {
+            admin.options.mask.delayed(&mut record);
             after = Some(record.number);
             looked_at += 1;
             if query.topic.as_ref().is_none_or(|topic| *topic == record.topic) {
@@ -96,6 +98,7 @@ fn record_bytes(record: &DelayedView) -> usize {
 }
 
 fn shown(record: &DelayedView, show: bool) -> Value {
+    let is_value_shown = show && record.concealment != Concealment::Whole;
     let headers = record.headers.iter().map(
         |(name, value)| json!({ "key": name, "value": payload::field(value.as_deref(), show) }),
     );
@@ -108,7 +111,7 @@ fn shown(record: &DelayedView, show: bool) -> Value {
         "bytes": record.bytes,
         "unreadable": record.unreadable,
         "key": payload::field(record.key.as_deref(), show),
-        "value": payload::field(record.value.as_deref(), show),
+        "value": payload::field(record.value.as_deref(), is_value_shown),
         "value_bytes": record.value.as_ref().map(Vec::len),
         "headers": Value::Array(headers.collect()),
     })

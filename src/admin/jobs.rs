@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::guard::Caller;
+use super::mask::Mask;
 use super::operate::{body, operator, record_patch, send_target};
 use super::source::Source;
 use crate::engine::{
@@ -101,8 +102,9 @@ pub(super) async fn plan<S: Source>(
 ) -> Result<Response, Refusal> {
     let terms = body(asked)?.0.terms()?;
     let mut plan = admin.source.plan_job(terms).await?;
-    if !admin.options.show_payloads {
-        plan.samples.iter_mut().for_each(|sample| sample.value = None);
+    for sample in &mut plan.samples {
+        let value = sample.value.take().filter(|_| admin.options.show_payloads);
+        sample.value = value.and_then(|value| admin.options.mask.text(value));
     }
     Ok(json_answer(StatusCode::OK, &plan))
 }
@@ -114,7 +116,7 @@ pub(super) async fn start<S: Source>(
 ) -> Result<Response, Refusal> {
     let Json(body) = body(asked)?;
     let job = begin(&admin, caller, body).await?;
-    Ok(json_answer(StatusCode::OK, &shown(&job)))
+    Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
 }
 
 /// Starts a job for a caller.
@@ -137,7 +139,8 @@ pub(super) async fn list<S: Source>(
     let jobs = admin.source.jobs(None).await?;
     let of_group =
         |job: &&Job| query.group.as_deref().is_none_or(|g| job.terms.group.as_str() == g);
-    let items: Vec<Value> = jobs.iter().rev().filter(of_group).map(shown).collect();
+    let items: Vec<Value> =
+        jobs.iter().rev().filter(of_group).map(|job| shown(job, &admin.options.mask)).collect();
     Ok(json_answer(StatusCode::OK, &json!({ "items": items })))
 }
 
@@ -147,7 +150,7 @@ pub(super) async fn one<S: Source>(
 ) -> Result<Response, Refusal> {
     let job = admin.source.jobs(Some(id)).await?.pop();
     let job = job.ok_or_else(|| refusal(&JobError::Unknown(id)))?;
-    Ok(json_answer(StatusCode::OK, &shown(&job)))
+    Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
 }
 
 /// The body of a change of a job.
@@ -165,7 +168,7 @@ pub(super) async fn change<S: Source>(
 ) -> Result<Response, Refusal> {
     let why = body(asked)?.0.why;
     let job = alter(&admin, caller, (id, &verb), why).await?;
-    Ok(json_answer(StatusCode::OK, &shown(&job)))
+    Ok(json_answer(StatusCode::OK, &shown(&job, &admin.options.mask)))
 }
 
 /// Changes a job for a caller.
@@ -266,7 +269,7 @@ fn header_filter(text: &str) -> HeaderFilter {
 }
 
 /// A job as the API shows it.
-fn shown(job: &Job) -> Value {
+fn shown(job: &Job, mask: &Mask) -> Value {
     let terms = &job.terms;
     let filter = &terms.filter;
     json!({
@@ -301,16 +304,21 @@ fn shown(job: &Job) -> Value {
             "until_ms": filter.until.map(|at| at.0),
             "key": filter.key,
             "header": filter.header.as_ref().map(|header| match &header.value {
-                Some(value) => format!("{}={value}", header.name),
+                Some(value) => pair(mask, &header.name, value),
                 None => header.name.clone(),
             }),
             "value_contains": filter.value_contains,
         },
         "patch": {
             "set_headers": terms.patch.set_headers.iter()
-                .map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+                .map(|(name, value)| pair(mask, name, value)).collect::<Vec<_>>(),
             "remove_headers": terms.patch.remove_headers,
-            "merge": terms.patch.merge,
+            "merge": terms.patch.merge.clone().and_then(|merge| mask.text(merge)),
         },
     })
+}
+
+/// A header as the API shows it.
+fn pair(mask: &Mask, name: &str, value: &str) -> String {
+    format!("{name}={}", mask.header(name, value))
 }

@@ -11,6 +11,7 @@ mod guard;
 mod html;
 mod jobs;
 mod json;
+mod mask;
 mod matrix;
 mod moving;
 mod nack;
@@ -51,6 +52,7 @@ pub use explain::{
 };
 pub use fingerprints::{Fingerprint, FingerprintList};
 pub use jobs::{JobPlan, PlanSample};
+pub use mask::{Concealment, Mask};
 pub use matrix::{COUNTED_MAX, Matrix};
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
@@ -108,6 +110,8 @@ const ROUTES: [&str; 32] = [
 pub struct Options {
     /// Whether keys, values and headers of records are shown.
     pub show_payloads: bool,
+    /// Parts of records that are not shown.
+    pub mask: Mask,
     /// Tokens, one of which callers from other hosts must send.
     pub tokens: OperatorTokens,
     /// Host names served besides `localhost` and plain addresses.

@@ -101,6 +101,13 @@ fn export_query<S>(
              with --set admin.payloads=show",
         ));
     }
+    if !admin.options.mask.is_empty() {
+        return Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "admin.mask hides parts of records, and an export is made of whole ones: restart \
+             without admin.mask for the time of the export",
+        ));
+    }
     Ok((group, query))
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::base64;
+use super::mask::Concealment;
 use super::view::DeadLetter;
 
 /// Headers that hold figures and names of ours: shown even where payloads are hidden. The texts
@@ -55,7 +56,8 @@ pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Va
     put("value_bytes", json!(letter.value_bytes));
     put("key", field(letter.key.as_deref(), show));
     if detail == Detail::Whole {
-        put("value", field(letter.value.as_deref(), show));
+        let shown = show && letter.concealment != Concealment::Whole;
+        put("value", field(letter.value.as_deref(), shown));
         let headers = letter.headers.iter().map(|(name, value)| {
             let shown = show || OURS.contains(&name.as_str());
             json!({ "key": name, "value": field(value.as_deref(), shown) })

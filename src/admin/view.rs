@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::mask::Concealment;
 use super::states::StateCounts;
 
 /// Whether the sidecar can do its work.
@@ -218,6 +219,8 @@ pub struct DelayedView {
     pub value: Option<Vec<u8>>,
     /// Its headers, without those that said when.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
+    /// The part of the value that a mask has taken away.
+    pub concealment: Concealment,
 }
 
 /// How many wait on one level.
@@ -310,6 +313,8 @@ pub struct DeadLetter {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
     /// Times (Unix ms) and causes of its last failures, latest last; a list has none.
     pub history: Vec<(i64, String)>,
+    /// The part of the value that a mask has taken away.
+    pub concealment: Concealment,
 }
 
 /// A retry with its record.
@@ -324,4 +329,6 @@ pub struct RetryRecord {
     pub value: Option<Vec<u8>>,
     /// Headers of the record as produced, in order, duplicates kept.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
+    /// The part of the value that a mask has taken away.
+    pub concealment: Concealment,
 }

@@ -28,8 +28,8 @@ use serde::Serialize;
 pub use parts::{
     Admin, AdminToken, Backoff, BindMode, DeadLetters, Drain, DrainMode, Durability, Elapsed,
     Ephemeral, GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl,
-    ListenerTls, Log, Membership, MetricsBound, Names, OnReset, Order, Payloads, Retry, Rewind,
-    Topic, TopicKeys, Topics, Upstream, UpstreamSasl, UpstreamTls,
+    ListenerTls, Log, MaskKeys, Membership, MetricsBound, Names, OnReset, Order, Payloads, Retry,
+    Rewind, Topic, TopicKeys, Topics, Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};

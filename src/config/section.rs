@@ -14,11 +14,10 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::upstream::Secret;
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 17] = [
+const NOT_IN_THIS_BUILD: [&str; 16] = [
     "brokers",
     "consumers_only",
     "headers",
-    "mask",
     "no_lane",
     "on_commit_failed",
     "on_release",

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::admin::{self, OperatorTokens, Secret, Token};
+use crate::admin::{self, Mask, OperatorTokens, Secret, Token};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
@@ -318,6 +318,7 @@ async fn open_admin(
     let own = std::iter::once(address.host.clone());
     let options = admin::Options {
         show_payloads: config.admin.payloads == Payloads::Show,
+        mask: Mask::new(config.admin.mask.headers.clone(), &config.admin.mask.json),
         tokens: operator_tokens,
         hosts: own.chain(config.admin.hosts.iter().cloned()).collect(),
     };

@@ -65,6 +65,7 @@ impl AdminSource {
             headers: headers(&record.headers),
             key: record.key.map(|key| key.to_vec()),
             value: record.value.map(|value| value.to_vec()),
+            ..RetryRecord::default()
         }))
     }
 

@@ -79,3 +79,29 @@ fn named_tokens_have_a_role_and_a_secret() {
         assert!(!error.contains(secret), "the error shows a secret: {error}");
     }
 }
+
+#[test]
+fn masks_are_names_of_headers_and_paths() {
+    for yaml in [
+        "admin: {mask: {headers: [authorization, X-Key], json: [card.number, items.*.iban]}}\n",
+        "admin: {mask: {headers: 'authorization,X-Key', json: 'card.number, items.*.iban'}}\n",
+    ] {
+        let mask = good(yaml).admin.mask;
+        assert_eq!(mask.headers, ["authorization", "X-Key"]);
+        assert_eq!(mask.json, ["card.number", "items.*.iban"]);
+    }
+    assert_eq!(good("").admin.mask.json, [""; 0]);
+    let many = format!("[{}]", vec!["a"; 65].join(", "));
+    for (text, words) in [
+        ("{json: [card..number]}", "\"card..number\" is no path"),
+        ("{json: ['$.card']}", "such as card.number or items.*.iban"),
+        ("{json: 'a,'}", "is no path"),
+        ("{headers: 'a,'}", "a name of a header is empty"),
+        ("{values: [a]}", "admin.mask.values"),
+        (&format!("{{json: {many}}}"), "has 65 paths; 64 are the most"),
+    ] {
+        let error = bad(&format!("admin:\n  mask: {text}\n")).to_string();
+        assert!(error.contains(words) && error.contains("admin.mask"), "{text}: {error}");
+        assert!(error.contains("2:"), "the place is named: {error}");
+    }
+}

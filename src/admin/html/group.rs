@@ -53,7 +53,10 @@ async fn content<S: Source>(
     let Some(group) = admin.source.group(id).await? else {
         return Err(Refusal::unknown_group(id));
     };
-    let (letters, is_cut) = letters(&admin.source, id).await?;
+    let (mut letters, is_cut) = letters(&admin.source, id).await?;
+    for letter in &mut letters {
+        admin.options.mask.letter(letter);
+    }
     let (discarded, letters): (Vec<_>, Vec<_>) =
         letters.into_iter().partition(|letter| letter.state == "discarded");
     let (redriven, letters): (Vec<_>, Vec<_>) =

@@ -14,6 +14,7 @@ use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, letter_path, page, query, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
+use crate::admin::mask::Concealment;
 use crate::admin::payload;
 use crate::admin::source::Source;
 use crate::admin::view::DeadLetter;
@@ -41,6 +42,7 @@ pub(in crate::admin) async fn letter_value<S: Source>(
 ) -> Response {
     let value = async {
         let letter = found(&admin, &group, &offset).await?;
+        letter.concealment.judge_bytes()?;
         download(letter.value, &format!("dead-letter-{}", letter.offset), &admin.options)
     };
     value.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
@@ -54,7 +56,9 @@ async fn found<S: Source>(
 ) -> Result<DeadLetter, Refusal> {
     let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
     let number = offset.parse().map_err(|_| missing())?;
-    admin.source.dead_letter(group, number).await?.ok_or_else(missing)
+    let mut letter = admin.source.dead_letter(group, number).await?.ok_or_else(missing)?;
+    admin.options.mask.letter(&mut letter);
+    Ok(letter)
 }
 
 async fn content<S: Source>(
@@ -69,7 +73,8 @@ async fn content<S: Source>(
     let show = admin.options.show_payloads;
     let path = letter_path(group, letter.offset);
     let (value, headers) = (letter.value.as_deref(), letter.headers.as_slice());
-    let record = record(ShownRecord { path: &path, value, headers, show }, query)?;
+    let concealment = letter.concealment;
+    let record = record(ShownRecord { path: &path, value, headers, show, concealment }, query)?;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }
         h1 { "Dead letter " (letter.offset) }
@@ -84,9 +89,10 @@ async fn content<S: Source>(
 }
 
 /// The form that sends a record back with another value or header. Bytes that are no text can only
-/// have headers set.
+/// have headers set, and so has a value of which a part is masked.
 fn edit_form(group: &str, letter: &DeadLetter) -> Markup {
-    let value = letter.value.as_deref().filter(|value| value.len() <= EDIT_ROOM);
+    let whole = letter.value.as_deref().filter(|_| letter.concealment == Concealment::None);
+    let value = whole.filter(|value| value.len() <= EDIT_ROOM);
     let value = value.map(str::from_utf8).transpose().ok().flatten();
     let value = value.filter(|value| page_bytes(value) <= EDIT_ROOM);
     html! {

@@ -99,7 +99,10 @@ async fn content<S: Source>(
     if admin.source.group(group).await?.is_none() {
         return Err(Refusal::unknown_group(group));
     }
-    let found = found(&admin.source, group, query).await?;
+    let mut found = found(&admin.source, group, query).await?;
+    for letter in &mut found.rows {
+        admin.options.mask.letter(letter);
+    }
     let show = admin.options.show_payloads;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }

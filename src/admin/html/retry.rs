@@ -40,6 +40,7 @@ pub(in crate::admin) async fn retry_value<S: Source>(
 ) -> Response {
     let value = async {
         let found = found(&admin, &group, &id).await?;
+        found.concealment.judge_bytes()?;
         download(found.value, &format!("retry-{}", found.retry.id), &admin.options)
     };
     value.await.unwrap_or_else(|refusal: Refusal| refused(&refusal))
@@ -53,7 +54,9 @@ async fn found<S: Source>(admin: &Admin<S>, group: &str, id: &str) -> Result<Ret
         Refusal::missing(says)
     };
     let number = id.parse().map_err(|_| missing())?;
-    admin.source.retry(group, number).await?.ok_or_else(missing)
+    let mut found = admin.source.retry(group, number).await?.ok_or_else(missing)?;
+    admin.options.mask.retry(&mut found);
+    Ok(found)
 }
 
 async fn content<S: Source>(
@@ -68,7 +71,8 @@ async fn content<S: Source>(
     let show = admin.options.show_payloads;
     let path = retry_path(group, found.retry.id);
     let (value, headers) = (found.value.as_deref(), found.headers.as_slice());
-    let record = record(ShownRecord { path: &path, value, headers, show }, query)?;
+    let concealment = found.concealment;
+    let record = record(ShownRecord { path: &path, value, headers, show, concealment }, query)?;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }
         h1 { "Retry " (found.retry.id) }

@@ -10,6 +10,7 @@ use super::cut::{clipped, cut, page_bytes};
 use crate::admin::Options;
 use crate::admin::answer::Refusal;
 use crate::admin::json::{has_members, indented, json_text};
+use crate::admin::mask::Concealment;
 use crate::admin::payload;
 
 /// Room of the value on a page.
@@ -60,6 +61,11 @@ impl ValueForm {
         }
     }
 
+    /// Whether the form leaves out what is masked.
+    fn is_masked(self) -> bool {
+        self != Self::Hex
+    }
+
     /// The form that shows most of a value.
     fn fitting(value: &[u8]) -> Self {
         let is_small = value.len() <= INDENTED_MAX;
@@ -91,6 +97,7 @@ pub(super) struct ShownRecord<'a> {
     pub(super) headers: &'a [(String, Option<Vec<u8>>)],
     /// Whether `admin.payloads` lets records be seen.
     pub(super) show: bool,
+    pub(super) concealment: Concealment,
 }
 
 /// Value and headers of a record.
@@ -131,19 +138,32 @@ fn value(of: ShownRecord<'_>, query: &RecordQuery) -> Result<Markup, Refusal> {
     let Some(value) = of.value.filter(|_| of.show) else {
         return Ok(html! { pre { (payload::text(of.value, of.show)) } });
     };
+    if of.concealment == Concealment::Whole {
+        return Ok(html! {
+            p.empty {
+                (value.len()) " bytes, hidden: the value is no JSON, in which members that are "
+                "masked (admin.mask.json) could be found."
+            }
+        });
+    }
     let form = query.form(value)?;
+    let is_whole = of.concealment == Concealment::None;
+    if form == ValueForm::Hex {
+        of.concealment.judge_bytes()?;
+    }
     Ok(html! {
         p {
             (value.len()) " bytes. "
-            @for other in ValueForm::ALL {
+            @for other in ValueForm::ALL.into_iter().filter(|form| is_whole || form.is_masked()) {
                 @if other == form {
                     strong { (other.word()) } " "
                 } @else {
                     a href={ (of.path) "?as=" (other.word()) "#value" } { (other.word()) } " "
                 }
             }
-            a href={ (of.path) "/value" } { "download" }
+            @if is_whole { a href={ (of.path) "/value" } { "download" } }
         }
+        @if !is_whole { p { "Members named by admin.mask.json are masked." } }
         @match form {
             ValueForm::Text => (text_part(of.path, value, query.from)),
             ValueForm::Json => (json(value)),
@@ -260,8 +280,13 @@ fn headers(of: ShownRecord<'_>, from: usize) -> Markup {
 mod tests {
     use super::*;
 
+    fn whole() -> ShownRecord<'static> {
+        let concealment = Concealment::None;
+        ShownRecord { path: "/r", value: None, headers: &[], show: true, concealment }
+    }
+
     fn shown(value: &[u8], query: &RecordQuery) -> String {
-        let of = ShownRecord { path: "/r", value: Some(value), headers: &[], show: true };
+        let of = ShownRecord { value: Some(value), ..whole() };
         record(of, query).unwrap().into_string()
     }
 
@@ -306,7 +331,7 @@ mod tests {
         }
         let mut headers = vec![("\"".repeat(300), Some(vec![0xff; 300])); 10_000];
         headers.insert(0, (quotes.clone(), Some(vec![0xff; 1 << 20])));
-        let of = ShownRecord { path: "/r", value: None, headers: &headers, show: true };
+        let of = ShownRecord { headers: &headers, ..whole() };
         let page = record(of, &RecordQuery::default()).unwrap().into_string();
         assert!(page.len() < 60 << 10, "{}", page.len());
         assert!(page.contains("?headers="), "{page}");

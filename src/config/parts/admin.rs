@@ -13,6 +13,8 @@ use crate::config::section::{Section, choice, text};
 const LONE_TOKEN: &str = "admin";
 /// Characters of a name.
 const NAME_MAX: usize = 64;
+/// Paths of `mask.json`.
+const MASK_PATHS_MAX: usize = 64;
 /// Characters of a named token.
 const SECRET_LEAST: usize = 16;
 
@@ -25,6 +27,25 @@ pub enum Payloads {
     Show,
     /// Only their sizes.
     Hide,
+}
+
+/// Parts of records that no answer shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MaskKeys {
+    /// Names of headers.
+    pub headers: Vec<String>,
+    /// Paths in JSON: names with dots between them.
+    pub json: Vec<String>,
+}
+
+impl MaskKeys {
+    fn read(mut s: Section<'_>) -> Self {
+        let mut mask = Self::default();
+        s.take("headers", &mut mask.headers, mask_headers);
+        s.take("json", &mut mask.json, mask_paths);
+        s.finish();
+        mask
+    }
 }
 
 /// The admin port.
@@ -40,6 +61,8 @@ pub struct Admin {
     pub hosts: Vec<String>,
     /// Whether records are shown.
     pub payloads: Payloads,
+    /// Parts of records that are not shown.
+    pub mask: MaskKeys,
     /// A file with the tokens, one of which callers from other hosts must send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
@@ -53,6 +76,7 @@ impl Default for Admin {
             probes: None,
             hosts: Vec::new(),
             payloads: Payloads::Show,
+            mask: MaskKeys::default(),
             token_file: None,
         }
     }
@@ -66,6 +90,7 @@ impl Admin {
         s.take("hosts", &mut admin.hosts, host_names);
         let payloads = [("show", Payloads::Show), ("hide", Payloads::Hide)];
         s.take("payloads", &mut admin.payloads, choice(&payloads));
+        admin.mask = MaskKeys::read(s.section("mask"));
         s.take("token_file", &mut admin.token_file, |v| text(v).map(Some));
         if let Err(error) = admin.tokens() {
             s.problem("token_file", &error);
@@ -163,14 +188,39 @@ fn host_port_or_off(value: &Value) -> Result<Option<HostPort>, String> {
     }
 }
 
+/// A list, or text with commas between its items.
+fn items(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::List(items) => items.iter().map(|item| text(&item.value)).collect(),
+        other => Ok(text(other)?.split(',').map(|item| item.trim().to_owned()).collect()),
+    }
+}
+
+fn mask_headers(value: &Value) -> Result<Vec<String>, String> {
+    let names = items(value)?;
+    if names.iter().any(String::is_empty) {
+        return Err("a name of a header is empty; such as authorization or x-api-key".to_owned());
+    }
+    Ok(names)
+}
+
+fn mask_paths(value: &Value) -> Result<Vec<String>, String> {
+    let paths = items(value)?;
+    if paths.len() > MASK_PATHS_MAX {
+        return Err(format!("has {} paths; {MASK_PATHS_MAX} are the most", paths.len()));
+    }
+    match paths.iter().find(|path| path.split('.').any(str::is_empty) || path.starts_with('$')) {
+        Some(path) => Err(format!(
+            "{path:?} is no path; names with dots between them, and * for any member or element, \
+             such as card.number or items.*.iban"
+        )),
+        None => Ok(paths),
+    }
+}
+
 /// A list of names, or text with commas between them.
 fn host_names(value: &Value) -> Result<Vec<String>, String> {
-    let names: Vec<String> = match value {
-        Value::List(items) => {
-            items.iter().map(|item| text(&item.value)).collect::<Result<_, _>>()?
-        }
-        other => text(other)?.split(',').map(|name| name.trim().to_owned()).collect(),
-    };
+    let names = items(value)?;
     let legal = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     match names.iter().find(|name| name.is_empty() || !name.chars().all(legal)) {
         Some(name) => Err(format!("{name:?} is no host name; such as reprise or reprise.shop.svc")),

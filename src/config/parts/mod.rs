@@ -14,7 +14,7 @@ mod topic_rule;
 mod topics;
 mod upstream;
 
-pub use admin::{Admin, AdminToken, Payloads};
+pub use admin::{Admin, AdminToken, MaskKeys, Payloads};
 pub use backoff::Backoff;
 pub use groups::{GroupRule, Membership};
 pub use limits::Limits;
