@@ -444,3 +444,22 @@ fn the_json_api_masks_as_the_page_does() {
         assert_eq!((status, says.contains("admin.mask")), (403, true), "{path}: {says}");
     }
 }
+
+#[test]
+fn a_group_shows_its_consumers_and_policy() {
+    let (server, mut member) = filled();
+    let shop = page(&server, "/groups/shop");
+    for says in [
+        "The group is Stable",
+        "<td>yes</td>",
+        "No record is suspected.",
+        "<code>levels</code>",
+        "1h 2h",
+        "after 3600 s, 7200 s",
+    ] {
+        assert!(shop.contains(says), "{says}: {shop}");
+    }
+    member.commit("orders", 0, 4);
+    let shop = page(&server, "/groups/shop");
+    assert!(shop.contains("<td>orders-0</td><td class=\"number\">4</td>"), "{shop}");
+}

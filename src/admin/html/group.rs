@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::cut::cell;
 use super::jobs::kind_form;
-use super::{group_path, letter_path, matrix, page, refused, retry_path, states};
+use super::{consumers, group_path, letter_path, matrix, page, refused, retry_path, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
@@ -50,9 +50,10 @@ async fn content<S: Source>(
     id: &str,
     said: Option<&str>,
 ) -> Result<Markup, Refusal> {
-    let Some(group) = admin.source.group(id).await? else {
+    let Some(mut group) = admin.source.group(id).await? else {
         return Err(Refusal::unknown_group(id));
     };
+    group.advise();
     let (mut letters, is_cut) = letters(&admin.source, id).await?;
     for letter in &mut letters {
         admin.options.mask.letter(letter);
@@ -66,6 +67,8 @@ async fn content<S: Source>(
     let retries = admin.source.retries(id, None, ROWS_MAX).await?;
     let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
     let matrix = admin.source.matrix(id).await?;
+    let explained = admin.source.explain(id).await?;
+    let rules = admin.source.in_force(id, None);
     let show = admin.options.show_payloads;
     Ok(html! {
         h1 { (id) }
@@ -103,6 +106,7 @@ async fn content<S: Source>(
         @if !discarded.is_empty() { (discarded_form(id, &discarded)) }
         h2 { "Retries" }
         (retry_table(&group, &retries, show))
+        (consumers::sections(&group, explained.as_ref(), &rules))
     })
 }
 

@@ -3,6 +3,7 @@
 
 mod act;
 mod attempts;
+mod consumers;
 mod cut;
 mod group;
 mod home;
