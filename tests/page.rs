@@ -463,3 +463,16 @@ fn a_group_shows_its_consumers_and_policy() {
     let shop = page(&server, "/groups/shop");
     assert!(shop.contains("<td>orders-0</td><td class=\"number\">4</td>"), "{shop}");
 }
+
+#[test]
+fn the_journal_page_tells_size_and_room() {
+    let (server, _member) = filled();
+    let journal = page(&server, "/journal");
+    for says in ["segments", "on the file system", "since the start, mean", "reprise.dlq.shop"] {
+        assert!(journal.contains(says), "{says}: {journal}");
+    }
+    assert!(journal.contains("<td class=\"number\">none</td>"), "no limit: {journal}");
+    let json = server.json("/api/v1/journal");
+    assert_eq!(json["dead_letters"][0]["end"], 3, "{json}");
+    assert!(json["bytes"].as_u64() > Some(0) && json["fsync_times"]["mean_ms"].is_f64(), "{json}");
+}

@@ -10,6 +10,7 @@ mod fingerprints;
 mod guard;
 mod html;
 mod jobs;
+mod journal;
 mod json;
 mod mask;
 mod matrix;
@@ -52,6 +53,7 @@ pub use explain::{
 };
 pub use fingerprints::{Fingerprint, FingerprintList};
 pub use jobs::{JobPlan, PlanSample};
+pub use journal::{FsyncTimes, JournalView, LetterSpace};
 pub use mask::{Concealment, Mask};
 pub use matrix::{COUNTED_MAX, Matrix};
 pub use nack::{Failed, FailedRefused, FailedTaken};
@@ -70,7 +72,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 32] = [
+const ROUTES: &[&str] = &[
     "/livez",
     "/readyz",
     "/startupz",
@@ -79,6 +81,7 @@ const ROUTES: [&str; 32] = [
     "/config",
     "/drain",
     "/api/v1/overview",
+    "/api/v1/journal",
     "/api/v1/groups?group=&limit=&after=",
     "/api/v1/groups/{group}",
     "/api/v1/explain?group=",
@@ -151,6 +154,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/groups/{group}/waiting/{id}/value", get(html::retry_value::<S>))
         .route("/groups/{group}/act", bounded(post(html::act::<S>)))
         .route("/groups/{group}/jobs", bounded(post(html::start_job::<S>)))
+        .route("/journal", get(html::journal::<S>))
         .route("/jobs", get(html::jobs::<S>))
         .route("/jobs/{id}/act", bounded(post(html::change_job::<S>)))
         .route("/login", get(html::login).merge(bounded(post(html::log_in::<S>))))
@@ -160,6 +164,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/config", get(config::<S>))
         .route("/drain", get(drain::<S>))
         .route("/api/v1/overview", get(api::overview::<S>))
+        .route("/api/v1/journal", get(journal::journal::<S>))
         .route("/api/v1/groups", get(api::groups::<S>))
         .route("/api/v1/groups/{group}", get(api::group::<S>))
         .route("/api/v1/explain", get(explain::explain::<S>))

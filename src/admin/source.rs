@@ -5,6 +5,7 @@ use std::future::Future;
 use super::explain::{Explained, RuleView, Told};
 use super::fingerprints::FingerprintList;
 use super::jobs::JobPlan;
+use super::journal::JournalView;
 use super::matrix::Matrix;
 use super::nack::{Failed, FailedRefused, FailedTaken};
 use super::operate::{ActionReport, ActionRequest};
@@ -37,6 +38,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// The whole at a glance.
     fn overview(&self) -> impl Future<Output = Result<Overview, Unavailable>> + Send;
+
+    /// The journal and its disk.
+    fn journal(&self) -> impl Future<Output = Result<JournalView, Unavailable>> + Send;
 
     /// Every group with members, offsets, retries or dead letters, in order of name.
     fn group_ids(&self) -> impl Future<Output = Result<Vec<String>, Unavailable>> + Send;

@@ -18,6 +18,7 @@ mod greeting;
 mod guard;
 mod housekeeping;
 mod jobs;
+mod journal;
 mod letters;
 mod matrix;
 mod moving;

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, watch};
 use crate::admin::{
     ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
     Failed, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupView, JobPlan,
-    LevelView, Matrix, OffsetView, Overview, PolicyView, Portable, PortableLetters, Readiness,
-    RetryRecord, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
+    JournalView, LevelView, Matrix, OffsetView, Overview, PolicyView, Portable, PortableLetters,
+    Readiness, RetryRecord, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -88,6 +88,10 @@ impl Source for AdminSource {
             delayed_unreadable: delayed.unreadable,
             journal_bytes: self.journal.stats().bytes,
         })
+    }
+
+    async fn journal(&self) -> Result<JournalView, Unavailable> {
+        self.journal_view().await
     }
 
     async fn group_ids(&self) -> Result<Vec<String>, Unavailable> {

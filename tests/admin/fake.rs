@@ -3,9 +3,9 @@
 use reprise::admin::{
     ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
     ExportCounts, Failed, FailedRefused, FailedTaken, Fingerprint, FingerprintList, GroupView,
-    JobPlan, LeftEntry, Matrix, MemberView, Overview, PartitionView, PastView, PolicyView,
-    Portable, PortableLetters, Readiness, RetryRecord, RetryView, RuleView, SeekBackView, Source,
-    StateCounts, SuspectView, SuspectsView, Told, Unavailable,
+    JobPlan, JournalView, LeftEntry, Matrix, MemberView, Overview, PartitionView, PastView,
+    PolicyView, Portable, PortableLetters, Readiness, RetryRecord, RetryView, RuleView,
+    SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Told, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
@@ -30,6 +30,9 @@ impl Source for Fake {
     }
     async fn overview(&self) -> Result<Overview, Unavailable> {
         Ok(Overview { groups: 2, ..Overview::default() })
+    }
+    async fn journal(&self) -> Result<JournalView, Unavailable> {
+        Ok(JournalView { bytes: 5, ..JournalView::default() })
     }
     async fn group_ids(&self) -> Result<Vec<String>, Unavailable> {
         Ok(GROUPS.map(str::to_owned).to_vec())

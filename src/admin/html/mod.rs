@@ -8,6 +8,7 @@ mod cut;
 mod group;
 mod home;
 mod jobs;
+mod journal;
 mod letter;
 mod letters;
 mod login;
@@ -32,6 +33,7 @@ pub(super) use act::act;
 pub(super) use group::group;
 pub(super) use home::{audit, home};
 pub(super) use jobs::{change as change_job, jobs, start as start_job};
+pub(super) use journal::journal;
 pub(super) use letter::{letter, letter_value};
 pub(super) use letters::letters;
 pub(super) use login::{log_in, log_out, login, login_needed};
@@ -61,6 +63,7 @@ fn page(title: &str, content: &Markup) -> Response {
                     nav {
                         a href="/" { "Now" }
                         a href="/jobs" { "Jobs" }
+                        a href="/journal" { "Journal" }
                         a href="/audit" { "Audit" }
                     }
                     span #live role="status" {}

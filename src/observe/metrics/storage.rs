@@ -1,5 +1,7 @@
 //! The journal: how long it takes, how much it holds, what went wrong.
 
+use prometheus::core::Metric;
+
 use super::{Metrics, float, names};
 
 impl Metrics {
@@ -11,6 +13,22 @@ impl Metrics {
     /// One fdatasync took `seconds`.
     pub fn journal_fsync(&self, seconds: f64) {
         self.observe(&names::JOURNAL_FSYNC, &[], seconds);
+    }
+
+    /// Mean of the fdatasyncs since the start, and the bound within which 99 of 100 ended, in
+    /// seconds; `None`: there was none, or that bound is above the largest.
+    pub fn journal_fsync_times(&self) -> Option<(f64, Option<f64>)> {
+        let histogram = self.histogram(&names::JOURNAL_FSYNC, &[])?;
+        let count = histogram.get_sample_count();
+        if count == 0 {
+            return None;
+        }
+        let most = count - count / 100;
+        let metric = histogram.metric();
+        let buckets = metric.get_histogram().get_bucket();
+        let bucket = buckets.iter().find(|bucket| bucket.cumulative_count() >= most);
+        let bound = bucket.map(prometheus::proto::Bucket::upper_bound);
+        Some((histogram.get_sample_sum() / float(count), bound.filter(|bound| bound.is_finite())))
     }
 
     /// Size of all segments, their number, and the free space of the file system.
