@@ -10,6 +10,7 @@ import puppeteer from "puppeteer-core";
 const [binary, folder] = process.argv.slice(2);
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PATIENCE_MS = 60_000;
+const DESK = { width: 1100, height: 900 };
 const PAGE_BYTES_MAX = 150 * 1024;
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
 
@@ -98,6 +99,16 @@ async function judge(page, name) {
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: false });
 }
 
+// Judges a page as it is, and in dark colours on a phone.
+async function judgeBoth(page, name) {
+  await judge(page, name);
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+  await page.setViewport({ width: 390, height: 800 });
+  await judge(page, `${name}-dark-phone`);
+  await page.emulateMediaFeatures([]);
+  await page.setViewport(DESK);
+}
+
 async function text(page) {
   return page.evaluate(() => document.body.innerText);
 }
@@ -106,12 +117,44 @@ async function follow(page, selector) {
   await Promise.all([page.waitForNavigation(), page.click(selector)]);
 }
 
+// From a count to its list, and through the list by keys.
+async function lists(page, admin) {
+  await page.goto(`${admin}/groups/shop`);
+  await follow(page, 'a[href*="/letters?why=explicit_dlq"]');
+  check((await text(page)).includes("cause explicit_dlq"), "a count leads to its list");
+  await judgeBoth(page, "letters");
+  const marks = () => page.$$eval("td.mark input", (all) => all.filter((one) => one.checked).length);
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  const second = await page.$eval("tbody tr:nth-child(2) td.mark input", (one) => one.checked);
+  check(second && await marks() === 1, "j, j and x mark the second row");
+  await page.click("th.mark input");
+  check(await marks() === 100, "the head marks all rows of the page");
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("/");
+  const focused = await page.evaluate(() => document.activeElement.id);
+  check(focused === "filter", "/ goes to the filter");
+  await page.evaluate(() => document.activeElement.blur());
+  await page.keyboard.press("?");
+  check((await text(page)).includes("mark the row"), "? lists the keys");
+  await judge(page, "keys");
+  await page.keyboard.press("Escape");
+  await follow(page, 'a[rel="next"]');
+  check(await page.$$eval("td.mark input", (all) => all.length) === 100, "the next page has rows");
+  await page.goto(`${admin}/groups/shop/waiting`);
+  await judgeBoth(page, "waiting");
+  await page.goto(`${admin}/journal`);
+  check((await text(page)).includes("reprise.dlq.shop"), "the journal page lists the dead letters");
+  await judgeBoth(page, "journal");
+}
+
 async function play(kafka, admin) {
   const client = new Kafka({ clientId: "browser", brokers: [kafka], logLevel: logLevel.NOTHING });
   await fill(client, admin);
   const page = await browser.newPage();
   await page.setBypassCSP(true); // for axe-core
-  await page.setViewport({ width: 1100, height: 900 });
+  await page.setViewport(DESK);
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
 
@@ -126,7 +169,11 @@ async function play(kafka, admin) {
 
   await page.goto(`${admin}/groups/shop/letters/79`);
   check((await text(page)).includes("bad address '79'"), "one record with its reason");
-  await judge(page, "letter");
+  await judgeBoth(page, "letter");
+  await follow(page, 'a[href$="?as=hex#value"]');
+  check((await text(page)).includes("00000000  7b 22 70 61"), "its value in hexadecimal");
+  await judgeBoth(page, "letter-hex");
+  await lists(page, admin);
   await page.goto(`${admin}/groups/shop/letters/0`);
   await page.click("details summary");
   await page.type('form.edit input[name="set_header"]', "tenant=b");
@@ -193,7 +240,7 @@ async function play(kafka, admin) {
   });
   await page.goto(`${admin}/audit`);
   const audit = await text(page);
-  for (const words of ["redrive\tshop\t1", "job-done\tshop\t394", "job-done\tshop\t5", "INC-9: refunded"]) {
+  for (const words of ["edit\tshop\t1", "job-done\tshop\t394", "job-done\tshop\t5", "INC-9: refunded"]) {
     check(audit.includes(words), `the audit log has ${words.replaceAll("\t", " ")}`);
   }
   await judge(page, "audit");

@@ -11,7 +11,7 @@ use super::attempts::{attempts, timeline};
 use super::cut::{KEY_ROOM, clipped, page_bytes};
 use super::group::{DEAD, letter_form};
 use super::value::{RecordQuery, ShownRecord, download, record};
-use super::{group_path, letter_path, page, query, refused};
+use super::{group_path, letter_path, query, refused, still_page};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::mask::Concealment;
@@ -30,7 +30,7 @@ pub(in crate::admin) async fn letter<S: Source>(
 ) -> Response {
     let content = async { content(&admin, &group, &offset, &query(asked)?).await };
     match content.await {
-        Ok(content) => page(&format!("{group} {offset}"), &content),
+        Ok(content) => still_page(&format!("{group} {offset}"), &content),
         Err(refusal) => refused(&refusal),
     }
 }

@@ -1,5 +1,5 @@
 //! The page of the admin port: rendered here, usable without JavaScript, from the answers that the
-//! JSON API has. A script of its own refreshes a page that nobody works on.
+//! JSON API has. A script of its own refreshes a page that nobody works on, and takes keys.
 
 mod act;
 mod attempts;
@@ -45,8 +45,17 @@ pub(super) use waiting::waiting;
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; \
     style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A whole page.
+/// A whole page, which shows its latest state by itself.
 fn page(title: &str, content: &Markup) -> Response {
+    whole_page(title, content, false)
+}
+
+/// A whole page that stays as it was loaded: it is too dear to be made every few seconds.
+fn still_page(title: &str, content: &Markup) -> Response {
+    whole_page(title, content, true)
+}
+
+fn whole_page(title: &str, content: &Markup, is_still: bool) -> Response {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -68,7 +77,7 @@ fn page(title: &str, content: &Markup) -> Response {
                     }
                     span #live role="status" {}
                 }
-                main { (content) }
+                main data-still[is_still] { (content) }
             }
         }
     };

@@ -1,19 +1,34 @@
-// Replaces the content of a page by its latest state, while nobody is at work on it.
+// Replaces the content of a page by its latest state, while nobody is at work on it. And keys: j and
+// k move through the rows of a table, x marks a row, / goes to the filter, ? lists the keys.
 "use strict";
 
 const EVERY_MS = 3000;
+const KEYS = [
+  ["j", "next row"],
+  ["k", "row before"],
+  ["Enter", "open the row"],
+  ["x", "mark the row"],
+  ["/", "go to the filter"],
+  ["?", "show or hide these keys"],
+];
 const main = document.querySelector("main");
 const live = document.querySelector("#live");
 let isHovered = false;
+let isTouched = false;
+// The content as the sidecar has sent it: marks of all rows are added to it here.
+let sent = main.innerHTML;
 main.addEventListener("mouseenter", () => { isHovered = true; });
 main.addEventListener("mouseleave", () => { isHovered = false; });
+main.addEventListener("change", () => { isTouched = true; });
 
 function isBusy() {
   const fields = [...main.querySelectorAll("input:not([type=hidden]), textarea")];
   return isHovered
+    || isTouched
     || document.hidden
     || main.contains(document.activeElement)
     || main.querySelector("details[open]") !== null
+    || document.querySelector("dialog[open]") !== null
     || fields.some((field) => field.value !== field.defaultValue)
     || !getSelection().isCollapsed;
 }
@@ -23,7 +38,10 @@ async function refresh() {
   const latest = new DOMParser().parseFromString(await answer.text(), "text/html");
   const next = latest.querySelector("main");
   if (!answer.ok || next === null) throw new Error(answer.status);
-  if (!isBusy() && next.innerHTML !== main.innerHTML) main.replaceChildren(...next.childNodes);
+  if (isBusy() || next.innerHTML === sent) return;
+  sent = next.innerHTML;
+  main.replaceChildren(...next.childNodes);
+  addMarks();
 }
 
 async function run() {
@@ -35,5 +53,87 @@ async function run() {
   setTimeout(run, EVERY_MS);
 }
 
-live.textContent = "live";
-setTimeout(run, EVERY_MS);
+// A box in the head of a column of marks, for all rows of the table.
+function addMarks() {
+  for (const head of main.querySelectorAll("th.mark")) {
+    const box = document.createElement("input");
+    box.type = "checkbox";
+    box.setAttribute("aria-label", "Mark all rows of this page");
+    const marks = [...head.closest("table").querySelectorAll("td.mark input")];
+    box.addEventListener("change", () => {
+      for (const mark of marks) mark.checked = box.checked;
+    });
+    head.replaceChildren(box);
+  }
+}
+
+// Links of the rows, one each.
+function rowLinks() {
+  const rows = [...main.querySelectorAll("tbody tr")];
+  return rows.map((row) => row.querySelector("a")).filter((link) => link !== null);
+}
+
+function currentRow() {
+  return document.activeElement.closest("main tbody tr");
+}
+
+function move(by) {
+  const links = rowLinks();
+  const at = links.findIndex((link) => link.closest("tr") === currentRow());
+  const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), links.length - 1);
+  links[next]?.focus();
+}
+
+function mark() {
+  currentRow()?.querySelector("td.mark input")?.click();
+}
+
+function goToFilter() {
+  main.querySelector("#filter, input:not([type=hidden]):not([type=checkbox])")?.focus();
+}
+
+function showKeys() {
+  const open = document.querySelector("dialog");
+  if (open !== null) {
+    open.remove();
+    return;
+  }
+  const dialog = document.createElement("dialog");
+  dialog.setAttribute("aria-label", "Keys");
+  const list = document.createElement("dl");
+  for (const [key, says] of KEYS) {
+    const name = document.createElement("dt");
+    const text = document.createElement("dd");
+    name.textContent = key;
+    text.textContent = says;
+    list.append(name, text);
+  }
+  dialog.append(list);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+const ACTIONS = {
+  j: () => move(1),
+  k: () => move(-1),
+  x: mark,
+  "/": goToFilter,
+  "?": showKeys,
+};
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.matches("input:not([type=checkbox]), textarea, select");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const action = Object.hasOwn(ACTIONS, event.key) ? ACTIONS[event.key] : undefined;
+  if (action === undefined) return;
+  event.preventDefault();
+  action();
+});
+
+addMarks();
+// The page of a record stays as it is: its attempts are read from the whole log.
+if (main.dataset.still === undefined) {
+  live.textContent = "live";
+  setTimeout(run, EVERY_MS);
+}

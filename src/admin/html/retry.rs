@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::attempts::{attempts, timeline};
 use super::cut::{KEY_ROOM, clipped};
 use super::value::{RecordQuery, ShownRecord, download, record};
-use super::{group_path, page, query, refused, retry_path};
+use super::{group_path, query, refused, retry_path, still_page};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
@@ -28,7 +28,7 @@ pub(in crate::admin) async fn retry<S: Source>(
 ) -> Response {
     let content = async { content(&admin, &group, &id, &query(asked)?).await };
     match content.await {
-        Ok(content) => page(&format!("{group} retry {id}"), &content),
+        Ok(content) => still_page(&format!("{group} retry {id}"), &content),
         Err(refusal) => refused(&refusal),
     }
 }
