@@ -23,13 +23,15 @@ a { color: var(--link); }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line);
   vertical-align: top; overflow-wrap: anywhere; }
-th { font-weight: 600; } .number { text-align: right; font-variant-numeric: tabular-nums; }
+th { font-weight: 600; overflow-wrap: normal; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
 .chip { display: inline-block; background: var(--soft); border: 1px solid var(--line);
   border-radius: 1rem; padding: 0 .6rem; }
 .cause { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem;
   margin: .75rem 0; }
 .cause p { margin: .25rem 0; } .cause label { display: inline-block; margin: .25rem .5rem 0 0; }
-.spark { vertical-align: middle; } .spark rect { fill: var(--link); }
+.spark { vertical-align: middle; border-bottom: 1px solid var(--line); }
+.spark rect { fill: var(--link); }
 .alarm { border-left: .3rem solid var(--alarm); padding: .4rem .8rem; background: var(--soft); }
 .said { border-left: .3rem solid var(--link); padding: .4rem .8rem; background: var(--soft); }
 .empty { background: var(--soft); padding: 1rem; border-radius: .5rem; }
