@@ -182,6 +182,12 @@ fn a_form_changes_one_record_and_keeps_the_rest() {
     let got = member.retries();
     assert_eq!([got[0].text(), got[1].text()], ["two\r\nlines", "right"]);
     assert_eq!(got[0].header("tenant").unwrap(), "b");
+    server.client().create("parking", 1);
+    let again = format!("reprise.retry.shop-0@{}", got[1].offset);
+    member.client.nack("shop", &again, Rec::new("right").header("x-retry-level", "-1"));
+    let form = "verb=redrive&offsets=2&target=topic&to_topic=parking&why=";
+    assert_eq!(browse(&server, "POST", "/groups/shop/act", form).0, 303);
+    assert_eq!(server.client().read_all("parking")[0].text(), "right");
 }
 
 #[test]

@@ -8,12 +8,14 @@ use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::jobs::target_of;
 use super::{back_to, form, group_path, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::guard::Caller;
 use crate::admin::operate::{
     ActionReport, DueTime, due_time, letter_request, operator, record_patch, retry_request,
+    send_target,
 };
 use crate::admin::source::Source;
 
@@ -33,6 +35,8 @@ struct ActFields {
     set_header: String,
     remove_header: String,
     delay_minutes: String,
+    target: String,
+    to_topic: String,
 }
 
 impl ActFields {
@@ -51,6 +55,8 @@ impl ActFields {
                 "set_header" => fields.set_header = text,
                 "remove_header" => fields.remove_header = text,
                 "delay_minutes" => fields.delay_minutes = text,
+                "target" => fields.target = text,
+                "to_topic" => fields.to_topic = text,
                 other => return Err(unprocessable(format!("unknown field `{other}`"))),
             }
             if !is_list && seen.contains(&name) {
@@ -100,6 +106,8 @@ async fn run<S: Source>(
     fields: ActFields,
 ) -> Result<ActionReport, Refusal> {
     let due = fields.due()?;
+    let (to_origin, to_topic) = target_of(&fields.target, &fields.to_topic);
+    let target = send_target(to_origin, to_topic)?;
     let ActFields { verb, offsets, ids, why, value, set_header, remove_header, .. } = fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
     let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
@@ -109,7 +117,7 @@ async fn run<S: Source>(
     let patch = record_patch((&set, removed), None, value)?;
     let by = operator(caller, Some(why), offsets.len() + ids.len())?;
     let request = if ids.is_empty() {
-        letter_request(group, &verb, offsets, by)?.with_patch(patch, None)?
+        letter_request(group, &verb, offsets, by)?.with_patch(patch, target)?
     } else {
         retry_request(group, (&verb, due), ids, by)?
     };

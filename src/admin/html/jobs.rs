@@ -86,10 +86,7 @@ async fn run<S: Source>(
     let merge = given(fields.merge).map(|text| serde_json::from_str(&text)).transpose();
     let merge = merge.map_err(|error| Refusal::bad(format!("the patch is not JSON: {error}")))?;
     let like = like(admin, &group, given(fields.like)).await?;
-    let to_topic = match fields.target.as_str() {
-        "topic" => Some(fields.to_topic.trim().to_owned()),
-        _ => None,
-    };
+    let (to_origin, to_topic) = target_of(&fields.target, &fields.to_topic);
     let body = JobBody {
         group,
         action: given(fields.action),
@@ -102,7 +99,7 @@ async fn run<S: Source>(
         canary: number(fields.canary)?,
         set_headers: given(fields.set_header).into_iter().collect(),
         merge,
-        to_origin: fields.target == "origin",
+        to_origin,
         to_topic,
         why: given(fields.why),
         ..JobBody::default()
@@ -203,6 +200,26 @@ fn section(job: &Job) -> Markup {
     }
 }
 
+/// The fields that choose the topic of records that are sent back.
+pub(super) fn target_fields() -> Markup {
+    html! {
+        label {
+            "Send to "
+            select name="target" {
+                option value="" { "this group alone" }
+                option value="origin" { "the topic of the origin, for all groups" }
+                option value="topic" { "another topic, for all groups" }
+            }
+        }
+        label { "Other topic " input name="to_topic"; }
+    }
+}
+
+/// The choice of [`target_fields`], as the API names it: `to_origin` and `to_topic`.
+pub(super) fn target_of(target: &str, to_topic: &str) -> (bool, Option<String>) {
+    (target == "origin", (target == "topic").then(|| to_topic.trim().to_owned()))
+}
+
 /// The form of a job on all letters that are like one.
 pub(super) fn kind_form(group: &str, example: i64) -> Markup {
     html! {
@@ -217,15 +234,7 @@ pub(super) fn kind_form(group: &str, example: i64) -> Markup {
                 label { "Canary " input name="canary" inputmode="numeric"; }
                 label { "Set header " input name="set_header" placeholder="name=value"; }
                 label { "JSON merge patch " input name="merge" placeholder="{\"paid\": true}"; }
-                label {
-                    "Send to "
-                    select name="target" {
-                        option value="" { "this group alone" }
-                        option value="origin" { "the topic of the origin, for all groups" }
-                        option value="topic" { "another topic, for all groups" }
-                    }
-                }
-                label { "Other topic " input name="to_topic"; }
+                (target_fields())
             }
         }
     }

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use super::attempts::{attempts, timeline};
 use super::cut::{KEY_ROOM, clipped, page_bytes};
 use super::group::{DEAD, letter_form};
+use super::jobs::target_fields;
 use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, letter_path, query, refused, still_page};
 use crate::admin::Admin;
@@ -105,6 +106,7 @@ fn edit_form(group: &str, letter: &DeadLetter) -> Markup {
                 }
                 label { "Set header " input name="set_header" placeholder="name=value"; }
                 label { "Remove header " input name="remove_header"; }
+                (target_fields())
                 label { "Why " input name="why" maxlength="1000"; }
                 button name="verb" value="redrive" { "Send back changed" }
             }
