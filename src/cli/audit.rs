@@ -5,17 +5,18 @@ use std::io::Write;
 use clap::Args;
 
 use super::exit::Failure;
-use super::show::{Column, Reading, cell, moment};
+use super::screen::Screen;
+use super::show::{Column, Reading, field, time};
 
 const COLUMNS: [Column; 8] = [
-    ("AT", |v| moment(v, "at_ms")),
-    ("NAME", |v| cell(v, "name")),
-    ("PEER", |v| cell(v, "peer")),
-    ("ACTION", |v| cell(v, "action")),
-    ("GROUP", |v| cell(v, "group")),
-    ("CHANGED", |v| cell(v, "changed")),
-    ("LEFT", |v| cell(v, "left")),
-    ("WHY", |v| cell(v, "why")),
+    ("AT", |v| time(v, "at_ms")),
+    ("NAME", |v| field(v, "name")),
+    ("PEER", |v| field(v, "peer")),
+    ("ACTION", |v| field(v, "action")),
+    ("GROUP", |v| field(v, "group")),
+    ("CHANGED", |v| field(v, "changed")),
+    ("LEFT", |v| field(v, "left")),
+    ("WHY", |v| field(v, "why")),
 ];
 
 #[derive(Debug, Args)]
@@ -31,8 +32,8 @@ pub(super) struct AuditArgs {
 }
 
 impl AuditArgs {
-    pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(super) fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
         let query: Vec<_> = self.group.clone().map(|group| ("group", group)).into_iter().collect();
-        self.reading.list(out, "/api/v1/audit", &query, self.limit, &COLUMNS)
+        self.reading.list((out, screen), "/api/v1/audit", &query, self.limit, &COLUMNS)
     }
 }

@@ -7,13 +7,14 @@ use serde_json::json;
 
 use super::exit::{Exit, Failure, complain};
 use super::http::AdminAt;
-use super::show::{Column, Reading, cell, moment};
+use super::screen::Screen;
+use super::show::{Column, Reading, field, time};
 
 const COLUMNS: [Column; 4] = [
-    ("ID", |v| cell(v, "id")),
-    ("DUE", |v| moment(v, "due_ms")),
-    ("KEY", |v| cell(v, "key")),
-    ("BYTES", |v| cell(v, "value_bytes")),
+    ("ID", |v| field(v, "id")),
+    ("DUE", |v| time(v, "due_ms")),
+    ("KEY", |v| field(v, "key")),
+    ("BYTES", |v| field(v, "value_bytes")),
 ];
 
 #[derive(Debug, Subcommand)]
@@ -45,11 +46,15 @@ pub(super) struct CancelArgs {
     at: AdminAt,
 }
 
-pub(super) fn run(command: &DelayedCommand, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(
+    command: &DelayedCommand,
+    screen: &Screen,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     match command {
         DelayedCommand::List(ListArgs { topic, limit, reading }) => {
             let query: Vec<_> = topic.clone().map(|topic| ("topic", topic)).into_iter().collect();
-            reading.list(out, "/api/v1/delayed", &query, *limit, &COLUMNS)
+            reading.list((out, screen), "/api/v1/delayed", &query, *limit, &COLUMNS)
         }
         DelayedCommand::Cancel(CancelArgs { ids, at }) => {
             let answer = at.post("/api/v1/delayed/cancel", &json!({ "ids": ids }))?;

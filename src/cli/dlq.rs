@@ -11,20 +11,21 @@ use super::exit::{Failure, complain};
 use super::http::AdminAt;
 use super::import::{self, ImportArgs};
 use super::operate::{ActionArgs, Verb};
-use super::show::{Column, Filter, Reading, cell, moment, text};
-use super::table::clean;
+use super::screen::Screen;
+use super::show::{Column, Filter, Reading, cell, field, moment, text, time};
+use super::table::defused;
 use super::transfer::{ExportFilter, ExportKind, ExportQuery};
 use crate::admin::percent_encoded;
 
 const COLUMNS: [Column; 8] = [
-    ("GROUP", |v| cell(v, "group")),
-    ("OFFSET", |v| cell(v, "offset")),
-    ("ORIGIN", |v| cell(v, "origin")),
-    ("FAILURES", |v| cell(v, "reconsume_times")),
-    ("WHY", |v| cell(v, "disposition")),
-    ("AT", |v| moment(v, "at_ms")),
-    ("KEY", |v| cell(v, "key")),
-    ("REASON", |v| cell(v, "reason")),
+    ("GROUP", |v| field(v, "group")),
+    ("OFFSET", |v| field(v, "offset")),
+    ("ORIGIN", |v| field(v, "origin")),
+    ("FAILURES", |v| field(v, "reconsume_times")),
+    ("WHY", |v| field(v, "disposition")),
+    ("AT", |v| time(v, "at_ms")),
+    ("KEY", |v| field(v, "key")),
+    ("REASON", |v| field(v, "reason")),
 ];
 
 #[derive(Debug, Subcommand)]
@@ -122,20 +123,20 @@ impl ExportLettersArgs {
 }
 
 const KINDS: [Column; 7] = [
-    ("LETTERS", |v| cell(v, "letters")),
-    ("TOPIC", |v| cell(v, "topic")),
-    ("WHY", |v| cell(v, "cause")),
-    ("FIRST", |v| moment(v, "first_ms")),
-    ("LAST", |v| moment(v, "last_ms")),
-    ("EXAMPLE", |v| cell(v, "example")),
-    ("FINGERPRINT", |v| cell(v, "fingerprint")),
+    ("LETTERS", |v| field(v, "letters")),
+    ("TOPIC", |v| field(v, "topic")),
+    ("WHY", |v| field(v, "cause")),
+    ("FIRST", |v| time(v, "first_ms")),
+    ("LAST", |v| time(v, "last_ms")),
+    ("EXAMPLE", |v| field(v, "example")),
+    ("FINGERPRINT", |v| field(v, "fingerprint")),
 ];
 
 impl GroupByArgs {
-    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
         let group = percent_encoded(&self.group);
         let path = format!("/api/v1/dead-letters/fingerprints?group={group}");
-        let answer = self.reading.whole(out, &path, &KINDS)?;
+        let answer = self.reading.whole((out, screen), &path, &KINDS)?;
         match answer.get("rest").and_then(Value::as_u64) {
             None | Some(0) => {}
             Some(rest) => complain(&format!("{rest} letters of further kinds are not listed")),
@@ -144,16 +145,21 @@ impl GroupByArgs {
     }
 }
 
-pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(
+    command: &DlqCommand,
+    screen: &Screen,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     match command {
         DlqCommand::List(ListArgs { filter, reading }) => {
-            reading.list(out, "/api/v1/dead-letters", &filter.query(), filter.limit, &COLUMNS)
+            let path = "/api/v1/dead-letters";
+            reading.list((out, screen), path, &filter.query(), filter.limit, &COLUMNS)
         }
         DlqCommand::Show(ShowArgs { group, offset, reading }) => {
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));
-            reading.one(out, &path, lines)
+            reading.one(out, &path, |letter| lines(letter, screen))
         }
-        DlqCommand::GroupBy(args) => args.run(out),
+        DlqCommand::GroupBy(args) => args.run(screen, out),
         DlqCommand::Export(args) => args.run(out),
         DlqCommand::Import(args) => import::run(args, ExportKind::DeadLetters, out),
         DlqCommand::Redrive(args) => args.run(REDRIVE, out),
@@ -162,25 +168,25 @@ pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failu
     }
 }
 
-fn lines(letter: &Value) -> Vec<String> {
+fn lines(letter: &Value, screen: &Screen) -> Vec<String> {
     let mut out = vec![
-        format!("group         {}", clean(&cell(letter, "group"))),
+        format!("group         {}", defused(&cell(letter, "group"))),
         format!("offset        {}", cell(letter, "offset")),
-        format!("origin        {}", clean(&cell(letter, "origin"))),
-        format!("state         {}", cell(letter, "state")),
+        format!("origin        {}", defused(&cell(letter, "origin"))),
+        format!("state         {}", screen.state(&cell(letter, "state"))),
         format!("failures      {}", cell(letter, "reconsume_times")),
         format!("redrives      {}", cell(letter, "redrives")),
         format!("why           {}", cell(letter, "disposition")),
-        format!("reason        {}", clean(&cell(letter, "reason"))),
-        format!("first failed  {}", moment(letter, "first_failed_ms")),
-        format!("dead since    {}", moment(letter, "at_ms")),
-        format!("produced      {}", moment(letter, "timestamp_ms")),
+        format!("reason        {}", defused(&cell(letter, "reason"))),
+        format!("first failed  {}", moment(screen, letter, "first_failed_ms")),
+        format!("dead since    {}", moment(screen, letter, "at_ms")),
+        format!("produced      {}", moment(screen, letter, "timestamp_ms")),
         format!("key           {}", visible(letter.get("key"))),
         "headers".to_owned(),
     ];
     let headers = letter.get("headers").and_then(Value::as_array);
     for header in headers.into_iter().flatten() {
-        out.push(format!("  {} = {}", clean(&cell(header, "key")), visible(header.get("value"))));
+        out.push(format!("  {} = {}", defused(&cell(header, "key")), visible(header.get("value"))));
     }
     out.push("value".to_owned());
     out.push(format!("  {}", visible(letter.get("value"))));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::group::items;
 use super::show::{cell, text};
-use super::table::{clean, defused};
+use super::table::defused;
 use crate::model::utc;
 
 /// Settings that a failure brings with it.
@@ -17,11 +17,11 @@ const IDLE_BREAKER: [&str; 2] = ["off", "closed"];
 
 /// The consumers of a group: first what is unusual now, then its partitions.
 pub(super) fn lines(explained: &Value) -> Vec<String> {
-    let mut out = vec![format!("group         {}", clean(&cell(explained, "group")))];
+    let mut out = vec![format!("group         {}", defused(&cell(explained, "group")))];
     // A usual partition is one line.
     let (unusual, usual): (Vec<Vec<String>>, Vec<Vec<String>>) =
         items(explained, "partitions").map(partition).partition(|lines| lines.len() > 1);
-    let breaker = clean(&cell(explained, "breaker"));
+    let breaker = defused(&cell(explained, "breaker"));
     let before = out.len();
     if !IDLE_BREAKER.contains(&breaker.as_str()) {
         out.push(format!("breaker       {breaker}"));
@@ -47,7 +47,7 @@ pub(super) fn lines_with_settings(explained: &Value) -> Vec<String> {
     let mut out = lines(explained);
     out.push("settings".to_owned());
     out.extend(items(explained, "rules").map(|rule| {
-        let said = |key: &str| clean(&cell(rule, key));
+        let said = |key: &str| defused(&cell(rule, key));
         format!("  {:28} {}  ({})", said("key"), said("value"), said("from"))
     }));
     out.push(format!("  {OF_A_FAILURE}"));
@@ -85,16 +85,16 @@ fn lasted(ms: u64) -> String {
 }
 
 fn alone(alone: &Value) -> String {
-    let retry = alone.get("retry").and_then(Value::as_str).map_or("a retry".to_owned(), clean);
-    let said = |key: &str| clean(&cell(alone, key));
+    let retry = alone.get("retry").and_then(Value::as_str).map_or("a retry".to_owned(), defused);
+    let said = |key: &str| defused(&cell(alone, key));
     format!("{retry}  goes alone at {}: {}", said("member"), said("stands"))
 }
 
 /// What has happened to a record, oldest first.
 pub(super) fn told(told: &Value) -> Vec<String> {
-    let mut out = vec![format!("record        {}", clean(&cell(told, "record")))];
+    let mut out = vec![format!("record        {}", defused(&cell(told, "record")))];
     for now in items(told, "now") {
-        out.push(format!("group         {}", clean(&cell(now, "group"))));
+        out.push(format!("group         {}", defused(&cell(now, "group"))));
         out.extend(items(now, "partitions").flat_map(partition));
     }
     let groups: BTreeSet<String> = items(told, "past").map(|past| cell(past, "group")).collect();
@@ -113,7 +113,7 @@ pub(super) fn told(told: &Value) -> Vec<String> {
             said("reason").map(|reason| format!("reason \"{reason}\"")),
             said("member").map(|member| format!("by {member}")),
             said("client").map(|client| format!("client {client}")),
-            group.map(|group| format!("group {}", clean(&group))),
+            group.map(|group| format!("group {}", defused(&group))),
         ];
         for note in notes.into_iter().flatten() {
             line.push_str("; ");
@@ -129,9 +129,9 @@ fn partition(partition: &Value) -> Vec<String> {
     let committed = partition.get("committed").and_then(Value::as_i64);
     let mut out = vec![format!(
         "{}-{}  {}, {}, given up to {}",
-        clean(&cell(partition, "topic")),
+        defused(&cell(partition, "topic")),
         cell(partition, "partition"),
-        member.map_or("held by nobody".to_owned(), |member| format!("held by {}", clean(member))),
+        member.map_or("held by nobody".to_owned(), |member| format!("held by {}", defused(member))),
         committed.map_or("no commit seen".to_owned(), |offset| format!("committed {offset}")),
         cell(partition, "handed_out"),
     )];

@@ -7,21 +7,22 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::explain;
-use super::show::{Column, Reading, cell, text};
-use super::table::clean;
+use super::screen::Screen;
+use super::show::{Column, Reading, cell, field, state, text};
+use super::table::{Cell, defused};
 use crate::admin::percent_encoded;
 use crate::config::duration_text;
 
 const COLUMNS: [Column; 9] = [
-    ("GROUP", |v| cell(v, "group")),
-    ("PHASE", |v| cell(v, "phase")),
+    ("GROUP", |v| field(v, "group")),
+    ("PHASE", |v| state(v, "phase")),
     ("MEMBERS", members),
-    ("WAITING", |v| cell(v, "waiting")),
-    ("READY", |v| cell(v, "ready")),
-    ("PARKED", |v| cell(v, "parked")),
-    ("INFLIGHT", |v| cell(v, "inflight")),
-    ("PENDING", |v| cell(v, "pending")),
-    ("DEAD", |v| cell(v, "dead_letters")),
+    ("WAITING", |v| field(v, "waiting")),
+    ("READY", |v| field(v, "ready")),
+    ("PARKED", |v| field(v, "parked")),
+    ("INFLIGHT", |v| field(v, "inflight")),
+    ("PENDING", |v| field(v, "pending")),
+    ("DEAD", |v| field(v, "dead_letters")),
 ];
 
 #[derive(Debug, Subcommand)]
@@ -65,10 +66,14 @@ pub(super) struct ExplainArgs {
     reading: Reading,
 }
 
-pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(
+    command: &GroupCommand,
+    screen: &Screen,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     match command {
         GroupCommand::List(ListArgs { limit, reading }) => {
-            reading.list(out, "/api/v1/groups", &[], *limit, &COLUMNS)
+            reading.list((out, screen), "/api/v1/groups", &[], *limit, &COLUMNS)
         }
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
             reading.one(out, &format!("/api/v1/groups/{}", percent_encoded(group)), lines)
@@ -87,13 +92,13 @@ pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Fai
 }
 
 /// Live members, and silent ones where there are some.
-fn members(group: &Value) -> String {
+fn members(group: &Value) -> Cell {
     let (silent, live): (Vec<&Value>, Vec<&Value>) =
         items(group, "members").partition(|member| is_silent(member));
-    match silent.len() {
+    Cell::Text(match silent.len() {
         0 => live.len().to_string(),
         silent => format!("{} (+{silent} silent)", live.len()),
-    }
+    })
 }
 
 fn is_silent(member: &Value) -> bool {
@@ -102,7 +107,7 @@ fn is_silent(member: &Value) -> bool {
 
 fn lines(group: &Value) -> Vec<String> {
     let policy = group.get("policy").unwrap_or(&Value::Null);
-    let name = clean(&cell(group, "group"));
+    let name = defused(&cell(group, "group"));
     let mut out = vec![
         format!("group         {name}"),
         format!(
@@ -111,12 +116,12 @@ fn lines(group: &Value) -> Vec<String> {
             cell(group, "kind"),
             cell(group, "generation")
         ),
-        format!("retry topic   %RETRY%{name}, in Kafka {}", clean(&cell(group, "retry_topic"))),
+        format!("retry topic   %RETRY%{name}, in Kafka {}", defused(&cell(group, "retry_topic"))),
         format!(
             "dead letters  {} ({} bytes) in %DLQ%{name}, in Kafka {}",
             cell(group, "dead_letters"),
             cell(group, "dead_letter_bytes"),
-            clean(&cell(group, "dead_letter_topic"))
+            defused(&cell(group, "dead_letter_topic"))
         ),
         format!(
             "rules         {} retries, delays {}, consume timeout {}",
@@ -124,7 +129,7 @@ fn lines(group: &Value) -> Vec<String> {
             delays(policy),
             millis(policy.get("consume_timeout_ms"))
         ),
-        format!("breaker       {}", clean(&cell(group, "breaker"))),
+        format!("breaker       {}", defused(&cell(group, "breaker"))),
         format!(
             "retries       {} pending: {} waiting, {} ready, {} parked, {} in flight, {} held, \
              {} exported, {} behind their key",
@@ -146,9 +151,9 @@ fn lines(group: &Value) -> Vec<String> {
         let takes = member.get("takes_retries").and_then(Value::as_bool).unwrap_or(false);
         out.push(format!(
             "  {} ({}, {}){}{}{}",
-            clean(&cell(member, "member_id")),
-            clean(&cell(member, "client_id")),
-            clean(&cell(member, "host")),
+            defused(&cell(member, "member_id")),
+            defused(&cell(member, "client_id")),
+            defused(&cell(member, "host")),
             if takes { ", takes retries" } else { "" },
             if is_silent(member) { ", silent" } else { "" },
             held(member)
@@ -158,7 +163,7 @@ fn lines(group: &Value) -> Vec<String> {
     for offset in items(group, "offsets") {
         out.push(format!(
             "  {}-{} at {} of {}",
-            clean(&cell(offset, "topic")),
+            defused(&cell(offset, "topic")),
             cell(offset, "partition"),
             cell(offset, "committed"),
             cell(offset, "end")
@@ -171,7 +176,7 @@ fn lines(group: &Value) -> Vec<String> {
 /// The partitions of a member.
 fn held(member: &Value) -> String {
     let held: Vec<String> =
-        items(member, "assignment").map(text).map(|name| clean(&name)).collect();
+        items(member, "assignment").map(text).map(|name| defused(&name)).collect();
     if held.is_empty() { String::new() } else { format!(": {}", held.join(" ")) }
 }
 
@@ -207,8 +212,9 @@ mod tests {
             "group": "shop", "phase": "InCluster", "members": members, "waiting": 0, "ready": 17,
             "parked": 0, "inflight": 3, "pending": 20, "dead_letters": 1,
         });
-        let row: Vec<String> = COLUMNS.iter().map(|(_, shown)| shown(&group)).collect();
-        assert_eq!(row[2..], ["1 (+2 silent)", "0", "17", "0", "3", "20", "1"]);
+        let row: Vec<Cell> = COLUMNS.iter().map(|(_, shown)| shown(&group)).collect();
+        let expected = ["1 (+2 silent)", "0", "17", "0", "3", "20", "1"];
+        assert_eq!(row[2..], expected.map(|text| Cell::Text(text.to_owned())));
         let shown = lines(&group).join("\n");
         assert!(shown.contains("20 pending: 0 waiting, 17 ready"), "{shown}");
     }

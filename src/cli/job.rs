@@ -7,19 +7,20 @@ use serde_json::{Value, json};
 
 use super::exit::Failure;
 use super::http::AdminAt;
-use super::show::{Column, Reading, cell, moment};
+use super::screen::Screen;
+use super::show::{Column, Reading, cell, field, moment, state, time};
 use super::table::defused;
 use crate::admin::percent_encoded;
 
 const COLUMNS: [Column; 8] = [
-    ("JOB", |v| cell(v, "id")),
-    ("GROUP", |v| cell(v, "group")),
-    ("ACTION", |v| cell(v, "action")),
-    ("STATE", |v| cell(v, "state")),
-    ("CHANGED", |v| cell(v, "changed")),
-    ("FAILED", |v| cell(v, "failed")),
-    ("STARTED", |v| moment(v, "started_ms")),
-    ("WHY", |v| cell(v, "why")),
+    ("JOB", |v| field(v, "id")),
+    ("GROUP", |v| field(v, "group")),
+    ("ACTION", |v| field(v, "action")),
+    ("STATE", |v| state(v, "state")),
+    ("CHANGED", |v| field(v, "changed")),
+    ("FAILED", |v| field(v, "failed")),
+    ("STARTED", |v| time(v, "started_ms")),
+    ("WHY", |v| field(v, "why")),
 ];
 
 #[derive(Debug, Subcommand)]
@@ -64,11 +65,16 @@ pub(super) struct ChangeArgs {
     at: AdminAt,
 }
 
-pub(super) fn run(command: &JobCommand, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(
+    command: &JobCommand,
+    screen: &Screen,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     match command {
-        JobCommand::List(args) => args.run(out),
+        JobCommand::List(args) => args.run(screen, out),
         JobCommand::Show(args) => {
-            args.reading.one(out, &format!("/api/v1/jobs/{}", args.id), job_lines)
+            let path = format!("/api/v1/jobs/{}", args.id);
+            args.reading.one(out, &path, |job| job_lines(job, screen))
         }
         JobCommand::Pause(args) => args.run("pause", out),
         JobCommand::Resume(args) => args.run("resume", out),
@@ -77,10 +83,10 @@ pub(super) fn run(command: &JobCommand, out: &mut dyn Write) -> Result<(), Failu
 }
 
 impl ListArgs {
-    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
         let group = self.group.as_deref().map(|group| format!("?group={}", percent_encoded(group)));
         let path = format!("/api/v1/jobs{}", group.unwrap_or_default());
-        self.reading.whole(out, &path, &COLUMNS).map(drop)
+        self.reading.whole((out, screen), &path, &COLUMNS).map(drop)
     }
 }
 
@@ -94,10 +100,11 @@ impl ChangeArgs {
 }
 
 /// A job in lines.
-fn job_lines(job: &Value) -> Vec<String> {
-    let mut out: Vec<String> = ["id", "group", "action", "state"]
+fn job_lines(job: &Value, screen: &Screen) -> Vec<String> {
+    let mut out: Vec<String> = ["id", "group", "action"]
         .map(|key| format!("{key:<14}{}", defused(&cell(job, key))))
         .into();
+    out.push(format!("{:<14}{}", "state", screen.state(&defused(&cell(job, "state")))));
     if job.get("awaits_canary").and_then(Value::as_bool) == Some(true) {
         out.push(format!(
             "{:<14}the outcomes of its first {} records",
@@ -116,8 +123,8 @@ fn job_lines(job: &Value) -> Vec<String> {
             cell(job, "pending")
         ),
         format!("{:<14}{} of {}", "offset", cell(job, "cursor"), cell(job, "end")),
-        format!("{:<14}{}", "started", moment(job, "started_ms")),
-        format!("{:<14}{}", "ended", moment(job, "ended_ms")),
+        format!("{:<14}{}", "started", moment(screen, job, "started_ms")),
+        format!("{:<14}{}", "ended", moment(screen, job, "ended_ms")),
         format!("{:<14}{}", "by", format!("{} {}", cell(job, "name"), cell(job, "peer")).trim()),
         format!("{:<14}{}", "why", defused(&cell(job, "why"))),
         format!(

@@ -8,22 +8,26 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
+use super::screen::Screen;
 use super::serve::ConfigSource;
-use super::show::{Column, Format, cell, rows};
+use super::show::{Column, Format, field, rows};
 use crate::journal::{self, Disk, OpenError, RealDisk};
 
 const DAMAGE: [Column; 4] = [
-    ("FILE", |v| cell(v, "file")),
-    ("OFFSET", |v| cell(v, "offset")),
-    ("BYTES", |v| cell(v, "bytes")),
-    ("TORN", |v| cell(v, "torn")),
+    ("FILE", |v| field(v, "file")),
+    ("OFFSET", |v| field(v, "offset")),
+    ("BYTES", |v| field(v, "bytes")),
+    ("TORN", |v| field(v, "torn")),
 ];
 const MOVED: [Column; 4] = [
-    ("FILE", |v| cell(v, "file")),
-    ("OFFSET", |v| cell(v, "offset")),
-    ("BYTES", |v| cell(v, "bytes")),
-    ("INTO", |v| cell(v, "into")),
+    ("FILE", |v| field(v, "file")),
+    ("OFFSET", |v| field(v, "offset")),
+    ("BYTES", |v| field(v, "bytes")),
+    ("INTO", |v| field(v, "into")),
 ];
+
+/// Names of files are not cut.
+const WHOLE: Screen = Screen { size: None, now_ms: 0, has_color: false };
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LogCommand {
@@ -71,7 +75,7 @@ fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
             });
             writeln!(out, "{whole:#}")?;
         }
-        format => rows(out, format, &damage, &DAMAGE)?,
+        format => rows((out, &WHOLE), format, &damage, &DAMAGE)?,
     }
     for file in &verified.foreign {
         complain(&format!("{file} is not the journal's and is left alone"));
@@ -94,7 +98,7 @@ fn repair(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
         .iter()
         .map(|q| json!({ "file": q.file, "offset": q.offset, "bytes": q.len, "into": q.into }))
         .collect();
-    rows(out, args.format, &moved, &MOVED)?;
+    rows((out, &WHOLE), args.format, &moved, &MOVED)?;
     complain(match moved.len() {
         0 => "nothing to repair",
         _ => "repaired; the look-up files are rebuilt at the next start",

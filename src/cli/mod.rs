@@ -17,6 +17,7 @@ mod job;
 mod log;
 mod operate;
 mod retry;
+mod screen;
 mod serve;
 mod show;
 mod table;
@@ -43,6 +44,7 @@ use group::GroupCommand;
 use job::JobCommand;
 use log::LogCommand;
 use retry::RetryCommand;
+use screen::Screen;
 use user::UserArgs;
 
 /// The end of `reprise --help`.
@@ -138,17 +140,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
         }
     };
     let out = &mut std::io::stdout().lock();
+    let screen = Screen::of_stdout();
     let result = match cli.command {
         Command::Serve(args) => return Next::Serve(args),
         Command::Demo(args) => return Next::Demo(args),
         Command::Check(args) => check::run(&args, out),
         Command::Config(command) => config::run(&command, out),
-        Command::Delayed(command) => delayed::run(&command, out),
-        Command::Dlq(command) => dlq::run(&command, out),
-        Command::Job(command) => job::run(&command, out),
-        Command::Retry(command) => retry::run(&command, out),
-        Command::Audit(args) => args.run(out),
-        Command::Group(command) => group::run(&command, out),
+        Command::Delayed(command) => delayed::run(&command, &screen, out),
+        Command::Dlq(command) => dlq::run(&command, &screen, out),
+        Command::Job(command) => job::run(&command, &screen, out),
+        Command::Retry(command) => retry::run(&command, &screen, out),
+        Command::Audit(args) => args.run(&screen, out),
+        Command::Group(command) => group::run(&command, &screen, out),
         Command::Log(command) => log::run(&command, out),
         Command::User(args) => user::run(&args, out),
         Command::Completion { shell } => out.write_all(&completion(shell)).map_err(Failure::from),

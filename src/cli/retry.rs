@@ -3,14 +3,16 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
 use super::explain;
 use super::export::{self, ExportArgs};
 use super::import::{self, ImportArgs};
 use super::operate::{ActionArgs, Verb};
-use super::show::{Column, Filter, Reading, cell, moment};
+use super::screen::Screen;
+use super::show::{Column, Filter, Reading, cell, field, state, time};
+use super::table::Cell;
 use super::transfer::ExportKind;
 use crate::admin::percent_encoded;
 use crate::config::{ms, parse_duration};
@@ -19,15 +21,15 @@ use crate::config::{ms, parse_duration};
 const STATES: [&str; 7] = ["waiting", "ready", "inflight", "parked", "held", "exported", "behind"];
 
 const COLUMNS: [Column; 9] = [
-    ("GROUP", |v| cell(v, "group")),
-    ("ID", |v| cell(v, "id")),
-    ("ORIGIN", |v| cell(v, "origin")),
-    ("STATE", |v| cell(v, "state")),
-    ("FAILURES", |v| format!("{}/{}", cell(v, "reconsume_times"), cell(v, "max_reconsume_times"))),
-    ("LEVEL", |v| cell(v, "level")),
-    ("DUE", |v| moment(v, "due_ms")),
-    ("WHY", |v| cell(v, "disposition")),
-    ("REASON", |v| cell(v, "reason")),
+    ("GROUP", |v| field(v, "group")),
+    ("ID", |v| field(v, "id")),
+    ("ORIGIN", |v| field(v, "origin")),
+    ("STATE", |v| state(v, "state")),
+    ("FAILURES", failures),
+    ("LEVEL", |v| field(v, "level")),
+    ("DUE", |v| time(v, "due_ms")),
+    ("WHY", |v| field(v, "disposition")),
+    ("REASON", |v| field(v, "reason")),
 ];
 
 #[derive(Debug, Subcommand)]
@@ -112,7 +114,17 @@ impl ShowArgs {
     }
 }
 
-pub(super) fn run(command: &RetryCommand, out: &mut dyn Write) -> Result<(), Failure> {
+/// Failures so far, and the limit.
+fn failures(entry: &Value) -> Cell {
+    let (count, limit) = (cell(entry, "reconsume_times"), cell(entry, "max_reconsume_times"));
+    Cell::Text(format!("{count}/{limit}"))
+}
+
+pub(super) fn run(
+    command: &RetryCommand,
+    screen: &Screen,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let ListArgs { filter, state, reading } = match command {
         RetryCommand::List(args) => args,
         RetryCommand::Show(args) => return args.run(out),
@@ -124,5 +136,5 @@ pub(super) fn run(command: &RetryCommand, out: &mut dyn Write) -> Result<(), Fai
     };
     let mut query = filter.query();
     query.extend(state.clone().map(|state| ("state", state)));
-    reading.list(out, "/api/v1/retries", &query, filter.limit, &COLUMNS)
+    reading.list((out, screen), "/api/v1/retries", &query, filter.limit, &COLUMNS)
 }

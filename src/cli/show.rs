@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::exit::{Exit, Failure, complain};
 use super::http::AdminAt;
-use super::table;
+use super::screen::Screen;
+use super::table::{self, Cell};
 use crate::admin::percent_encoded;
 
 /// Items asked for at once.
@@ -49,7 +50,7 @@ pub(super) struct Filter {
 }
 
 /// One column: its title and how a cell is made of an item.
-pub(super) type Column = (&'static str, fn(&Value) -> String);
+pub(super) type Column = (&'static str, fn(&Value) -> Cell);
 
 impl Filter {
     /// As pairs of a query.
@@ -63,14 +64,14 @@ impl Reading {
     /// Reads the whole list at `path`, at most `limit` items, and writes it; none is a failure.
     pub(super) fn list(
         &self,
-        out: &mut dyn Write,
+        (out, screen): (&mut dyn Write, &Screen),
         path: &str,
         query: &[(&str, String)],
         limit: u64,
         columns: &[Column],
     ) -> Result<(), Failure> {
         let (items, is_cut) = listed(&self.at, path, query, limit)?;
-        rows(out, self.format, &items, columns)?;
+        rows((out, screen), self.format, &items, columns)?;
         if is_cut {
             complain(&format!("the first {} are shown, there are more; see --limit", items.len()));
         }
@@ -83,14 +84,14 @@ impl Reading {
     /// Reads a list that comes in one piece, writes it and returns the answer; none is a failure.
     pub(super) fn whole(
         &self,
-        out: &mut dyn Write,
+        (out, screen): (&mut dyn Write, &Screen),
         path: &str,
         columns: &[Column],
     ) -> Result<Value, Failure> {
         let answer = self.at.get(path)?;
         let items = answer.get("items").and_then(Value::as_array);
         let items = items.map_or(&[][..], Vec::as_slice);
-        rows(out, self.format, items, columns)?;
+        rows((out, screen), self.format, items, columns)?;
         if items.is_empty() {
             return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
         }
@@ -164,7 +165,7 @@ fn listed(
 
 /// Writes items as a table under the titles of `columns`, as one JSON array or a line each.
 pub(super) fn rows(
-    out: &mut dyn Write,
+    (out, screen): (&mut dyn Write, &Screen),
     format: Format,
     items: &[Value],
     columns: &[Column],
@@ -174,8 +175,8 @@ pub(super) fn rows(
         Format::Table => {
             let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
             let row = |item: &Value| columns.iter().map(|(_, cell)| cell(item)).collect();
-            let rows: Vec<Vec<String>> = items.iter().map(row).collect();
-            out.write_all(table::render(&titles, &rows).as_bytes())?;
+            let rows: Vec<Vec<Cell>> = items.iter().map(row).collect();
+            out.write_all(table::render(&titles, &rows, screen).as_bytes())?;
         }
         Format::Json => writeln!(out, "{:#}", Value::Array(items.to_vec()))?,
         Format::Jsonl => {
@@ -206,7 +207,23 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// A field with Unix milliseconds as UTC; `-` when absent.
-pub(super) fn moment(item: &Value, key: &str) -> String {
-    item.get(key).and_then(Value::as_i64).map_or("-".to_owned(), crate::model::utc)
+/// A field of an item as a cell.
+pub(super) fn field(item: &Value, key: &str) -> Cell {
+    Cell::Text(cell(item, key))
+}
+
+/// A field with the word of a state.
+pub(super) fn state(item: &Value, key: &str) -> Cell {
+    Cell::State(cell(item, key))
+}
+
+/// A field with Unix milliseconds.
+pub(super) fn time(item: &Value, key: &str) -> Cell {
+    Cell::Time(item.get(key).and_then(Value::as_i64))
+}
+
+/// A field with Unix milliseconds, for people who read one item; `-` when absent.
+pub(super) fn moment(screen: &Screen, item: &Value, key: &str) -> String {
+    let at_ms = item.get(key).and_then(Value::as_i64);
+    at_ms.map_or("-".to_owned(), |at_ms| screen.long_time(at_ms))
 }

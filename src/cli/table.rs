@@ -1,56 +1,193 @@
-//! Columns of text, each as wide as its widest cell.
+//! Columns of text, each as wide as its widest cell. On a terminal the widest ones are cut.
 
-/// Longest cell shown; the JSON formats cut nothing.
-const CELL_CHARS_MAX: usize = 60;
+use super::screen::{Screen, Tone, tone};
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+/// Columns are not cut below this width.
+const CELL_WIDTH_MIN: usize = 6;
+/// Characters that take two columns of a terminal, both ends included (East Asian Width W and F).
+const WIDE: [(char, char); 9] = [
+    ('\u{1100}', '\u{115f}'),
+    ('\u{2e80}', '\u{a4cf}'),
+    ('\u{ac00}', '\u{d7a3}'),
+    ('\u{f900}', '\u{faff}'),
+    ('\u{fe30}', '\u{fe6f}'),
+    ('\u{ff00}', '\u{ff60}'),
+    ('\u{ffe0}', '\u{ffe6}'),
+    ('\u{1f300}', '\u{1faff}'),
+    ('\u{20000}', '\u{3fffd}'),
+];
+
+/// One cell of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    Text(String),
+    /// The word of a state, which is coloured.
+    State(String),
+    /// A moment in Unix milliseconds.
+    Time(Option<i64>),
+}
+
+impl Cell {
+    fn text(&self, screen: &Screen) -> String {
+        match self {
+            Self::Text(text) | Self::State(text) => defused(text),
+            Self::Time(at_ms) => at_ms.map_or("-".to_owned(), |at_ms| screen.time(at_ms)),
+        }
+    }
+
+    fn tone(&self) -> Option<Tone> {
+        match self {
+            Self::State(word) => tone(word),
+            Self::Text(_) | Self::Time(_) => None,
+        }
+    }
+}
 
 /// Renders rows under their titles; the last column is not padded.
-pub(super) fn render(titles: &[&str], rows: &[Vec<String>]) -> String {
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
-    let widths: Vec<usize> = titles
+pub(super) fn render(titles: &[&str], rows: &[Vec<Cell>], screen: &Screen) -> String {
+    let text = |row: &Vec<Cell>| row.iter().map(|cell| cell.text(screen)).collect();
+    let texts: Vec<Vec<String>> = rows.iter().map(text).collect();
+    let mut widths: Vec<usize> = titles
         .iter()
         .enumerate()
         .map(|(column, title)| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).chain([title.len()]).max().unwrap_or(0)
+            let cells = texts.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| width(cell)).chain([title.len()]).max().unwrap_or(0)
         })
         .collect();
-    let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
+    if let Some(size) = screen.size {
+        fit(&mut widths, titles, size.columns);
+    }
     let mut out = String::new();
-    for row in std::iter::once(&titles).chain(&rows) {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let pad = width.saturating_sub(cell.chars().count()) + 2;
-            line.push_str(cell);
-            line.push_str(&" ".repeat(pad));
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
+    line(&mut out, screen, titles.iter().map(|title| (*title, None)).zip(&widths));
+    for (row, texts) in rows.iter().zip(&texts) {
+        let cells = texts.iter().map(String::as_str).zip(row.iter().map(Cell::tone));
+        line(&mut out, screen, cells.zip(&widths));
     }
     out
+}
+
+/// Writes one line of cells with their widths.
+fn line<'a>(
+    out: &mut String,
+    screen: &Screen,
+    cells: impl Iterator<Item = ((&'a str, Option<Tone>), &'a usize)>,
+) {
+    let mut blanks = 0;
+    for ((text, tone), cell_width) in cells {
+        let text = cut(text, *cell_width);
+        if !text.is_empty() {
+            out.extend(std::iter::repeat_n(' ', blanks));
+            out.push_str(&screen.paint(&text, tone));
+            blanks = 0;
+        }
+        blanks += (cell_width + GAP).saturating_sub(width(&text));
+    }
+    out.push('\n');
+}
+
+/// Lowers the widest columns until a table fits; a column keeps its title.
+fn fit(widths: &mut [usize], titles: &[&str], columns: usize) {
+    let gaps = GAP * widths.len().saturating_sub(1);
+    let lowered = |cap: usize, (width, title): (&usize, &&str)| (*width).min(cap.max(title.len()));
+    let mut cap = columns.max(CELL_WIDTH_MIN);
+    let total = |widths: &[usize], cap: usize| -> usize {
+        widths.iter().zip(titles).map(|pair| lowered(cap, pair)).sum()
+    };
+    while cap > CELL_WIDTH_MIN && total(widths, cap) + gaps > columns {
+        cap -= 1;
+    }
+    for (width, title) in widths.iter_mut().zip(titles) {
+        *width = lowered(cap, (width, title));
+    }
+}
+
+/// A text of at most so many columns; `…` stands for the rest.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (mut out, mut left) = (String::new(), columns.saturating_sub(1));
+    for char in text.chars() {
+        let Some(rest) = left.checked_sub(char_width(char)) else { break };
+        left = rest;
+        out.push(char);
+    }
+    out.push('…');
+    out
+}
+
+/// Columns that a text takes on a terminal.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+fn char_width(char: char) -> usize {
+    match char {
+        // combining marks, joiners and variation selectors
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        _ if WIDE.iter().any(|(first, last)| (*first..=*last).contains(&char)) => 2,
+        _ => 1,
+    }
 }
 
 /// One line, no control characters (records come from anywhere; a terminal obeys escapes).
-pub(super) fn clean(cell: &str) -> String {
-    let mut out = defused(&cell.chars().take(CELL_CHARS_MAX).collect::<String>());
-    if cell.chars().nth(CELL_CHARS_MAX).is_some() {
-        out.push('…');
-    }
-    out
-}
-
-/// The same, of any length.
 pub(super) fn defused(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::screen::Size;
     use super::*;
+
+    fn text(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+
+    fn terminal(columns: usize) -> Screen {
+        Screen { size: Some(Size { columns, rows: 24 }), now_ms: 60_000, has_color: true }
+    }
 
     #[test]
     fn columns_line_up_and_escapes_are_defused() {
-        let rows = [vec!["a".into(), "x\u{1b}[31m".into()], vec!["long".into(), "y".into()]];
-        assert_eq!(render(&["K", "V"], &rows), "K     V\na     x\u{fffd}[31m\nlong  y\n");
+        let rows = [vec![text("a"), text("x\u{1b}[31m")], vec![text("long"), text("y")]];
+        let shown = render(&["K", "V"], &rows, &Screen::default());
+        assert_eq!(shown, "K     V\na     x\u{fffd}[31m\nlong  y\n");
+    }
+
+    #[test]
+    fn cells_are_cut_on_a_terminal_only() {
+        let reason = "no stock ".repeat(20);
+        let rows = [vec![text("shop"), Cell::Time(Some(0)), text(&reason)]];
+        let titles = ["GROUP", "AT", "REASON"];
+        let piped = render(&titles, &rows, &Screen::default());
+        assert!(piped.contains(reason.trim_end()) && piped.contains("1970-01-01T00:00:00Z"));
+        let shown = render(&titles, &rows, &terminal(40));
+        assert!(shown.lines().all(|line| width(line) <= 40), "{shown}");
+        assert!(shown.contains("shop   60 s ago  no stock") && shown.contains('…'), "{shown}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_titles() {
+        let rows = [vec![text("0123456789"), text("0123456789")]];
+        let shown = render(&["IDENTITY", "B"], &rows, &terminal(5));
+        assert_eq!(shown, "IDENTITY  B\n0123456…  01234…\n");
+    }
+
+    #[test]
+    fn states_are_coloured_and_line_up() {
+        let state = |word: &str| vec![Cell::State(word.to_owned()), text("x")];
+        let shown = render(&["STATE", "K"], &[state("parked"), state("odd")], &terminal(80));
+        assert_eq!(shown, "STATE   K\n\x1b[31mparked\x1b[0m  x\nodd     x\n");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!((width("日本"), width("e\u{301}"), width("abc")), (4, 1, 3));
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
     }
 }

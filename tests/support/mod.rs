@@ -13,6 +13,7 @@ pub mod port;
 pub mod producer;
 pub mod reading;
 pub mod secure;
+pub mod terminal;
 pub mod told;
 
 use std::io::{Read, Write};
@@ -32,6 +33,7 @@ pub use consumer::{Consumer, settle};
 pub use member::{Member, rebalance};
 pub use producer::Producer;
 pub use secure::{Stream, Trust};
+pub use terminal::Terminal;
 pub use told::Told;
 
 /// Longer than anything a test waits for; only a broken build comes near it.

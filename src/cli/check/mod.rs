@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
+use super::screen::Screen;
 use super::serve::ConfigSource;
 use super::show::{Format, rows};
 use super::table::defused;
@@ -156,7 +157,7 @@ async fn look(config: &Config) -> Vec<Finding> {
 fn write(out: &mut dyn Write, format: Format, findings: &[Finding]) -> Result<(), Failure> {
     if format != Format::Table {
         let items: Vec<Value> = findings.iter().map(Finding::json).collect();
-        return rows(out, format, &items, &[]);
+        return rows((out, &Screen::default()), format, &items, &[]);
     }
     let width = |of: fn(&Finding) -> &str| {
         findings.iter().map(|finding| of(finding).chars().count()).max().unwrap_or(0)

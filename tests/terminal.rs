@@ -1,0 +1,77 @@
+//! Lists and `top` for people: what fits a terminal, and what several sidecars answer.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+
+mod support;
+
+use serde_json::Value;
+use support::{Member, Rec, Server, Terminal};
+
+const REASON: &str = "no stock of article 4711 in warehouse 12, and none is on its way there";
+
+/// Dead letters and waiting retries of orders; so many each.
+fn fill(member: &mut Member, dead: usize, waiting: usize) {
+    for at in 0..dead + waiting {
+        let record = Rec::new(&format!("order-{at}"));
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-reason", REASON);
+        let nack = if at < dead { nack.header("x-retry-level", "-1") } else { nack };
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+}
+
+/// A command on a terminal that must do what is asked: the lines, escapes included.
+fn shown(server: &Server, args: &[&str], size: (u16, u16), variables: &[(&str, &str)]) -> String {
+    let admin = server.admin().to_string();
+    let args = [args, &["--admin", &admin]].concat();
+    let (code, text) = Terminal::run_with(&args, size, variables).end();
+    assert_eq!(code, Some(0), "{args:?}: {text}");
+    text.replace("\r\n", "\n")
+}
+
+fn piped(server: &Server, args: &[&str]) -> String {
+    let output = server.reprise(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Text without the escapes of colours.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+#[test]
+fn lists_fit_terminals_and_pipes_get_all() {
+    let server = Server::with("retry: {levels: 1h}");
+    let mut member = Member::of_shop(&server);
+    fill(&mut member, 1, 1);
+    let list = ["dlq", "list"];
+    let text = shown(&server, &list, (90, 24), &[]);
+    assert!(text.lines().all(|line| line.chars().count() <= 90), "{text}");
+    let is_relative = |text: &str| text.contains(" s ago") || text.contains("  now");
+    assert!(is_relative(&text) && text.contains("no stock") && text.contains('…'), "{text}");
+    let text = piped(&server, &list);
+    assert!(text.contains(REASON) && text.contains('Z') && !is_relative(&text), "{text}");
+    let text = shown(&server, &["dlq", "show", "shop", "0"], (40, 24), &[]);
+    assert!(text.contains(REASON) && text.contains("Z ("), "show cuts nothing: {text}");
+}
+
+#[test]
+fn states_have_colours_on_a_terminal_only() {
+    let server = Server::with("retry: {levels: 1h}");
+    let mut member = Member::of_shop(&server);
+    fill(&mut member, 0, 1);
+    let list = ["retry", "list"];
+    let text = shown(&server, &list, (120, 24), &[]);
+    assert!(
+        text.contains("\x1b[33mwaiting\x1b[0m") && plain(&text).contains("in 59 min"),
+        "{text}"
+    );
+    let text = shown(&server, &list, (120, 24), &[("NO_COLOR", "1")]);
+    assert!(text.contains("waiting") && !text.contains('\x1b'), "{text}");
+    assert!(!piped(&server, &list).contains('\x1b'));
+    let text = shown(&server, &["retry", "list", "--format", "json"], (120, 24), &[]);
+    assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+}
