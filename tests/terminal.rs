@@ -4,6 +4,9 @@
 
 mod support;
 
+use std::net::TcpListener;
+use std::process::Command;
+
 use serde_json::Value;
 use support::{Member, Rec, Server, Terminal};
 
@@ -74,4 +77,68 @@ fn states_have_colours_on_a_terminal_only() {
     assert!(!piped(&server, &list).contains('\x1b'));
     let text = shown(&server, &["retry", "list", "--format", "json"], (120, 24), &[]);
     assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+}
+
+/// A command without a terminal: code, stdout and stderr.
+fn run(args: &[&str], admin: &str) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    let output = command.args(args).args(["--admin", admin]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Two sidecars of their own, with dead letters, and an address where nothing listens.
+fn two() -> ([Server; 2], String) {
+    let servers = [3, 1].map(|dead| {
+        let server = Server::with("retry: {levels: 1h}");
+        fill(&mut Member::of_shop(&server), dead, 0);
+        server
+    });
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    (servers, nobody.to_string())
+}
+
+#[test]
+fn lists_of_several_sidecars_are_merged() {
+    let ([a, b], nobody) = two();
+    let (a, b) = (a.admin().to_string(), b.admin().to_string());
+    let both = format!("{a},{b}");
+    let list = ["dlq", "list", "--format", "jsonl"];
+    let (code, out, err) = run(&list, &both);
+    let admins = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let admins: Vec<Value> = admins.map(|item| item["admin"].clone()).collect();
+    assert_eq!((code, err.as_str(), admins.len()), (0, "", 4), "{out}");
+    assert_eq!(admins, [a.as_str(), &a, &a, &b]);
+    let (_, out, _) = run(&["group", "list"], &both);
+    assert!(out.starts_with("ADMIN") && out.contains(&b), "{out}");
+    let (code, out, _) = run(&["dlq", "show", "shop", "2"], &both);
+    assert_eq!((code, out.matches("admin  ").count()), (0, 1), "one has it: {out}");
+    for same in [format!("{a},{a}"), a.replace("127.0.0.1", "localhost")] {
+        let (code, out, err) = run(&list, &same);
+        assert_eq!((code, out.contains("admin")), (0, false), "{same}: {out}{err}");
+    }
+    let (code, out, err) = run(&list, &format!("{nobody},{a}"));
+    assert_eq!((code, out.lines().count()), (5, 3), "the rest is shown: {out}");
+    assert!(err.starts_with(&format!("nothing answers at {nobody}")), "{err}");
+    let (code, _, err) = run(&list, &nobody);
+    assert_eq!(code, 1, "{err}");
+}
+
+#[test]
+fn actions_take_one_sidecar() {
+    let ([a, b], _) = two();
+    let both = format!("{},{}", a.admin(), b.admin());
+    for action in [
+        &["dlq", "redrive", "shop", "0"][..],
+        &["dlq", "discard", "shop", "--all", "--execute", "--why", "test"],
+        &["retry", "now", "shop", "1"],
+        &["job", "cancel", "1"],
+        &["delayed", "cancel", "orders-0@1"],
+    ] {
+        let (code, _, err) = run(action, &both);
+        assert_eq!((code, err.contains("name one of them")), (2, true), "{action:?}: {err}");
+    }
+    for (server, dead) in [(&a, 3), (&b, 1)] {
+        assert_eq!(server.json("/api/v1/overview")["dead_letters"], dead);
+    }
 }

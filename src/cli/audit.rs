@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::exit::Failure;
+use super::list::List;
 use super::screen::Screen;
 use super::show::{Column, Reading, field, time};
 
@@ -34,6 +35,13 @@ pub(super) struct AuditArgs {
 impl AuditArgs {
     pub(super) fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
         let query: Vec<_> = self.group.clone().map(|group| ("group", group)).into_iter().collect();
-        self.reading.list((out, screen), "/api/v1/audit", &query, self.limit, &COLUMNS)
+        let list = List {
+            path: "/api/v1/audit",
+            query,
+            limit: Some(self.limit),
+            columns: &COLUMNS,
+            order: "at",
+        };
+        self.reading.list((out, screen), &list).map(drop)
     }
 }

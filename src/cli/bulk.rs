@@ -7,9 +7,9 @@ use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::http::AdminAt;
 use super::operate::{Verb, act};
 use super::show::cell;
+use super::sidecars::AdminAt;
 use super::table::defused;
 use crate::clock::Clock;
 use crate::config::{ms, parse_duration};

@@ -6,9 +6,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::exit::{Exit, Failure, complain};
-use super::http::AdminAt;
+use super::list::List;
 use super::screen::Screen;
 use super::show::{Column, Reading, field, time};
+use super::sidecars::AdminAt;
 
 const COLUMNS: [Column; 4] = [
     ("ID", |v| field(v, "id")),
@@ -54,7 +55,14 @@ pub(super) fn run(
     match command {
         DelayedCommand::List(ListArgs { topic, limit, reading }) => {
             let query: Vec<_> = topic.clone().map(|topic| ("topic", topic)).into_iter().collect();
-            reading.list((out, screen), "/api/v1/delayed", &query, *limit, &COLUMNS)
+            let list = List {
+                path: "/api/v1/delayed",
+                query,
+                limit: Some(*limit),
+                columns: &COLUMNS,
+                order: "due",
+            };
+            reading.list((out, screen), &list).map(drop)
         }
         DelayedCommand::Cancel(CancelArgs { ids, at }) => {
             let answer = at.post("/api/v1/delayed/cancel", &json!({ "ids": ids }))?;

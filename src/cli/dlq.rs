@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
 use super::exit::{Failure, complain};
-use super::http::AdminAt;
 use super::import::{self, ImportArgs};
+use super::list::List;
 use super::operate::{ActionArgs, Verb};
 use super::screen::Screen;
 use super::show::{Column, Filter, Reading, cell, field, moment, text, time};
+use super::sidecars::AdminAt;
 use super::table::defused;
 use super::transfer::{ExportFilter, ExportKind, ExportQuery};
 use crate::admin::percent_encoded;
@@ -134,12 +135,16 @@ const KINDS: [Column; 7] = [
 
 impl GroupByArgs {
     fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
-        let group = percent_encoded(&self.group);
-        let path = format!("/api/v1/dead-letters/fingerprints?group={group}");
-        let answer = self.reading.whole((out, screen), &path, &KINDS)?;
-        match answer.get("rest").and_then(Value::as_u64) {
-            None | Some(0) => {}
-            Some(rest) => complain(&format!("{rest} letters of further kinds are not listed")),
+        let list = List {
+            path: "/api/v1/dead-letters/fingerprints",
+            query: vec![("group", self.group.clone())],
+            limit: None,
+            columns: &KINDS,
+            order: "-letters",
+        };
+        match self.reading.list((out, screen), &list)? {
+            0 => {}
+            rest => complain(&format!("{rest} letters of further kinds are not listed")),
         }
         Ok(())
     }
@@ -152,8 +157,14 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     match command {
         DlqCommand::List(ListArgs { filter, reading }) => {
-            let path = "/api/v1/dead-letters";
-            reading.list((out, screen), path, &filter.query(), filter.limit, &COLUMNS)
+            let list = List {
+                path: "/api/v1/dead-letters",
+                query: filter.query(),
+                limit: Some(filter.limit),
+                columns: &COLUMNS,
+                order: "group",
+            };
+            reading.list((out, screen), &list).map(drop)
         }
         DlqCommand::Show(ShowArgs { group, offset, reading }) => {
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));

@@ -18,7 +18,7 @@ pub enum Exit {
     NothingMatched,
     /// The sidecar would not.
     Refused,
-    /// Part of it is done; the rest cannot be read.
+    /// Part of it is done; the rest cannot be read, or its sidecar did not answer.
     Partial,
     /// The configuration is not valid (`EX_CONFIG` of sysexits).
     BadConfig,

@@ -8,9 +8,9 @@ use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::http::AdminAt;
 use super::import::RECEIPT;
-use super::show::items;
+use super::list::items;
+use super::sidecars::AdminAt;
 use super::transfer::{ENTRIES_MAX, ExportFilter, ExportKind, ExportQuery, VERSION, check_absent};
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::explain;
+use super::list::List;
 use super::screen::Screen;
 use super::show::{Column, Reading, cell, field, state, text};
 use super::table::{Cell, defused};
@@ -73,7 +74,14 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     match command {
         GroupCommand::List(ListArgs { limit, reading }) => {
-            reading.list((out, screen), "/api/v1/groups", &[], *limit, &COLUMNS)
+            let list = List {
+                path: "/api/v1/groups",
+                query: Vec::new(),
+                limit: Some(*limit),
+                columns: &COLUMNS,
+                order: "group",
+            };
+            reading.list((out, screen), &list).map(drop)
         }
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
             reading.one(out, &format!("/api/v1/groups/{}", percent_encoded(group)), lines)

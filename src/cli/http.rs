@@ -1,11 +1,9 @@
 //! A small HTTP/1.1 client for the admin port.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use clap::Args;
 use serde_json::Value;
 
 use super::exit::{Exit, Failure};
@@ -17,18 +15,19 @@ const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 /// Largest answer taken, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// Which sidecar is asked.
-#[derive(Clone, Debug, Args)]
-pub(super) struct AdminAt {
-    /// The admin address of the sidecar.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9664")]
-    admin: String,
-    /// A file with the token of `admin.token_file`, for a sidecar on another host.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+/// One admin port.
+#[derive(Clone, Debug)]
+pub(super) struct Sidecar {
+    /// The address as people know it.
+    pub(super) name: String,
+    /// The value of the `Host` header: the text of `--admin`.
+    pub(super) host: String,
+    /// Tried in turn.
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) token: Option<String>,
 }
 
-impl AdminAt {
+impl Sidecar {
     /// GETs a path and reads JSON; anything but 200 is a failure with the sidecar's own sentence.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         self.ask("GET", path, &[])
@@ -40,11 +39,10 @@ impl AdminAt {
     }
 
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Value, Failure> {
-        let admin = self.admin.strip_prefix("http://").unwrap_or(&self.admin);
-        let admin = admin.trim_end_matches('/');
-        let answer = self.exchange(admin, method, path, body)?;
+        let answer = self.exchange(method, path, body)?;
         let strange = || {
-            let says = format!("{admin} does not answer like a reprise admin port; see --admin");
+            let name = &self.name;
+            let says = format!("{name} does not answer like a reprise admin port; see --admin");
             Failure::new(Exit::Failed, says)
         };
         let (status, body) = split(&answer).ok_or_else(strange)?;
@@ -62,68 +60,57 @@ impl AdminAt {
         Err(Failure::new(exit, says))
     }
 
-    fn exchange(
-        &self,
-        admin: &str,
-        method: &str,
-        path: &str,
-        body: &[u8],
-    ) -> Result<Vec<u8>, Failure> {
-        let token = match &self.token_file {
-            None => String::new(),
-            Some(file) => {
-                let token = std::fs::read_to_string(file).map_err(|e| {
-                    let says = format!("the token file {} cannot be read: {e}", file.display());
-                    Failure::new(Exit::Failed, says)
-                })?;
-                format!("Authorization: Bearer {}\r\n", token.trim())
-            }
-        };
-        let mut socket = connect(admin)?;
+    fn exchange(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let host = &self.host;
+        let token = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let token = token.unwrap_or_default();
+        let mut socket = self.connect()?;
         let what = match body.len() {
             0 => String::new(),
             n => format!("Content-Type: application/json\r\nContent-Length: {n}\r\n"),
         };
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n{token}{what}\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{what}\r\n"
         );
         let mut answer = Vec::new();
         socket
             .write_all(request.as_bytes())
             .and_then(|()| socket.write_all(body))
             .and_then(|()| socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
-            .map_err(|e| Failure::new(Exit::Failed, format!("{admin} stopped answering: {e}")))?;
+            .map_err(|e| {
+                Failure::new(Exit::Failed, format!("{} stopped answering: {e}", self.name))
+            })?;
         Ok(answer)
     }
-}
 
-fn connect(admin: &str) -> Result<TcpStream, Failure> {
-    let nobody = |why: &str| {
-        let says = format!(
-            "nothing answers at {admin}{why}; is `reprise serve` running? another address: --admin"
-        );
-        Failure::new(Exit::Failed, says)
-    };
-    let addresses = admin.to_socket_addrs().map_err(|_| {
-        let says = format!("--admin {admin:?} is no address; such as 127.0.0.1:9664");
-        Failure::new(Exit::Usage, says)
-    })?;
-    let mut last: Option<io::Error> = None;
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(socket) => {
-                let set = socket
-                    .set_read_timeout(Some(ANSWER_PATIENCE))
-                    .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
-                set.map_err(|e| nobody(&format!(" ({e})")))?;
-                return Ok(socket);
+    fn connect(&self) -> Result<TcpStream, Failure> {
+        let name = &self.name;
+        let nobody = |why: &str| {
+            let says = format!(
+                "nothing answers at {name}{why}; is `reprise serve` running? another address: \
+                 --admin"
+            );
+            Failure::new(Exit::Failed, says)
+        };
+        let mut last: Option<io::Error> = None;
+        for address in &self.addresses {
+            match TcpStream::connect_timeout(address, PATIENCE) {
+                Ok(socket) => {
+                    let set = socket
+                        .set_read_timeout(Some(ANSWER_PATIENCE))
+                        .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
+                    set.map_err(|e| nobody(&format!(" ({e})")))?;
+                    return Ok(socket);
+                }
+                Err(error) => last = Some(error),
             }
-            Err(error) => last = Some(error),
         }
-    }
-    match last {
-        Some(e) if e.kind() != io::ErrorKind::ConnectionRefused => Err(nobody(&format!(" ({e})"))),
-        _ => Err(nobody("")),
+        match last {
+            Some(e) if e.kind() != io::ErrorKind::ConnectionRefused => {
+                Err(nobody(&format!(" ({e})")))
+            }
+            _ => Err(nobody("")),
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::http::AdminAt;
 use super::show::cell;
+use super::sidecars::AdminAt;
 use super::transfer::{ENTRIES_MAX, ExportKind, VERSION, next_line};
 use crate::admin::Portable;
 

@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::exit::Failure;
-use super::http::AdminAt;
+use super::list::List;
 use super::screen::Screen;
 use super::show::{Column, Reading, cell, field, moment, state, time};
+use super::sidecars::AdminAt;
 use super::table::defused;
-use crate::admin::percent_encoded;
 
 const COLUMNS: [Column; 8] = [
     ("JOB", |v| field(v, "id")),
@@ -84,9 +84,14 @@ pub(super) fn run(
 
 impl ListArgs {
     fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
-        let group = self.group.as_deref().map(|group| format!("?group={}", percent_encoded(group)));
-        let path = format!("/api/v1/jobs{}", group.unwrap_or_default());
-        self.reading.whole((out, screen), &path, &COLUMNS).map(drop)
+        let list = List {
+            path: "/api/v1/jobs",
+            query: self.group.clone().map(|group| ("group", group)).into_iter().collect(),
+            limit: None,
+            columns: &COLUMNS,
+            order: "-started",
+        };
+        self.reading.list((out, screen), &list).map(drop)
     }
 }
 

@@ -14,12 +14,15 @@ mod group;
 mod http;
 mod import;
 mod job;
+mod list;
 mod log;
 mod operate;
+mod order;
 mod retry;
 mod screen;
 mod serve;
 mod show;
+mod sidecars;
 mod table;
 mod transfer;
 mod user;
@@ -56,13 +59,14 @@ EXAMPLES:
   reprise dlq redrive shop --all --contains \"no stock\"    what a job would do
   reprise dlq redrive shop --all --contains \"no stock\" --canary 5 --execute --why INC-7
   reprise job list                           jobs and their progress
+  reprise group list --admin pod-0:9664,pod-1:9664    groups of two sidecars
   reprise audit --group shop                 who did what
   reprise completion bash > /etc/bash_completion.d/reprise
 
 EXIT CODES:
   0 done   1 it did not work   2 the command line makes no sense   3 nothing matched
-  4 refused   5 done in part, the rest cannot be read   70 a panic
-  75 another process has the data directory   78 bad configuration";
+  4 refused   5 done in part: the rest cannot be read, or a sidecar did not answer
+  70 a panic   75 another process has the data directory   78 bad configuration";
 
 /// Kafka for your consumers, with RocketMQ's retries, delay levels and dead letters.
 #[derive(Debug, Parser)]

@@ -7,8 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::http::AdminAt;
-use super::show::{cell, items};
+use super::list::items;
+use super::show::cell;
+use super::sidecars::AdminAt;
 
 /// Entries of one request.
 const REQUEST_MAX: usize = 500;

@@ -9,6 +9,7 @@ use super::exit::{Exit, Failure};
 use super::explain;
 use super::export::{self, ExportArgs};
 use super::import::{self, ImportArgs};
+use super::list::List;
 use super::operate::{ActionArgs, Verb};
 use super::screen::Screen;
 use super::show::{Column, Filter, Reading, cell, field, state, time};
@@ -136,5 +137,12 @@ pub(super) fn run(
     };
     let mut query = filter.query();
     query.extend(state.clone().map(|state| ("state", state)));
-    reading.list((out, screen), "/api/v1/retries", &query, filter.limit, &COLUMNS)
+    let list = List {
+        path: "/api/v1/retries",
+        query,
+        limit: Some(filter.limit),
+        columns: &COLUMNS,
+        order: "group",
+    };
+    reading.list((out, screen), &list).map(drop)
 }

@@ -1,18 +1,14 @@
-//! Lists of the admin API as table, JSON or JSON lines.
+//! Answers of the admin API as table, lines, JSON or JSON lines.
 
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::exit::{Exit, Failure, complain};
-use super::http::AdminAt;
+use super::exit::{Exit, Failure};
 use super::screen::Screen;
+use super::sidecars::AdminAt;
 use super::table::{self, Cell};
-use crate::admin::percent_encoded;
-
-/// Items asked for at once.
-const PAGE: usize = 500;
 
 /// How data is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -61,54 +57,54 @@ impl Filter {
 }
 
 impl Reading {
-    /// Reads the whole list at `path`, at most `limit` items, and writes it; none is a failure.
-    pub(super) fn list(
-        &self,
-        (out, screen): (&mut dyn Write, &Screen),
-        path: &str,
-        query: &[(&str, String)],
-        limit: u64,
-        columns: &[Column],
-    ) -> Result<(), Failure> {
-        let (items, is_cut) = listed(&self.at, path, query, limit)?;
-        rows((out, screen), self.format, &items, columns)?;
-        if is_cut {
-            complain(&format!("the first {} are shown, there are more; see --limit", items.len()));
-        }
-        if items.is_empty() {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
-        }
-        Ok(())
-    }
-
-    /// Reads a list that comes in one piece, writes it and returns the answer; none is a failure.
-    pub(super) fn whole(
-        &self,
-        (out, screen): (&mut dyn Write, &Screen),
-        path: &str,
-        columns: &[Column],
-    ) -> Result<Value, Failure> {
-        let answer = self.at.get(path)?;
-        let items = answer.get("items").and_then(Value::as_array);
-        let items = items.map_or(&[][..], Vec::as_slice);
-        rows((out, screen), self.format, items, columns)?;
-        if items.is_empty() {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
-        }
-        Ok(answer)
-    }
-
-    /// Writes one item: as `lines` for people, or as JSON.
+    /// Writes one item: as `lines` for people, or as JSON. Several sidecars may have one each.
     pub(super) fn one(
         &self,
         out: &mut dyn Write,
         path: &str,
         lines: impl Fn(&Value) -> Vec<String>,
     ) -> Result<(), Failure> {
-        let item = self.at.get(path)?;
+        let mut fleet = self.at.fleet()?;
+        if !fleet.is_several() {
+            let answers = fleet.gather(|sidecar| sidecar.get(path))?;
+            return answers.iter().try_for_each(|(_, item)| self.write(out, item, &lines));
+        }
+        let answers = fleet.gather(|sidecar| match sidecar.get(path) {
+            Err(failure) if failure.exit == Exit::NothingMatched => Ok(Err(failure.says)),
+            answer => answer.map(Ok),
+        })?;
+        let (mut items, mut missing) = (Vec::new(), None);
+        for (name, answer) in answers {
+            match answer {
+                Ok(item) => items.push(of_sidecar(item, &name)),
+                Err(says) => missing = Some(says),
+            }
+        }
+        match self.format {
+            Format::Json => writeln!(out, "{:#}", Value::Array(items.clone()))?,
+            Format::Jsonl => items.iter().try_for_each(|item| writeln!(out, "{item}"))?,
+            Format::Table => {
+                for item in &items {
+                    writeln!(out, "admin         {}", cell(item, "admin"))?;
+                    self.write(out, item, &lines)?;
+                }
+            }
+        }
+        fleet.end(items.len()).map_err(|failure| match missing {
+            Some(says) if failure.exit == Exit::NothingMatched => Failure { says, ..failure },
+            _ => failure,
+        })
+    }
+
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        item: &Value,
+        lines: impl Fn(&Value) -> Vec<String>,
+    ) -> Result<(), Failure> {
         match self.format {
             Format::Table => {
-                for line in lines(&item) {
+                for line in lines(item) {
                     writeln!(out, "{line}")?;
                 }
             }
@@ -119,48 +115,12 @@ impl Reading {
     }
 }
 
-/// The whole list at `path`, at most `limit` items.
-pub(super) fn items(
-    at: &AdminAt,
-    path: &str,
-    query: &[(&str, String)],
-    limit: u64,
-) -> Result<Vec<Value>, Failure> {
-    Ok(listed(at, path, query, limit)?.0)
-}
-
-/// The list at `path`, at most `limit` items, and whether there are more.
-fn listed(
-    at: &AdminAt,
-    path: &str,
-    query: &[(&str, String)],
-    limit: u64,
-) -> Result<(Vec<Value>, bool), Failure> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut items: Vec<Value> = Vec::new();
-    let mut after: Option<String> = None;
-    loop {
-        // A full list has one look more: whether there is another item.
-        let page = PAGE.min(limit - items.len()).max(1);
-        let mut url = format!("{path}?limit={page}");
-        let after_pair = after.iter().map(|after| ("after", after));
-        for (name, value) in query.iter().map(|(n, v)| (*n, v)).chain(after_pair) {
-            url.extend(["&", name, "=", &percent_encoded(value)]);
-        }
-        let mut answer = at.get(&url)?;
-        let more = match answer.get_mut("items").map(Value::take) {
-            Some(Value::Array(more)) => more,
-            _ => Vec::new(),
-        };
-        if items.len() >= limit && !more.is_empty() {
-            return Ok((items, true));
-        }
-        items.extend(more);
-        after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
-        if after.is_none() {
-            return Ok((items, false));
-        }
+/// An item with the address of its sidecar.
+pub(super) fn of_sidecar(mut item: Value, name: &str) -> Value {
+    if let Some(fields) = item.as_object_mut() {
+        fields.insert("admin".to_owned(), Value::from(name));
     }
+    item
 }
 
 /// Writes items as a table under the titles of `columns`, as one JSON array or a line each.

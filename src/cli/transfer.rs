@@ -13,8 +13,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::http::AdminAt;
-use super::show::items;
+use super::list::items;
+use super::sidecars::AdminAt;
 use crate::admin::{Portable, percent_encoded};
 
 /// The key of the first line; its value is the version of the lines that follow.

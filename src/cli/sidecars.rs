@@ -1,0 +1,347 @@
+//! The sidecars that a command asks: addresses of `--admin`, and names that resolve to several.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use clap::{ArgAction, Args};
+use serde_json::Value;
+
+use super::exit::{Exit, Failure};
+use super::http::Sidecar;
+
+/// Sidecars that are asked at a time.
+const AT_ONCE_MAX: usize = 32;
+
+/// The sidecars that are asked.
+#[derive(Clone, Debug, Args)]
+pub(super) struct AdminAt {
+    /// The admin address of the sidecar. Lists take several, and names that resolve to several.
+    #[arg(
+        long,
+        value_name = "HOST:PORT,…",
+        value_delimiter = ',',
+        action = ArgAction::Append,
+        default_value = "127.0.0.1:9664"
+    )]
+    admin: Vec<String>,
+    /// A file with the token of `admin.token_file`, for a sidecar on another host.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    #[arg(skip)]
+    single: OnceLock<Sidecar>,
+}
+
+/// Sidecars that answered, and addresses that did not.
+#[derive(Debug, Default)]
+pub(super) struct Fleet {
+    pub(super) sidecars: Vec<Sidecar>,
+    pub(super) silent: Vec<SilentAddress>,
+}
+
+/// An address without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SilentAddress {
+    name: String,
+    says: String,
+}
+
+/// An address that was asked who it is.
+struct Probe {
+    /// The position of its text in `--admin`.
+    text: usize,
+    sidecar: Sidecar,
+    /// The id of the sidecar.
+    identity: Result<String, Failure>,
+}
+
+impl AdminAt {
+    /// GETs from the one sidecar that a command acts on.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.single()?.get(path)
+    }
+
+    /// POSTs to the one sidecar that a command acts on.
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.single()?.post(path, body)
+    }
+
+    /// The one sidecar that a command acts on; several are refused.
+    pub(super) fn single(&self) -> Result<&Sidecar, Failure> {
+        if let Some(known) = self.single.get() {
+            return Ok(known);
+        }
+        let several = |names: &[String]| {
+            let (count, names) = (names.len(), names.join(", "));
+            let says = format!(
+                "this command takes one sidecar, and --admin leads to {count}: {names}; name one \
+                 of them"
+            );
+            Failure::new(Exit::Usage, says)
+        };
+        let texts: BTreeSet<&String> = self.admin.iter().collect();
+        if texts.len() > 1 {
+            return Err(several(&self.admin));
+        }
+        let Fleet { mut sidecars, silent } = self.fleet()?;
+        match (sidecars.pop(), sidecars.is_empty() && silent.is_empty()) {
+            (Some(one), true) => Ok(self.single.get_or_init(|| one)),
+            (one, _) => {
+                let names = sidecars.into_iter().chain(one).map(|sidecar| sidecar.name);
+                let silent = silent.into_iter().map(|silent| silent.name);
+                Err(several(&names.chain(silent).collect::<Vec<_>>()))
+            }
+        }
+    }
+
+    /// Finds all sidecars that `--admin` leads to. One address is not asked who it is.
+    pub(super) fn fleet(&self) -> Result<Fleet, Failure> {
+        let token = self.token()?;
+        let mut silent = Vec::new();
+        let mut found: Vec<(usize, Sidecar)> = Vec::new();
+        for (text, host) in self.admin.iter().enumerate() {
+            let host = host.strip_prefix("http://").unwrap_or(host).trim_end_matches('/');
+            let addresses = match resolve(host) {
+                Ok(addresses) => addresses,
+                Err(failure) if self.admin.len() == 1 => return Err(failure),
+                Err(failure) => {
+                    silent.push(SilentAddress { name: host.to_owned(), says: failure.says });
+                    continue;
+                }
+            };
+            let is_alone = addresses.len() == 1;
+            found.extend(addresses.into_iter().map(|address| {
+                let name = if is_alone { host.to_owned() } else { address.to_string() };
+                let (host, token) = (host.to_owned(), token.clone());
+                (text, Sidecar { name, host, addresses: vec![address], token })
+            }));
+        }
+        if let ([_], true) = (found.as_slice(), silent.is_empty()) {
+            let sidecars = found.into_iter().map(|(_, sidecar)| sidecar).collect();
+            return Ok(Fleet { sidecars, silent });
+        }
+        let probes = each(&found, |(text, sidecar)| Probe {
+            text: *text,
+            identity: identity(sidecar),
+            sidecar: sidecar.clone(),
+        });
+        if probes.iter().all(|probe| probe.identity.is_err()) && self.admin.len() == 1 {
+            return Ok(unanswered(found));
+        }
+        Fleet::of(probes, silent)
+    }
+
+    fn token(&self) -> Result<Option<String>, Failure> {
+        let Some(file) = &self.token_file else { return Ok(None) };
+        match std::fs::read_to_string(file) {
+            Ok(token) => Ok(Some(token.trim().to_owned())),
+            Err(error) => {
+                let says = format!("the token file {} cannot be read: {error}", file.display());
+                Err(Failure::new(Exit::Failed, says))
+            }
+        }
+    }
+}
+
+impl Fleet {
+    /// Whether items need the name of their sidecar.
+    pub(super) fn is_several(&self) -> bool {
+        self.sidecars.len() + self.silent.len() > 1
+    }
+
+    /// Judges probes: one identity is one sidecar, and an address family of a name that none
+    /// listens on is left out (`localhost` is `::1` as well).
+    fn of(probes: Vec<Probe>, silent: Vec<SilentAddress>) -> Result<Self, Failure> {
+        let answering: BTreeSet<(usize, bool)> =
+            probes.iter().filter(|probe| probe.identity.is_ok()).map(Probe::family).collect();
+        let mut identities = BTreeSet::new();
+        let mut exit = Exit::Failed;
+        let mut fleet = Self { sidecars: Vec::new(), silent };
+        for probe in probes {
+            let family @ (text, is_v6) = probe.family();
+            match probe.identity {
+                Ok(identity) => {
+                    if identities.insert(identity) {
+                        fleet.sidecars.push(probe.sidecar);
+                    }
+                }
+                Err(failure) => {
+                    let is_listened = answering.contains(&family);
+                    if is_listened || !answering.contains(&(text, !is_v6)) {
+                        exit = failure.exit;
+                        fleet.silent.push(SilentAddress::new(&probe.sidecar.name, failure.says));
+                    }
+                }
+            }
+        }
+        if fleet.sidecars.is_empty() {
+            return Err(Failure::new(exit, fleet.complaint()));
+        }
+        Ok(fleet)
+    }
+
+    /// Asks all for something. A sidecar that fails is silent from here on.
+    pub(super) fn gather<T: Send>(
+        &mut self,
+        ask: impl Fn(&Sidecar) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<(String, T)>, Failure> {
+        let is_several = self.is_several();
+        let mut answers = Vec::new();
+        let mut last = None;
+        let asked = std::mem::take(&mut self.sidecars);
+        let results = each(&asked, ask);
+        for (sidecar, result) in asked.into_iter().zip(results) {
+            match result {
+                Ok(answer) => {
+                    answers.push((sidecar.name.clone(), answer));
+                    self.sidecars.push(sidecar);
+                }
+                Err(failure) if !is_several => return Err(failure),
+                Err(failure) => {
+                    self.silent.push(SilentAddress::new(&sidecar.name, failure.says));
+                    last = Some(failure.exit);
+                }
+            }
+        }
+        match last {
+            Some(exit) if answers.is_empty() => Err(Failure::new(exit, self.complaint())),
+            _ => Ok(answers),
+        }
+    }
+
+    /// A sentence for each address that is silent.
+    pub(super) fn complaint(&self) -> String {
+        let says: Vec<&str> = self.silent.iter().map(|silent| silent.says.as_str()).collect();
+        says.join("\n")
+    }
+
+    /// The end of a command that showed so many items.
+    pub(super) fn end(&self, items: usize) -> Result<(), Failure> {
+        if !self.silent.is_empty() {
+            return Err(Failure::new(Exit::Partial, self.complaint()));
+        }
+        if items == 0 {
+            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+        }
+        Ok(())
+    }
+}
+
+impl Probe {
+    /// The text that led to it, and whether its address is IPv6.
+    fn family(&self) -> (usize, bool) {
+        (self.text, self.sidecar.addresses.iter().any(SocketAddr::is_ipv6))
+    }
+}
+
+/// One sidecar with all addresses of its name: its failure names the name.
+fn unanswered(found: Vec<(usize, Sidecar)>) -> Fleet {
+    let mut found = found.into_iter().map(|(_, sidecar)| sidecar);
+    let Some(mut first) = found.next() else { return Fleet::default() };
+    first.addresses.extend(found.flat_map(|sidecar| sidecar.addresses));
+    first.name.clone_from(&first.host);
+    Fleet { sidecars: vec![first], silent: Vec::new() }
+}
+
+/// The addresses of a text, each once.
+fn resolve(host: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = host.to_socket_addrs().map_err(|_| {
+        let says = format!("--admin {host:?} is no address; such as 127.0.0.1:9664");
+        Failure::new(Exit::Usage, says)
+    })?;
+    let mut once = Vec::new();
+    for address in addresses {
+        if !once.contains(&address) {
+            once.push(address);
+        }
+    }
+    Ok(once)
+}
+
+fn identity(sidecar: &Sidecar) -> Result<String, Failure> {
+    let overview = sidecar.get("/api/v1/overview")?;
+    let id = overview.get("cluster_id").and_then(Value::as_str);
+    Ok(id.unwrap_or(&sidecar.name).to_owned())
+}
+
+impl SilentAddress {
+    /// A failure with the address that it is about.
+    fn new(name: &str, says: String) -> Self {
+        let says = if says.contains(name) { says } else { format!("{name}: {says}") };
+        Self { name: name.to_owned(), says }
+    }
+}
+
+/// Asks all, many at a time; the answers have the order of what is asked.
+fn each<A: Sync, T: Send>(asked: &[A], ask: impl Fn(&A) -> T + Sync) -> Vec<T> {
+    let mut answers = Vec::with_capacity(asked.len());
+    for some in asked.chunks(AT_ONCE_MAX) {
+        if let [one] = some {
+            answers.push(ask(one));
+            continue;
+        }
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = some.iter().map(|one| scope.spawn(|| ask(one))).collect();
+            for thread in threads {
+                match thread.join() {
+                    Ok(answer) => answers.push(answer),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(text: usize, address: &str, identity: Option<&str>) -> Probe {
+        let sidecar = Sidecar {
+            name: address.to_owned(),
+            host: "reprise:9664".to_owned(),
+            addresses: vec![address.parse().unwrap()],
+            token: None,
+        };
+        let refused = || Failure::new(Exit::Failed, format!("nothing answers at {address}"));
+        Probe { text, sidecar, identity: identity.map(str::to_owned).ok_or_else(refused) }
+    }
+
+    fn fleet(probes: Vec<Probe>) -> (Vec<String>, Vec<String>) {
+        let fleet = Fleet::of(probes, Vec::new()).unwrap();
+        let silent = fleet.silent.into_iter().map(|silent| silent.says).collect();
+        (fleet.sidecars.into_iter().map(|sidecar| sidecar.name).collect(), silent)
+    }
+
+    #[test]
+    fn one_identity_is_one_sidecar() {
+        let probes = vec![probe(0, "[::1]:1", Some("a")), probe(0, "127.0.0.1:1", Some("a"))];
+        assert_eq!(fleet(probes), (vec!["[::1]:1".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn an_unused_address_family_is_left_out() {
+        let probes = vec![probe(0, "[::1]:1", None), probe(0, "127.0.0.1:1", Some("a"))];
+        assert_eq!(fleet(probes), (vec!["127.0.0.1:1".to_owned()], vec![]));
+        let probes = vec![probe(0, "10.0.0.1:1", None), probe(0, "10.0.0.2:1", Some("a"))];
+        let silent = vec!["nothing answers at 10.0.0.1:1".to_owned()];
+        assert_eq!(fleet(probes), (vec!["10.0.0.2:1".to_owned()], silent.clone()));
+        let probes = vec![probe(0, "10.0.0.1:1", None), probe(1, "[::1]:1", Some("a"))];
+        assert_eq!(fleet(probes), (vec!["[::1]:1".to_owned()], silent));
+    }
+
+    #[test]
+    fn no_answer_at_all_is_a_failure() {
+        let failure = Fleet::of(vec![probe(0, "10.0.0.1:1", None)], Vec::new()).unwrap_err();
+        assert_eq!(failure.exit, Exit::Failed);
+        assert_eq!(failure.says, "nothing answers at 10.0.0.1:1");
+    }
+
+    #[test]
+    fn answers_keep_their_order() {
+        let asked: Vec<usize> = (0..100).collect();
+        assert_eq!(each(&asked, |n| n * 2), (0..200).step_by(2).collect::<Vec<_>>());
+    }
+}
