@@ -142,3 +142,21 @@ fn actions_take_one_sidecar() {
         assert_eq!(server.json("/api/v1/overview")["dead_letters"], dead);
     }
 }
+
+#[test]
+fn lists_are_sorted_and_tell_how_much_is_shown() {
+    let server = Server::with("retry: {levels: 1h}");
+    fill(&mut Member::of_shop(&server), 11, 2);
+    let admin = server.admin().to_string();
+    let list = ["dlq", "list", "--format", "jsonl", "--sort", "-origin"];
+    let (_, out, _) = run(&list, &admin);
+    let items = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let offsets: Vec<i64> = items.map(|item| item["offset"].as_i64().unwrap()).collect();
+    assert_eq!(offsets, (0..11).rev().collect::<Vec<_>>(), "10 is more than 9");
+    let (code, _, err) = run(&["retry", "list", "--limit", "1"], &admin);
+    assert_eq!((code, err.as_str()), (0, "1 of 2 shown; see --limit\n"));
+    let (_, _, err) = run(&["dlq", "list", "--limit", "1", "--topic", "orders"], &admin);
+    assert_eq!(err, "the first 1 are shown, there are more; see --limit\n", "nobody counts that");
+    let (code, _, err) = run(&["job", "list", "--sort", "colour"], &admin);
+    assert_eq!((code, err.contains("job, group, action, state, changed")), (2, true), "{err}");
+}

@@ -5,9 +5,9 @@ use std::io::Write;
 use clap::Args;
 
 use super::exit::Failure;
-use super::list::List;
+use super::list::{List, Listing};
 use super::screen::Screen;
-use super::show::{Column, Reading, field, time};
+use super::show::{Column, field, time};
 
 const COLUMNS: [Column; 8] = [
     ("AT", |v| time(v, "at_ms")),
@@ -29,7 +29,7 @@ pub(super) struct AuditArgs {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
     #[command(flatten)]
-    reading: Reading,
+    listing: Listing,
 }
 
 impl AuditArgs {
@@ -41,7 +41,8 @@ impl AuditArgs {
             limit: Some(self.limit),
             columns: &COLUMNS,
             order: "at",
+            total: None,
         };
-        self.reading.list((out, screen), &list).map(drop)
+        self.listing.show((out, screen), &list)
     }
 }

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::exit::{Exit, Failure, complain};
-use super::list::List;
+use super::list::{List, Listing, Total};
 use super::screen::Screen;
-use super::show::{Column, Reading, field, time};
+use super::show::{Column, field, time};
 use super::sidecars::AdminAt;
 
 const COLUMNS: [Column; 4] = [
@@ -35,7 +35,7 @@ pub(super) struct ListArgs {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
     #[command(flatten)]
-    reading: Reading,
+    listing: Listing,
 }
 
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match command {
-        DelayedCommand::List(ListArgs { topic, limit, reading }) => {
+        DelayedCommand::List(ListArgs { topic, limit, listing }) => {
             let query: Vec<_> = topic.clone().map(|topic| ("topic", topic)).into_iter().collect();
             let list = List {
                 path: "/api/v1/delayed",
@@ -61,8 +61,9 @@ pub(super) fn run(
                 limit: Some(*limit),
                 columns: &COLUMNS,
                 order: "due",
+                total: topic.is_none().then(|| Total::of_group(None, "delayed")),
             };
-            reading.list((out, screen), &list).map(drop)
+            listing.show((out, screen), &list)
         }
         DelayedCommand::Cancel(CancelArgs { ids, at }) => {
             let answer = at.post("/api/v1/delayed/cancel", &json!({ "ids": ids }))?;

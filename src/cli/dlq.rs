@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
-use super::exit::{Failure, complain};
+use super::exit::Failure;
 use super::import::{self, ImportArgs};
-use super::list::List;
+use super::list::{List, Listing};
 use super::operate::{ActionArgs, Verb};
 use super::screen::Screen;
 use super::show::{Column, Filter, Reading, cell, field, moment, text, time};
@@ -32,6 +32,7 @@ const COLUMNS: [Column; 8] = [
 #[derive(Debug, Subcommand)]
 pub(super) enum DlqCommand {
     /// The dead letters, oldest first in each group.
+    #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// One dead letter with its headers and value.
     Show(ShowArgs),
@@ -49,6 +50,13 @@ pub(super) enum DlqCommand {
     /// Make discarded records dead letters again.
     Restore(ActionArgs),
 }
+
+/// The end of `reprise dlq list --help`.
+const LIST_EXAMPLES: &str = "\
+EXAMPLES:
+  reprise dlq list --group shop --reason rejected
+  reprise dlq list --sort -failures
+  reprise dlq list --admin pod-0:9664,pod-1:9664 --format jsonl";
 
 /// The end of `reprise dlq redrive --help`.
 const REDRIVE_EXAMPLES: &str = "\
@@ -83,7 +91,7 @@ pub(super) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
-    reading: Reading,
+    listing: Listing,
 }
 
 #[derive(Debug, Args)]
@@ -101,7 +109,7 @@ pub(super) struct GroupByArgs {
     /// The group of the dead letters.
     group: String,
     #[command(flatten)]
-    reading: Reading,
+    listing: Listing,
 }
 
 #[derive(Debug, Args)]
@@ -141,12 +149,9 @@ impl GroupByArgs {
             limit: None,
             columns: &KINDS,
             order: "-letters",
+            total: None,
         };
-        match self.reading.list((out, screen), &list)? {
-            0 => {}
-            rest => complain(&format!("{rest} letters of further kinds are not listed")),
-        }
-        Ok(())
+        self.listing.show((out, screen), &list)
     }
 }
 
@@ -156,15 +161,16 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match command {
-        DlqCommand::List(ListArgs { filter, reading }) => {
+        DlqCommand::List(ListArgs { filter, listing }) => {
             let list = List {
                 path: "/api/v1/dead-letters",
                 query: filter.query(),
                 limit: Some(filter.limit),
                 columns: &COLUMNS,
                 order: "group",
+                total: filter.total("dead_letters"),
             };
-            reading.list((out, screen), &list).map(drop)
+            listing.show((out, screen), &list)
         }
         DlqCommand::Show(ShowArgs { group, offset, reading }) => {
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::explain;
-use super::list::List;
+use super::list::{List, Listing, Total};
 use super::screen::Screen;
 use super::show::{Column, Reading, cell, field, state, text};
 use super::table::{Cell, defused};
@@ -26,9 +26,17 @@ const COLUMNS: [Column; 9] = [
     ("DEAD", |v| field(v, "dead_letters")),
 ];
 
+/// The end of `reprise group list --help`.
+const LIST_EXAMPLES: &str = "\
+EXAMPLES:
+  reprise group list --sort -dead
+  reprise group list --admin pod-0:9664,pod-1:9664
+  reprise group list --admin reprise-headless:9664 --token-file token";
+
 #[derive(Debug, Subcommand)]
 pub(super) enum GroupCommand {
     /// All groups with members, offsets, retries or dead letters.
+    #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// One group: members, rules in force, retries by level, offsets, advice.
     Describe(DescribeArgs),
@@ -43,7 +51,7 @@ pub(super) struct ListArgs {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
     #[command(flatten)]
-    reading: Reading,
+    listing: Listing,
 }
 
 #[derive(Debug, Args)]
@@ -73,15 +81,16 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match command {
-        GroupCommand::List(ListArgs { limit, reading }) => {
+        GroupCommand::List(ListArgs { limit, listing }) => {
             let list = List {
                 path: "/api/v1/groups",
                 query: Vec::new(),
                 limit: Some(*limit),
                 columns: &COLUMNS,
                 order: "group",
+                total: Some(Total::of_group(None, "groups")),
             };
-            reading.list((out, screen), &list).map(drop)
+            listing.show((out, screen), &list)
         }
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
             reading.one(out, &format!("/api/v1/groups/{}", percent_encoded(group)), lines)

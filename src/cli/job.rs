@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::exit::Failure;
-use super::list::List;
+use super::list::{List, Listing};
 use super::screen::Screen;
 use super::show::{Column, Reading, cell, field, moment, state, time};
 use super::sidecars::AdminAt;
@@ -43,7 +43,7 @@ pub(super) struct ListArgs {
     #[arg(long)]
     group: Option<String>,
     #[command(flatten)]
-    reading: Reading,
+    listing: Listing,
 }
 
 #[derive(Debug, Args)]
@@ -90,8 +90,9 @@ impl ListArgs {
             limit: None,
             columns: &COLUMNS,
             order: "-started",
+            total: None,
         };
-        self.reading.list((out, screen), &list).map(drop)
+        self.listing.show((out, screen), &list)
     }
 }
 

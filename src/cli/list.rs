@@ -2,14 +2,15 @@
 
 use std::io::Write;
 
+use clap::Args;
 use serde_json::Value;
 
-use super::exit::{Failure, complain};
+use super::exit::{Exit, Failure, complain};
 use super::http::Sidecar;
 use super::order::{compare, is_absent};
 use super::screen::Screen;
 use super::show::{Column, Reading, field, of_sidecar, rows};
-use super::sidecars::AdminAt;
+use super::sidecars::{AdminAt, Fleet};
 use crate::admin::percent_encoded;
 
 /// Items asked for at once.
@@ -18,6 +19,16 @@ const PAGE: usize = 500;
 /// The column of several sidecars.
 const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
 
+/// How a list is read and written; on every list.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Listing {
+    #[command(flatten)]
+    reading: Reading,
+    /// Sort by a column, such as due; -due for the reverse.
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    sort: Option<String>,
+}
+
 /// A list of the admin API.
 pub(super) struct List<'a> {
     pub(super) path: &'a str,
@@ -25,12 +36,19 @@ pub(super) struct List<'a> {
     /// Most items that are shown; absent where the answer comes in one piece.
     pub(super) limit: Option<u64>,
     pub(super) columns: &'a [Column],
-    /// The order of items of several sidecars: the title of a column, `-` before it for the
-    /// reverse.
+    /// The order of items of several sidecars, as `--sort` names it.
     pub(super) order: &'a str,
+    /// Absent where the length of the list is not known without reading it.
+    pub(super) total: Option<Total>,
 }
 
-/// The items of a list, of all sidecars.
+/// The answer and its field with the length of a list.
+pub(super) struct Total {
+    pub(super) path: String,
+    pub(super) key: String,
+}
+
+/// The items of a list, of one sidecar or of all.
 #[derive(Debug, Default)]
 struct Answer {
     items: Vec<Value>,
@@ -39,33 +57,110 @@ struct Answer {
     rest: u64,
 }
 
-impl Reading {
-    /// Reads a whole list and writes it; an empty one is a failure. It returns the number of
-    /// records that the answers left out.
-    pub(super) fn list(
+/// A list that was read.
+struct ListAnswer {
+    items: Vec<Value>,
+    columns: Vec<Column>,
+    /// Sentences for stderr.
+    notes: Vec<String>,
+    fleet: Fleet,
+}
+
+impl Listing {
+    /// Reads a whole list and writes it; an empty one is a failure.
+    pub(super) fn show(
         &self,
         (out, screen): (&mut dyn Write, &Screen),
         list: &List<'_>,
-    ) -> Result<u64, Failure> {
-        let mut fleet = self.at.fleet()?;
-        let is_several = fleet.is_several();
-        let answers = fleet.gather(|sidecar| list.items(sidecar))?;
-        let found = list.merge(answers, is_several);
-        let admin = is_several.then_some(ADMIN);
-        let columns: Vec<Column> = admin.into_iter().chain(list.columns.iter().copied()).collect();
-        rows((out, screen), self.format, &found.items, &columns)?;
-        if found.is_cut {
-            let shown = found.items.len();
-            complain(&format!("the first {shown} are shown, there are more; see --limit"));
+    ) -> Result<(), Failure> {
+        self.check(list)?;
+        let found = self.read(list)?;
+        rows((out, screen), self.reading.format, &found.items, &found.columns)?;
+        found.notes.iter().for_each(|note| complain(note));
+        found.fleet.end(found.items.len())
+    }
+
+    /// Refuses an order by a column that the list does not have.
+    fn check(&self, list: &List<'_>) -> Result<(), Failure> {
+        let Some(sort) = &self.sort else { return Ok(()) };
+        let title = sort.strip_prefix('-').unwrap_or(sort);
+        let titles = list.columns.iter().chain([&ADMIN]).map(|(title, _)| title);
+        let titles: Vec<String> = titles.map(|title| title.to_lowercase()).collect();
+        if titles.iter().any(|known| known.eq_ignore_ascii_case(title)) {
+            return Ok(());
         }
-        fleet.end(found.items.len())?;
-        Ok(found.rest)
+        let says = format!(
+            "--sort {sort:?} names no column; take one of {}, with - before it for the reverse",
+            titles.join(", ")
+        );
+        Err(Failure::new(Exit::Usage, says))
+    }
+
+    fn read(&self, list: &List<'_>) -> Result<ListAnswer, Failure> {
+        let mut fleet = self.reading.at.fleet()?;
+        let is_several = fleet.is_several();
+        let answers = fleet.gather(|sidecar| match list.items(sidecar) {
+            // Another sidecar may know the group.
+            Err(failure) if is_several && failure.exit == Exit::NothingMatched => {
+                Ok(Answer::default())
+            }
+            answer => answer,
+        })?;
+        let columns = list.columns.iter().copied();
+        let columns: Vec<Column> = is_several.then_some(ADMIN).into_iter().chain(columns).collect();
+        let order = self.sort.as_deref().or(is_several.then_some(list.order));
+        let Answer { items, is_cut, rest } = list.merge(answers, is_several, order, &columns);
+        let mut notes = Vec::new();
+        if is_cut {
+            let total = list.total.as_ref().and_then(|total| total.ask(&mut fleet));
+            notes.push(cut_note(items.len(), total, self.sort.is_some()));
+        }
+        if rest > 0 {
+            notes.push(format!("{rest} letters of further kinds are not listed"));
+        }
+        Ok(ListAnswer { items, columns, notes, fleet })
+    }
+}
+
+impl Total {
+    /// The length of a list of a group, or of all groups.
+    pub(super) fn of_group(group: Option<&str>, key: &str) -> Self {
+        let path = match group {
+            Some(group) => format!("/api/v1/groups/{}", percent_encoded(group)),
+            None => "/api/v1/overview".to_owned(),
+        };
+        Self { path, key: key.to_owned() }
+    }
+
+    /// The sum over all sidecars; absent where one does not tell.
+    fn ask(&self, fleet: &mut Fleet) -> Option<usize> {
+        let answers = fleet.gather(|sidecar| match sidecar.get(&self.path) {
+            Err(failure) if failure.exit == Exit::NothingMatched => Ok(Some(0)),
+            answer => Ok(answer?.get(&self.key).and_then(Value::as_u64)),
+        });
+        let total: Option<u64> = answers.ok()?.into_iter().map(|(_, count)| count).sum();
+        total.and_then(|total| usize::try_from(total).ok())
+    }
+}
+
+/// The sentence of a list that was cut. The total comes later than the list: it may be too small.
+fn cut_note(shown: usize, total: Option<usize>, is_sorted: bool) -> String {
+    let sorted = if is_sorted { ", and only these are sorted" } else { "" };
+    match total.filter(|total| *total > shown) {
+        Some(total) => format!("{shown} of {total} shown{sorted}; see --limit"),
+        None => format!("the first {shown} are shown, there are more{sorted}; see --limit"),
     }
 }
 
 impl List<'_> {
     /// Puts the answers of sidecars together.
-    fn merge(&self, answers: Vec<(String, Answer)>, is_several: bool) -> Answer {
+    fn merge(
+        &self,
+        answers: Vec<(String, Answer)>,
+        is_several: bool,
+        order: Option<&str>,
+        columns: &[Column],
+    ) -> Answer {
         let mut all = Answer::default();
         for (name, answer) in answers {
             all.is_cut |= answer.is_cut;
@@ -77,13 +172,13 @@ impl List<'_> {
                 all.items.extend(items);
             }
         }
-        if is_several {
-            sort(&mut all.items, self.columns, self.order);
-            let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
-            let limit = limit.unwrap_or(usize::MAX);
-            all.is_cut |= all.items.len() > limit;
-            all.items.truncate(limit);
+        if let Some(order) = order {
+            sort(&mut all.items, columns, order);
         }
+        let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(usize::MAX);
+        all.is_cut |= all.items.len() > limit;
+        all.items.truncate(limit);
         all
     }
 
@@ -192,8 +287,14 @@ mod tests {
 
     #[test]
     fn answers_of_several_sidecars_are_one_list() {
-        let list =
-            List { path: "", query: vec![], limit: Some(2), columns: &COLUMNS, order: "group" };
+        let list = List {
+            path: "",
+            query: vec![],
+            limit: Some(2),
+            columns: &COLUMNS,
+            order: "group",
+            total: None,
+        };
         let items = |names: &[&str]| Answer {
             items: names.iter().map(|name| json!({ "group": name })).collect(),
             is_cut: false,
@@ -201,12 +302,21 @@ mod tests {
         };
         let answers =
             vec![("a:1".to_owned(), items(&["b", "d"])), ("b:1".to_owned(), items(&["c"]))];
-        let merged = list.merge(answers, true);
+        let merged = list.merge(answers, true, Some("group"), &COLUMNS);
         let first = json!({"group": "b", "admin": "a:1"});
         assert_eq!(merged.items, [first, json!({"group": "c", "admin": "b:1"})]);
         assert_eq!((merged.is_cut, merged.rest), (true, 2));
-        let one = list.merge(vec![("a:1".to_owned(), items(&["b"]))], false);
+        let one = list.merge(vec![("a:1".to_owned(), items(&["b"]))], false, None, &COLUMNS);
         assert_eq!(one.items, [json!({"group": "b"})]);
+    }
+
+    #[test]
+    fn a_cut_list_tells_its_length_where_it_is_known() {
+        assert_eq!(cut_note(5, Some(9), false), "5 of 9 shown; see --limit");
+        let more = "the first 5 are shown, there are more";
+        assert_eq!(cut_note(5, None, false), format!("{more}; see --limit"));
+        let sorted = format!("{more}, and only these are sorted; see --limit");
+        assert_eq!(cut_note(5, Some(4), true), sorted);
     }
 
     #[test]

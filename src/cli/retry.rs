@@ -9,7 +9,7 @@ use super::exit::{Exit, Failure};
 use super::explain;
 use super::export::{self, ExportArgs};
 use super::import::{self, ImportArgs};
-use super::list::List;
+use super::list::{List, Listing};
 use super::operate::{ActionArgs, Verb};
 use super::screen::Screen;
 use super::show::{Column, Filter, Reading, cell, field, state, time};
@@ -36,6 +36,7 @@ const COLUMNS: [Column; 9] = [
 #[derive(Debug, Subcommand)]
 pub(super) enum RetryCommand {
     /// Failed records on their way back.
+    #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// What has happened to one record, from the log, oldest first.
     Show(ShowArgs),
@@ -50,6 +51,13 @@ pub(super) enum RetryCommand {
     /// End the retries of records: they become dead letters now.
     Kill(ActionArgs),
 }
+
+/// The end of `reprise retry list --help`.
+const LIST_EXAMPLES: &str = "\
+EXAMPLES:
+  reprise retry list --group shop --state waiting --sort due
+  reprise retry list --sort -failures --limit 100000
+  reprise retry list --admin pod-0:9664,pod-1:9664";
 
 const NOW: Verb = Verb {
     list: "/api/v1/retries",
@@ -90,7 +98,7 @@ pub(super) struct ListArgs {
     #[arg(long, value_parser = STATES)]
     state: Option<String>,
     #[command(flatten)]
-    reading: Reading,
+    listing: Listing,
 }
 
 #[derive(Debug, Args)]
@@ -126,7 +134,7 @@ pub(super) fn run(
     screen: &Screen,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let ListArgs { filter, state, reading } = match command {
+    let ListArgs { filter, state, listing } = match command {
         RetryCommand::List(args) => args,
         RetryCommand::Show(args) => return args.run(out),
         RetryCommand::Export(args) => return export::run(args, out),
@@ -143,6 +151,7 @@ pub(super) fn run(
         limit: Some(filter.limit),
         columns: &COLUMNS,
         order: "group",
+        total: filter.total(state.as_deref().unwrap_or("pending")),
     };
-    reading.list((out, screen), &list).map(drop)
+    listing.show((out, screen), &list)
 }

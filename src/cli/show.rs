@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::exit::{Exit, Failure};
+use super::list::Total;
 use super::screen::Screen;
 use super::sidecars::AdminAt;
 use super::table::{self, Cell};
@@ -49,6 +50,12 @@ pub(super) struct Filter {
 pub(super) type Column = (&'static str, fn(&Value) -> Cell);
 
 impl Filter {
+    /// The length of the list by the counter `key`; topics and reasons are not counted apart.
+    pub(super) fn total(&self, key: &str) -> Option<Total> {
+        let is_counted = self.topic.is_none() && self.reason.is_none();
+        is_counted.then(|| Total::of_group(self.group.as_deref(), key))
+    }
+
     /// As pairs of a query.
     pub(super) fn query(&self) -> Vec<(&'static str, String)> {
         let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
