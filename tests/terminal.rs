@@ -160,3 +160,20 @@ fn lists_are_sorted_and_tell_how_much_is_shown() {
     let (code, _, err) = run(&["job", "list", "--sort", "colour"], &admin);
     assert_eq!((code, err.contains("job, group, action, state, changed")), (2, true), "{err}");
 }
+
+#[test]
+fn a_watched_list_is_redrawn() {
+    let server = Server::with("retry: {levels: 1h}");
+    let mut member = Member::of_shop(&server);
+    fill(&mut member, 1, 0);
+    let admin = server.admin().to_string();
+    let (code, _, err) = run(&["dlq", "list", "--watch"], &admin);
+    assert_eq!((code, err.contains("stdout is none")), (2, true), "{err}");
+    let watch = ["dlq", "list", "--watch=1", "--admin", &admin];
+    let terminal = Terminal::run(&watch, (90, 8));
+    terminal.until(0, "the first frame", |text| text.contains("orders-0@0"));
+    fill(&mut member, 9, 0);
+    let text = terminal.until(0, "a later frame", |text| text.contains("of 10 shown"));
+    assert!(text.contains("every 1 s, Ctrl-C ends it"), "{text}");
+    terminal.kill();
+}

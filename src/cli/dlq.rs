@@ -56,6 +56,7 @@ const LIST_EXAMPLES: &str = "\
 EXAMPLES:
   reprise dlq list --group shop --reason rejected
   reprise dlq list --sort -failures
+  reprise dlq list --group shop --watch=5
   reprise dlq list --admin pod-0:9664,pod-1:9664 --format jsonl";
 
 /// The end of `reprise dlq redrive --help`.

@@ -29,7 +29,7 @@ const COLUMNS: [Column; 9] = [
 /// The end of `reprise group list --help`.
 const LIST_EXAMPLES: &str = "\
 EXAMPLES:
-  reprise group list --sort -dead
+  reprise group list --sort -dead --watch
   reprise group list --admin pod-0:9664,pod-1:9664
   reprise group list --admin reprise-headless:9664 --token-file token";
 

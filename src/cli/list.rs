@@ -1,6 +1,7 @@
 //! Lists of the admin API: all pages, of one sidecar or of several.
 
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
@@ -9,8 +10,9 @@ use super::exit::{Exit, Failure, complain};
 use super::http::Sidecar;
 use super::order::{compare, is_absent};
 use super::screen::Screen;
-use super::show::{Column, Reading, field, of_sidecar, rows};
+use super::show::{Column, Format, Reading, field, of_sidecar, rows};
 use super::sidecars::{AdminAt, Fleet};
+use super::watch::{self, Frame};
 use crate::admin::percent_encoded;
 
 /// Items asked for at once.
@@ -27,6 +29,16 @@ pub(super) struct Listing {
     /// Sort by a column, such as due; -due for the reverse.
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
+    /// Show the list again every so many seconds (2) until Ctrl-C.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2",
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    watch: Option<u64>,
 }
 
 /// A list of the admin API.
@@ -74,10 +86,37 @@ impl Listing {
         list: &List<'_>,
     ) -> Result<(), Failure> {
         self.check(list)?;
+        if let Some(seconds) = self.watch {
+            return self.watch(Duration::from_secs(seconds), (out, screen), list);
+        }
         let found = self.read(list)?;
         rows((out, screen), self.reading.format, &found.items, &found.columns)?;
         found.notes.iter().for_each(|note| complain(note));
         found.fleet.end(found.items.len())
+    }
+
+    fn watch(
+        &self,
+        every: Duration,
+        to: (&mut dyn Write, &Screen),
+        list: &List<'_>,
+    ) -> Result<(), Failure> {
+        if self.reading.format != Format::Table {
+            let says = "--watch shows a table: leave --format out";
+            return Err(Failure::new(Exit::Usage, says));
+        }
+        watch::run(every, to, |screen| {
+            let found = self.read(list)?;
+            let mut table = Vec::new();
+            let out: &mut dyn Write = &mut table;
+            rows((out, screen), Format::Table, &found.items, &found.columns)?;
+            let table = String::from_utf8_lossy(&table);
+            let mut notes = found.notes;
+            if let Err(failure) = found.fleet.end(found.items.len()) {
+                notes.extend(failure.says.lines().map(str::to_owned));
+            }
+            Ok(Frame { lines: table.lines().map(str::to_owned).collect(), notes })
+        })
     }
 
     /// Refuses an order by a column that the list does not have.

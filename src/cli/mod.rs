@@ -26,6 +26,7 @@ mod sidecars;
 mod table;
 mod transfer;
 mod user;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -57,6 +57,7 @@ const LIST_EXAMPLES: &str = "\
 EXAMPLES:
   reprise retry list --group shop --state waiting --sort due
   reprise retry list --sort -failures --limit 100000
+  reprise retry list --watch
   reprise retry list --admin pod-0:9664,pod-1:9664";
 
 const NOW: Verb = Verb {
