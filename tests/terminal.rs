@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Member, Rec, Server, Terminal};
+use support::{Member, Rec, Server, Terminal, until};
 
 const REASON: &str = "no stock of article 4711 in warehouse 12, and none is on its way there";
 
@@ -176,4 +176,26 @@ fn a_watched_list_is_redrawn() {
     let text = terminal.until(0, "a later frame", |text| text.contains("of 10 shown"));
     assert!(text.contains("every 1 s, Ctrl-C ends it"), "{text}");
     terminal.kill();
+}
+
+#[test]
+fn a_long_job_has_a_bar_and_can_be_followed() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member, 4, 0);
+    assert_eq!(member.commit("orders", 0, 4), 0);
+    let admin = server.admin().to_string();
+    let all = ["dlq", "redrive", "shop", "--all", "--rate", "1", "--execute", "--why", "test"];
+    let terminal = Terminal::run(&[&all[..], &["--admin", &admin]].concat(), (100, 24));
+    until("the job runs", || !server.json("/api/v1/jobs")["items"][0].is_null());
+    let (code, out, err) = run(&["job", "show", "1", "--follow"], &admin);
+    assert_eq!((code, err.as_str(), out.contains("changed       4")), (0, "", true), "{out}");
+    let (code, text) = terminal.end();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains(" %  job 1: ") && text.contains("[#"), "{text:?}");
+    assert!(text.ends_with("\r\x1b[K4 sent back, 0 left as they were\r\n"), "{text:?}");
+    fill(&mut member, 1, 0);
+    let (code, text) =
+        Terminal::run(&["dlq", "discard", "shop", "4", "--admin", &admin], (100, 24)).end();
+    assert_eq!((code, text.contains('[')), (Some(0), false), "less than a second: {text:?}");
 }

@@ -1,13 +1,15 @@
 //! `dlq redrive` and `dlq discard`: named letters at once, or a job for all that a filter admits.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
+use super::http::Sidecar;
 use super::operate::{Verb, act};
+use super::progress::Progress;
 use super::show::cell;
 use super::sidecars::AdminAt;
 use super::table::defused;
@@ -168,7 +170,7 @@ impl LettersArgs {
             writeln!(out, "job {id} runs; `reprise job show {id}` tells how far it is")?;
             return Ok(());
         }
-        follow(&self.at, job, verb.done, out)
+        follow(self.at.single()?, job, verb.done, out)
     }
 
     /// A dry run.
@@ -250,45 +252,56 @@ fn ago_ms(age: &str) -> Result<i64, Failure> {
     Ok(Clock::start().now().wall.0.saturating_sub_unsigned(ms(age)))
 }
 
-/// Waits for the end of a job; a terminal sees the progress.
-fn follow(at: &AdminAt, mut job: Value, done: &str, out: &mut dyn Write) -> Result<(), Failure> {
+/// Waits until a job does not run any more; a terminal sees the progress.
+pub(super) fn wait(sidecar: &Sidecar, mut job: Value) -> Result<Value, Failure> {
     let path = format!("/api/v1/jobs/{}", cell(&job, "id"));
-    let mut stderr = std::io::stderr();
-    let is_terminal = stderr.is_terminal();
-    while job.get("state").and_then(Value::as_str) == Some("running") {
-        if is_terminal {
-            write!(stderr, "\r\x1b[K{}", progress(&job))?;
-        }
+    let mut progress = Progress::start();
+    let offset = |job: &Value, key| job.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let first = offset(&job, "cursor");
+    while is_running(&job) {
+        let (cursor, end) = (offset(&job, "cursor"), offset(&job, "end"));
+        let (done, total) = (cursor.saturating_sub(first), end.saturating_sub(first));
+        progress.show(done, total, &progress_line(&job));
         std::thread::sleep(LOOK);
-        job = at.get(&path)?;
+        job = sidecar.get(&path)?;
     }
-    if is_terminal {
-        write!(stderr, "\r\x1b[K")?;
-    }
-    let (changed, left) = (cell(&job, "changed"), cell(&job, "left"));
-    writeln!(out, "{changed} {done}, {left} left as they were")?;
-    match job.get("state").and_then(Value::as_str) {
-        Some("done") if changed == "0" => {
-            Err(Failure::new(Exit::NothingMatched, "no record was changed"))
-        }
-        Some("done") => Ok(()),
+    Ok(job)
+}
+
+fn is_running(job: &Value) -> bool {
+    job.get("state").and_then(Value::as_str) == Some("running")
+}
+
+/// A job that did not come to its end is a failure.
+pub(super) fn check_end(job: &Value) -> Result<(), Failure> {
+    let says = match job.get("state").and_then(Value::as_str) {
+        Some("done") => return Ok(()),
         Some("stopped") => {
-            let (failed, percent) = (cell(&job, "failed"), cell(&job, "stop_percent"));
-            let says = format!(
+            let (failed, percent) = (cell(job, "failed"), cell(job, "stop_percent"));
+            format!(
                 "the job stopped: {failed} of the records failed again, more than {percent} in a \
                  hundred; the others stay dead letters"
-            );
-            Err(Failure::new(Exit::Refused, says))
+            )
         }
-        state => {
-            let says = format!("job {} is {}", cell(&job, "id"), state.unwrap_or("unknown"));
-            Err(Failure::new(Exit::Refused, says))
-        }
+        state => format!("job {} is {}", cell(job, "id"), state.unwrap_or("unknown")),
+    };
+    Err(Failure::new(Exit::Refused, says))
+}
+
+/// Waits for the end of a job and tells the outcome.
+fn follow(sidecar: &Sidecar, job: Value, done: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    let job = wait(sidecar, job)?;
+    let (changed, left) = (cell(&job, "changed"), cell(&job, "left"));
+    writeln!(out, "{changed} {done}, {left} left as they were")?;
+    check_end(&job)?;
+    if changed == "0" {
+        return Err(Failure::new(Exit::NothingMatched, "no record was changed"));
     }
+    Ok(())
 }
 
 /// The progress of a job in one line.
-fn progress(job: &Value) -> String {
+fn progress_line(job: &Value) -> String {
     let waits = job.get("awaits_canary").and_then(Value::as_bool).unwrap_or(false);
     format!(
         "job {}: {} done, {} acknowledged, {} failed again{}",

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::bulk::{check_end, wait};
 use super::exit::Failure;
 use super::list::{List, Listing};
 use super::screen::Screen;
@@ -23,11 +24,25 @@ const COLUMNS: [Column; 8] = [
     ("WHY", |v| field(v, "why")),
 ];
 
+/// The end of `reprise job list --help`.
+const LIST_EXAMPLES: &str = "\
+EXAMPLES:
+  reprise job list --group shop --sort -failed
+  reprise job list --watch=5";
+
+/// The end of `reprise job show --help`.
+const SHOW_EXAMPLES: &str = "\
+EXAMPLES:
+  reprise job show 3
+  reprise job show 3 --follow && echo done";
+
 #[derive(Debug, Subcommand)]
 pub(super) enum JobCommand {
     /// The jobs, latest first.
+    #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
     /// One job with its terms and its progress.
+    #[command(after_long_help = SHOW_EXAMPLES)]
     Show(ShowArgs),
     /// Pause a job after its present batch.
     Pause(ChangeArgs),
@@ -50,6 +65,9 @@ pub(super) struct ListArgs {
 pub(super) struct ShowArgs {
     /// The number of the job.
     id: u64,
+    /// Wait until the job does not run any more; a terminal sees its progress.
+    #[arg(long)]
+    follow: bool,
     #[command(flatten)]
     reading: Reading,
 }
@@ -72,10 +90,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     match command {
         JobCommand::List(args) => args.run(screen, out),
-        JobCommand::Show(args) => {
-            let path = format!("/api/v1/jobs/{}", args.id);
-            args.reading.one(out, &path, |job| job_lines(job, screen))
-        }
+        JobCommand::Show(args) => args.run(screen, out),
         JobCommand::Pause(args) => args.run("pause", out),
         JobCommand::Resume(args) => args.run("resume", out),
         JobCommand::Cancel(args) => args.run("cancel", out),
@@ -93,6 +108,19 @@ impl ListArgs {
             total: None,
         };
         self.listing.show((out, screen), &list)
+    }
+}
+
+impl ShowArgs {
+    fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
+        let path = format!("/api/v1/jobs/{}", self.id);
+        if !self.follow {
+            return self.reading.one(out, &path, |job| job_lines(job, screen));
+        }
+        let sidecar = self.reading.at.single()?;
+        let job = wait(sidecar, sidecar.get(&path)?)?;
+        self.reading.write(out, &job, |job| job_lines(job, screen))?;
+        check_end(&job)
     }
 }
 

@@ -18,6 +18,7 @@ mod list;
 mod log;
 mod operate;
 mod order;
+mod progress;
 mod retry;
 mod screen;
 mod serve;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
 use super::list::items;
+use super::progress::Progress;
 use super::show::cell;
 use super::sidecars::AdminAt;
 
@@ -115,10 +116,13 @@ pub(super) fn act(
         return Err(Failure::new(Exit::Usage, "name the records, or say --all; see --help"));
     }
     let (mut changed, mut left) = (0, 0);
-    for names in names.chunks(REQUEST_MAX) {
+    let (mut progress, mut done) = (Progress::start(), 0);
+    for some in names.chunks(REQUEST_MAX) {
+        progress.show(done, u64::try_from(names.len()).unwrap_or(0), verb.done);
+        done += u64::try_from(some.len()).unwrap_or(0);
         let mut request = json!({ "group": group, "why": why });
         if let Some(fields) = request.as_object_mut() {
-            fields.insert(verb.names.1.to_owned(), json!(names));
+            fields.insert(verb.names.1.to_owned(), json!(some));
             fields.extend(terms.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
         }
         let answer = at.post(verb.path, &request)?;
@@ -126,9 +130,11 @@ pub(super) fn act(
         let kept = answer.get("left").and_then(Value::as_array);
         for entry in kept.into_iter().flatten() {
             left += 1;
+            progress.wipe();
             complain(&format!("{}: {}", cell(entry, "entry"), cell(entry, "why")));
         }
     }
+    drop(progress);
     writeln!(out, "{changed} {}, {left} left as they were", verb.done)?;
     if changed == 0 {
         return Err(Failure::new(Exit::NothingMatched, "no record was changed"));

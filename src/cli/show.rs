@@ -103,7 +103,7 @@ impl Reading {
         })
     }
 
-    fn write(
+    pub(super) fn write(
         &self,
         out: &mut dyn Write,
         item: &Value,

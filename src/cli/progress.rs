@@ -1,0 +1,78 @@
+//! A progress bar on stderr, for commands that take longer than a second.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use super::screen::Size;
+use super::table::cut;
+use crate::clock::Clock;
+
+/// Shorter commands show no bar.
+const QUIET: Duration = Duration::from_secs(1);
+/// Characters of a bar.
+const BAR_CHARS: u64 = 20;
+
+/// The bar of one command; it is wiped when this is dropped.
+pub(super) struct Progress {
+    clock: Clock,
+    is_terminal: bool,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(super) fn start() -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { clock: Clock::start(), is_terminal, is_shown: false }
+    }
+
+    /// Shows that so much is done; what cannot be shown is left out.
+    pub(super) fn show(&mut self, done: u64, total: u64, says: &str) {
+        if !self.is_terminal || self.clock.elapsed() < QUIET {
+            return;
+        }
+        self.is_shown = true;
+        let stderr = std::io::stderr();
+        // A full line would move the cursor to the next one.
+        let columns = Size::of(&stderr).columns.saturating_sub(1);
+        let line = cut(&format!("{}  {says}", bar(done, total)), columns);
+        drop(write!(stderr.lock(), "\r\x1b[K{line}"));
+    }
+
+    /// Makes room for another line.
+    pub(super) fn wipe(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+/// A bar with its percentage: `[##########..........]  50 %`.
+pub(super) fn bar(done: u64, total: u64) -> String {
+    let of = |parts: u64| {
+        let parts = u128::from(done.min(total)) * u128::from(parts);
+        parts.checked_div(u128::from(total)).unwrap_or(0)
+    };
+    let full = usize::try_from(of(BAR_CHARS)).unwrap_or(0);
+    let rest = usize::try_from(BAR_CHARS).unwrap_or(0).saturating_sub(full);
+    format!("[{}{}] {:>3} %", "#".repeat(full), ".".repeat(rest), of(100))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_grows_from_empty_to_full() {
+        assert_eq!(bar(0, 9), "[....................]   0 %");
+        assert_eq!(bar(5, 10), "[##########..........]  50 %");
+        assert_eq!(bar(11, 10), "[####################] 100 %");
+        assert_eq!(bar(u64::MAX, u64::MAX), "[####################] 100 %");
+        assert_eq!(bar(0, 0), "[....................]   0 %");
+    }
+}
