@@ -109,7 +109,7 @@ pub(super) fn run(
 }
 
 /// Live members, and silent ones where there are some.
-fn members(group: &Value) -> Cell {
+pub(super) fn members(group: &Value) -> Cell {
     let (silent, live): (Vec<&Value>, Vec<&Value>) =
         items(group, "members").partition(|member| is_silent(member));
     Cell::Text(match silent.len() {

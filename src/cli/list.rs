@@ -19,9 +19,9 @@ use crate::admin::percent_encoded;
 const PAGE: usize = 500;
 
 /// The column of several sidecars.
-const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
+pub(super) const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
 
-/// How a list is read and written; on every list.
+/// Flags of every list.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Listing {
     #[command(flatten)]
@@ -85,7 +85,9 @@ impl Listing {
         (out, screen): (&mut dyn Write, &Screen),
         list: &List<'_>,
     ) -> Result<(), Failure> {
-        self.check(list)?;
+        if let Some(order) = &self.sort {
+            check_column(order, list.columns)?;
+        }
         if let Some(seconds) = self.watch {
             return self.watch(Duration::from_secs(seconds), (out, screen), list);
         }
@@ -117,22 +119,6 @@ impl Listing {
             }
             Ok(Frame { lines: table.lines().map(str::to_owned).collect(), notes })
         })
-    }
-
-    /// Refuses an order by a column that the list does not have.
-    fn check(&self, list: &List<'_>) -> Result<(), Failure> {
-        let Some(sort) = &self.sort else { return Ok(()) };
-        let title = sort.strip_prefix('-').unwrap_or(sort);
-        let titles = list.columns.iter().chain([&ADMIN]).map(|(title, _)| title);
-        let titles: Vec<String> = titles.map(|title| title.to_lowercase()).collect();
-        if titles.iter().any(|known| known.eq_ignore_ascii_case(title)) {
-            return Ok(());
-        }
-        let says = format!(
-            "--sort {sort:?} names no column; take one of {}, with - before it for the reverse",
-            titles.join(", ")
-        );
-        Err(Failure::new(Exit::Usage, says))
     }
 
     fn read(&self, list: &List<'_>) -> Result<ListAnswer, Failure> {
@@ -234,8 +220,23 @@ impl List<'_> {
     }
 }
 
+/// Refuses an order by a column that a list does not have.
+pub(super) fn check_column(order: &str, columns: &[Column]) -> Result<(), Failure> {
+    let title = order.strip_prefix('-').unwrap_or(order);
+    let titles = columns.iter().chain([&ADMIN]).map(|(title, _)| title.to_lowercase());
+    let titles: Vec<String> = titles.collect();
+    if titles.iter().any(|known| known.eq_ignore_ascii_case(title)) {
+        return Ok(());
+    }
+    let says = format!(
+        "--sort {order:?} names no column; take one of {}, with - before it for the reverse",
+        titles.join(", ")
+    );
+    Err(Failure::new(Exit::Usage, says))
+}
+
 /// Sorts items by a column; items without a value are last.
-fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
+pub(super) fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
     let (title, is_reverse) = match order.strip_prefix('-') {
         Some(title) => (title, true),
         None => (order, false),
@@ -262,7 +263,7 @@ pub(super) fn items(
 }
 
 /// The list at `path`, at most `limit` items, and whether there are more.
-fn paged(
+pub(super) fn paged(
     sidecar: &Sidecar,
     path: &str,
     query: &[(&'static str, String)],
@@ -322,6 +323,14 @@ mod tests {
         assert_eq!(items, [json!({"n": 9}), json!({"n": 10}), json!({})]);
         sort(&mut items, &COLUMNS, "-LEVEL");
         assert_eq!(items, [json!({"n": 10}), json!({"n": 9}), json!({})]);
+    }
+
+    #[test]
+    fn an_unknown_column_is_refused_with_the_known_ones() {
+        assert!(check_column("-Level", &COLUMNS).is_ok());
+        let failure = check_column("--format", &COLUMNS).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(failure.says.contains("one of group, level, admin,"), "{}", failure.says);
     }
 
     #[test]

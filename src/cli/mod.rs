@@ -25,6 +25,7 @@ mod serve;
 mod show;
 mod sidecars;
 mod table;
+mod top;
 mod transfer;
 mod user;
 mod watch;
@@ -50,6 +51,7 @@ use job::JobCommand;
 use log::LogCommand;
 use retry::RetryCommand;
 use screen::Screen;
+use top::TopArgs;
 use user::UserArgs;
 
 /// The end of `reprise --help`.
@@ -63,6 +65,7 @@ EXAMPLES:
   reprise job list                           jobs and their progress
   reprise group list --admin pod-0:9664,pod-1:9664    groups of two sidecars
   reprise audit --group shop                 who did what
+  reprise top                                groups, retries and jobs, live
   reprise completion bash > /etc/bash_completion.d/reprise
 
 EXIT CODES:
@@ -113,6 +116,8 @@ enum Command {
     /// Consumer groups of a running sidecar.
     #[command(subcommand)]
     Group(GroupCommand),
+    /// Groups, retries, dead letters and jobs of running sidecars, live on a terminal.
+    Top(TopArgs),
     /// The journal of a sidecar that is not running.
     #[command(subcommand)]
     Log(LogCommand),
@@ -158,6 +163,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
         Command::Retry(command) => retry::run(&command, &screen, out),
         Command::Audit(args) => args.run(&screen, out),
         Command::Group(command) => group::run(&command, &screen, out),
+        Command::Top(args) => args.run(&screen, out),
         Command::Log(command) => log::run(&command, out),
         Command::User(args) => user::run(&args, out),
         Command::Completion { shell } => out.write_all(&completion(shell)).map_err(Failure::from),
