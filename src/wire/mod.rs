@@ -25,6 +25,7 @@ pub mod reassignments;
 pub mod relay;
 pub mod sasl;
 pub mod scan;
+mod traceparent;
 pub mod unserved;
 mod varint;
 
@@ -37,3 +38,4 @@ pub use header::{HeadError, RequestHead};
 pub use kafka_protocol::error::ResponseError;
 pub use parallel::{Progress, read_progress};
 pub use reader::ReadError;
+pub use traceparent::TraceParent;
