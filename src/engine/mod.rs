@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** a hand-out's fact is durable before its bytes leave.
 
+mod attempts;
 mod audit;
 mod batch;
 mod command;
@@ -44,6 +45,7 @@ mod view;
 mod wakes;
 mod windows;
 
+pub use attempts::{Attempt, AttemptOutcome, Attempts};
 pub use audit::{AuditRecord, Operator};
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
+use crate::engine::attempts::Attempts;
 use crate::engine::delayed::{Destinations, PutOff};
 use crate::engine::detectors::{Detectors, Remembered};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
@@ -44,6 +45,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Counters.
     pub metrics: Metrics,
+    /// Delivery attempts, for traces.
+    pub attempts: Attempts,
     /// Where records go that have waited.
     pub destinations: Destinations,
     /// A producer to a retry topic that is silent for so long is forgotten.
@@ -61,6 +64,7 @@ impl Parts {
             policies: Policies::default(),
             clock,
             metrics: Metrics::new(8).unwrap(),
+            attempts: Attempts::default(),
             destinations: Destinations::default(),
             producers_expire_ms: 86_400_000,
         }
@@ -185,7 +189,7 @@ impl Replay {
         let (commands, receiver) = channel();
         let wakes = Arc::new(Wakes::default());
         let (detectors, topic_ids) = self.detectors(&parts);
-        let render = Render::new(parts.templates, parts.letter_streams);
+        let render = Render::new(parts.templates, parts.letter_streams, parts.attempts);
         let engine = Engine {
             commands,
             journal: parts.journal.clone(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::engine::attempts::Attempts;
 use crate::engine::command::TakenEntry;
 use crate::engine::error::EngineError;
 use crate::journal::{Bounds, Journal, StreamId};
@@ -47,12 +48,18 @@ impl LaneRecord {
 pub(super) struct Render {
     templates: Arc<Templates>,
     streams: LetterStreams,
+    attempts: Attempts,
 }
 
 impl Render {
     /// By these topic names.
-    pub(super) fn new(templates: Templates, streams: LetterStreams) -> Self {
-        Self { templates: Arc::new(templates), streams }
+    pub(super) fn new(templates: Templates, streams: LetterStreams, attempts: Attempts) -> Self {
+        Self { templates: Arc::new(templates), streams, attempts }
+    }
+
+    /// The attempts that are recorded for traces.
+    pub(super) fn attempts(&self) -> &Attempts {
+        &self.attempts
     }
 
     /// Streams of dead-letter topics.
@@ -101,7 +108,6 @@ impl Render {
     }
 
     /// Reads a hand-out's bytes and sets our headers.
-    #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
     pub(super) fn lane_record(
         &self,
         journal: &Journal,
@@ -112,6 +118,7 @@ impl Render {
             None => return Err(EngineError::PayloadLost(taken.entry.id)),
         };
         let record = RawRecord::parse(&body)?;
+        self.attempts.link(taken.entry.id, taken.lane, &record.headers);
         let offset = taken.lane.to_kafka();
         let headers = mark_headers(&mark(&taken.entry, None));
         Ok(LaneRecord {

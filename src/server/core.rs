@@ -12,7 +12,7 @@ use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
 use crate::config::{Config, Durability as ConfigDurability, ms};
-use crate::engine::{Destinations, Driver, Engine, LetterTopics, Parts, Replay};
+use crate::engine::{Attempts, Destinations, Driver, Engine, LetterTopics, Parts, Replay};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
@@ -73,6 +73,7 @@ impl Core {
             policies: config.policies(),
             clock,
             metrics: metrics.clone(),
+            attempts: Attempts::default(),
             destinations: destinations(&broker)
                 .with_bytes_max(config.topics.produce_delay_max_bytes),
             producers_expire_ms: expiration(config).producer_id_ms,

@@ -3,6 +3,7 @@
 mod edge;
 mod groups;
 mod snapshot;
+mod spans;
 mod storage;
 mod zero;
 
