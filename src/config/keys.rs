@@ -22,6 +22,7 @@ upstream: {bootstrap: 'a:1', tls: {}, sasl: {}}
 topics: {list: [{name: a}]}
 retry: {breaker: {}}
 groups: [{match: a}]
+traces: {endpoint: 'http://a'}
 ";
 
 /// Names that people bring along from Kafka and RocketMQ, and the key of each one here.
@@ -166,6 +167,7 @@ mod tests {
             "retry.breaker.window",
             "topics.list[].name",
             "groups[].match",
+            "traces.headers",
             "log.filter",
         ] {
             assert!(index.0.contains(key), "{key}");

@@ -27,9 +27,9 @@ use serde::Serialize;
 
 pub use parts::{
     Admin, AdminToken, Backoff, BindMode, DeadLetters, Drain, DrainMode, Durability, Elapsed,
-    Ephemeral, GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl,
-    ListenerTls, Log, MaskKeys, Membership, MetricsBound, Names, OnReset, Order, Payloads, Retry,
-    Rewind, Topic, TopicKeys, Topics, Upstream, UpstreamSasl, UpstreamTls,
+    Endpoint, Ephemeral, GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener,
+    ListenerSasl, ListenerTls, Log, MaskKeys, Membership, MetricsBound, Names, OnReset, Order,
+    Payloads, Retry, Rewind, Topic, TopicKeys, Topics, Traces, Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};
@@ -77,6 +77,9 @@ pub struct Config {
     pub drain: Drain,
     /// How much the metrics may hold.
     pub metrics: MetricsBound,
+    /// The collector of spans; `None` = there are no spans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traces: Option<Traces>,
     /// The log.
     pub log: Log,
 }
@@ -98,6 +101,7 @@ impl Default for Config {
             limits: Limits::default(),
             drain: Drain::default(),
             metrics: MetricsBound::default(),
+            traces: None,
             log: Log::default(),
         }
     }
@@ -179,6 +183,7 @@ impl Config {
         config.limits = Limits::read(root.section("limits"));
         config.drain = Drain::read(root.section("drain"));
         config.metrics = MetricsBound::read(root.section("metrics"));
+        config.traces = Traces::read(&mut root);
         config.log = Log::read(root.section("log"));
         config.check_whole(&root);
         root.finish();

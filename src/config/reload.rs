@@ -1,5 +1,7 @@
 //! What may change while running, and what needs a restart.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::Config;
@@ -32,6 +34,9 @@ impl Config {
             // A tree shows a mask in its place.
             changed.push("upstream.sasl.password".to_owned());
         }
+        if headers(old) != headers(&new) && !changed.iter().any(|key| key.starts_with("traces")) {
+            changed.push("traces.headers".to_owned());
+        }
         let refused: Vec<NotReloadable> =
             changed.iter().filter(|key| !reloadable(key)).cloned().map(NotReloadable).collect();
         if refused.is_empty() { Ok(Reload { config: new, changed }) } else { Err(refused) }
@@ -40,6 +45,10 @@ impl Config {
 
 fn password(config: &Config) -> Option<&Secret> {
     config.upstream.as_ref()?.sasl.as_ref()?.password.as_ref()
+}
+
+fn headers(config: &Config) -> Option<&BTreeMap<String, Secret>> {
+    Some(&config.traces.as_ref()?.headers)
 }
 
 fn reloadable(key: &str) -> bool {
@@ -85,7 +94,7 @@ fn differences(path: &str, old: &Value, new: &Value, out: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ListenerTls;
+    use crate::config::{ListenerTls, Traces};
 
     #[test]
     fn files_of_certificates_may_change_and_whether_there_is_tls_may_not() {
@@ -116,6 +125,18 @@ mod tests {
         assert_eq!(Config::reload_from(&of("a"), of("a")).unwrap().changed, [""; 0]);
         let refused = Config::reload_from(&of("a"), of("b")).unwrap_err();
         assert_eq!(refused, [NotReloadable("upstream.sasl.password".to_owned())]);
+    }
+
+    #[test]
+    fn another_header_is_seen_behind_its_mask() {
+        let of = |token: &str| {
+            let headers = BTreeMap::from([("a".to_owned(), Secret::new(token))]);
+            let traces = Traces { headers, ..Traces::default() };
+            Config { traces: Some(traces), ..Config::default() }
+        };
+        assert_eq!(Config::reload_from(&of("a"), of("a")).unwrap().changed, [""; 0]);
+        let refused = Config::reload_from(&of("a"), of("b")).unwrap_err();
+        assert_eq!(refused, [NotReloadable("traces.headers".to_owned())]);
     }
 
     #[test]

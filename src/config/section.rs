@@ -2,7 +2,7 @@
 //! what nobody asked for is unknown.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -143,6 +143,35 @@ impl<'a> Section<'a> {
                 );
                 self.refuse(&node.place, &self.at(key), &says);
             }
+        }
+    }
+
+    /// Reads names with a secret each, written only as `${env:NAME}`. Names are free.
+    pub(super) fn secrets(&mut self, key: &'static str, out: &mut BTreeMap<String, Secret>) {
+        let Some(node) = self.value(key) else { return };
+        let path = self.at(key);
+        let entries = match &node.value {
+            Value::Map(entries) => entries.as_slice(),
+            other => {
+                self.hide(node);
+                let says = format!("expected names with a value each, found {}", other.kind());
+                return self.refuse(&node.place, &path, &says);
+            }
+        };
+        for Entry { key: name, node, .. } in entries {
+            let says = match &node.value {
+                Value::FromEnv(text) if !text.is_empty() => {
+                    out.insert(name.clone(), Secret::new(text));
+                    continue;
+                }
+                Value::FromEnv(_) => "the environment variable is empty",
+                _ => {
+                    "a value may be a secret, and a secret does not belong here; write \
+                     ${env:NAME} into the configuration file to take it from the environment"
+                }
+            };
+            self.hide(node);
+            self.refuse(&node.place, &format!("{path}.{name}"), says);
         }
     }
 

@@ -4,6 +4,7 @@
 mod admin;
 mod drain;
 mod places;
+mod traces;
 mod users;
 
 use std::path::Path;

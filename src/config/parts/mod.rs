@@ -12,6 +12,7 @@ mod sasl;
 mod tls;
 mod topic_rule;
 mod topics;
+mod traces;
 mod upstream;
 
 pub use admin::{Admin, AdminToken, MaskKeys, Payloads};
@@ -26,6 +27,7 @@ pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
 pub use topic_rule::{Elapsed, Keep, TopicKeys};
 pub use topics::{Durability, Topic, Topics};
+pub use traces::{Endpoint, Traces};
 pub use upstream::Upstream;
 
 pub(super) use listen::host_port;

@@ -53,7 +53,7 @@ impl Secret {
     }
 
     /// The text, to be sent or hashed.
-    pub(super) fn reveal(&self) -> &str {
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
