@@ -47,6 +47,8 @@ const FENCES: &[(&str, &[&str])] = &[
     ("axum", &["admin"]),
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),
+    ("opentelemetry_proto", &["server"]),
+    ("prost", &["server"]),
     ("clap", &["cli"]),
     ("tracing_subscriber", &["observe"]),
     ("rdkafka", &[]),

@@ -45,6 +45,7 @@ impl Core {
         clock: Clock,
         metrics: &Metrics,
         guard: &Guard,
+        attempts: Attempts,
     ) -> Result<Self, StartError> {
         let began = clock.elapsed();
         let mut settings = config.journal_config();
@@ -73,7 +74,7 @@ impl Core {
             policies: config.policies(),
             clock,
             metrics: metrics.clone(),
-            attempts: Attempts::default(),
+            attempts,
             destinations: destinations(&broker)
                 .with_bytes_max(config.topics.produce_delay_max_bytes),
             producers_expire_ms: expiration(config).producer_id_ms,

@@ -37,6 +37,7 @@ mod source;
 mod start;
 mod telling;
 mod threads;
+mod traces;
 mod vacancy;
 mod waiting;
 

@@ -46,7 +46,9 @@ use crate::server::matrix::Matrices;
 use crate::server::pace::Pace;
 use crate::server::sending::Sender;
 use crate::server::source::AdminSource;
-use crate::server::{Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping};
+use crate::server::{
+    Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping, traces,
+};
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
 
@@ -128,18 +130,15 @@ pub(super) async fn start_on(
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
     let credentials = Credentials::read(&config)?.put_to_use();
     let guard = Guard::new(metrics.clone());
-    let core = Core::open(&config, &templates, disk, clock, &metrics, &guard)?;
-    core.broker.started().await?;
-    if config.upstream.is_none() {
-        core.broker.keep_simple_groups();
-    }
-    make_topics(&core.broker, &config).await?;
+    let (stop, stopped) = watch::channel(false);
+    let (attempts, exporter) = traces::begin(&config, (&metrics, clock), &stopped);
+    let core = Core::open(&config, &templates, disk, clock, &metrics, &guard, attempts)?;
+    begin_broker(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
     router.find_local_conflicts();
     let driver = guard.thread("retry-engine", move || core.driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
-    let (stop, stopped) = watch::channel(false);
     let (draining, told_to_drain) = watch::channel(false);
     let leaving = leaving(&config, &told_to_drain);
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen, leaving);
@@ -150,6 +149,7 @@ pub(super) async fn start_on(
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", membership::run(Arc::clone(&router), core.events));
     spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &board));
+    tasks.spawn_unbound("traces", exporter);
     let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
@@ -353,6 +353,14 @@ async fn bind(
         TcpListener::bind((address.host.as_str(), address.port)).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
+}
+
+async fn begin_broker(broker: &Broker, config: &Config) -> Result<(), BrokerError> {
+    broker.started().await?;
+    if config.upstream.is_none() {
+        broker.keep_simple_groups();
+    }
+    make_topics(broker, config).await
 }
 
 async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError> {
