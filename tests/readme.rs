@@ -1,4 +1,5 @@
-//! What README.md shows works: its commands run, its YAML loads, its links lead somewhere.
+//! README.md and docs/getting-started.md work as shown: commands run, YAML loads, links lead
+//! somewhere.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ fn root() -> PathBuf {
 
 fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).unwrap()
+}
+
+/// README.md, then docs/getting-started.md.
+fn pages() -> String {
+    let start = std::fs::read_to_string(root().join("docs/getting-started.md")).unwrap();
+    readme() + &start
 }
 
 /// The fenced blocks: (language, text).
@@ -77,7 +84,7 @@ fn sort(line: &str) -> Result<Option<Shown>, String> {
         }
         ["reprise", "dlq" | "retry" | "group", ..] => Ok(Some(Shown::OfARunningOne)),
         ["reprise", "config" | "check" | "log", ..] => Ok(Some(Shown::OfFiles)),
-        _ => Err(format!("README.md shows a command that this test cannot try: {line}")),
+        _ => Err(format!("a command is shown that this test cannot try: {line}")),
     }
 }
 
@@ -116,7 +123,7 @@ fn fill(bootstrap: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_it_shows_works() {
-    let lines = commands(&readme());
+    let lines = commands(&pages());
     for must in ["cargo run -- demo", "cargo test"] {
         assert!(lines.iter().any(|line| line == must), "{must} is not among {lines:?}");
     }
@@ -202,7 +209,7 @@ async fn in_front_of_a_cluster_an_application_changes_nothing_but_the_address() 
 
 #[test]
 fn every_example_it_runs_is_there() {
-    let text = readme();
+    let text = pages();
     for line in commands(&text) {
         let mut words = line.split_whitespace();
         if words.any(|word| word == "--example") {
@@ -215,7 +222,7 @@ fn every_example_it_runs_is_there() {
 
 #[test]
 fn every_configuration_it_shows_is_valid() {
-    for (language, body) in blocks(&readme()) {
+    for (language, body) in blocks(&pages()) {
         let kubernetes = body.contains("apiVersion:") || body.contains("containers:");
         if ["yaml", "yml"].contains(&language) && !kubernetes {
             Config::parse("README.md", &body, &[], &[]).unwrap();
