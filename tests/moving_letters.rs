@@ -126,7 +126,8 @@ fn an_imported_letter_is_the_same_byte_for_byte() {
     let lines = export.lines();
     let head = (&lines[0]["reprise_export"], &lines[0]["kind"], lines.len());
     assert_eq!(head, (&1.into(), &"dead-letters".into(), 4));
-    assert_eq!((&lines[1]["redrives"], &lines[2]["redrives"]), (&0.into(), &1.into()));
+    assert!(lines[1].get("redrives").is_none(), "no redrive is left out");
+    assert_eq!(lines[2]["redrives"], 1);
     assert_eq!(lines[1]["record"]["headers"].as_array().unwrap().len(), Rec::odd().headers.len());
     assert_eq!((&lines[1]["passed"], &lines[3]["passed"]), (&true.into(), &false.into()));
     let offsets = lines[1..].iter().map(|line| line["letter"]["offset"].as_u64().unwrap());

@@ -176,6 +176,29 @@ fn delete_records_deletes_dead_letters_for_good() {
 }
 
 #[test]
+fn hidden_payloads_hide_reasons() {
+    let server = Server::with("retry: {levels: 1h}\nadmin: {payloads: hide}");
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    member.client.put("orders", 0, &[Rec::new("order-5")]);
+    let nack = Rec::new("order-5").header("x-retry-reason", "no stock");
+    member.client.nack("shop", "orders-0@5", nack);
+    let (code, plan) = server.post("/api/v1/jobs/plan", "{\"group\":\"shop\"}");
+    assert_eq!((code, &plan["matched"]), (200, &json!(5)), "{plan}");
+    let answers = [
+        plan,
+        server.json("/api/v1/retries?group=shop"),
+        server.json("/api/v1/dead-letters?group=shop"),
+        server.json("/api/v1/dead-letters/fingerprints?group=shop"),
+        server.json("/api/v1/explain?group=shop&record=orders-0@5"),
+    ];
+    for answer in answers {
+        let text = answer.to_string();
+        assert!(text.contains("orders") && !text.contains("no stock"), "{text}");
+    }
+}
+
+#[test]
 fn retries_that_wait_are_hastened_delayed_and_ended() {
     let server = Server::with("retry: {levels: 1h 2h}");
     let mut member = Member::of_shop(&server);

@@ -154,6 +154,13 @@ fn an_original_stays_while_its_edited_record_is_dead() {
     member.client.nack("shop", &again, Rec::new("order-1").header("x-retry-level", "-1"));
     member.done(got.offset + 1);
     assert_eq!((letters(&server, "dead"), letters(&server, "edited")), (vec![0, 2, 3, 4], vec![1]));
+    let both = ["dlq", "redrive", "shop", "1", "4", "--to-topic", "parking", "--why", "x"];
+    let (code, out, err) = cli(&server, &both);
+    assert_eq!((code, out.as_str()), (0, "1 sent back, 1 left as they were\n"), "{err}");
+    assert!(err.contains("1: the letter at 4 is of the same record"), "{err}");
+    let sent: Vec<_> = (0..3).flat_map(|at| read(&server, "parking", at, 0)).collect();
+    assert_eq!(sent.len(), 1);
+    done(&server, &["dlq", "restore", "shop", "4"]);
     let all = ["dlq", "redrive", "shop", "--all", "--execute", "--rate", "0", "--why", "x"];
     assert_eq!(done(&server, &all), "4 sent back, 0 left as they were\n", "not the original");
     let got = member.retries();

@@ -67,7 +67,8 @@ pub(super) async fn retries<S: Source>(State(admin): State<Arc<Admin<S>>>, asked
         let after = after.and_then(|id| u64::try_from(id).ok());
         let piece = admin.source.retries(&group, after, PIECE).await?;
         let last = piece.len() < PIECE;
-        for retry in piece {
+        for mut retry in piece {
+            retry.reason = retry.reason.filter(|_| admin.options.show_payloads);
             let topic = retry.origin.as_deref().map_or("", GroupView::topic_of);
             let reason = retry.disposition.as_deref();
             let admitted = walk.query.admits(topic, reason, Some(&retry.state));

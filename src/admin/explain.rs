@@ -187,7 +187,10 @@ pub(super) async fn explain<S: Source>(
         (_, Some(_)) if asked.topic.is_some() => {
             Err(Refusal::bad("a record says its topic itself: leave topic out"))
         }
-        (group, Some(record)) => of_record(&admin.source, group.as_deref(), &record).await,
+        (group, Some(record)) => {
+            let show = admin.options.show_payloads;
+            of_record(&admin.source, show, group.as_deref(), &record).await
+        }
         (Some(group), None) => match admin.source.explain(&group).await? {
             Some(mut explained) => {
                 explained.rules = admin.source.in_force(&group, asked.topic.as_deref());
@@ -207,12 +210,16 @@ pub(super) async fn explain<S: Source>(
 
 async fn of_record<S: Source>(
     source: &S,
+    show_payloads: bool,
     group: Option<&str>,
     record: &str,
 ) -> Result<Response, Refusal> {
     let named: Origin =
         record.parse().map_err(|error| Refusal::bad(format!("record {record:?}: {error}")))?;
     let mut told = source.past(group, &named).await?;
+    if !show_payloads {
+        told.past.iter_mut().for_each(|past| past.reason = None);
+    }
     // One that has gone may still be told of in the log.
     if let Some(group) = group
         && told.past.is_empty()

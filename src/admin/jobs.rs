@@ -105,6 +105,7 @@ pub(super) async fn plan<S: Source>(
     for sample in &mut plan.samples {
         let value = sample.value.take().filter(|_| admin.options.show_payloads);
         sample.value = value.and_then(|value| admin.options.mask.text(value));
+        sample.reason = sample.reason.take().filter(|_| admin.options.show_payloads);
     }
     Ok(json_answer(StatusCode::OK, &plan))
 }

@@ -29,8 +29,8 @@ pub struct Portable {
     pub delay_ms: u64,
     /// Level in the delay table; `null` for exact delays and back-offs.
     pub level: Option<u32>,
-    /// Times it was a dead letter and was sent back.
-    #[serde(default)]
+    /// Redrives of the record. Builds before refuse this field, so 0 is left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub redrives: u32,
     /// Failures charged so far.
     pub reconsume_times: u32,
@@ -75,6 +75,11 @@ pub struct PortableLetters {
     pub unreadable: Vec<i64>,
     /// The offset to go on after; `None`: that was all.
     pub next: Option<i64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A record, exact.

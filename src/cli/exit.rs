@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use super::table::defused;
 use crate::config::ConfigError;
 
 /// How a command ended.
@@ -90,7 +91,8 @@ impl From<ConfigError> for Failure {
 /// Writes a sentence to stderr; there is nobody to tell when that fails.
 pub(super) fn complain(says: &str) {
     if !says.is_empty() {
-        let written = writeln!(io::stderr().lock(), "{says}");
+        let says: Vec<String> = says.lines().map(defused).collect();
+        let written = writeln!(io::stderr().lock(), "{}", says.join("\n"));
         drop(written);
     }
 }

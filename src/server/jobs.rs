@@ -23,8 +23,9 @@ use crate::wire::batch::RawRecord;
 
 /// Time between two batches of a job with a rate.
 const TICK: Duration = Duration::from_millis(250);
-/// Rest of the runner after a batch that failed.
-const REST: Duration = Duration::from_secs(1);
+/// Rest of a job after a batch that failed, and of the runner after an error of the engine.
+const REST_MS: u64 = 1_000;
+const REST: Duration = Duration::from_millis(REST_MS);
 /// Bytes of dead letters read at once.
 const READ_BYTES: usize = 1 << 20;
 /// Letters that a plan shows.
@@ -139,6 +140,8 @@ enum JobTrouble {
 struct Allowance {
     at: MonoMs,
     records: f64,
+    /// The time of the next batch, after one that failed.
+    resumes: Option<MonoMs>,
 }
 
 impl Allowance {
@@ -198,7 +201,7 @@ impl JobRunner {
                     continue;
                 }
             };
-            self.is_troubled = false;
+            self.is_troubled = self.allowances.values().any(|job| job.resumes.is_some());
             match rest {
                 Rest::None => tokio::task::yield_now().await,
                 Rest::Tick => tokio::time::sleep(TICK).await,
@@ -226,15 +229,27 @@ impl JobRunner {
         for job in running {
             let known = self.allowances.remove(&job.id);
             let at = self.router.clock.now().mono;
-            let mut allowance = known.unwrap_or(Allowance { at, records: 0.0 });
+            let mut allowance = known.unwrap_or(Allowance { at, records: 0.0, resumes: None });
+            if allowance.resumes.is_some_and(|resumes| at < resumes) {
+                rest = rest.min(Rest::Tick);
+                rested.insert(job.id, allowance);
+                continue;
+            }
             let stepped = step((&self.router, &self.sender), &job, &mut allowance).await;
-            rested.insert(job.id, allowance);
+            allowance.resumes = None;
             match stepped {
                 Ok(next) => rest = rest.min(next),
                 // Paused, cancelled or stopped meanwhile.
                 Err(JobTrouble::Engine(EngineError::Job(_))) => rest = rest.min(Rest::Tick),
+                // The topic of this job is in the way of no other one.
+                Err(error @ JobTrouble::Cluster(_)) => {
+                    self.complain(&error);
+                    allowance.resumes = Some(self.router.clock.now().mono.plus(REST_MS));
+                    rest = rest.min(Rest::Tick);
+                }
                 Err(error) => return Err(error),
             }
+            rested.insert(job.id, allowance);
         }
         self.allowances = rested;
         Ok(rest)
@@ -305,7 +320,11 @@ async fn send(
 ) -> Result<(), JobTrouble> {
     let mut turn = sender.turn().await;
     let sent = turn.send(target, records).await?;
+    if let (Some(_), true) = (&sent.failure, sent.ids.is_empty()) {
+        return sent.failure.map_or(Ok(()), |error| Err(JobTrouble::Cluster(error)));
+    }
     request.action = Action::Send;
+    request.target = Some(target.clone());
     (request.ids, request.arrivals) = (sent.ids, sent.arrivals);
     if let Some(step) = &mut request.job {
         match sent.failure {
@@ -313,7 +332,13 @@ async fn send(
             None => step.left += number(sent.refused.len()),
         }
     }
-    router.engine.operate(request).await?;
+    let is_in_cluster = request.arrivals.is_empty() && !request.ids.is_empty();
+    let operated = router.engine.operate(request.clone()).await;
+    if matches!(operated, Err(EngineError::Job(_))) && is_in_cluster {
+        // The job was paused or cancelled meanwhile; the cluster has its records.
+        router.engine.operate(OperateRequest { job: None, ..request }).await?;
+    }
+    operated?;
     sent.failure.map_or(Ok(()), |error| Err(JobTrouble::Cluster(error)))
 }
 

@@ -29,6 +29,27 @@ struct NamedEntries {
     left: Vec<LeftEntry>,
 }
 
+impl NamedEntries {
+    /// Names an entry. A later letter of an entry that is named already takes its place: that one
+    /// has the changed record.
+    fn put(&mut self, name: i64, id: EntryId, record: Option<OutgoingRecord>) {
+        let Some(place) = self.ids.iter().position(|known| *known == id) else {
+            self.names.push(name);
+            self.ids.push(id);
+            self.records.extend(record);
+            return;
+        };
+        if let Some(known) = self.names.get_mut(place) {
+            let entry = std::mem::replace(known, name);
+            let why = format!("the letter at {name} is of the same record");
+            self.left.push(LeftEntry { entry, why });
+        }
+        if let (Some(known), Some(record)) = (self.records.get_mut(place), record) {
+            *known = record;
+        }
+    }
+}
+
 impl AdminSource {
     pub(super) async fn act(&self, request: ActionRequest) -> Result<ActionReport, Unavailable> {
         let ActionRequest { group, action, names, by, patch } = request;
@@ -43,7 +64,7 @@ impl AdminSource {
         };
         let leaves = matches!(action, Action::Redrive | Action::Edit | Action::Send);
         let patch = leaves.then_some(patch);
-        let named = match names {
+        let mut named = match names {
             EntryNames::Letters(offsets) => {
                 let of = group.clone();
                 self.read(move |engine| letters(engine, &of, offsets, patch.as_ref())).await?
@@ -63,15 +84,22 @@ impl AdminSource {
             by,
             job: None,
         };
+        let left = std::mem::take(&mut named.left);
         let mut report = if request.target.is_some() {
-            self.send(request, &named).await?
+            let source = self.clone();
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a caller that goes away must not leave a record sent and its letter there"
+            )]
+            let sending = tokio::spawn(async move { source.send(request, &named).await });
+            sending.await.map_err(|error| Unavailable(error.to_string()))??
         } else {
             request.records = named.records.iter().map(|one| one.record.to_bytes()).collect();
             let outcomes = self.router.engine.operate(request).await?;
             let outcomes = named.names.iter().zip(outcomes.into_iter().map(reason));
             report(outcomes)
         };
-        report.left.extend(named.left);
+        report.left.extend(left);
         report.left.sort_by_key(|left| left.entry);
         Ok(report)
     }
@@ -160,24 +188,24 @@ fn letters(
             found.left.push(LeftEntry { entry: offset, why });
             continue;
         };
+        let mut record = None;
         if let Some(patch) = patch {
-            let record = match sent_back(letter, patch) {
-                Ok(record) => record,
+            let changed = match sent_back(letter, patch) {
+                Ok(changed) => changed,
                 Err(error) => {
                     found.left.push(LeftEntry { entry: offset, why: error.to_string() });
                     continue;
                 }
             };
-            bytes = bytes.saturating_add(record.payload_bytes());
+            bytes = bytes.saturating_add(changed.payload_bytes());
             if bytes > REDRIVE_BYTES_MAX && !found.ids.is_empty() {
                 let why = "the records before it fill one request; send it again".to_owned();
                 found.left.push(LeftEntry { entry: offset, why });
                 continue;
             }
-            found.records.push(outgoing(entry, record));
+            record = Some(outgoing(entry, changed));
         }
-        found.names.push(offset);
-        found.ids.push(entry.id);
+        found.put(offset, entry.id, record);
     }
     Ok(found)
 }

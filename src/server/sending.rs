@@ -4,8 +4,9 @@
 //! group of the log. A Kafka cluster has the record before the letter is discarded: a crash in
 //! between sends it once more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -15,10 +16,13 @@ use crate::retry::StateKind;
 use crate::route::Router;
 use crate::server::partitioner::partition_of;
 use crate::upstream::{Kind, TopicWriter, Upstream, WriteError};
+use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 
 /// Bytes of records in one batch: below the smallest usual `max.message.bytes`, 1 MiB.
 const BATCH_BYTES: usize = 512 << 10;
+/// Time for a look at a topic before a job starts.
+const LOOK: Duration = Duration::from_secs(10);
 /// The header with the number of redrives, this one included.
 const REDRIVES: &str = "x-retry-redrive-count";
 
@@ -56,6 +60,8 @@ pub(super) struct Sender {
 pub(super) struct SendTurn<'a> {
     router: &'a Router,
     writer: MutexGuard<'a, TopicWriter>,
+    /// Partitions of the topics of this turn; or the reason why a topic takes nothing.
+    topics: BTreeMap<TopicName, Result<i32, String>>,
 }
 
 /// Records of one partition, in order.
@@ -63,45 +69,65 @@ type Piece = Vec<OutgoingRecord>;
 
 impl Sender {
     pub(super) fn new(router: Arc<Router>) -> Self {
-        Self { router, writer: Mutex::default() }
+        Self { router, writer: Mutex::new(TopicWriter::to_existing_topics()) }
     }
 
     pub(super) async fn turn(&self) -> SendTurn<'_> {
-        SendTurn { router: &self.router, writer: self.writer.lock().await }
+        let mut writer = self.writer.lock().await;
+        writer.forget_topics();
+        SendTurn { router: &self.router, writer, topics: BTreeMap::new() }
     }
 
-    /// The reason why nothing can be sent to a target.
+    /// The reason why nothing can be sent to a target. `None` as well where another request keeps
+    /// the sender busy: then the request itself tells.
     pub(super) async fn refusal(&self, target: &SendTarget) -> Option<String> {
         let SendTarget::Topic(topic) = target else { return None };
-        self.turn().await.partitions(topic).await.err().map(|error| error.to_string())
+        let looked = async { self.turn().await.partitions(topic).await };
+        let looked = tokio::time::timeout(LOOK, looked).await.ok()?;
+        looked.err().map(|error| error.to_string())
     }
 }
 
 /// The reason why a record does not reach its topic.
 #[derive(Debug, thiserror::Error)]
 enum TopicError {
-    #[error("{0} is a topic of reprise itself; leave the topic out for the group's retry topic")]
-    Ours(TopicName),
-    #[error("there is no topic {0}")]
-    Unknown(TopicName),
-    #[error("the record has no origin")]
-    NoOrigin,
+    /// The topic takes no record.
+    #[error("{0}")]
+    Refused(String),
+    /// Another time it may.
     #[error(transparent)]
     Cluster(#[from] WriteError),
 }
 
 impl SendTurn<'_> {
+    /// The number of partitions of a topic. Each topic is looked up once in a turn.
     async fn partitions(&mut self, topic: &TopicName) -> Result<i32, TopicError> {
-        if self.router.names.is_ours(topic) {
-            return Err(TopicError::Ours(topic.clone()));
+        if let Some(known) = self.topics.get(topic) {
+            return known.clone().map_err(TopicError::Refused);
         }
-        let unknown = || TopicError::Unknown(topic.clone());
-        match &self.router.upstream {
-            None => {
-                let topic = self.router.broker.topics.find(topic).ok_or_else(unknown)?;
-                Ok(i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX))
+        let known = self.look_up(topic).await?;
+        self.topics.insert(topic.clone(), known.clone());
+        known.map_err(TopicError::Refused)
+    }
+
+    async fn look_up(&mut self, topic: &TopicName) -> Result<Result<i32, String>, WriteError> {
+        if self.router.names.is_ours(topic) {
+            let says =
+                "is a topic of reprise itself; leave the topic out for the group's retry topic";
+            return Ok(Err(format!("{topic} {says}")));
+        }
+        let unknown = || Err(format!("there is no topic {topic}"));
+        let Some(upstream) = &self.router.upstream else {
+            let found = self.router.broker.topics.find(topic);
+            let partitions = found.map(|topic| i32::try_from(topic.partitions.len()));
+            return Ok(partitions.map_or_else(unknown, |count| Ok(count.unwrap_or(i32::MAX))));
+        };
+        match self.writer.partitions(upstream, topic).await {
+            Ok(partitions) => Ok(Ok(partitions)),
+            Err(WriteError::Topic { error: ResponseError::UnknownTopicOrPartition, .. }) => {
+                Ok(unknown())
             }
-            Some(upstream) => self.writer.existing(upstream, topic).await?.ok_or_else(unknown),
+            Err(error) => Err(error),
         }
     }
 
@@ -111,6 +137,7 @@ impl SendTurn<'_> {
         target: &SendTarget,
         records: Vec<OutgoingRecord>,
     ) -> Result<SentRecords, EngineError> {
+        self.router.engine.may_operate().await?;
         let mut sent = SentRecords::default();
         let mut pieces = BTreeMap::<(TopicName, i32), Piece>::new();
         for mut one in self.dead(records, &mut sent).await? {
@@ -121,17 +148,22 @@ impl SendTurn<'_> {
                     one.record.headers = headers;
                     pieces.entry(place).or_default().push(one);
                 }
-                Err(TopicError::Cluster(error)) if error.kind() == Kind::Later => {
+                Err(TopicError::Cluster(error)) => {
                     sent.failure = Some(error);
+                    break;
                 }
-                Err(error) => sent.refused.push((one.id, error.to_string())),
+                Err(TopicError::Refused(why)) => sent.refused.push((one.id, why)),
             }
         }
         for ((topic, partition), piece) in pieces {
             match &self.router.upstream {
                 None => arrive(self.router, (&topic, partition), piece, &mut sent),
                 Some(upstream) => {
-                    self.write(upstream, (&topic, partition), piece, &mut sent).await;
+                    let place = (&topic, partition);
+                    if let Err(error) = self.write(upstream, place, piece, &mut sent).await {
+                        sent.failure = Some(error);
+                        break;
+                    }
                 }
             }
         }
@@ -166,7 +198,9 @@ impl SendTurn<'_> {
         let (topic, own) = match (target, &one.origin) {
             (SendTarget::Topic(topic), _) => (topic, None),
             (SendTarget::Origin, Some(origin)) => (&origin.topic, Some(origin.partition)),
-            (SendTarget::Origin, None) => return Err(TopicError::NoOrigin),
+            (SendTarget::Origin, None) => {
+                return Err(TopicError::Refused("the record has no origin".to_owned()));
+            }
         };
         let partitions = self.partitions(topic).await?;
         let number = i64::try_from(one.id.0).unwrap_or(0);
@@ -175,27 +209,29 @@ impl SendTurn<'_> {
         Ok((topic.clone(), own.unwrap_or_else(by_key)))
     }
 
+    /// Writes records of one partition. A record that the cluster refuses holds up no other one.
     async fn write(
         &mut self,
         upstream: &Upstream,
         (topic, partition): (&TopicName, i32),
         piece: Piece,
         sent: &mut SentRecords,
-    ) {
-        for part in parts(piece) {
-            let (ids, records): (Vec<EntryId>, Vec<RawRecord>) =
-                part.into_iter().map(|one| (one.id, one.record)).unzip();
+    ) -> Result<(), WriteError> {
+        let mut parts: VecDeque<Piece> = parts(piece).into();
+        while let Some(part) = parts.pop_front() {
+            let records: Vec<RawRecord> = part.iter().map(|one| one.record.clone()).collect();
             match self.writer.write(upstream, topic, partition, &records).await {
-                Ok(()) => sent.ids.extend(ids),
-                Err(error) if error.kind() == Kind::Later => {
-                    sent.failure = Some(error);
-                    return;
+                Ok(()) => sent.ids.extend(part.iter().map(|one| one.id)),
+                Err(error) if error.kind() == Kind::Refused && part.len() > 1 => {
+                    part.into_iter().rev().for_each(|one| parts.push_front(vec![one]));
                 }
-                Err(error) => {
-                    sent.refused.extend(ids.into_iter().map(|id| (id, error.to_string())));
+                Err(error) if error.kind() == Kind::Refused => {
+                    sent.refused.extend(part.iter().map(|one| (one.id, error.to_string())));
                 }
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 }
 

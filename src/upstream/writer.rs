@@ -46,6 +46,8 @@ const CONFIGS: [(&str, &str); 2] = [("cleanup.policy", "delete"), ("retention.ms
 pub struct TopicWriter {
     /// How long all of one write may take.
     patience: Duration,
+    /// A topic that is not there is made.
+    makes_topics: bool,
     links: OwnLinks,
     topics: BTreeMap<TopicName, TopicSeen>,
     producer: Producer,
@@ -77,11 +79,22 @@ impl TopicWriter {
     pub fn patient(patience: Duration) -> Self {
         Self {
             patience,
+            makes_topics: true,
             links: OwnLinks::default(),
             topics: BTreeMap::new(),
             producer: Producer::default(),
             numbers: Numbers::default(),
         }
+    }
+
+    /// Writes into topics that are there, and makes none.
+    pub fn to_existing_topics() -> Self {
+        Self { makes_topics: false, ..Self::default() }
+    }
+
+    /// Forgets what the cluster has told of its topics.
+    pub fn forget_topics(&mut self) {
+        self.topics.clear();
     }
 
     /// How many partitions the topic has; it is made if there is none.
@@ -93,23 +106,6 @@ impl TopicWriter {
         let seen = tokio::time::timeout(self.patience, self.seen(upstream, topic));
         let seen = seen.await.map_err(|_| UpstreamError::TooSlow)??;
         Ok(i32::try_from(seen.leaders.len()).unwrap_or(i32::MAX))
-    }
-
-    /// The number of partitions; `None`: there is no such topic.
-    pub async fn existing(
-        &mut self,
-        upstream: &Upstream,
-        topic: &TopicName,
-    ) -> Result<Option<i32>, WriteError> {
-        if !self.topics.contains_key(topic) {
-            let seen = upstream.see_topic(&mut self.links, topic);
-            let seen = tokio::time::timeout(self.patience, seen).await;
-            let seen = seen.map_err(|_| UpstreamError::TooSlow)??;
-            if seen.error == Some(ResponseError::UnknownTopicOrPartition) {
-                return Ok(None);
-            }
-        }
-        self.partitions(upstream, topic).await.map(Some)
     }
 
     /// Writes the records as one batch; every replica in sync has them on return.
@@ -210,7 +206,7 @@ impl TopicWriter {
             return Ok(seen.clone());
         }
         let mut seen = upstream.see_topic(&mut self.links, topic).await?;
-        if seen.error == Some(ResponseError::UnknownTopicOrPartition) {
+        if self.makes_topics && seen.error == Some(ResponseError::UnknownTopicOrPartition) {
             self.create(upstream, topic, seen.controller).await?;
             seen = upstream.see_topic(&mut self.links, topic).await?;
         }

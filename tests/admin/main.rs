@@ -365,7 +365,8 @@ settings
 
 #[test]
 fn what_has_happened_to_a_record_is_told_for_machines_and_people() {
-    with_admin(Fake::default(), Options::default(), |at| {
+    let options = Options { show_payloads: true, ..Options::default() };
+    with_admin(Fake::default(), options, |at| {
         let told = json(at, "/api/v1/explain?record=orders-3@57");
         assert_eq!(told["past"][1]["evidence"], "nack");
         assert_eq!(told["now"][0]["partitions"][0]["handed_out"], 58);

@@ -13,15 +13,18 @@ fn shop() -> (Kafka, Server) {
     let kafka = Kafka::start(State::default());
     kafka.state().topics.insert("parking".to_owned(), 3);
     let server = Server::in_front_of(kafka.addr, "upstream: {bootstrap: 'a:1'}");
-    let mut client = server.client();
     for at in 0..5 {
-        let record = Rec { key: None, ..Rec::new(&format!("order-{at}")) };
-        let record = record.header("x-retry-level", "-1");
-        let request = produce_request("reprise.retry.shop", 0, plain(&[record]), -1);
-        let answer = client.call(9, &request);
-        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+        bury(&server, "shop", &format!("order-{at}"));
     }
     (kafka, server)
+}
+
+/// A dead letter of a group.
+fn bury(server: &Server, group: &str, value: &str) {
+    let record = Rec { key: None, ..Rec::new(value) }.header("x-retry-level", "-1");
+    let request = produce_request(&format!("reprise.retry.{group}"), 0, plain(&[record]), -1);
+    let answer = server.client().call(9, &request);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
 }
 
 fn dead(server: &Server) -> usize {
@@ -76,6 +79,48 @@ fn no_topic_is_made_for_letters() {
     let answer = redrive(&server, &[1], "parking");
     assert!(answer["left"][0]["why"].to_string().contains("does not take records"), "{answer}");
     assert_eq!((dead(&server), kafka.values("parking").len()), (5, 0));
+}
+
+#[test]
+fn a_deleted_topic_is_not_made_again() {
+    let (kafka, server) = shop();
+    assert_eq!(redrive(&server, &[0], "parking")["changed"], 1);
+    kafka.state().topics.clear();
+    let answer = redrive(&server, &[1, 2, 3], "parking");
+    assert_eq!(answer["changed"], 0, "{answer}");
+    assert_eq!(answer["left"][2]["why"], "there is no topic parking");
+    assert!(kafka.state().made.is_empty());
+    assert_eq!(dead(&server), 4);
+}
+
+#[test]
+fn a_refused_record_holds_up_no_other_one() {
+    let (kafka, server) = shop();
+    kafka.state().batch_bytes_max = Some(20_000);
+    kafka.state().topics.insert("parking".to_owned(), 1);
+    bury(&server, "shop", &"x".repeat(30_000));
+    bury(&server, "shop", "order-9");
+    start_job(&server);
+    until_job(&server, "done");
+    let job = server.json("/api/v1/jobs/1");
+    assert_eq!((&job["changed"], &job["left"]), (&json!(6), &json!(1)), "{job}");
+    assert_eq!((kafka.values("parking").len(), dead(&server)), (6, 1));
+}
+
+#[test]
+fn a_stuck_job_holds_up_no_other_job() {
+    let (kafka, server) = shop();
+    bury(&server, "other", "order-0");
+    kafka.state().short = [0, 1, 2].into();
+    start_job(&server);
+    let body = json!({"group": "other", "action": "discard", "why": "x"});
+    let (code, answer) = server.post("/api/v1/jobs", &body.to_string());
+    assert_eq!(code, 200, "{answer}");
+    until("the other job is done", || server.json("/api/v1/jobs/2")["state"] == "done");
+    assert_eq!(server.json("/api/v1/jobs/1")["state"], "running");
+    kafka.state().short.clear();
+    until_job(&server, "done");
+    assert_eq!(kafka.values("parking").len(), 5);
 }
 
 #[test]

@@ -40,6 +40,7 @@ use self::job::{ChangeJob, ListJobs, StartJob};
 use self::join::{FindSlot, Join};
 use self::leave::Leave;
 use self::nack::Nacks;
+use self::operate::MayOperate;
 use self::pass::Pass;
 use self::read::{FindGroup, FindStates, ListGroups, PageEntries, PageWaiting, ScanEntries};
 use self::take::{DeadLetterDamaged, Take};
@@ -139,6 +140,7 @@ pub(super) enum Command {
     Look,
     Nacks(Box<Call<Nacks>>),
     Operate(Box<Call<OperateRequest>>),
+    MayOperate(Call<MayOperate>),
     PageDue(Call<PageDue>),
     PageEntries(Call<PageEntries>),
     PageWaiting(Call<PageWaiting>),
@@ -172,6 +174,7 @@ impl Driver {
             Command::FindGroup(call) => call.answer(self),
             Command::FindSlot(call) => call.answer(self),
             Command::FindStates(call) => call.answer(self),
+            Command::MayOperate(call) => call.answer(self),
             Command::ListShapes(call) => call.answer(self),
             Command::Follow(call) => call.answer(self),
             Command::Import(call) => call.answer(self),

@@ -57,6 +57,26 @@ impl Engine {
     ) -> Result<Vec<ActionOutcome>, EngineError> {
         self.call(request).await
     }
+
+    /// Whether an action would be taken now. Ask before a record leaves for a cluster.
+    pub async fn may_operate(&self) -> Result<(), EngineError> {
+        self.call_at_once(MayOperate).await.map(|_| ())
+    }
+}
+
+/// Asks whether an action would be taken.
+pub(in crate::engine) struct MayOperate;
+
+impl Request for MayOperate {
+    type Answer = ();
+
+    fn command(call: Call<Self>) -> Command {
+        Command::MayOperate(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        driver.may_decide()
+    }
 }
 
 impl Request for OperateRequest {
@@ -67,7 +87,12 @@ impl Request for OperateRequest {
     }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<ActionOutcome>, EngineError> {
-        driver.may_decide()?;
+        // A cluster has the records already: only a store that failed keeps them from being noted.
+        if self.action == Action::Send && self.arrivals.is_empty() {
+            driver.usable()?;
+        } else {
+            driver.may_decide()?;
+        }
         self.check(driver)?;
         let Self { group, action, ids, records, arrivals, target, by, job } = self;
         let before = match &job {
@@ -120,6 +145,7 @@ impl OperateRequest {
                 driver.journal.admits()?;
                 batch::check_bytes(records)
             }
+            Action::Send if arrivals.is_empty() => Ok(()),
             Action::Send => {
                 driver.journal.admits()?;
                 let records: Vec<Bytes> = arrivals.iter().map(|one| one.batch.clone()).collect();

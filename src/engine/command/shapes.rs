@@ -8,6 +8,9 @@ use crate::engine::store::ShapeList;
 use crate::journal::EntryRef;
 use crate::model::GroupId;
 
+/// Shapes of one command: each of them reads the disk.
+const SHAPES_MAX: usize = 256;
+
 /// Asks for the shapes of a group.
 pub(in crate::engine) struct ListShapes {
     group: GroupId,
@@ -15,8 +18,10 @@ pub(in crate::engine) struct ListShapes {
 }
 
 impl Engine {
-    /// The shapes of a group's dead letters: at most `limit`, those with most letters.
+    /// The shapes of a group's dead letters: at most `limit`, and at most 256, those with most
+    /// letters.
     pub async fn shapes(&self, group: &GroupId, limit: usize) -> Result<ShapeList, EngineError> {
+        let limit = limit.min(SHAPES_MAX);
         Ok(self.call_at_once(ListShapes { group: group.clone(), limit }).await?.0)
     }
 

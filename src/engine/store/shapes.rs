@@ -90,6 +90,8 @@ pub(super) struct Shapes {
     /// Shapes whose rows are out of date, and the numbers of those that are gone.
     stale: BTreeSet<Shape>,
     gone: BTreeSet<u32>,
+    /// The greatest number that a shape has had.
+    last_number: u32,
 }
 
 /// The row of a shape.
@@ -152,6 +154,7 @@ impl Hours {
 
 impl Shapes {
     pub(super) fn load(&mut self, (shape, count): ShapeRow) {
+        self.last_number = self.last_number.max(count.number);
         if count.number == NO_SHAPE {
             (self.rest, self.written_rest) = (count.letters, count.letters);
         } else {
@@ -165,8 +168,12 @@ impl Shapes {
             self.rest += 1;
             return NO_SHAPE;
         }
-        let unused = || self.all.values().map(|count| count.number).max().unwrap_or(NO_SHAPE) + 1;
-        let number = self.all.get(&shape).map_or_else(unused, |count| count.number);
+        let number = if let Some(count) = self.all.get(&shape) {
+            count.number
+        } else {
+            self.last_number = self.last_number.saturating_add(1);
+            self.last_number
+        };
         let count = self.all.entry(shape.clone()).or_insert_with(|| ShapeCount {
             number,
             letters: 0,
@@ -177,7 +184,6 @@ impl Shapes {
         count.letters += 1;
         (count.first, count.last) = (count.first.min(at), count.last.max(at));
         count.hours.count(at);
-        self.gone.remove(&number);
         self.stale.insert(shape);
         number
     }
@@ -248,7 +254,8 @@ impl Store {
         }
     }
 
-    /// The shapes of a group's dead letters: at most `limit`, those with most letters.
+    /// The shapes of a group's dead letters: at most `limit`, those with most letters. Reads two
+    /// rows of the disk for each.
     pub(in crate::engine) fn shapes(
         &self,
         group: &GroupId,
