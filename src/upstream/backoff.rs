@@ -1,28 +1,28 @@
-//! Pauses between attempts: twice as long each time, to a bound, and never two sidecars in step.
+//! Pauses between attempts: each doubles the one before, up to a bound, with jitter.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
-/// Attempts that failed one after another.
+/// Number of attempts that failed in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures(u32);
 
 impl Failures {
-    /// One more; how long to wait before the next attempt.
+    /// Counts one more failure and returns the pause before the next attempt.
     pub fn add(&mut self, first: Duration, most: Duration) -> Duration {
         let pause = pause(self.0, first, most, chance());
         self.0 = self.0.saturating_add(1);
         pause
     }
 
-    /// How many.
     pub fn count(self) -> u32 {
         self.0
     }
 }
 
-/// Between three quarters and all of `first` × 2ⁿ, at most `most`; `chance` says where.
+/// Jitter: between three quarters and all of `first` × 2ⁿ, at most `most`; `chance` picks the
+/// point.
 fn pause(failures: u32, first: Duration, most: Duration, chance: u32) -> Duration {
     let whole = 2_u32.checked_pow(failures).and_then(|times| first.checked_mul(times));
     let whole = whole.unwrap_or(most).min(most);

@@ -1,4 +1,4 @@
-//! What goes wrong between here and a broker.
+//! Errors between the sidecar and a broker.
 
 use std::io;
 
@@ -7,44 +7,37 @@ use crate::upstream::sasl::SaslError;
 use crate::wire::relay::StartError;
 use crate::wire::{AnswerError, EncodeError};
 
-/// Why a broker does not answer. The client's connection is closed: that is what clients know how
-/// to retry.
+/// Reason why a broker does not answer. The sidecar then closes the client's connection, because
+/// every client retries after that.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
-    /// No connection.
     #[error("the broker at {address} cannot be reached: {cause}")]
     Connect {
-        /// Where it should be.
         address: String,
-        /// What the system says.
         cause: io::Error,
     },
-    /// No TLS: most often a certificate that is not good.
+    /// The TLS handshake failed; most often a certificate is not valid.
     #[error("no TLS with the broker at {address}: {cause}")]
     Handshake {
-        /// Where it is.
         address: String,
-        /// What is wrong.
         cause: ConnectError,
     },
-    /// It breaks off TLS: our certificate is not good, or missing.
+    /// The broker ended TLS: the sidecar's certificate is missing or not valid.
     #[error("the broker ends the connection: {0}")]
     Refused(ConnectError),
-    /// It answers in TLS.
+    /// The broker answers in TLS and the sidecar speaks plain text.
     #[error("the broker wants TLS on this port: set upstream.tls, or name its plaintext port")]
     WantsTls,
-    /// Our own credentials are not taken.
+    /// The broker refused the sidecar's own credentials.
     #[error("{address} does not let this sidecar in: {cause}")]
     Sasl {
-        /// The broker.
         address: String,
-        /// Why, and what to do.
+        /// The reason, and what the operator does about it.
         cause: SaslError,
     },
-    /// There is nobody to ask.
     #[error("upstream.bootstrap names no broker")]
     NoBootstrap,
-    /// The cluster has not told of it.
+    /// No Metadata answer has named this broker id.
     #[error("the cluster has named no broker {0}")]
     UnknownNode(i32),
     /// The broker ended the connection.
@@ -53,31 +46,31 @@ pub enum UpstreamError {
     /// A read or write failed.
     #[error("the connection to the broker broke: {0}")]
     Io(#[from] io::Error),
-    /// Bytes that are no Kafka answer.
+    /// The bytes are no Kafka answer.
     #[error("the broker's bytes are no Kafka answer: {0}")]
     Start(#[from] StartError),
-    /// An answer nobody waits for, or to another request.
+    /// The answer belongs to no outstanding request, or to one sent later.
     #[error("the broker answered request {found}, which is not the one that was due")]
     NotDue {
-        /// The number in the answer.
+        /// Correlation id of the answer.
         found: i32,
     },
-    /// A leader is being elected, and nobody is one for longer than is asked.
+    /// The partition still has no leader after every attempt, as during an election.
     #[error("the record's partition has no leader now")]
     NoLeader,
-    /// It takes longer than anybody waits.
+    /// The answer did not come before the sidecar's timeout.
     #[error("the broker does not answer in time")]
     TooSlow,
-    /// An answer that cannot be read.
+    /// The answer cannot be decoded.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// A request that cannot be written: our own mistake.
+    /// The request cannot be encoded: a defect of the sidecar.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
 impl UpstreamError {
-    /// A read failed.
+    /// Maps a failed read; a TLS alert by which the broker refuses is told apart.
     pub(super) fn broken(error: io::Error) -> Self {
         refused_by_peer(&error).map_or_else(|| Self::Io(error), Self::Refused)
     }

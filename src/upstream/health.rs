@@ -1,4 +1,4 @@
-//! Which brokers could not be reached: said once each, counted always.
+//! Brokers that cannot be reached: logged once per outage, counted at every attempt.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use crate::upstream::{Address, UpstreamError};
 /// Addresses remembered at most.
 const ADDRESSES_MAX: usize = 4_096;
 
-/// What dialling has come to.
+/// Results of the latest connection attempts.
 #[derive(Debug)]
 pub(super) struct Health {
     metrics: Metrics,
     away: Mutex<BTreeSet<Address>>,
-    /// Nobody answers at all.
+    /// No broker can be reached.
     lost: AtomicBool,
 }
 
@@ -24,7 +24,6 @@ impl Health {
         Self { metrics, away: Mutex::default(), lost: AtomicBool::new(false) }
     }
 
-    /// A broker was reached.
     pub(super) fn reached(&self, address: &Address) {
         self.metrics.expect_broker(&address.to_string());
         self.set_lost(false);
@@ -33,7 +32,6 @@ impl Health {
         }
     }
 
-    /// A broker could not be reached.
     pub(super) fn failed(&self, address: &Address, error: &UpstreamError) {
         self.metrics.upstream_connect_failed(&address.to_string());
         let mut away = self.away();
@@ -50,12 +48,12 @@ impl Health {
         }
     }
 
-    /// No broker at all could be reached.
+    /// Called when no broker could be reached.
     pub(super) fn nobody(&self) {
         self.set_lost(true);
     }
 
-    /// Whether no broker at all could be reached, the last time one was looked for.
+    /// Whether the last attempt to reach any broker failed for all of them.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! One connection to a broker. Answers come in the order of the requests.
 //!
-//! Bytes that only pass are forwarded in runs as long as one read brings them; a frame larger than
-//! the buffer streams through, so memory does not grow with what a Fetch asks for.
+//! One read's relayed frames are forwarded together. A frame larger than the buffer streams
+//! through, so memory does not grow with the answer to a Fetch.
 
 use std::task::Poll;
 
@@ -15,73 +15,67 @@ use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{AnswerStart, StartError};
 use crate::wire::{Api, FrameError, RequestHead, decode_answer, encode_request, split};
 
-/// A frame that only passes may be this long: Kafka's own bound of a message.
+/// The longest frame that is relayed: Kafka's own bound of a message.
 const PASSING_BYTES_MAX: usize = 0x7fff_ffff;
 
-/// How an alert of TLS begins.
+/// First two bytes of a TLS alert record.
 pub(super) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
-/// A connection to a broker.
 #[derive(Debug)]
 pub struct Link {
-    /// What comes back.
     pub reader: LinkReader,
-    /// What goes out.
     pub writer: LinkWriter,
     frame_bytes_max: usize,
 }
 
-/// The half that reads.
 #[derive(Debug)]
 pub struct LinkReader {
     intake: Intake,
-    /// Whether an answer has begun to come.
+    /// Whether the first bytes of any answer have arrived.
     answered: bool,
     /// Bytes of the answer being forwarded that are still to come.
     passing: usize,
-    /// It is given by itself.
+    /// The answer being forwarded is returned as [`Arrived::Apart`].
     is_apart: bool,
-    /// Of an answer that is read whole.
+    /// Bound of an answer that is read whole.
     whole_bytes_max: usize,
 }
 
-/// The half that writes.
 #[derive(Debug)]
 pub struct LinkWriter {
     half: WriteHalf,
     out: BytesMut,
 }
 
-/// What has come from the broker.
+/// Bytes that arrived from the broker.
 #[derive(Debug)]
 pub enum Arrived {
-    /// To be sent on as it is; perhaps nothing.
+    /// Bytes to forward unchanged; may be empty.
     Passing(BytesMut),
-    /// The same, of one answer only.
+    /// Bytes to forward unchanged, of one answer only.
     Apart {
-        /// Some of it, in order, length prefix included.
+        /// A part of the answer, in order, length prefix included.
         bytes: BytesMut,
-        /// It begins with these.
+        /// Whether these are the first bytes of the answer.
         begins: bool,
     },
-    /// A whole answer without its length prefix, which is looked at first.
+    /// A whole answer without its length prefix, read before it goes to the client.
     Whole(Bytes),
 }
 
 /// Whether an answer that begins to arrive may go to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is the one that is due.
+    /// The answer is the next one for the client.
     Now,
-    /// The same, by itself: its bytes are read on their way.
+    /// The answer is next, and its bytes are read while they are forwarded.
     Apart,
-    /// The same, but it is to be rewritten. Only of one that is here whole.
+    /// The answer is next, and it is rewritten. Only for an answer that is in the buffer whole.
     Whole,
-    /// Another answer goes first.
     Later,
-    /// It is to be looked at when all of it is here.
+    /// The answer is read once all of it is in the buffer.
     Gather,
-    /// Nobody asked for it.
+    /// The answer belongs to no request.
     Never,
 }
 
@@ -105,7 +99,7 @@ impl Link {
         }
     }
 
-    /// Asks on the client's behalf, in the words of `head`: same version, same client id.
+    /// Sends a request for the client, with the version and client id of `head`.
     pub async fn call<Req>(
         &mut self,
         head: &RequestHead,
@@ -118,7 +112,7 @@ impl Link {
         self.call_at(head.api, head.version, head, request).await
     }
 
-    /// The same; the answer is not read.
+    /// As [`Link::call`], but the answer is not decoded.
     pub async fn call_unread<Req: Request>(
         &mut self,
         head: &RequestHead,
@@ -127,7 +121,7 @@ impl Link {
         self.ask(head.api, head.version, head, request).await
     }
 
-    /// The same for another API than the client asked for.
+    /// As [`Link::call`], for another API and version than those of `head`.
     pub async fn call_at<Req>(
         &mut self,
         api: Api,
@@ -143,7 +137,7 @@ impl Link {
         Ok(decode_answer(api, version, head.correlation_id, &answer)?)
     }
 
-    /// The answer, whole and without its length prefix.
+    /// Returns the whole answer without its length prefix.
     async fn ask<Req: Request>(
         &mut self,
         api: Api,
@@ -156,7 +150,7 @@ impl Link {
         self.exchange(&frame).await
     }
 
-    /// The answer to a request that is a frame already.
+    /// Sends a request that is already encoded and returns its answer.
     pub(super) async fn exchange(&mut self, frame: &[u8]) -> Result<Bytes, UpstreamError> {
         self.writer.half.write_all(frame).await?;
         loop {
@@ -170,8 +164,8 @@ impl Link {
         }
     }
 
-    /// The answer to a token of a login, each behind its length and nothing else (`SaslHandshake`
-    /// 0); without it.
+    /// Sends one SASL token and returns the broker's token, without the length prefix. Both sides
+    /// frame tokens by their length alone (`SaslHandshake` 0).
     pub async fn exchange_token(&mut self, token: &[u8]) -> Result<Bytes, UpstreamError> {
         self.writer.half.write_all(token).await?;
         loop {
@@ -179,7 +173,7 @@ impl Link {
             match split(buffer, ANSWER_BYTES_MAX) {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => {}
-                // So says a broker that it is content.
+                // An empty token: the broker accepted the login.
                 Err(FrameError::Zero) => {
                     buffer.advance(PREFIX_BYTES);
                     return Ok(Bytes::new());
@@ -192,9 +186,9 @@ impl Link {
 }
 
 impl LinkReader {
-    /// What can be forwarded of the bytes already here. `turn` is told of each answer that begins,
-    /// by its number and, once all of it is here, by its bytes without the length prefix; it says
-    /// whether the answer is due.
+    /// Returns the part of the buffer that can be forwarded. `turn` decides for each answer that
+    /// begins. It gets the correlation id and, once all of the answer is in the buffer, its bytes
+    /// without the length prefix.
     pub fn arrived(
         &mut self,
         mut turn: impl FnMut(i32, Option<&[u8]>) -> Turn,
@@ -217,7 +211,7 @@ impl LinkReader {
             let Some(start) = AnswerStart::parse(rest, PASSING_BYTES_MAX)? else { break };
             match turn(start.correlation_id, rest.get(PREFIX_BYTES..start.bytes)) {
                 Turn::Now => (self.passing, self.is_apart) = (start.bytes, false),
-                // What comes before goes first.
+                // Earlier answers are forwarded first.
                 Turn::Apart | Turn::Whole if end > 0 => break,
                 Turn::Apart => {
                     (self.passing, self.is_apart) = (start.bytes, true);
@@ -225,7 +219,7 @@ impl LinkReader {
                 }
                 Turn::Whole => return Ok(Arrived::Whole(self.take_whole(&start))),
                 Turn::Later => break,
-                // Memory is bounded here as for any frame that is read whole.
+                // Gathered answers have the same memory bound as every frame that is read whole.
                 Turn::Gather => {
                     AnswerStart::parse(rest, self.whole_bytes_max)?;
                     break;
@@ -236,7 +230,7 @@ impl LinkReader {
         Ok(Arrived::Passing(self.intake.buffer.split_to(end)))
     }
 
-    /// What is here of the answer that is given by itself.
+    /// The buffered bytes of the answer that is forwarded by itself.
     fn apart(&mut self, begins: bool) -> Arrived {
         let passed = self.passing.min(self.intake.buffer.len());
         self.passing -= passed;
@@ -244,24 +238,23 @@ impl LinkReader {
         if bytes.is_empty() { Arrived::Passing(bytes) } else { Arrived::Apart { bytes, begins } }
     }
 
-    /// The answer that begins the buffer, which is here whole, without its length prefix.
+    /// Takes the first answer of the buffer, all of which has arrived, without its length prefix.
     fn take_whole(&mut self, start: &AnswerStart) -> Bytes {
         let mut frame = self.intake.buffer.split_to(start.bytes).freeze();
         frame.advance(PREFIX_BYTES);
         frame
     }
 
-    /// Whether nothing is here.
     pub fn is_empty(&self) -> bool {
         self.intake.buffer.is_empty()
     }
 
-    /// Whether no answer is half forwarded: nothing else may be sent to the client in between.
+    /// Whether no answer is half forwarded. Between the halves nothing else may go to the client.
     pub fn is_between_answers(&self) -> bool {
         self.passing == 0
     }
 
-    /// Reads once. An end of the stream is an error: a broker owes answers or nothing.
+    /// Reads once. The end of the stream is an error: a broker never half-closes a connection.
     pub async fn fill(&mut self) -> Result<(), UpstreamError> {
         match self.intake.fill().await.map_err(UpstreamError::broken)? {
             0 => Err(UpstreamError::Closed),
@@ -270,8 +263,8 @@ impl LinkReader {
         }
     }
 
-    /// The first answer is never so long that its length looks like an alert of TLS, which is what
-    /// a broker sends that wants TLS.
+    /// A broker that expects TLS answers plain text with a TLS alert. The first answer is never so
+    /// long that its length looks like one.
     fn begin(&mut self) -> Result<(), UpstreamError> {
         self.answered = self.intake.buffer.len() >= TLS_ALERT.len();
         if self.intake.buffer.starts_with(&TLS_ALERT) {
@@ -282,7 +275,7 @@ impl LinkReader {
 }
 
 impl LinkWriter {
-    /// Takes bytes to be sent by [`LinkWriter::flush`].
+    /// Queues bytes; [`LinkWriter::flush`] sends them.
     pub fn push(&mut self, bytes: BytesMut) {
         if self.out.is_empty() {
             self.out = bytes;
@@ -291,12 +284,12 @@ impl LinkWriter {
         }
     }
 
-    /// Whether everything is sent.
+    /// Whether all queued bytes are sent.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty() && !self.half.owes()
     }
 
-    /// Sends what the system takes at once: nearly always all of it.
+    /// Sends what the socket accepts without waiting: nearly always all of it.
     pub async fn start(&mut self) -> Result<(), UpstreamError> {
         match at_once(self.flush()).await {
             Poll::Ready(sent) => sent,
@@ -304,11 +297,12 @@ impl LinkWriter {
         }
     }
 
-    /// Sends some of it. Cancel-safe: what is not sent stays.
+    /// Sends some of the queued bytes. Cancel-safe: unsent bytes stay queued.
     pub async fn flush(&mut self) -> Result<(), UpstreamError> {
         let sent = self.half.write_buf(&mut self.out).await?;
         if self.out.is_empty() {
-            // Also what is empty holds the buffer it was read into, which is then not used again.
+            // An empty buffer still holds the memory it was read into, which could not be used
+            // again.
             self.out = BytesMut::new();
         }
         sent.then_some(()).ok_or(UpstreamError::Closed)
@@ -322,7 +316,7 @@ mod tests {
     use super::*;
     use crate::socket::plain;
 
-    /// Three answers, of which the second goes by itself.
+    /// Three answers; the second is returned by itself.
     const ANSWERS: [[u8; 12]; 3] = [
         [0, 0, 0, 8, 0, 0, 0, 1, 1, 1, 1, 1],
         [0, 0, 0, 8, 0, 0, 0, 2, 2, 2, 2, 2],
@@ -335,7 +329,7 @@ mod tests {
         Link::new(plain(near), 1 << 20, &Budget::new(1 << 24))
     }
 
-    /// What comes through of the bytes that are here; `Some`: by itself, and whether it begins.
+    /// All that the reader returns: `None` for joined answers, `Some(begins)` for the second.
     fn come(reader: &mut LinkReader) -> Vec<(Option<bool>, Vec<u8>)> {
         let mut come = Vec::new();
         let mut turn = |id: i32, _: Option<&[u8]>| if id == 2 { Turn::Apart } else { Turn::Now };

@@ -1,14 +1,13 @@
-//! The real cluster: where its brokers are, and a connection to one of them for each connection of
-//! a client.
+//! Connections to the upstream cluster: its brokers' addresses, and one connection to a broker for
+//! each client connection.
 //!
 //! ```text
 //! bootstrap ─┐
 //! Metadata, ─┴▶ view: node id → address ─▶ dial ─▶ link: frames out, frames in, in order
 //! coordinators
 //! ```
-//! A client's own bytes travel on its own link, so its credentials, its transactions and its place
-//! in each broker's quotas stay what they are without us. What the sidecar asks for itself it asks
-//! on links of its own, with credentials of its own.
+//! A client's requests go over the client's own link: its credentials, transactions and quotas stay
+//! its own. Requests of the sidecar go over separate links with the sidecar's credentials.
 
 mod backoff;
 mod error;
@@ -55,16 +54,16 @@ pub use writer::TopicWriter;
 use crate::socket::{Budget, ClientTls, ConnectError, ReadHalf, WriteHalf, plain};
 
 type Halves = (ReadHalf, WriteHalf);
-/// A connection, and how long our credentials are good for on it.
+/// The link, and the lifetime of the sidecar's session on it if the broker bounds one.
 type Dialled = (Link, Option<Duration>);
 
-/// The cluster in front of which this sidecar stands.
+/// The upstream cluster.
 #[derive(Debug)]
 pub struct Upstream {
     bootstrap: Vec<Address>,
     connect_timeout: Duration,
     frame_bytes_max: usize,
-    /// As last read from the files; `None`: plain text.
+    /// The TLS settings as last read from the files; `None`: plain text.
     tls: Option<watch::Receiver<ClientTls>>,
     budget: Budget,
     view: View,
@@ -76,8 +75,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Nothing is dialled before a client comes. `frame_bytes_max` bounds an answer that is read
-    /// whole.
+    /// Dials nothing before the first client connects. `frame_bytes_max` bounds an answer that is
+    /// read whole.
     pub fn new(
         bootstrap: Vec<Address>,
         connect_timeout: Duration,
@@ -103,33 +102,33 @@ impl Upstream {
         }
     }
 
-    /// The same with credentials for the connections of our own; `clock` says when sessions end.
+    /// Sets the credentials of the sidecar's own connections; `clock` measures session lifetimes.
     pub fn with_credentials(self, credentials: Option<Credentials>, clock: Clock) -> Self {
         Self { identity: Identity::new(credentials, clock), ..self }
     }
 
-    /// The same under TLS; what is received last holds for new connections.
+    /// Sets TLS; new connections use the latest settings received.
     pub fn with_tls(self, tls: Option<watch::Receiver<ClientTls>>) -> Self {
         Self { tls, ..self }
     }
 
-    /// Where brokers were before this start. Each is dialled for who asks for it, until the cluster
-    /// says where its brokers are; never as any of them.
+    /// Keeps the broker addresses of an earlier start. A client's request for such a node id is
+    /// dialled there until the cluster lists its brokers. A connection to any broker never uses
+    /// them.
     pub fn remember(&self, brokers: BTreeMap<i32, Address>) {
         self.view.remember(brokers);
     }
 
-    /// Where the cluster is looked for first.
+    /// The configured addresses, tried first.
     pub fn bootstrap(&self) -> &[Address] {
         &self.bootstrap
     }
 
-    /// Every broker of the cluster, as one of them says; those it does not name are gone.
+    /// Replaces the known brokers by the list that one broker returned.
     pub fn learn_all(&self, brokers: Brokers) {
         self.view.replace(brokers);
     }
 
-    /// Where one broker is.
     pub fn learn(&self, node: i32, address: Address) {
         self.view.insert(node, address);
     }
@@ -139,28 +138,27 @@ impl Upstream {
         !self.view.addresses().is_empty()
     }
 
-    /// The brokers the cluster has named, ascending.
+    /// Node ids that the cluster has named, ascending.
     pub fn brokers(&self) -> Vec<i32> {
         self.view.nodes()
     }
 
-    /// Whether the cluster has named a broker of that id.
     pub fn has_broker(&self, node: i32) -> bool {
         self.view.address(node).is_some()
     }
 
-    /// Connects to that broker; `None`: to any that answers, in turn. For a client, who says there
-    /// who it is.
+    /// Connects a client to that broker, or for `None` to the next one that answers. The client
+    /// authenticates itself on the link.
     pub async fn dial(&self, node: Option<i32>) -> Result<Link, UpstreamError> {
         Ok(self.dial_as(node, false).await?.0)
     }
 
-    /// Whether no broker at all could be reached, the last time one was looked for.
+    /// Whether the last attempt to reach any broker failed for all of them.
     pub fn is_lost(&self) -> bool {
         self.health.is_lost()
     }
 
-    /// `own`: with our credentials. Besides the link, how long they are good for.
+    /// With `own`, the sidecar authenticates, and the lifetime of its session is returned.
     async fn dial_as(&self, node: Option<i32>, own: bool) -> Result<Dialled, UpstreamError> {
         let Some(node) = node else { return self.dial_any(own).await };
         let address = self.view.address(node).ok_or(UpstreamError::UnknownNode(node))?;
@@ -186,7 +184,7 @@ impl Upstream {
         for address in candidates.iter().chain(known) {
             match self.reach(address, own).await {
                 Ok(dialled) => return Ok(dialled),
-                // The next one would refuse us too.
+                // Every other broker would refuse the credentials too.
                 Err(error @ UpstreamError::Sasl { .. }) => return Err(error),
                 Err(error) => last = error,
             }
@@ -203,7 +201,7 @@ impl Upstream {
         Err(last)
     }
 
-    /// The brokers the cluster has named, each first in its turn.
+    /// Node ids that the cluster has named, rotated by one at each call.
     fn nodes_in_turn(&self) -> Vec<i32> {
         self.in_turn(self.view.nodes())
     }
@@ -274,7 +272,7 @@ mod tests {
         (listener, port)
     }
 
-    /// A port nobody listens on.
+    /// A port without a listener.
     async fn closed() -> u16 {
         open().await.1
     }

@@ -1,6 +1,7 @@
-//! The sequence numbers of our own batches. A broker takes whatever comes under numbers it has seen
-//! for what came under them first, and answers that it has it: so numbers under which something may
-//! lie in the cluster are for the same batch only.
+//! Sequence numbers of the sidecar's own batches.
+//!
+//! A broker that has seen a sequence number answers a later batch with that number as a duplicate.
+//! So a number that may already be in the log is reused only for the same batch.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +9,35 @@ use sha2::{Digest, Sha256};
 
 use crate::model::TopicName;
 
-/// They go round here.
+/// Sequences wrap to 0 here.
 const SEQUENCES: i64 = 1 << 31;
 
-/// A partition.
 pub(super) type Place = (TopicName, i32);
 
-/// The numbers of one producer.
+/// Next sequence of each partition, for one producer id.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(BTreeMap<Place, Next>);
 
 #[derive(Debug, Default)]
 struct Next {
     sequence: i32,
-    /// The batch that was sent with it, if nobody has said that it is not there.
+    /// Digest of the batch that was sent with `sequence`, unless the broker refused it.
     sent: Option<[u8; 32]>,
 }
 
-/// A batch is on its way.
+/// A batch that was sent and has no answer yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     is_first: bool,
 }
 
 impl Numbers {
-    /// Of the next batch for a partition.
+    /// The sequence of the next batch for a partition.
     pub(super) fn next(&self, place: &Place) -> i32 {
         self.0.get(place).map_or(0, |next| next.sequence)
     }
 
-    /// This batch is sent with it. `None`: another one may lie there under that number.
+    /// Records that a batch is sent. `None`: another batch may be in the log with that sequence.
     pub(super) fn send(&mut self, place: &Place, batch: &[u8]) -> Option<Sent> {
         let digest = Sha256::digest(batch).into();
         let next = self.0.entry(place.clone()).or_default();
@@ -45,13 +45,14 @@ impl Numbers {
         (*next.sent.get_or_insert(digest) == digest).then_some(Sent { is_first })
     }
 
-    /// The cluster has it.
+    /// The broker has written the batch.
     pub(super) fn taken(&mut self, place: &Place, records: usize) {
         let sequence = after(self.next(place), records);
         self.0.insert(place.clone(), Next { sequence, sent: None });
     }
 
-    /// The cluster does not take it. An earlier attempt may have been taken all the same.
+    /// The broker refused the batch. Only a first attempt frees the number: an earlier one may have
+    /// been written.
     pub(super) fn refused(&mut self, place: &Place, sent: Sent) {
         if let Some(next) = self.0.get_mut(place).filter(|_| sent.is_first) {
             next.sent = None;

@@ -1,59 +1,53 @@
-//! What an attempt to write into the cluster has come to, and what that means for the next one.
+//! Outcomes of a write into the cluster, and what each means for the next attempt.
 
 use crate::model::TopicName;
 use crate::upstream::{SaslError, UpstreamError};
 use crate::wire::ResponseError;
 
-/// Why records are not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// No answer, or none that can be read.
+    /// No answer, or one that cannot be decoded.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// The answer is about something else.
+    /// The answer lacks the partition that was written.
     #[error("the broker's answer leaves out what was asked")]
     NoAnswer,
-    /// The topic is not there and cannot be made.
+    /// The topic does not exist and cannot be created.
     #[error(
         "the cluster has no topic {topic} and does not let this sidecar make it ({says}): create \
          it, or allow the user of upstream.sasl to"
     )]
     NotMade {
-        /// Which.
         topic: TopicName,
-        /// Why not.
         error: ResponseError,
-        /// The broker's own words.
+        /// The broker's error message.
         says: String,
     },
-    /// No producer id at the moment.
+    /// The broker gave no producer id.
     #[error("the cluster gives no producer id now: {0}")]
     ProducerId(ResponseError),
-    /// The leader of the partition refuses.
+    /// The partition's leader refused the records.
     #[error("the cluster does not take records into {topic}: {}", words(*error))]
     Topic {
-        /// Which.
         topic: TopicName,
-        /// Why.
         error: ResponseError,
     },
 }
 
-/// What kind of answer it is.
+/// What the writer does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Another time it may go.
+    /// The same write may succeed later.
     Later,
-    /// Somebody has to allow it first.
+    /// An operator has to permit it first.
     Denied,
-    /// The records are not what the topic takes: the same ones will not be another time.
+    /// The topic never accepts these records, so a retry is useless.
     Refused,
-    /// The broker does not know us as the producer we were: a new id is needed.
+    /// The broker does not know the producer id any more: the writer needs a new one.
     Forgotten,
 }
 
 impl WriteError {
-    /// What to do about it.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Topic { error, .. } => kind_of(*error),
@@ -65,13 +59,13 @@ impl WriteError {
         }
     }
 
-    /// Nobody was asked: credentials were refused lately, and the reason was said then.
+    /// No request was sent: the broker refused the credentials lately, and that was logged then.
     pub fn is_pause(&self) -> bool {
         let Self::Upstream(UpstreamError::Sasl { cause, .. }) = self else { return false };
         matches!(cause, SaslError::Paused { .. })
     }
 
-    /// One word, for a counter.
+    /// The value of a metric's label.
     pub fn word(&self) -> String {
         match self {
             Self::Topic { error, .. } | Self::NotMade { error, .. } | Self::ProducerId(error) => {
@@ -84,7 +78,7 @@ impl WriteError {
     }
 }
 
-/// What an error of a broker means for what was to be written.
+/// Classifies the error code of a write.
 pub(super) fn kind_of(error: ResponseError) -> Kind {
     match error {
         ResponseError::MessageTooLarge

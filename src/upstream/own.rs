@@ -1,5 +1,5 @@
-//! Connections of the sidecar's own, on which it is nobody's voice but its own: there it shows its
-//! own credentials (`upstream.sasl`), and never on a client's.
+//! Connections for the sidecar's own requests. Only here it shows its own credentials
+//! (`upstream.sasl`), never on a client's connection.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,20 +18,20 @@ use crate::upstream::sasl::{CLIENT_ID, Credentials, Failed, SaslError, authentic
 use crate::upstream::{Address, Link, Upstream, UpstreamError};
 use crate::wire::{Api, RequestHead};
 
-/// Brokers ask a user who is refused to wait; so do we, before we try again.
+/// A broker delays its answer to a failed login; the sidecar pauses too before its next attempt.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_mins(1);
-/// A connection is made anew at this part of its session, before the broker ends it (KIP-368):
+/// A connection is replaced at this part of its session, before the broker ends it (KIP-368).
 /// Kafka's own clients renew at 85 to 95 %.
 const RENEWED_AT_PERCENT: u32 = 85;
-/// What any broker can tell is asked of another one when the first has not told it by then.
+/// A request for any broker goes to another one when the first has not answered by then.
 const ANY_PATIENCE: Duration = Duration::from_millis(1500);
-/// So often in all.
+/// Bound of those attempts, the first included.
 const ANY_ASKED_MAX: usize = 3;
-/// Where a connection to any broker is kept.
+/// Map key of the connection to any broker; no node id is negative.
 const ANY: i32 = -1;
 
-/// Who we are, and whether that was believed.
+/// The sidecar's credentials, and whether the cluster refused them.
 #[derive(Debug)]
 pub(super) struct Identity {
     credentials: Option<Credentials>,
@@ -40,33 +40,32 @@ pub(super) struct Identity {
     told_plain: AtomicBool,
 }
 
-/// The credentials were refused.
+/// The last login failed.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     failures: Failures,
-    /// No attempt before this moment of the clock.
+    /// Clock time before which no login is attempted.
     until: Duration,
 }
 
-/// A connection of our own.
 #[derive(Debug)]
 struct OwnLink {
     link: Link,
-    /// Not to be used after this moment of the clock: the session ends soon.
+    /// Clock time after which the link is not used: its session ends soon.
     until: Option<Duration>,
 }
 
-/// Connections of our own, by node id; one that breaks is dropped, one whose session ends too.
+/// The sidecar's own connections by node id. A broken one, or one whose session ends, is dropped.
 #[derive(Debug, Default)]
 pub struct OwnLinks(BTreeMap<i32, OwnLink>);
 
 impl Identity {
-    /// `None`: the cluster wants no credentials.
+    /// `None`: the cluster needs no credentials.
     pub(super) fn new(credentials: Option<Credentials>, clock: Clock) -> Self {
         Self { credentials, clock, refused: Mutex::default(), told_plain: AtomicBool::new(false) }
     }
 
-    /// Fails while the pause after a refusal lasts.
+    /// Fails during the pause after a refused login.
     fn may_try(&self) -> Result<(), SaslError> {
         let Some(refused) = *self.refused() else { return Ok(()) };
         let left = refused.until.saturating_sub(self.clock.elapsed());
@@ -101,7 +100,7 @@ impl Identity {
         }
     }
 
-    /// Said once: what is sent can be read on the way.
+    /// Warns once that a password or token crosses the network in plain text.
     fn warn_of_plain(&self, address: &Address, credentials: &Credentials) {
         let is_open = credentials.mechanism.sends_secret() && !address.is_loopback();
         if is_open && !self.told_plain.swap(true, Ordering::Relaxed) {
@@ -118,8 +117,8 @@ impl Identity {
 }
 
 impl OwnLinks {
-    /// Asks that broker (`None`: any one, that answers in time) on our own behalf. Whatever ends
-    /// this before the answer is whole takes the connection with it.
+    /// Sends a request of the sidecar to that broker, or for `None` to any that answers in time. A
+    /// call that is cancelled or fails drops its connection.
     pub async fn call<Req>(
         &mut self,
         upstream: &Upstream,
@@ -163,7 +162,7 @@ impl OwnLinks {
                     self.0.insert(place, own);
                     return Ok(answer);
                 }
-                // A broker closes what was silent for long.
+                // A broker closes connections that were idle for long (`connections.max.idle.ms`).
                 Err(UpstreamError::Closed | UpstreamError::Io(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -187,8 +186,8 @@ pub(super) fn head(api: Api, version: i16) -> RequestHead {
 }
 
 impl Upstream {
-    /// A connection of our own to that broker, or to any; our credentials are shown where we have
-    /// some.
+    /// Opens a connection to that broker, or to any, and authenticates when credentials are
+    /// configured.
     async fn dial_own(&self, node: Option<i32>) -> Result<OwnLink, UpstreamError> {
         if let Err(cause) = self.identity.may_try() {
             return Err(UpstreamError::Sasl { address: "the cluster".to_owned(), cause });
@@ -199,23 +198,23 @@ impl Upstream {
         Ok(OwnLink { link, until })
     }
 
-    /// Whether the session of a connection goes on for a while.
+    /// Whether the session lasts beyond the renewal time.
     fn is_fresh(&self, own: &OwnLink) -> bool {
         own.until.is_none_or(|until| self.identity.clock.elapsed() < until)
     }
 
-    /// Whether the configuration has some.
     pub(super) fn has_credentials(&self) -> bool {
         self.identity.credentials.is_some()
     }
 
-    /// Whether brokers see nobody in particular on connections of our own.
+    /// Whether brokers see the sidecar's own connections as `ANONYMOUS`: no SASL and no client
+    /// certificate.
     pub fn is_anonymous(&self) -> bool {
         let tls = self.tls.as_ref();
         !self.has_credentials() && tls.is_none_or(|tls| !tls.borrow().has_identity())
     }
 
-    /// Shows our credentials. How long they are good for, where that is bounded.
+    /// Authenticates the sidecar. Returns the lifetime of the session if the broker bounds one.
     pub(super) async fn identify(
         &self,
         address: &Address,

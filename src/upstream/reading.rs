@@ -10,25 +10,26 @@ use crate::upstream::topic::Placed;
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::Api;
 
-/// A leader that has moved is asked for again, this often in all.
+/// Attempts to read one record, each with a new look-up of the leader.
 const ASKED_MAX: usize = 3;
 
-/// Brokers that know of no such partition, until it is taken for gone; all of a smaller cluster.
+/// Brokers that must report no such partition before it counts as removed; all of a smaller
+/// cluster.
 const WITNESSES: usize = 2;
 
-/// Leaders remembered at most; one that is forgotten is asked for again.
+/// Leaders cached at most; others are looked up again.
 const LEADERS_MAX: usize = 10_000;
 
-/// A broker that has not answered by then is asked another time, on another connection.
+/// After this time without an answer the request is sent again on another connection.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Our own connections and what we have asked for.
+/// The sidecar's connections for reading, and the leaders they found.
 #[derive(Debug, Default)]
 pub(super) struct Reading(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By node (`None`: any), so that one that hangs holds up nobody who asks another.
+    /// By node (`None`: any), so that one slow broker does not delay requests to others.
     links: BTreeMap<Option<i32>, Arc<tokio::sync::Mutex<OwnLinks>>>,
     leaders: BTreeMap<(TopicName, i32), i32>,
 }
@@ -44,26 +45,27 @@ impl Reading {
 }
 
 impl Upstream {
-    /// What is found at `origin` on a connection of our own with our own credentials, never
-    /// [`Found::Elsewhere`]. An error may be another time.
+    /// Reads the record at `origin` with the sidecar's own credentials. Never returns
+    /// [`Found::Elsewhere`]; after an error a later call may succeed.
     pub async fn read_record(&self, origin: &Origin) -> Result<Found, UpstreamError> {
         let mut is_closed = false;
         for _ in 0..ASKED_MAX {
             match self.ask_for(origin).await {
                 Ok(Found::Elsewhere) | Err(UpstreamError::TooSlow) => is_closed = false,
                 Ok(found) => return Ok(found),
-                // A connection of before its broker went, perhaps: a new one tells.
+                // The cached connection may be older than a restart of its broker: a new one
+                // decides.
                 Err(UpstreamError::Closed | UpstreamError::Io(_)) => is_closed = true,
                 Err(error) => return Err(error),
             }
         }
-        // To close is how a broker treats those it does not know.
+        // A broker closes the connection of a client that does not authenticate.
         if is_closed { Ok(Found::Denied) } else { Err(UpstreamError::NoLeader) }
     }
 
     async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
         let partition = (origin.topic.clone(), origin.partition);
-        // Whatever ends this before its answer is whole takes the leader with it.
+        // The leader is cached again only after a whole answer.
         let known = self.reading.state().leaders.remove(&partition);
         let leader = match known {
             Some(leader) => leader,
@@ -87,8 +89,8 @@ impl Upstream {
         Ok(found)
     }
 
-    /// Who leads the partition. Where the first who is asked knows of none, others are: one that
-    /// lags behind the cluster knows as little of it.
+    /// Looks up the partition's leader. A broker that lags behind the cluster may not know the
+    /// partition yet. So the answer "unknown" is checked with other brokers.
     async fn placed(&self, origin: &Origin) -> Result<Placed, UpstreamError> {
         let told = self.placed_by(None, origin).await?;
         if told != Placed::Unknown {

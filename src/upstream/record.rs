@@ -1,4 +1,4 @@
-//! One record asked of one broker: the bytes of an origin that a nack names by reference.
+//! Reads one record from one broker: the bytes of an origin that a nack names by reference.
 
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -12,68 +12,65 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::{Batch, Hidden, RawRecord, Whole, find_record, whole_at};
 use crate::wire::{Api, RequestHead, ResponseError, decode_answer, encode_request};
 
-/// Served by Kafka 2.1 to 4.x, also for batches that are compressed by zstd (KIP-110); only the
-/// leader answers it.
+/// Served by Kafka 2.1 to 4.x, also for batches that are compressed by zstd (KIP-110). Only the
+/// leader answers this version.
 pub const FETCH_ANYWHERE: i16 = 10;
-/// Since then any replica answers, not only the leader (KIP-392).
+/// From this version any replica answers, not only the leader (KIP-392).
 pub const FETCH_ANY_REPLICA: i16 = 11;
-/// A batch is answered whole even when it is larger; it unpacks to at most this.
+/// Bound of a batch unpacked. A broker returns the first batch whole even if it exceeds
+/// `FETCH_BYTES`.
 const RECORD_BYTES_MAX: usize = 64 << 20;
-/// Asked of one partition.
+/// Bytes requested of the partition.
 const FETCH_BYTES: i32 = 1 << 20;
 const FETCH_WAIT_MS: i32 = 500;
-/// Its answer ends before the first open transaction, and says which were aborted.
+/// The answer ends before the first open transaction, and lists the aborted ones.
 const READ_COMMITTED: i8 = 1;
 
-/// What a broker has to say of an origin.
+/// The answer of a broker about one origin.
 #[derive(Debug)]
 pub enum Found {
-    /// The record.
     Record(RawRecord),
-    /// It lies in a batch of which no record can be read.
+    /// A batch covers the offset, and none of its records can be read.
     Unreadable(Box<Whole>),
-    /// It may lie in a batch that is damaged, and nobody knows where that one ends.
+    /// A damaged batch may cover the offset: its end cannot be determined.
     Damaged,
-    /// It is not there any more, or never was: the broker has said so.
+    /// The leader has no record there: the log was truncated, or the offset was never used.
     Gone,
-    /// No record to deliver: its transaction was aborted, its offset is a marker, or the log
-    /// cleaner has removed it.
+    /// The offset holds no record to deliver: an aborted transaction, a marker, or a record removed
+    /// by the log cleaner.
     Empty,
-    /// Not for who asked.
+    /// The requester is not authorized.
     Denied,
-    /// Nothing is said of it: another broker has the partition, or this one answers another time.
+    /// No decision: another broker leads the partition, or this one may answer later.
     Elsewhere,
 }
 
-/// A record somebody wants, to be asked for on a client's connection.
+/// A record to be read on a client's connection.
 #[derive(Debug)]
 pub struct Question {
-    /// Which.
     pub origin: Origin,
-    /// Who waits; gone when the connection ends first.
+    /// The waiter; closed when its connection ends first.
     pub reply: oneshot::Sender<Found>,
 }
 
 impl Question {
-    /// The request to the partition's leader, as a frame.
     pub fn frame(&self, correlation_id: i32, client_id: &str) -> Result<Bytes, UpstreamError> {
         let (client, request) = (Some(client_id), fetch(&self.origin));
         Ok(encode_request(Api::Fetch, FETCH_ANYWHERE, correlation_id, client, &request)?)
     }
 
-    /// Tells what the broker has answered: a whole frame without its length prefix.
+    /// Sends the result to the waiter; `frame` is the whole answer without its length prefix.
     pub fn answered(self, correlation_id: i32, frame: &Bytes) -> Result<(), UpstreamError> {
         let answer = decode_answer(Api::Fetch, FETCH_ANYWHERE, correlation_id, frame)?;
-        // Whoever asked may have given up.
+        // The waiter may be gone.
         drop(self.reply.send(found(&answer, &self.origin)));
         Ok(())
     }
 }
 
 impl Link {
-    /// Asks this broker for a record, in the words of `head`. A replica that lags behind its leader
-    /// knows as little of a record as one it is gone from, and each cleans its log by itself: only
-    /// the leader says that it is gone.
+    /// Reads a record from this broker, with the client id of `head`. Only the leader decides that
+    /// a record is gone. A replica may lag behind it, and each replica cleans its log by itself.
     pub async fn read_record(
         &mut self,
         version: i16,
@@ -110,9 +107,9 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
     request.max_wait_ms = FETCH_WAIT_MS;
     request.min_bytes = 1;
     request.max_bytes = FETCH_BYTES;
-    // What a transaction has taken back is nobody's record.
+    // Records of aborted transactions are not delivered.
     request.isolation_level = READ_COMMITTED;
-    // No session (KIP-227).
+    // No fetch session (KIP-227).
     request.session_epoch = -1;
     request.topics = vec![topic];
     request
@@ -120,21 +117,21 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
 
 pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
-    // Whoever has used up its quota is answered with nothing at all (KIP-219).
+    // A broker answers with no partitions when the client exceeds its quota (KIP-219).
     let Some(partition) = partition else { return Found::Elsewhere };
     let has_batches = partition.records.as_ref().is_some_and(|records| !records.is_empty());
     match ResponseError::try_from_code(partition.error_code) {
         None => match record_in(partition, origin) {
             Some(found) => found,
-            // A replica that has not caught up, a new leader, or a transaction that is open:
-            // others know of more, or will.
+            // A replica that has not caught up, a new leader, or an open transaction: another
+            // broker or a later request finds the record.
             None if !has_batches && origin.offset >= known_end(partition) => Found::Elsewhere,
             None => Found::Gone,
         },
         Some(ResponseError::OffsetOutOfRange | ResponseError::InvalidTopicException) => Found::Gone,
         Some(ResponseError::TopicAuthorizationFailed) => Found::Denied,
-        // Another leader, a broker that has only just begun (a topic that is gone is unknown to all
-        // of them), one in trouble: nothing of that says that there is no such record.
+        // A new leader, a broker that has just started and knows no topic yet, or a failing one:
+        // none of them proves that the record does not exist.
         Some(error) => {
             tracing::debug!(%origin, %error, "a failed record is not read back here and now");
             Found::Elsewhere
@@ -142,7 +139,7 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     }
 }
 
-/// Where the records end that this broker can tell of; it may not know of transactions.
+/// End of the records that this broker can return: the last stable offset, or the high watermark.
 fn known_end(partition: &PartitionData) -> i64 {
     match partition.last_stable_offset {
         stable @ 0.. => stable.min(partition.high_watermark),
@@ -177,11 +174,11 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
     None
 }
 
-/// `Err`: damaged, or compressed in a way nobody knows.
+/// `Err`: the batch is damaged, or its compression is unknown.
 fn read_in(batch: &Batch, offset: i64) -> Result<Option<RawRecord>, ()> {
     batch.check_crc().map_err(drop)?;
     let record = find_record(batch, offset, RECORD_BYTES_MAX).map_err(drop)?;
-    // It may be kept for long, and the answer it came in is much larger.
+    // The record may be kept for long, so it gets its own memory: the fetch answer is much larger.
     Ok(record.map(|record| record.detached()))
 }
 
@@ -192,7 +189,7 @@ mod tests {
     use super::*;
     use crate::wire::batch::{Headers, TimestampType, empty_batch, marker_batch, produce_batch};
 
-    /// What an answer without records says of offset 7.
+    /// The result for offset 7 of an answer without records.
     fn said(high_watermark: i64, error: i16) -> Found {
         let mut partition = PartitionData::default();
         (partition.high_watermark, partition.error_code) = (high_watermark, error);
@@ -225,7 +222,7 @@ mod tests {
         }
     }
 
-    /// A batch with its offset and its producer, as one of a transaction.
+    /// A transactional batch with this base offset and producer id.
     fn transactional(batch: &[u8], base: i64, producer: i64) -> Bytes {
         let mut batch = batch.to_vec();
         batch[..8].copy_from_slice(&base.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What the cluster says of its brokers and of one of its topics, asked on our own behalf.
+//! Look-ups of brokers and of one topic, by the sidecar's own Metadata requests.
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
@@ -8,42 +8,40 @@ use crate::model::{Origin, TopicName};
 use crate::upstream::{Address, Link, OwnLinks, Upstream, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
 
-/// The first Metadata that can be told not to create topics; Kafka 2.1 and 4.x both serve it.
+/// The first Metadata that can forbid the creation of topics; Kafka 2.1 and 4.x both serve it.
 pub(super) const METADATA: i16 = 4;
-/// Partitions looked at: more than any topic has.
+/// Bound of the partitions read; no topic has more.
 const PARTITIONS_MAX: usize = 100_000;
 
-/// Where brokers are, by their ids.
+/// Node ids and addresses.
 pub type Brokers = Vec<(i32, Address)>;
 
-/// One topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicSeen {
-    /// Why there is nothing to say of it.
+    /// The error of the topic, if there is one.
     pub error: Option<ResponseError>,
-    /// The broker that takes changes of topics.
+    /// The broker that creates topics.
     pub controller: Option<i32>,
-    /// The leader of each partition, from 0 on; `None`: it has none now.
+    /// The leader of each partition, from 0 on; `None`: no leader now.
     pub leaders: Vec<Option<i32>>,
 }
 
-/// What is said of who leads a partition.
+/// Result of a look-up of a partition's leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
-    /// This broker.
     LedBy(i32),
-    /// Nobody now, or nothing is said of it.
+    /// The partition has no leader now, or the broker gave no information.
     Unled,
-    /// Who was asked knows of no such partition; it may lag behind the cluster.
+    /// The broker knows no such partition; it may lag behind the cluster.
     Unknown,
-    /// Not for who asked.
+    /// The requester is not authorized.
     Denied,
-    /// There is no such partition.
+    /// The partition does not exist.
     Nowhere,
 }
 
 impl Upstream {
-    /// Asks for a topic; brokers named in the answer can be dialled afterwards. It is not created.
+    /// Looks up a topic without creating it, and learns the addresses of the brokers in the answer.
     pub async fn see_topic(
         &self,
         links: &mut OwnLinks,
@@ -52,7 +50,7 @@ impl Upstream {
         self.see_topic_at(links, None, topic).await
     }
 
-    /// The same, asked of that broker; `None`: of any.
+    /// As [`Upstream::see_topic`], from that broker; `None`: from any.
     pub(super) async fn see_topic_at(
         &self,
         links: &mut OwnLinks,
@@ -66,7 +64,7 @@ impl Upstream {
         Ok(seen(&answer))
     }
 
-    /// Asks for all brokers, which can be dialled afterwards, and for the cluster's own id.
+    /// Looks up all brokers and the cluster id, and learns the brokers' addresses.
     pub async fn see_brokers(&self) -> Result<(Brokers, Option<String>), UpstreamError> {
         let mut request = MetadataRequest::default();
         request.topics = Some(Vec::new());
@@ -78,7 +76,7 @@ impl Upstream {
         Ok((brokers, answer.cluster_id.map(|id| id.to_string())))
     }
 
-    /// The broker that leads a partition, asked on a client's own connection.
+    /// Looks up a partition's leader on a client's own connection.
     pub async fn leader_for(
         &self,
         link: &mut Link,
@@ -99,13 +97,13 @@ impl Upstream {
 }
 
 impl TopicSeen {
-    /// The leader of a partition; `None`: it has none now, or there is no such partition.
+    /// `None`: no leader now, or no such partition.
     pub fn leader(&self, partition: i32) -> Option<i32> {
         let index = usize::try_from(partition).ok()?;
         self.leaders.get(index).copied().flatten()
     }
 
-    /// The same, told apart.
+    /// As [`TopicSeen::leader`], with the reason why there is no leader.
     pub(super) fn placed(&self, partition: i32) -> Placed {
         if let Some(leader) = self.leader(partition) {
             return Placed::LedBy(leader);

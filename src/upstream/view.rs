@@ -1,30 +1,28 @@
-//! Which broker is where, as the cluster's own answers say.
+//! Addresses of the brokers, as the cluster's Metadata answers name them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Brokers remembered at most: the largest clusters have a few hundred.
+/// Bound of the brokers kept: the largest clusters have a few hundred.
 const NODES_MAX: usize = 4_096;
 
-/// Where a broker listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
-    /// Name or address.
+    /// A host name or an IP address.
     pub host: String,
-    /// Port.
     pub port: u16,
 }
 
 impl Address {
-    /// As a broker is named on the wire; `None`: no connection can be made to that port.
+    /// Takes host and port of a Kafka answer; `None`: the port is 0 or not a port.
     pub fn of_wire(host: &str, port: i32) -> Option<Self> {
         let port = u16::try_from(port).ok().filter(|port| *port != 0)?;
         Some(Self { host: host.to_owned(), port })
     }
 
-    /// Whether bytes sent there stay on this machine, as far as its name tells.
+    /// Whether the name shows that bytes sent there stay on this machine.
     pub fn is_loopback(&self) -> bool {
         let address = self.host.parse::<IpAddr>();
         address.map_or_else(|_| self.host == "localhost", |address| address.is_loopback())
@@ -41,14 +39,13 @@ impl fmt::Display for Address {
     }
 }
 
-/// The brokers known so far.
 #[derive(Debug, Default)]
 pub(super) struct View(RwLock<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     told: BTreeMap<i32, Address>,
-    /// What an earlier start was told. It holds until this one is told all of them.
+    /// Addresses kept from an earlier start, until the cluster lists all its brokers.
     before: BTreeMap<i32, Address>,
 }
 
@@ -58,7 +55,8 @@ impl View {
         known.told.get(&node).or_else(|| known.before.get(&node)).cloned()
     }
 
-    /// Of those the cluster has named since the start: one from before may be another cluster's.
+    /// Only brokers that the cluster has named since the start; an older address may be another
+    /// cluster's.
     pub(super) fn addresses(&self) -> Vec<Address> {
         self.read().told.values().cloned().collect()
     }
@@ -71,7 +69,7 @@ impl View {
         self.write().before = brokers;
     }
 
-    /// An empty list says nothing: a broker that has just started knows no others.
+    /// An empty list is ignored: a broker that has just started knows no others.
     pub(super) fn replace(&self, brokers: Vec<(i32, Address)>) {
         if brokers.is_empty() {
             return;

@@ -1,8 +1,9 @@
-//! Writes records of our own into topics of the cluster: acks=all, idempotent where we may be.
+//! Writes the sidecar's own records into topics of the cluster: acks=all, idempotent where
+//! authorized.
 //!
-//! A write whose answer is lost is to be repeated with the same records: the broker then knows it
-//! by its sequence numbers. After a restart, or when other records come first, it does not, and the
-//! records are there twice.
+//! A write whose answer is lost is repeated with the same records, and the broker recognizes it by
+//! its sequence numbers. After a restart, or when other records are written first, it cannot, and
+//! the records are duplicated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,36 +27,35 @@ use crate::wire::{Api, ResponseError};
 /// The oldest Produce of Kafka 4.x, and the first that takes headers.
 const PRODUCE: i16 = 3;
 const INIT_PRODUCER_ID: i16 = 0;
-/// The first that may leave partitions or replicas to the cluster (Kafka 2.4).
+/// The first version that may leave partitions or replicas to the cluster (Kafka 2.4).
 const CREATE_TOPICS: i16 = 4;
-/// All replicas in sync.
 const ACKS_ALL: i16 = -1;
-/// How long a broker may wait for its replicas, or for a topic to be made.
+/// Time that a broker may wait for replicas, or for the creation of a topic.
 const BROKER_WAIT_MS: i32 = 10_000;
-/// Longer than a broker may wait, and a connection may take to be made.
+/// Longer than a broker's wait and a connect together.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A topic of ours has one partition, as the dead letters here; its order is theirs.
+/// A created topic has one partition, because the sidecar keeps one order of dead letters.
 const PARTITIONS: i32 = 1;
-/// As many replicas as the cluster's own default.
+/// The cluster's own default.
 const REPLICAS: i16 = -1;
-/// Dead letters wait for people, however long it takes.
+/// Dead letters wait for an operator without a time limit.
 const CONFIGS: [(&str, &str); 2] = [("cleanup.policy", "delete"), ("retention.ms", "-1")];
 
-/// Writes for one task, one thing at a time.
+/// Writes records for one task, one write at a time.
 #[derive(Debug)]
 pub struct TopicWriter {
-    /// How long all of one write may take.
+    /// Bound of one write, retries included.
     patience: Duration,
     /// A topic that is not there is made.
     makes_topics: bool,
     links: OwnLinks,
     topics: BTreeMap<TopicName, TopicSeen>,
     producer: Producer,
-    /// For each partition, as this producer.
+    /// Sequences of each partition under `producer`.
     numbers: Numbers,
 }
 
-/// What the cluster knows us by as a producer.
+/// The producer id, as far as the cluster has given one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Producer {
     #[default]
@@ -64,7 +64,7 @@ enum Producer {
         id: i64,
         epoch: i16,
     },
-    /// It gives us no id.
+    /// The cluster gives the sidecar no producer id: writes are not idempotent.
     Nobody,
 }
 
@@ -75,7 +75,7 @@ impl Default for TopicWriter {
 }
 
 impl TopicWriter {
-    /// All of one write may take so long.
+    /// `patience` bounds one whole write.
     pub fn patient(patience: Duration) -> Self {
         Self {
             patience,
@@ -123,7 +123,7 @@ impl TopicWriter {
         if let Err(error) = &written
             && error.kind() != Kind::Refused
         {
-            // The leader may be another one by now.
+            // The partition may have a new leader.
             self.topics.remove(topic);
         }
         if written.as_ref().is_err_and(|error| error.kind() == Kind::Forgotten) {
@@ -155,7 +155,7 @@ impl TopicWriter {
         let told = answer.responses.first().and_then(|topic| topic.partition_responses.first());
         let told = told.filter(|told| told.index == partition).ok_or(WriteError::NoAnswer)?;
         match ResponseError::try_from_code(told.error_code) {
-            // The broker has them from an attempt whose answer was lost.
+            // The broker has the records from an attempt whose answer was lost.
             None | Some(ResponseError::DuplicateSequenceNumber) => {
                 self.numbers.taken(&place, records.len());
                 Ok(())
@@ -169,8 +169,8 @@ impl TopicWriter {
         }
     }
 
-    /// The records as they are sent, as a new producer where others may have been written with the
-    /// numbers of this one; `None`: there are none.
+    /// Encodes the records. Takes a new producer id if other records may be in the log with the
+    /// next sequence. `None`: there are no records.
     async fn batch(
         &mut self,
         upstream: &Upstream,
@@ -190,13 +190,13 @@ impl TopicWriter {
         }
     }
 
-    /// The next batch is sent as a new producer.
+    /// The next batch gets a new producer id.
     fn begin_anew(&mut self) {
         self.producer = Producer::Unasked;
         self.numbers = Numbers::default();
     }
 
-    /// What the cluster says of a topic, made now if it is not there.
+    /// Looks up a topic, and creates it if it does not exist.
     async fn seen(
         &mut self,
         upstream: &Upstream,
@@ -261,7 +261,7 @@ impl TopicWriter {
         }
     }
 
-    /// What the next batch for a partition is known by; `None`: by nothing.
+    /// The producer id, epoch and sequence of the next batch; `None`: not idempotent.
     async fn stamp(
         &mut self,
         upstream: &Upstream,

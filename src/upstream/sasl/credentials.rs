@@ -1,4 +1,4 @@
-//! Who the sidecar is to the cluster. Secrets are never written anywhere.
+//! Credentials of the sidecar for the cluster. Logs and dumps never show their secrets.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,47 +7,40 @@ use serde::{Serialize, Serializer};
 
 use crate::sasl::Mechanism;
 
-/// What stands for a secret wherever it would be shown.
+/// Printed in place of a secret.
 const MASK: &str = "********";
-/// The largest file of a password or a token.
+/// Bound of a password or token file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Text that is shown to nobody.
+/// Text that `Debug` and serde print as [`MASK`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// Where the password or the token is found.
+/// Source of the password or the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretPlace {
-    /// Here.
+    /// In the configuration.
     Given(Secret),
-    /// In a file, read anew for each connection: it may be renewed at any time.
+    /// In a file, read for each new connection, because it may be renewed at any time.
     File(PathBuf),
 }
 
-/// Who we are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// How it is proven.
     pub mechanism: Mechanism,
-    /// The user; empty with `OAUTHBEARER`, whose token says it.
+    /// Empty with `OAUTHBEARER`, whose token names the user.
     pub username: String,
-    /// The password, or the token.
     pub secret: SecretPlace,
 }
 
-/// A file without a usable secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file} {why}")]
 pub struct SecretError {
-    /// Its path.
     pub file: String,
-    /// What is wrong with it.
     pub why: String,
 }
 
 impl Secret {
-    /// This text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -71,7 +64,7 @@ impl Serialize for Secret {
 }
 
 impl SecretPlace {
-    /// The secret as it is now; a line's end behind it is no part of it.
+    /// Reads the current secret; a trailing line break is removed.
     pub fn read(&self) -> Result<Secret, SecretError> {
         let path = match self {
             Self::Given(secret) => return Ok(secret.clone()),

@@ -1,5 +1,5 @@
-//! SASL as a client: how the sidecar says to a broker who it is, on connections of its own. What
-//! clients say on theirs is between them and the broker.
+//! SASL as a client, on the sidecar's own connections. Clients authenticate with the broker
+//! themselves.
 //!
 //! ```text
 //! ApiVersions ─▶ SaslHandshake 1 ─▶ SaslAuthenticate 0–2, once or twice ─▶ an open connection
@@ -27,63 +27,62 @@ use crate::wire::sasl::{
 };
 use crate::wire::{Api, ResponseError, decode_answer, encode_request};
 
-/// The longest answer read before a broker trusts us, and we it.
+/// Bound of an answer before the connection is authenticated.
 pub(super) const ANSWER_BYTES_MAX: usize = 512 << 10;
-/// Characters of a broker's own words that are passed on.
+/// Characters of a broker's error message that are logged.
 const WORDS_MAX: usize = 200;
-/// What we call ourselves to brokers.
+/// The sidecar's own `client.id`.
 pub(super) const CLIENT_ID: &str = "reprise";
 
-/// Why a broker does not take our credentials, and what to do about it.
+/// Reason why a broker refuses the sidecar's credentials, and what the operator does about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SaslError {
-    /// Another mechanism is wanted.
+    /// The broker does not offer the configured mechanism.
     #[error(
         "it does not take {wanted}, it offers {offered}: set upstream.sasl.mechanism to one of them"
     )]
     Mechanism {
-        /// The one configured.
+        /// The configured mechanism.
         wanted: &'static str,
-        /// Those it has.
+        /// The broker's mechanisms.
         offered: String,
     },
-    /// The port knows no SASL.
+    /// The broker's port takes no SASL.
     #[error(
         "it wants no SASL on this port: remove upstream.sasl, or name its SASL port in \
          upstream.bootstrap"
     )]
     NotWanted,
-    /// User and password, or the token, are not good.
+    /// The broker refused the user and password, or the token.
     #[error(
         "it refuses {who} by {mechanism}{says}: check upstream.sasl, and that the cluster knows \
          this user"
     )]
     Refused {
-        /// The user, or the token.
+        /// The user, or the word for the token.
         who: String,
-        /// How it was proven.
         mechanism: &'static str,
-        /// Its own words, if it has any.
+        /// The broker's error message, if any.
         says: String,
     },
-    /// The exchange itself.
+    /// The SCRAM exchange failed.
     #[error(transparent)]
     Scram(#[from] ScramError),
-    /// The password or the token cannot be read.
+    /// The password or token file cannot be read.
     #[error("no credentials: {0}")]
     Secret(#[from] SecretError),
-    /// It says more than was asked.
+    /// The broker sent a token where none is expected.
     #[error("it says more than it was asked")]
     Unexpected,
-    /// The last attempt failed; the next is not made yet.
+    /// The last login failed, and the pause after it is not over.
     #[error("it refused our credentials lately; they are tried again in {seconds} s")]
     Paused {
-        /// When, rounded up.
+        /// Time left, rounded up.
         seconds: u64,
     },
 }
 
-/// Proves who we are on a fresh connection. How long the session lasts, if that is bounded.
+/// Authenticates a new connection. Returns the lifetime of the session if the broker bounds one.
 pub(super) async fn authenticate(
     halves: &mut (ReadHalf, WriteHalf),
     credentials: &Credentials,
@@ -111,27 +110,23 @@ pub(super) async fn authenticate(
     Ok((session_ms > 0).then(|| Duration::from_millis(session_ms)))
 }
 
-/// What ends an attempt.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
-    /// The connection.
     #[error(transparent)]
     Link(#[from] UpstreamError),
-    /// The credentials.
     #[error(transparent)]
     Sasl(#[from] SaslError),
 }
 
-/// The conversation before a connection is open for anything else.
+/// The exchange before a connection is authenticated.
 struct Talk<'a> {
     halves: &'a mut (ReadHalf, WriteHalf),
     buffer: BytesMut,
-    /// Requests sent; the number of the last one.
+    /// Correlation id of the last request.
     asked: i32,
 }
 
 impl Talk<'_> {
-    /// The version of `SaslAuthenticate` to use.
     async fn version(&mut self) -> Result<i16, Failed> {
         let id = self.next();
         let request = ApiVersionsRequest::default();
@@ -172,7 +167,8 @@ impl Talk<'_> {
         let exchange = ClientExchange::new(hash, &credentials.username, nonce);
         let first = exchange.first().into_bytes();
         let (token, _) = self.send(version, credentials, first).await?;
-        // As many rounds as the broker asks for: not on a thread that serves clients.
+        // The broker chooses the number of hash rounds, so the work runs off the threads that serve
+        // clients.
         let answered = off_thread(move || exchange.answer(&token, password.reveal())).await?;
         let last = answered.map_err(SaslError::from)?;
         let message = last.message.clone().into_bytes();
@@ -181,8 +177,8 @@ impl Talk<'_> {
         Ok(session_ms)
     }
 
-    /// A broker that refuses a token says why in a token of its own, and says so plainly once that
-    /// is acknowledged (RFC 7628).
+    /// A broker that refuses a token gives the reason in a token of its own. The login fails only
+    /// after that token is acknowledged (RFC 7628).
     async fn bearer(
         &mut self,
         version: i16,
@@ -199,7 +195,7 @@ impl Talk<'_> {
         }
     }
 
-    /// The broker's token, and how long the session lasts.
+    /// Returns the broker's token and the lifetime of the session in milliseconds.
     async fn send(
         &mut self,
         version: i16,
@@ -222,7 +218,7 @@ impl Talk<'_> {
         self.asked
     }
 
-    /// The answer, without its length prefix.
+    /// Returns the answer without its length prefix.
     async fn ask(&mut self, request: &Bytes) -> Result<Bytes, UpstreamError> {
         self.halves.1.write_all(request).await?;
         loop {
@@ -253,12 +249,12 @@ fn refused(credentials: &Credentials, words: &str) -> SaslError {
     SaslError::Refused { who, mechanism: credentials.mechanism.as_str(), says }
 }
 
-/// Words of a peer, made fit for one line of a log.
+/// A broker's message made fit for one line of a log.
 fn shortened(words: &str) -> String {
     words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect()
 }
 
-/// What reads files or computes for long is done elsewhere.
+/// Runs file reads and long computations on the blocking pool.
 async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, UpstreamError> {

@@ -1,4 +1,4 @@
-//! Dead letters of share groups (KIP-1191): in which topics a cluster keeps them.
+//! Topics in which a cluster keeps the dead letters of share groups (KIP-1191).
 
 use kafka_protocol::messages::DescribeConfigsRequest;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -8,7 +8,7 @@ use crate::upstream::own::head;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::Api;
 
-/// The broker's setting for the prefix of such topics' names.
+/// The broker setting that holds the prefix of the topics' names.
 pub const PREFIX: &str = "errors.deadletterqueue.topic.name.prefix";
 /// Kafka's default for the prefix.
 const PREFIX_DEFAULT: &str = "dlq.";
@@ -16,12 +16,11 @@ const PREFIX_DEFAULT: &str = "dlq.";
 const BROKER: i8 = 4;
 const DESCRIBE_CONFIGS: i16 = 1;
 
-/// The topics of share groups' dead letters.
+/// Names of the topics for share groups' dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareDeadLetters {
-    /// The prefix of the topics' names.
     pub prefix: String,
-    /// A broker has told the prefix; else it is the default.
+    /// Whether a broker returned the prefix; otherwise it is the default.
     pub is_told: bool,
 }
 
@@ -31,7 +30,7 @@ impl Default for ShareDeadLetters {
     }
 }
 
-/// Asks the broker, which needs `DESCRIBE_CONFIGS` of the cluster: without it nothing is told.
+/// Reads the setting from the broker. The user needs `DESCRIBE_CONFIGS` on the cluster.
 pub(super) async fn ask(link: &mut Link, node: i32) -> Result<ShareDeadLetters, UpstreamError> {
     let mut resource = DescribeConfigsResource::default();
     resource.resource_type = BROKER;

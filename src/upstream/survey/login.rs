@@ -1,4 +1,4 @@
-//! Which SASL mechanisms a broker takes: it lists them to a client that asks for another one.
+//! SASL mechanisms of a broker: it lists them when a client asks for an unknown one.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -8,13 +8,13 @@ use crate::upstream::{Link, UpstreamError};
 /// `SaslHandshake` 1: key and version.
 const KEY: i16 = 17;
 const VERSION: i16 = 1;
-/// No mechanism is called like this.
+/// A mechanism that does not exist.
 const NO_MECHANISM: &str = "NONE-IS-MEANT";
 const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
-/// Mechanisms told at most; there are five.
+/// Bound of the mechanisms read; Kafka has five.
 const MECHANISMS_MAX: usize = 32;
 
-/// `None`: the broker takes none on this port.
+/// `None`: the broker takes no SASL on this port.
 pub(super) async fn mechanisms(link: &mut Link) -> Result<Option<Vec<String>>, UpstreamError> {
     Ok(read(&link.exchange(&request()).await?))
 }
@@ -34,7 +34,7 @@ fn request() -> Bytes {
     frame.freeze()
 }
 
-/// Correlation id, error, and the mechanisms; `None` for any other answer.
+/// The answer holds correlation id, error and mechanisms; `None` for any other error code.
 fn read(answer: &[u8]) -> Option<Vec<String>> {
     let (_, rest) = answer.split_first_chunk::<4>()?;
     let (error, rest) = rest.split_first_chunk::<2>()?;

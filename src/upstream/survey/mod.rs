@@ -1,5 +1,5 @@
-//! A look at the cluster for people: which brokers answer, how fast, and what they serve. On
-//! connections of its own that carry nothing else.
+//! A survey of the cluster for operators: which brokers answer, how fast, and which APIs they
+//! serve. It uses separate connections.
 
 mod dead_letters;
 mod login;
@@ -24,70 +24,62 @@ use crate::wire::Api;
 pub use dead_letters::{PREFIX as DEAD_LETTERS_PREFIX, ShareDeadLetters};
 pub use served::Served;
 
-/// The first ApiVersions that names features: they tell a release.
+/// The first ApiVersions that lists features, which reveal the release.
 const FEATURES: i16 = 3;
 
-/// What was seen.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Those of the configuration first, then the others the cluster names.
+    /// Brokers of the configuration first, then the others that the cluster lists.
     pub brokers: Vec<BrokerSeen>,
-    /// The whole, as the first broker that would say it says.
+    /// The cluster as the first broker that answered describes it.
     pub cluster: Option<ClusterSeen>,
 }
 
-/// One broker.
 #[derive(Debug)]
 pub struct BrokerSeen {
-    /// Where it was looked for.
+    /// The address that was dialled.
     pub address: Address,
-    /// Its id; `None`: the cluster names none at that address.
+    /// The node id; `None`: the cluster lists no broker at that address.
     pub node: Option<i32>,
-    /// What it showed, or why nothing.
     pub reached: Result<Reached, UpstreamError>,
 }
 
-/// A broker that can be reached.
 #[derive(Debug)]
 pub struct Reached {
-    /// How long the connection took, TLS included.
+    /// Duration of the connect, TLS included.
     pub connected: Duration,
-    /// Where there is TLS.
+    /// The peer of TLS; `None` in plain text.
     pub tls: Option<PeerSeen>,
-    /// What it serves, or why it does not say.
+    /// The APIs that the broker serves, or why ApiVersions failed.
     pub served: Result<Served, UpstreamError>,
-    /// Whether it wants credentials.
     pub login: Login,
 }
 
-/// Whether a broker wants credentials.
+/// Whether a broker requires credentials.
 #[derive(Debug)]
 pub enum Login {
-    /// It answers without.
+    /// The broker answers without credentials.
     NotWanted,
-    /// It takes ours.
+    /// The broker accepts the sidecar's credentials.
     Taken,
-    /// It closes on requests without; the mechanisms it takes.
+    /// The broker closes the connection of a client without credentials; the mechanisms it takes.
     Wanted(Vec<String>),
-    /// It does not answer, and not for want of credentials.
+    /// The broker does not answer for another reason.
     Unclear(UpstreamError),
 }
 
 /// The cluster as one broker describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterSeen {
-    /// Its id.
     pub id: Option<String>,
-    /// Its brokers: id and address.
     pub nodes: Vec<(i32, Address)>,
-    /// Its topics.
     pub topics: Vec<String>,
-    /// Topics of share groups' dead letters; `None`: there are none before Kafka 4.4.
+    /// Topics of share groups' dead letters; `None`: the cluster has none before Kafka 4.4.
     pub dead_letters: Option<ShareDeadLetters>,
 }
 
 impl Upstream {
-    /// Looks at every broker of the configuration, then at every other one the cluster names.
+    /// Surveys every broker of the configuration, then every other one that the cluster lists.
     pub async fn survey(&self, clock: Clock) -> Survey {
         let looked = self.bootstrap.iter().map(|address| self.look_at(address, clock));
         let mut survey = Survey { brokers: join_all(looked).await, cluster: None };
@@ -118,7 +110,7 @@ impl Upstream {
         survey
     }
 
-    /// Asks the first broker whose share groups may have dead letters.
+    /// Asks the first broker whose version supports dead letters of share groups.
     async fn dead_letters(&self, brokers: &[BrokerSeen]) -> Option<ShareDeadLetters> {
         let has_them = |seen: &&BrokerSeen| {
             let reached = seen.reached.as_ref().ok();
@@ -144,7 +136,8 @@ impl Upstream {
         let (mut link, tls) = self.in_time(self.open_seen(address, true)).await?;
         let connected = clock.elapsed().saturating_sub(began);
         let served = match self.in_time(served(&mut link, clock)).await {
-            // In TLS 1.3 a broker says only now that it does not like our certificate.
+            // With TLS 1.3 a client learns only at its first read that the broker refused its
+            // certificate.
             Err(error @ (UpstreamError::Refused(_) | UpstreamError::WantsTls)) => {
                 return Err(error);
             }
@@ -161,7 +154,7 @@ impl Upstream {
         match self.in_time(metadata(link, Some(Vec::new()))).await {
             Ok(_) if self.has_credentials() => Login::Taken,
             Ok(_) => Login::NotWanted,
-            // To close is how a broker treats those it does not know.
+            // A broker closes the connection of a client that does not authenticate.
             Err(error @ (UpstreamError::Closed | UpstreamError::Io(_))) => {
                 let asked = async {
                     let (mut link, _) = self.open_seen(address, false).await?;
@@ -191,7 +184,7 @@ impl Upstream {
         })
     }
 
-    /// `own`: with our credentials, where there are some.
+    /// With `own`, the sidecar authenticates if it has credentials.
     async fn open_seen(
         &self,
         address: &Address,
@@ -221,8 +214,8 @@ impl Upstream {
     }
 }
 
-/// Asks which versions are served: of version 0, which every broker answers, then for the features
-/// of those that tell them.
+/// Requests ApiVersions 0, which every broker answers, then the version with features if the broker
+/// serves it.
 async fn served(link: &mut Link, clock: Clock) -> Result<Served, UpstreamError> {
     let began = clock.elapsed();
     let first = versions(link, 0).await?;
@@ -240,7 +233,7 @@ async fn versions(link: &mut Link, version: i16) -> Result<ApiVersionsResponse, 
     link.call(&head(Api::ApiVersions, version), &request).await
 }
 
-/// All topics, or none.
+/// `None`: all topics. An empty list: none.
 async fn metadata(
     link: &mut Link,
     topics: Option<Vec<MetadataRequestTopic>>,

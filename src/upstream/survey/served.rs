@@ -1,4 +1,4 @@
-//! What a broker serves: which release of Kafka that implies, and what reprise would miss.
+//! Releases of Kafka by the APIs a broker serves, and the APIs that reprise needs and lacks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,9 @@ use kafka_protocol::messages::ApiVersionsResponse;
 
 use crate::wire::Api;
 
-/// Lowest and highest version by API key.
 pub(super) type Ranges = BTreeMap<i16, (i16, i16)>;
 
-/// APIs without which nothing works: relayed as clients send them, or asked by reprise itself.
+/// APIs that reprise needs: it relays them, or sends them itself.
 const NEEDED: [Api; 12] = [
     Api::Produce,
     Api::Fetch,
@@ -25,9 +24,9 @@ const NEEDED: [Api; 12] = [
     Api::SyncGroup,
     Api::ApiVersions,
 ];
-/// The feature whose highest level is a release's own.
+/// The feature whose highest level identifies a release.
 const METADATA_VERSION: &str = "metadata.version";
-/// The feature whose second level are dead letters of share groups (KIP-1191).
+/// Level 2 of this feature adds dead letters of share groups (KIP-1191).
 const SHARE_VERSION: &str = "share.version";
 const DEAD_LETTERS_SINCE: i16 = 2;
 /// First level of `metadata.version` of each release (Kafka's `MetadataVersion`).
@@ -45,7 +44,7 @@ const LEVELS: [(i16, &str); 12] = [
     (8, "3.4"),
     (4, "3.3"),
 ];
-/// The release since which a broker serves this version of Fetch.
+/// The release that introduced each version of Fetch.
 const FETCHES: [(i16, &str); 11] = [
     (18, "4.1"),
     (17, "3.9"),
@@ -60,18 +59,16 @@ const FETCHES: [(i16, &str); 11] = [
     (4, "0.11"),
 ];
 
-/// What a broker serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// How long it took to say so.
+    /// Round trip of the ApiVersions request.
     pub round_trip: Duration,
-    /// `Kafka 4.3`, or `Kafka 2.3 or later`; `None`: older than anything known here.
+    /// `Kafka 4.3`, or `Kafka 2.3 or later`; `None`: older than every release in the tables.
     pub release: Option<String>,
-    /// What is needed and missing: without it reprise does not work here.
+    /// Needed APIs that the broker lacks: reprise does not work with it.
     pub missing: Vec<&'static str>,
-    /// Whether groups by KIP-848 are served.
+    /// Whether the broker serves the consumer groups of KIP-848.
     pub consumer_groups: bool,
-    /// Whether share groups may have dead letters (Kafka 4.4).
     pub share_dead_letters: bool,
 }
 
@@ -97,7 +94,7 @@ pub(super) fn ranges(answer: &ApiVersionsResponse) -> Ranges {
     range.map(|key| (key.api_key, (key.min_version, key.max_version))).collect()
 }
 
-/// Whether there is a version both sides read.
+/// Whether both sides share a version.
 fn serves(ranges: &Ranges, api: Api) -> bool {
     let (min, max) = api.served();
     ranges.get(&api.key()).is_some_and(|(lowest, highest)| *lowest <= max && min <= *highest)
