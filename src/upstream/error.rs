@@ -13,12 +13,14 @@ use crate::wire::{AnswerError, EncodeError};
 pub enum UpstreamError {
     #[error("the broker at {address} cannot be reached: {cause}")]
     Connect {
+        /// Host and port that the sidecar dialled.
         address: String,
         cause: io::Error,
     },
     /// The TLS handshake failed; most often a certificate is not valid.
     #[error("no TLS with the broker at {address}: {cause}")]
     Handshake {
+        /// Host and port that the sidecar dialled.
         address: String,
         cause: ConnectError,
     },

@@ -112,7 +112,7 @@ impl Link {
         self.call_at(head.api, head.version, head, request).await
     }
 
-    /// As [`Link::call`], but the answer is not decoded.
+    /// Like [`Link::call`], but the answer is not decoded.
     pub async fn call_unread<Req: Request>(
         &mut self,
         head: &RequestHead,
@@ -121,7 +121,7 @@ impl Link {
         self.ask(head.api, head.version, head, request).await
     }
 
-    /// As [`Link::call`], for another API and version than those of `head`.
+    /// Like [`Link::call`], for another API and version than those of `head`.
     pub async fn call_at<Req>(
         &mut self,
         api: Api,

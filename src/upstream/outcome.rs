@@ -30,14 +30,15 @@ pub enum WriteError {
     #[error("the cluster does not take records into {topic}: {}", words(*error))]
     Topic {
         topic: TopicName,
+        /// Error code of the Produce answer.
         error: ResponseError,
     },
 }
 
-/// What the writer does next.
+/// Reaction of the writer to a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The same write may succeed later.
+    /// A later attempt may succeed.
     Later,
     /// An operator has to permit it first.
     Denied,

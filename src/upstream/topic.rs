@@ -50,7 +50,7 @@ impl Upstream {
         self.see_topic_at(links, None, topic).await
     }
 
-    /// As [`Upstream::see_topic`], from that broker; `None`: from any.
+    /// Like [`Upstream::see_topic`], from that broker; `None`: from any.
     pub(super) async fn see_topic_at(
         &self,
         links: &mut OwnLinks,
@@ -103,7 +103,7 @@ impl TopicSeen {
         self.leaders.get(index).copied().flatten()
     }
 
-    /// As [`TopicSeen::leader`], with the reason why there is no leader.
+    /// Like [`TopicSeen::leader`], with the reason why there is no leader.
     pub(super) fn placed(&self, partition: i32) -> Placed {
         if let Some(leader) = self.leader(partition) {
             return Placed::LedBy(leader);
