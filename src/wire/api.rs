@@ -5,7 +5,6 @@ use kafka_protocol::protocol::{HeaderVersion, Request};
 
 use crate::wire::scan::{self, Schema};
 
-/// One row of the table: what we know of an API.
 #[derive(Debug)]
 struct Row {
     key: i16,
@@ -39,7 +38,7 @@ where
 
 macro_rules! apis {
     ($($api:ident $request:ident $min:literal..=$max:literal $schema:path;)*) => {
-        /// An API this build reads. What is not here is not advertised, or only passes.
+        /// An API that this build decodes. Every other API is relayed or not advertised.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Api {
             $(
@@ -127,36 +126,34 @@ apis! {
 }
 
 impl Api {
-    /// The API of a key on the wire; `None` for one we do not serve.
+    /// The API of a key; `None`: not served.
     pub fn from_key(key: i16) -> Option<Self> {
         Self::ALL.iter().copied().find(|api| api.key() == key)
     }
 
-    /// Its key on the wire.
     pub fn key(self) -> i16 {
         self.row().key
     }
 
-    /// Its name, for metrics and logs.
+    /// The name in metrics and logs.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Versions to tell clients, lowest and highest. Produce begins at 0 although 0–2 are not
-    /// served: librdkafka up to 2.10 otherwise turns its features off (KAFKA-18659).
+    /// Lowest and highest version for `ApiVersions`. Produce begins at 0 although 0–2 are not
+    /// served: librdkafka up to 2.10 otherwise disables features (KAFKA-18659).
     pub fn advertised(self) -> (i16, i16) {
         let row = self.row();
         let min = if self == Self::Produce { 0 } else { row.min };
         (min, row.max)
     }
 
-    /// Whether a request of this version is decoded and answered.
     pub fn serves(self, version: i16) -> bool {
         let row = self.row();
         (row.min..=row.max).contains(&version)
     }
 
-    /// Versions decoded and answered, lowest and highest.
+    /// Lowest and highest version decoded and answered.
     pub fn served(self) -> (i16, i16) {
         (self.row().min, self.row().max)
     }

@@ -1,7 +1,7 @@
-//! What consumers tell each other inside `JoinGroup` and `SyncGroup`: subscription and assignment.
+//! Subscription and assignment: the consumer protocol inside `JoinGroup` and `SyncGroup`.
 //!
-//! Read leniently (kafka-go says version 1 and leaves the owned partitions out), changed only
-//! where asked, everything else returned byte for byte.
+//! Parsing is lenient: kafka-go announces version 1 and leaves the owned partitions out. Bytes that
+//! are not edited return unchanged.
 //!
 //! ```text
 //! subscription: version i16 | topics [string] | user data | v1+ owned [topic [i32]] | the rest
@@ -15,52 +15,46 @@ use crate::wire::reader::{ReadError, Reader, length};
 
 /// The first version with owned partitions (KIP-429).
 const OWNED_SINCE: i16 = 1;
-/// Of the generation behind a sticky assignor's memory, since its version 1.
+/// Length of the generation in a sticky assignor's user data, since its version 1.
 const GENERATION_BYTES: usize = 4;
 
-/// Partitions of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPartitions {
-    /// The topic.
     pub topic: TopicName,
-    /// Its partitions, in the order given.
+    /// Partitions in the order received.
     pub partitions: Vec<i32>,
 }
 
 /// The metadata of a `JoinGroup` protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// As the client says.
     pub version: i16,
-    /// Topics the member wants.
+    /// Topics that the member subscribes to.
     pub topics: Vec<TopicName>,
-    /// The assignor's own bytes, exact.
+    /// The assignor's own bytes, unchanged.
     pub user_data: Option<Bytes>,
-    /// What the member still holds; `None` when the client left it out.
+    /// Partitions that the member owns; `None`: the client left the field out.
     pub owned: Option<Vec<TopicPartitions>>,
-    /// Generation, rack and what later versions add, exact.
+    /// Generation, rack and fields of later versions, unchanged.
     rest: Bytes,
 }
 
 /// The assignment of one member in `SyncGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// As the client says.
     pub version: i16,
-    /// What the member gets.
     pub partitions: Vec<TopicPartitions>,
-    /// The assignor's own bytes, exact.
+    /// The assignor's own bytes, unchanged.
     pub user_data: Option<Bytes>,
     rest: Bytes,
 }
 
 impl Subscription {
-    /// A version 0 subscription to these topics, nothing else said.
+    /// A version 0 subscription to these topics, without other fields.
     pub fn to(topics: Vec<TopicName>) -> Self {
         Self { version: 0, topics, user_data: None, owned: None, rest: Bytes::new() }
     }
 
-    /// Reads `JoinGroup` metadata.
     pub fn parse(bytes: &Bytes) -> Result<Self, ReadError> {
         let mut r = Reader::new(bytes);
         let version = r.int16()?;
@@ -68,7 +62,7 @@ impl Subscription {
         for _ in 0..count(&mut r, 2)? {
             topics.push(TopicName::new(r.string()?));
         }
-        // kafka-go's oldest form ends behind the topics
+        // kafka-go's oldest form ends after the topics.
         let user_data = if r.is_empty() { None } else { r.nullable_bytes()? };
         let user_data = user_data.map(|data| bytes.slice_ref(data));
         let owned = if version >= OWNED_SINCE && !r.is_empty() {
@@ -79,15 +73,15 @@ impl Subscription {
         Ok(Self { version, topics, user_data, owned, rest: bytes.slice_ref(r.rest()) })
     }
 
-    /// Takes topics out of what the member holds; what it subscribes to stays.
+    /// Removes topics from the owned partitions; the subscription keeps them.
     pub fn strip_owned(&mut self, drops: impl Fn(&str) -> bool) {
         if let Some(owned) = &mut self.owned {
             owned.retain(|entry| !drops(entry.topic.as_str()));
         }
     }
 
-    /// The same in what a sticky assignor remembers in its user data: what the member was last
-    /// given, and in which generation. Bytes that read as anything else stay.
+    /// Removes topics from a sticky assignor's user data: the member's last assignment, and its
+    /// generation. Bytes of any other form stay unchanged.
     pub fn strip_remembered(&mut self, drops: impl Fn(&str) -> bool) {
         let Some(data) = &self.user_data else { return };
         let mut r = Reader::new(data);
@@ -106,7 +100,6 @@ impl Subscription {
         }
     }
 
-    /// The wire form.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::new();
         out.put_i16(self.version);
@@ -124,12 +117,12 @@ impl Subscription {
 }
 
 impl Assignment {
-    /// An assignment of nothing, in the oldest form.
+    /// An assignment without partitions, in version 0.
     pub fn empty() -> Self {
         Self { version: 0, partitions: Vec::new(), user_data: None, rest: Bytes::new() }
     }
 
-    /// Reads a `SyncGroup` assignment. No bytes at all mean "nothing assigned".
+    /// Reads a `SyncGroup` assignment. An empty one means no partitions.
     pub fn parse(bytes: &Bytes) -> Result<Self, ReadError> {
         if bytes.is_empty() {
             return Ok(Self::empty());
@@ -142,12 +135,11 @@ impl Assignment {
         Ok(Self { version, partitions, user_data, rest: bytes.slice_ref(r.rest()) })
     }
 
-    /// Takes topics out.
     pub fn strip(&mut self, drops: impl Fn(&str) -> bool) {
         self.partitions.retain(|entry| !drops(entry.topic.as_str()));
     }
 
-    /// Puts one partition in, once.
+    /// Adds a partition unless it is already assigned.
     pub fn append(&mut self, topic: &TopicName, partition: i32) {
         match self.partitions.iter_mut().find(|entry| entry.topic == *topic) {
             Some(entry) if entry.partitions.contains(&partition) => {}
@@ -158,7 +150,6 @@ impl Assignment {
         }
     }
 
-    /// The wire form.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::new();
         out.put_i16(self.version);
@@ -169,7 +160,7 @@ impl Assignment {
     }
 }
 
-/// An array's count, held against the bytes behind it; absent counts as 0.
+/// An array's count, bounded by the bytes after it; a null array counts as 0.
 fn count(r: &mut Reader<'_>, element_bytes_min: usize) -> Result<usize, ReadError> {
     let count = match r.int32()? {
         -1 => 0,
@@ -212,7 +203,7 @@ fn put_user_data(out: &mut BytesMut, data: Option<&Bytes>) {
     }
 }
 
-/// Counts come from what was read or a handful of appends: they fit.
+/// Counts come from parsed arrays or a few appends, so they fit into 32 bits.
 fn put_len(out: &mut BytesMut, len: usize) {
     out.put_i32(i32::try_from(len).unwrap_or(i32::MAX));
 }

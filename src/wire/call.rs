@@ -1,4 +1,4 @@
-//! Requests of our own to a broker, and what comes back.
+//! Encoding of the sidecar's own requests to a broker, and decoding of the answers.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Request};
@@ -9,32 +9,30 @@ use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan::{self, ScanError};
 
-/// Why an answer of a broker cannot be read.
+/// Reason why a broker's answer cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// The header is broken.
     #[error("a broker's answer is broken: {0}")]
     Read(#[from] ReadError),
     /// A count or a length does not fit the bytes.
     #[error("a broker's answer is broken: {0}")]
     Scan(#[from] ScanError),
-    /// The codec refuses what the scan let pass.
+    /// The codec refuses bytes that the scan accepted.
     #[error("a broker's answer is broken: {0}")]
     Codec(String),
-    /// It answers something else.
+    /// The answer's correlation id is not that of the request.
     #[error("a broker answered request {found} where {wanted} was due")]
     Correlation {
-        /// The number in the answer.
+        /// Correlation id in the answer.
         found: i32,
-        /// The number of the request.
         wanted: i32,
     },
-    /// There is no layout to check it by: our own mistake.
+    /// No schema exists for the answer: a defect of the sidecar.
     #[error("an answer to {} is never read here", .0.name())]
     NotRead(Api),
 }
 
-/// A request as one frame: length prefix, header, body.
+/// Encodes a request as one frame: length prefix, header, body.
 pub fn encode_request<Req: Request>(
     api: Api,
     version: i16,
@@ -69,7 +67,7 @@ pub fn encode_request<Req: Request>(
     Ok(out.freeze())
 }
 
-/// Reads the answer to request `correlation_id` from a whole frame without its length prefix.
+/// Decodes the answer to request `correlation_id` from a whole frame without its length prefix.
 pub fn decode_answer<Resp: Decodable>(
     api: Api,
     version: i16,

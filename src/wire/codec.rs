@@ -1,4 +1,4 @@
-//! Small messages through the codec crate: scanned before, framed after.
+//! Small messages through the codec crate: scanned before decoding, framed after encoding.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::protocol::{Encodable, Request};
@@ -8,38 +8,35 @@ use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::header::{RequestHead, put_response_header};
 use crate::wire::scan::{self, ScanError};
 
-/// Why a body is no such request.
+/// Reason why a request body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A count or a length does not fit the bytes.
     #[error("a request body is broken: {0}")]
     Scan(#[from] ScanError),
-    /// The codec refuses what the scan let pass, such as text that is not UTF-8.
+    /// The codec refuses bytes that the scan accepted, such as text that is not UTF-8.
     #[error("a request body is broken: {0}")]
     Codec(String),
-    /// The caller asked for another type than the header names.
+    /// The caller requested another type than the header names.
     #[error("a body of API key {found} was to be read as API key {wanted}")]
     OtherApi {
-        /// The key in the header.
+        /// API key in the header.
         found: i16,
-        /// The key of the wanted type.
         wanted: i16,
     },
 }
 
-/// Why an answer cannot be written: our own mistake, a field the version does not have.
+/// An answer cannot be encoded, because the version lacks a field: a defect of the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an answer to {} version {version} cannot be written: {cause}", api.name())]
 pub struct EncodeError {
-    /// The API.
     pub api: Api,
-    /// Its version.
     pub version: i16,
-    /// The codec's words.
+    /// The codec's error message.
     pub cause: String,
 }
 
-/// Reads the body as `Req`. Bytes behind the message are ignored, as Kafka does.
+/// Decodes the body as `Req`. Bytes after the message are ignored, as in Kafka.
 pub fn decode<Req: Request>(head: &RequestHead) -> Result<Req, DecodeError> {
     if Req::KEY != head.api_key {
         return Err(DecodeError::OtherApi { found: head.api_key, wanted: Req::KEY });
@@ -49,12 +46,12 @@ pub fn decode<Req: Request>(head: &RequestHead) -> Result<Req, DecodeError> {
     Req::decode(&mut body, head.version).map_err(|e| DecodeError::Codec(e.to_string()))
 }
 
-/// Writes the answer to `head` as one frame: length prefix, response header, body.
+/// Encodes the answer to `head` as one frame: length prefix, response header, body.
 pub fn encode<Resp: Encodable>(head: &RequestHead, answer: &Resp) -> Result<Bytes, EncodeError> {
     encode_at(head.api, head.version, head.correlation_id, answer)
 }
 
-/// Like [`encode`], at a version of the caller's choice: an unsupported `ApiVersions` version is
+/// Like [`encode`], at a version that the caller chooses: an unsupported `ApiVersions` version is
 /// answered in version 0.
 pub fn encode_at<Resp: Encodable>(
     api: Api,

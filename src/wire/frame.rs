@@ -1,36 +1,35 @@
-//! The four-byte length in front of every Kafka message.
+//! The four-byte length prefix of every Kafka message.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes of the length prefix.
 pub const PREFIX_BYTES: usize = 4;
-/// What a listener accepts before a client has authenticated.
+/// Bound of a frame before a client has authenticated.
 pub const PREAUTH_FRAME_BYTES: usize = 512 * 1024;
 
 const TLS_HELLO: [u8; 2] = [0x16, 0x03];
 const HTTP_METHODS: [&[u8; 4]; 8] =
     [b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];
 
-/// Why a stream of bytes is not a stream of Kafka frames. The connection must be closed: there is
-/// no way to find the next frame.
+/// Reason why bytes are no Kafka frames. The connection must be closed, because the begin of the
+/// next frame is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The length is below zero.
     #[error("the frame length {len} is negative: the peer does not speak the Kafka protocol")]
     Negative {
-        /// The length read.
+        /// Length in the prefix.
         len: i32,
     },
     /// The length is zero.
     #[error("the frame length is 0: the peer does not speak the Kafka protocol")]
     Zero,
-    /// The length is above the limit.
     #[error(
         "a frame of {len} bytes is over the limit of {max}: see limits.frame_bytes and, for the \
              first request of a connection, limits.preauth_frame_bytes"
     )]
     TooLong {
-        /// The length read, in bytes.
+        /// Length in the prefix, in bytes.
         len: usize,
         /// The limit, in bytes.
         max: usize,
@@ -46,11 +45,11 @@ pub enum FrameError {
     LooksLikeHttp,
 }
 
-/// Takes the next whole frame, without its length, off the front of `buffer`.
+/// Takes the next whole frame, without its length prefix, from the front of `buffer`.
 ///
-/// `Ok(None)`: more bytes are needed. Nothing is allocated by the length's own say-so. TLS and
-/// HTTP are told by their first bytes before the length is judged, since a limit large enough
-/// would otherwise wait for ever for a "frame" of 336 MiB.
+/// `Ok(None)`: more bytes are needed. No memory is allocated from the length alone. TLS and HTTP
+/// are recognized by their first bytes before the length is checked. A large limit would otherwise
+/// wait without end for a "frame" of 336 MiB.
 pub fn split(buffer: &mut BytesMut, max_len: usize) -> Result<Option<Bytes>, FrameError> {
     let Some(len) = announced(buffer, max_len)? else { return Ok(None) };
     if buffer.len() - PREFIX_BYTES < len {
@@ -60,7 +59,7 @@ pub fn split(buffer: &mut BytesMut, max_len: usize) -> Result<Option<Bytes>, Fra
     Ok(Some(buffer.split_to(len).freeze()))
 }
 
-/// The length the first frame in `buffer` announces, judged; `None`: more bytes are needed.
+/// Checks the length prefix of the first frame in `buffer`; `None`: more bytes are needed.
 pub(super) fn announced(buffer: &[u8], max_len: usize) -> Result<Option<usize>, FrameError> {
     let Some((prefix, _)) = buffer.split_first_chunk::<PREFIX_BYTES>() else {
         return Ok(None);

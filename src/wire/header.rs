@@ -1,4 +1,4 @@
-//! The request header, read without trusting it, and the response header.
+//! Request and response headers; a request header is untrusted input.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -7,56 +7,51 @@ use crate::wire::api::Api;
 use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan;
 
-/// A request whose header is read and whose body is not.
+/// A request with a parsed header and an unparsed body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// Which API; always one this build serves.
+    /// Always an API that this build serves.
     pub api: Api,
-    /// Its key on the wire.
     pub api_key: i16,
-    /// Its version; always one this build serves.
+    /// Always a version that this build serves.
     pub version: i16,
     /// Returned in the answer.
     pub correlation_id: i32,
-    /// What the client calls itself; not trusted, not unique.
+    /// The client's own name: neither trusted nor unique.
     pub client_id: Option<ClientId>,
-    /// Everything behind the header.
+    /// All bytes after the header.
     pub body: Bytes,
 }
 
-/// Why a request cannot be read further than its first bytes.
+/// Reason why a request is not read past its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// Shorter than a header, or a broken one. Close the connection.
+    /// The header is too short or broken. The connection is closed.
     #[error("a request header is broken: {0}")]
     Broken(#[from] ReadError),
-    /// An API this build does not serve. Answer with error 35 where the protocol can say so, else
-    /// close the connection, as Kafka does.
+    /// An API that this build does not serve. The client gets error 35 if the API's answer can
+    /// carry it; otherwise the connection is closed, as in Kafka.
     #[error("a client asks for API key {api_key} version {version}, which is not served here")]
     UnknownApi {
-        /// The key asked for.
         api_key: i16,
-        /// Its version.
         version: i16,
-        /// To answer with.
+        /// Correlation id for the answer.
         correlation_id: i32,
     },
-    /// A version this build does not serve. `ApiVersions`: answer a version 0 body with error 35
-    /// and the list of keys (KIP-511). Others: close the connection.
+    /// A version that this build does not serve. `ApiVersions` is answered in version 0 with error
+    /// 35 and the list of keys (KIP-511). For other APIs the connection is closed.
     #[error("a client asks for {} version {version}; {}..={} are served", api.name(),
         api.served().0, api.served().1)]
     UnsupportedVersion {
-        /// The API asked for.
         api: Api,
-        /// The version we do not have.
         version: i16,
-        /// To answer with.
+        /// Correlation id for the answer.
         correlation_id: i32,
     },
 }
 
 impl RequestHead {
-    /// Reads the header of one frame (without its length prefix).
+    /// Parses the header of one frame without its length prefix.
     pub fn parse(frame: &Bytes) -> Result<Self, HeadError> {
         let mut reader = Reader::new(frame);
         let api_key = reader.int16()?;
@@ -77,8 +72,8 @@ impl RequestHead {
     }
 }
 
-/// Writes the header of an answer. `ApiVersions` always has header version 0, so that a client
-/// which does not know the version yet can read it.
+/// Writes the header of an answer. `ApiVersions` always has header version 0, so that a client can
+/// read an answer to a version it does not know.
 pub fn put_response_header(out: &mut BytesMut, api: Api, version: i16, correlation_id: i32) {
     out.put_i32(correlation_id);
     if api.response_header_version(version) >= 1 {

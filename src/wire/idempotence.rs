@@ -1,40 +1,40 @@
-//! What a partition remembers of an idempotent producer: its epoch and its last five batches.
+//! State of an idempotent producer on a partition: its epoch and its last five batches.
 //!
-//! The rules are those of Kafka's `ProducerStateManager` (KIP-98, KIP-360): sequences count up by
-//! one per record and wrap from `i32::MAX` to 0; a repeated batch is acknowledged again with its
-//! first offset; an unknown producer may begin anywhere; a new epoch begins at 0.
+//! The rules are those of Kafka's `ProducerStateManager` (KIP-98, KIP-360). Sequences increase by
+//! one per record and wrap from `i32::MAX` to 0. A repeated batch is acknowledged again with its
+//! first offset. An unknown producer may begin anywhere; a new epoch begins at 0.
 
 use serde::{Deserialize, Serialize};
 
-/// Batches remembered per producer: the most a client may have in flight (KIP-98).
+/// Batches kept per producer: the most that a client may have in flight (KIP-98).
 pub const BATCHES_KEPT: usize = 5;
 
-/// One remembered batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenBatch {
-    /// Sequence of its first record.
+    /// Sequence of the first record.
     pub first_sequence: i32,
-    /// Sequence of its last record.
+    /// Sequence of the last record.
     pub last_sequence: i32,
-    /// Offset its first record got.
+    /// Offset of the first record.
     pub base_offset: i64,
 }
 
-/// What a batch is to the producer's history.
+/// Relation of a batch to the producer's earlier batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequenced {
-    /// The next one: append it, then `record` it.
+    /// The next batch in sequence: append it, then `record` it.
     InOrder,
-    /// One of the last five: acknowledge it again, append nothing.
+    /// A repetition of one of the last five batches: acknowledge it again, append nothing.
     Duplicate {
-        /// The offset it got when it came first.
+        /// Offset of the batch when it was appended.
         base_offset: i64,
     },
-    /// A batch before it is missing, or it is behind the last five: `OUT_OF_ORDER_SEQUENCE_NUMBER`.
-    /// What lies behind may never have been stored: a producer may begin anywhere, with the second
-    /// batch of its first two when the first was refused.
+    /// An earlier batch is missing, or the batch is older than the last five:
+    /// `OUT_OF_ORDER_SEQUENCE_NUMBER`. An older batch may never have been stored, because a
+    /// producer may begin anywhere. If the first of two batches was refused, the second one began
+    /// the state.
     OutOfOrder,
-    /// Of an epoch that has ended: `INVALID_PRODUCER_EPOCH`.
+    /// The batch has an older epoch: `INVALID_PRODUCER_EPOCH`.
     FencedEpoch,
 }
 
@@ -48,7 +48,7 @@ pub struct ProducerWindow {
 }
 
 impl ProducerWindow {
-    /// Judges a batch; changes nothing.
+    /// Classifies a batch without changing the state.
     pub fn check(&self, epoch: i16, first_sequence: i32, last_sequence: i32) -> Sequenced {
         let Some(known) = self.epoch else { return Sequenced::InOrder };
         if epoch < known {
@@ -59,7 +59,7 @@ impl ProducerWindow {
             return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
         }
         let Some(newest) = self.batches.last() else {
-            // Fenced into this epoch, and nothing of it has come yet.
+            // `fence` set this epoch, and no batch of it was recorded yet.
             let begins = first_sequence == 0;
             return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
         };
@@ -73,7 +73,7 @@ impl ProducerWindow {
         if follows { Sequenced::InOrder } else { Sequenced::OutOfOrder }
     }
 
-    /// Remembers a batch that was appended.
+    /// Records a batch that was appended.
     pub fn record(&mut self, epoch: i16, batch: SeenBatch) {
         if self.epoch != Some(epoch) {
             self.epoch = Some(epoch);
@@ -85,7 +85,7 @@ impl ProducerWindow {
         self.batches.push(batch);
     }
 
-    /// A transaction ended in this epoch: nothing of an earlier one is taken from now on.
+    /// Ends all earlier epochs, after a transaction ended in this one.
     pub fn fence(&mut self, epoch: i16) {
         if self.epoch.is_none_or(|known| known < epoch) {
             self.epoch = Some(epoch);
@@ -93,7 +93,7 @@ impl ProducerWindow {
         }
     }
 
-    /// The epoch of the last recorded batch.
+    /// The epoch of the last recorded batch, or of a later `fence`.
     pub fn epoch(&self) -> Option<i16> {
         self.epoch
     }
@@ -104,7 +104,7 @@ impl ProducerWindow {
     }
 }
 
-/// The sequence that follows.
+/// Wraps from `i32::MAX` to 0.
 fn after(sequence: i32) -> i32 {
     sequence.checked_add(1).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Bytes to types and back; pure. Nothing here reads a socket, a clock or a file.
+//! Conversion between bytes and types; no code here reads a socket, a clock or a file.
 //!
 //! ```text
 //! socket bytes ─▶ frame ─▶ header ─▶ scan ─▶ codec (kafka-protocol) ─▶ typed request

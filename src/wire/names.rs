@@ -1,4 +1,4 @@
-//! Names of topics: legality, the retry and dead-letter topics of a group, topic ids.
+//! Topic names: legality, the retry and dead-letter topics of a group, topic ids.
 
 mod cluster_topic;
 mod letter_streams;
@@ -15,53 +15,52 @@ pub use letter_streams::LetterStreams;
 
 /// Kafka's limit on topic names, in bytes.
 pub const TOPIC_BYTES_MAX: usize = 249;
-/// The longest group that is used as it is, where the template leaves room: with the default
-/// names it is 235 bytes.
+/// The longest group that is not mangled, if the template leaves room: with the default names it is
+/// 235 bytes.
 const GROUP_BYTES_MAX: usize = 240;
-/// `-` and 16 hex digits behind a mangled group.
+/// `-` and 16 hex digits after a mangled group.
 const MANGLE_BYTES: usize = 17;
-/// What a template may hold besides the group, so that a mangled name says something.
+/// Bound of a template without `{group}`, which leaves readable text in a mangled name.
 const FIXED_BYTES_MAX: usize = 100;
 const GROUP: &str = "{group}";
 /// RocketMQ's spellings, shown to people and accepted from clients.
 const SHOWN_RETRY: &str = "%RETRY%";
 const SHOWN_DLQ: &str = "%DLQ%";
-/// Namespace of our topic ids (uuid v5); fixed for ever.
+/// Namespace of the sidecar's topic ids (uuid v5); it must never change.
 const TOPIC_ID_NAMESPACE: Uuid = Uuid::from_u128(0x7265_7072_6973_4574_8f70_6963_5f69_6473);
 
-/// How retry and dead-letter topics are called on the Kafka wire.
+/// Templates for the names of retry and dead-letter topics on the Kafka wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Templates {
     retry: Template,
     dlq: Template,
 }
 
-/// A topic that is ours by its name.
+/// A topic that the sidecar serves, recognized by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owned {
     /// The retry topic of the group with this key.
     Retry(GroupKey),
-    /// The dead letters of the group with this key.
+    /// The dead-letter topic of the group with this key.
     Dlq(GroupKey),
 }
 
-/// What stands for a group inside a topic name: the group itself, or its mangled form when it is
-/// no legal topic name. Compare with [`Templates::key`] of a known group.
+/// The group's part of a topic name: the group itself, or its mangled form if it is no legal topic
+/// name. Compare it with [`Templates::key`] of a known group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey(String);
 
 impl GroupKey {
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The group, where no stored map knows better: most groups are their own key.
+    /// The key read as a group, for keys without a stored mapping: most groups are their own key.
     pub fn as_group(&self) -> GroupId {
         GroupId::new(&self.0)
     }
 
-    /// Whether the key may stand for another group than the one it spells; then ask the stored map.
+    /// Whether the key may be a mangled group; the stored mapping then decides.
     pub fn may_be_mangled(&self) -> bool {
         self.0.rsplit_once('-').is_some_and(|(_, hash)| {
             hash.len() == MANGLE_BYTES - 1
@@ -70,36 +69,36 @@ impl GroupKey {
     }
 }
 
-/// Why two templates cannot be used.
+/// Reason why two templates cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// `{group}` is not there exactly once.
+    /// `{group}` does not occur exactly once.
     #[error("the topic template {template:?} must hold {GROUP} exactly once")]
     Group {
-        /// As configured.
+        /// The configured template.
         template: String,
     },
-    /// It would own every topic.
+    /// The template is only `{group}`, so it would match every topic.
     #[error("the topic template {template:?} must hold something besides {GROUP}")]
     Bare {
-        /// As configured.
+        /// The configured template.
         template: String,
     },
-    /// Not a topic name.
+    /// The template yields no legal topic name.
     #[error(
         "the topic template {template:?} is no topic name: a-z A-Z 0-9 . _ - only, and at \
              most {FIXED_BYTES_MAX} bytes besides {GROUP}"
     )]
     Illegal {
-        /// As configured.
+        /// The configured template.
         template: String,
     },
-    /// One name could be both.
+    /// A topic name could match both templates.
     #[error("the topic templates {retry:?} and {dlq:?} overlap: a name could match both")]
     Overlap {
-        /// As configured.
+        /// The configured retry template.
         retry: String,
-        /// As configured.
+        /// The configured dead-letter template.
         dlq: String,
     },
 }
@@ -128,18 +127,17 @@ impl Templates {
         (self.retry.text(), self.dlq.text())
     }
 
-    /// The retry topic of a group on the wire.
     pub fn retry_topic(&self, group: &GroupId) -> TopicName {
         self.retry.topic(self.key(group).as_str())
     }
 
-    /// The dead-letter topic of a group on the wire.
     pub fn dlq_topic(&self, group: &GroupId) -> TopicName {
         self.dlq.topic(self.key(group).as_str())
     }
 
-    /// What stands for `group` in both topics: itself when legal and short enough, otherwise with
-    /// `_` for illegal bytes, cut, `-` and the first 8 bytes of its SHA-256 in hex.
+    /// The group's part of both topic names: the group itself when legal and short enough.
+    /// Otherwise illegal bytes become `_`, and the cut text gets `-` and 8 bytes of the group's
+    /// SHA-256 in hex.
     pub fn key(&self, group: &GroupId) -> GroupKey {
         let fixed = self.retry.fixed_bytes().max(self.dlq.fixed_bytes());
         let bytes_max = GROUP_BYTES_MAX.min(TOPIC_BYTES_MAX - fixed);
@@ -155,21 +153,21 @@ impl Templates {
             .collect();
         key.push('-');
         for byte in Sha256::digest(text.as_bytes()).iter().take(8) {
-            // writing to a String cannot fail
+            // A write to a String cannot fail.
             let _ = write!(key, "{byte:02x}");
         }
         GroupKey(key)
     }
 
-    /// Whether bytes of a request may hold a name of ours in any spelling.
+    /// Whether the bytes of a request may hold a retry or dead-letter topic in any spelling.
     pub fn may_be_in(&self, request: &[u8]) -> bool {
         let parts = [self.retry.longest_part(), self.dlq.longest_part(), SHOWN_RETRY, SHOWN_DLQ];
         let holds = |part: &str| request.windows(part.len()).any(|run| run == part.as_bytes());
         parts.into_iter().any(holds)
     }
 
-    /// Whose topic this is; `None` for a topic that is not ours. `%RETRY%<group>` and
-    /// `%DLQ%<group>` are understood too.
+    /// The group and kind of a topic; `None`: the sidecar does not serve it. `%RETRY%<group>` and
+    /// `%DLQ%<group>` match too.
     pub fn owned(&self, topic: &str) -> Option<Owned> {
         if let Some(group) = topic.strip_prefix(SHOWN_RETRY).filter(|g| !g.is_empty()) {
             return Some(Owned::Retry(self.key(&group.into())));
@@ -185,23 +183,23 @@ impl Templates {
     }
 }
 
-/// How people see the retry topic of a group: `%RETRY%<group>`.
+/// The retry topic of a group, as shown to people: `%RETRY%<group>`.
 pub fn shown_retry(group: &GroupId) -> String {
     format!("{SHOWN_RETRY}{group}")
 }
 
-/// How people see the dead letters of a group: `%DLQ%<group>`.
+/// The dead-letter topic of a group, as shown to people: `%DLQ%<group>`.
 pub fn shown_dlq(group: &GroupId) -> String {
     format!("{SHOWN_DLQ}{group}")
 }
 
-/// The journal's name for the stream behind a dead-letter topic: `engine` writes it, `broker` reads
-/// it. Part of the format on disk.
+/// The journal's stream for a dead-letter topic: `engine` writes it, `broker` reads it. The name is
+/// part of the format on disk.
 pub fn dead_letter_stream(topic: &TopicName) -> String {
     format!("d/{topic}")
 }
 
-/// The dead-letter topic behind a stream of the journal; `None`: the stream is another's.
+/// The dead-letter topic of a journal stream; `None`: the stream holds something else.
 pub fn dead_letter_topic(stream: &str) -> Option<TopicName> {
     stream.strip_prefix("d/").map(TopicName::new)
 }
@@ -213,7 +211,7 @@ pub fn is_legal_topic(name: &str) -> bool {
         && name.bytes().all(is_legal_byte)
 }
 
-/// The id of one of our topics: the same on every sidecar of a cluster and after every restart.
+/// The id of a topic of the sidecar: equal on every sidecar of a cluster and after every restart.
 pub fn topic_id(cluster_id: &str, topic: &str) -> Uuid {
     Uuid::new_v5(&TOPIC_ID_NAMESPACE, format!("{cluster_id}/{topic}").as_bytes())
 }
@@ -222,7 +220,7 @@ fn is_legal_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }
 
-/// `<prefix>{group}<suffix>`.
+/// A parsed template: `<prefix>{group}<suffix>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Template {
     prefix: String,
@@ -256,7 +254,7 @@ impl Template {
         self.prefix.len() + self.suffix.len()
     }
 
-    /// The longest text that every name by the template has; never empty.
+    /// The longest text that every name of the template contains; never empty.
     fn longest_part(&self) -> &str {
         if self.prefix.len() < self.suffix.len() { &self.suffix } else { &self.prefix }
     }
@@ -270,8 +268,7 @@ impl Template {
         (!key.is_empty()).then(|| GroupKey(key.to_owned()))
     }
 
-    /// Whether some name matches both: then one prefix begins the other and one suffix ends the
-    /// other.
+    /// Whether some name matches both: one prefix begins the other, and one suffix ends the other.
     fn overlaps(&self, other: &Self) -> bool {
         let (a, b) = (self.prefix.as_str(), other.prefix.as_str());
         let (c, d) = (self.suffix.as_str(), other.suffix.as_str());
@@ -309,7 +306,7 @@ mod tests {
             assert!(t.key(&group.into()).as_str().len() <= 235);
             assert!(seen.insert(topic), "{group} shares its topic");
         }
-        // Written down: a stored name must stay what it is.
+        // A stored name must never change.
         assert_eq!(t.key(&"a b".into()).as_str(), "a_b-c8687a08aa5d6ed2");
     }
 

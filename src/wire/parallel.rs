@@ -1,5 +1,5 @@
-//! Commit metadata of Confluent's Parallel Consumer (E10): which records above the committed offset
-//! are done.
+//! Commit metadata of Confluent's Parallel Consumer (`incomplete-offsets`): processed records above
+//! the committed offset.
 //!
 //! Base64 of a magic byte and a map that begins at the committed offset, big-endian:
 //!
@@ -21,25 +21,25 @@ use crate::wire::reader::Reader;
 
 /// Kafka's own bound of metadata.
 const METADATA_BYTES_MAX: usize = 4096;
-/// A map unpacks to at most this; a larger one is not read.
+/// Bound of a decompressed map; a larger one is not read.
 const MAP_BYTES_MAX: usize = 32 << 10;
-/// Runs of done records that are told; those behind are not known.
+/// Bound of the runs kept; later processed records count as unknown.
 const RUNS_MAX: usize = 8_192;
-/// Bytes a map of bits may have more than it needs.
+/// Unused bytes that a bit map may have at its end.
 const SPARE_BYTES_MAX: usize = 8;
 
-/// What such metadata says.
+/// Processed offsets above the committed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Offsets that are done, ascending.
+    /// Processed offsets, ascending.
     pub done: Vec<Range<i64>>,
-    /// The offset after the last one that is spoken of.
+    /// The offset after the last one that the map covers.
     pub end: i64,
 }
 
-/// Reads the metadata of a commit at that offset; `None`: it is something else.
+/// Parses the metadata of a commit at that offset; `None`: other metadata.
 pub fn read_progress(committed: i64, metadata: &str) -> Option<Progress> {
-    // The magic bytes, as base64 begins with them; most metadata is empty.
+    // The first base64 character of each magic byte; most metadata is empty.
     let is_magic = metadata.starts_with(['b', 'Y', 'c', 'S', 'Z']);
     if !is_magic || metadata.len() > METADATA_BYTES_MAX || !metadata.len().is_multiple_of(4) {
         return None;
@@ -61,14 +61,13 @@ pub fn read_progress(committed: i64, metadata: &str) -> Option<Progress> {
     runs.at(committed)
 }
 
-/// Bytes of a number.
 #[derive(Clone, Copy)]
 enum Width {
     Two,
     Four,
 }
 
-/// Runs of records that are done, and the number of all, counted from the committed offset.
+/// Runs of processed records, and the number of all records, counted from the committed offset.
 #[derive(Default)]
 struct Runs {
     done: Vec<Range<i64>>,
@@ -76,7 +75,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// So many more that are done, or not.
+    /// Appends `records` records that are all done or all not done.
     fn add(&mut self, is_done: bool, records: i64) -> Option<()> {
         let from = self.records;
         self.records = from.checked_add(records)?;
@@ -132,7 +131,7 @@ fn run_lengths(map: &[u8], width: Width) -> Option<Runs> {
     let mut is_done = false;
     while !reader.is_empty() {
         let records = number(&mut reader, width)?;
-        // Only what is not done may have nothing before the first that is.
+        // Only the first run may be empty, and it is a run of unfinished records.
         if records == 0 && is_done {
             return None;
         }
@@ -150,12 +149,12 @@ mod tests {
         read_progress(100, &STANDARD.encode(map))
     }
 
-    /// Pairs of the first offset of a run and the one after its last.
+    /// Each pair is the first offset of a run and the one after its last.
     fn said(done: &[(i64, i64)], end: i64) -> Progress {
         Progress { done: done.iter().map(|(from, to)| *from..*to).collect(), end }
     }
 
-    /// By the library that the codec was written with.
+    /// Compressed by the crate that also decodes zstd.
     fn zstd(magic: u8, plain: &[u8]) -> Vec<u8> {
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let mut packed = vec![magic];
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn every_encoding_says_the_same() {
-        // not done: 100, 103, 104; done: 101, 102, 105 to 109
+        // Not done: 100, 103, 104; done: 101, 102, 105 to 109.
         let expected = || Some(said(&[(101, 103), (105, 110)], 110));
         let bits = [0b1110_0110, 0b0000_0011, 0];
         let short = [&[0, 10][..], &bits].concat();
@@ -187,13 +186,13 @@ mod tests {
 
     #[test]
     fn metadata_as_its_encoder_writes_it_is_read() {
-        // {0: incomplete, 1, 2: complete, 3: incomplete, 4: complete} from 10 on, by hand after the
-        // layout of its source: magic o, length 5, bits 10110, one spare byte
+        // Offsets from 10 on: 11, 12 and 14 complete, 10 and 13 incomplete. Encoded by hand after
+        // the layout of its source: magic o, length 5, bits 10110, one spare byte.
         assert_eq!(read_progress(10, "bwAAAAUWAA=="), Some(said(&[(11, 13), (14, 15)], 15)));
-        // the same as runs, magic e: 1, 2, 1, 1
+        // Run lengths with magic e: 1, 2, 1, 1.
         let runs = "ZQAAAAEAAAACAAAAAQAAAAE=";
         assert_eq!(read_progress(10, runs), Some(said(&[(11, 13), (14, 15)], 15)));
-        // nothing is open: a run of no records, then those that are done
+        // All done: an empty run of unfinished records, then those that are done.
         assert_eq!(read(b"n\0\0\0\x03"), Some(said(&[(100, 103)], 103)));
     }
 
@@ -204,7 +203,7 @@ mod tests {
         for own in ["", "b", "bbb=", "kgo-x", member, "!retry:1", "Zeilen und Wörter", &streams] {
             assert_eq!(read_progress(100, own), None, "{own:?}");
         }
-        // the text of something else
+        // Text of other software.
         for text in ["a name", "order number 17", "eins", "lines", "p", "some text, any text"] {
             assert_eq!(read(text.as_bytes()), None, "{text}");
         }

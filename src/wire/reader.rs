@@ -1,29 +1,28 @@
-//! A bounded cursor over untrusted bytes: every read may fail, none may panic or allocate.
+//! A bounded cursor over untrusted bytes: every read may fail, none panics or allocates.
 
-/// The bytes end before the value does, or a number is written in a way no client writes it.
+/// The bytes end before the value does, or a value is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The value would end behind the last byte.
+    /// The value would end after the last byte.
     #[error("the bytes end in the middle of a value")]
     Truncated,
-    /// A length below −1, or −1 where nothing may be absent.
+    /// A length below −1, or −1 where null is not allowed.
     #[error("a length is negative where none may be")]
     NegativeLength,
     /// A variable-length number longer than its type.
     #[error("a variable-length number does not fit its type")]
     VarintTooLong,
-    /// Text that is not UTF-8.
     #[error("a text is not UTF-8")]
     NotUtf8,
 }
 
-/// What is left to read.
+/// The unread bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
-// Batches are read here as they pass, many for each request: what is so small is better inlined.
+// Every relayed batch is read here, many per request, so small functions are inlined.
 impl<'a> Reader<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
@@ -124,13 +123,13 @@ impl<'a> Reader<'a> {
         Err(ReadError::VarintTooLong)
     }
 
-    /// Bytes with a zigzag length in front, negative = absent (the form inside record batches;
-    /// Kafka's `Utils.readBytes` takes any negative length for it).
+    /// Bytes after a zigzag length, negative = null: the form inside record batches. Kafka's
+    /// `Utils.readBytes` takes any negative length as null.
     pub(super) fn varint_bytes(&mut self) -> Result<Option<&'a [u8]>, ReadError> {
         usize::try_from(self.varint()?).map_or(Ok(None), |len| self.take(len).map(Some))
     }
 
-    /// Text with a 16-bit length in front, −1 = absent.
+    /// Text after a 16-bit length, −1 = null.
     pub(super) fn nullable_string(&mut self) -> Result<Option<&'a str>, ReadError> {
         match self.int16()? {
             -1 => Ok(None),
@@ -141,12 +140,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text with a 16-bit length in front.
+    /// Text after a 16-bit length.
     pub(super) fn string(&mut self) -> Result<&'a str, ReadError> {
         self.nullable_string()?.ok_or(ReadError::NegativeLength)
     }
 
-    /// Bytes with a 32-bit length in front, −1 = absent.
+    /// Bytes after a 32-bit length, −1 = null.
     pub(super) fn nullable_bytes(&mut self) -> Result<Option<&'a [u8]>, ReadError> {
         match self.int32()? {
             -1 => Ok(None),
@@ -155,7 +154,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A wire length as a size; negative ones are refused.
+/// Converts a wire length; negative ones are refused.
 pub(super) fn length(len: i32) -> Result<usize, ReadError> {
     usize::try_from(len).map_err(|_| ReadError::NegativeLength)
 }

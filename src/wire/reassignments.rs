@@ -1,5 +1,5 @@
-//! Replica lists in `AlterPartitionReassignments` 0–1. They are replaced in the bytes: in front of
-//! a cluster such a request only passes, and everything else of it stays as it came.
+//! Replica lists in `AlterPartitionReassignments` 0–1, replaced in the bytes of a relayed request.
+//! All other bytes stay unchanged.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -12,11 +12,11 @@ use crate::wire::varint::put_compact;
 pub const KEY: i16 = 45;
 /// The last version whose layout is known here.
 const VERSION_MAX: i16 = 1;
-/// `allow_replication_factor_change` came with it (KIP-860).
+/// The first version with `allow_replication_factor_change` (KIP-860).
 const FACTOR_CHANGE_SINCE: i16 = 1;
 
-/// The frame, its length prefix included, with the replica lists that `replace` changes. `None`:
-/// `replace` changes none, or the layout of this version is not known.
+/// Returns the frame, its length prefix included, with the replica lists that `replace` changes.
+/// `None`: `replace` changes none, or the layout of this version is not known.
 pub fn replaced(
     frame: &[u8],
     mut replace: impl FnMut(&mut [Vec<i32>]) -> bool,
@@ -29,12 +29,10 @@ pub fn replaced(
     if !(0..=VERSION_MAX).contains(&version) {
         return Ok(None);
     }
-    // correlation id
     reader.int32()?;
     let client_len = usize::try_from(reader.int16()?.max(0)).unwrap_or(0);
     reader.take(client_len)?;
     skip_tagged_fields(&mut reader)?;
-    // timeout
     reader.int32()?;
     if version >= FACTOR_CHANGE_SINCE {
         reader.byte()?;
@@ -47,7 +45,7 @@ pub fn replaced(
     Ok(has_changed.then(|| out.finish()))
 }
 
-/// One topic: its name, its partitions. Whether a list of it has changed.
+/// Copies one topic with its partitions. Returns whether `replace` changed a list.
 fn topic(
     reader: &mut Reader<'_>,
     out: &mut Rewriting<'_>,
@@ -57,7 +55,7 @@ fn topic(
     reader.take(name_len)?;
     let (mut lists, mut places) = (Vec::new(), Vec::new());
     for _ in 0..count(reader)? {
-        // index
+        // Index of the partition.
         reader.int32()?;
         let from = out.offset(reader);
         if let Some(list) = replicas(reader)? {
@@ -76,7 +74,7 @@ fn topic(
     Ok(true)
 }
 
-/// The replicas of one partition; `None`: a reassignment is to be cancelled.
+/// The replicas of one partition; `None`: the request cancels a reassignment.
 fn replicas(reader: &mut Reader<'_>) -> Result<Option<Vec<i32>>, ReadError> {
     let Some(len) = reader.uvarint()?.checked_sub(1) else { return Ok(None) };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -85,10 +83,10 @@ fn replicas(reader: &mut Reader<'_>) -> Result<Option<Vec<i32>>, ReadError> {
     Ok(Some(ids.iter().map(|id| i32::from_be_bytes(*id)).collect()))
 }
 
-/// A request that is copied, but for some lists.
+/// A request that is copied with some lists replaced.
 struct Rewriting<'a> {
     request: &'a [u8],
-    /// Bytes of the request that are copied, or replaced.
+    /// Bytes of the request that are copied or replaced.
     copied: usize,
     out: BytesMut,
 }
@@ -98,7 +96,7 @@ impl Rewriting<'_> {
         self.request.len().saturating_sub(reader.remaining())
     }
 
-    /// Writes `list` in the place of these bytes.
+    /// Writes `list` in place of the bytes `from..to`.
     fn put(&mut self, from: usize, to: usize, list: &[i32]) -> Result<(), ReadError> {
         let before = self.request.get(self.copied..from).ok_or(ReadError::Truncated)?;
         self.out.put_slice(before);
@@ -110,7 +108,7 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// The whole frame.
+    /// Appends the rest and adds the length prefix.
     fn finish(mut self) -> Bytes {
         self.out.put_slice(self.request.get(self.copied..).unwrap_or_default());
         let mut frame = BytesMut::with_capacity(self.out.len().saturating_add(PREFIX_BYTES));
@@ -120,7 +118,7 @@ impl Rewriting<'_> {
     }
 }
 
-/// Elements of a compact array, or bytes of a compact text; null is none.
+/// Elements of a compact array, or bytes of a compact string; null counts as 0.
 fn count(reader: &mut Reader<'_>) -> Result<u32, ReadError> {
     Ok(reader.uvarint()?.saturating_sub(1))
 }
@@ -163,7 +161,7 @@ mod tests {
         bytes.freeze()
     }
 
-    /// Node 9 gives way to nodes 1 and 2.
+    /// Replaces every list with node 9 by nodes 1 and 2.
     fn nine(lists: &mut [Vec<i32>]) -> bool {
         let mut changed = false;
         for list in lists.iter_mut().filter(|list| list.contains(&9)) {

@@ -1,24 +1,24 @@
-//! What is read of a frame that only passes through: enough to know where it ends and whose
-//! answer is due, never its records.
+//! First fields of a relayed frame: its length and, to match an answer to its request, its
+//! correlation id. Records are never read.
 
 use crate::wire::api::Api;
 use crate::wire::frame::{self, FrameError, PREFIX_BYTES};
 use crate::wire::reader::{ReadError, Reader};
 
-/// A request without an answer is told by its acks, which lie behind header and transactional id:
-/// two texts of at most 32 KiB and a few tagged fields.
+/// Bytes needed to read the acks of a Produce. They follow the header and the transactional id: two
+/// strings of at most 32 KiB and a few tagged fields.
 pub const START_BYTES_MAX: usize = 72 << 10;
 
-/// Why no more frames can be told apart on a connection.
+/// Reason why the next frame of a connection cannot be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The length makes no sense.
+    /// The length prefix is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The frame is shorter than its own header.
     #[error("a frame of {len} bytes is too short to be a Kafka message")]
     Short {
-        /// Its length.
+        /// Length in the prefix, in bytes.
         len: usize,
     },
     /// The header is broken.
@@ -31,16 +31,15 @@ pub enum StartError {
 pub struct RequestStart {
     /// Bytes of the frame, length prefix included.
     pub bytes: usize,
-    /// Which API; it need not be one this build knows.
+    /// Possibly an API that this build does not know.
     pub api_key: i16,
-    /// Its version.
     pub version: i16,
     /// Returned in the answer.
     pub correlation_id: i32,
 }
 
 impl RequestStart {
-    /// Reads the frame that begins `buffer`; `None`: more bytes are needed.
+    /// Parses the frame at the start of `buffer`; `None`: more bytes are needed.
     pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, StartError> {
         let Some(len) = frame::announced(buffer, len_max)? else { return Ok(None) };
         if len < 8 {
@@ -59,8 +58,8 @@ impl RequestStart {
         }))
     }
 
-    /// Whether the broker will answer: not a Produce with acks 0. `buffer` begins with the frame;
-    /// `None`: more bytes are needed.
+    /// Whether the broker will answer: false for a Produce with acks 0. `buffer` begins with the
+    /// frame; `None`: more bytes are needed.
     pub fn is_answered(&self, buffer: &[u8]) -> Result<Option<bool>, StartError> {
         if self.api_key != Api::Produce.key() {
             return Ok(Some(true));
@@ -77,7 +76,7 @@ impl RequestStart {
     }
 }
 
-/// The acks of a Produce, from its header on.
+/// The acks of a Produce; `bytes` begins with the request header.
 fn acks(bytes: &[u8], version: i16) -> Result<i16, ReadError> {
     let flexible = Api::Produce.is_flexible(version);
     let mut reader = Reader::new(bytes);
@@ -103,12 +102,12 @@ fn skip_text(reader: &mut Reader<'_>) -> Result<(), ReadError> {
 pub struct AnswerStart {
     /// Bytes of the frame, length prefix included.
     pub bytes: usize,
-    /// Whose answer it is.
+    /// Correlation id of the request.
     pub correlation_id: i32,
 }
 
 impl AnswerStart {
-    /// Reads the frame that begins `buffer`; `None`: more bytes are needed.
+    /// Parses the frame at the start of `buffer`; `None`: more bytes are needed.
     pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, StartError> {
         let Some(len) = frame::announced(buffer, len_max)? else { return Ok(None) };
         if len < 4 {
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(RequestStart::parse(&short, 100), Err(StartError::Short { len: 7 }));
         assert_eq!(AnswerStart::parse(&[0, 0, 0, 3], 100), Err(StartError::Short { len: 3 }));
         assert!(AnswerStart::parse(&[0xff; 8], 100).is_err());
-        // A Produce whose transactional id would end behind the frame.
+        // A Produce whose transactional id would end after the frame.
         let lie = [&[0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0x7f, 0xff][..]].concat();
         let start = RequestStart::parse(&lie, 100).unwrap().unwrap();
         assert_eq!(start.is_answered(&lie), Err(ReadError::Truncated.into()));

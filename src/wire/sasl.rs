@@ -1,5 +1,5 @@
-//! `SaslHandshake` 1 and `SaslAuthenticate` 0–2, as a client sends and reads them. They are not
-//! served here: what clients send of them only passes.
+//! Client side of `SaslHandshake` 1 and `SaslAuthenticate` 0–2. A client's own SASL requests are
+//! relayed, not served.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -9,50 +9,50 @@ use crate::wire::reader::{ReadError, Reader, length};
 use crate::wire::scan;
 use crate::wire::varint::put_compact;
 
-/// The version whose tokens travel in `SaslAuthenticate`; before, they were bare blobs.
+/// From this version tokens travel in `SaslAuthenticate`; before, they were sent as bare bytes.
 const HANDSHAKE_VERSION: i16 = 1;
 const HANDSHAKE: i16 = 17;
-/// The key of `SaslAuthenticate`.
+/// The API key of `SaslAuthenticate`.
 pub const AUTHENTICATE: i16 = 36;
 /// The highest version written here.
 pub const AUTHENTICATE_MAX: i16 = 2;
-/// The first that tells how long a session lasts (KIP-368).
+/// The first version that returns the session's lifetime (KIP-368).
 const SESSION_SINCE: i16 = 1;
-/// The first with compact lengths.
+/// The first version with compact lengths.
 const FLEXIBLE_SINCE: i16 = 2;
-/// Mechanisms read of an answer: Kafka knows five.
+/// Bound of the mechanisms read; Kafka has five.
 const MECHANISMS_MAX: usize = 64;
 
-/// What a broker says to a mechanism.
+/// Answer to a `SaslHandshake`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
-    /// 0: go on.
+    /// 0: the broker accepts the mechanism.
     pub error_code: i16,
-    /// What it offers.
+    /// Mechanisms that the broker offers.
     pub mechanisms: Vec<String>,
 }
 
-/// What a broker says to a token.
+/// Answer to a `SaslAuthenticate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authenticated {
-    /// 0: go on, or done.
+    /// 0: the broker accepts the token; the exchange may go on.
     pub error_code: i16,
-    /// Why not.
+    /// Reason of a refusal.
     pub error_message: Option<String>,
-    /// Its own token.
+    /// The broker's token.
     pub token: Vec<u8>,
-    /// How long the session lasts, milliseconds; 0: as long as the connection.
+    /// Lifetime of the session in milliseconds; 0: unbounded.
     pub session_ms: u64,
 }
 
-/// A `SaslHandshake` request as one frame.
+/// Encodes a `SaslHandshake` request as one frame.
 pub fn handshake(correlation_id: i32, client_id: &str, mechanism: &str) -> Bytes {
     let mut out = begin(HANDSHAKE, HANDSHAKE_VERSION, correlation_id, client_id);
     put_text(&mut out, mechanism);
     finish(out)
 }
 
-/// A `SaslAuthenticate` request as one frame; `version` is at most [`AUTHENTICATE_MAX`].
+/// Encodes a `SaslAuthenticate` request as one frame; `version` is at most [`AUTHENTICATE_MAX`].
 pub fn authenticate(version: i16, correlation_id: i32, client_id: &str, token: &[u8]) -> Bytes {
     let mut out = begin(AUTHENTICATE, version, correlation_id, client_id);
     if version >= FLEXIBLE_SINCE {
@@ -67,7 +67,7 @@ pub fn authenticate(version: i16, correlation_id: i32, client_id: &str, token: &
     finish(out)
 }
 
-/// Reads the answer to [`handshake`], or to one of version 0, from a whole frame without its length
+/// Decodes the answer to [`handshake`], or to version 0, from a whole frame without its length
 /// prefix.
 pub fn read_handshake(correlation_id: i32, frame: &[u8]) -> Result<Handshake, AnswerError> {
     let mut reader = answer(correlation_id, frame)?;
@@ -77,7 +77,7 @@ pub fn read_handshake(correlation_id: i32, frame: &[u8]) -> Result<Handshake, An
     Ok(Handshake { error_code, mechanisms: mechanisms.collect::<Result<_, _>>()? })
 }
 
-/// Reads the answer to [`authenticate`] of the same version.
+/// Decodes the answer to [`authenticate`] of the same version.
 pub fn read_authenticate(
     version: i16,
     correlation_id: i32,
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// What lies behind the header of one of our requests.
+    /// Checks the header of an encoded request and returns its body.
     fn body(frame: &Bytes, key: i16, version: i16) -> Bytes {
         let head = [&key.to_be_bytes()[..], &version.to_be_bytes(), &7_i32.to_be_bytes()].concat();
         assert_eq!(frame[4..12], head[..]);
@@ -163,7 +163,7 @@ mod tests {
         frame.slice(17..)
     }
 
-    /// An answer of the codec crate behind the header of that version.
+    /// An answer by the codec crate after the header of that version.
     fn frame(flexible: bool, version: i16, answer: &impl Encodable) -> Bytes {
         let mut out = BytesMut::new();
         out.put_i32(7);

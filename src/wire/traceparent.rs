@@ -1,4 +1,4 @@
-//! The header `traceparent` of W3C Trace Context: the span in which a record was produced.
+//! The `traceparent` header of W3C Trace Context: the span in which a record was produced.
 //!
 //! ```text
 //! 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
@@ -20,11 +20,9 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// The name of the header.
     pub const HEADER: &str = "traceparent";
 
-    /// Reads the value of the header; `None`: it breaks a rule of the specification, and is to be
-    /// ignored.
+    /// Parses the header's value; `None`: the value breaks the specification and is ignored.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (known, more) = value.split_at_checked(VALUE_BYTES)?;
         let [version] = hex(known.get(..2)?)?;
@@ -41,7 +39,7 @@ impl TraceParent {
     }
 }
 
-/// `N` bytes in lower-case hexadecimal digits.
+/// Parses `N` bytes of lower-case hexadecimal digits.
 fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let (pairs, []) = digits.as_chunks::<2>() else { return None };
     let mut bytes = [0; N];

@@ -1,6 +1,6 @@
-//! Answers to client APIs that this build does not serve: `UNSUPPORTED_VERSION` at the top of the
-//! answer. Kafka closes the connection of a client that asks for an unknown key; most clients then
-//! ask again for ever.
+//! Answers to APIs that this build does not serve: `UNSUPPORTED_VERSION` as the top-level error.
+//! Kafka closes the connection of a client that sends an unknown key; most clients then retry
+//! without end.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::error::ResponseError;
@@ -26,8 +26,8 @@ macro_rules! refuse {
     };
 }
 
-/// The refusal as a frame; `None`: the protocol has none for this key and version. The body of the
-/// request is not read.
+/// The refusal as a frame; `None`: the protocol has none for this key and version. The request body
+/// is not read.
 pub fn refusal(api_key: i16, version: i16, correlation_id: i32) -> Option<Bytes> {
     refuse! { api_key, version, correlation_id:
         CreateDelegationTokenRequest CreateDelegationTokenResponse;

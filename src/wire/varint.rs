@@ -1,9 +1,8 @@
-//! Numbers of as few bytes as they need, as the wire has them: 7 bits a byte, least significant
-//! first (KIP-482 lengths and counts; record fields, where signed ones are zigzag).
+//! Variable-length numbers: 7 bits a byte, least significant first. KIP-482 uses them for lengths
+//! and counts; record fields use zigzag for signed ones.
 
 use bytes::{BufMut, BytesMut};
 
-/// An unsigned one.
 pub(super) fn put_uvarint(out: &mut BytesMut, value: u64) {
     let mut rest = value;
     while rest >= 0x80 {
@@ -15,12 +14,12 @@ pub(super) fn put_uvarint(out: &mut BytesMut, value: u64) {
     out.put_u8(low);
 }
 
-/// A length or count of a compact field, where 0 is null: one more than it is.
+/// A length or count of a compact field: one more than its value, because 0 is null.
 pub(super) fn put_compact(out: &mut BytesMut, count: usize) {
     put_uvarint(out, u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1));
 }
 
-/// A signed one.
+/// Zigzag encoding of a signed number.
 pub(super) fn put_varint(out: &mut BytesMut, value: i64) {
     put_uvarint(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }

@@ -1,4 +1,4 @@
-//! Batches of our own making, and the fields a broker may set in a client's.
+//! Encoding of the sidecar's own batches, and the fields a broker may set in a client's.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -12,16 +12,16 @@ use super::raw::RawRecord;
 use crate::wire::reader::ReadError;
 use crate::wire::varint::put_varint;
 
-/// Leader epoch of every partition served here, and of the batches in it: leaders never move.
+/// Leader epoch of every local partition and its batches: leaders never move.
 pub const LEADER_EPOCH: i32 = 0;
 
-/// Puts the batch at its place in a log: sets base offset and leader epoch, both outside the CRC.
+/// Sets base offset and leader epoch, both outside the CRC.
 pub fn rebase(batch: &mut [u8], base_offset: i64, leader_epoch: i32) -> Result<(), ReadError> {
     put_at(batch, 0, base_offset.to_be_bytes())?;
     put_at(batch, 12, leader_epoch.to_be_bytes())
 }
 
-/// Marks the batch as stamped by the broker at `timestamp_ms` (Unix) and renews its CRC.
+/// Sets the append time of the broker (Unix ms) and renews the CRC.
 pub fn set_log_append_time(batch: &mut [u8], timestamp_ms: i64) -> Result<(), ReadError> {
     let attributes = BatchHeader::parse(batch)?.attributes;
     put_at(batch, 21, with_log_append_time(attributes).to_be_bytes())?;
@@ -30,8 +30,8 @@ pub fn set_log_append_time(batch: &mut [u8], timestamp_ms: i64) -> Result<(), Re
     put_at(batch, 17, crc.to_be_bytes())
 }
 
-/// The batch with this largest timestamp, stamped by its producer, under a CRC of its own. Unused
-/// attribute bits are cleared, as Kafka's `DefaultRecordBatch.setMaxTimestamp` does.
+/// Returns the batch with this largest timestamp, `CreateTime` and a new CRC. Unused attribute bits
+/// are cleared, as Kafka's `DefaultRecordBatch.setMaxTimestamp` does.
 pub fn with_max_timestamp(batch: &Batch, timestamp_ms: i64) -> Result<Batch, ReadError> {
     let mut bytes = BytesMut::from(&batch.bytes[..]);
     put_at(&mut bytes, 21, create_time_attributes(batch.header.attributes).to_be_bytes())?;
@@ -40,8 +40,8 @@ pub fn with_max_timestamp(batch: &Batch, timestamp_ms: i64) -> Result<Batch, Rea
     Ok(Batch { header: BatchHeader::parse(&bytes)?, bytes })
 }
 
-/// A batch of one record at `base_offset`: uncompressed, producer id −1, the record's own
-/// timestamp and timestamp type, its headers and `extra_headers` behind them.
+/// Encodes one record at `base_offset`: uncompressed, with producer id −1 and the record's own
+/// timestamp and type. `extra_headers` follow its own headers.
 pub fn build_batch(
     base_offset: i64,
     record: &RawRecord,
@@ -66,19 +66,17 @@ pub fn build_batch(
     finish(out)
 }
 
-/// Who produces a batch, for a broker to know a repeated one by.
+/// The fields by which a broker recognizes a repeated batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerStamp {
-    /// As the cluster gave it.
     pub id: i64,
-    /// As the cluster gave it.
     pub epoch: i16,
-    /// The number of the first record in its partition.
+    /// Sequence of the batch's first record in its partition.
     pub sequence: i32,
 }
 
-/// A batch to be produced to a cluster: uncompressed, the records' own timestamps as producer's
-/// ones (a broker takes no others), their headers as they are. `None`: no records.
+/// Encodes a batch for a Produce: uncompressed, headers unchanged. Timestamps keep their values but
+/// become `CreateTime`, because a broker accepts no other type. `None`: no records.
 pub fn produce_batch(records: &[RawRecord], stamp: Option<ProducerStamp>) -> Option<Bytes> {
     let first = records.first()?;
     let latest_ms = records.iter().map(|record| record.timestamp_ms).max()?;
@@ -102,8 +100,8 @@ pub fn produce_batch(records: &[RawRecord], stamp: Option<ProducerStamp>) -> Opt
     Some(finish(out))
 }
 
-/// A batch without records over `base_offset..=base_offset + last_offset_delta`: what Kafka's log
-/// cleaner leaves, so that a client moves on.
+/// Encodes a batch without records over `base_offset..=base_offset + last_offset_delta`. Kafka's
+/// log cleaner leaves such batches, so clients move past them.
 pub fn empty_batch(base_offset: i64, last_offset_delta: i32) -> Bytes {
     finish(begin(
         base_offset,
@@ -119,7 +117,7 @@ pub fn empty_batch(base_offset: i64, last_offset_delta: i32) -> Bytes {
     ))
 }
 
-/// The header fields that differ between batches of our own making.
+/// Header fields that differ between the sidecar's own batches.
 pub(super) struct Plain {
     pub(super) attributes: i16,
     pub(super) last_offset_delta: i32,
@@ -149,17 +147,17 @@ pub(super) fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMu
     out
 }
 
-/// Sets length and CRC of the batch that `out` holds.
+/// Sets length and CRC of the batch in `out`.
 pub(super) fn finish(mut out: BytesMut) -> Bytes {
     let length = i32::try_from(out.len() - LENGTH_OVERHEAD).unwrap_or(i32::MAX);
     let crc = out.get(CRC_START..).map_or(0, crc32c::crc32c);
-    // The header was just written, so both places are there.
+    // The header was just written, so both positions exist.
     let _ = put_at(&mut out, 8, length.to_be_bytes());
     let _ = put_at(&mut out, 17, crc.to_be_bytes());
     out.freeze()
 }
 
-/// A record of a batch, without its length in front.
+/// Encodes a record without the length before it.
 pub(super) fn record_body(
     record: &RawRecord,
     headers: &Headers,

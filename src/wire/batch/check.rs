@@ -1,5 +1,5 @@
-//! Whether the records of a batch are those its header counts, as a broker looks at what is
-//! produced (Kafka's `LogValidator`): what is not would stop every consumer that comes to it.
+//! Validation of a produced batch's records against its header, as in Kafka's `LogValidator`: a
+//! wrong count would stop every consumer at that batch.
 
 use super::compress::decompress;
 use super::header::Codec;
@@ -7,9 +7,9 @@ use super::produce::Batch;
 use super::records::RecordError;
 use crate::wire::reader::{ReadError, Reader, length};
 
-/// Walks all records of `batch`, unpacked to at most `bytes_max` bytes, and shows each one's index
-/// and the time its producer gave it. Copies no record of a batch that is not compressed. The CRC
-/// is not checked again.
+/// Walks all records of `batch`, decompressed to at most `bytes_max` bytes. `show` gets each
+/// record's index and the producer's timestamp. Uncompressed records are not copied. The CRC is not
+/// checked again.
 pub fn check_records(
     batch: &Batch,
     bytes_max: usize,
@@ -31,7 +31,6 @@ pub fn check_records(
     if reader.is_empty() { Ok(()) } else { Err(RecordError::Count { count: header.count }) }
 }
 
-/// Returns the record's timestamp delta.
 fn check_record(mut reader: Reader<'_>, index: i32) -> Result<i64, RecordError> {
     reader.int8()?; // attributes, unused
     let delta_ms = reader.varlong()?;
@@ -76,7 +75,7 @@ mod tests {
         check_records(&Batch::parse(&bytes.into()).unwrap(), BYTES_MAX, |_, _| {})
     }
 
-    /// With another number of records.
+    /// The good batch with another record count.
     fn counting(count: i32) -> Vec<u8> {
         let mut bytes = good().to_vec();
         bytes[57..61].copy_from_slice(&count.to_be_bytes());
@@ -90,7 +89,7 @@ mod tests {
             assert_eq!(checked(counting(count)), Err(RecordError::Count { count }));
         }
         let mut moved = good().to_vec();
-        // length, attributes and time come before it
+        // Length, attributes and timestamp delta come before the offset delta.
         moved[64] = 2;
         assert_eq!(checked(moved), Err(RecordError::Offset));
     }
@@ -101,14 +100,14 @@ mod tests {
             let mut bytes = good().to_vec();
             for byte in [0, 1, 0x7f, 0x80, 0xff] {
                 bytes[at] = byte;
-                // Some are values, and of those any will do.
+                // Some of these bytes are values, which may be anything.
                 let _ = checked(bytes.clone());
             }
         }
         let mut longer = good().to_vec();
         longer[61] += 2;
         assert!(checked(longer).is_err());
-        // A null name, and as many headers as a number can say.
+        // A null header key, and the largest count of headers.
         for headers in [&[2, 1, 1][..], &[0xfe, 0xff, 0xff, 0xff, 0x0f]] {
             let mut record = BytesMut::from(&[0, 0, 0, 1, 1][..]);
             record.put_slice(headers);

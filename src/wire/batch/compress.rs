@@ -1,23 +1,23 @@
-//! Decompression of a batch's records, never beyond a bound: a bomb of a few bytes is refused.
+//! Decompression of a batch's records up to a bound: a decompression bomb is refused.
 //!
-//! Each codec takes the bytes that Kafka's own reader takes, measured on Kafka 4.3.1
-//! (docs/protocol.md#produce): a consumer must be able to read every batch that is stored.
+//! Each codec accepts the bytes that Kafka's own reader accepts, measured on Kafka 4.3.1
+//! (docs/protocol.md#produce). A consumer must be able to read every batch that is stored.
 
 use bytes::Bytes;
 use flate2::bufread::GzDecoder;
-// The in-memory reading trait of the decoders; no file or socket is ever behind it here.
+// The decoders' in-memory reading trait; no file or socket is read here.
 use ruzstd::io::Read;
 
 use super::header::Codec;
 use super::records::RecordError;
 
-/// In front of the framing that snappy-java's streams (and so most Kafka clients) write, followed
-/// by a version and the lowest compatible version, 4 bytes each.
+/// Magic of the framing that snappy-java's streams, and so most Kafka clients, write. A version and
+/// the lowest compatible version follow, 4 bytes each.
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER_BYTES: usize = 16;
-/// A snappy element of 3 bytes yields 64 at most; a length beyond that is a lie.
+/// A snappy element of 3 bytes yields 64 at most, so a longer claimed length is false.
 const SNAPPY_RATIO_MAX: usize = 22;
-/// In front of an LZ4 frame; little-endian 0x184D2204.
+/// Magic of an LZ4 frame: little-endian 0x184D2204.
 const LZ4_MAGIC: &[u8; 4] = b"\x04\x22\x4d\x18";
 /// Flags of an LZ4 frame descriptor (LZ4 Frame Format 1.6).
 const LZ4_INDEPENDENT: u8 = 1 << 5;
@@ -25,16 +25,16 @@ const LZ4_BLOCK_CHECKSUM: u8 = 1 << 4;
 const LZ4_CONTENT_SIZE: u8 = 1 << 3;
 const LZ4_CONTENT_CHECKSUM: u8 = 1 << 2;
 const LZ4_DICTIONARY: u8 = 1;
-/// In a block's length: the block is not compressed.
+/// Bit of a block's length: the block is not compressed.
 const LZ4_UNCOMPRESSED: u32 = 1 << 31;
-/// Magic numbers of zstd frames to be skipped, each followed by a 4-byte length (RFC 8878).
+/// Magic numbers of skippable zstd frames, each followed by a 4-byte length (RFC 8878).
 const ZSTD_SKIPPABLE: std::ops::RangeInclusive<u32> = 0x184D_2A50..=0x184D_2A5F;
-/// A bit of a zstd frame's descriptor that zstd refuses and the decoder lets pass.
+/// Reserved bit of a zstd frame's descriptor: zstd refuses it, the decoder here accepts it.
 const ZSTD_RESERVED: u8 = 1 << 3;
-/// The largest window zstd itself reads without being asked to (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`).
+/// The largest window that zstd reads by default (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`).
 const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 
-/// The plain record bytes, at most `bytes_max` of them.
+/// Returns the plain record bytes, at most `bytes_max` of them.
 pub(in crate::wire) fn decompress(
     codec: Codec,
     payload: &Bytes,
@@ -62,7 +62,7 @@ impl Bounded {
         self.bytes_max.saturating_sub(self.bytes.len())
     }
 
-    /// Reads to the end, and one byte beyond the bound to see that there is more.
+    /// Reads to the end, or to one byte past the bound, which shows that there is more.
     fn read(&mut self, decoder: impl Read, codec: &'static str) -> Result<(), RecordError> {
         let limit = u64::try_from(self.left()).unwrap_or(u64::MAX).saturating_add(1);
         let ended = decoder.take(limit).read_to_end(&mut self.bytes);
@@ -73,8 +73,8 @@ impl Bounded {
     }
 }
 
-/// One member after another. Bytes behind the first that are no header of a member are left out, as
-/// `java.util.zip.GZIPInputStream` does.
+/// Reads all members. Bytes after the first member that are no member header are ignored, as in
+/// `java.util.zip.GZIPInputStream`.
 fn gzip(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     let mut member = GzDecoder::new(payload);
     let mut is_first = true;
@@ -94,7 +94,7 @@ fn gzip(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     }
 }
 
-/// The first frame; what lies behind it is left out, as Kafka's `Lz4BlockInputStream` does.
+/// Reads the first frame. Bytes after it are ignored, as in Kafka's `Lz4BlockInputStream`.
 fn lz4(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("lz4");
     let mut frame = lz4_frame(payload).ok_or(broken)?;
@@ -103,8 +103,8 @@ fn lz4(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     if frame.is_empty() { Ok(()) } else { Err(broken) }
 }
 
-/// The bytes of the first frame, to behind its end mark; `None` for one that Kafka's reader
-/// refuses: without an end mark, with linked blocks or a dictionary, or of the old format.
+/// The bytes of the first frame, end mark included. `None` for a frame that Kafka's reader refuses:
+/// no end mark, linked blocks, a dictionary, or the old format.
 fn lz4_frame(payload: &[u8]) -> Option<&[u8]> {
     let descriptor = payload.strip_prefix(LZ4_MAGIC)?;
     let flags = *descriptor.first()?;
@@ -126,8 +126,8 @@ fn lz4_frame(payload: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// One bare block, or xerial's framing: blocks with a 4-byte length each. Another header may stand
-/// between two blocks, and up to 3 bytes behind the last (snappy-java's `SnappyInputStream`).
+/// Reads one raw block, or xerial's framing: blocks with a 4-byte length each. Another header may
+/// come between two blocks. Up to 3 bytes may follow the last (snappy-java's `SnappyInputStream`).
 fn snappy(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("snappy");
     if !payload.starts_with(XERIAL_MAGIC) {
@@ -164,8 +164,8 @@ fn snappy_block(block: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// One frame after another, and frames to be skipped between them; memory grows with what is
-/// decoded, not with the window claimed.
+/// Reads all frames and skips the skippable ones. Memory grows with the decoded bytes, not with the
+/// claimed window.
 fn zstd(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("zstd");
     let mut rest = payload;
@@ -199,7 +199,7 @@ fn zstd(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// The bytes behind a frame to be skipped, `Some(None)` for a cut one; `None` for any other frame.
+/// The bytes after a skippable frame; `Some(None)`: the frame is cut; `None`: any other frame.
 #[expect(clippy::option_option, reason = "another frame, a whole one and a cut one are three")]
 fn behind_skippable(frame: &[u8]) -> Option<Option<&[u8]>> {
     let (magic, behind) = frame.split_first_chunk::<4>()?;
@@ -212,7 +212,8 @@ fn behind_skippable(frame: &[u8]) -> Option<Option<&[u8]>> {
     Some(skipped)
 }
 
-/// The content size a zstd frame claims (RFC 8878, 3.1.1.1); `None`: none, or the header is cut.
+/// The content size that a zstd frame claims (RFC 8878, 3.1.1.1); `None`: no claim, or a cut
+/// header.
 fn zstd_content_bytes(frame: &[u8]) -> Option<u64> {
     let descriptor = *frame.get(4)?;
     let is_single_segment = descriptor & 0x20 != 0;
@@ -229,7 +230,7 @@ fn zstd_content_bytes(frame: &[u8]) -> Option<u64> {
     let mut value = [0; 8];
     value.get_mut(..field)?.copy_from_slice(frame.get(at..)?.get(..field)?);
     let value = u64::from_le_bytes(value);
-    // Two bytes begin at 256.
+    // A two-byte size counts from 256.
     Some(if field == 2 { value.saturating_add(256) } else { value })
 }
 

@@ -1,4 +1,4 @@
-//! The 61 bytes in front of the records of a batch.
+//! The header of a record batch: 61 bytes before the records.
 //!
 //! ```text
 //!  0 base offset        i64      27 base timestamp   i64
@@ -17,48 +17,48 @@ use crate::wire::reader::{ReadError, Reader};
 
 /// Bytes of the header, from the base offset to the record count.
 pub const HEADER_BYTES: usize = 61;
-/// Base offset and length: what the length does not count.
+/// Base offset and length: the bytes that the length does not count.
 pub(super) const LENGTH_OVERHEAD: usize = 12;
-/// Where the bytes the CRC covers begin.
+/// First byte that the CRC covers.
 pub(super) const CRC_START: usize = 21;
 
 const CODEC_MASK: i16 = 0b111;
 const LOG_APPEND_TIME: i16 = 1 << 3;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
-/// The base timestamp is the time from which a log cleaner removes the batch (KIP-534).
+/// The base timestamp is the time from which the log cleaner removes the batch (KIP-534).
 const DELETE_HORIZON: i16 = 1 << 6;
 
-/// Whose clock a record's timestamp is.
+/// The clock of a record's timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TimestampType {
-    /// The producer's.
+    /// Set by the producer.
     CreateTime,
-    /// The broker's, at append.
+    /// Set by the broker at append.
     LogAppendTime,
 }
 
-/// How the records of a batch are compressed.
+/// Compression of a batch's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Codec {
-    /// Not at all.
+    /// Number 0 in the attributes.
     None,
-    /// Attribute 1.
+    /// Number 1 in the attributes.
     Gzip,
-    /// Attribute 2.
+    /// Number 2 in the attributes.
     Snappy,
-    /// Attribute 3.
+    /// Number 3 in the attributes.
     Lz4,
-    /// Attribute 4.
+    /// Number 4 in the attributes.
     Zstd,
 }
 
-/// A batch header as on the wire; nothing in it is checked except that the bytes are there.
+/// A batch header as on the wire; only its length is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
     /// Offset of the first record.
     pub base_offset: i64,
-    /// Bytes behind this field.
+    /// Bytes after this field.
     pub length: i32,
     /// Epoch of the leader that appended it.
     pub leader_epoch: i32,
@@ -70,7 +70,7 @@ pub struct BatchHeader {
     pub attributes: i16,
     /// Offset of the last record minus the base offset.
     pub last_offset_delta: i32,
-    /// Timestamp the records' deltas count from, Unix ms.
+    /// Base of the records' timestamp deltas, Unix ms.
     pub base_timestamp_ms: i64,
     /// Largest timestamp, Unix ms.
     pub max_timestamp_ms: i64,
@@ -80,14 +80,13 @@ pub struct BatchHeader {
     pub producer_epoch: i16,
     /// Sequence of the first record; −1: none.
     pub base_sequence: i32,
-    /// How many records follow.
     pub count: i32,
 }
 
 impl BatchHeader {
     /// Reads the first [`HEADER_BYTES`] bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, ReadError> {
-        // One look at the length for all fields: this is done for every batch that passes.
+        // One length check for all fields: this runs for every batch that is relayed.
         let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(ReadError::Truncated)?;
         let mut r = Reader::new(header);
         Ok(Self {
@@ -112,12 +111,12 @@ impl BatchHeader {
         usize::try_from(self.length).ok()?.checked_add(LENGTH_OVERHEAD)
     }
 
-    /// Offset of the last record (or of the last one there ever was).
+    /// Offset of the last record, which compaction may have removed.
     pub fn last_offset(&self) -> i64 {
         self.base_offset.saturating_add(i64::from(self.last_offset_delta))
     }
 
-    /// The codec, `None` for a number no codec has.
+    /// The codec; `None`: the number is unknown.
     pub fn codec(&self) -> Option<Codec> {
         match self.attributes & CODEC_MASK {
             0 => Some(Codec::None),
@@ -129,7 +128,6 @@ impl BatchHeader {
         }
     }
 
-    /// Whose clock the timestamps are.
     pub fn timestamp_type(&self) -> TimestampType {
         if self.attributes & LOG_APPEND_TIME == 0 {
             TimestampType::CreateTime
@@ -158,12 +156,12 @@ impl BatchHeader {
     }
 }
 
-/// The CRC32C a whole batch should carry; `None` when it is shorter than its header.
+/// CRC32C of a whole batch; `None` when the batch is shorter than its header.
 pub fn crc_of(batch: &[u8]) -> Option<u32> {
     batch.get(CRC_START..).map(crc32c::crc32c)
 }
 
-/// Attributes of a batch we write: uncompressed, not transactional.
+/// Attributes of the sidecar's own batches: uncompressed, not transactional.
 pub(super) fn plain_attributes(timestamp_type: TimestampType) -> i16 {
     match timestamp_type {
         TimestampType::CreateTime => 0,
@@ -174,7 +172,7 @@ pub(super) fn plain_attributes(timestamp_type: TimestampType) -> i16 {
 /// Attributes of a batch that ends a transaction.
 pub(super) const MARKER: i16 = TRANSACTIONAL | CONTROL;
 
-/// `attributes` of the same batch with its records uncompressed.
+/// `attributes` with codec 0.
 pub(super) fn uncompressed_attributes(attributes: i16) -> i16 {
     attributes & !CODEC_MASK
 }

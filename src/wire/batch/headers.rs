@@ -1,12 +1,11 @@
 //! Record headers as raw bytes: duplicate keys, keys that are not UTF-8, null values and order
-//! survive byte for byte.
+//! survive unchanged.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::wire::reader::{ReadError, Reader};
 use crate::wire::varint::put_varint;
 
-/// One header of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Any bytes; not necessarily unique, not necessarily UTF-8.
@@ -15,7 +14,7 @@ pub struct Header {
     pub value: Option<Bytes>,
 }
 
-/// The headers of one record, checked once, kept as they came.
+/// The headers of one record, validated once and kept as received.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Headers {
     count: u32,
@@ -23,7 +22,6 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// No headers.
     pub const NONE: Self = Self { count: 0, raw: Bytes::new() };
 
     /// Checks that `raw` holds exactly `count` headers (key length, key, value length, value).
@@ -38,28 +36,26 @@ impl Headers {
         Ok(Self { count, raw })
     }
 
-    /// How many there are.
     pub fn len(&self) -> u32 {
         self.count
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The bytes on the wire, without the count in front.
+    /// The bytes on the wire, without the count before them.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// The same in memory of their own.
+    /// Copies the headers into memory of their own.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self { count: self.count, raw: Bytes::copy_from_slice(&self.raw) }
     }
 
-    /// In the order of the record.
+    /// Iterates in wire order.
     pub fn iter(&self) -> impl Iterator<Item = Header> + '_ {
         let mut reader = Reader::new(&self.raw);
         std::iter::from_fn(move || {
@@ -77,7 +73,7 @@ impl Headers {
         self.iter().filter(|h| h.key == name.as_bytes()).last().map(|h| h.value)
     }
 
-    /// These headers without those whose key `drops` says yes to; the others keep their bytes.
+    /// Removes the headers whose key `drops` accepts; the others keep their bytes.
     pub fn without(&self, drops: impl Fn(&[u8]) -> bool) -> Self {
         let mut reader = Reader::new(&self.raw);
         let mut raw = BytesMut::with_capacity(self.raw.len());
@@ -97,7 +93,6 @@ impl Headers {
         Self { count, raw: raw.freeze() }
     }
 
-    /// These headers and `extra` behind them.
     pub fn with<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, extra: &[(K, V)]) -> Self {
         if extra.is_empty() {
             return self.clone();

@@ -1,42 +1,42 @@
-//! Offsets at which no application sees a record: the ends of transactions, what a log cleaner has
-//! taken out or left empty and, for who reads committed records only, what was aborted.
+//! Offsets at which an application never sees a record: transaction markers, records removed by the
+//! log cleaner, empty batches. For read-committed clients also aborted records.
 
 use std::collections::BTreeSet;
 
 use super::header::BatchHeader;
 use crate::model::{Runs, Sparse};
 
-/// Aborted transactions remembered of an answer that passes; with more of them nothing of any
-/// transaction is taken for a record.
+/// Bound of the aborted transactions kept of a relayed answer. Above the bound no transactional
+/// batch counts as a record.
 const ABORTED_MAX: usize = 10_000;
 
-/// Batches with fewer records than offsets that are told of in one answer.
+/// Bound of the reported batches with fewer records than offsets.
 const SPARSE_MAX: usize = 10_000;
 
-/// Finds them among the batches of one partition, which are shown in their order.
+/// Collects the hidden offsets of one partition's batches, which are shown in order.
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
-    /// First offset and producer; those that begin last first, once a batch was shown.
+    /// First offset and producer id, sorted in descending order once a batch was shown.
     aborted: Vec<(i64, i64)>,
     is_sorted: bool,
-    /// Producers whose aborted transaction goes on.
+    /// Producers inside an aborted transaction.
     inside: BTreeSet<i64>,
     are_too_many: bool,
     runs: Runs,
     sparse: Vec<Sparse>,
-    /// Where the first batch begins, if that is known, and where the last one ends, so far.
+    /// Begin of the first batch, if known, and end of the last one so far.
     all: Option<(Option<i64>, i64)>,
 }
 
 impl Hidden {
-    /// `aborted`: producer and first offset of each, as an answer to Fetch lists them. All of them,
-    /// however many: whoever has the answer has that list, and no committed record is hidden.
+    /// `aborted`: producer id and first offset of each, as a Fetch answer lists them. The list has
+    /// no bound here: the decoded answer already holds it, and no committed record may be hidden.
     pub fn new(aborted: impl IntoIterator<Item = (i64, i64)>) -> Self {
         let aborted = aborted.into_iter().map(|(producer_id, first)| (first, producer_id));
         Self { aborted: aborted.collect(), ..Self::default() }
     }
 
-    /// One more, before any batch is shown, of a list that passes and is not kept.
+    /// Adds one aborted transaction of a relayed list, before any batch is shown.
     pub fn aborts(&mut self, producer_id: i64, first: i64) {
         if self.aborted.len() >= ABORTED_MAX {
             self.are_too_many = true;
@@ -46,7 +46,8 @@ impl Hidden {
         self.is_sorted = false;
     }
 
-    /// The next batch, or the last one once more; whether no application sees a record of it.
+    /// Shows the next batch, or the last one again. Returns whether no application sees a record of
+    /// it.
     pub fn show(&mut self, header: &BatchHeader) -> bool {
         if !self.is_sorted {
             self.aborted.sort_unstable_by(|one, other| other.cmp(one));
@@ -78,24 +79,24 @@ impl Hidden {
         is_hidden
     }
 
-    /// Whether the batch shown last is of a transaction that was aborted.
+    /// Whether the batch shown last belongs to an aborted transaction.
     fn is_aborted(&self, header: &BatchHeader) -> bool {
         let is_aborted = self.are_too_many || self.inside.contains(&header.producer_id);
         header.is_transactional() && !header.is_control() && is_aborted
     }
 
-    /// A batch of the formats 0 and 1 ends there; where it begins is not known.
+    /// Shows a batch of format 0 or 1 by its end; its begin is not known.
     pub fn show_old(&mut self, end: i64) {
         let (first, known) = self.all.unwrap_or((None, end));
         self.all = Some((first, known.max(end)));
     }
 
-    /// Where the first batch begins; `None`: none was shown, or one whose begin is not known.
+    /// Begin of the first batch; `None`: no batch was shown, or its begin is not known.
     pub fn first(&self) -> Option<i64> {
         self.all.and_then(|(first, _)| first)
     }
 
-    /// The offsets of all there were, and batches with fewer records than offsets.
+    /// Hidden offsets, and batches with fewer records than offsets.
     pub fn into_parts(self) -> (Runs, Vec<Sparse>) {
         (self.runs, self.sparse)
     }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
     use crate::wire::batch::{empty_batch, marker_batch};
 
-    /// A header at an offset: of records in a transaction of `producer`, or of a marker.
+    /// A batch header at `base`: records in a transaction of `producer`, or a marker.
     fn shown(base: i64, producer: i64, is_marker: bool) -> BatchHeader {
         let mut header = BatchHeader::parse(&marker_batch(producer, 0, true, 0)).unwrap();
         header.base_offset = base;

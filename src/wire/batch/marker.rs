@@ -1,7 +1,7 @@
-//! Control batches: what ends a producer's transaction in a partition.
+//! Control batches: markers that end a producer's transaction in a partition.
 //!
 //! One record: its key is version and type (i16 each; 0 aborts, 1 commits), its value version (i16)
-//! and coordinator epoch (i32). Clients read both and give neither to an application.
+//! and coordinator epoch (i32). Clients read both and show neither to an application.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -17,12 +17,12 @@ use crate::wire::varint::put_varint;
 const VERSION: i16 = 0;
 const ABORT: i16 = 0;
 const COMMIT: i16 = 1;
-/// One node coordinates everything, for ever.
+/// One node coordinates all transactions, so the epoch never changes.
 const COORDINATOR_EPOCH: i32 = 0;
-/// Far more than a marker has.
+/// Bound of a marker's records, far above a marker's size.
 const MARKER_BYTES_MAX: usize = 1024;
 
-/// The batch that commits or aborts what a producer has written to a partition.
+/// Encodes the batch that commits or aborts a producer's transaction in a partition.
 pub fn marker_batch(producer_id: i64, epoch: i16, commits: bool, timestamp_ms: i64) -> Bytes {
     let (mut key, mut value) = (BytesMut::with_capacity(4), BytesMut::with_capacity(6));
     key.put_i16(VERSION);
@@ -51,7 +51,7 @@ pub fn marker_batch(producer_id: i64, epoch: i16, commits: bool, timestamp_ms: i
     finish(out)
 }
 
-/// Whether a marker commits; `None`: it is not the end of a transaction.
+/// Whether a marker commits; `None`: the batch is no marker.
 pub fn commits(batch: &Batch) -> Option<bool> {
     if !batch.header.is_control() {
         return None;
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_marker_is_written_as_kafka_writes_it() {
-        // length 16, attributes, two deltas, key 00 00 00 01, value 00 00 00 00 00 00, no headers
+        // Length 16, attributes, two deltas, key 00 00 00 01, value 00 00 00 00 00 00, no headers.
         let record = [32, 0, 0, 0, 8, 0, 0, 0, 1, 12, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(marker_batch(7, 3, true, 5)[HEADER_BYTES..], record);
     }

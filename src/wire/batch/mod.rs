@@ -1,5 +1,5 @@
-//! Record batches, version 2, as raw bytes. Records never go through the codec crate: it loses
-//! duplicate header keys, header keys that are not UTF-8, `LogAppendTime` and wide time deltas.
+//! Record batches, version 2, as raw bytes. Records never pass the codec crate, which loses
+//! duplicate header keys, keys that are not UTF-8, `LogAppendTime` and wide time deltas.
 
 mod build;
 mod check;

@@ -1,10 +1,10 @@
-//! What tells the keys of records apart where their bytes are not kept.
+//! Digest of record keys: it distinguishes keys without storing their bytes.
 
 use sha2::{Digest, Sha256};
 
 use crate::model::OrderKey;
 
-/// The first half of SHA-256 of a key's bytes. It is stored: it must not change.
+/// The first half of a key's SHA-256. The journal stores it: it must not change.
 pub fn order_key(key: &[u8]) -> OrderKey {
     let digest = Sha256::digest(key);
     let mut half = [0; 16];

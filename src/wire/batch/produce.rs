@@ -1,85 +1,83 @@
-//! What a client produces, cut into batches and checked before anything is stored.
+//! Batches of a Produce request, split and checked before they are stored.
 
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
 use super::header::{BatchHeader, HEADER_BYTES, LENGTH_OVERHEAD, crc_of};
 
-/// The least a record takes: its length byte and six fields behind it.
+/// The smallest record: its length byte and six fields after it.
 pub(super) const RECORD_BYTES_MIN: usize = 7;
-/// The only format stored; 0 and 1 ended with Kafka 4.0 (KIP-724).
+/// The only stored format; formats 0 and 1 ended with Kafka 4.0 (KIP-724).
 pub(super) const MAGIC: i8 = 2;
-/// The least a batch of format 0 has behind its length field (Kafka's `RECORD_OVERHEAD_V0`).
+/// The smallest length of a batch of format 0 (Kafka's `RECORD_OVERHEAD_V0`).
 const LENGTH_MIN: i32 = 14;
 
-/// One batch with its header read.
+/// One batch with its header parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its header.
     pub header: BatchHeader,
     /// The whole batch, header included.
     pub bytes: Bytes,
 }
 
-/// Why a produced batch is refused; the doc of a variant names its Kafka code.
+/// Reason why a produced batch is refused; the doc of a variant names its Kafka error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
-    /// `CORRUPT_MESSAGE`
+    /// Kafka error `CORRUPT_MESSAGE`.
     #[error("a batch ends before the length it claims")]
     Truncated,
-    /// `CORRUPT_MESSAGE`
+    /// Kafka error `CORRUPT_MESSAGE`.
     #[error("a batch claims a length of {length}, less than any batch has")]
     Length {
-        /// The claim, in bytes.
+        /// Length in the header, in bytes.
         length: i32,
     },
-    /// `CORRUPT_MESSAGE`
+    /// Kafka error `CORRUPT_MESSAGE`.
     #[error("a batch is damaged: its CRC32C is {found:08x}, its bytes give {computed:08x}")]
     Crc {
-        /// In the header.
+        /// CRC in the header.
         found: u32,
-        /// Of the bytes.
+        /// CRC of the bytes.
         computed: u32,
     },
-    /// `INVALID_RECORD` for a format there was, `CORRUPT_MESSAGE` for any other number.
+    /// Kafka error `INVALID_RECORD` for formats 0 and 1, `CORRUPT_MESSAGE` for any other number.
     #[error("record format {magic} is not stored; version 2 (Kafka 0.11 and later) is")]
     Magic {
-        /// The format's number.
+        /// Record format in the header.
         magic: i8,
     },
-    /// `MESSAGE_TOO_LARGE`
+    /// Kafka error `MESSAGE_TOO_LARGE`.
     #[error("a batch of {bytes} bytes is over the limit of {max}")]
     TooLarge {
-        /// Its size.
+        /// Size with the header, in bytes.
         bytes: usize,
-        /// The limit.
         max: usize,
     },
-    /// `INVALID_RECORD`
+    /// Kafka error `INVALID_RECORD`.
     #[error("a batch counts {count} records, its offsets and bytes say otherwise")]
     Count {
-        /// As claimed.
+        /// Record count in the header.
         count: i32,
     },
-    /// `INVALID_RECORD`
+    /// Kafka error `INVALID_RECORD`.
     #[error("clients may not write control records")]
     Control,
-    /// `INVALID_RECORD`
+    /// Kafka error `INVALID_RECORD`.
     #[error("a batch of producer id {producer_id} has no sequence")]
     NoSequence {
-        /// The producer's id.
+        /// Producer id in the header.
         producer_id: i64,
     },
-    /// `UNSUPPORTED_COMPRESSION_TYPE`
+    /// Kafka error `UNSUPPORTED_COMPRESSION_TYPE`.
     #[error("compression codec {codec} is not known")]
     Codec {
-        /// The codec's number.
+        /// Lowest three bits of the attributes.
         codec: i16,
     },
 }
 
 impl BatchError {
-    /// The Kafka error a Produce answer carries for it.
+    /// The error code for the Produce answer.
     pub fn code(&self) -> ResponseError {
         match self {
             Self::Truncated | Self::Length { .. } | Self::Crc { .. } => {
@@ -97,7 +95,7 @@ impl BatchError {
 }
 
 impl Batch {
-    /// Reads the first batch of `bytes` and nothing but its header: for bytes we stored.
+    /// Parses only the header of the first batch: for bytes that the sidecar stored.
     pub fn parse(bytes: &Bytes) -> Result<Self, BatchError> {
         let header = BatchHeader::parse(bytes).map_err(|_| BatchError::Truncated)?;
         let total = header.total_bytes().ok_or(BatchError::Truncated)?;
@@ -107,12 +105,11 @@ impl Batch {
         Ok(Self { header, bytes: bytes.slice(..total) })
     }
 
-    /// The record bytes, compressed as they came.
+    /// The record bytes, still compressed.
     pub fn payload(&self) -> Bytes {
         self.bytes.slice(HEADER_BYTES.min(self.bytes.len())..)
     }
 
-    /// Whether the CRC in the header is that of the bytes.
     pub fn check_crc(&self) -> Result<(), BatchError> {
         let computed = crc_of(&self.bytes).ok_or(BatchError::Truncated)?;
         let found = self.header.crc;
@@ -150,22 +147,22 @@ impl Batch {
     }
 }
 
-/// The batches of one produced record set, each checked; ends behind the first refused one.
+/// The checked batches of one produced record set; iteration ends after the first refused one.
 #[derive(Debug)]
 pub struct Batches {
     rest: Bytes,
     bytes_max: usize,
 }
 
-/// Cuts `bytes` into batches of at most `bytes_max` bytes each and checks all that Kafka checks
-/// without decoding a record: size, format 2, CRC32C, codec, counts, no control batch. Bytes at the
-/// end that make no whole batch are left out, as Kafka trims them.
+/// Splits `bytes` into batches of at most `bytes_max` bytes each. Each passes Kafka's checks that
+/// need no record: size, format 2, CRC32C, codec, counts, no control batch. Trailing bytes that are
+/// no whole batch are ignored, as Kafka trims them.
 pub fn batches(bytes: Bytes, bytes_max: usize) -> Batches {
     Batches { rest: bytes, bytes_max }
 }
 
 impl Batches {
-    /// Whether more than one whole batch is left, by their lengths alone.
+    /// Whether more than one whole batch is left, by the length fields alone.
     pub fn are_several(&self) -> Result<bool, BatchError> {
         let Some(first) = whole_bytes(&self.rest)? else { return Ok(false) };
         whole_bytes(&self.rest.slice(first..)).map(|second| second.is_some())
@@ -190,7 +187,7 @@ impl Iterator for Batches {
     }
 }
 
-/// The offset after the last whole batch of what was read from a log.
+/// The offset after the last whole batch.
 pub fn end_of(records: &Bytes) -> Option<i64> {
     let (mut rest, mut end) = (records.clone(), None);
     while let Ok(batch) = Batch::parse(&rest) {
@@ -200,8 +197,8 @@ pub fn end_of(records: &Bytes) -> Option<i64> {
     end
 }
 
-/// The size of the first batch, of any format; `None`: no whole one is left. The rules are those of
-/// Kafka's `ByteBufferLogInputStream`.
+/// The size of the first batch, of any format; `None`: no whole batch is left. The rules are those
+/// of Kafka's `ByteBufferLogInputStream`.
 fn whole_bytes(bytes: &Bytes) -> Result<Option<usize>, BatchError> {
     let Some(length) = bytes.get(8..).and_then(<[u8]>::first_chunk) else { return Ok(None) };
     let length = i32::from_be_bytes(*length);
@@ -217,7 +214,7 @@ fn whole_bytes(bytes: &Bytes) -> Result<Option<usize>, BatchError> {
     Ok(total.filter(|total| *total <= bytes.len()))
 }
 
-/// The one batch in `bytes`; an old format is told before its header, whose meaning differs.
+/// Parses the one batch in `bytes`. An old format is detected first, because its header differs.
 fn first(bytes: &Bytes) -> Result<Batch, BatchError> {
     match bytes.get(16) {
         Some(&magic) if magic.cast_signed() != MAGIC => {

@@ -1,4 +1,4 @@
-//! One record as the retry journal keeps it: whole, exact, in a format of its own.
+//! One record as the retry journal stores it, byte for byte.
 //!
 //! ```text
 //! 0 version            u8    1; earlier builds wrote 2 with flag 8
@@ -23,49 +23,46 @@ const HAS_KEY: u8 = 2;
 const HAS_VALUE: u8 = 4;
 const UNDECIDED: u8 = 8;
 
-/// A record without its place in a log.
+/// A record without its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRecord {
     /// Unix ms, full width.
     pub timestamp_ms: i64,
-    /// Whose clock that is.
     pub timestamp_type: TimestampType,
     /// `None` = null.
     pub key: Option<Bytes>,
     /// `None` = null (a tombstone).
     pub value: Option<Bytes>,
-    /// As they came.
     pub headers: Headers,
 }
 
-/// Why stored bytes are no record.
+/// Reason why stored bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RawRecordError {
-    /// Written by a later build.
+    /// A later build wrote the record.
     #[error("a stored record has format {version}; this build reads 1 and 2")]
     Version {
-        /// The format's number.
+        /// First byte of the record.
         version: u8,
     },
-    /// Bits no build has written.
+    /// Bits that no build has written.
     #[error("a stored record has unknown flags {flags:#04x}")]
     Flags {
-        /// All the flags.
+        /// Second byte of the record.
         flags: u8,
     },
-    /// Damaged.
     #[error("a stored record is damaged: {0}")]
     Read(#[from] ReadError),
 }
 
 impl RawRecord {
-    /// Bytes its key, value and headers take.
+    /// Bytes of key, value and headers.
     pub fn payload_bytes(&self) -> usize {
         let len = |part: &Option<Bytes>| part.as_ref().map_or(0, Bytes::len);
         len(&self.key) + len(&self.value) + self.headers.raw().len()
     }
 
-    /// The same in memory of its own: a slice keeps all that it was cut from.
+    /// Copies the record into memory of its own: a slice keeps the whole buffer it was cut from.
     #[must_use]
     pub fn detached(&self) -> Self {
         let own = |part: &Option<Bytes>| part.as_deref().map(Bytes::copy_from_slice);
@@ -73,7 +70,7 @@ impl RawRecord {
         Self { key, value, headers: self.headers.detached(), ..*self }
     }
 
-    /// The stored form.
+    /// Encodes the stored format.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(22 + self.payload_bytes());
         out.put_u8(VERSION);
@@ -98,7 +95,7 @@ impl RawRecord {
         out.freeze()
     }
 
-    /// Reads the stored form; key, value and headers share `bytes`.
+    /// Decodes the stored format; key, value and headers share `bytes`.
     pub fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
         let mut rest = bytes.clone();
         let [version, flags] = chunk(&mut rest)?;

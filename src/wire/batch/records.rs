@@ -1,4 +1,4 @@
-//! The records of one batch, one by one.
+//! Iteration over the records of one batch.
 
 use bytes::Bytes;
 
@@ -9,24 +9,21 @@ use super::produce::{Batch, RECORD_BYTES_MIN};
 use super::raw::RawRecord;
 use crate::wire::reader::{ReadError, Reader, length};
 
-/// One record and its place in the log; key, value and headers share the batch's bytes.
+/// One record with its offset; key, value and headers share the batch's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordView {
-    /// Its offset.
     pub offset: i64,
     /// Unix ms; with `LogAppendTime` the batch's.
     pub timestamp_ms: i64,
-    /// Whose clock that is.
     pub timestamp_type: TimestampType,
     /// `None` = null.
     pub key: Option<Bytes>,
     /// `None` = null.
     pub value: Option<Bytes>,
-    /// As they came.
     pub headers: Headers,
 }
 
-/// Why the records of a batch cannot be read.
+/// Reason why the records of a batch cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The batch is cut short, not of version 2, or its codec is unknown.
@@ -35,30 +32,29 @@ pub enum RecordError {
     /// The compressed bytes are broken.
     #[error("the records cannot be decompressed: {0}")]
     Decompress(&'static str),
-    /// More plain bytes than allowed.
+    /// The plain bytes exceed the bound.
     #[error("the records decompress to more than {max} bytes")]
     TooLarge {
         /// The bound, in bytes.
         max: usize,
     },
-    /// More records than the bytes can hold.
+    /// The header counts more records than the bytes can hold.
     #[error("the batch claims {count} records, which its bytes cannot hold")]
     Count {
-        /// Records claimed.
+        /// Record count in the header.
         count: i32,
     },
-    /// A record is broken.
     #[error("a record is broken: {0}")]
     Read(#[from] ReadError),
-    /// A record lies elsewhere than its batch has it.
+    /// A record's offset does not match its index in the batch.
     #[error("a record has another offset than its place in the batch")]
     Offset,
-    /// A record's fields end before or behind the length it claims.
+    /// A record's fields end before or after its length.
     #[error("a record does not have the length it claims")]
     Length,
 }
 
-/// The records of one batch; ends behind the first broken one.
+/// The records of one batch; iteration ends after the first broken one.
 #[derive(Debug)]
 pub struct Records {
     header: BatchHeader,
@@ -66,8 +62,8 @@ pub struct Records {
     left: i32,
 }
 
-/// Opens the records of `batch`, decompressing to at most `bytes_max` bytes. The CRC is not
-/// checked again here: [`batches`](super::batches) and the journal have done that.
+/// Decompresses the records of `batch` to at most `bytes_max` bytes. The CRC is not checked again:
+/// [`batches`](super::batches) and the journal have done that.
 pub fn records(batch: &Batch, bytes_max: usize) -> Result<Records, RecordError> {
     let header = batch.header;
     let codec = header.codec().filter(|_| header.magic == 2).ok_or(RecordError::Batch)?;
@@ -80,7 +76,7 @@ pub fn records(batch: &Batch, bytes_max: usize) -> Result<Records, RecordError> 
     Ok(Records { header, plain, left: count })
 }
 
-/// The record at `offset`; `None` when the batch has none there.
+/// The record at `offset`; `None`: the batch has none there.
 pub fn find_record(
     batch: &Batch,
     offset: i64,
@@ -96,7 +92,6 @@ pub fn find_record(
 }
 
 impl RecordView {
-    /// The record without its place.
     pub fn into_raw(self) -> RawRecord {
         RawRecord {
             timestamp_ms: self.timestamp_ms,
@@ -139,7 +134,7 @@ impl Records {
         let key = share(reader.varint_bytes()?);
         let value = share(reader.varint_bytes()?);
         let count = u32::try_from(reader.varint()?).map_err(|_| ReadError::NegativeLength)?;
-        // parse holds the count against the bytes: each header takes at least two of them
+        // `parse` bounds the count by the bytes: each header takes at least two.
         let headers = Headers::parse(count, plain.slice_ref(reader.rest()))
             .map_err(|_| RecordError::Length)?;
         let header = &self.header;

@@ -1,5 +1,5 @@
-//! Promises of the whole folder: batches of another encoder are read in every codec, damaged ones
-//! never pass, and what we build is what we read.
+//! Tests of the whole folder: batches of another encoder are read in every codec, damaged ones are
+//! refused, own batches are read back.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::error::ResponseError as E;
@@ -13,7 +13,7 @@ use super::*;
 
 const MAX: usize = 1 << 20;
 
-/// Three records by the codec crate: keys, a tombstone, headers.
+/// Three records for the codec crate: keys, a tombstone, headers.
 fn crate_records() -> Vec<Record> {
     (0..3)
         .map(|i| Record {
@@ -62,7 +62,7 @@ pub(super) fn snappy(plain: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(plain).unwrap()
 }
 
-/// As snappy-java frames it: here in blocks of 100 plain bytes.
+/// Snappy-java's framing, here in blocks of 100 plain bytes.
 pub(super) fn xerial(plain: &[u8]) -> Vec<u8> {
     let mut out = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
     for chunk in plain.chunks(100) {
@@ -104,7 +104,7 @@ fn read(batch: &Batch) -> Vec<RecordView> {
     records(batch, MAX).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// Patches a batch and renews its CRC, so that only the patch can be what is refused.
+/// Patches a batch and renews its CRC, so that only the patch can be refused.
 pub(super) fn patched(bytes: &Bytes, at: usize, field: &[u8]) -> Bytes {
     let mut bytes = bytes.to_vec();
     bytes[at..at + field.len()].copy_from_slice(field);
@@ -132,7 +132,7 @@ fn batches_of_another_encoder_are_read_in_every_codec() {
 
 #[test]
 fn zstd_frames_of_the_reference_encoder_are_read() {
-    // `zstd -19 --no-check` and `zstd -3` (streamed, with checksum) of three records
+    // Three records by `zstd -19 --no-check` and `zstd -3` (streamed, with checksum).
     let frames = [
         "28b52ffd2060350100d83e000000026b306f726465722030003e00020231003e00040432000300c02e43d945\
          e6f205",
@@ -241,7 +241,7 @@ fn a_bomb_is_refused_at_the_bound_in_every_codec() {
             assert_eq!(answer, RecordError::TooLarge { max }, "{codec}");
         }
     }
-    // snappy: 1 MiB of plain bytes claimed by five
+    // Snappy: five bytes claim 1 MiB of plain bytes.
     let batch = only(encoded(Compression::Snappy, |_| vec![0xff, 0xff, 0x3f, 0, 0]));
     assert_eq!(records(&batch, MAX).unwrap_err(), RecordError::Decompress("snappy"));
 }
@@ -349,7 +349,7 @@ fn damaged_batches_never_pass_and_never_panic() {
                 let same = batch.bytes.get(21..) == good.get(21..);
                 assert!(same, "damage passed: seed {seed}, {codec}");
             }
-            // Past the CRC (a disk that lies, a client that signs rubbish) nothing may panic.
+            // Damaged bytes under a correct CRC must not panic.
             if bytes.len() > HEADER_BYTES {
                 let length = i32::try_from(bytes.len() - 12).unwrap();
                 bytes[8..12].copy_from_slice(&length.to_be_bytes());
@@ -368,7 +368,7 @@ fn a_batch_to_be_produced_is_read_back_whole_by_us_and_by_another_decoder() {
     let source = Batch::parse(&encoded).unwrap();
     let mut wanted: Vec<RawRecord> =
         records(&source, MAX).unwrap().map(|record| record.unwrap().into_raw()).collect();
-    // Out of order, far apart, and by a broker's clock.
+    // Timestamps out of order, far apart, and of type `LogAppendTime`.
     wanted[1].timestamp_ms = 5;
     wanted[2].timestamp_type = TimestampType::LogAppendTime;
     let stamp = ProducerStamp { id: 9, epoch: 2, sequence: 77 };

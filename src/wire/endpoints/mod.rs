@@ -1,5 +1,5 @@
-//! Addresses of brokers inside answers that otherwise only pass: a broker that is not the leader
-//! any more names the one that is (KIP-951, KIP-932).
+//! Broker addresses inside answers that are otherwise relayed unchanged: a broker that lost a
+//! partition's leadership names the new leader (KIP-951, KIP-932).
 
 pub mod produce;
 pub mod share;
@@ -7,24 +7,24 @@ pub mod share;
 use crate::wire::api::Api;
 use crate::wire::reader::ReadError;
 
-/// ShareFetch and ShareAcknowledge: only read for the addresses in their answers.
+/// ShareFetch and ShareAcknowledge: read only for the addresses in their answers.
 const SHARE_FETCH: i16 = 78;
 const SHARE_ACKNOWLEDGE: i16 = 79;
 
-/// An answer that may name brokers, by its version.
+/// An answer that may name brokers, with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// Behind everything else, as a tagged field.
+    /// The addresses are a tagged field after all other fields.
     Produce(i16),
-    /// Behind records.
+    /// The addresses follow the records.
     ShareFetch(i16),
-    /// Behind everything else.
+    /// The addresses follow all other fields.
     ShareAcknowledge(i16),
 }
 
 impl Naming {
     /// The answer to a request of this key and version; `None`: it names no broker, or is decoded
-    /// anyhow.
+    /// for another reason.
     pub fn of(api_key: i16, version: i16) -> Option<Self> {
         match api_key {
             SHARE_FETCH => Some(Self::ShareFetch(version)),
@@ -36,8 +36,8 @@ impl Naming {
         }
     }
 
-    /// Whether this answer does: a frame without its length prefix. Nothing is allocated for the
-    /// many that do not.
+    /// Whether the answer, a frame without its length prefix, names brokers. Most answers do not,
+    /// and nothing is allocated for them.
     pub fn names_brokers(self, frame: &[u8]) -> Result<bool, ReadError> {
         match self {
             Self::Produce(version) => produce::names_brokers(version, frame),
@@ -48,7 +48,7 @@ impl Naming {
     }
 }
 
-/// The last version whose layout is known here; `None`: of no matter.
+/// The last version whose layout is known here; `None`: the API needs none.
 pub fn version_max(api_key: i16) -> Option<i16> {
     matches!(api_key, SHARE_FETCH | SHARE_ACKNOWLEDGE).then_some(share::VERSION_MAX)
 }

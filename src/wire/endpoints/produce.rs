@@ -1,4 +1,4 @@
-//! Addresses in the answer to a Produce, since version 10 (KIP-951).
+//! Broker addresses in the answer to a Produce, since version 10 (KIP-951).
 
 use bytes::Bytes;
 use kafka_protocol::messages::ProduceResponse;
@@ -11,11 +11,11 @@ use crate::wire::scan::skip_tagged_fields;
 
 /// The first version that may name a broker.
 pub const NAMED_SINCE: i16 = 10;
-/// Topics are told by id.
+/// The first version that identifies topics by id.
 const BY_ID_SINCE: i16 = 13;
 
-/// Whether this answer names brokers: a frame without its length prefix, of version
-/// [`NAMED_SINCE`] or later. Nothing is allocated for the many that do not.
+/// Whether the answer names brokers: a frame without its length prefix, of version [`NAMED_SINCE`]
+/// or later. Most answers do not, and nothing is allocated for them.
 pub fn names_brokers(version: i16, frame: &[u8]) -> Result<bool, ReadError> {
     let mut reader = Reader::new(frame);
     reader.int32()?;
@@ -27,7 +27,7 @@ pub fn names_brokers(version: i16, frame: &[u8]) -> Result<bool, ReadError> {
             skip(&mut reader)?;
         }
         for _ in 0..count(&mut reader)? {
-            // index, error code, base offset, append time, log start
+            // Index, error code, base offset, append time, log start.
             reader.take(4 + 2 + 8 + 8 + 8)?;
             for _ in 0..count(&mut reader)? {
                 reader.int32()?;
@@ -39,12 +39,11 @@ pub fn names_brokers(version: i16, frame: &[u8]) -> Result<bool, ReadError> {
         }
         skip_tagged_fields(&mut reader)?;
     }
-    // throttle time
     reader.int32()?;
     Ok(reader.uvarint()? > 0)
 }
 
-/// An answer that names brokers, to be rewritten.
+/// Decodes an answer that names brokers, to rewrite it.
 pub fn decode(
     version: i16,
     correlation_id: i32,
@@ -96,7 +95,7 @@ mod tests {
                 let read = decode(version, 9, &frame).unwrap();
                 assert_eq!(read.node_endpoints.len(), usize::from(named));
                 for end in 0..frame.len() - 1 {
-                    // Cut anywhere, it is an error or seen to name somebody; never a panic.
+                    // A cut answer is an error or names a broker; never a panic.
                     let cut = names_brokers(version, &frame[..end]);
                     assert_ne!(cut, Ok(false), "v{version} cut at {end}");
                 }

@@ -1,5 +1,5 @@
-//! Addresses in the answers to ShareFetch 1–2 and ShareAcknowledge 1–2: the last field but the
-//! tagged ones. They are replaced without decoding what comes before, records among it.
+//! Broker addresses in the answers to ShareFetch 1–2 and ShareAcknowledge 1–2: the last field
+//! before the tagged ones. They are replaced without decoding the fields before, records included.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -8,51 +8,45 @@ use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan::skip_tagged_fields;
 use crate::wire::varint::put_compact;
 
-/// Version 2 brought RENEW (KIP-1222).
+/// Version 2 added RENEW (KIP-1222).
 pub const VERSION_MAX: i16 = 2;
-/// Since then a ShareAcknowledge tells how long the records are locked.
+/// The first ShareAcknowledge with the lock timeout of the records.
 const LOCK_TIMEOUT_SINCE: i16 = 2;
 
-/// Where the addresses are in a frame.
+/// Position of the addresses in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The first byte of their number.
+    /// First byte of the array's length.
     at: usize,
-    /// How many there are.
+    /// Number of addresses.
     pub count: u32,
 }
 
-/// One broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its id.
     pub id: i32,
-    /// Where it is.
     pub host: String,
-    /// Its port.
     pub port: i32,
-    /// As it came: length and text.
+    /// Length and text, unchanged.
     rack: Bytes,
 }
 
-/// Walks an answer, without its length prefix, to its addresses.
+/// Parses an answer, without its length prefix, up to its addresses.
 pub fn find(naming: Naming, frame: &[u8]) -> Result<Place, ReadError> {
     let mut reader = Reader::new(frame);
     let (fetches, version) = match naming {
         Naming::ShareFetch(version) => (true, version),
         Naming::ShareAcknowledge(version) | Naming::Produce(version) => (false, version),
     };
-    // correlation id
     reader.int32()?;
     skip_tagged_fields(&mut reader)?;
-    // throttle time, error code
+    // Throttle time, error code.
     reader.take(4 + 2)?;
     skip(&mut reader)?;
     if fetches || version >= LOCK_TIMEOUT_SINCE {
         reader.int32()?;
     }
     for _ in 0..count(&mut reader)? {
-        // topic id
         reader.take(16)?;
         for _ in 0..count(&mut reader)? {
             partition(&mut reader, fetches)?;
@@ -64,22 +58,21 @@ pub fn find(naming: Naming, frame: &[u8]) -> Result<Place, ReadError> {
 }
 
 fn partition(reader: &mut Reader<'_>, fetches: bool) -> Result<(), ReadError> {
-    // index, error code
+    // Index, error code.
     reader.take(4 + 2)?;
     skip(reader)?;
     if fetches {
-        // acknowledge error code
+        // Acknowledge error code.
         reader.take(2)?;
         skip(reader)?;
     }
-    // leader id and epoch
+    // Leader id and epoch.
     reader.take(4 + 4)?;
     skip_tagged_fields(reader)?;
     if fetches {
-        // records
         skip(reader)?;
         for _ in 0..count(reader)? {
-            // first and last offset, delivery count
+            // First and last offset, delivery count.
             reader.take(8 + 8 + 2)?;
             skip_tagged_fields(reader)?;
         }
@@ -87,12 +80,12 @@ fn partition(reader: &mut Reader<'_>, fetches: bool) -> Result<(), ReadError> {
     skip_tagged_fields(reader)
 }
 
-/// The brokers named there.
+/// Decodes the addresses.
 pub fn nodes(place: Place, frame: &Bytes) -> Result<Vec<Node>, ReadError> {
     read(place, frame).map(|(nodes, _)| nodes)
 }
 
-/// The same answer with other brokers.
+/// Replaces the addresses and keeps all other bytes.
 pub fn replaced(place: Place, frame: &Bytes, nodes: &[Node]) -> Result<Bytes, ReadError> {
     let (_, behind) = read(place, frame)?;
     let before = frame.get(..place.at).ok_or(ReadError::Truncated)?;
@@ -129,12 +122,12 @@ fn read(place: Place, frame: &Bytes) -> Result<(Vec<Node>, &[u8]), ReadError> {
     Ok((nodes, reader.rest()))
 }
 
-/// Elements of a compact array; null is none.
+/// Elements of a compact array; null counts as 0.
 pub(super) fn count(reader: &mut Reader<'_>) -> Result<u32, ReadError> {
     Ok(reader.uvarint()?.saturating_sub(1))
 }
 
-/// A compact text, or bytes.
+/// Skips a compact string or compact bytes.
 pub(super) fn skip(reader: &mut Reader<'_>) -> Result<(), ReadError> {
     let len = count(reader)?;
     reader.take(usize::try_from(len).unwrap_or(usize::MAX)).map(drop)
@@ -203,7 +196,7 @@ mod tests {
                 }
             }
         }
-        // Version 2 of an acknowledgement has the lock's timeout behind its message.
+        // Version 2 of ShareAcknowledge has the lock timeout after the error message.
         let mut longer = BytesMut::from(&frame(&acknowledged(true))[..]);
         let at = 5 + 4 + 2 + 2;
         let rest = longer.split_off(at);

@@ -1,8 +1,8 @@
-//! What an answer to Fetch brings, read while its bytes pass in chunks of any size.
+//! Reader of a Fetch answer while its bytes are relayed in chunks of any size.
 //!
-//! Nothing is kept but the field a chunk ends in, the name of a topic, and of one partition which
-//! transactions were aborted. Records are stepped over: of each batch only the header is read, for
-//! where a client goes on behind it and whether an application sees any of it.
+//! The reader keeps only the field that a chunk ends in, a topic's name, and one partition's
+//! aborted transactions. Records are skipped: of each batch only the header is read. It gives the
+//! client's next fetch offset, and whether an application sees any record of the batch.
 
 mod session;
 #[cfg(test)]
@@ -18,7 +18,6 @@ use crate::wire::reader::ReadError;
 
 pub use session::sessionless;
 
-/// The longest name a topic may have.
 const NAME_BYTES_MAX: usize = 249;
 
 /// One partition of an answer.
@@ -26,17 +25,16 @@ const NAME_BYTES_MAX: usize = 249;
 pub struct PartitionFetched {
     /// The topic's name, before version 13.
     pub topic: Option<String>,
-    /// Its id, since version 13; nil before.
+    /// The topic's id, since version 13; nil before.
     pub topic_id: Uuid,
-    /// Which partition.
     pub partition: i32,
-    /// As the broker says; 0: none.
+    /// Kafka's error code; 0: none.
     pub error_code: i16,
     /// The offset after the last record that may be read.
     pub high_watermark: i64,
-    /// The first offset there is, since version 5; −1: not told.
+    /// The log start offset, since version 5; −1: not given.
     pub log_start: i64,
-    /// Where the first whole batch begins, if that is known.
+    /// Begin of the first whole batch, if known.
     pub first: Option<i64>,
     /// The offset after the last whole batch; `None`: there is no whole batch.
     pub end: Option<i64>,
@@ -46,69 +44,69 @@ pub struct PartitionFetched {
     pub sparse: Vec<Sparse>,
 }
 
-/// Why bytes are no answer to Fetch.
+/// Reason why bytes are no answer to Fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchedError {
-    /// A version whose layout is not known.
+    /// The layout of the version is not known.
     #[error("an answer to Fetch version {version} cannot be read")]
     Version {
-        /// Of the request.
+        /// Version of the request.
         version: i16,
     },
-    /// A number or a text is broken.
+    /// A number or a string is broken.
     #[error("an answer to Fetch is broken: {0}")]
     Read(#[from] ReadError),
-    /// A topic's name longer than any.
+    /// A topic's name exceeds Kafka's bound.
     #[error("an answer to Fetch is broken: a topic's name of {bytes} bytes")]
     Name {
-        /// As claimed.
+        /// Length on the wire, in bytes.
         bytes: usize,
     },
-    /// A batch shorter than its header.
+    /// A batch is shorter than its header.
     #[error("an answer to Fetch is broken: a record batch of {length} bytes")]
     BatchLength {
-        /// As claimed.
+        /// Length in the batch header.
         length: i32,
     },
     /// Offsets below zero, or a batch that ends before it begins.
     #[error("an answer to Fetch is broken: a record batch at {base_offset} ends at {delta} more")]
     BatchOffsets {
-        /// Its first offset.
         base_offset: i64,
-        /// Its last one, from there on.
+        /// Last offset minus the base offset.
         delta: i32,
     },
-    /// A record format yet to come.
+    /// The record format is newer than 2.
     #[error("an answer to Fetch has records of format {magic}")]
     Magic {
-        /// The format's number.
+        /// Record format in the header.
         magic: i8,
     },
-    /// Bytes behind its end.
+    /// Bytes follow the end of the answer.
     #[error("an answer to Fetch goes on behind its end")]
     Trailing,
 }
 
-/// One answer, as far as it has come.
+/// One answer, as far as its bytes have arrived.
 #[derive(Debug)]
 pub struct Fetched {
     walk: Walk,
     version: i16,
-    /// Bytes to step over.
+    /// Bytes to skip.
     skip: u64,
-    /// The beginning of a field whose end has not come; less than [`ITEM_BYTES_MAX`].
+    /// The incomplete field at the end of a chunk; less than [`ITEM_BYTES_MAX`].
     carry: Vec<u8>,
     has_failed: bool,
 }
 
 impl Fetched {
-    /// An answer to a Fetch of this version, 4 and later.
+    /// Starts an answer to a Fetch of this version, 4 or later.
     pub fn new(version: i16) -> Self {
         Self { walk: Walk::new(version), version, skip: 0, carry: Vec::new(), has_failed: false }
     }
 
-    /// Reads on. The first chunk begins behind the correlation id; a partition is told when its
-    /// last byte has come. After an error, which comes once, nothing more is read.
+    /// Reads the next chunk; the first one begins after the correlation id. `found` gets each
+    /// partition once its last byte has arrived. The first error ends the reading: later chunks are
+    /// ignored.
     pub fn feed(
         &mut self,
         chunk: &[u8],
@@ -122,7 +120,7 @@ impl Fetched {
         fed
     }
 
-    /// Whether the whole answer has come.
+    /// Whether the whole answer has arrived.
     pub fn is_done(&self) -> bool {
         !self.has_failed && self.walk.is_done()
     }
@@ -158,8 +156,8 @@ impl Fetched {
         }
     }
 
-    /// Reads the next few fields, which `chunk` continues: how many of its bytes they took.
-    /// `None`: more are needed, and these are kept.
+    /// Parses the next few fields, which may have begun in earlier chunks. Returns the bytes taken
+    /// from `chunk`; `None`: the fields are incomplete and kept in `carry`.
     fn item(&mut self, chunk: &[u8]) -> Result<Option<usize>, FetchedError> {
         let carried = self.carry.len();
         let room = ITEM_BYTES_MAX.saturating_sub(carried);

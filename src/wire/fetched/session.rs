@@ -1,18 +1,18 @@
-//! Fetch sessions (KIP-227) turned down on a client's behalf, without decoding its request.
+//! Removal of fetch sessions (KIP-227) from a client's request, without decoding it.
 
 use crate::wire::api::Api;
 use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan;
 
-/// Sessions came with it.
+/// The first Fetch with sessions.
 const SESSIONS_SINCE: i16 = 7;
-/// Since then who replicates is a tagged field.
+/// From this version the replica id is a tagged field.
 const TAGGED_REPLICA_SINCE: i16 = 15;
-/// Neither opens a session nor belongs to one.
+/// Session id and epoch of a Fetch that neither opens nor continues a session.
 const NO_SESSION: (i32, i32) = (0, -1);
 
-/// Makes a Fetch ask for no session, in place; `frame` begins with its header. Returns the session
-/// id and epoch it asked for; `None`: it has no such field, or cannot be read and is left alone.
+/// Overwrites session id and epoch in a Fetch frame without its length prefix. Returns the client's
+/// values; `None`: the version has no such fields, or the frame cannot be read and stays unchanged.
 pub fn sessionless(frame: &mut [u8], version: i16) -> Option<(i32, i32)> {
     let at = place(frame, version).ok()??;
     let (id, rest) = frame.get_mut(at..)?.split_first_chunk_mut::<4>()?;
@@ -22,14 +22,13 @@ pub fn sessionless(frame: &mut [u8], version: i16) -> Option<(i32, i32)> {
     Some(asked)
 }
 
-/// Where the session's id lies.
+/// Position of the session id.
 fn place(frame: &[u8], version: i16) -> Result<Option<usize>, ReadError> {
     let mut r = Reader::new(frame);
     let known = version >= SESSIONS_SINCE && Api::Fetch.serves(version);
     if !known || r.int16()? != Api::Fetch.key() || r.int16()? != version {
         return Ok(None);
     }
-    // correlation id, client id
     r.int32()?;
     let name = r.int16()?;
     r.take(usize::try_from(name).unwrap_or(0))?;
@@ -39,7 +38,7 @@ fn place(frame: &[u8], version: i16) -> Result<Option<usize>, ReadError> {
     if version < TAGGED_REPLICA_SINCE {
         r.int32()?;
     }
-    // longest wait, least and most bytes, isolation
+    // Max wait, min and max bytes, isolation level.
     r.take(4 + 4 + 4 + 1)?;
     Ok(Some(frame.len() - r.remaining()))
 }

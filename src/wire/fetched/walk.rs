@@ -18,19 +18,19 @@ use crate::wire::api::Api;
 use crate::wire::batch::{BatchHeader, HEADER_BYTES, Hidden};
 use crate::wire::reader::{ReadError, Reader, length};
 
-/// More than the largest piece that is read at once: a topic's name, and two numbers.
+/// Bound of a piece that is read at once. The largest is a topic's name with two numbers.
 pub(super) const ITEM_BYTES_MAX: usize = 272;
 
-/// Offset and length of a batch: what the length does not count.
+/// Base offset and length: the bytes that the length does not count.
 const BATCH_OVERHEAD: u64 = 12;
-/// A batch up to its record format.
+/// Bytes of a batch up to and including its magic.
 const BATCH_START_BYTES: u64 = 17;
-/// The rest of its header.
+/// Header bytes after the magic.
 const BEHIND_START: usize = HEADER_BYTES - 17;
-/// The least a message of the formats 0 and 1 takes behind its length.
+/// The smallest length of a message of format 0 or 1.
 const MESSAGE_BYTES_MIN: u64 = 14;
 
-/// Where the walk is.
+/// State of the walk through an answer.
 #[derive(Debug)]
 pub(super) struct Walk {
     version: i16,
@@ -44,41 +44,41 @@ pub(super) struct Walk {
     hidden: Hidden,
 }
 
-/// What was read at once.
+/// Result of one step: bytes read, and bytes to skip after them.
 pub(super) struct Item {
     pub(super) used: usize,
-    /// What follows is stepped over.
+    /// Bytes to skip after `used`.
     pub(super) skip: u64,
 }
 
-/// What comes next.
+/// Next element of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// How many tagged fields end it.
+    /// The count of tagged fields at the end of this element.
     Tags(Of),
-    /// So many of them.
+    /// Tagged fields of this element that are left.
     Tag(Of, u32),
-    /// The answer's own fields.
+    /// Fields of the answer before the topics.
     Answer,
     /// A topic, if any is left.
     Topic,
     /// A partition, if any is left.
     Partition,
-    /// So many aborted transactions.
+    /// Aborted transactions that are left.
     Aborted(u32),
-    /// What lies behind them, up to the records' length.
+    /// Fields after the aborted transactions, up to the length of the records.
     Records,
-    /// Batches in so many bytes.
+    /// Bytes of batches that are left.
     Batch(u64),
-    /// Nothing.
+    /// The answer has ended.
     Done,
 }
 
-/// What tagged fields belong to.
+/// Element that the tagged fields belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Header,
-    /// One, with so many others behind it.
+    /// An aborted transaction, with the number of those left after it.
     Aborted(u32),
     Partition,
     Topic,
@@ -105,7 +105,7 @@ impl Walk {
         self.next == Next::Done
     }
 
-    /// Goes on as far as no byte is needed, and tells the partitions that are whole.
+    /// Takes all steps that need no bytes, and passes complete partitions to `found`.
     pub(super) fn close(&mut self, found: &mut impl FnMut(PartitionFetched)) {
         loop {
             self.next = match self.next {
@@ -133,7 +133,7 @@ impl Walk {
         }
     }
 
-    /// Reads the next few fields; nothing has happened if the bytes end before they do.
+    /// Reads the next few fields. If `bytes` ends before they do, the state stays unchanged.
     pub(super) fn item(&mut self, bytes: &[u8]) -> Result<Item, FetchedError> {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
@@ -231,8 +231,8 @@ impl Walk {
         self.count(r).map(|bytes| Next::Batch(u64::from(bytes)))
     }
 
-    /// The batch that begins `left` bytes before the records' end, and what of it is stepped
-    /// over. The last one may be torn.
+    /// Reads the header of the batch that begins `left` bytes before the records' end. Returns the
+    /// next state and the bytes to skip. The last batch may be truncated.
     fn batch(&mut self, r: &mut Reader<'_>, left: u64) -> Result<(Next, u64), FetchedError> {
         if left < BATCH_START_BYTES {
             return Ok((Next::Batch(0), left));
@@ -270,7 +270,7 @@ impl Walk {
         Ok((Next::Batch(left - total), total - known))
     }
 
-    /// Steps over batches that are here whole, as nearly all are; how many bytes they take.
+    /// Skips batches that `bytes` holds whole, as nearly all are. Returns the bytes they take.
     pub(super) fn step(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while let Next::Batch(left @ 1..) = self.next {
@@ -283,7 +283,7 @@ impl Walk {
         bytes.len() - rest.len()
     }
 
-    /// Elements of an array, or bytes; those of a null are none.
+    /// Elements of an array, or bytes; null counts as 0.
     fn count(&self, r: &mut Reader<'_>) -> Result<u32, FetchedError> {
         if self.flexible {
             return Ok(r.uvarint()?.saturating_sub(1));

@@ -1,66 +1,66 @@
-//! What a redelivered or dead-lettered record carries, as text headers.
+//! Text headers of a redelivered or dead-lettered record.
 
 use crate::model::{GroupId, Origin};
 use crate::wire::mark::{
     MAX_RECONSUME_TIMES, ORIGIN_MESSAGE_ID, REASON_BYTES_MAX, RECONSUME_TIME, RETRY_TOPIC, cut,
 };
 
-/// What all our headers of one record may take, names and values together.
+/// Bound of the sidecar's headers of one record, names and values together.
 pub const MARK_BYTES_MAX: usize = 4096;
 
 const HISTORY: &str = "x-retry-history";
 
-/// Everything our headers tell of one record.
+/// Input of all the sidecar's headers of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkInput {
-    /// Failures charged so far; a dead letter counts the last one too.
+    /// Failures so far; for a dead letter the last one included.
     pub reconsume_times: u32,
     /// The limit in force; negative = none.
     pub max_reconsume_times: i32,
-    /// Where the record was produced; `None` for one that began as a delayed record.
+    /// Origin of the record; `None` for one that began as a delayed record.
     pub origin: Option<Origin>,
     /// 1-based delivery attempt.
     pub attempt: u32,
-    /// Why, in one word: `rejected`, `max_attempts` or `explicit_dlq`.
+    /// Cause in one word: `rejected`, `max_attempts` or `explicit_dlq`.
     pub disposition: String,
-    /// What the application said, or nothing.
+    /// The application's reason, if it gave one.
     pub reason: Option<String>,
-    /// When this delivery was due, Unix ms; `None` on a dead letter.
+    /// Time at which this delivery was due, Unix ms; `None` on a dead letter.
     pub due_ms: Option<i64>,
-    /// Unix ms.
+    /// Time of the first failure, Unix ms.
     pub first_failed_ms: i64,
-    /// Unix ms.
+    /// Time of the last failure, Unix ms.
     pub last_failed_ms: i64,
-    /// Times redriven from the dead letters.
+    /// Number of redrives of the dead letter.
     pub redrive_count: u32,
     /// Only on dead letters.
     pub dead_letter: Option<DeadLetterMark>,
 }
 
-/// What dead letters carry besides.
+/// Additional fields of a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterMark {
-    /// The group that gave the record up.
+    /// The group whose retries of the record are used up.
     pub group: GroupId,
     /// Deliveries in all.
     pub delivery_count: u32,
-    /// Why, in words; the application's reason when it gave one.
+    /// The application's reason, or the cause as a sentence.
     pub message: String,
-    /// Oldest first; left out whole when the budget does not hold it.
+    /// Oldest first; omitted as a whole when the budget does not hold it.
     pub history: Vec<HistoryItem>,
 }
 
 /// One failure in `x-retry-history`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryItem {
-    /// When, Unix ms.
+    /// Time of the failure, Unix ms.
     pub at_ms: i64,
-    /// Why, in one word: `rejected`, `max_attempts` or `explicit_dlq`.
+    /// Cause in one word: `rejected`, `max_attempts` or `explicit_dlq`.
     pub disposition: String,
 }
 
-/// The headers to set, in a fixed order, within [`MARK_BYTES_MAX`]. The history goes first, then
-/// the texts are shortened; the counts and the origin always stay.
+/// The headers to set, in a fixed order, within [`MARK_BYTES_MAX`]. Over the budget the history is
+/// dropped first, then the texts are shortened; counts and origin always stay.
 pub fn mark_headers(mark: &MarkInput) -> Vec<(&'static str, String)> {
     let mut headers = required(mark);
     let texts = texts(mark);

@@ -1,13 +1,14 @@
-//! What the metadata of a partition's commit says failed:
+//! Commit metadata that names failed records:
+//!
 //! `!retry:<offset>[,<offset>…][;level=<n>|;delay=<duration>|;dlq][;max=<n>][;reason=<text>]`.
 //!
-//! Numbers are decimal digits, a duration is digits and `ms`, `s`, `m`, `h` or `d`; nothing is
-//! trimmed but the NUL that librdkafka may end it with. The reason is all that follows. Metadata
-//! that begins otherwise is the client's own.
+//! Numbers are decimal digits; a duration is digits and `ms`, `s`, `m`, `h` or `d`. Only the NUL
+//! that librdkafka may append is trimmed. The reason extends to the end. Metadata with another
+//! prefix belongs to the client.
 
 use crate::wire::mark::{REASON_BYTES_MAX, RETRIES_MAX, cut, read_limit};
 
-/// The longest marker in bytes, Kafka's own bound of metadata.
+/// The longest marker in bytes: Kafka's own bound of metadata.
 const METADATA_BYTES_MAX: usize = 4096;
 
 const PREFIX: &str = "!retry:";
@@ -15,86 +16,81 @@ const MAX: &str = "max=";
 const UNITS_MS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// A marker as read.
+/// A parsed marker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitMark {
     /// The failed records: offsets of the partition, at least one.
     pub offsets: Vec<i64>,
-    /// 0 none, > 0 literally that level, < 0 dead letter now.
+    /// 0 none, > 0 exactly that level, < 0 dead letter now.
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
     pub delay_ms: Option<u64>,
-    /// Its limit; `None`: that of the rules.
+    /// Limit of reconsume times; `None`: the configured one.
     pub max_reconsume_times: Option<u32>,
     /// The application's words, at most [`REASON_BYTES_MAX`] bytes.
     pub reason: Option<String>,
 }
 
-/// A marker nobody can follow: what is wrong, and at which byte of the metadata.
+/// Reason why a marker is refused, with the byte of the metadata.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMark {
-    /// Longer than metadata may be.
+    /// The marker exceeds Kafka's bound of metadata.
     #[error(
         "it has {bytes} bytes, the most is {METADATA_BYTES_MAX}: name fewer records in one \
          commit, or produce to the retry topic"
     )]
     TooLong {
-        /// Its length.
+        /// Length without the trailing NUL.
         bytes: usize,
     },
-    /// Not an offset.
+    /// The text is no offset.
     #[error("byte {at}: {text:?} is no offset; such as {PREFIX}812 or {PREFIX}812,815")]
     Offset {
-        /// Where it begins.
+        /// Position in the metadata, in bytes.
         at: usize,
-        /// As sent.
         text: String,
     },
-    /// Not a level.
+    /// The text is no level.
     #[error("byte {at}: {text:?} is no level: a whole number, such as level=5")]
     Level {
-        /// Where it begins.
+        /// Position in the metadata, in bytes.
         at: usize,
-        /// As sent.
         text: String,
     },
-    /// Not a duration.
+    /// The text is no duration.
     #[error("byte {at}: {text:?} is no delay: such as delay=250ms, 10s, 15m, 2h or 7d")]
     Delay {
-        /// Where it begins.
+        /// Position in the metadata, in bytes.
         at: usize,
-        /// As sent.
         text: String,
     },
-    /// Not a limit.
+    /// The text is no limit.
     #[error(
         "byte {at}: {text:?} is no limit: a number of retries, 0 to {RETRIES_MAX}, such as max=3"
     )]
     Max {
-        /// Where it begins.
+        /// Position in the metadata, in bytes.
         at: usize,
-        /// As sent.
         text: String,
     },
-    /// Something else where a word of ours is due.
+    /// An unknown or misplaced option.
     #[error(
         "byte {at}: {text:?} is not known here; the offsets may be followed by one of ;level=<n>, \
          ;delay=<duration> and ;dlq, by ;max=<n>, then by ;reason=<text>"
     )]
     Word {
-        /// Where it begins.
+        /// Position in the metadata, in bytes.
         at: usize,
-        /// As sent.
         text: String,
     },
 }
 
-/// Whether metadata is a marker, good or bad.
+/// Whether the metadata begins like a marker, valid or not.
 pub fn is_mark(metadata: &str) -> bool {
     metadata.starts_with(PREFIX)
 }
 
-/// Reads metadata that is a marker.
+/// Parses metadata for which [`is_mark`] is true.
 pub fn read_mark(metadata: &str) -> Result<CommitMark, BadMark> {
     let text = metadata.strip_suffix('\0').unwrap_or(metadata);
     if text.len() > METADATA_BYTES_MAX {
@@ -132,7 +128,7 @@ pub fn read_mark(metadata: &str) -> Result<CommitMark, BadMark> {
     Ok(mark)
 }
 
-/// Level, delay, dead letter or limit.
+/// Parses a level, a delay, `dlq` or a limit.
 fn option(mark: &mut CommitMark, word: &str, at: usize) -> Result<(), BadMark> {
     if word == "dlq" {
         mark.level = Some(-1);
@@ -151,14 +147,14 @@ fn option(mark: &mut CommitMark, word: &str, at: usize) -> Result<(), BadMark> {
     Ok(())
 }
 
-/// What is not read yet, and where it begins.
+/// The unparsed rest, and its position in the metadata.
 struct Rest<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Rest<'a> {
-    /// Everything up to the next `end`, which is taken too; whether there was one.
+    /// Takes the text up to the next `end`, and `end` too. Returns whether `end` was there.
     fn until(&mut self, end: char) -> (&'a str, bool) {
         let split = self.text.split_once(end);
         let (item, rest) = split.unwrap_or((self.text, ""));
@@ -180,7 +176,7 @@ fn digits(text: &str) -> Option<i64> {
     text.parse().ok().filter(|_| is_number)
 }
 
-/// As much of a client's text as an error message shows.
+/// The first 100 bytes of a client's text, for an error message.
 fn shown(text: &str) -> String {
     cut(text, 100).to_owned()
 }

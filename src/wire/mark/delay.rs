@@ -1,4 +1,4 @@
-//! When a produced record is to enter its topic, as its headers say.
+//! Headers of a produced record that delay its entry into the topic.
 
 use crate::wire::batch::Headers;
 use crate::wire::mark::cut;
@@ -7,48 +7,46 @@ const AFTER_MS: &str = "x-deliver-after-ms";
 const AT_MS: &str = "x-deliver-at-ms";
 /// `RocketMQ`'s delay level (`MessageConst.PROPERTY_DELAY_TIME_LEVEL`).
 const LEVEL: &str = "DELAY";
-/// `RocketMQ`'s moment (`MessageConst.PROPERTY_TIMER_DELIVER_MS`).
+/// `RocketMQ`'s delivery time (`MessageConst.PROPERTY_TIMER_DELIVER_MS`).
 const TIMER_AT_MS: &str = "TIMER_DELIVER_MS";
 const NAMES: [&str; 4] = [AFTER_MS, AT_MS, LEVEL, TIMER_AT_MS];
 
-/// When.
+/// Delivery time that a producer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deliver {
-    /// So many milliseconds from now.
+    /// Milliseconds from now.
     After(u64),
-    /// At that time, Unix milliseconds.
+    /// Unix time in milliseconds.
     At(i64),
     /// After the delay of this level, from 1.
     Level(i32),
 }
 
-/// A delay nobody can follow; answered `INVALID_RECORD` with this sentence.
+/// Reason why a requested delay is refused; the answer is `INVALID_RECORD` with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDelay {
-    /// Not a number that can be meant.
+    /// The value is no number, or out of range.
     #[error("{name} {text:?} is no {what}")]
     Unreadable {
-        /// Of the header.
         name: &'static str,
-        /// As sent.
+        /// At most 100 bytes of the header's value.
         text: String,
-        /// What was expected.
+        /// Expected form, for the message.
         what: &'static str,
     },
-    /// Two answers to one question.
+    /// Two headers request a delay.
     #[error("{0} and {1} both say when the record is to be delivered; send one of them")]
     Twice(&'static str, &'static str),
-    /// Beyond what the operator allows.
+    /// The delay exceeds the configured maximum.
     #[error("the record is to be delivered in {ms} ms; the most is {most} (produce_delay_max)")]
     TooFar {
-        /// As asked for.
         ms: u64,
-        /// `topics.produce_delay_max`.
+        /// `topics.produce_delay_max`, in milliseconds.
         most: u64,
     },
 }
 
-/// What the headers ask for, the last of a name; `None`: to be delivered now.
+/// The requested delivery time; the last header of a name counts. `None`: deliver now.
 pub fn read_delay(headers: &Headers) -> Result<Option<Deliver>, BadDelay> {
     let mut found: Option<(&'static str, Deliver)> = None;
     for name in NAMES {
@@ -60,11 +58,11 @@ pub fn read_delay(headers: &Headers) -> Result<Option<Deliver>, BadDelay> {
         }
         found = Some((name, deliver));
     }
-    // RocketMQ's level 0: none
+    // RocketMQ's level 0 means no delay.
     Ok(found.map(|(_, deliver)| deliver).filter(|deliver| *deliver != Deliver::Level(0)))
 }
 
-/// The headers without those that say when.
+/// Removes the headers that request a delay.
 pub fn without_delay(headers: &Headers) -> Headers {
     headers.without(|name| NAMES.iter().any(|own| own.as_bytes() == name))
 }

@@ -1,6 +1,6 @@
-//! Our headers: what an application asks for with a nack, what a redelivered or
-//! dead-lettered record carries. Set, never appended: a producer's own copies are dropped first.
-//! And what it may say in a commit's metadata instead.
+//! Headers of the sidecar: requests that an application sends with a nack, and fields of a
+//! redelivered or dead-lettered record. A producer's own copies are dropped before they are set.
+//! The marker in commit metadata is the alternative to a nack by headers.
 
 mod answer;
 mod commit;
@@ -23,12 +23,12 @@ pub const RETRY_TOPIC: &str = "RETRY_TOPIC";
 /// `<topic>-<partition>@<offset>` of the origin (RocketMQ's name).
 pub const ORIGIN_MESSAGE_ID: &str = "ORIGIN_MESSAGE_ID";
 
-/// In front of every request and answer header of ours.
+/// Prefix of the sidecar's request and answer headers.
 const PREFIX: &[u8] = b"x-retry-";
-/// In front of the dead-letter headers (Kafka's own share-group names).
+/// Prefix of the dead-letter headers (Kafka's own share-group names).
 const DLQ_PREFIX: &[u8] = b"__dlq.errors.";
 
-/// Whether a header name is one of ours: dropped from what a client produces, set by us alone.
+/// Whether only the sidecar may set the header: a client's copy is dropped.
 pub fn is_ours(name: &[u8]) -> bool {
     let fixed = [RECONSUME_TIME, MAX_RECONSUME_TIMES, RETRY_TOPIC, ORIGIN_MESSAGE_ID];
     name.starts_with(PREFIX)
@@ -36,18 +36,18 @@ pub fn is_ours(name: &[u8]) -> bool {
         || fixed.iter().any(|own| own.as_bytes() == name)
 }
 
-/// The headers without ours; the others keep every byte and their order.
+/// Removes the sidecar's headers; the others keep their bytes and order.
 pub fn strip(headers: &Headers) -> Headers {
     headers.without(is_ours)
 }
 
-/// The greatest limit a failure may say, as `retry.max_reconsume_times` has it.
+/// The largest limit that a nack may set, as for `retry.max_reconsume_times`.
 const RETRIES_MAX: u32 = 100_000;
 
-/// No limit of retries.
+/// The text is no limit.
 struct NoLimit;
 
-/// A limit of retries; none for -1, which leaves it to the rules.
+/// Parses a limit of retries; -1 reads as `None`, the configured limit.
 fn read_limit(text: &str) -> Result<Option<u32>, NoLimit> {
     if text == "-1" {
         return Ok(None);
@@ -56,7 +56,7 @@ fn read_limit(text: &str) -> Result<Option<u32>, NoLimit> {
     limit.map(Some).ok_or(NoLimit)
 }
 
-/// The longest beginning of `text` of at most `bytes_max` bytes that ends between characters.
+/// The longest prefix of `text` of at most `bytes_max` bytes that ends at a character boundary.
 fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text)
 }

@@ -14,78 +14,73 @@ const MAX: &str = "x-retry-max";
 const REASON: &str = "x-retry-reason";
 const BY_REFERENCE: &str = "x-retry-by-reference";
 
-/// What the nack says failed.
+/// The failed record of a nack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// A record as the application saw it: its true origin, or a lane offset.
+    /// The record's true origin, or its offset in a retry partition.
     Origin(Origin),
-    /// Nothing: a new delayed record for the group.
+    /// No failed record: a new delayed record for the group.
     None,
 }
 
-/// A nack as its headers say.
+/// A nack, parsed from its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NackRequest {
-    /// What failed.
     pub named: Named,
-    /// 0 none, > 0 literally that level, < 0 dead letter now.
+    /// 0 none, > 0 exactly that level, < 0 dead letter now.
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
     pub delay_ms: Option<u64>,
-    /// Its limit from now on, as long as its failures say one; `None`: that of the rules.
+    /// Limit of reconsume times, in force while the record's nacks carry one; `None`: the
+    /// configured one.
     pub max_reconsume_times: Option<u32>,
     /// The application's words, at most [`REASON_BYTES_MAX`] bytes.
     pub reason: Option<String>,
-    /// Whether the record's own bytes are to be taken from its origin.
+    /// Whether the sidecar reads the record's bytes from its origin.
     pub by_reference: bool,
 }
 
-/// A nack nobody can follow; answered `INVALID_RECORD` with this sentence.
+/// Reason why a nack is refused; the answer is `INVALID_RECORD` with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNack {
-    /// Unparsable origin.
     #[error(
         "{ORIGIN} {text:?} is no origin: it has the form <topic>-<partition>@<offset>, such \
              as orders-3@812"
     )]
     Origin {
-        /// As sent.
+        /// At most 100 bytes of the header's value.
         text: String,
     },
-    /// Unparsable level.
     #[error("{LEVEL} {text:?} is no level: a whole number, such as 5 (-1 = dead letter now)")]
     Level {
-        /// As sent.
+        /// At most 100 bytes of the header's value.
         text: String,
     },
-    /// Unparsable delay.
     #[error("{DELAY_MS} {text:?} is no delay: whole milliseconds, such as 30000")]
     Delay {
-        /// As sent.
+        /// At most 100 bytes of the header's value.
         text: String,
     },
-    /// Unparsable limit.
     #[error(
         "{MAX} {text:?} is no limit: a whole number of retries, 0 to {RETRIES_MAX} (-1 = that of \
              the rules)"
     )]
     Max {
-        /// As sent.
+        /// At most 100 bytes of the header's value.
         text: String,
     },
-    /// Neither true nor false.
     #[error("{BY_REFERENCE} {text:?} is neither true nor false")]
     ByReference {
-        /// As sent.
+        /// At most 100 bytes of the header's value.
         text: String,
     },
-    /// By reference to nothing.
+    /// By reference, but without an origin.
     #[error("{BY_REFERENCE} is true, but there is no {ORIGIN} to refer to")]
     NoReference,
 }
 
-/// Reads the request headers (of each name the last one counts) and gives the rest of the headers
-/// back, without any of ours.
+/// Parses the request headers; the last header of a name counts. Returns the other headers too,
+/// without any of the sidecar's.
 pub fn read_nack(headers: &Headers) -> Result<(NackRequest, Headers), BadNack> {
     let named = match text(headers, ORIGIN) {
         None => Named::None,
@@ -118,13 +113,14 @@ pub fn read_nack(headers: &Headers) -> Result<(NackRequest, Headers), BadNack> {
     Ok((request, super::strip(headers)))
 }
 
-/// The last header of that name as text; null reads as empty, other bytes as replacement signs.
+/// The last header of that name as text; null reads as empty, invalid UTF-8 as replacement
+/// characters.
 fn text(headers: &Headers, name: &str) -> Option<String> {
     let value = headers.last(name)?.unwrap_or_default();
     Some(String::from_utf8_lossy(&value).into_owned())
 }
 
-/// As much of a client's text as an error message shows.
+/// The first 100 bytes of a client's text, for an error message.
 fn shown(text: &str) -> String {
     cut(text, 100).to_owned()
 }

@@ -1,40 +1,40 @@
-//! The topic of the real cluster that a group's dead letters are sent to.
+//! The upstream topic that receives a group's dead letters.
 
 use super::{GROUP, Template, TemplateError, Templates, is_legal_topic};
 use crate::model::{GroupId, TopicName};
 
-/// Why dead letters cannot be sent to a topic of that name.
+/// Reason why a name is refused for the upstream topic of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterTopicError {
-    /// No name.
+    /// The name is no legal topic name.
     #[error("{template:?} is no topic name: a-z A-Z 0-9 . _ - only, at most 249 bytes")]
     Illegal {
-        /// As configured.
+        /// The configured name.
         template: String,
     },
-    /// Not a good template.
+    /// The template is invalid.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// We serve that name ourselves.
+    /// The sidecar serves topics of that name itself.
     #[error(
         "{template:?} names retry or dead-letter topics that this sidecar serves itself; choose \
          another name here, such as {OTHER:?}, or change names.dead_letters"
     )]
     Ours {
-        /// As configured.
+        /// The configured name.
         template: String,
     },
 }
 
-/// A name that is none of ours by default.
+/// A name that no default template matches.
 const OTHER: &str = "dead-letters.{group}";
 
 impl Templates {
-    /// Whether `template`, in which `{group}` may stand once, can name topics of the cluster.
+    /// Checks that `template`, with at most one `{group}`, names only topics of the cluster.
     pub fn check_cluster_topic(&self, template: &str) -> Result<(), ClusterTopicError> {
         let owned = || template.to_owned();
         let is_ours = if template.contains(GROUP) {
-            // The bare group may be any name, ours too.
+            // A bare `{group}` may match any name, the sidecar's included.
             let parsed = Template::parse(template)?;
             parsed.overlaps(&self.retry) || parsed.overlaps(&self.dlq)
         } else if is_legal_topic(template) {
@@ -45,8 +45,8 @@ impl Templates {
         if is_ours { Err(ClusterTopicError::Ours { template: owned() }) } else { Ok(()) }
     }
 
-    /// The topic of a group by a checked template; a group that is no legal name, or too long a
-    /// one, is mangled as it is in names of ours.
+    /// The topic of a group by a checked template. A group that is too long or no legal name is
+    /// mangled, as in the sidecar's own topics.
     pub fn cluster_topic(template: &str, group: &GroupId) -> TopicName {
         match Template::parse(template) {
             Ok(parsed) => Self { retry: parsed.clone(), dlq: parsed }.retry_topic(group),

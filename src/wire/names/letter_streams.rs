@@ -1,4 +1,4 @@
-//! The stream of the journal behind a dead-letter topic, also after the topic's name has changed.
+//! Journal streams of dead-letter topics, also after a topic was renamed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,37 +6,37 @@ use std::sync::Arc;
 use super::{dead_letter_stream, dead_letter_topic};
 use crate::model::TopicName;
 
-/// Dead-letter topics whose stream has another topic's name: they were renamed by a change of
-/// `names.dead_letters`, and a stream keeps the name it began with.
+/// Renamed dead-letter topics. A change of `names.dead_letters` renames a topic, but its stream
+/// keeps the first name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterStreams(Arc<Renamed>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Renamed {
-    /// Topic as it is served → topic its stream is named after.
+    /// Topic as it is served → topic that its stream is named after.
     begun_as: BTreeMap<TopicName, TopicName>,
-    /// Topic a stream is named after → topic as it is served.
+    /// Topic that a stream is named after → topic as it is served.
     served_as: BTreeMap<TopicName, TopicName>,
 }
 
 impl LetterStreams {
-    /// With these topics renamed: name it is served by → name its stream began with.
+    /// Takes the renamed topics: name it is served by → name its stream began with.
     pub fn new(begun_as: BTreeMap<TopicName, TopicName>) -> Self {
         let served_as = begun_as.iter().map(|(now, begun)| (begun.clone(), now.clone())).collect();
         Self(Arc::new(Renamed { begun_as, served_as }))
     }
 
-    /// The topic that the stream behind this topic is named after.
+    /// The topic that this topic's stream is named after.
     pub fn begun_as<'a>(&'a self, topic: &'a TopicName) -> &'a TopicName {
         self.0.begun_as.get(topic).unwrap_or(topic)
     }
 
-    /// The journal's name for the stream behind a dead-letter topic.
+    /// The journal's name for a dead-letter topic's stream.
     pub fn stream(&self, topic: &TopicName) -> String {
         dead_letter_stream(self.begun_as(topic))
     }
 
-    /// The dead-letter topic behind a stream of the journal; `None`: the stream is another's.
+    /// The dead-letter topic of a journal stream; `None`: the stream holds something else.
     pub fn topic(&self, stream: &str) -> Option<TopicName> {
         let begun = dead_letter_topic(stream)?;
         Some(self.0.served_as.get(&begun).cloned().unwrap_or(begun))

@@ -1,9 +1,9 @@
-//! A bounded look over a request body before the codec crate sees it.
+//! Scan of a request body before the codec crate decodes it.
 //!
-//! The crate allocates arrays by the count on the wire: a frame of 14 bytes aborts the process.
-//! Here one interpreter walks the body along the API's layout and holds every count against the
-//! bytes that remain and against caps. What it lets pass costs the crate at most
-//! [`COST_BYTES_PER_ITEM`] × items, and an item takes at least one byte of the frame.
+//! The crate allocates arrays by the count on the wire: a frame of 14 bytes aborts the process. One
+//! interpreter walks the body along the API's layout. It checks every count against the remaining
+//! bytes and against bounds. An accepted body costs the crate at most [`COST_BYTES_PER_ITEM`] ×
+//! items, and an item takes at least one byte of the frame.
 
 mod answers;
 pub(in crate::wire) mod cluster;
@@ -25,59 +25,60 @@ use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
 use crate::wire::reader::ReadError;
 
-/// Items one request may hold in all: an array element is one, an unknown tagged field
-/// [`TAGGED_FIELD_ITEMS`]. Kafka's own clients stay far
-/// below: the largest honest requests name every partition of a cluster once.
+/// Items that one request may hold in all: an array element is one, an unknown tagged field
+/// [`TAGGED_FIELD_ITEMS`]. Kafka's own clients stay far below: their largest requests name every
+/// partition of a cluster once.
 pub const ITEMS_MAX: usize = 200_000;
-/// Items one answer of a broker may hold: a large cluster's Metadata names 200 000 partitions.
+/// Items that one answer may hold: a large cluster's Metadata names 200 000 partitions.
 const ANSWER_ITEMS_MAX: usize = 2_000_000;
-/// Tagged fields in one place; the protocol knows two at most.
+/// Tagged fields of one struct; the protocol has two at most.
 pub const TAGGED_FIELDS_MAX: u32 = 64;
-/// An unknown tagged field opens a tree node of some 460 bytes in the crate.
+/// Cost of an unknown tagged field, for which the crate allocates a tree node of some 460 bytes.
 pub const TAGGED_FIELD_ITEMS: usize = 4;
-/// The most memory the crate spends on one item, in bytes.
+/// The most memory that the crate spends on one item, in bytes.
 pub const COST_BYTES_PER_ITEM: usize = 128;
 
-/// What does not fit.
+/// Reason why the scan refuses a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
     /// The body ends early, or a length is impossible.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// An array says it has more elements than the bytes behind it can hold.
+    /// An array's count exceeds the bytes after it.
     #[error("an array of {count} elements cannot fit the {remaining} bytes behind it")]
     Count {
-        /// Elements claimed.
+        /// Count on the wire.
         count: u32,
-        /// Bytes left.
+        /// Bytes after the count.
         remaining: usize,
     },
-    /// More elements than any client sends.
+    /// The body has more elements than any client sends.
     #[error("a message holds more than {most} elements")]
     TooManyItems {
-        /// The most that are read.
+        /// Bound of the elements.
         most: usize,
     },
-    /// More tagged fields than any client sends.
+    /// A struct has more tagged fields than any client sends.
     #[error("{count} tagged fields in one place; at most {TAGGED_FIELDS_MAX} are read")]
     TooManyTaggedFields {
-        /// Tagged fields claimed.
+        /// Count on the wire.
         count: u32,
     },
-    /// A tagged field says another size than its content has.
+    /// A tagged field's size does not match its content.
     #[error("tagged field {tag} does not have the size it claims")]
     TaggedSize {
-        /// The field.
+        /// Number of the tagged field.
         tag: u32,
     },
 }
 
-/// Bytes of the body that the request takes by its layout, all counts checked.
+/// Bytes of the body that the request takes by its layout, with all counts checked.
 pub fn message_bytes(head: &RequestHead) -> Result<usize, ScanError> {
     check(head.api.schema(), head.version, &head.body)
 }
 
-/// The same for the body of a broker's answer. `None`: such an answer is never read here.
+/// Like [`message_bytes`], for the body of a broker's answer. `None`: the answer is never read
+/// here.
 pub(in crate::wire) fn answer_bytes(
     api: Api,
     version: i16,

@@ -29,7 +29,7 @@ pub(in crate::wire) const OFFSET_COMMIT: Schema = Schema {
     tagged: &[],
 };
 
-/// A topic by name and the partitions wanted of it.
+/// A topic's name and the requested partitions.
 const TOPIC: Kind = Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[]);
 
 pub(in crate::wire) const OFFSET_FETCH: Schema = Schema {

@@ -1,9 +1,9 @@
-//! How a request body is laid out, as constant data.
+//! Layouts of request and answer bodies, as constant data.
 
 /// Versions `from..=to` that have a field.
 pub(in crate::wire) type Versions = (i16, i16);
 
-/// The layout of one request.
+/// The layout of one request or answer.
 #[derive(Debug)]
 pub(in crate::wire) struct Schema {
     /// The first version with compact lengths and tagged fields (KIP-482).
@@ -36,10 +36,10 @@ pub(super) struct Tagged {
     pub(super) kind: Kind,
 }
 
-/// What a field is on the wire.
+/// Encoding of a field.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed(usize),
     /// Text, nullable or not.
     Text,
@@ -49,13 +49,12 @@ pub(super) enum Kind {
     List(&'static Kind),
     /// An array of structs.
     Structs(&'static [Field], &'static [Tagged]),
-    /// A struct without a length in front.
+    /// A struct without a length before it.
     Struct(&'static [Field], &'static [Tagged]),
-    /// A struct behind one byte, −1 = absent.
+    /// A struct after one byte, −1 = null.
     Maybe(&'static [Field]),
 }
 
-/// Every version.
 pub(super) const ALL: Versions = (0, i16::MAX);
 
 /// A field of every version.

@@ -1,4 +1,4 @@
-//! Layouts: topics made, grown and deleted, their settings, their records, `DescribeLogDirs`.
+//! Layouts: creation, growth and deletion of topics, their settings and records, `DescribeLogDirs`.
 
 use super::schema::{BOOL, I8, I16, I32, I64, Kind, Schema, UUID, always, since, within};
 

@@ -3,7 +3,7 @@
 
 use super::schema::{BOOL, I16, I32, I64, Kind, Schema, always, since};
 
-/// Clients ask in versions 0–3; later ones are between brokers.
+/// Clients send versions 0–3; only brokers send later ones.
 pub(in crate::wire) const ADD_PARTITIONS: Schema = Schema {
     flexible: 3,
     fields: &[

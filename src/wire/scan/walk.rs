@@ -1,11 +1,11 @@
-//! The interpreter: one body along one layout.
+//! The interpreter that walks one body along one layout.
 
 use super::schema::{Field, Kind, Schema, Tagged};
 use super::{ITEMS_MAX, ScanError, TAGGED_FIELD_ITEMS, TAGGED_FIELDS_MAX};
 use crate::wire::reader::{ReadError, Reader, length};
 
-/// Walks `body` along `schema` and says how many bytes the message takes; what lies behind them is
-/// left alone.
+/// Walks `body` along `schema` and returns the bytes that the message takes; bytes after them are
+/// ignored.
 pub(in crate::wire) fn check(
     schema: &Schema,
     version: i16,
@@ -14,7 +14,7 @@ pub(in crate::wire) fn check(
     check_within(ITEMS_MAX, schema, version, body)
 }
 
-/// The same with another cap on items.
+/// Like [`check`], with another bound of items.
 pub(in crate::wire) fn check_within(
     items_max: usize,
     schema: &Schema,
@@ -97,7 +97,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads an array's count and holds it against the rest of the bytes and the cap.
+    /// Reads an array's count and checks it against the remaining bytes and the bound.
     fn count(&mut self, element_size_min: usize) -> Result<usize, ScanError> {
         let count = if self.flexible { self.compact()? } else { self.len32()? }.unwrap_or(0);
         let remaining = self.reader.remaining();
@@ -120,7 +120,7 @@ impl Walk<'_> {
             let size = usize::try_from(self.reader.uvarint()?).unwrap_or(usize::MAX);
             let before = self.reader.remaining();
             match known.iter().find(|t| t.tag == tag && self.has(t.versions)) {
-                // The crate decodes a known field by its type and never looks at its size.
+                // The crate decodes a known field by its type and ignores its size.
                 Some(field) => {
                     self.value(&field.kind)?;
                     if before - self.reader.remaining() != size {
@@ -146,7 +146,7 @@ impl Walk<'_> {
         (from..=to).contains(&self.version)
     }
 
-    /// The fewest bytes a value of this kind takes.
+    /// The fewest bytes that a value of this kind takes.
     fn size_min(&self, kind: &Kind) -> usize {
         match kind {
             Kind::Fixed(size) => *size,
@@ -164,7 +164,7 @@ impl Walk<'_> {
         own + usize::from(self.flexible)
     }
 
-    /// A compact length: the number on the wire is one more, 0 = absent.
+    /// A compact length: the number on the wire is one more, 0 = null.
     fn compact(&mut self) -> Result<Option<usize>, ScanError> {
         let plus_one = self.reader.uvarint()?;
         Ok(plus_one.checked_sub(1).map(|len| usize::try_from(len).unwrap_or(usize::MAX)))
@@ -191,7 +191,7 @@ mod tests {
     use crate::wire::scan::cluster::API_VERSIONS;
     use crate::wire::scan::data::{FETCH, PRODUCE};
 
-    /// `ApiVersions` 3 with two empty texts and these tagged fields.
+    /// `ApiVersions` 3 with two empty strings and these tagged fields.
     fn tagged(fields: &[u8]) -> Result<(), ScanError> {
         check(&API_VERSIONS, 3, &[&[1, 1], fields].concat()).map(|_| ())
     }
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_known_tagged_field_must_have_the_size_it_claims() {
-        // Fetch 18: fixed fields, no topics, nothing forgotten, no rack, tag 0 (cluster id)
+        // Fetch 18: fixed fields, no topics, no forgotten topics, no rack, tag 0 (cluster id).
         let fetch = |size: u8| {
             let body = [&[0; 21][..], &[1, 1, 1], &[1, 0, size, 3, b'a', b'b']].concat();
             check(&FETCH, 18, &body).map(|_| ())

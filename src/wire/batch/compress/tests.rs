@@ -23,7 +23,7 @@ fn refuses(codec: Codec, what: &str, parts: &[&[u8]]) {
     assert!(matches!(got, Err(RecordError::Decompress(_))), "{codec:?}: {what}: {got:?}");
 }
 
-/// The bytes with another one at `at` from the end.
+/// The bytes with one bit flipped, `at_from_end` bytes before the end.
 fn changed(mut bytes: Vec<u8>, at_from_end: usize) -> Vec<u8> {
     let at = bytes.len() - at_from_end;
     bytes[at] ^= 1;

@@ -1,9 +1,9 @@
-//! Single records taken out of the batches a client is given, the way a log cleaner does it: what
-//! stays keeps its offset and every one of its bytes.
+//! Removal of single records from batches on their way to a client, as the log cleaner does. The
+//! other records keep their offsets and bytes.
 //!
-//! A batch that loses nothing is passed as it came. One that loses a record is written anew,
-//! uncompressed, with the header it had: base offset, last offset delta, producer, kind and clock
-//! stay, so that a client moves on over the gap. Control batches are never opened.
+//! A batch that loses no record is forwarded unchanged. A batch that loses one is rewritten
+//! uncompressed. Base offset, last offset delta, producer, type and timestamp type stay, so clients
+//! move past the gap. Control batches are never opened.
 
 mod rewrite;
 #[cfg(test)]
@@ -23,80 +23,73 @@ use crate::model::Runs;
 
 pub use self::whole::{Whole, whole_at};
 
-/// What a client is given.
+/// Batches for the client after the removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Whole batches.
+    /// Holds whole batches only.
     pub records: Bytes,
     /// The first record kept by [`alone_seen`] or [`below`].
     pub first: Option<i64>,
-    /// Where a client goes on: behind the last batch. Without any: the offset asked for, or −1
-    /// where none was told.
+    /// The client's next fetch offset: after the last batch. Without a batch: the requested offset,
+    /// or −1 if there was none.
     pub end: i64,
 }
 
-/// Why a batch cannot be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CutError {
-    /// Written before Kafka 0.11, or by a Kafka yet to come.
+    /// Format 0 or 1, older than Kafka 0.11, or a future format.
     #[error("the batch at offset {base_offset} has record format {magic}; version 2 is cut")]
     Magic {
-        /// Which batch.
         base_offset: i64,
-        /// The format's number.
+        /// Record format in the header.
         magic: i8,
     },
-    /// Compressed in a way nobody knows.
+    /// The compression codec is unknown.
     #[error("the batch at offset {base_offset} has the unknown compression codec {codec}")]
     Codec {
-        /// Which batch.
         base_offset: i64,
-        /// The codec's number.
+        /// Lowest three bits of the attributes.
         codec: i16,
     },
-    /// Damaged.
     #[error("the batch at offset {base_offset} is damaged: {damage}")]
     Corrupt {
-        /// Which batch.
+        /// Base offset of the batch, outside the CRC.
         base_offset: i64,
-        /// How.
         damage: Damage,
     },
-    /// It unpacks to more than allowed.
+    /// The records decompress to more than the bound.
     #[error("the batch at offset {base_offset} unpacks to more than {max} bytes")]
     TooLarge {
-        /// Which batch.
         base_offset: i64,
         /// The bound, in bytes.
         max: usize,
     },
 }
 
-/// What is wrong with a batch.
+/// Defects of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Its length is less than its header takes.
+    /// The length is less than a header.
     #[error("its length is impossible")]
     Length,
-    /// Its CRC32C is not that of its bytes.
+    /// The CRC32C does not match the bytes.
     #[error("its checksum is wrong")]
     Crc,
-    /// Its bytes hold more or fewer records.
+    /// The bytes hold more or fewer records than the header counts.
     #[error("it does not hold the {count} records it claims")]
     Count {
-        /// As claimed.
+        /// Count in the header.
         count: i32,
     },
-    /// A record lies outside, or not behind the one before it.
+    /// A record's offset lies outside of the batch, or does not exceed the one before.
     #[error("the offsets in it do not rise from its first to its last")]
     Offsets,
-    /// It cannot be unpacked, or a record in it cannot be read.
+    /// The batch cannot be decompressed, or a record cannot be parsed.
     #[error(transparent)]
     Records(#[from] RecordError),
 }
 
 impl CutError {
-    /// Which batch it is.
     pub fn base_offset(&self) -> i64 {
         match self {
             Self::Magic { base_offset, .. }
@@ -107,18 +100,19 @@ impl CutError {
     }
 }
 
-/// The same records without those at `offsets`, which ascend. A batch of which nothing remains
-/// stays as an empty one. A torn last batch is kept out.
+/// Removes the records at `offsets`, which ascend. A batch that loses all its records stays as an
+/// empty one. A truncated last batch is dropped.
 ///
-/// What is unpacked and kept is at most `bytes_max` bytes in all. A batch that would be too much
-/// or cannot be cut ends the result before it; only as the first one it is an error. One that
-/// cannot be read and of which every offset is left out stays as an empty one.
+/// `bytes_max` bounds all decompressed and kept bytes together. A batch over the bound, or one that
+/// cannot be cut, ends the result before it; as the first batch it is an error. An unreadable batch
+/// stays as an empty one if all its offsets are removed.
 pub fn without(records: &Bytes, offsets: &[i64], bytes_max: usize) -> Result<Cut, CutError> {
     without_from(records, i64::MIN, offsets, bytes_max)
 }
 
-/// The same for a client that asked from `from` on: a batch that is cut loses what lies below as
-/// well. Some clients (sarama, kafkajs) take an answer of such records alone for a record lost.
+/// Like [`without`], for a client that fetches from `from`: a rewritten batch also loses the
+/// records below. Some clients (sarama, kafkajs) take an answer with only such records for a lost
+/// record.
 pub fn without_from(
     records: &Bytes,
     from: i64,
@@ -163,7 +157,7 @@ pub fn without_from(
     Ok(Cut { records: pieces.joined(), first: None, end: end.unwrap_or(nowhere) })
 }
 
-/// As [`alone_seen`], of all records there are.
+/// Like [`alone_seen`], with no hidden offsets.
 pub fn alone(
     records: &Bytes,
     from: i64,
@@ -173,17 +167,17 @@ pub fn alone(
     alone_seen(records, from, without, &Runs::default(), bytes_max)
 }
 
-/// One record, whatever its offset.
+/// Bound for [`below`] that keeps one record.
 pub(super) const ONE: i64 = i64::MIN;
 
-/// Only the first data record at or above `from` that is none of `without`, which ascend, and in no
-/// batch of `hidden`. Its batch ends at it, and nothing follows; of what lies before, only control
-/// batches stay, which end transactions for a client that reads committed records. Without such a
-/// record: as [`without_from`].
+/// Keeps only the first data record at or above `from` that is neither in `without`, which ascend,
+/// nor in `hidden`. Its batch ends at it, and no batch follows. Of earlier batches only control
+/// batches stay: they end transactions for read-committed clients. Without such a record: as
+/// [`without_from`].
 ///
-/// One batch at a time is unpacked, to at most `bytes_max` bytes. One that cannot be read is one
-/// record: it is given whole, unless all of it is to be left out. Where some of it is, it ends the
-/// search; it is an error where nothing lies before it.
+/// One batch at a time is decompressed, to at most `bytes_max` bytes. An unreadable batch counts as
+/// one record and is kept whole, unless all its offsets are removed. If only some are removed, it
+/// ends the search; without anything before it, it is an error.
 pub fn alone_seen(
     records: &Bytes,
     from: i64,
@@ -194,8 +188,7 @@ pub fn alone_seen(
     below(records, from, (without, ONE), hidden, bytes_max)
 }
 
-/// Like [`alone_seen`], and the records of the same batch behind the first one that lie below an
-/// offset.
+/// Like [`alone_seen`], plus the later records of the same batch below an offset.
 pub fn below(
     records: &Bytes,
     from: i64,
@@ -246,7 +239,7 @@ fn has_data(header: &BatchHeader) -> bool {
     !header.is_control() && header.count != 0
 }
 
-/// The first records that are wanted; the whole batch, where it cannot be read.
+/// The first selected records; the whole batch if it cannot be read.
 fn first_of(
     batch: &Batch,
     from: i64,
@@ -266,13 +259,13 @@ fn first_of(
     })
 }
 
-/// Whether one of these offsets, which ascend, lies in the batch.
+/// Whether one of `offsets`, which ascend, lies in the batch.
 fn within(offsets: &[i64], header: &BatchHeader) -> bool {
     let at = offsets.partition_point(|offset| *offset < header.base_offset);
     offsets.get(at).is_some_and(|offset| *offset <= header.last_offset())
 }
 
-/// The result as it grows: runs of batches that are passed are one slice of where they came from.
+/// Builds the result: consecutive unchanged batches become one slice of the source.
 struct Pieces<'a> {
     source: &'a Bytes,
     run: Range<usize>,

@@ -1,4 +1,4 @@
-//! One batch opened, and written anew with some of its records.
+//! Rewriting of one batch with some of its records.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -12,28 +12,28 @@ use crate::wire::batch::produce::{Batch, MAGIC};
 use crate::wire::batch::records::RecordError;
 use crate::wire::reader::{ReadError, Reader, length};
 
-/// Batches not looked at yet.
+/// Batches that are not parsed yet.
 pub(super) struct Rest(pub(super) Bytes);
 
-/// A batch with some of its records.
+/// A rewritten batch with the records that stay.
 pub(super) struct Kept {
     pub(super) batch: Bytes,
-    /// What it took to open the one it was.
+    /// Bytes of the original records, decompressed.
     pub(super) unpacked_bytes: usize,
 }
 
-/// Records of one batch, and the batch that holds nothing else.
+/// Selected records of one batch, and a batch that holds only them.
 pub(super) struct Found {
-    /// The first one.
+    /// The first selected offset.
     pub(super) offset: i64,
-    /// Where a client goes on behind it.
+    /// The client's next fetch offset.
     pub(super) end: i64,
-    /// `None`: the batch is that one already.
+    /// `None`: the original batch holds only these records.
     pub(super) batch: Option<Bytes>,
 }
 
 impl Rest {
-    /// The next batch, its records not looked at; `None`: there is no whole one.
+    /// The next batch, its records not parsed; `None`: no whole batch is left.
     pub(super) fn next_batch(&mut self) -> Result<Option<Batch>, CutError> {
         let mut start = Reader::new(&self.0);
         let (Ok(base_offset), Some(&magic)) = (start.int64(), self.0.get(16)) else {
@@ -59,8 +59,7 @@ impl Rest {
     }
 }
 
-/// The batch without these offsets and without what lies below `from`; `None`: it holds none of
-/// these offsets.
+/// Removes `offsets` and all records below `from`; `None`: the batch holds none of `offsets`.
 pub(super) fn keep(
     batch: &Batch,
     from: i64,
@@ -85,8 +84,8 @@ pub(super) fn keep(
     Ok(Some(Kept { batch: anew.end(last_offset_delta), unpacked_bytes: plain.len() }))
 }
 
-/// The first record at or above `from` that is none of `without`, and those behind it that lie
-/// below `below`, in a batch that ends at the last of them.
+/// Selects the first record at or above `from` that is not in `without`, and later ones below
+/// `below`. The resulting batch ends at the last of them.
 pub(super) fn only(
     batch: &Batch,
     from: i64,
@@ -117,8 +116,8 @@ pub(super) fn only(
     Ok(Some(Found { offset, end, batch: (!is_all).then(|| anew.end(last)) }))
 }
 
-/// The plain bytes of its records. The checksum is checked first: a batch written anew gets one
-/// that is right, and would hide damage from the client.
+/// Decompresses the records. The CRC is checked first: a rewritten batch gets a correct one, which
+/// would hide damage from the client.
 fn open(batch: &Batch, bytes_max: usize) -> Result<Bytes, CutError> {
     let BatchHeader { base_offset, attributes, .. } = batch.header;
     let codec = batch.header.codec();
@@ -131,17 +130,17 @@ fn open(batch: &Batch, bytes_max: usize) -> Result<Bytes, CutError> {
     })
 }
 
-/// A record, as far as it is read.
+/// A record, as far as it is parsed.
 struct Record<'a> {
     offset: i64,
-    /// The same, from the base offset on.
+    /// Offset minus the base offset.
     delta: i32,
     timestamp_delta: i64,
-    /// All of it, with its length in front.
+    /// The whole record, length included.
     bytes: &'a [u8],
 }
 
-/// Shows every record until `go_on` says no.
+/// Calls `go_on` for every record until it returns false.
 fn each<'a>(
     batch: &Batch,
     plain: &'a [u8],
@@ -180,7 +179,7 @@ fn read<'a>(reader: &mut Reader<'a>, base_offset: i64) -> Result<Record<'a>, Rea
     Ok(Record { offset, delta, timestamp_delta, bytes })
 }
 
-/// A batch as it is written anew.
+/// A batch while it is rewritten.
 struct Anew {
     header: BatchHeader,
     bytes: BytesMut,
@@ -202,8 +201,8 @@ impl Anew {
         self.timestamp_ms_max = self.timestamp_ms_max.max(Some(timestamp_ms));
     }
 
-    /// The largest timestamp is that of the records left, or of the broker's clock. An empty batch
-    /// keeps the one it had.
+    /// With `CreateTime` the largest timestamp is that of the kept records. An empty batch, or one
+    /// with `LogAppendTime`, keeps the original one.
     fn end(mut self, last_offset_delta: i32) -> Bytes {
         let header = &self.header;
         let timestamp_ms_max = match header.timestamp_type() {
@@ -212,7 +211,7 @@ impl Anew {
         };
         let timestamp_ms_max = timestamp_ms_max.unwrap_or(header.max_timestamp_ms);
         let attributes = uncompressed_attributes(header.attributes);
-        // The header was copied first, so every place is there.
+        // The header was copied first, so every position exists.
         let _ = put_at(&mut self.bytes, 21, attributes.to_be_bytes());
         let _ = put_at(&mut self.bytes, 23, last_offset_delta.to_be_bytes());
         let _ = put_at(&mut self.bytes, 35, timestamp_ms_max.to_be_bytes());

@@ -1,4 +1,4 @@
-//! A batch that cannot be read is one record: given whole, or not at all.
+//! Batches that cannot be read: such a batch counts as one record, delivered whole or not at all.
 
 use std::ops::RangeInclusive;
 
@@ -12,22 +12,22 @@ use crate::wire::batch::headers::Headers;
 use crate::wire::batch::produce::Batch;
 use crate::wire::batch::raw::RawRecord;
 
-/// Offsets of one such batch at most, when it is to be settled: each is remembered.
+/// Most offsets of such a batch that can become final: each is stored.
 const OFFSETS_MAX: i64 = 10_000;
 
 /// A batch of which no record can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// All of it.
+    /// The whole batch, header included.
     pub bytes: Bytes,
-    /// From its first to its last.
+    /// First to last offset.
     pub offsets: RangeInclusive<i64>,
-    /// The time in its header, or 0.
+    /// The largest timestamp of the header, or 0.
     timestamp_ms: i64,
 }
 
 impl Whole {
-    /// As a record: no key, its bytes as they are for value.
+    /// Converts to a record without a key; the batch's bytes are its value.
     pub fn into_record(self) -> RawRecord {
         RawRecord {
             timestamp_ms: self.timestamp_ms,
@@ -39,10 +39,10 @@ impl Whole {
     }
 }
 
-/// How much of a batch that cannot be read is settled, of what a client asks for from `from` on.
+/// Share of an unreadable batch, from offset `from` on, that is already final.
 pub(super) enum Settled {
     Nothing,
-    /// Were it not given, its other records would be lost.
+    /// The whole batch is delivered: otherwise its other records would be lost.
     Some,
     All,
 }
@@ -58,15 +58,14 @@ pub(super) fn settled(batch: &Batch, from: i64, offsets: &[i64]) -> Settled {
     }
 }
 
-/// What stays of it when all of it is settled.
+/// The empty batch that replaces an unreadable one when all its offsets are final.
 pub(super) fn nothing_of(batch: &Batch) -> Kept {
     let header = &batch.header;
     Kept { batch: empty_batch(header.base_offset, header.last_offset_delta), unpacked_bytes: 0 }
 }
 
-/// The batch at `offset`, if that is one of which no record can be read and it is known where it
-/// ends: by a checksum that is right, the batch behind it, or the end of the log. `None`: anything
-/// else.
+/// The batch that covers `offset`, if none of its records can be read and its end is certain. A
+/// correct CRC, the next batch or the end of the log makes the end certain.
 pub fn whole_at(records: &Bytes, offset: i64, log_end: i64, bytes_max: usize) -> Option<Whole> {
     let mut rest = Rest(records.clone());
     loop {

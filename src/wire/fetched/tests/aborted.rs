@@ -1,4 +1,4 @@
-//! Of what is passed to a reader of committed records, what its application never sees.
+//! Tests of hidden offsets for read-committed clients.
 
 use super::*;
 use crate::wire::batch::{crc_of, marker_batch};

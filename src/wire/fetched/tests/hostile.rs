@@ -1,4 +1,4 @@
-//! Answers no broker gives.
+//! Tests with broken Fetch answers.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn lies_about_lengths_and_counts_wait_for_bytes_or_are_refused_and_cost_nothing(
         fed(4, [&bytes[..]]).1
     };
     assert_eq!(at(4, &[0xff; 4]), Err(FetchedError::Trailing), "topics: null is none");
-    // topics, partitions, aborted transactions, records
+    // Counts of topics, partitions and aborted transactions, and the length of the records.
     for place in [4, 11, 37, 41] {
         assert_eq!(at(place, &(-2_i32).to_be_bytes()), Err(negative), "{place}");
         assert_eq!(at(place, &i32::MAX.to_be_bytes()), Ok(false), "{place}");

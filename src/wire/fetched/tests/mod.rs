@@ -1,4 +1,4 @@
-//! Answers as the codec crate writes them, in every version, and what must come out of them.
+//! Tests of the Fetch reader, with answers of every version by the codec crate.
 
 mod aborted;
 mod hostile;
@@ -35,7 +35,7 @@ fn batch(base: i64, count: usize, bytes: usize) -> Bytes {
     batch.into()
 }
 
-/// A message of format 0 or 1 as old segments have it: the least there is.
+/// A message of format 0 or 1, as in old segments, of the smallest size.
 fn message(offset: i64, magic: u8) -> Bytes {
     let time: &[u8] = if magic == 1 { &[0; 8] } else { &[] };
     let body = [&[0; 4][..], &[magic, 0], time, &[0xff; 8]].concat();
@@ -43,7 +43,7 @@ fn message(offset: i64, magic: u8) -> Bytes {
     [&offset.to_be_bytes()[..], &len, &body].concat().into()
 }
 
-/// A partition with these records, and its `end`.
+/// A partition's records, and the expected `end`.
 type Case = (Option<Bytes>, Option<i64>);
 
 fn cases() -> Vec<Case> {
@@ -65,7 +65,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What lies in empty batches, and between batches.
+/// Expected hidden offsets: those of empty batches, and the gaps between batches.
 fn hidden_of(records: Option<&Bytes>) -> Runs {
     let mut rest = records.cloned().unwrap_or_default();
     let mut hidden = Runs::default();
@@ -82,7 +82,7 @@ fn hidden_of(records: Option<&Bytes>) -> Runs {
     hidden
 }
 
-/// Where the first whole batch begins.
+/// Expected begin of the first whole batch.
 fn first_of(records: Option<&Bytes>) -> Option<i64> {
     Batch::parse(records?).ok().map(|batch| batch.header.base_offset)
 }
@@ -128,7 +128,8 @@ fn topic(version: i16, nth: u8, partitions: Vec<r::PartitionData>) -> r::Fetchab
     topic
 }
 
-/// Topics with these partitions: the bytes behind the correlation id, and what is to be found.
+/// An answer with these partitions: the bytes after the correlation id, and the expected
+/// partitions.
 fn answer(version: i16, topics: Vec<Vec<Case>>) -> (Bytes, Vec<PartitionFetched>) {
     let mut answer = FetchResponse::default();
     answer.throttle_time_ms = 5;
@@ -178,13 +179,13 @@ fn full(version: i16) -> (Bytes, Vec<PartitionFetched>) {
     answer(version, vec![cases(), vec![], cases().split_off(16), vec![(None, None)]])
 }
 
-/// The same in small, to be cut at every byte.
+/// A small answer, short enough to be cut at every byte.
 fn small(version: i16) -> (Bytes, Vec<PartitionFetched>) {
     let few = |nth: [usize; 3]| nth.map(|nth| cases()[nth].clone()).to_vec();
     answer(version, vec![few([0, 1, 4]), vec![], few([6, 2, 16])])
 }
 
-/// What comes out of these chunks, and whether the answer was whole.
+/// Reads the chunks; returns the partitions found, and whether the answer was whole.
 fn fed<'a>(
     version: i16,
     chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -200,7 +201,7 @@ fn fed<'a>(
     (found, Ok(fetched.is_done()))
 }
 
-/// `bytes` in chunks of random sizes, small ones among them.
+/// Splits `bytes` into chunks of random sizes, some of them empty or small.
 fn torn<'a>(rng: &mut fastrand::Rng, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
     let mut chunks = Vec::new();
     while !bytes.is_empty() {

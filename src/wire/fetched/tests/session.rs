@@ -1,4 +1,4 @@
-//! Requests that ask for a session, and no longer do.
+//! Tests of the removal of fetch sessions from requests.
 
 use bytes::BytesMut;
 use kafka_protocol::messages::fetch_request as q;
@@ -28,7 +28,7 @@ fn request(version: i16) -> FetchRequest {
     request
 }
 
-/// The request as a frame without its length.
+/// The request as a frame without its length prefix.
 fn frame(version: i16, client: Option<&str>, request: &FetchRequest) -> Vec<u8> {
     let bytes = encode_request(Api::Fetch, version, 9, client, request).unwrap();
     split(&mut BytesMut::from(&bytes[..]), 1 << 20).unwrap().unwrap().to_vec()
@@ -86,7 +86,7 @@ fn what_has_no_session_or_cannot_be_read_is_left_alone() {
         let mut other = whole.clone();
         other[1] = 2; // ListOffsets
         unchanged(&other, version);
-        // header, replica (before 15), waits and bytes, isolation, session
+        // Header, replica id (before 15), waits and bytes, isolation level, session.
         let header = if version < 12 { 13 } else { 14 };
         let end = header + if version < 15 { 4 } else { 0 } + 13 + 8;
         for len in 0..end {

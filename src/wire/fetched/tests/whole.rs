@@ -1,4 +1,4 @@
-//! Real answers, cut anywhere.
+//! Tests with whole answers in chunks of any size.
 
 use super::*;
 use crate::wire::batch::cut;

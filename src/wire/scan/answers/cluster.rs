@@ -1,4 +1,4 @@
-//! Answers about the cluster: APIs, topics, brokers.
+//! Layouts of answers about the cluster: APIs, topics, brokers.
 
 use crate::wire::scan::schema::{
     BOOL, I8, I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within,

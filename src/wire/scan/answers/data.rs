@@ -1,10 +1,10 @@
-//! Answers that carry records, take them, or say where they lie.
+//! Layouts of answers about records: `ListOffsets`, Produce, Fetch.
 
 use crate::wire::scan::schema::{
     Field, I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within,
 };
 
-/// Since version 1, where there is one offset of each partition.
+/// Version 1 or later, with one offset per partition.
 pub(super) const LIST_OFFSETS: Schema = Schema {
     flexible: 6,
     fields: &[
@@ -29,7 +29,7 @@ pub(super) const LIST_OFFSETS: Schema = Schema {
     tagged: &[],
 };
 
-/// Since version 3; since 10 it may name brokers.
+/// Version 3 or later; since 10 it may name brokers.
 pub(super) const PRODUCE: Schema = Schema {
     flexible: 9,
     fields: &[
@@ -77,7 +77,7 @@ pub(super) const PRODUCE: Schema = Schema {
     }],
 };
 
-/// Since version 4; since 16 it may name brokers.
+/// Version 4 or later; since 16 it may name brokers.
 pub(super) const FETCH: Schema = Schema {
     flexible: 12,
     fields: &[

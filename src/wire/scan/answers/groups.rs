@@ -1,4 +1,4 @@
-//! Answers about groups and their offsets.
+//! Layouts of answers about groups and their offsets.
 
 use crate::wire::scan::schema::{BOOL, I16, I32, I64, Kind, Schema, UUID, always, since, within};
 

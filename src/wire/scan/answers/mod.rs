@@ -1,5 +1,5 @@
-//! Layouts of the answers that are read on their way from a broker to a client. A broker is
-//! believed no more than a client: its counts are held against its bytes as well.
+//! Layouts of broker answers that are read before a client gets them. A broker is as untrusted as a
+//! client: its counts are checked against its bytes too.
 
 mod cluster;
 mod data;

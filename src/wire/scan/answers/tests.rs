@@ -1,4 +1,4 @@
-//! Every answer is walked to its last byte, whatever its version.
+//! Tests that every version of every answer is walked to its last byte.
 
 use bytes::BytesMut;
 use kafka_protocol::messages as m;
@@ -7,7 +7,7 @@ use kafka_protocol::protocol::{Encodable, StrBytes};
 use super::*;
 use crate::wire::scan::check;
 
-/// Every version of a fully filled answer is walked to its last byte.
+/// Asserts that every version of a fully filled answer is walked to its last byte.
 fn walks<R: Encodable>(api: Api, answer: impl Fn(i16) -> R) {
     let schema = of(api).unwrap();
     let (min, max) = api.served();

@@ -1,4 +1,4 @@
-//! Answers about topics and their settings.
+//! Layouts of answers about topics and their settings.
 
 use crate::wire::scan::schema::{
     BOOL, Field, I8, I16, I32, Kind, Schema, Tagged, UUID, always, since,
@@ -133,7 +133,7 @@ pub(super) const CREATE_PARTITIONS: Schema = Schema {
     tagged: &[],
 };
 
-/// Of both ways to change settings.
+/// Answer fields of AlterConfigs and IncrementalAlterConfigs.
 const ALTERED: &[Field] = &[
     always(I32), // throttle_time_ms
     // responses: error_code, error_message, resource_type, resource_name

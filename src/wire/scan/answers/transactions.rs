@@ -1,8 +1,8 @@
-//! Answers to producers inside a transaction.
+//! Layouts of answers to transactional producers.
 
 use crate::wire::scan::schema::{I16, I32, I64, Kind, Schema, always, since};
 
-/// Name, and index and error of each partition.
+/// Topic name; index and error code of each partition.
 const TOPICS: Kind = Kind::Structs(
     &[always(Kind::Text), always(Kind::Structs(&[always(I32), always(I16)], &[]))],
     &[],

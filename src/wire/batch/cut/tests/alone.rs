@@ -1,4 +1,4 @@
-//! One record, and nothing else of its batch.
+//! Tests that select one record of a batch.
 
 use super::*;
 use crate::wire::batch::empty_batch;
@@ -34,7 +34,7 @@ fn a_batch_that_is_one_record_is_passed_without_a_copy() {
     let whole = Made::of(5, 5, &[5]).codec(4).bytes();
     let cut = alone(&whole, 5, &[], MAX).unwrap();
     assert_eq!((cut.records.as_ptr(), cut.records.len()), (whole.as_ptr(), whole.len()));
-    // a compacted one goes on behind its record
+    // In a compacted batch the client continues after the record.
     let whole = Made::of(5, 8, &[6]).bytes();
     let cut = alone(&whole, 5, &[], MAX).unwrap();
     assert_eq!((split(&cut.records)[0].header.last_offset(), cut.end), (6, 7));

@@ -1,4 +1,4 @@
-//! Batches nobody should have written, and many that somebody could.
+//! Tests with damaged batches and with random partitions.
 
 use super::*;
 use crate::wire::batch::tests::patched;
@@ -59,13 +59,14 @@ fn a_bad_batch_behind_others_ends_the_result_before_it() {
 fn no_damage_is_hidden_by_a_new_checksum() {
     for codec in 0..CODECS.len() {
         let good = Made::of(100, 104, &[100, 102, 104]).codec(codec).bytes();
-        // what lies before is outside the checksum: base offset, length, leader epoch
+        // The first 16 bytes lie outside the CRC: base offset, length, leader epoch.
         for at in 16..good.len() {
             for bit in 0..8 {
                 let mut bytes = good.to_vec();
                 bytes[at] ^= 1 << bit;
                 let bytes = Bytes::from(bytes);
-                // It may be taken for a marker: then it passes as it came, damage included.
+                // A flipped bit may turn it into a control batch, which is forwarded with its
+                // damage.
                 for cut in [without(&bytes, &[102], MAX), alone(&bytes, 100, &[], MAX)] {
                     let shown = cut.is_ok_and(|cut| cut.records != bytes);
                     assert!(!shown, "{codec}: bit {bit} of {at}");
@@ -75,7 +76,7 @@ fn no_damage_is_hidden_by_a_new_checksum() {
     }
 }
 
-/// Batches as they may lie in a partition one behind the other, and the offsets with data.
+/// Random consecutive batches of a partition, and the offsets of their data records.
 fn partition(rng: &mut fastrand::Rng) -> (Vec<Made>, Vec<i64>) {
     let mut at = rng.i64(0..100);
     let mut data = Vec::new();
@@ -166,7 +167,7 @@ fn rubbish_never_panics_and_what_comes_out_are_batches() {
         }
         let last = made.last().unwrap().last;
         let settled: Vec<i64> = (0..=last).filter(|_| rng.u8(..3) == 0).collect();
-        // Past the checksum (a broker that signs rubbish) it may be cut, but never panic.
+        // A batch with a correct CRC over damaged bytes may be cut, but must not panic.
         if rng.bool() {
             let first = made[0].bytes().len();
             let signed = patched(&Bytes::copy_from_slice(&bytes[..first]), 16, &[2]);

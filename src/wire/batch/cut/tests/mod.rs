@@ -1,4 +1,5 @@
-//! Batches as brokers have them: in every codec, compacted, of transactions, by either clock.
+//! Tests with batches as brokers store them: every codec, compacted, transactional, either
+//! timestamp type.
 
 mod alone;
 mod hostile;
@@ -21,7 +22,7 @@ const CONTROL: i16 = 1 << 5;
 const DELETE_HORIZON: i16 = 1 << 6;
 const BASE_MS: i64 = 1_700_000_000_000;
 
-/// Every codec: its number, how its bytes are made.
+/// Name, number and compressor of every codec.
 type Compress = fn(&[u8]) -> Vec<u8>;
 const CODECS: [(&str, i16, Compress); 6] = [
     ("none", 0, <[u8]>::to_vec),
@@ -32,7 +33,7 @@ const CODECS: [(&str, i16, Compress); 6] = [
     ("zstd", 4, zstd),
 ];
 
-/// A batch to be made.
+/// Parameters of a test batch.
 #[derive(Clone)]
 struct Made {
     base: i64,
@@ -85,7 +86,7 @@ impl Made {
     }
 }
 
-/// What stands at that offset: now and then a null, an empty value, a time out of order.
+/// The test record of an offset: some are null or empty, some timestamps are out of order.
 fn record(offset: i64) -> RawRecord {
     let nth = usize::try_from(offset).unwrap();
     let headers: Headers = [
@@ -109,7 +110,7 @@ fn joined(batches: &[Bytes]) -> Bytes {
     batches.concat().into()
 }
 
-/// The batches of a result, each with a right checksum, nothing behind the last.
+/// Splits a result into batches; each has a correct CRC, and no bytes follow the last.
 fn split(records: &Bytes) -> Vec<Batch> {
     let mut rest = records.clone();
     let mut all = Vec::new();
@@ -133,7 +134,7 @@ fn offsets(batch: &Batch) -> Vec<i64> {
     read(batch).iter().map(|record| record.offset).collect()
 }
 
-/// Each record is the one that stood at its offset, byte for byte.
+/// Asserts that each record equals the original at its offset, byte for byte.
 fn assert_whole(batch: &Batch) {
     for seen in read(batch) {
         let mut expected = record(seen.offset);
@@ -146,7 +147,7 @@ fn assert_whole(batch: &Batch) {
     }
 }
 
-/// What a batch written anew keeps of the one it was.
+/// Asserts the header fields that a rewritten batch keeps.
 fn assert_same_header(anew: &BatchHeader, was: &BatchHeader) {
     assert_eq!(anew.attributes, was.attributes & !7, "uncompressed, else the same");
     let kept = |h: &BatchHeader| {

@@ -1,4 +1,4 @@
-//! Offsets that are cut out of what a client is given.
+//! Tests that remove offsets from a fetch answer.
 
 use kafka_protocol::records::RecordBatchDecoder;
 
@@ -28,7 +28,7 @@ fn any_record_is_cut_from_a_batch_in_every_codec_and_the_others_stay_byte_for_by
 #[test]
 fn another_decoder_reads_what_was_cut() {
     let whole = Made::of(100, 104, &[100, 101, 104]).codec(1).bytes();
-    // 101 has one header, 104 none: keys and names that are text
+    // Offset 101 has one header, 104 none. The codec crate reads only keys that are text.
     let cut = without(&whole, &[100], MAX).unwrap();
     let set = RecordBatchDecoder::decode(&mut cut.records.clone()).unwrap();
     let seen: Vec<(i64, i64)> = set.records.iter().map(|r| (r.offset, r.timestamp)).collect();
@@ -50,7 +50,7 @@ fn a_batch_of_which_nothing_remains_stays_as_an_empty_one() {
         assert_eq!(batch.header.max_timestamp_ms, was.max_timestamp_ms);
         assert_same_header(&batch.header, &was);
         assert_eq!(cut.end, 48);
-        // cut once more, it is what it was
+        // A second cut changes nothing.
         assert_eq!(without(&cut.records, &[41, 44], 0), Ok(cut));
     }
 }
@@ -64,7 +64,7 @@ fn what_loses_nothing_is_passed_without_a_copy() {
         Made::of(20, 29, &[20, 29]).codec(4).bytes(),
     ];
     let all = joined(&batches);
-    // between batches, in the gaps of a compacted one, in an empty one, a marker, nowhere
+    // Between batches, in gaps of a compacted one, in an empty one, a marker, outside.
     for none in [&[][..], &[15, 18], &[1, 8, 25], &[10, 11], &[13], &[30, i64::MAX], &[-1]] {
         let cut = without(&all, none, MAX).unwrap();
         assert_eq!(cut.records.as_ptr(), all.as_ptr(), "{none:?}");
@@ -133,7 +133,7 @@ fn what_is_unpacked_is_bounded_over_all_batches() {
     let plain = without(&batch(10), &[14], MAX).unwrap();
     let error = CutError::TooLarge { base_offset: 10, max: 5 };
     assert_eq!(without(&all, &[14, 24, 34], 5), Err(error));
-    // room for one and not for two: the rest comes when the client asks for it
+    // `bytes_max` fits one batch and not two: the client fetches the rest later.
     let room = plain.records.len() - HEADER_BYTES + 60;
     let cut = without(&all, &[14, 24, 34], room).unwrap();
     assert_eq!((cut.end, split(&cut.records).len()), (20, 1));
