@@ -72,7 +72,7 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// Maps a failed read; a TLS alert by which the broker refuses is told apart.
+    /// Maps a failed read; the broker's TLS alert becomes [`UpstreamError::Refused`].
     pub(super) fn broken(error: io::Error) -> Self {
         refused_by_peer(&error).map_or_else(|| Self::Io(error), Self::Refused)
     }

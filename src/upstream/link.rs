@@ -254,7 +254,7 @@ impl LinkReader {
         self.passing == 0
     }
 
-    /// Reads once. The end of the stream is an error: a broker never half-closes a connection.
+    /// Reads once. The end of the stream is an error: the broker has closed the connection.
     pub async fn fill(&mut self) -> Result<(), UpstreamError> {
         match self.intake.fill().await.map_err(UpstreamError::broken)? {
             0 => Err(UpstreamError::Closed),

@@ -1,4 +1,4 @@
-//! Reads single records back from the cluster on connections of our own.
+//! Reads single records back from the cluster on the sidecar's own connections.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -44,7 +44,7 @@ const CONFIGS: [(&str, &str); 2] = [("cleanup.policy", "delete"), ("retention.ms
 /// Writes records for one task, one write at a time.
 #[derive(Debug)]
 pub struct TopicWriter {
-    /// Bound of one write, retries included.
+    /// Bound of one write, with the look-up or creation of its topic.
     patience: Duration,
     /// A topic that is not there is made.
     makes_topics: bool,

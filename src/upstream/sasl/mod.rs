@@ -71,7 +71,7 @@ pub enum SaslError {
     /// The password or token file cannot be read.
     #[error("no credentials: {0}")]
     Secret(#[from] SecretError),
-    /// The broker sent a token where none is expected.
+    /// The broker sent more bytes after its last answer.
     #[error("it says more than it was asked")]
     Unexpected,
     /// The last login failed, and the pause after it is not over.
