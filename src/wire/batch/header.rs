@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0 base offset        i64      27 base timestamp   i64
-//!  8 length behind it   i32      35 max timestamp    i64
+//!  8 length after it    i32      35 max timestamp    i64
 //! 12 leader epoch       i32      43 producer id      i64
 //! 16 magic = 2          i8       51 producer epoch   i16
 //! 17 CRC32C of 21..     u32      53 base sequence    i32
