@@ -1,4 +1,5 @@
-//! When batches arrived: at most one mark a minute, and retention goes by those marks.
+//! Arrival times of batches: the broker sets at most one mark a minute, and retention uses the
+//! marks.
 //!
 //! A mark says that every entry up to a sequence had arrived by a moment. Marks are journalled, so
 //! a restart does not change the age of a record. A directory without marks gets its first one at

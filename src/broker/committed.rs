@@ -1,5 +1,5 @@
-//! What a reader of committed records is given, and whether what lies at an offset is a record that
-//! no transaction takes back.
+//! Reads for consumers with `isolation.level=read_committed`, and the transaction outcome of a
+//! record.
 
 use std::sync::PoisonError;
 
@@ -11,41 +11,41 @@ use crate::broker::{Broker, ReadBack};
 use crate::journal::StreamBatch;
 use crate::wire::batch::{Batch, RawRecord, find_record};
 
-/// What a reader of committed records is given.
+/// The result of a fetch that respects transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Whole batches, none behind [`Broker::stable_end`] for a reader of committed records.
+    /// Whole batches. With `read_committed`, none lies at or above [`Broker::stable_end`].
     pub read: ReadBack,
-    /// Where records end that no transaction can take back.
+    /// Kafka's last stable offset: no transaction can abort a record below it.
     pub stable_end: i64,
-    /// The aborted transactions that have records in it.
+    /// The aborted transactions that have records in `read`.
     pub aborted: Vec<Aborted>,
 }
 
-/// What lies at an offset.
+/// The transaction outcome of one offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
-    /// A record, for good.
+    /// A final record: outside a transaction, or committed.
     Record(RawRecord),
-    /// A record that its transaction may take back yet.
+    /// A record whose transaction is still open.
     Open,
-    /// Nobody's: the end of a transaction, or what one has taken back.
+    /// No record for an application: a transaction marker, or an aborted record.
     Nobodys,
-    /// Nothing: it never was, or is gone by retention.
+    /// No record: the offset was never written, or retention has deleted it.
     Nothing,
-    /// A batch of which no record can be read: damaged, or compressed in a way nobody knows.
+    /// A batch that cannot be decoded: damaged, or compressed with an unknown codec.
     Unreadable,
 }
 
 impl Broker {
-    /// Where records end that no transaction can take back.
+    /// Kafka's last stable offset: no transaction can abort a record below it.
     pub fn stable_end(&self, partition: &Partition) -> i64 {
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = self.bounds(partition);
         producers.written().stable_end(bounds.start, bounds.visible_end)
     }
 
-    /// [`Broker::read`] for a reader of committed records.
+    /// [`Broker::read`] with `isolation.level=read_committed`.
     pub fn read_committed(
         &self,
         partition: &Partition,
@@ -56,7 +56,8 @@ impl Broker {
         self.judged(partition, offset, batches)
     }
 
-    /// [`Broker::read`], with what is known to be aborted of it: what is open is in it too.
+    /// [`Broker::read`] with the list of aborted transactions. Open transactions stay in the
+    /// result.
     pub fn read_undecided(
         &self,
         partition: &Partition,
@@ -67,23 +68,24 @@ impl Broker {
         self.told(partition, offset, batches, |_, _| true)
     }
 
-    /// Whether what lies at `offset` is a record that a transaction has taken back.
+    /// Whether the record at `offset` was aborted.
     pub fn is_taken_back(&self, partition: &Partition, offset: i64) -> bool {
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         let aborted = producers.written().aborted(offset, offset.saturating_add(1));
         drop(producers);
-        // Mostly there is nothing to read for it.
+        // Most partitions have no aborted transaction here; then nothing is read from the log.
         !aborted.is_empty() && matches!(self.at(partition, offset), Ok(At::Nobodys))
     }
 
-    /// Whether what lies at `offset` is a record that a transaction may take back yet.
+    /// Whether the record at `offset` belongs to an open transaction.
     pub fn is_undecided(&self, partition: &Partition, offset: i64) -> bool {
         let is_open = self.stable_end(partition) <= offset;
         is_open && matches!(self.at(partition, offset), Ok(At::Open))
     }
 
-    /// Of batches that were read from `offset` on, those that are decided, and how. All in one
-    /// view of the partition, not older than they are: what retention has passed is forgotten.
+    /// Keeps the batches below the last stable offset and lists the aborted transactions in them.
+    /// `batches` were read from `offset` on. Retention forgets aborted transactions, so a log start
+    /// above `offset` fails with `OffsetOutOfRange`.
     pub(super) fn judged(
         &self,
         partition: &Partition,
@@ -93,7 +95,7 @@ impl Broker {
         self.told(partition, offset, batches, |batch, stable_end| batch.base_offset < stable_end)
     }
 
-    /// The same of those that are wanted, by where the decided ones end.
+    /// [`Broker::judged`] with another filter: `wanted` gets a batch and the last stable offset.
     fn told(
         &self,
         partition: &Partition,
@@ -114,7 +116,6 @@ impl Broker {
         Ok(Committed { read: ReadBack { records: join(&batches), bounds }, stable_end, aborted })
     }
 
-    /// What lies at `offset`.
     pub fn at(&self, partition: &Partition, offset: i64) -> Result<At, BrokerError> {
         let bounds = self.bounds(partition);
         if !(bounds.start..bounds.visible_end).contains(&offset) {

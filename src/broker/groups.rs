@@ -1,5 +1,5 @@
-//! All groups of the embedded cluster, classic and KIP-848: drives their machines, keeps what they
-//! want kept and releases answers once that is durable.
+//! All groups of the embedded cluster, classic and KIP-848. They drive the group state machines,
+//! persist group state and release answers once the state is durable.
 
 mod cell;
 mod consumer;
@@ -36,31 +36,27 @@ pub use wanted::Wanted;
 
 /// The state of a group; key = the group id, head = the state, body empty.
 pub const GROUP_KIND: Kind = Kind(18);
-/// How soon a state the journal could not take is offered again.
+/// Pause before a state that the journal refused is appended again.
 const KEEP_AGAIN_MS: u64 = 1_000;
-/// How long an empty group without offsets is remembered (Kafka
-/// `offsets.retention.check.interval.ms`).
+/// Lifetime of an empty group without offsets (Kafka `offsets.retention.check.interval.ms`).
 const VACANT_MS_MAX: u64 = 600_000;
 
-/// What happened to a group, for whoever hands records to its members.
+/// Changes of membership, for the engine that delivers records to members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupEvent {
     /// A member is no longer part of the group.
     MemberGone {
-        /// The group.
         group: GroupId,
-        /// Its id, or `instance:<id>` for a static member.
+        /// The member id, or `instance:<id>` for a static member.
         member: MemberId,
-        /// Its id.
         member_id: MemberId,
-        /// How it went. `Replaced`: the same static member goes on in a new process.
+        /// `Replaced`: the same static member continues in a new process.
         cause: GoneCause,
     },
-    /// The join phase ended, or there is another target assignment.
+    /// The join phase ended, or the target assignment changed.
     Rebalanced {
-        /// The group.
         group: GroupId,
-        /// Its generation or epoch from now on.
+        /// The new generation or group epoch.
         generation: i32,
     },
 }
@@ -68,24 +64,22 @@ pub enum GroupEvent {
 /// A group in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The group.
     pub group: GroupId,
-    /// By which protocol its members speak.
+    /// The protocol of the members.
     pub kind: GroupKind,
-    /// Where it is in its life.
+    /// The group state as Kafka spells it in `ListGroups`.
     pub phase: String,
     /// `consumer`, `connect`, …; empty before the first member.
     pub protocol_type: String,
 }
 
-/// Who uses a group, as far as the retention of its offsets is concerned.
+/// Membership of a group, by which its offsets expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupancy {
-    /// It has members.
     Occupied,
-    /// It has had none since then.
+    /// The last member left at that time.
     VacantSince(WallMs),
-    /// No member ever joined, or that is forgotten.
+    /// No member ever joined, or the group was forgotten.
     Unknown,
 }
 
@@ -101,7 +95,7 @@ struct Inner {
     consumer: ConsumerConfig,
     clock: Box<dyn Fn() -> Now + Send + std::marker::Sync>,
     state: Mutex<State>,
-    /// Told when a deadline comes nearer than the one the timer waits for.
+    /// Notified when a deadline comes before the one that the timer waits for.
     nearer: Notify,
     events: mpsc::UnboundedSender<GroupEvent>,
 }
@@ -109,13 +103,13 @@ struct Inner {
 struct State {
     cells: BTreeMap<GroupId, Cell>,
     tokens: u64,
-    /// When the timer will look next.
+    /// The next wake-up of the timer.
     armed: Option<MonoMs>,
 }
 
 impl Groups {
-    /// No groups yet; see [`Groups::replay`]. The receiver gets every event in order and should be
-    /// read without pause.
+    /// Starts without groups; [`Groups::replay`] fills them. The receiver gets every event in
+    /// order. Its owner reads without pause, because the channel is unbounded.
     pub fn new(
         journal: Journal,
         classic: ClassicConfig,
@@ -136,7 +130,7 @@ impl Groups {
         (Self { inner: Arc::new(inner) }, receiver)
     }
 
-    /// Takes an entry found at start; entries of other kinds are none of its business.
+    /// Restores a group from an entry found at start; entries of other kinds are ignored.
     pub fn replay(&self, entry: &Entry) -> Result<(), FactError> {
         let Some(key) = entry.key.as_ref().filter(|_| entry.kind == GROUP_KIND) else {
             return Ok(());
@@ -153,7 +147,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Clients can come from now on: every session begins anew, however long the start took.
+    /// Opens the groups to clients. Every session timeout starts now, so a long start removes no
+    /// member.
     pub fn open(&self) {
         let now = self.now();
         for cell in self.lock().cells.values_mut() {
@@ -163,8 +158,8 @@ impl Groups {
         self.inner.nearer.notify_one();
     }
 
-    /// `JoinGroup`: answers when the join phase ends. `fresh_id` and `consuming` of `join` are made
-    /// here; `image` says what a topic is at the moment.
+    /// `JoinGroup`: answers when the join phase ends. The method fills `fresh_id` and `consuming`
+    /// of `join`; `image` looks a topic up.
     pub async fn join(
         &self,
         group: &GroupId,
@@ -186,7 +181,7 @@ impl Groups {
         }
     }
 
-    /// `SyncGroup`: answers when the leader has assigned and that is durable.
+    /// `SyncGroup`: answers when the leader's assignment is durable.
     pub async fn sync(&self, group: &GroupId, sync: Sync) -> Result<Synced, GroupError> {
         let asked = self.ask(group, None, |token| Input::Sync(token, sync));
         match self.wait(asked).await? {
@@ -200,7 +195,6 @@ impl Groups {
         }
     }
 
-    /// `Heartbeat`.
     pub fn heartbeat(&self, group: &GroupId, beat: Heartbeat) -> Result<(), GroupError> {
         match self.ask_now(group, |token| Input::Heartbeat(token, beat))? {
             Answer::Heartbeat(result) => result,
@@ -208,12 +202,13 @@ impl Groups {
         }
     }
 
-    /// `LeaveGroup`. Does not wait for the journal: if this is lost, the session ends the member.
+    /// `LeaveGroup`. Does not wait for the journal: if the entry is lost, the session timeout
+    /// removes the member.
     pub fn leave(&self, group: &GroupId, leave: Leave) -> Result<Vec<Left>, GroupError> {
         let unknown = leave.members.clone();
         match self.ask_now(group, |token| Input::Leave(token, leave)) {
             Ok(Answer::Leave(result)) => result,
-            // Without such a group, each of them is unknown.
+            // The group does not exist, so each member is unknown.
             Err(GroupError::UnknownMemberId) => Ok(unknown
                 .into_iter()
                 .map(|leaver| Left {
@@ -227,12 +222,13 @@ impl Groups {
         }
     }
 
-    /// May this client commit offsets of the group? A yes counts as a heartbeat.
+    /// Checks whether a client may commit offsets of the group. A successful check counts as a
+    /// heartbeat.
     pub fn commit_check(&self, group: &GroupId, check: CommitCheck) -> Result<(), GroupError> {
         let (outside, transactional) = (check.generation < 0, check.transactional);
         match self.ask_now(group, |token| Input::CommitCheck(token, check)) {
             Ok(Answer::CommitCheck(result)) => result,
-            // A group that only keeps offsets has no members; a member of it is of the past.
+            // A group that only has offsets has no members, so a member id in the request is stale.
             Err(GroupError::UnknownMemberId) if outside => Ok(()),
             Err(GroupError::UnknownMemberId) if transactional => Err(GroupError::IllegalGeneration),
             Err(GroupError::UnknownMemberId) => Err(GroupError::GroupIdNotFound),
@@ -241,7 +237,7 @@ impl Groups {
         }
     }
 
-    /// `DeleteGroups`, durable; its offsets are the offset store's to delete.
+    /// `DeleteGroups`, durable. The caller deletes the group's offsets in the offset store.
     pub async fn delete(&self, group: &GroupId) -> Result<(), GroupError> {
         let asked = self.ask(group, None, Input::Delete);
         match self.wait(asked).await {
@@ -252,7 +248,7 @@ impl Groups {
         }
     }
 
-    /// Every group, empty ones too.
+    /// Every group, empty groups included.
     pub fn list(&self) -> Vec<Listed> {
         let state = self.lock();
         let listed = |(group, cell): (&GroupId, &Cell)| Listed {
@@ -264,18 +260,18 @@ impl Groups {
         state.cells.iter().map(listed).collect()
     }
 
-    /// Whether a member ever joined, in either way.
+    /// Whether the group exists; empty and simple groups count.
     pub fn has(&self, group: &GroupId) -> bool {
         self.lock().cells.contains_key(group)
     }
 
-    /// One classic group; none if no member ever joined.
+    /// One classic group; `None` if the group does not exist or has the other kind.
     pub fn describe(&self, group: &GroupId) -> Option<Description> {
         self.lock().cells.get(group)?.machine.as_classic().map(Classic::describe)
     }
 
-    /// What a member said to the chosen assignor when it joined: for consumers their
-    /// subscription. `member` is a member id or `instance:<id>`.
+    /// The member's metadata for the chosen assignor; for consumers, the subscription. `member` is
+    /// a member id or `instance:<id>`.
     pub fn subscription(&self, group: &GroupId, member: &MemberId) -> Option<Bytes> {
         self.lock().cells.get(group)?.machine.subscription(member)
     }
@@ -286,7 +282,6 @@ impl Groups {
         state.cells.get(group).map(|cell| cell.machine.member_keys()).unwrap_or_default()
     }
 
-    /// Does the group have members, and since when not?
     pub fn occupancy(&self, group: &GroupId) -> Occupancy {
         match self.lock().cells.get(group) {
             None => Occupancy::Unknown,
@@ -308,12 +303,13 @@ impl Groups {
             .map(|(group, _)| group.clone())
             .collect();
         for group in idle.iter().filter(|group| !has_offsets(group)) {
-            // Its answer is nobody's; a member that came meanwhile keeps the group.
+            // No client waits for the answer. The group refuses the deletion if a member joined
+            // meanwhile.
             drop(self.ask(group, None, Input::Delete));
         }
     }
 
-    /// Ends sessions and waits at their time; runs as long as the server does.
+    /// Expires sessions and waits at their deadlines; runs until the server stops.
     pub async fn run_timers(self) {
         loop {
             match self.tick() {
@@ -329,7 +325,7 @@ impl Groups {
         }
     }
 
-    /// Does what is due; says when to look again.
+    /// Handles every deadline that has passed; returns the next one.
     fn tick(&self) -> Option<Deadline> {
         let now = self.now();
         let mut state = self.lock();
@@ -353,8 +349,8 @@ impl Groups {
         next.map(Deadline)
     }
 
-    /// Puts a request to a group; `UnknownMemberId` if there is no such group and none of the kind
-    /// that `create` says is made. An empty group of the other kind becomes one.
+    /// Sends a request to a group. `create` makes a missing group, and turns an empty group of the
+    /// other kind into that kind. A missing group without `create` is `UnknownMemberId`.
     fn ask(
         &self,
         group: &GroupId,
@@ -364,7 +360,7 @@ impl Groups {
         self.ask_after(group, create, |_, _| {}, input)
     }
 
-    /// The same, after something was done to the group.
+    /// [`Groups::ask`] that runs `first` on the group before the request.
     fn ask_after(
         &self,
         group: &GroupId,
@@ -377,7 +373,7 @@ impl Groups {
         state.tokens = state.tokens.saturating_add(1);
         let token = Token(state.tokens);
         let input = input(token);
-        // Kafka keeps offsets of a group without a name, which nobody joins.
+        // Kafka accepts offsets of the group with the empty name, which no member can join.
         let keeps_unnamed = matches!(input, Input::CommitCheck(..) | Input::Delete(_));
         if group.is_reserved() || !(group.is_legal() || keeps_unnamed) {
             return Err(GroupError::InvalidGroupId);
@@ -410,7 +406,7 @@ impl Groups {
         Ok(receiver)
     }
 
-    /// Waits for the answer, then for the durability of what it rests on.
+    /// Waits for the answer, then until the journal entry behind the answer is durable.
     async fn wait(
         &self,
         asked: Result<oneshot::Receiver<Reply>, GroupError>,
@@ -424,7 +420,7 @@ impl Groups {
         Ok(reply.answer)
     }
 
-    /// For requests that every machine answers at once and that rest on nothing kept.
+    /// For requests that the machine answers at once and whose answer needs no journal entry.
     fn ask_now(
         &self,
         group: &GroupId,

@@ -17,7 +17,7 @@ const BLOCK: i64 = 1000;
 /// The one key of each kind.
 const KEY: Bytes = Bytes::from_static(b"-");
 
-/// Ids that must never be given out twice.
+/// Ids that must be unique for ever.
 #[derive(Debug)]
 pub struct Ids {
     journal: Journal,
@@ -28,9 +28,9 @@ pub struct Ids {
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     next: i64,
-    /// Everything below is reserved in the journal.
+    /// The journal has reserved all ids below.
     end: i64,
-    /// The entry that reserved it.
+    /// Sequence of the entry that reserved the block.
     seq: u64,
 }
 
@@ -45,7 +45,7 @@ impl Ids {
 
     pub(super) fn replay(&self, entry: &Entry) -> Result<(), FactError> {
         if entry.kind == kind::CLUSTER {
-            // A second one cannot be: the first start has settled it.
+            // The cluster id is written once, at the first start, so a second one is ignored.
             drop(self.cluster.set(versioned::read("cluster id", VERSION, &entry.head)?));
         } else {
             let end = versioned::read("producer id", VERSION, &entry.head)?;
@@ -75,7 +75,8 @@ impl Ids {
         Ok(id)
     }
 
-    /// The same, without waiting: what is appended behind it rests on it.
+    /// Takes the next producer id without waiting. The caller appends after `seq`, so its entry
+    /// becomes durable after the reservation.
     pub(super) fn take(&self) -> Result<(i64, u64), BrokerError> {
         let mut block = self.producers.lock().unwrap_or_else(PoisonError::into_inner);
         if block.next >= block.end {

@@ -19,39 +19,40 @@ use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
 pub use admission::{AdmissionError, TimeBounds};
 
-/// A produced batch, and a record asked for by reference, unpack to at most this.
+/// Limit for the unpacked size of a produced batch, and of a record that is fetched by reference.
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// The one key of its kind.
 const MARK_KEY: Bytes = Bytes::from_static(b"-");
 /// The format of that kind: a version byte, then a number in postcard's encoding.
 const MARK_VERSION: u8 = 1;
-/// What the journal calls this owner of snapshots.
+/// Name under which the journal pins the segments that the producer snapshots still need.
 const OWNER: &str = "producers";
-/// Bounds of a stream that is not there any more.
+/// Bounds of a deleted stream.
 const NOTHING: Bounds = Bounds { start: 0, visible_end: 0, next: 0, bytes: 0 };
 
-/// Where a batch went.
+/// The position of a produced batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Produced {
-    /// Of its first record.
+    /// Offset of the first record.
     pub base_offset: i64,
-    /// In the journal; acknowledge once this is as safe as promised.
+    /// Journal sequence; the broker acknowledges the batch once this entry meets the durability
+    /// setting.
     pub seq: u64,
-    /// The first offset the partition keeps.
+    /// The partition's log start offset.
     pub log_start: i64,
 }
 
-/// What was read of a partition.
+/// The result of a read from a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadBack {
-    /// Whole batches, ascending, rebased to their offsets; empty at the end of the log.
+    /// Whole batches, ascending, with their offsets written in; empty at the end of the log.
     pub records: Bytes,
-    /// The partition's offsets, as they were then: no record lies behind them.
+    /// The partition's offsets at the time of the read; no record lies above `visible_end`.
     pub bounds: Bounds,
 }
 
 impl Broker {
-    /// Appends a validated batch as it came. Does not wait: see [`Broker::acknowledged`].
+    /// Appends a validated batch unchanged. Does not wait: see [`Broker::acknowledged`].
     pub fn produce(
         &self,
         topic: &Topic,
@@ -63,8 +64,9 @@ impl Broker {
         produced.map(|(produced, _)| produced)
     }
 
-    /// The same of a batch whose size is right, with `more` entries in one atomic group: where
-    /// those lie, none of a repeated batch. `more` is asked only for a batch that is appended.
+    /// Appends a batch whose size was checked, with `more` entries in one atomic group. Returns
+    /// where these entries lie; a repeated batch has none. `more` is called only for a batch that
+    /// is appended.
     pub fn produce_with(
         &self,
         partition: &Partition,
@@ -77,7 +79,7 @@ impl Broker {
             let (base_offset, seq, refs) = self.append(partition.stream, batch, more)?;
             return Ok((Produced { base_offset, seq, log_start }, refs));
         }
-        // The lock keeps the order of sequence numbers the order of the log.
+        // The lock makes the journal order the same as the order of sequence numbers.
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         match producers.judge(header)? {
             Judged::Repeated { base_offset, seq } => {
@@ -91,18 +93,18 @@ impl Broker {
         }
     }
 
-    /// The partition's offsets; a stream dropped meanwhile is empty.
+    /// The partition's offsets; a deleted stream is empty.
     pub fn bounds(&self, partition: &Partition) -> Bounds {
         self.journal.stream_bounds(partition.stream).unwrap_or(NOTHING)
     }
 
-    /// Whether it is there: its topic may have been deleted since it was looked up.
+    /// Whether the partition still exists: its topic may have been deleted since the lookup.
     pub fn is_there(&self, partition: &Partition) -> bool {
         self.journal.stream_bounds(partition.stream).is_some()
     }
 
-    /// Whole batches from the one that holds `offset` on: at least one when there is one, more
-    /// while they fit in `bytes_max`.
+    /// Reads whole batches, starting with the batch that contains `offset`. Returns at least one
+    /// batch if there is one, and further batches while they fit in `bytes_max`.
     pub fn read(
         &self,
         partition: &Partition,
@@ -113,7 +115,7 @@ impl Broker {
         Ok(ReadBack { records: join(&batches), bounds })
     }
 
-    /// The same as they lie in the log.
+    /// [`Broker::read`] with the batches as they lie in the log.
     pub(super) fn batches(
         &self,
         partition: &Partition,
@@ -124,7 +126,6 @@ impl Broker {
             match self.journal.stream_read(partition.stream, offset, bytes_max) {
                 Ok(read) => return Ok(read),
                 Err(ReadError::OutOfRange { .. }) => return Err(BrokerError::OffsetOutOfRange),
-                // Its topic was deleted.
                 Err(ReadError::UnknownStream { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -136,7 +137,7 @@ impl Broker {
         Ok(StreamRead { batches: Vec::new(), bounds })
     }
 
-    /// The first offset whose batch has a record of that time or later (ListOffsets by time).
+    /// The first record with that timestamp or a later one (ListOffsets by time): offset and time.
     pub fn offset_at_time(
         &self,
         partition: &Partition,
@@ -148,9 +149,9 @@ impl Broker {
         self.first_record_since(partition, base, timestamp_ms)
     }
 
-    /// The offset and time of the latest record by time (ListOffsets −3). Of a batch that is there
-    /// in part, what is left counts for all of it; one that was put off counts by when it entered,
-    /// and has its own time.
+    /// The offset and time of the record with the latest timestamp (ListOffsets −3). If retention
+    /// has cut a batch, only its remaining records count. A scheduled record is found by the time
+    /// it entered, but returned with its own timestamp.
     pub fn latest_time(&self, partition: &Partition) -> Result<Option<(i64, i64)>, BrokerError> {
         let Some((base, time)) = self.journal.stream_latest_time(partition.stream)? else {
             return Ok(None);
@@ -162,16 +163,16 @@ impl Broker {
             return self.first_record_since(partition, base, time);
         }
         let left = times(&batch).filter(|(offset, _)| start <= *offset);
-        // Of equal ones the first.
+        // `min_by_key` with `Reverse` takes the first of equal timestamps.
         Ok(left.min_by_key(|(_, time)| std::cmp::Reverse(*time)))
     }
 
-    /// Wakes `waker` once when something new may be read.
+    /// Wakes `waker` once when new records become readable.
     pub fn watch(&self, partition: &Partition, waker: &std::sync::Arc<tokio::sync::Notify>) {
         self.journal.stream_watch(partition.stream, waker);
     }
 
-    /// The first record of that time or later, from the batch at `base` on.
+    /// The first record with that timestamp or a later one, from the batch at `base` on.
     fn first_record_since(
         &self,
         partition: &Partition,
@@ -190,19 +191,20 @@ impl Broker {
                 if found.is_some() || start <= header.base_offset {
                     return Ok(found.or(Some((header.base_offset, header.max_timestamp_ms))));
                 }
-                // The partition begins inside this batch, behind the record that was meant.
+                // Retention cut this batch behind the record that was found.
             }
             from = header.last_offset().saturating_add(1);
         }
     }
 
-    /// Whether a topic takes a batch of this size.
+    /// Checks the batch against the topic's `max.message.bytes`.
     pub(super) fn check_size(topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
         let (bytes, max) = (batch.bytes.len(), topic.settings.max_message_bytes);
         if bytes <= max { Ok(()) } else { Err(BrokerError::MessageTooLarge { bytes, max }) }
     }
 
-    /// What retention takes for the time of a batch: one that says none is of now.
+    /// The time of a batch for retention: now if the batch has no timestamp, and never in the
+    /// future.
     fn kept_as_of(&self, timestamp_ms: i64) -> i64 {
         if timestamp_ms < 0 {
             return self.clock.now().wall.0;
@@ -210,7 +212,7 @@ impl Broker {
         timestamp_ms.min(self.latest(self.clock.now().wall, timestamp_ms))
     }
 
-    /// Base offset, the sequence to wait for, and where `more` lies.
+    /// Returns the base offset, the sequence to wait for, and the refs of `more`.
     pub(super) fn append(
         &self,
         stream: StreamId,
@@ -224,7 +226,7 @@ impl Broker {
             max_timestamp_ms: self.kept_as_of(header.max_timestamp_ms),
         };
         let batch = NewEntry::bare_batch(kind::BATCH, append, batch.bytes.clone());
-        // Before anybody decides on more: what they have decided cannot be taken back.
+        // Checked before `more` is called, because the decision inside `more` cannot be undone.
         if self.journal.stream_bounds(stream).is_none() {
             return Err(BrokerError::UnknownTopicOrPartition);
         }
@@ -232,7 +234,8 @@ impl Broker {
         let appended = if more.is_empty() {
             self.journal.append_with(vec![batch], self.durability)?
         } else {
-            // Whoever brings more has asked whether there is room, and cannot take it back.
+            // The caller reserved room for `more` beforehand, because its decision cannot be
+            // undone.
             self.journal.append_reserved(std::iter::once(batch).chain(more).collect())?
         };
         let base_offset = appended.base_offsets.first().copied().unwrap_or(0);
@@ -240,7 +243,7 @@ impl Broker {
         Ok((base_offset, seq, appended.refs.into_iter().skip(1).collect()))
     }
 
-    /// Takes a journalled batch back: its producer's sequence numbers.
+    /// Restores the producer's sequence numbers from a journalled batch.
     pub(super) fn replay_batch(&self, entry: &Entry) {
         let Some(part) = &entry.stream else { return };
         let Ok(batch) = Batch::parse(&entry.body) else { return };
@@ -250,7 +253,7 @@ impl Broker {
         }
         let producers = self.topics.producers(part.stream);
         let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
-        // The time in a record is its producer's, and may be any.
+        // The timestamp in a record is set by its producer and cannot be trusted.
         let seen = self.clock.now().wall;
         if let Some(commits) = commits(&batch) {
             let (marker, at) = ((header.producer_id, header.producer_epoch), part.base_offset);
@@ -260,7 +263,7 @@ impl Broker {
         producers.record(&header, part.base_offset, entry.seq, seen);
     }
 
-    /// Takes a stored snapshot of a partition's producers back.
+    /// Restores a partition's producers from a snapshot.
     pub(super) fn replay_producers(&self, entry: &Entry) {
         let Some(stream) = entry.key.as_deref().and_then(|key| key.first_chunk::<4>()) else {
             return;
@@ -269,18 +272,17 @@ impl Broker {
         producers.lock().unwrap_or_else(PoisonError::into_inner).restore(&entry.head);
     }
 
-    /// Journals what changed in the producers' past since the last call, so that recovery need not
-    /// read the batches behind it, and nothing keeps those on the disk: it may use the room kept in
-    /// reserve, as all that frees some.
+    /// Journals the producers that changed since the last call. Recovery then starts after the
+    /// snapshots, and older segments can be freed. The appends may use the disk reserve, because
+    /// they free room.
     pub fn keep_producers(&self) -> Result<(), BrokerError> {
         let now = self.clock.now().wall;
-        // Whatever is durable by now is in the snapshots below: a batch is recorded under the
-        // lock it was appended under.
+        // The snapshots below contain every batch that is durable now: a batch is recorded under
+        // the lock under which it was appended.
         let all_before = self.journal.durable_seq();
         for (stream, producers) in self.topics.all_producers() {
             let key = Bytes::copy_from_slice(&stream.0.to_le_bytes());
             let Some(bounds) = self.journal.stream_bounds(stream) else {
-                // Its topic was deleted.
                 if self.journal.keyed_get(kind::PRODUCERS, &key)?.is_some() {
                     let end = NewEntry::tombstone(kind::PRODUCERS, key);
                     self.journal.append_reserved(vec![end])?;
@@ -288,7 +290,8 @@ impl Broker {
                 self.topics.forget_producers(stream);
                 continue;
             };
-            // Until it is appended: it replaces all that comes before it in the log.
+            // The lock is held until the append: the snapshot replaces all earlier entries of its
+            // key.
             let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
             producers.forget_passed(bounds);
             if let Some(snapshot) = producers.snapshot(now, self.expiration.producer_id_ms) {
@@ -308,27 +311,27 @@ impl Broker {
         Ok(())
     }
 
-    /// Where a replay has to begin: at the journal's checkpoint, or before it at the last
-    /// snapshot of producers.
+    /// The sequence at which the replay starts: the journal's checkpoint, or the last producer
+    /// snapshot if that is older.
     pub fn replay_from(&self, checkpointed: u64) -> Result<u64, BrokerError> {
         let Some(at) = self.journal.keyed_get(kind::PRODUCERS_MARK, &MARK_KEY)? else {
             return Ok(0);
         };
         let entry = self.journal.read(at)?;
-        // One that cannot be read means no more than that more of the log is.
+        // An unreadable mark only makes the replay longer.
         let kept = versioned::read("mark of producers", MARK_VERSION, &entry.head).unwrap_or(0);
         self.journal.hold_from(OWNER, kept.min(checkpointed));
         Ok(kept.min(checkpointed))
     }
 }
 
-/// Offset and time of each record; none of a batch that cannot be unpacked.
+/// Offset and timestamp of each record; none if the batch cannot be unpacked.
 fn times(batch: &Batch) -> impl Iterator<Item = (i64, i64)> {
     let records = crate::wire::batch::records(batch, RECORD_BYTES_MAX).into_iter().flatten();
     records.filter_map(Result::ok).map(|record| (record.offset, record.timestamp_ms))
 }
 
-/// Batches one after the other, each told its offset: an 8-byte patch outside the CRC.
+/// Concatenates batches and writes each base offset: an 8-byte patch outside the CRC.
 pub(super) fn join(batches: &[StreamBatch]) -> Bytes {
     let bytes = batches.iter().map(|batch| batch.body.len()).sum();
     let mut out = BytesMut::with_capacity(bytes);
@@ -339,7 +342,7 @@ pub(super) fn join(batches: &[StreamBatch]) -> Bytes {
             .get_mut(at..)
             .is_some_and(|place| rebase(place, batch.base_offset, LEADER_EPOCH).is_ok());
         if !placed {
-            // Not a batch: nothing of it may be sent, and nothing behind it without a gap.
+            // Not a batch. The result ends here, because a batch after it would leave a gap.
             out.truncate(at);
         }
     }

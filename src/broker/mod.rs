@@ -1,7 +1,7 @@
-//! Local topics: what a client can produce to, fetch from and commit on without any cluster.
+//! Local topics: clients produce to, fetch from and commit on them without an upstream cluster.
 //!
-//! Topic partitions are streams of the journal; `broker` reads through its indexes and writes
-//! through the same writer as everyone. Nothing here knows of retries.
+//! Topic partitions are streams of the journal. The broker reads through the journal's indexes and
+//! writes through the journal's single writer. This module does not know about retries.
 
 mod arrivals;
 mod committed;
@@ -43,13 +43,10 @@ pub use crate::broker::retention::{Expiration, Expired};
 pub struct Broker {
     /// Topics by name and id.
     pub topics: Topics,
-    /// Consumer groups.
     pub groups: Groups,
-    /// Committed offsets.
     pub offsets: Offsets,
-    /// Transactional producers.
     pub transactions: Transactions,
-    /// The cluster in front of which this one stands, where there is one.
+    /// The upstream cluster's nodes, if there is an upstream cluster.
     pub nodes: NodeMap,
     ids: Ids,
     arrivals: Arrivals,
@@ -62,7 +59,7 @@ pub struct Broker {
 
 #[cfg(test)]
 impl Broker {
-    /// One on this log as it is after a start, with groups as they come.
+    /// Makes a broker on a recovered journal, with the default groups.
     fn recovered(
         journal: Journal,
         recovery: &crate::journal::Recovery,
@@ -84,8 +81,8 @@ impl Broker {
 }
 
 impl Broker {
-    /// A cluster without topics; [`Broker::replay`] fills it, [`Broker::started`] ends that.
-    /// `durability` is what an acknowledged Produce with acks ≥ 1 promises.
+    /// Makes a cluster without topics; [`Broker::replay`] fills it and [`Broker::started`] ends the
+    /// replay. `durability` is what an acknowledged Produce with acks ≥ 1 promises.
     pub fn new(
         topics: Topics,
         groups: Groups,
@@ -115,12 +112,12 @@ impl Broker {
         }
     }
 
-    /// The same with other times after which producers are forgotten.
+    /// Sets other expiration times for producers.
     pub fn expiring(self, expiration: Expiration) -> Self {
         Self { expiration, ..self }
     }
 
-    /// Takes one journalled entry back, in order; kinds of other owners are passed over.
+    /// Restores one journal entry, in order; entries of other owners are skipped.
     pub fn replay(&self, entry: &Entry) {
         match entry.kind {
             kind::TOPIC => self.topics.replay(entry),
@@ -142,7 +139,7 @@ impl Broker {
         self.ids.cluster_id()
     }
 
-    /// A producer id nobody had before.
+    /// A producer id that was never used before.
     pub async fn next_producer_id(&self) -> Result<i64, error::BrokerError> {
         self.ids.next_producer_id().await
     }
@@ -152,7 +149,7 @@ impl Broker {
         self.ids.settle_cluster_id().await
     }
 
-    /// Free bytes of the disk the log lies on, when last asked.
+    /// Free bytes of the journal's disk, as last measured.
     pub fn free_bytes(&self) -> u64 {
         self.journal.stats().disk_free
     }
@@ -162,13 +159,13 @@ impl Broker {
         Ok(self.journal.durable(seq).await?)
     }
 
-    /// Returns once entry `seq` is as safe as `topics.durability` promises.
+    /// Returns once entry `seq` meets the durability setting `topics.durability`.
     pub async fn acknowledged(&self, seq: u64) -> Result<(), error::BrokerError> {
         Ok(self.journal.acknowledged(seq, self.durability).await?)
     }
 }
 
-/// State that cannot be read is left out, and said so: it is one group's, not everyone's.
+/// Logs an entry that cannot be read and skips it: the fault affects one group, not the cluster.
 fn readable(entry: &Entry, replayed: Result<(), FactError>) {
     if let Err(error) = replayed {
         tracing::error!(seq = entry.seq, %error, "what is stored of this cluster cannot be read");

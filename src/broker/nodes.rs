@@ -1,5 +1,5 @@
-//! The cluster in front of which this node stands, as it was last told: where its nodes are, and
-//! which port each has here. A start opens those ports before the cluster says anything.
+//! The last known nodes of the upstream cluster and the local port of each. At a start the sidecar
+//! opens these ports before the upstream cluster answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,27 +16,28 @@ const VERSION: u8 = 1;
 /// The one key of its kind.
 const KEY: Bytes = Bytes::from_static(b"-");
 
-/// Nodes of a cluster, and doors of a listener: the largest clusters have a few hundred.
+/// Limit on nodes, and on broker ports of a listener; the largest clusters have a few hundred
+/// nodes.
 const NODES_MAX: usize = 4_096;
-/// Listeners, and addresses the cluster is looked for at.
+/// Limit on listeners, and on bootstrap addresses.
 const ADDRESSES_MAX: usize = 256;
-/// Bytes of a name: no host's is longer than 253.
+/// Limit on the bytes of a name; a host name has at most 253.
 const NAME_MAX: usize = 300;
 
-/// What is known of it.
+/// The last known state of the upstream cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
-    /// Where it was looked for.
+    /// The bootstrap addresses of the configuration.
     pub bootstrap: Vec<String>,
-    /// Its own id, where it says one.
+    /// The upstream cluster's id, if the cluster reports one.
     pub cluster_id: Option<String>,
     /// Host and port by node id.
     pub at: BTreeMap<i32, (String, u16)>,
-    /// How far behind a listener's port that of a node lies: by the listener's port, by node id.
+    /// Distance of a node's local port from its listener's port: by listener port, then by node id.
     pub doors: BTreeMap<u16, BTreeMap<i32, u16>>,
 }
 
-/// The same, kept in the journal.
+/// The persisted node map.
 #[derive(Debug)]
 pub struct NodeMap {
     journal: Journal,
@@ -44,7 +45,7 @@ pub struct NodeMap {
 }
 
 impl Nodes {
-    /// Whether it is as small as anything that is ever written.
+    /// Whether the map is within the limits that every writer keeps.
     fn is_bounded(&self) -> bool {
         let hosts = self.at.values().map(|(host, _)| host);
         let mut names = hosts.chain(&self.bootstrap).chain(&self.cluster_id);
@@ -62,7 +63,7 @@ impl NodeMap {
         Self { journal, kept: Mutex::default() }
     }
 
-    /// What cannot be read is done without: the cluster will say it again.
+    /// An unreadable entry is skipped: the upstream cluster reports its nodes again.
     pub(super) fn replay(&self, entry: &Entry) {
         let read = versioned::read("node map", VERSION, &entry.head);
         let bounded = |nodes: &Nodes| nodes.is_bounded();
@@ -76,19 +77,17 @@ impl NodeMap {
         }
     }
 
-    /// What is known.
     pub fn known(&self) -> Nodes {
         self.lock().clone()
     }
 
-    /// Nothing of it holds any more but which cluster it was. The next [`NodeMap::keep`] writes
-    /// that down.
+    /// Forgets everything except the cluster id. The next [`NodeMap::keep`] persists that.
     pub fn forget(&self) {
         let mut kept = self.lock();
         *kept = Nodes { cluster_id: kept.cluster_id.take(), ..Nodes::default() };
     }
 
-    /// Writes down what `change` makes of it, if that is something else; nobody waits for it.
+    /// Appends the map after `change`, if it differs; the call does not wait for durability.
     pub fn keep(&self, change: impl FnOnce(&mut Nodes)) {
         let mut kept = self.lock();
         let mut nodes = kept.clone();
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
     use crate::journal::{Config, MemDisk, Writer};
 
-    /// Node 7 at `k:9`, and 3 behind the port 9092.
+    /// Node 7 at `k:9`, at a distance of 3 from port 9092.
     const FIRST: &[u8] = b"\x01\x01\x03k:1\x01\x01c\x01\x0e\x01k\x09\x01\x84\x47\x01\x0e\x03";
 
     fn map() -> (NodeMap, Writer) {
@@ -155,7 +154,7 @@ mod tests {
         other[7] = b'd';
         map.replay(&entry(&[&other[..], b"\0"].concat()));
         map.replay(&entry(&[b"\x02", &other[1..]].concat()));
-        // So many bootstrap addresses, it says.
+        // The count of bootstrap addresses is the largest number that the encoding allows.
         map.replay(&entry(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f"));
         assert_eq!(map.known(), first(), "what was read before holds");
         for (at, byte) in (0..FIRST.len()).flat_map(|at| (0..=255).map(move |byte| (at, byte))) {

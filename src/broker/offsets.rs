@@ -1,7 +1,7 @@
 //! Committed offsets of all groups of the embedded cluster.
 //!
-//! Each is a keyed entry of the journal, so the log keeps the last one; this is the table in
-//! memory. What was committed can be fetched once it is durable, as on Kafka.
+//! Each offset is a keyed entry of the journal, so the log keeps the newest one. This module is the
+//! table in memory. As in Kafka, OffsetFetch returns an offset once it is durable.
 
 mod record;
 #[cfg(test)]
@@ -22,44 +22,41 @@ pub use record::Committed;
 /// A committed offset; key = group NUL topic NUL partition (4 bytes, big-endian), head = the
 /// offset, body empty.
 pub const OFFSET_KIND: Kind = Kind(17);
-/// Kafka `offset.metadata.max.bytes`.
+/// Default of Kafka's `offset.metadata.max.bytes`.
 pub const METADATA_BYTES_MAX: usize = 4_096;
 /// Kafka `offsets.retention.minutes`, 7 days.
 pub const RETENTION_MS: u64 = 7 * 24 * 3_600_000;
 
-/// One partition of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitItem {
-    /// The topic.
     pub topic: TopicName,
-    /// The partition.
     pub partition: i32,
     /// The next offset to read.
     pub offset: i64,
     /// Leader epoch of the last record read; −1 = unknown.
     pub leader_epoch: i32,
-    /// The client's own note, at most [`METADATA_BYTES_MAX`]; returned byte for byte.
+    /// The client's metadata, at most [`METADATA_BYTES_MAX`]; returned byte for byte.
     pub metadata: String,
 }
 
-/// Why one partition of a commit is refused; the others go on.
+/// Refusal of one partition of a commit; the other partitions are still committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ItemError {
-    /// `OFFSET_METADATA_TOO_LARGE`.
+    /// Answered as `OFFSET_METADATA_TOO_LARGE`.
     #[error("the metadata of a committed offset may have at most 4096 bytes")]
     MetadataTooLarge,
-    /// `INVALID_TOPIC_EXCEPTION`.
+    /// Answered as `INVALID_TOPIC_EXCEPTION`.
     #[error("this is no topic name")]
     InvalidTopic,
 }
 
 impl CommitItem {
-    /// Whether this partition's part of a commit can be stored.
+    /// Whether this partition's offset can be stored.
     pub fn check(&self) -> Result<(), ItemError> {
         if METADATA_BYTES_MAX < self.metadata.len() {
             return Err(ItemError::MetadataTooLarge);
         }
-        // NUL parts a key; no legal topic name has one.
+        // NUL separates the parts of the key; no legal topic name has one.
         if self.topic.as_str().is_empty() || self.topic.as_str().contains('\0') {
             return Err(ItemError::InvalidTopic);
         }
@@ -67,16 +64,16 @@ impl CommitItem {
     }
 }
 
-/// What became of a commit.
+/// The result of an OffsetCommit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The entry to wait for; 0 = nothing was appended.
     pub seq: u64,
-    /// One per item, in its order.
+    /// One result per item, in the items' order.
     pub results: Vec<Result<(), ItemError>>,
 }
 
-/// One partition of a fetch; `None` = nothing committed.
+/// One partition of an OffsetFetch; `None` = nothing committed.
 pub type Fetched = (TopicName, i32, Option<Committed>);
 
 /// The offset store; clones share it.
@@ -91,22 +88,21 @@ type Book = BTreeMap<TopicName, BTreeMap<i32, Position>>;
 /// A commit of one partition in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingCommit {
-    /// Partition and offset.
     pub item: CommitItem,
-    /// The sequence number of its TxnOffsetCommit: a later commit of the partition stays.
+    /// Sequence number of its TxnOffsetCommit; a commit with a higher one is not overwritten.
     pub order: u64,
 }
 
-/// One group's place in one partition.
+/// The committed offset of one group in one partition.
 #[derive(Clone, Debug, Default)]
 struct Position {
     durable: Option<Commit>,
-    /// Appended, with their sequence numbers, oldest first.
+    /// Commits that are appended and not yet durable, with their sequence numbers, oldest first.
     pending: Vec<(u64, Commit)>,
 }
 
-/// A committed offset and its order: the sequence number of the OffsetCommit or TxnOffsetCommit.
-/// Kafka's `OffsetAndMetadata.recordOffset`.
+/// A committed offset and its order: the sequence number of the OffsetCommit or TxnOffsetCommit
+/// (Kafka's `OffsetAndMetadata.recordOffset`).
 #[derive(Clone, Debug)]
 struct Commit {
     committed: Committed,
@@ -119,7 +115,7 @@ impl Offsets {
         Self { journal, books: Arc::default() }
     }
 
-    /// Takes an entry found at start; entries of other kinds are none of its business.
+    /// Restores an offset from an entry found at start; entries of other kinds are ignored.
     pub fn replay(&self, entry: &Entry) -> Result<(), FactError> {
         let Some(key) = entry.key.as_ref().filter(|_| entry.kind == OFFSET_KIND) else {
             return Ok(());
@@ -140,8 +136,8 @@ impl Offsets {
         Ok(())
     }
 
-    /// Appends a commit as one unit. Wait with [`Offsets::durable`] before it is acknowledged.
-    /// Whether the client may commit is the group's to say.
+    /// Appends a commit as one atomic group. The caller waits with [`Offsets::durable`] before it
+    /// acknowledges. The group, not this store, checks whether the client may commit.
     pub fn commit(
         &self,
         group: &GroupId,
@@ -166,7 +162,7 @@ impl Offsets {
         if entries.is_empty() {
             return Ok(Receipt { seq: 0, results });
         }
-        // Under the lock, so that the table changes in the order of the log.
+        // The append happens under the lock, so the table changes in journal order.
         let mut books = self.lock();
         let seq = self.journal.append(entries)?.seq();
         let durable_seq = self.journal.durable_seq();
@@ -179,16 +175,16 @@ impl Offsets {
         Ok(Receipt { seq, results })
     }
 
-    /// Appends the pending commits of a transaction as part of a larger unit: `append` takes their
-    /// entries and tells where the unit ended. Returns that and the commits that took effect: a
-    /// commit made after the staging stays, as in Kafka.
+    /// Appends the pending commits of a transaction as part of a larger atomic group. `append`
+    /// takes their entries and returns the group's last sequence. The method returns that and the
+    /// commits that took effect. A commit that came after the TxnOffsetCommit stays, as in Kafka.
     pub(super) fn commit_pending<E>(
         &self,
         at: WallMs,
         pending: &[(GroupId, Vec<PendingCommit>)],
         append: impl FnOnce(Vec<NewEntry>) -> Result<u64, E>,
     ) -> Result<(u64, Vec<(GroupId, CommitItem)>), E> {
-        // Under the lock, so that the table changes in the order of the log.
+        // The append happens under the lock, so the table changes in journal order.
         let mut books = self.lock();
         let mut entries = Vec::new();
         let mut accepted = Vec::new();
@@ -225,7 +221,7 @@ impl Offsets {
         Ok((seq, effective))
     }
 
-    /// The order of the last commit of that partition.
+    /// The order of the partition's last commit.
     pub(super) fn newest_order(
         &self,
         group: &GroupId,
@@ -237,7 +233,7 @@ impl Offsets {
         position.newest().map(|commit| commit.order)
     }
 
-    /// Whether a commit of that partition is on its way to the disk.
+    /// Whether a commit of the partition is appended and not yet durable.
     pub(super) fn is_settling(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
         let durable_seq = self.journal.durable_seq();
         let books = self.lock();
@@ -245,7 +241,7 @@ impl Offsets {
         position.and_then(|at| at.pending.last()).is_some_and(|(seq, _)| durable_seq < *seq)
     }
 
-    /// Returns when a commit or deletion is on the disk.
+    /// Returns once a commit or deletion is durable.
     pub async fn durable(&self, seq: u64) -> Result<(), JournalError> {
         if seq <= self.journal.durable_seq() {
             return Ok(());
@@ -267,7 +263,7 @@ impl Offsets {
         position.durable.as_ref().map(|commit| commit.committed.clone())
     }
 
-    /// The durable offsets of a group: of these partitions in their order, or of all that have one.
+    /// The durable offsets of a group: of `topics` in their order, or all of them.
     pub fn fetch(&self, group: &GroupId, topics: Option<&[(TopicName, Vec<i32>)]>) -> Vec<Fetched> {
         let Some(topics) = topics else { return self.fetch_all(group) };
         let asked = topics.iter().flat_map(|(topic, partitions)| {
@@ -276,18 +272,18 @@ impl Offsets {
         asked.map(|(t, p)| (t.clone(), p, self.committed(group, t, p))).collect()
     }
 
-    /// Groups that keep at least one offset.
+    /// Groups that have at least one offset.
     pub fn groups(&self) -> Vec<GroupId> {
         self.lock().keys().cloned().collect()
     }
 
-    /// Does this group keep an offset?
+    /// Whether the group has an offset.
     pub fn has(&self, group: &GroupId) -> bool {
         self.lock().contains_key(group)
     }
 
-    /// Deletes offsets of a group, as part of a larger unit: `append` is given the ends of them and
-    /// says where the unit ended.
+    /// Deletes offsets of a group as part of a larger atomic group. `append` takes the tombstones
+    /// and returns the group's last sequence.
     pub(super) fn delete<E>(
         &self,
         group: &GroupId,
@@ -297,7 +293,7 @@ impl Offsets {
         self.remove(|owner, topic, index, _| owner == group && goes(topic, index), append)
     }
 
-    /// The same of all offsets in a topic, which is being deleted.
+    /// Deletes the offsets of all groups in a topic, which is being deleted.
     pub(super) fn delete_topic<E>(
         &self,
         topic: &TopicName,
@@ -306,9 +302,9 @@ impl Offsets {
         self.remove(|_, of, _, _| of == topic, append)
     }
 
-    /// Deletes offsets of groups that have been empty, and of partitions not committed, for
-    /// [`RETENTION_MS`]. `occupancy` is [`Groups::occupancy`](crate::broker::groups::Groups);
-    /// partitions with a pending offset stay.
+    /// Deletes offsets whose group was empty, or whose partition had no commit, for
+    /// [`RETENTION_MS`]. `occupancy` is [`Groups::occupancy`](crate::broker::groups::Groups).
+    /// Partitions with a pending offset stay.
     pub(super) fn expire(
         &self,
         now: WallMs,
@@ -350,12 +346,12 @@ impl Offsets {
         all
     }
 
-    /// The ends of offsets; 0 = there are none.
+    /// Appends tombstones of offsets; returns 0 if there are none.
     pub(super) fn append_gone(&self, gone: Vec<NewEntry>) -> Result<u64, AppendError> {
         if gone.is_empty() {
             return Ok(0);
         }
-        // Freed room is what a full disk needs: this may use the reserve.
+        // A full disk needs the room that deletions free, so these may use the reserve.
         Ok(self.journal.append_reserved(gone)?.seq())
     }
 
@@ -391,7 +387,7 @@ impl Offsets {
 }
 
 impl Position {
-    /// What has become durable takes effect.
+    /// Applies the pending commits that are durable now.
     fn settle(&mut self, durable_seq: u64) {
         let done = self.pending.iter().take_while(|(seq, _)| *seq <= durable_seq).count();
         if let Some((_, commit)) = self.pending.drain(..done).next_back() {

@@ -9,33 +9,33 @@ use regex::{Regex, RegexBuilder};
 use crate::broker::Broker;
 use crate::model::TopicName;
 
-/// A pattern is at most this long: sixteen of the longest topic names.
+/// Limit on a pattern: the bytes of about sixteen of the longest topic names.
 const PATTERN_BYTES_MAX: usize = 4 << 10;
-/// A compiled pattern is at most this large; it is dropped once its topics are found.
+/// Limit on a compiled pattern, which is dropped once its topics are found.
 const PROGRAM_BYTES_MAX: usize = 1 << 20;
 const NEST_MAX: u32 = 100;
-/// Patterns whose topics are remembered; at this many the memory begins anew.
+/// Limit on cached patterns; the cache is cleared when it is full.
 const REMEMBERED_MAX: usize = 1_000;
 
-/// A pattern that is not evaluated, and why.
+/// A pattern that cannot be evaluated, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the subscription pattern is not a valid regular expression: {0}")]
 pub struct PatternError(String);
 
-/// The topics each pattern matches, as of one version of the list of topics.
+/// The topics of each pattern, cached for one version of the topic list.
 #[derive(Debug, Default)]
 pub(super) struct Patterns(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
     version: u64,
-    /// By pattern and the topic that is matched beside those of the list.
+    /// Keyed by the pattern and the additional topic that is matched with the list.
     topics: BTreeMap<(String, Option<TopicName>), Arc<BTreeSet<TopicName>>>,
 }
 
 impl Broker {
-    /// The topics of this cluster whose whole name matches, and `besides` if that matches too. Dead
-    /// letters are never matched: a consumer of everything would fail them anew.
+    /// The topics of this cluster whose whole name matches, and `besides` if that matches too.
+    /// Dead-letter topics never match: a consumer of all topics would fail the dead letters again.
     pub fn matching(
         &self,
         pattern: &str,
@@ -80,14 +80,15 @@ impl Patterns {
     }
 }
 
-/// A pattern that matches whole names only.
+/// Compiles a pattern that matches whole names only.
 fn compiled(pattern: &str) -> Result<Regex, PatternError> {
     if pattern.len() > PATTERN_BYTES_MAX {
         let why = format!("{} bytes; at most {PATTERN_BYTES_MAX} are read", pattern.len());
         return Err(PatternError(why));
     }
     let pattern = unquoted(pattern);
-    // By itself first: the group around it would make sense of a parenthesis that closes nothing.
+    // The pattern is compiled alone first: inside the group below, an unbalanced `)` would be
+    // valid.
     build(&pattern)?;
     build(&format!(r"\A(?:{pattern})\z"))
 }
@@ -98,7 +99,7 @@ fn build(pattern: &str) -> Result<Regex, PatternError> {
     builder.build().map_err(|error| PatternError(error.to_string()))
 }
 
-/// RE2's `\Q…\E`, which the crate does not read, as escaped text.
+/// Replaces RE2's `\Q…\E`, which the regex crate does not support, by escaped text.
 fn unquoted(pattern: &str) -> Cow<'_, str> {
     if !pattern.contains(r"\Q") {
         return Cow::Borrowed(pattern);
@@ -113,7 +114,8 @@ fn unquoted(pattern: &str) -> Cow<'_, str> {
             out.push_str(&regex::escape(text));
             rest = behind;
         } else {
-            // The escaped character belongs to its backslash, also when that is one.
+            // The backslash and the next character are one escape, also when that character is a
+            // backslash.
             let escaped = escape.chars().take(2).map(char::len_utf8).sum();
             let (pair, behind) = escape.split_at(escaped);
             out.push_str(pair);
@@ -137,7 +139,7 @@ mod tests {
         for (pattern, matched, others) in [
             ("orders", vec!["orders"], vec!["orders2", "my-orders", "Orders"]),
             ("ord.*", vec!["orders", "ord"], vec!["my-orders"]),
-            // librdkafka joins several patterns so.
+            // librdkafka joins several patterns with `|`.
             ("^orders$|^pay.*", vec!["orders", "pay", "payments"], vec!["orders2", "repay"]),
             ("a|ab", vec!["a", "ab"], vec!["abc", "b"]),
             (r"(?i)orders-\d+", vec!["ORDERS-12"], vec!["orders-", "orders-x"]),

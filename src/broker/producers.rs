@@ -1,4 +1,4 @@
-//! What is known of the idempotent and transactional producers of one partition (KIP-98).
+//! State of the idempotent and transactional producers of one partition (KIP-98).
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
 
 /// The version byte of a stored snapshot without transactions.
 const PLAIN: u8 = 1;
-/// And of one that has some.
+/// The version byte of a stored snapshot with transactions.
 const WITH_TRANSACTIONS: u8 = 2;
 
-/// Producers remembered of one partition; of more, those that are silent longest are forgotten.
+/// Limit on remembered producers of one partition; above it, the longest silent ones are forgotten.
 pub const PRODUCERS_MAX: usize = 20_000;
-/// So many at once: who is silent longest is looked for in all of them.
+/// Producers forgotten in one pass: a pass sorts all of them, so it should be rare.
 const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 20;
 
 /// The producers of one partition.
@@ -32,42 +32,40 @@ pub struct Producers {
 /// A producer, as `DescribeProducers` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Its id.
     pub id: i64,
-    /// Its epoch.
     pub epoch: i16,
-    /// Of its last record; −1: none.
+    /// Sequence number of the last record; −1: none.
     pub last_sequence: i32,
-    /// When it last wrote.
+    /// Time of the last write.
     pub seen: WallMs,
-    /// Where its open transaction begins.
+    /// First offset of the open transaction.
     pub open_since: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Known {
     window: ProducerWindow,
-    /// Sequence of its last batch in the journal; what a repeat must wait for.
+    /// Journal sequence of the last batch; a repeated batch is answered once this entry is durable.
     seq: u64,
     seen_ms: i64,
 }
 
-/// What to do with a batch.
+/// The decision on a produced batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
-    /// Append it.
     Append,
-    /// It is there: answer its offset, once `seq` is durable.
+    /// The log has the batch already: the broker answers its offset once `seq` is durable.
     Repeated {
-        /// Of its first record.
+        /// Offset of the first record.
         base_offset: i64,
-        /// In the journal.
+        /// Journal sequence of the producer's last batch.
         seq: u64,
     },
 }
 
 impl Producers {
-    /// Judges a batch by its producer's past; a batch without a producer id is always appended.
+    /// Checks a batch against its producer's state; a batch without a producer id is always
+    /// appended.
     pub fn judge(&self, header: &BatchHeader) -> Result<Judged, BrokerError> {
         let is_open = self.written.open_since(header.producer_id).is_some();
         if header.is_transactional() {
@@ -117,7 +115,7 @@ impl Producers {
         self.changed = true;
     }
 
-    /// Remembers the marker of a transaction that was appended.
+    /// Remembers a transaction marker that was appended.
     pub fn ended(&mut self, (id, epoch): (i64, i16), commits: bool, at: (i64, u64), now: WallMs) {
         let (offset, seq) = at;
         self.make_room(id);
@@ -131,12 +129,12 @@ impl Producers {
         self.changed = true;
     }
 
-    /// Whether anything is known of that one.
+    /// Whether the producer is remembered.
     pub fn knows(&self, producer_id: i64) -> bool {
         self.known.contains_key(&producer_id)
     }
 
-    /// There is room for that one; whose transaction is open is not forgotten.
+    /// Makes room for one producer; a producer with an open transaction is never forgotten.
     fn make_room(&mut self, producer_id: i64) {
         if self.known.len() < PRODUCERS_MAX || self.knows(producer_id) {
             return;
@@ -149,18 +147,17 @@ impl Producers {
         }
     }
 
-    /// Forgets what transactions have written that nobody has to know any more, whether or not
-    /// anybody reads this partition.
+    /// Forgets finished transactions that no reader needs, also in a partition that no client
+    /// reads.
     pub fn forget_passed(&mut self, bounds: Bounds) {
         self.changed |= self.written.forget(bounds.start, bounds.visible_end);
     }
 
-    /// What transactions have written.
+    /// Open and aborted transactions of the partition.
     pub fn written(&mut self) -> &mut Written {
         &mut self.written
     }
 
-    /// All of them.
     pub fn shown(&self) -> Vec<Shown> {
         let shown = |(id, known): (&i64, &Known)| Shown {
             id: *id,
@@ -172,8 +169,8 @@ impl Producers {
         self.known.iter().map(shown).collect()
     }
 
-    /// The bytes to keep, or `Some(None)` when no producer is left; `None` if nothing changed since
-    /// they were last [`kept`](Self::kept). Forgets producers that have been silent for so long.
+    /// The snapshot to journal: `None` if nothing changed since [`kept`](Self::kept), `Some(None)`
+    /// if no producer is left. Forgets producers that were silent for `expire_after_ms`.
     pub fn snapshot(&mut self, now: WallMs, expire_after_ms: u64) -> Option<Option<Encoded>> {
         let before = self.known.len();
         let written = &self.written;
@@ -195,12 +192,12 @@ impl Producers {
         })
     }
 
-    /// The snapshot is in the journal.
+    /// Marks the snapshot as journalled.
     pub fn kept(&mut self) {
         self.changed = false;
     }
 
-    /// Takes a snapshot back; what is newer here stays.
+    /// Restores a snapshot; a producer with a newer batch stays as it is.
     pub fn restore(&mut self, bytes: &[u8]) {
         type Stored = BTreeMap<i64, Known>;
         let (stored, written) = match bytes.split_first() {
@@ -214,7 +211,7 @@ impl Producers {
             },
             _ => return,
         };
-        // Each is a snapshot of all there was, and none is older than the one before.
+        // A snapshot holds all transactions, and the replay reads snapshots in order.
         self.written = written;
         for (id, stored) in stored {
             let known = self.known.entry(id).or_default();
@@ -224,12 +221,12 @@ impl Producers {
         }
     }
 
-    /// Producers remembered.
+    /// Number of remembered producers.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether none is remembered.
+    /// Whether no producer is remembered.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A topic that is served by another name since this start.
+//! Moves the committed offsets of a topic whose name on this node has changed since the last start.
 
 use crate::broker::Broker;
 use crate::broker::offsets::{CommitItem, PendingCommit};
@@ -6,9 +6,9 @@ use crate::journal::{AppendError, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
 
 impl Broker {
-    /// Moves the offsets that groups have committed in a topic to its new name. `remember` is
-    /// appended behind that: a crash before it leaves the whole move to be done again. Returns the
-    /// last sequence.
+    /// Moves the committed offsets of all groups from a topic's old name to its new name.
+    /// `remember` is appended last, so a crash before it makes the next start repeat the whole
+    /// move. Returns the last sequence.
     pub fn rename_topic(
         &self,
         at: WallMs,
@@ -21,7 +21,7 @@ impl Broker {
             (group, items)
         });
         let moved: Vec<_> = moved.filter(|(_, items)| !items.is_empty()).collect();
-        // The room kept in reserve: a full disk must not keep a start from what it has to do.
+        // The append may use the disk reserve, so a full disk does not stop the start.
         let append = |entries| Ok(self.journal.append_reserved(entries)?.seq());
         if !moved.is_empty() {
             self.offsets.commit_pending(at, &moved, append)?;
@@ -32,7 +32,8 @@ impl Broker {
         })
     }
 
-    /// Offsets that a group has committed in a topic, as commits in another one of the same order.
+    /// The group's committed offsets in the old topic, as commits in the new topic with the same
+    /// order.
     fn committed_in(
         &self,
         group: &GroupId,

@@ -1,6 +1,7 @@
 //! Retention of local topics, batch by batch: by arrival and by bytes; and `DeleteRecords`.
 //!
-//! The time inside a record is its producer's: a backfill would be gone before its reader comes.
+//! Retention uses the arrival time, because a producer may set any timestamp. A backfill of old
+//! records would otherwise be deleted before a consumer reads it.
 
 use std::sync::Arc;
 
@@ -9,24 +10,24 @@ use crate::broker::error::BrokerError;
 use crate::broker::topic::{Partition, Topic};
 
 const DAY_MS: u64 = 24 * 3_600_000;
-/// `DeleteRecords`: everything there is.
+/// The `DeleteRecords` offset for all records.
 const TO_THE_END: i64 = -1;
 
-/// What one round of retention did.
+/// The result of one retention pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
     /// Partitions that lost batches.
     pub partitions: usize,
-    /// Records they lost.
+    /// Records that these partitions lost.
     pub records: u64,
 }
 
-/// When producers nobody hears of are forgotten, in milliseconds.
+/// Idle times after which producers are forgotten, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiration {
-    /// By the partitions they wrote to (Kafka: `producer.id.expiration.ms`).
+    /// For the producers of a partition (Kafka: `producer.id.expiration.ms`).
     pub producer_id_ms: u64,
-    /// By their transactional id (Kafka: `transactional.id.expiration.ms`).
+    /// For transactional ids (Kafka: `transactional.id.expiration.ms`).
     pub transactional_id_ms: u64,
 }
 
@@ -37,8 +38,9 @@ impl Default for Expiration {
 }
 
 impl Broker {
-    /// One round over all topics; an error of one partition is told when all others are done. Dead
-    /// letters are kept by the retry engine's rules instead.
+    /// Runs one retention pass over all topics. An error of one partition is returned after all
+    /// others are done. Dead-letter topics are skipped: the retry engine has its own rules for
+    /// them.
     pub fn expire(&self) -> Result<Expired, BrokerError> {
         let now = self.clock.now().wall;
         let mut expired = Expired::default();
@@ -58,9 +60,8 @@ impl Broker {
                         expired.partitions += 1;
                         expired.records += records;
                     }
-                    // One is in nobody else's way.
+                    // A fault of one partition does not stop retention of the others.
                     Err(error) if self.is_there(partition) => failed = failed.or(Some(error)),
-                    // Its topic was deleted meanwhile.
                     Err(_) => {}
                 }
             }
@@ -70,19 +71,20 @@ impl Broker {
         Ok(expired)
     }
 
-    /// Writes down that all batches of these topics have arrived by now.
+    /// Records that all batches of these topics have arrived by now.
     fn mark_arrivals(&self, topics: &[Arc<Topic>]) -> Result<(), BrokerError> {
         let partitions = topics.iter().flat_map(|topic| &topic.partitions);
         let newest = |partition: &Partition| self.journal.stream_newest(partition.stream);
-        // A partition that cannot be read, or was deleted meanwhile, loses nothing by age.
+        // A partition that cannot be read, or was deleted meanwhile, has no newest entry.
         let newest = partitions.filter_map(|partition| newest(partition).ok().flatten()).max();
-        // Read behind the newest batch: a clock from before would make that older than it is.
+        // The clock is read after the newest batch. An earlier reading would make the batch look
+        // older.
         let now = self.clock.now().wall;
         newest.map_or(Ok(()), |newest| Ok(self.arrivals.mark(newest, now)?))
     }
 
-    /// Returns how many records went. `arrived`: the newest entry that is older than the topic
-    /// keeps.
+    /// Returns the number of deleted records. `arrived` is the newest entry older than the topic's
+    /// retention time.
     fn expire_partition(
         &self,
         partition: &Partition,
@@ -97,8 +99,8 @@ impl Broker {
         Ok(u64::try_from(to - before).unwrap_or(0))
     }
 
-    /// Moves the start of a partition to `offset`, or to its end for −1; never back. Returns the
-    /// first offset kept, and the entry to wait for. Looks at every batch that goes.
+    /// Moves the log start of a partition up to `offset`, or to its end for −1; never down. Returns
+    /// the new log start and the entry to wait for. Reads every batch that is deleted.
     pub fn delete_records(
         &self,
         partition: &Partition,

@@ -6,10 +6,10 @@ use crate::model::TopicName;
 
 pub use idle::idle;
 
-/// For ever, or as much as comes.
+/// Kafka's value for no limit of time or size.
 const NO_BOUND: &str = "-1";
 
-/// How long and how much a topic keeps. `None` = for ever, without bound.
+/// Retention and size limits of a topic. `None` = no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSettings {
     /// `retention.ms`: time since a batch arrived, in milliseconds.
@@ -20,10 +20,9 @@ pub struct TopicSettings {
     pub max_message_bytes: usize,
 }
 
-/// Why a setting is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// Not one of ours.
+    /// A name that this node does not know.
     #[error(
         "topic setting {0} is not known here; known: retention.ms, retention.bytes, \
          max.message.bytes, cleanup.policy=delete, and such as change nothing on one node"
@@ -32,31 +31,28 @@ pub enum SettingError {
     /// Named without a value.
     #[error("topic setting {0}: a value is missing")]
     Missing(String),
-    /// No batch of that size ever comes.
+    /// A size above the largest request, so no batch could reach it.
     #[error("topic setting max.message.bytes={value}: no request is larger than {most} bytes")]
     TooLarge {
-        /// What was asked for.
         value: usize,
-        /// `limits.frame_bytes`.
+        /// The sidecar's setting `limits.frame_bytes`.
         most: usize,
     },
-    /// Has one value, to which nothing can be added.
+    /// Append or subtract on a setting that is not a list.
     #[error("topic setting {0} is not a list: it can only be set")]
     NotAList(String),
-    /// Known, with a value it cannot take.
+    /// A known setting with a value that it does not take.
     #[error("topic setting {name}={value}: expected {expected}")]
     Invalid {
-        /// The setting.
         name: String,
-        /// What was asked for.
         value: String,
-        /// What it takes.
+        /// The values that the setting takes.
         expected: &'static str,
     },
 }
 
 impl TopicSettings {
-    /// Applies one `name=value`; values as Kafka's tools send them.
+    /// Applies one `name=value`; the value is spelled as Kafka's tools send it.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         let invalid = |expected| SettingError::Invalid {
             name: name.to_owned(),
@@ -89,7 +85,7 @@ impl TopicSettings {
         Ok(())
     }
 
-    /// What `DescribeConfigs` shows: name and value, in name order.
+    /// Names and values for `DescribeConfigs`, in name order.
     pub fn list(&self) -> Vec<(&'static str, String)> {
         vec![
             ("cleanup.policy", "delete".to_owned()),
@@ -101,23 +97,21 @@ impl TopicSettings {
     }
 }
 
-/// Topics made at start: name, partitions and settings that differ from the defaults.
+/// A topic to create: name, partitions and settings that differ from the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSpec {
-    /// As on the wire.
     pub name: TopicName,
-    /// How many.
     pub partitions: i32,
-    /// As Kafka spells them.
+    /// Names and values as Kafka spells them.
     pub settings: Vec<(String, String)>,
 }
 
-/// A bound as Kafka's tools send it; −1 = none.
+/// A limit as Kafka's tools send it; −1 = none.
 pub fn spelled(bound: Option<u64>) -> String {
     bound.map_or_else(|| NO_BOUND.to_owned(), |bound| bound.to_string())
 }
 
-/// −1 = no bound; `None` for what is no number.
+/// −1 = no limit; `None` if `value` is no number.
 #[expect(clippy::option_option, reason = "no number, no bound and a bound are three answers")]
 fn bound(value: &str) -> Option<Option<u64>> {
     if value == NO_BOUND {

@@ -1,4 +1,4 @@
-//! One topic and its partitions, and how they are stored.
+//! One topic with its partitions, and its format in the journal.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,39 +16,36 @@ const VERSION: u8 = 1;
 /// A topic of this cluster.
 #[derive(Debug)]
 pub struct Topic {
-    /// As on the wire.
     pub name: TopicName,
-    /// What Metadata v10+ and Fetch v13+ call it.
+    /// The topic id in Metadata v10+ and Fetch v13+.
     pub id: Uuid,
     /// By partition index.
     pub partitions: Vec<Partition>,
-    /// What its creator set, or the defaults.
+    /// The settings in effect: the defaults with `overrides` applied.
     pub settings: TopicSettings,
-    /// What was set on the topic itself, as Kafka spells it.
+    /// Settings of the topic that differ from the defaults, as Kafka spells them.
     pub overrides: Vec<(String, String)>,
-    /// A dead-letter topic is kept by the retry engine's rules, not by retention.
+    /// A dead-letter topic: the retry engine's rules apply to it instead of retention.
     pub dead_letters: bool,
 }
 
-/// One partition: a stream of the journal and what is known of its producers.
+/// One partition: a stream of the journal and the state of its producers.
 #[derive(Debug)]
 pub struct Partition {
-    /// Its number in the topic.
     pub index: i32,
-    /// Where its batches are.
+    /// The journal stream with its batches.
     pub stream: StreamId,
     /// The last batches of each idempotent producer.
     pub producers: Arc<Mutex<Producers>>,
 }
 
 impl Topic {
-    /// The partition of that number.
     pub fn partition(&self, index: i32) -> Option<&Partition> {
         self.partitions.get(usize::try_from(index).ok()?)
     }
 }
 
-/// A topic as the journal keeps it.
+/// Stored format of a topic.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicRecord {
     /// The topic id's 16 bytes.
@@ -60,7 +57,7 @@ pub struct TopicRecord {
 }
 
 impl TopicRecord {
-    /// Version byte, then postcard.
+    /// Encodes a version byte, then postcard.
     pub fn encode(&self) -> Encoded {
         Encoded::of(postcard::to_extend(self, vec![VERSION]))
     }

@@ -1,4 +1,4 @@
-//! The topics of this cluster by name and by id: create, delete, find, restore.
+//! Topics of this cluster by name and id: create, delete, find, restore.
 
 mod change;
 
@@ -20,15 +20,14 @@ use crate::wire::names::{LetterStreams, is_legal_topic};
 
 pub use change::Change;
 
-/// More partitions than this in one topic is a mistake in the request.
+/// Limit on the partitions of a topic; a higher number is taken for a mistake.
 const PARTITIONS_MAX: i32 = 10_000;
 
-/// The registry.
 #[derive(Debug)]
 pub struct Topics {
     journal: Journal,
     defaults: TopicSettings,
-    /// No request is larger, so no batch can be.
+    /// Limit on a request, and so on a batch.
     request_bytes_max: usize,
     letter_streams: LetterStreams,
     state: RwLock<State>,
@@ -39,7 +38,7 @@ struct State {
     by_name: BTreeMap<TopicName, Arc<Topic>>,
     by_id: BTreeMap<Uuid, TopicName>,
     producers: BTreeMap<StreamId, Arc<Mutex<Producers>>>,
-    /// Another one whenever a topic comes or goes.
+    /// Changes with every created or deleted topic.
     version: u64,
 }
 
@@ -50,19 +49,18 @@ impl Topics {
         Self { journal, defaults, request_bytes_max, letter_streams, state: RwLock::default() }
     }
 
-    /// With dead-letter topics that were renamed.
+    /// Sets the streams of renamed dead-letter topics.
     #[must_use]
     pub fn with_letter_streams(mut self, letter_streams: LetterStreams) -> Self {
         self.letter_streams = letter_streams;
         self
     }
 
-    /// What a topic has when its creator says nothing.
+    /// Settings of a topic without overrides.
     pub fn defaults(&self) -> &TopicSettings {
         &self.defaults
     }
 
-    /// The topic of that name.
     pub fn find(&self, name: &TopicName) -> Option<Arc<Topic>> {
         self.read().by_name.get(name).cloned()
     }
@@ -72,7 +70,7 @@ impl Topics {
         self.read().by_id.get(&id).cloned()
     }
 
-    /// Another number whenever a topic comes or goes.
+    /// A number that changes with every created or deleted topic.
     pub fn version(&self) -> u64 {
         self.read().version
     }
@@ -110,7 +108,8 @@ impl Topics {
         Ok((topic, seq))
     }
 
-    /// Deletes a topic with all it holds: `append` writes its end down, and what ends with it.
+    /// Deletes a topic with its streams. `append` takes the topic's tombstone and adds what is
+    /// deleted with it.
     pub(super) fn delete(
         &self,
         name: &TopicName,
@@ -120,18 +119,18 @@ impl Topics {
         let topic = state.by_name.get(name).cloned();
         let topic = topic.ok_or(BrokerError::UnknownTopicOrPartition)?;
         let seq = append(NewEntry::tombstone(kind::TOPIC, key(name)))?;
-        // It is written: whatever becomes of its streams, nobody finds it any more.
+        // The tombstone is journalled, so the topic is gone even if dropping a stream fails.
         state.by_name.remove(name);
         state.by_id.remove(&topic.id);
         state.version += 1;
-        // What is known of their producers goes when that is next written down.
+        // The next producer snapshot removes the producers of the dropped streams.
         let dropped = topic.partitions.iter().map(|p| self.journal.stream_drop(p.stream));
         dropped.fold(Ok(()), Result::and)?;
         Ok(seq)
     }
 
-    /// The dead-letter topic of that name: one partition, kept. `open` makes its stream when it
-    /// is not there yet; otherwise a topic nobody has written to is `None`.
+    /// The dead-letter topic of that name; it has one partition and no retention. With `open` a
+    /// missing stream is made; otherwise a topic without records is `None`.
     pub fn dead_letters(
         &self,
         name: &TopicName,
@@ -147,7 +146,7 @@ impl Topics {
             None if open => self.journal.stream_open(&key)?,
             None => return Ok(None),
         };
-        // The caller judges how much the topics of its group hold.
+        // The caller limits the size of a group's dead-letter topic.
         let settings = TopicSettings {
             retention_ms: None,
             retention_bytes: None,
@@ -160,7 +159,7 @@ impl Topics {
         Ok(Some(state.insert(name, id, &[stream], settings, None)))
     }
 
-    /// What is known of the producers of that stream.
+    /// The producers of one stream.
     pub fn producers(&self, stream: StreamId) -> Arc<Mutex<Producers>> {
         if let Some(producers) = self.read().producers.get(&stream) {
             return Arc::clone(producers);
@@ -168,18 +167,18 @@ impl Topics {
         Arc::clone(self.write().producers.entry(stream).or_default())
     }
 
-    /// That stream is gone.
+    /// Forgets the producers of a deleted stream.
     pub(super) fn forget_producers(&self, stream: StreamId) {
         self.write().producers.remove(&stream);
     }
 
-    /// Every stream whose producers are remembered.
+    /// Every stream that has remembered producers.
     pub fn all_producers(&self) -> Vec<(StreamId, Arc<Mutex<Producers>>)> {
         let state = self.read();
         state.producers.iter().map(|(stream, p)| (*stream, Arc::clone(p))).collect()
     }
 
-    /// Takes one stored topic back.
+    /// Restores one stored topic.
     pub fn replay(&self, entry: &Entry) {
         let Some(name) = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok()) else {
             return;
@@ -201,7 +200,7 @@ impl Topics {
         state.insert(&name, id, &streams, settings, Some(record.settings));
     }
 
-    /// The defaults, and what a topic sets besides.
+    /// The defaults with `overrides` applied.
     fn settled(&self, overrides: &[(String, String)]) -> Result<TopicSettings, BrokerError> {
         let mut settings = self.defaults.clone();
         for (key, value) in overrides {
@@ -217,7 +216,7 @@ impl Topics {
         Ok(settings)
     }
 
-    /// The streams of these partitions; those that a crash left without a topic are taken up.
+    /// The streams of these partitions; streams that a crash left without a topic are reused.
     fn streams(&self, id: Uuid, indexes: Range<i32>) -> Result<Vec<StreamId>, BrokerError> {
         let open = |index| self.journal.stream_open(&format!("t/{id}/{index}"));
         Ok(indexes.map(open).collect::<Result<_, _>>()?)
@@ -241,7 +240,6 @@ fn key(name: &TopicName) -> Bytes {
     Bytes::copy_from_slice(name.as_str().as_bytes())
 }
 
-/// A topic as it is stored.
 fn record(id: Uuid, streams: &[StreamId], overrides: &[(String, String)]) -> TopicRecord {
     TopicRecord {
         id: id.into_bytes(),
@@ -251,7 +249,7 @@ fn record(id: Uuid, streams: &[StreamId], overrides: &[(String, String)]) -> Top
 }
 
 impl State {
-    /// `overrides`: what was set on it; dead letters have none.
+    /// `overrides`: the topic's own settings; a dead-letter topic has none.
     fn insert(
         &mut self,
         name: &TopicName,
@@ -283,7 +281,7 @@ impl State {
     }
 }
 
-/// Whether a topic may be called so.
+/// Checks that a topic name is legal.
 pub fn legal(name: &TopicName) -> Result<(), BrokerError> {
     if is_legal_topic(name.as_str()) {
         return Ok(());

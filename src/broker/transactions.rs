@@ -1,9 +1,9 @@
-//! Transactions of this cluster's own producers (KIP-98, KIP-890): who may write in which, and how
-//! each ends.
+//! Transaction coordinator of this cluster (KIP-98, KIP-890): checks which producer may write in a
+//! transaction, and how the transaction ends.
 //!
-//! A transaction ends in one atomic group of the journal: the markers of its partitions, the
-//! offsets it commits, what comes of the batches it holds, and its own new state. So there is no
-//! moment at which half of it has happened, and nothing to be finished after a crash.
+//! A transaction ends in one atomic group of the journal. The group has the markers of its
+//! partitions, the offsets it commits, the results of its withheld batches and its new state. A
+//! crash therefore leaves no transaction half ended.
 
 mod book;
 mod ending;
@@ -42,24 +42,24 @@ use state::TIMEOUT_MS_MAX;
 pub use state::{Incarnation, Joining, Part, Phase, Transaction};
 use step::{Next, Step};
 
-/// The coordinator.
+/// The transactional ids of this cluster.
 #[derive(Debug, Default)]
 pub struct Transactions {
     book: Mutex<Book>,
-    /// Told when one was opened.
+    /// Notified when a transaction was opened.
     opened: Notify,
 }
 
-/// A producer that has begun anew.
+/// The result of InitProducerId.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// Who it is from now on.
+    /// The producer's new id and epoch.
     pub producer: Incarnation,
-    /// The last transaction of the one before was committed; any other is aborted by now.
+    /// Whether the previous transaction was committed; otherwise it is aborted.
     pub committed: bool,
-    /// One was open until now.
+    /// Whether this call aborted an open transaction.
     pub aborted: bool,
-    /// The entry to wait for; 0: none.
+    /// The entry to wait for; 0 = none.
     pub seq: u64,
 }
 
@@ -68,7 +68,7 @@ impl Transactions {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one stored transactional id back.
+    /// Restores one stored transactional id.
     pub(super) fn replay(&self, entry: &Entry) -> Result<(), FactError> {
         let unreadable = FactError::Unreadable { what: record::WHAT };
         let id = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
@@ -81,7 +81,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// The same of one step; one of what is over by now is nobody's.
+    /// Restores one step; a step of an ended transaction is ignored.
     pub(super) fn replay_step(&self, entry: &Entry) -> Result<(), FactError> {
         if let Some((producer_id, number, step)) = step::read(entry)? {
             let mut book = self.lock();
@@ -92,12 +92,12 @@ impl Transactions {
         Ok(())
     }
 
-    /// Whether an open transaction holds an offset of that partition.
+    /// Whether an open transaction has a pending offset of the partition.
     pub fn is_pending(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
         self.lock().is_pending(group, topic, partition)
     }
 
-    /// The groups whose offsets a transaction has.
+    /// The groups with offsets in the transaction.
     pub fn groups(&self, id: &str) -> Vec<GroupId> {
         self.lock().get(id).map(|known| known.groups.keys().cloned().collect()).unwrap_or_default()
     }
@@ -107,22 +107,21 @@ impl Transactions {
         self.lock().list().map(|(id, known)| (id.clone(), known.clone())).collect()
     }
 
-    /// One of them.
     pub fn find(&self, id: &str) -> Option<Transaction> {
         self.lock().get(id).cloned()
     }
 
-    /// Whether this incarnation's is open.
+    /// Whether the transaction of this producer epoch is open.
     pub fn is_open(&self, id: &str, by: Incarnation) -> bool {
         self.lock().get(id).is_some_and(|known| known.is_open() && known.check(by).is_ok())
     }
 
-    /// Whether this incarnation speaks for its transactional id now.
+    /// Checks that the producer id and epoch are the current ones of the transactional id.
     pub fn speaks(&self, id: &str, by: Incarnation) -> Result<(), TransactionError> {
         self.lock().known(id)?.check(by)
     }
 
-    /// Whether this incarnation may end its transaction so, or has.
+    /// Whether this producer epoch may end its transaction this way; true if it already ended so.
     pub fn may_end(
         &self,
         id: &str,
@@ -133,25 +132,25 @@ impl Transactions {
         self.lock().known(id)?.may_end(by, commits, raises).map(drop)
     }
 
-    /// How many are open.
+    /// Number of open transactions.
     pub fn open(&self) -> usize {
         self.lock().open()
     }
 
-    /// When the next open one is over.
+    /// The earliest timeout of an open transaction.
     pub fn next_due(&self) -> Option<WallMs> {
         self.lock().next_due()
     }
 
-    /// Returns when one was opened since the last call.
+    /// Returns when a transaction was opened since the last call.
     pub async fn opened(&self) {
         self.opened.notified().await;
     }
 }
 
 impl Broker {
-    /// InitProducerId with a transactional id: the next incarnation of its producer. What an
-    /// earlier one left open is aborted. `by`: who it says it is.
+    /// InitProducerId with a transactional id: gives the next producer epoch and aborts an open
+    /// transaction. `by` is the id and epoch that the producer sent.
     pub fn begin_producer(
         &self,
         id: &str,
@@ -188,7 +187,7 @@ impl Broker {
         Ok(Begun { producer, committed, aborted: old.is_open(), seq })
     }
 
-    /// Takes partitions or a group into a transaction. Returns the entry to wait for.
+    /// Adds partitions or a group to a transaction. Returns the entry to wait for.
     pub fn join_transaction(
         &self,
         id: &str,
@@ -198,8 +197,8 @@ impl Broker {
         self.join(&mut self.transactions.lock(), id, by, joining)
     }
 
-    /// Takes offsets of a group into a transaction. Returns the entry to wait for. `implied`: and
-    /// the group with them (KIP-890).
+    /// Adds offsets of a group to a transaction. Returns the entry to wait for. `implied` adds the
+    /// group too (KIP-890).
     pub fn commit_in_transaction(
         &self,
         id: &str,
@@ -221,7 +220,8 @@ impl Broker {
         self.join(&mut book, id, by, joining)
     }
 
-    /// Whether a transaction has this offset already, with no commit of its partition since then.
+    /// Whether the transaction has this offset already, and no later commit of the partition
+    /// exists.
     fn is_repeated(&self, book: &Book, id: &str, group: &GroupId, item: &CommitItem) -> bool {
         let Some(order) = book.get(id).and_then(|known| known.order_of(group, item)) else {
             return false;
@@ -246,8 +246,8 @@ impl Broker {
         }
     }
 
-    /// [`Broker::produce`] inside a transaction. `implied`: the first batch of a partition takes
-    /// the partition into it (KIP-890).
+    /// [`Broker::produce`] inside a transaction. With `implied`, the first batch of a partition
+    /// adds the partition to the transaction (KIP-890).
     pub fn produce_transactional(
         &self,
         id: &str,
@@ -261,7 +261,7 @@ impl Broker {
         let bounds = self.bounds(partition);
         let log_start = bounds.start;
         let now = self.clock.now().wall;
-        // Held until the batch is appended: no marker comes in between.
+        // The lock is held until the batch is appended, so no marker comes in between.
         let mut book = self.transactions.lock();
         let known = book.known(id)?;
         known.check(by)?;
@@ -269,7 +269,8 @@ impl Broker {
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         producers.forget_passed(bounds);
         let judged = producers.judge(header)?;
-        // Such a producer has an epoch for each transaction: one nobody knows has lost a batch.
+        // A KIP-890 producer raises its epoch with every transaction and restarts at sequence 0. A
+        // higher first sequence of an unknown producer means a lost batch.
         if implied && header.base_sequence != 0 && !producers.knows(header.producer_id) {
             return Err(BrokerError::OutOfOrderSequence);
         }
@@ -289,13 +290,13 @@ impl Broker {
         Ok(Produced { base_offset, seq, log_start })
     }
 
-    /// Whether an offset may be about to change by a transaction (KIP-447).
+    /// Whether a transaction may be about to change the offset (KIP-447).
     pub fn is_unstable(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
         self.transactions.is_pending(group, topic, partition)
             || self.offsets.is_settling(group, topic, partition)
     }
 
-    /// Writes a new state down; it takes effect.
+    /// Journals a new state and applies it.
     fn keep_transaction(
         &self,
         book: &mut Book,
@@ -320,7 +321,7 @@ impl Broker {
         Ok(seq)
     }
 
-    /// Writes a step of an open one down, behind `entries`; it takes effect.
+    /// Journals a step of an open transaction after `entries`, and applies the step.
     fn keep_step(
         &self,
         book: &mut Book,
@@ -346,7 +347,7 @@ impl Broker {
         Ok(seq)
     }
 
-    /// Forgets transactional ids nobody uses.
+    /// Forgets transactional ids that were silent too long.
     pub(super) fn expire_transactions(&self) -> Result<(), BrokerError> {
         let mut book = self.transactions.lock();
         let expired = book.expired(self.clock.now().wall, self.expiration.transactional_id_ms);
@@ -362,7 +363,7 @@ impl Broker {
     }
 }
 
-/// A partition as a transaction knows it.
+/// The identity of a partition inside a transaction.
 pub fn part(topic: &Topic, partition: &Partition) -> Part {
     let (topic, stream) = (topic.name.clone(), partition.stream.0);
     Part { stream, topic, partition: partition.index }
@@ -372,7 +373,7 @@ fn key(id: &str) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
 }
 
-/// A new state, whole: it ends the steps that led to it.
+/// The entries of a whole new state: tombstones of its earlier steps, then the state.
 fn whole(book: &Book, id: &str, next: &Transaction) -> impl Iterator<Item = NewEntry> {
     let old = book.get(id).map_or(next.producer_id, |old| old.producer_id);
     let fact = NewEntry::keyed(kind::TRANSACTION, key(id), record::write(next), Bytes::new());

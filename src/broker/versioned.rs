@@ -1,38 +1,38 @@
-//! Facts inside journal entries: a version byte, then the fact in postcard's encoding.
+//! Encoding of facts in journal entries: a version byte, then the fact in postcard's encoding.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::journal::Encoded;
 
-/// Why the bytes of an entry are not the fact they should be. Their checksum was right, so they
-/// were written like this: by a newer build, or by a fault.
+/// An entry whose bytes cannot be read as the expected fact. The checksum was right, so a newer
+/// build or a fault wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FactError {
     /// Written by a build newer than this one.
     #[error("a {what} of format {found} is newer than this build, which reads up to {known}")]
     Newer {
-        /// What it should be.
+        /// Name of the expected fact.
         what: &'static str,
-        /// Its version.
+        /// Version in the entry.
         found: u8,
         /// The newest version this build reads.
         known: u8,
     },
-    /// Not the encoding of anything this build writes.
+    /// Bytes that no version of this build writes.
     #[error("a {what} cannot be read")]
     Unreadable {
-        /// What it should be.
+        /// Name of the expected fact.
         what: &'static str,
     },
 }
 
-/// Writes `fact` behind its version.
+/// Writes a version byte, then `fact`.
 pub(crate) fn write<T: Serialize>(version: u8, fact: &T) -> Encoded {
     Encoded::of(postcard::to_extend(fact, vec![version]))
 }
 
-/// Reads a fact of exactly this version; nothing may follow it.
+/// Reads a fact of exactly this version; trailing bytes are an error.
 pub(crate) fn read<T: DeserializeOwned>(
     what: &'static str,
     version: u8,

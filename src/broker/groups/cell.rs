@@ -1,4 +1,4 @@
-//! One group with the requests that wait for it and what of it is kept.
+//! One group with its waiting requests and its persisted state.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use crate::group::{Answer, Consumer, ConsumerConfig, Output, Token, TopicImage, 
 use crate::journal::{Journal, NewEntry};
 use crate::model::{GroupId, Now, TopicName, WallMs};
 
-/// An answer and what it rests on.
+/// An answer and the journal entry that must be durable before the answer is sent.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) answer: Answer,
-    /// The entry that must be durable first, 0 = none; absent if the journal did not take it.
+    /// Sequence of that entry, 0 = none; `None` if the journal refused the entry.
     pub(super) rests_on: Option<u64>,
 }
 
 pub(super) struct Cell {
     pub(super) machine: Machine,
-    /// What it was when a join asked for a group of the other kind.
+    /// The machine that a join of the other kind replaced, until the join is accepted.
     before: Option<Machine>,
     pub(super) waiting: BTreeMap<Token, oneshot::Sender<Reply>>,
-    /// Offsets keep the group without a member.
+    /// The group has offsets, so it exists without a member.
     pub(super) is_simple: bool,
-    /// The journal has a state of it.
+    /// The journal has a state of the group.
     is_stored: bool,
-    /// What the journal did not take; offered again until it does.
+    /// The state that the journal refused; appended again until the journal accepts it.
     pub(super) unkept: Option<NewEntry>,
-    /// The last entry it took, 0 = none since the start.
+    /// The group's last journal entry, 0 = none since the start.
     kept_seq: u64,
-    /// When the state last changed for good; an empty group is vacant since then.
+    /// Time of the last persisted change; an empty group is vacant since then.
     kept_at: WallMs,
 }
 
@@ -51,19 +51,19 @@ impl Cell {
         }
     }
 
-    /// A group that the journal has.
+    /// A group restored from the journal.
     pub(super) fn restored(machine: Machine, at: WallMs) -> Self {
         Self { is_stored: true, ..Self::new(machine, at) }
     }
 
-    /// An empty group becomes one of the other kind; any other stays what it is.
+    /// Turns an empty group into the other kind; a group with members stays as it is.
     pub(super) fn turn_into(&mut self, machine: Machine) {
         if self.machine.is_empty() && self.machine.kind() != machine.kind() {
             self.before = Some(std::mem::replace(&mut self.machine, machine));
         }
     }
 
-    /// A classic group of consumers becomes one by KIP-848 with all its members.
+    /// Turns a classic group of consumers into a KIP-848 group with all its members.
     pub(super) fn upgrade(
         &mut self,
         config: ConsumerConfig,
@@ -83,14 +83,14 @@ impl Cell {
         }
     }
 
-    /// A join that was refused changes nothing.
+    /// Undoes [`Cell::turn_into`] when the join was refused.
     pub(super) fn turn_back_if_blank(&mut self) {
         if let Some(before) = self.before.take().filter(|_| self.machine.is_blank()) {
             self.machine = before;
         }
     }
 
-    /// Does all the machine says, in its order.
+    /// Handles all outputs of the machine, in their order.
     pub(super) fn drain(
         &mut self,
         group: &GroupId,
@@ -130,7 +130,7 @@ impl Cell {
                     GroupEvent::Rebalanced { group: group.clone(), generation }
                 }
             };
-            // Nobody listens any more only while the server stops.
+            // The receiver is closed only while the server stops.
             drop(events.send(event));
         }
     }
@@ -145,13 +145,13 @@ impl Cell {
         }
     }
 
-    /// Since when the group has had no member; `None`: it has one, or is deleted.
+    /// Time since which the group has no member; `None` while it has one, or after its deletion.
     pub(super) fn empty_since(&self) -> Option<WallMs> {
         (self.machine.is_empty() && !self.machine.is_deleted()).then_some(self.kept_at)
     }
 
-    /// Nothing is lost when this cell is dropped: the group is deleted, or nobody ever joined it
-    /// and no offsets keep it.
+    /// Whether the cell can be dropped: the group is deleted, or it has no state, no waiting
+    /// request and no offsets.
     pub(super) fn is_over(&self) -> bool {
         let over = self.machine.is_deleted() || self.machine.is_blank() && !self.is_simple;
         self.unkept.is_none() && self.waiting.is_empty() && over
@@ -160,7 +160,7 @@ impl Cell {
     fn reply(&mut self, token: Token, answer: Answer) {
         let Some(sender) = self.waiting.remove(&token) else { return };
         let rests_on = self.unkept.is_none().then_some(self.kept_seq);
-        // The client may have gone; the machine will notice by its silence.
+        // The client may have disconnected; then the session timeout removes the member.
         drop(sender.send(Reply { answer, rests_on }));
     }
 

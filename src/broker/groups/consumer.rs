@@ -1,4 +1,4 @@
-//! What members of consumer groups (KIP-848) ask.
+//! Requests of members of consumer groups (KIP-848).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::group::{
 use crate::model::{GroupId, MemberId, TopicName};
 
 impl Groups {
-    /// `ConsumerGroupHeartbeat`: answers when what it tells is durable. `image` says what a topic
-    /// is at the moment, `matching` which topics match a pattern; `cluster` and `matching` of the
-    /// heartbeat come from them. A member of a group that is not there is unknown and joins again:
-    /// Kafka's `GROUP_ID_NOT_FOUND` ends a client.
+    /// `ConsumerGroupHeartbeat`: answers when the answered state is durable. `image` looks a topic
+    /// up, and `matching` finds the topics of a pattern. The method fills `cluster` and `matching`
+    /// of `beat` from them. A missing group answers `UNKNOWN_MEMBER_ID`, so the client joins again;
+    /// Kafka's `GROUP_ID_NOT_FOUND` would end the client.
     pub async fn consumer_heartbeat(
         &self,
         group: &GroupId,
@@ -51,7 +51,8 @@ impl Groups {
         }
     }
 
-    /// May this client read the group's offsets? Only members of a consumer group are asked.
+    /// Checks whether a client may fetch the group's offsets. Only consumer groups check the
+    /// member.
     pub fn fetch_check(
         &self,
         group: &GroupId,
@@ -62,7 +63,8 @@ impl Groups {
         checked.unwrap_or(Ok(()))
     }
 
-    /// Whether a member has had all these partitions ever since that epoch of before its own.
+    /// Whether the member has owned all `partitions` without a break since `epoch`, an earlier
+    /// epoch of its own.
     pub fn has_had(
         &self,
         group: &GroupId,
@@ -73,7 +75,7 @@ impl Groups {
         self.consumer(group, |known| known.has_had(member, epoch, partitions.iter()))
     }
 
-    /// One consumer group; none if no member ever joined.
+    /// One consumer group; `None` if the group does not exist or has the other kind.
     pub fn describe_consumer(&self, group: &GroupId) -> Option<ConsumerDescription> {
         self.consumer(group, |known| Some(known.describe()))
     }
@@ -83,7 +85,7 @@ impl Groups {
         self.consumer(group, |known| known.subscribes(member, topic))
     }
 
-    /// The name of a consumer group's member that outlives a static member's process.
+    /// The member's stable name: `instance:<id>` for a static member, which outlives its process.
     pub fn key_of(&self, group: &GroupId, member: &MemberId) -> Option<MemberId> {
         self.consumer(group, |known| known.key_of(member))
     }
@@ -98,7 +100,7 @@ impl Groups {
         self.consumer(group, |known| known.patterns().cloned().collect())
     }
 
-    /// Looks at a consumer group; nothing where there is none.
+    /// Runs `look` on a consumer group; the default value if there is no such group.
     fn consumer<T: Default>(&self, group: &GroupId, look: impl FnOnce(&Consumer) -> T) -> T {
         let state = self.lock();
         let known = state.cells.get(group).and_then(|cell| cell.machine.as_consumer());

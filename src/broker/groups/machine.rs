@@ -1,4 +1,4 @@
-//! A group of either kind, behind one contract.
+//! A group of either kind, behind one interface.
 
 use bytes::Bytes;
 
@@ -7,17 +7,17 @@ use crate::group::{Classic, ClassicConfig, Consumer, ConsumerConfig, ConsumerPha
 use crate::group::{Input, Output, Phase};
 use crate::model::{Deadline, MemberId, Now};
 
-/// By which protocol the members of a group speak.
+/// Protocol of a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKind {
-    /// `JoinGroup` and its kin; the group's leader assigns.
+    /// `JoinGroup`, `SyncGroup`, `Heartbeat` and `LeaveGroup`; the group's leader assigns.
     Classic,
     /// `ConsumerGroupHeartbeat` (KIP-848); the coordinator assigns.
     Consumer,
 }
 
 impl GroupKind {
-    /// What `ListGroups` calls it.
+    /// The group type in `ListGroups`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Classic => "classic",
@@ -26,7 +26,6 @@ impl GroupKind {
     }
 }
 
-/// One group.
 pub(super) enum Machine {
     Classic(Box<Classic>),
     Consumer(Box<Consumer>),
@@ -56,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// A consumer group that nobody speaks to by KIP-848 any more is a classic one.
+    /// Turns a consumer group whose members all speak the classic protocol into a classic group.
     pub(super) fn turn_classic(&mut self, config: ClassicConfig, now: Now) {
         let state = self.as_consumer().and_then(Consumer::as_classic);
         if let Some(state) = state {

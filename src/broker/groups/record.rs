@@ -1,4 +1,4 @@
-//! How a group lies in the journal: one key, whatever its kind; the version says the kind.
+//! Format of a group in the journal: one key for either kind; the version byte tells the kind.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,33 +13,32 @@ const WHAT: &str = "group state";
 const CLASSIC: u8 = 1;
 /// A consumer group (KIP-848).
 const CONSUMER: u8 = 2;
-/// The same with members that speak the classic protocol.
+/// A consumer group in which some members speak the classic protocol.
 const MIXED: u8 = 3;
 /// A consumer group with members that subscribe by a pattern.
 const PATTERNED: u8 = 4;
 
-/// A group's state and when it became that.
+/// A group's state and the time of its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) at: WallMs,
     pub(super) state: State,
 }
 
-/// The state of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Classic(GroupState),
     Consumer(ConsumerState),
 }
 
-/// What lies behind the version byte.
+/// Layout of the bytes after the version byte.
 #[derive(Serialize, Deserialize)]
 struct Stored<S> {
     at: WallMs,
     state: S,
 }
 
-/// The same of a mixed group.
+/// Layout of a consumer group with members of both protocols.
 #[derive(Serialize, Deserialize)]
 struct Mixed<S, C> {
     at: WallMs,
@@ -47,7 +46,7 @@ struct Mixed<S, C> {
     classic: C,
 }
 
-/// A consumer group with patterns, classic members included.
+/// Layout of a consumer group with patterns; classic members are included.
 #[derive(Serialize, Deserialize)]
 struct Patterned<S, C, P> {
     at: WallMs,

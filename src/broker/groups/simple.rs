@@ -1,5 +1,5 @@
-//! Simple groups, as Kafka calls them: offsets were committed or pending in them, and they may have
-//! no member. Such a group outlives its offsets until it is deleted or expires.
+//! Simple groups, as Kafka calls them: groups that have committed or pending offsets and may have
+//! no member. A simple group outlives its offsets until it is deleted or expires.
 
 use crate::broker::groups::cell::Cell;
 use crate::broker::groups::machine::Machine;
@@ -7,7 +7,7 @@ use crate::broker::groups::{GroupKind, Groups};
 use crate::model::GroupId;
 
 impl Groups {
-    /// Offsets of the group are committed or pending: it is a group from now on.
+    /// Makes the group exist, because it has committed or pending offsets.
     pub fn keep_simple(&self, group: &GroupId) {
         let now = self.now();
         let mut state = self.lock();

@@ -60,7 +60,7 @@ impl House {
         self.groups.tick();
     }
 
-    /// Joins and syncs the only member of a group; what it does is durable.
+    /// Joins and syncs the only member of a group; the assignment is durable.
     async fn lead(&mut self, group: &GroupId) -> Joined {
         let joined = self.groups.join(group, join("range"), |_| None).await.unwrap();
         let mut sync = pin!(self.groups.sync(group, assign(&joined)));

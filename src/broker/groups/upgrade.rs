@@ -1,5 +1,5 @@
-//! From one protocol to the other while a group has members: what consumers tell each other inside
-//! the classic protocol, in the coordinator's words.
+//! Conversion of a group with members from one protocol to the other. The coordinator parses the
+//! `Subscription` and `Assignment` that consumers exchange inside the classic protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,12 @@ use crate::group::{
 use crate::model::{TopicId, TopicName};
 use crate::wire::assignment::{self, Assignment, Subscription};
 
-/// A classic group as the consumer group that goes on with it: each member is to have what its
-/// leader gave it, and has that and what it said it held when it last joined, which it gives up by
-/// its next join. Where the leader has given nothing yet, that is what it is to have. `None`: it
-/// has no members, or what they say cannot be read, or an assignor of the application's own would
-/// lose what it wrote down.
+/// Converts a classic group into a consumer group. A member's target is what the leader assigned.
+/// The member also keeps what it owned at its last join, and revokes the surplus at its next join.
+/// Without an assignment, the owned partitions are the target.
+///
+/// Returns `None` if the group has no members or their metadata cannot be parsed. `None` also if an
+/// assignment has user data, because the upgrade would lose that.
 pub(super) fn upgraded(
     group: &Classic,
     image: impl Fn(&TopicName) -> Option<TopicImage>,
@@ -44,7 +45,7 @@ pub(super) fn upgraded(
         members.push((kept, wanted, given, held));
     }
     for (kept, wanted, given, held) in members {
-        // What was given to anybody is nobody else's.
+        // A partition that the leader assigned to one member is not owned by another.
         let more = held.into_iter().filter(|one| taken.insert(*one));
         let assigned: BTreeSet<TopicPartition> = given.iter().copied().chain(more).collect();
         let target = if kept.assignment.is_empty() { assigned.clone() } else { given };
@@ -82,8 +83,8 @@ fn member(
     }
 }
 
-/// What a consumer says in a join by the classic protocol; `None`: it cannot be read. `names`:
-/// topics of the group besides.
+/// Parses a classic consumer's subscription; `None` if it cannot be parsed. `names` are the group's
+/// other topics.
 pub(super) fn consuming(
     protocols: &[Protocol],
     names: impl IntoIterator<Item = TopicName>,
@@ -103,7 +104,7 @@ pub(super) fn consuming(
     Some(Consuming { topics, owned, cluster })
 }
 
-/// What a member is to hold, as it is told so.
+/// Encodes a member's partitions as a classic `Assignment`.
 pub(super) fn assignment(held: BTreeMap<TopicName, Vec<i32>>) -> bytes::Bytes {
     let mut given = Assignment::empty();
     let of = |(topic, partitions)| assignment::TopicPartitions { topic, partitions };
@@ -111,7 +112,7 @@ pub(super) fn assignment(held: BTreeMap<TopicName, Vec<i32>>) -> bytes::Bytes {
     given.to_bytes()
 }
 
-/// As far as they exist.
+/// The partitions whose topic exists.
 fn partitions(
     named: &[assignment::TopicPartitions],
     image: impl Fn(&TopicName) -> Option<TopicImage>,

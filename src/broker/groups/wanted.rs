@@ -5,18 +5,18 @@ use bytes::Bytes;
 use crate::broker::groups::Groups;
 use crate::model::{ClientId, GroupId, MemberId, TopicName};
 
-/// What one member subscribes to.
+/// The subscription of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// What it says to the chosen assignor, for consumers their subscription; empty before that
-    /// is chosen.
+    /// Metadata for the chosen assignor, a subscription for consumers; empty before an assignor is
+    /// chosen.
     Metadata(Bytes),
-    /// These topics (KIP-848).
+    /// Topic names (KIP-848).
     Topics(Vec<TopicName>),
 }
 
 impl Groups {
-    /// What every member of a group subscribes to, static members as `instance:<id>`.
+    /// Subscriptions of all members of a group; static members are named `instance:<id>`.
     pub fn wanted(&self, group: &GroupId) -> Vec<(MemberId, Wanted)> {
         let state = self.lock();
         let Some(cell) = state.cells.get(group) else { return Vec::new() };
@@ -31,7 +31,7 @@ impl Groups {
         classic.or(consumer).unwrap_or_default()
     }
 
-    /// What that member subscribes to; `None`: it is none.
+    /// The subscription of `member`; `None` if the group has no such member.
     pub fn wanted_by(&self, group: &GroupId, member: &MemberId) -> Option<Wanted> {
         let state = self.lock();
         let machine = &state.cells.get(group)?.machine;

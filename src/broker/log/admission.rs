@@ -1,52 +1,52 @@
-//! A look at the records of a produced batch before it is appended (Kafka's `LogValidator`).
+//! Validation of the records of a produced batch before the append (Kafka's `LogValidator`).
 //!
-//! A batch is kept as its producer made it, except for what Kafka computes itself: the largest
-//! time, by which records are found and kept, and the timestamp type.
+//! The broker stores a batch unchanged, except for the two fields that Kafka computes itself. These
+//! are the largest timestamp, used for lookup and retention, and the timestamp type.
 
 use crate::broker::Broker;
 use crate::broker::log::RECORD_BYTES_MAX;
 use crate::model::{AHEAD_MS_MAX, WallMs};
 use crate::wire::batch::{Batch, RecordError, TimestampType, check_records, with_max_timestamp};
 
-/// The time of a record that has none.
+/// Timestamp of a record that has none.
 const NO_TIMESTAMP: i64 = -1;
 
-/// The bounds on the times of a batch's records.
+/// Limits on the timestamps of a batch's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeBounds {
     /// Kafka's defaults for `message.timestamp.before.max.ms` (none) and
     /// `message.timestamp.after.max.ms` (an hour).
     Kafka,
-    /// Any time: dead letters keep that of their record; records that wait are checked apart.
+    /// No limits: a dead letter keeps its origin's timestamp, and scheduled records are checked
+    /// elsewhere.
     None,
 }
 
-/// Why the records of a batch are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    /// The batch counts other records, or its records cannot be read.
+    /// The record count in the header is wrong, or the records cannot be decoded.
     #[error(transparent)]
     Records(#[from] RecordError),
-    /// Some have a time out of bounds.
+    /// Some timestamps are out of bounds.
     #[error("one or more records have been rejected due to invalid timestamp")]
     Times {
-        /// Index and time of the first of them, at most [`AdmissionError::NAMED_MAX`].
+        /// Index and timestamp of the first bad records, at most [`AdmissionError::NAMED_MAX`].
         records: Vec<(i32, i64)>,
     },
 }
 
 impl AdmissionError {
-    /// Records an answer names; a batch of a mebibyte may hold 150 000.
+    /// Limit on the records in an error answer; a batch of 1 MiB may hold 150 000 records.
     pub const NAMED_MAX: usize = 1_000;
 }
 
 impl Broker {
-    /// Checks every record of a produced batch. Returns the batch, its largest time computed from
-    /// the records and its timestamp type `CreateTime`.
+    /// Checks every record of a produced batch. Returns the batch with the largest timestamp
+    /// computed from the records and the timestamp type `CreateTime`.
     pub fn admit(&self, batch: Batch, bounds: TimeBounds) -> Result<Batch, AdmissionError> {
         let header = batch.header;
         let is_create_time = header.timestamp_type() == TimestampType::CreateTime;
-        // A timestamp type of the broker without a time: Kafka refuses every record.
+        // Type `LogAppendTime` without a timestamp: Kafka refuses every record.
         let has_no_time = !is_create_time && header.max_timestamp_ms == NO_TIMESTAMP;
         let mut max_timestamp_ms = NO_TIMESTAMP;
         let mut out_of_bounds = Vec::new();
@@ -69,16 +69,16 @@ impl Broker {
         computed.map_err(|error| RecordError::from(error).into())
     }
 
-    /// Whether a record that is appended `at` may have that time.
+    /// Whether a record appended at `at` may have the timestamp `timestamp_ms`.
     pub fn allows_time(&self, at: WallMs, timestamp_ms: i64) -> bool {
-        // Kafka's difference of both overflows where a time is below the least.
+        // In Kafka, the difference overflows for a timestamp that is too far below zero.
         let is_above_least = at.0.checked_sub(timestamp_ms).is_some();
         let is_in_bounds = is_above_least && timestamp_ms <= self.latest(at, timestamp_ms);
         timestamp_ms == NO_TIMESTAMP || is_in_bounds
     }
 
-    /// The latest time of a record that is appended `at`. The system's clock may have been set
-    /// since the start: a time that is right by either clock is allowed.
+    /// The latest allowed timestamp of a record appended at `at`. The system clock may have been
+    /// set since the start, so a timestamp that is valid by either clock is allowed.
     pub(super) fn latest(&self, at: WallMs, timestamp_ms: i64) -> i64 {
         let latest = at.plus(AHEAD_MS_MAX);
         let is_right = timestamp_ms <= latest.0;

@@ -1,4 +1,4 @@
-//! Partitions on a disk that is full, and while one of them goes.
+//! Partitions on a full disk, and partitions that are deleted during a pass.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::wire::batch::{
 
 const SEGMENT_BYTES: u32 = 8 << 20;
 const VALUE_BYTES: usize = 900 << 10;
-/// Of `DeleteRecords`: everything there is.
+/// The `DeleteRecords` offset for all records.
 const TO_THE_END: i64 = -1;
 
 struct House {
@@ -39,7 +39,7 @@ impl House {
         Self { disk, writer, broker, next }
     }
 
-    /// With topic `t` of two partitions.
+    /// Makes topic `t` with two partitions.
     fn new(settings: &[(&str, &str)]) -> Self {
         let mut house = Self::on(MemDisk::new(7), 0);
         let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
@@ -105,7 +105,7 @@ impl House {
         batches(produce_batch(&[record], None).unwrap(), 1 << 20).next().unwrap().unwrap()
     }
 
-    /// All that housekeeping can do now.
+    /// Runs the housekeeper until nothing is left to do.
     fn tidy(&mut self) {
         let mut housekeeper = self.broker.journal.housekeeper();
         for _ in 0..100 {
@@ -119,14 +119,14 @@ impl House {
 fn a_full_disk_takes_records_again_once_those_on_it_are_deleted_also_across_a_restart() {
     let mut house = House::new(&[]);
     house.put().unwrap();
-    // From here on the log is kept for what it says of producers.
+    // From now on only the producers' state keeps the log on the disk.
     house.keep().unwrap();
     let room = u64::from(SEGMENT_BYTES) * 5;
     house.disk.set_capacity(Some(house.disk.used_bytes() + room));
     for restarts in [false, true] {
         let full = std::iter::repeat_with(|| house.put()).find_map(Result::err).unwrap();
         assert!(matches!(full, BrokerError::Append(AppendError::DiskFull { .. })), "{full}");
-        // Not even the smallest record has room.
+        // The smallest record does not fit either.
         house.disk.set_capacity(Some(house.disk.used_bytes() + u64::from(SEGMENT_BYTES)));
         house.broker.journal.housekeeper().step().unwrap();
         let topic = house.topic();

@@ -1,4 +1,4 @@
-//! How a committed offset lies in the journal.
+//! Format of a committed offset in the journal.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use crate::model::{GroupId, TopicName, WallMs};
 const WHAT: &str = "committed offset";
 /// A commit outside a transaction.
 const VERSION: u8 = 1;
-/// A commit of a transaction: behind the first version's fields, its sequence number of staging.
+/// A commit of a transaction: the fields of version 1, then the sequence of its TxnOffsetCommit.
 const ORDERED_VERSION: u8 = 2;
 const NUL: u8 = 0;
-/// The partition and the two NULs before it and the topic.
+/// The partition (4 bytes), and the NULs before the topic and the partition.
 const KEY_EXTRA_BYTES: usize = 6;
 
 /// A committed offset.
@@ -23,9 +23,9 @@ pub struct Committed {
     pub offset: i64,
     /// Leader epoch of the last record read; −1 = unknown.
     pub leader_epoch: i32,
-    /// The client's own note.
+    /// The client's metadata.
     pub metadata: String,
-    /// When it was committed.
+    /// Time of the commit.
     pub commit_ms: WallMs,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn key(group: &GroupId, topic: &TopicName, partition: i32) -> Bytes {
     key.freeze()
 }
 
-/// Reads from the end: a group id may hold NULs, a topic never does.
+/// Parses from the end: a group id may contain NUL, a topic name never does.
 pub(super) fn split_key(key: &[u8]) -> Result<(GroupId, TopicName, i32), FactError> {
     let split = || {
         let (rest, partition) = key.split_last_chunk::<4>()?;
@@ -58,12 +58,12 @@ pub(super) fn write(committed: &Committed) -> Encoded {
     versioned::write(VERSION, committed)
 }
 
-/// Writes the offset of a TxnOffsetCommit at `order`.
+/// Writes an offset that a TxnOffsetCommit staged at sequence `order`.
 pub(super) fn write_ordered(committed: &Committed, order: u64) -> Encoded {
     versioned::write(ORDERED_VERSION, &(committed, order))
 }
 
-/// A committed offset, and its order where that is not the sequence number of its entry.
+/// A committed offset, and its order if that differs from the entry's sequence number.
 pub(super) fn read(head: &[u8]) -> Result<(Committed, Option<u64>), FactError> {
     if head.first() == Some(&VERSION) {
         return Ok((versioned::read(WHAT, VERSION, head)?, None));

@@ -1,4 +1,4 @@
-//! Committed offsets: seen when durable, kept over a power cut.
+//! Committed offsets: visible once durable, and kept across a power cut.
 
 use super::*;
 use crate::journal::{Config, MemDisk, Writer};
@@ -33,7 +33,7 @@ impl House {
         Self::on(disk)
     }
 
-    /// Commits and waits for the disk.
+    /// Commits and waits until the commit is durable.
     fn commit(&mut self, group: &str, at: i64, items: Vec<CommitItem>) {
         let receipt = self.offsets.commit(&group.into(), WallMs(at), items).unwrap();
         assert!(receipt.results.iter().all(Result::is_ok));

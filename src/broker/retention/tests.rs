@@ -1,4 +1,4 @@
-//! Retention by arrival, on a clock that is moved by hand.
+//! Retention by arrival time, on a manual clock.
 
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ impl House {
         Self { disk, writer, broker, hand, clock }
     }
 
-    /// With topic `t`, which keeps an hour.
+    /// Makes topic `t` with a retention of one hour.
     fn new() -> Self {
         let mut house = Self::on(MemDisk::new(7), START);
         let settings = vec![("retention.ms".to_owned(), HOUR_MS.to_string())];
@@ -44,7 +44,7 @@ impl House {
         house
     }
 
-    /// Another process at the same moment, with or without the journal's index.
+    /// Restarts at the same time, with or without the journal's index.
     fn restarted(self, with_index: bool) -> Self {
         let wall = self.clock.now().wall;
         let Self { disk, writer, broker, .. } = self;
@@ -78,7 +78,7 @@ impl House {
         self.hand.advance(ms);
     }
 
-    /// One look: how many records went.
+    /// Runs one retention pass; returns the number of deleted records.
     fn look(&mut self) -> u64 {
         let expired = self.broker.expire().unwrap();
         self.writer.step();

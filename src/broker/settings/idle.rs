@@ -1,16 +1,17 @@
-//! Settings of a Kafka topic that change nothing on this node: kept and listed for the tools and
-//! clients that set them (Kafka Streams, Connect), as long as they promise nothing.
+//! Kafka topic settings that have no effect on this node. Tools and clients (Kafka Streams,
+//! Connect) set them, so they are stored and listed. A value that this node could not honour is
+//! refused.
 //!
-//! `compression.type` is one of them: batches stay as their producers made them, and every consumer
-//! reads every codec.
+//! `compression.type` is such a setting: batches stay as producers compressed them, and every
+//! consumer reads every codec.
 
-/// What such a setting may say.
+/// Accepted values of an idle setting.
 enum Says {
-    /// Any number: what it bounds is not there, or is the log's own affair.
+    /// Any number: nothing on this node has that limit, or the journal has its own.
     Number,
-    /// Only what is so anyway.
+    /// Only the value that describes this node.
     Only(&'static str),
-    /// Any of these; the last is how an error lists them.
+    /// Any of these values; the text lists them in an error.
     OneOf(&'static [&'static str], &'static str),
 }
 
@@ -19,7 +20,7 @@ use Says::{Number, OneOf, Only};
 /// Values of `compression.type`: Kafka's `BrokerCompressionType`.
 const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
 
-/// In name order.
+/// Sorted by name.
 const IDLE: [(&str, Says); 22] = [
     ("compression.gzip.level", Number),
     ("compression.lz4.level", Number),
@@ -45,12 +46,12 @@ const IDLE: [(&str, Says); 22] = [
     ("unclean.leader.election.enable", Only("false")),
 ];
 
-/// The name of such a setting, as it is listed.
+/// The listed name of an idle setting; `None` for any other name.
 pub fn idle(name: &str) -> Option<&'static str> {
     IDLE.iter().find(|(known, _)| *known == name).map(|(known, _)| *known)
 }
 
-/// What such a setting would have to say instead of `value`.
+/// The accepted values, if the idle setting does not take `value`; `None` if it does.
 pub(super) fn expected(name: &str, value: &str) -> Option<&'static str> {
     let says = IDLE.iter().find(|(known, _)| *known == name).map(|(_, says)| says)?;
     match says {

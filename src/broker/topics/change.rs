@@ -1,4 +1,4 @@
-//! What changes of a topic that is there: its settings, and how many partitions it has.
+//! Changes of an existing topic: its settings and its number of partitions.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::broker::topics::{PARTITIONS_MAX, State, Topics, record};
 use crate::journal::StreamId;
 use crate::model::TopicName;
 
-/// One change of one setting, as `IncrementalAlterConfigs` has it (KIP-339).
+/// One change of one setting, as in `IncrementalAlterConfigs` (KIP-339).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// To this value.
+    /// Sets the value.
     Set(String, String),
-    /// Back to the default; of a name nobody knows nothing is left to be done.
+    /// Removes the override; an unknown name is ignored.
     Reset(String),
-    /// These elements more in a list.
+    /// Adds elements to a list.
     Append(String, String),
-    /// These elements less in a list.
+    /// Removes elements from a list.
     Subtract(String, String),
 }
 
 impl Topics {
-    /// Changes settings of a topic, all of them or none; as they are said once the returned
-    /// sequence is durable. `only_check`: says whether it could be done.
+    /// Changes settings of a topic, all or none; durable with the returned sequence. `only_check`
+    /// validates the request and changes nothing.
     pub fn alter(
         &self,
         name: &TopicName,
@@ -37,7 +37,7 @@ impl Topics {
         self.keep(&mut state, &topic, overrides, only_check)
     }
 
-    /// Sets exactly these settings; everything else goes back to its default.
+    /// Sets exactly these settings; every other setting returns to its default.
     pub fn replace(
         &self,
         name: &TopicName,
@@ -49,8 +49,8 @@ impl Topics {
         self.keep(&mut state, &topic, overrides, only_check)
     }
 
-    /// Adds partitions up to `partitions` in all; usable once the returned sequence is durable.
-    /// `only_check`: says whether it could be done.
+    /// Adds partitions up to a total of `partitions`; usable once the returned sequence is durable.
+    /// `only_check` validates the request and changes nothing.
     pub fn grow(
         &self,
         name: &TopicName,
@@ -79,7 +79,7 @@ impl Topics {
         Ok(seq)
     }
 
-    /// What is set on the topic after these changes.
+    /// The topic's overrides after `changes`.
     fn changed(
         &self,
         topic: &Topic,
@@ -150,7 +150,7 @@ impl Change {
 }
 
 impl State {
-    /// The topic of that name, unless it holds dead letters.
+    /// The topic of that name; dead-letter topics cannot be changed.
     fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
         let topic = self.by_name.get(name).filter(|topic| !topic.dead_letters);
         topic.cloned().ok_or(BrokerError::UnknownTopicOrPartition)
@@ -161,7 +161,7 @@ fn streams_of(topic: &Topic) -> Vec<StreamId> {
     topic.partitions.iter().map(|partition| partition.stream).collect()
 }
 
-/// The elements of a setting that is a list.
+/// The elements of a list setting.
 fn list_of(
     overrides: &[(String, String)],
     name: &str,
@@ -187,7 +187,7 @@ mod tests {
     use crate::broker::settings::{TopicSettings, TopicSpec};
     use crate::journal::{Config, Journal, MemDisk, Writer};
 
-    /// A registry with a topic `orders` of two partitions, kept for 7 ms.
+    /// A registry with topic `orders`: two partitions and a retention of 7 ms.
     fn house() -> (Topics, TopicName, Writer) {
         let (journal, writer, _) =
             Journal::open(MemDisk::new(1).disk(), Config::default()).unwrap();

@@ -1,5 +1,5 @@
-//! All transactional ids: found by name, bounded in number and size, forgotten when silent. Pure,
-//! and changed by [`Book::apply`] alone, live and on recovery.
+//! All transactional ids: looked up by name, limited in number and size, forgotten when silent.
+//! Pure; [`Book::apply`] and [`Book::step`] change it, live and on recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use crate::broker::transactions::state::Transaction;
 use crate::broker::transactions::step::Step;
 use crate::model::{GroupId, TopicName, WallMs};
 
-/// Transactional ids kept at most.
+/// Limit on transactional ids.
 const IDS_MAX: usize = 10_000;
-/// What all of them may take.
+/// Limit on the memory of all transactional ids.
 const BYTES_MAX: usize = 64 << 20;
-/// Steps that are kept beyond one for each thing a transaction has: offsets committed again and
-/// again change only what it has, and are then written whole.
+/// Steps a transaction may have beyond its size before its state is journalled whole. Repeated
+/// commits of the same offset add steps and no size.
 const STEPS_MORE: usize = 64;
-/// When there are too many, one that is silent for so long goes first.
+/// Idle time after which an id may be evicted when there are too many.
 const SILENT_AFTER_MS: u64 = 3_600_000;
 
 /// The transactional ids of this cluster.
@@ -23,9 +23,9 @@ const SILENT_AFTER_MS: u64 = 3_600_000;
 pub(super) struct Book {
     ids: BTreeMap<String, Known>,
     by_producer: BTreeMap<i64, String>,
-    /// Which of them hold offsets of a group.
+    /// The transactional ids that have offsets of a group.
     by_group: BTreeMap<GroupId, BTreeSet<String>>,
-    /// When each open one is over.
+    /// The timeouts of all open transactions.
     due: BTreeSet<(WallMs, String)>,
     bytes: usize,
 }
@@ -33,29 +33,29 @@ pub(super) struct Book {
 #[derive(Debug)]
 struct Known {
     now: Transaction,
-    /// Steps since it was written whole.
+    /// Steps since the state was last journalled whole.
     steps: u32,
-    /// About the memory it takes, at most.
+    /// An upper estimate of the memory.
     bytes: usize,
 }
 
 impl Book {
-    /// The one of that name.
     pub(super) fn get(&self, id: &str) -> Option<&Transaction> {
         self.ids.get(id).map(|known| &known.now)
     }
 
-    /// The name of that producer.
+    /// The transactional id of a producer.
     pub(super) fn of_producer(&self, producer_id: i64) -> Option<&String> {
         self.by_producer.get(&producer_id)
     }
 
-    /// Steps of it since it was written whole.
+    /// Steps since the state was last journalled whole.
     pub(super) fn steps(&self, id: &str) -> u32 {
         self.ids.get(id).map_or(0, |known| known.steps)
     }
 
-    /// Whether its next step is the whole of it: it has made many that have not made it larger.
+    /// Whether the next step journals the whole state, because steps outnumber what the state
+    /// holds.
     pub(super) fn is_whole_due(&self, id: &str) -> bool {
         self.ids.get(id).is_some_and(|known| {
             let steps = usize::try_from(known.steps).unwrap_or(usize::MAX);
@@ -63,17 +63,17 @@ impl Book {
         })
     }
 
-    /// The same for who must have been told a producer id.
+    /// [`Book::get`] for a request that names a producer id: an unknown transactional id is an
+    /// error.
     pub(super) fn known(&self, id: &str) -> Result<&Transaction, TransactionError> {
         self.get(id).ok_or(TransactionError::UnknownProducer)
     }
 
-    /// All of them.
     pub(super) fn list(&self) -> impl Iterator<Item = (&String, &Transaction)> {
         self.ids.iter().map(|(id, known)| (id, &known.now))
     }
 
-    /// Takes a new state; `None` forgets the name.
+    /// Sets a new state; `None` forgets the transactional id.
     pub(super) fn apply(&mut self, id: &str, next: Option<Transaction>) {
         if let Some(Known { now: old, bytes, .. }) = self.ids.remove(id) {
             self.bytes = self.bytes.saturating_sub(bytes);
@@ -101,7 +101,7 @@ impl Book {
         self.ids.insert(id.to_owned(), Known { now: next, steps: 0, bytes });
     }
 
-    /// Takes the next step of an open one; what is not open has none.
+    /// Applies the next step to an open transaction; a step of any other is ignored.
     pub(super) fn step(&mut self, id: &str, number: u32, step: Step) {
         let Some(known) = self.ids.get_mut(id).filter(|known| known.now.is_open()) else { return };
         if let Some(group) = step.group() {
@@ -114,7 +114,7 @@ impl Book {
         known.now.take(step);
     }
 
-    /// Whether `next` has room; which other name has to be forgotten for it.
+    /// Whether `next` fits in the limits; returns another id that must be forgotten for it.
     pub(super) fn room(
         &self,
         id: &str,
@@ -137,7 +137,7 @@ impl Book {
         }
     }
 
-    /// Whether so many bytes more have room.
+    /// Checks that `more` bytes fit in the limit.
     pub(super) fn room_for(&self, more: usize) -> Result<(), TransactionError> {
         if BYTES_MAX < self.bytes + more && more > 0 {
             return Err(TransactionError::TooMany);
@@ -145,12 +145,12 @@ impl Book {
         Ok(())
     }
 
-    /// Whether an open transaction holds an offset of that partition.
+    /// Whether an open transaction has a pending offset of the partition.
     pub(super) fn is_pending(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
         self.pending(group, topic, partition) > 0
     }
 
-    /// The number of open transactions that hold an offset of that partition.
+    /// Number of open transactions that have a pending offset of the partition.
     pub(super) fn pending(&self, group: &GroupId, topic: &TopicName, partition: i32) -> usize {
         let place = (topic.clone(), partition);
         let ids = self.by_group.get(group).into_iter().flatten();
@@ -160,7 +160,7 @@ impl Book {
         ids.filter_map(|id| self.get(id)).filter(has_it).count()
     }
 
-    /// The groups of which open transactions have offsets.
+    /// The groups with offsets in open transactions.
     pub(super) fn groups_with_offsets(&self) -> BTreeSet<GroupId> {
         let named = self.by_group.keys();
         named.filter(|group| self.has_offsets(group)).cloned().collect()
@@ -172,8 +172,8 @@ impl Book {
         ids.filter_map(|id| self.get(id)?.groups.get(group)).any(|offsets| !offsets.is_empty())
     }
 
-    /// What open ones lose with what is deleted, each by this rule: of which, its producer, the
-    /// step's number.
+    /// The steps by which open transactions lose deleted topics or offsets; `step` says what one
+    /// loses. Returns transactional id, producer id, step number and step.
     pub(super) fn losing(
         &self,
         step: impl Fn(&Transaction) -> Option<Step>,
@@ -186,22 +186,22 @@ impl Book {
         losing.collect()
     }
 
-    /// When the next open one is over.
+    /// The earliest timeout of an open transaction.
     pub(super) fn next_due(&self) -> Option<WallMs> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// The first one whose time is over.
+    /// The first open transaction whose timeout has passed.
     pub(super) fn overdue(&self, now: WallMs) -> Option<String> {
         self.due.first().filter(|(due, _)| *due <= now).map(|(_, id)| id.clone())
     }
 
-    /// How many are open.
+    /// Number of open transactions.
     pub(super) fn open(&self) -> usize {
         self.due.len()
     }
 
-    /// Those nobody has used for so long that they are forgotten.
+    /// Transactional ids without an open transaction that were silent for `after_ms`.
     pub(super) fn expired(&self, now: WallMs, after_ms: u64) -> Vec<String> {
         let silent = |known: &Transaction| after_ms <= now.since(known.updated);
         let expired = self.list().filter(|(_, known)| !known.is_open() && silent(known));

@@ -1,4 +1,5 @@
-//! How a transaction ends: by its producer, by the next one, or because its time is over.
+//! Ends of transactions: by EndTxn, by the next InitProducerId, or by timeout; and deletions that
+//! open transactions must follow.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +20,7 @@ use crate::journal::{AppendError, EntryRef, NewEntry, StreamAppend, StreamId};
 use crate::model::{GroupId, TopicName, WallMs};
 use crate::wire::batch::marker_batch;
 
-/// Of partitions.
+/// Committed offsets by topic and partition.
 type Offsets = Vec<(TopicName, i32, i64)>;
 
 /// The atomic group that ended a transaction.
@@ -29,25 +30,26 @@ pub(super) struct EndReceipt {
     pub(super) seq: u64,
     /// The offsets that took effect.
     committed: Vec<(GroupId, Offsets)>,
-    /// Entries of others in it.
+    /// The places of the `more` entries.
     refs: Vec<EntryRef>,
 }
 
-/// What an EndTxn came to.
+/// The result of an EndTxn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Who its producer is from now on.
+    /// The producer's id and epoch after the end.
     pub producer: Incarnation,
-    /// The offsets that it has committed just now.
+    /// The offsets that this end committed.
     pub committed: Vec<(GroupId, Offsets)>,
-    /// It was open until now.
+    /// Whether the transaction was open until now; false for a repeated EndTxn.
     pub is_news: bool,
     /// The entry to wait for.
     pub seq: u64,
 }
 
 impl Broker {
-    /// Commits or aborts what is open. `raises`: the producer goes on in the next epoch (KIP-890).
+    /// Commits or aborts the open transaction. `raises` gives the producer the next epoch
+    /// (KIP-890).
     pub fn end_transaction(
         &self,
         id: &str,
@@ -58,8 +60,9 @@ impl Broker {
         self.end_with((id, by), (commits, raises), |_| Ok(Vec::new())).map(|(ended, _)| ended)
     }
 
-    /// The same with `more` entries in its atomic group, and where those lie. It is asked for them
-    /// when nothing but the log is in the way, and with what the transaction is then.
+    /// [`Broker::end_transaction`] with `more` entries in the atomic group; returns where they lie.
+    /// `more` gets the open transaction and runs after all checks, so only the append can still
+    /// fail.
     pub(super) fn end_with(
         &self,
         (id, by): (&str, Incarnation),
@@ -73,7 +76,7 @@ impl Broker {
         let next = match old.ended(by, commits, raises, now, fresh)? {
             End::Next(next) => *next,
             End::Already => {
-                // Behind what ended it.
+                // The appended sequence lies behind the end that the answer repeats.
                 let seq = self.journal.appended_seq();
                 let producer = old.incarnation();
                 let ended = Ended { producer, committed: Vec::new(), is_news: false, seq };
@@ -87,8 +90,8 @@ impl Broker {
         Ok((Ended { producer, committed, is_news: old.is_open(), seq }, refs))
     }
 
-    /// Aborts the next one that has been open for too long: its name, whose it was, and the entry
-    /// to wait for.
+    /// Aborts the next transaction whose timeout has passed. Returns its id, its producer and the
+    /// entry to wait for.
     pub fn abort_overdue(&self) -> Result<Option<(String, Incarnation, u64)>, BrokerError> {
         let now = self.clock.now().wall;
         let mut book = self.transactions.lock();
@@ -101,11 +104,12 @@ impl Broker {
         Ok(Some((id, old.incarnation(), seq)))
     }
 
-    /// Deletes a topic in one atomic group with its offsets, those of open transactions too: one
-    /// made anew by its name begins anew. Gone once the returned sequence is durable.
+    /// Deletes a topic in one atomic group with its committed and pending offsets, so a new topic
+    /// of the same name starts without offsets. The deletion is complete once the returned sequence
+    /// is durable.
     pub fn delete_topic(&self, name: &TopicName) -> Result<u64, BrokerError> {
         let now = self.clock.now().wall;
-        // Held, so that nothing ends in between.
+        // The lock keeps transactions from ending in between.
         let mut book = self.transactions.lock();
         let losing = book.losing(|open| open.losing(name, now));
         let steps =
@@ -113,7 +117,7 @@ impl Broker {
         let seq = self.topics.delete(name, |topic| {
             self.offsets.delete_topic(name, |offsets| {
                 let group = std::iter::once(topic).chain(steps).chain(offsets).collect();
-                // It frees room: the last of it is for that.
+                // Deletions free room, so they may use the disk reserve.
                 Ok::<_, BrokerError>(self.journal.append_reserved(group)?.seq())
             })
         })?;
@@ -123,16 +127,16 @@ impl Broker {
         Ok(seq)
     }
 
-    /// Deletes offsets of a group in one atomic group with those that open transactions have of the
-    /// same partitions: none comes back with their end. Gone once the returned sequence is durable;
-    /// 0: there were none.
+    /// Deletes offsets of a group in one atomic group with the pending offsets of the same
+    /// partitions. The end of a transaction therefore restores none of them. Complete once the
+    /// returned sequence is durable; 0 = there were none.
     pub fn delete_offsets(
         &self,
         group: &GroupId,
         goes: impl Fn(&TopicName, i32) -> bool,
     ) -> Result<u64, BrokerError> {
         let now = self.clock.now().wall;
-        // Held, so that nothing ends in between.
+        // The lock keeps transactions from ending in between.
         let mut book = self.transactions.lock();
         let losing = book.losing(|open| open.losing_offsets(group, &goes, now));
         let steps =
@@ -146,14 +150,14 @@ impl Broker {
         Ok(seq)
     }
 
-    /// Deletes offsets that are older than their retention. As in Kafka, an offset stays while a
-    /// transaction has another of its partition.
+    /// Deletes offsets older than their retention. As in Kafka, an offset stays while a transaction
+    /// has a pending offset of the same partition.
     pub fn expire_offsets(
         &self,
         now: WallMs,
         occupancy: impl Fn(&GroupId) -> Occupancy,
     ) -> Result<u64, BrokerError> {
-        // Locked before the offsets, as everywhere.
+        // Lock order: transactions before offsets.
         let book = self.transactions.lock();
         let is_pending = |group: &GroupId, topic: &TopicName, partition| {
             book.is_pending(group, topic, partition)
@@ -161,7 +165,7 @@ impl Broker {
         Ok(self.offsets.expire(now, occupancy, is_pending)?)
     }
 
-    /// Groups in which offsets are committed or pending are there after a restart.
+    /// Restores the simple groups after a restart: groups with committed or pending offsets.
     pub fn keep_simple_groups(&self) {
         let pending = self.transactions.lock().groups_with_offsets();
         for group in self.offsets.groups().iter().chain(&pending) {
@@ -169,12 +173,12 @@ impl Broker {
         }
     }
 
-    /// Whether offsets of the group are committed or pending.
+    /// Whether the group has committed or pending offsets.
     pub fn has_offsets(&self, group: &GroupId) -> bool {
         self.offsets.has(group) || self.transactions.lock().has_offsets(group)
     }
 
-    /// Markers, offsets, `more` and the new state in one atomic group.
+    /// Appends markers, offsets, `more` and the new state in one atomic group.
     pub(super) fn end(
         &self,
         book: &mut Book,
@@ -192,8 +196,8 @@ impl Broker {
             parts.retain(|part| self.journal.stream_bounds(StreamId(part.stream)).is_some());
             let producers: Vec<_> =
                 parts.iter().map(|part| self.topics.producers(StreamId(part.stream))).collect();
-            // Held, in the order of streams, until the ends are known: a reader that is woken by a
-            // marker must find that it is one.
+            // The locks are taken in stream order and held until the ends are recorded. A reader
+            // that a marker wakes must see the transaction as ended.
             let mut locked: Vec<_> = producers.iter().map(|one| locked(one)).collect();
             let markers = parts.iter().map(|part| marker_entry(part, &bytes, now));
             let rest = released(id, old).chain(whole(book, id, &next));
@@ -201,8 +205,8 @@ impl Broker {
             let (mut placed, mut refs) = (Vec::new(), Vec::new());
             let appended = self.offsets.commit_pending(now, &items, |offsets| {
                 let group = entries.into_iter().chain(offsets).collect();
-                // An end frees what waits for it: the last room is for that. Whoever brings
-                // more has asked whether there is room, and cannot take it back.
+                // An abort frees what waits for it, so it may use the disk reserve. The caller of
+                // `more` reserved room beforehand, because its decision cannot be undone.
                 let appended = if commits && more.is_empty() {
                     self.journal.append(group)?
                 } else {
@@ -213,7 +217,7 @@ impl Broker {
                 Ok::<_, AppendError>(appended.seq())
             });
             match appended {
-                // A topic was deleted in between.
+                // A topic was deleted meanwhile.
                 Err(AppendError::UnknownStream { .. }) => {}
                 Err(error) => return Err(error.into()),
                 Ok((seq, effective)) => {

@@ -1,5 +1,5 @@
-//! Batches for topics without a log: written down, and given back when their transaction is about
-//! to be committed. What they mean is not known here.
+//! Batches for topics without a log: journalled, and read back when their transaction is about to
+//! be committed. This module does not interpret them.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -13,25 +13,25 @@ use crate::journal::{Encoded, EntryRef, NewEntry};
 use crate::model::TopicName;
 use crate::wire::batch::Batch;
 
-/// What a transaction holds, as it was looked at.
+/// The withheld batches of a transaction at one moment.
 #[derive(Debug, Default)]
 pub struct HeldBatches {
-    /// Topic and bytes of each, in the order they came.
+    /// Topic and bytes of each batch, in order of arrival.
     pub batches: Vec<(TopicName, Bytes)>,
     held: Vec<Held>,
 }
 
-/// Of a topic without a log.
+/// Stream number of a topic without a log.
 const NO_STREAM: u32 = u32::MAX;
 
-/// The one partition of a topic without a log, as a transaction knows it.
+/// The identity of a topic without a log inside a transaction; such a topic has one partition.
 pub fn part_without_log(topic: &TopicName) -> Part {
     Part { stream: NO_STREAM, topic: topic.clone(), partition: 0 }
 }
 
 impl Broker {
-    /// Holds a batch until the transaction ends; returns the entry to wait for. `implied`: its
-    /// topic comes into the transaction with it (KIP-890).
+    /// Withholds a batch until the transaction ends; returns the entry to wait for. With `implied`,
+    /// the batch adds its topic to the transaction (KIP-890).
     pub fn hold_in_transaction(
         &self,
         id: &str,
@@ -60,7 +60,7 @@ impl Broker {
         self.keep_step(&mut book, id, step, vec![entry])
     }
 
-    /// What an open transaction of this incarnation holds, in the order it came.
+    /// Reads the withheld batches of this producer's open transaction, in order of arrival.
     pub fn held_in_transaction(
         &self,
         id: &str,
@@ -79,9 +79,9 @@ impl Broker {
         Ok(HeldBatches { batches, held })
     }
 
-    /// Commits a transaction with what comes of what it holds, in one atomic group: where that lies
-    /// in the log, nothing if it was committed before. One that does not hold just that any more is
-    /// not ended. `more` is asked only when nothing is in the way of the end.
+    /// Commits a transaction in one atomic group with the results of its withheld batches. Returns
+    /// where `more` lies; nothing if the transaction was committed before. A transaction whose
+    /// withheld batches differ from `held` is not ended. `more` runs after all checks.
     pub fn commit_held(
         &self,
         (id, by): (&str, Incarnation),
@@ -93,13 +93,14 @@ impl Broker {
             if open.is_open() && open.held != held.held {
                 return Err(TransactionError::InvalidState.into());
             }
-            // As of a batch that brings more: whoever decides on it has asked for room.
+            // The caller reserved room for `more` beforehand, because its decision cannot be
+            // undone.
             more().ok_or(BrokerError::UnknownTopicOrPartition)
         })
     }
 }
 
-/// The end of what a transaction holds.
+/// Tombstones of the withheld batches of a transaction.
 pub(super) fn released<'a>(
     id: &'a str,
     old: &'a Transaction,

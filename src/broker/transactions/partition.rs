@@ -1,42 +1,41 @@
-//! What transactions have written to one partition: what is open, and what was aborted. Pure.
+//! Open and aborted transactions of one partition. Pure.
 //!
-//! **Invariant:** a reader of committed records is given nothing from the first record of an open
-//! transaction on, nor from one whose end may still be lost.
+//! **Invariant:** with `read_committed`, a reader gets no record at or above the first record of an
+//! open transaction. A transaction counts as open until its marker is readable, which means
+//! durable.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Aborted transactions remembered of one partition; with more of them it takes no new ones until
-/// retention has passed some.
+/// Limit on the remembered aborted transactions of one partition. At the limit no new transaction
+/// may begin until retention has passed some.
 pub(super) const ABORTED_MAX: usize = 100_000;
 
 /// An aborted transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aborted {
-    /// Whose.
     pub producer_id: i64,
-    /// Its first record.
+    /// Offset of the first record.
     pub first: i64,
-    /// Its marker.
+    /// Offset of the marker.
     pub last: i64,
 }
 
-/// The transactions of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// The first offset of each open one, by producer id.
+    /// First offset of each open transaction, by producer id.
     open: BTreeMap<i64, i64>,
-    /// In the order of their markers.
+    /// Ordered by marker.
     aborted: Vec<Aborted>,
-    /// First offset and marker of those whose marker could not be read when last looked at. What
-    /// is read back is on the disk.
+    /// First offset and marker of ended transactions whose marker was not readable at the last
+    /// check. Not persisted, because a restored marker is durable.
     #[serde(skip)]
     ending: Vec<(i64, i64)>,
 }
 
 impl Written {
-    /// Whether there is anything to remember.
+    /// Whether there is nothing to remember.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.aborted.is_empty() && self.ending.is_empty()
     }
@@ -46,17 +45,17 @@ impl Written {
         self.aborted.len() < ABORTED_MAX
     }
 
-    /// Where the open transaction of that producer begins.
+    /// First offset of the producer's open transaction.
     pub fn open_since(&self, producer_id: i64) -> Option<i64> {
         self.open.get(&producer_id).copied()
     }
 
-    /// A batch of a transaction was appended.
+    /// Records a batch of a transaction that was appended.
     pub fn wrote(&mut self, producer_id: i64, offset: i64) {
         self.open.entry(producer_id).or_insert(offset);
     }
 
-    /// The marker of one was appended.
+    /// Records a transaction marker that was appended.
     pub fn ended(&mut self, producer_id: i64, marker: i64, commits: bool) {
         let Some(first) = self.open.remove(&producer_id) else { return };
         self.ending.push((first, marker));
@@ -65,8 +64,8 @@ impl Written {
         }
     }
 
-    /// Forgets what nobody has to know any more, in a partition with these bounds; whether that
-    /// makes less to keep.
+    /// Forgets the transactions that no reader needs within these bounds. Returns whether the
+    /// persisted state became smaller.
     pub fn forget(&mut self, start: i64, visible_end: i64) -> bool {
         self.ending.retain(|(_, marker)| visible_end <= *marker);
         let gone = self.aborted.iter().take_while(|aborted| aborted.last < start).count();
@@ -74,7 +73,7 @@ impl Written {
         0 < gone
     }
 
-    /// Where committed records end, in a partition with these bounds.
+    /// Kafka's last stable offset within these bounds.
     pub fn stable_end(&mut self, start: i64, visible_end: i64) -> i64 {
         self.forget(start, visible_end);
         let ending = self.ending.iter().map(|(first, _)| *first);
@@ -82,7 +81,7 @@ impl Written {
         first.unwrap_or(visible_end).clamp(start.min(visible_end), visible_end)
     }
 
-    /// The aborted ones with records in `from..to`.
+    /// The aborted transactions with records in `from..to`.
     pub fn aborted(&self, from: i64, to: i64) -> Vec<Aborted> {
         let behind = self.aborted.partition_point(|aborted| aborted.last < from);
         let rest = self.aborted.get(behind..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How a transactional id lies in the journal.
+//! Format of a transactional id in the journal.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::journal::Encoded;
 
 pub(super) const WHAT: &str = "transactional id";
 const VERSION: u8 = 1;
-/// Behind the first version's fields, the order of each pending offset.
+/// The fields of version 1, then the order of each pending offset.
 const ORDERED_VERSION: u8 = 2;
 
 pub(super) fn write(transaction: &Transaction) -> Encoded {
@@ -20,7 +20,7 @@ pub(super) fn write(transaction: &Transaction) -> Encoded {
     versioned::write(ORDERED_VERSION, &(transaction, orders))
 }
 
-/// A transactional id; the order of an offset that came with the same entry is 0.
+/// Reads a transactional id; order 0 means the sequence of this entry.
 pub(super) fn read(head: &[u8]) -> Result<Transaction, FactError> {
     if head.first() == Some(&VERSION) {
         return versioned::read(WHAT, VERSION, head);

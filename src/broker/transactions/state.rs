@@ -1,5 +1,5 @@
-//! One transactional id: who produces under it, and the transaction that is open. Pure: every step
-//! makes the next state, which takes effect when it has been written down.
+//! State of one transactional id: its producer and its open transaction. Pure: every step makes the
+//! next state, which takes effect once the caller has journalled it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,121 +9,110 @@ use crate::broker::offsets::{CommitItem, PendingCommit};
 use crate::broker::transactions::error::TransactionError;
 use crate::model::{GroupId, TopicName, WallMs};
 
-/// Kafka's `transaction.max.timeout.ms`.
+/// Default of Kafka's `transaction.max.timeout.ms`.
 pub(super) const TIMEOUT_MS_MAX: u32 = 15 * 60 * 1000;
-/// Partitions and offsets of one transaction, together.
+/// Limit on the partitions and offsets of one transaction together.
 pub(super) const PARTS_MAX: usize = 10_000;
-/// Batches of one transaction that belong to no log: they are read back together.
+/// Limit on the withheld batches of one transaction, because they are read back together.
 pub(super) const HELD_BYTES_MAX: u64 = 16 << 20;
-/// Room one part is taken to need besides its texts.
+/// Estimated memory of one partition or offset besides its texts.
 pub(super) const PART_BYTES: usize = 64;
-/// Epochs up to here are given; Kafka keeps the last one for fencing.
+/// Highest epoch of a producer; Kafka uses the last one for fencing.
 const EPOCH_MAX: i16 = i16::MAX - 1;
 
-/// A producer's id and epoch: whoever begins anew has another.
+/// A producer's id and epoch; every InitProducerId gives a new pair.
 pub type Incarnation = (i64, i16);
 
-/// What was asked last for a transactional id.
+/// The state of the last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Nothing has been written yet.
+    /// No transaction since the last InitProducerId.
     Empty,
-    /// Open.
     Ongoing,
-    /// Ended so.
     Committed,
-    /// Ended so.
     Aborted,
 }
 
-/// A partition that takes part.
+/// A partition in the transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Part {
-    /// Its stream: a topic made anew under the same name has another.
+    /// The journal stream: a new topic of the same name has another one.
     pub stream: u32,
-    /// Its topic.
     pub topic: TopicName,
-    /// Its number.
     pub partition: i32,
 }
 
-/// A batch for a topic without a log, which counts when the transaction is committed.
+/// A batch for a topic without a log, withheld until the transaction is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Where its bytes are.
+    /// Number of the batch in its journal key.
     pub number: u32,
-    /// Of its first record: who sends it again is known by it.
+    /// Sequence number of the first record, by which a repeated batch is recognised.
     pub first_sequence: i32,
-    /// Whose.
     pub topic: TopicName,
-    /// How many bytes it has.
+    /// Size of the batch.
     pub bytes: u32,
 }
 
-/// An offset that counts when the transaction is committed.
+/// An offset that takes effect when the transaction is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The next offset to read.
     pub offset: i64,
-    /// Of the last record read.
+    /// Leader epoch of the last record read; −1 = unknown.
     pub leader_epoch: i32,
-    /// The client's own note.
+    /// The client's metadata.
     pub metadata: String,
-    /// The sequence number of the entry that brought it; 0 = the entry in which it lies.
+    /// Journal sequence of the entry that brought the offset; 0 = the entry that contains this
+    /// state.
     #[serde(skip)]
     pub order: u64,
 }
 
-/// Offsets of one group.
 pub(super) type PendingOffsets = BTreeMap<(TopicName, i32), Pending>;
 
 /// A transactional id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transaction {
-    /// Of its producer.
     pub producer_id: i64,
-    /// Of its producer.
     pub epoch: i16,
-    /// What it was before the last step that changed it: an answer may have been lost.
+    /// The producer before the last change. A client that missed the answer repeats its request
+    /// with this id and epoch.
     pub previous: Option<Incarnation>,
-    /// How long one may be open.
+    /// Limit on the time that a transaction is open, in milliseconds.
     pub timeout_ms: u32,
-    /// Where it is.
     pub phase: Phase,
-    /// When it was opened.
+    /// Time when the transaction was opened.
     pub since: WallMs,
-    /// When it was last heard of.
+    /// Time of the last change.
     pub updated: WallMs,
-    /// Partitions written to.
     pub parts: BTreeSet<Part>,
-    /// Groups whose offsets are in it.
+    /// The groups with pending offsets.
     pub groups: BTreeMap<GroupId, PendingOffsets>,
-    /// Batches for topics without a log, in the order they came.
+    /// Withheld batches for topics without a log, in order of arrival.
     pub held: Vec<Held>,
 }
 
-/// What a request asks to be made part of a transaction.
+/// The additions that a request makes to a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Joining {
-    /// Partitions.
     pub parts: Vec<Part>,
-    /// A group.
     pub group: Option<GroupId>,
-    /// Offsets of that group.
+    /// Offsets of `group`.
     pub items: Vec<CommitItem>,
 }
 
-/// What asks a transaction to end leads to.
+/// The outcome of an EndTxn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is ended so already.
+    /// The transaction already ended this way.
     Already,
-    /// To this.
+    /// The state after the end.
     Next(Box<Transaction>),
 }
 
 impl Transaction {
-    /// A transactional id nobody had.
+    /// A new transactional id.
     pub fn new(producer_id: i64, timeout_ms: u32, now: WallMs) -> Self {
         Self {
             producer_id,
@@ -139,22 +128,22 @@ impl Transaction {
         }
     }
 
-    /// Its producer.
+    /// The current producer id and epoch.
     pub fn incarnation(&self) -> Incarnation {
         (self.producer_id, self.epoch)
     }
 
-    /// Whether one is open.
+    /// Whether a transaction is open.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Ongoing
     }
 
-    /// When an open one has to be over.
+    /// The timeout of the open transaction.
     pub fn due(&self) -> Option<WallMs> {
         self.is_open().then(|| self.since.plus(u64::from(self.timeout_ms)))
     }
 
-    /// Whether this incarnation speaks for it.
+    /// Checks that the producer id and epoch are the current ones.
     pub fn check(&self, by: Incarnation) -> Result<(), TransactionError> {
         if by.0 != self.producer_id {
             return Err(TransactionError::UnknownProducer);
@@ -162,7 +151,7 @@ impl Transaction {
         if by.1 == self.epoch { Ok(()) } else { Err(TransactionError::Fenced) }
     }
 
-    /// Whether this incarnation writes to that partition in a transaction that is open.
+    /// Checks that the producer writes to a partition of its open transaction.
     pub fn check_part(&self, by: Incarnation, part: &Part) -> Result<(), TransactionError> {
         self.check(by)?;
         if self.is_open() && self.parts.contains(part) {
@@ -171,8 +160,9 @@ impl Transaction {
         Err(TransactionError::InvalidState)
     }
 
-    /// The next incarnation. What is open is aborted. `by`: who it says it is (KIP-360). `None`:
-    /// it is that already, its answer was lost. `fresh` makes a producer id.
+    /// The state after InitProducerId; an open transaction is aborted. `by` is the id and epoch
+    /// that the producer sent (KIP-360). `None`: the request is a repetition and changes nothing.
+    /// `fresh` makes a producer id.
     pub fn begun_anew(
         &self,
         by: Option<Incarnation>,
@@ -191,19 +181,20 @@ impl Transaction {
         let mut next = self.over(if self.is_open() { Phase::Aborted } else { self.phase }, now);
         (next.phase, next.timeout_ms) = (Phase::Empty, timeout_ms);
         next.raise(fresh).ok_or(TransactionError::TooMany)?;
-        // Who does not say who it was is another one: whoever was it before is fenced (KIP-360).
+        // A request without id and epoch comes from another process, which fences the earlier one
+        // (KIP-360).
         next.previous = by;
         Ok(Some(next))
     }
 
-    /// Answers a repeated InitProducerId with this incarnation; `None`: nothing changes.
+    /// The state after a repeated InitProducerId; `None` if nothing changes.
     fn begun_again(&self, timeout_ms: u32, now: WallMs) -> Option<Self> {
         let changes = self.phase != Phase::Empty || self.timeout_ms != timeout_ms;
         changes.then(|| Self { timeout_ms, ..self.over(Phase::Empty, now) })
     }
 
-    /// Whether this incarnation may end it so; true: it is ended so already. With KIP-890 the one
-    /// before the last end repeats that end, also where its time ended it.
+    /// Whether the producer may end the transaction this way; true if it already ended so. With
+    /// KIP-890 the producer may repeat its last end with the epoch before it, also after a timeout.
     pub fn may_end(
         &self,
         by: Incarnation,
@@ -224,8 +215,8 @@ impl Transaction {
         }
     }
 
-    /// Ends it. `raises`: the producer goes on in the next epoch (KIP-890), and may abort what
-    /// has never begun to get there.
+    /// The state after EndTxn. `raises` gives the producer the next epoch (KIP-890), and lets it
+    /// abort a transaction that never began.
     pub fn ended(
         &self,
         by: Incarnation,
@@ -245,14 +236,14 @@ impl Transaction {
         Ok(End::Next(Box::new(next)))
     }
 
-    /// Aborts it after its timeout; the producer is fenced until it aborts or begins anew.
+    /// The state after a timeout: aborted, and the producer is fenced until InitProducerId.
     pub fn timed_out(&self, now: WallMs, fresh: impl FnOnce() -> Option<i64>) -> Option<Self> {
         let mut next = self.over(Phase::Aborted, now);
         next.raise(fresh)?;
         Some(next)
     }
 
-    /// The epoch its end is marked with: what comes in an earlier one is late.
+    /// Producer id and epoch of the end marker; a batch of an earlier epoch is late.
     pub fn marker(&self, next: &Self) -> Incarnation {
         let same = self.producer_id == next.producer_id;
         (self.producer_id, if same { next.epoch } else { self.epoch })
@@ -263,7 +254,7 @@ impl Transaction {
         self.groups.values_mut().flat_map(BTreeMap::values_mut)
     }
 
-    /// The order of this very offset; `None`: the transaction does not have it.
+    /// The order of exactly this offset; `None` if the transaction does not have it.
     pub(super) fn order_of(&self, group: &GroupId, item: &CommitItem) -> Option<u64> {
         let pending = self.groups.get(group)?.get(&(item.topic.clone(), item.partition))?;
         let Pending { offset, leader_epoch, metadata, order } = pending;
@@ -272,14 +263,14 @@ impl Transaction {
         is_same.then_some(*order)
     }
 
-    /// Gives the pending offsets of the entry `seq` their order.
+    /// Sets the order of the pending offsets that came with the entry `seq`.
     pub(super) fn set_order(&mut self, seq: u64) {
         self.pending_mut()
             .filter(|pending| pending.order == 0)
             .for_each(|pending| pending.order = seq);
     }
 
-    /// The offsets it commits.
+    /// The offsets that a commit of the transaction applies.
     pub fn items(&self) -> Vec<(GroupId, Vec<PendingCommit>)> {
         let item = |((topic, partition), pending): (&(TopicName, i32), &Pending)| PendingCommit {
             item: CommitItem {
@@ -295,7 +286,7 @@ impl Transaction {
         groups.map(|(group, of)| (group.clone(), of.iter().map(item).collect())).collect()
     }
 
-    /// About the memory it takes.
+    /// Estimated memory in bytes.
     pub fn bytes(&self) -> usize {
         let parts: usize = self.parts.iter().map(|part| part.topic.as_str().len()).sum();
         let of = |((topic, _), pending): (&(TopicName, i32), &Pending)| {
@@ -309,14 +300,14 @@ impl Transaction {
         parts + held + groups.sum::<usize>() + (1 + self.size()) * PART_BYTES
     }
 
-    /// Partitions, batches, groups and offsets.
+    /// Number of partitions, batches, groups and offsets.
     pub fn size(&self) -> usize {
         self.parts.len()
             + self.held.len()
             + self.groups.values().map(|offsets| 1 + offsets.len()).sum::<usize>()
     }
 
-    /// The same without what was open.
+    /// The state with nothing open.
     fn over(&self, phase: Phase, now: WallMs) -> Self {
         Self {
             phase,
@@ -328,7 +319,7 @@ impl Transaction {
         }
     }
 
-    /// The next epoch, or another producer id when there are no more.
+    /// Sets the next epoch, or a new producer id when the epochs are used up.
     fn raise(&mut self, fresh: impl FnOnce() -> Option<i64>) -> Option<()> {
         self.previous = Some(self.incarnation());
         if self.epoch < EPOCH_MAX {

@@ -1,6 +1,6 @@
-//! One step of a transaction that is open: what it takes in, or loses. Only that is written down,
-//! so that a transaction of many partitions costs the log what they are, one by one or together.
-//! The whole state is written when a transaction begins and when it ends; that ends its steps.
+//! One step of an open transaction: an addition or a loss. Only the step is journalled, so a large
+//! transaction costs the log its content once. The whole state is journalled when a transaction
+//! begins and ends, which makes the earlier steps obsolete.
 
 use std::collections::BTreeSet;
 
@@ -21,43 +21,41 @@ use crate::model::{GroupId, TopicName, WallMs};
 const WHAT: &str = "step of a transaction";
 const VERSION: u8 = 1;
 
-/// One step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// When.
     at: WallMs,
     change: Change,
 }
 
-/// What it changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Change {
-    /// Partitions and offsets come in.
+    /// Adds partitions, a group or offsets.
     Joins {
         parts: Vec<Part>,
-        /// Whose offsets.
+        /// The group of the offsets.
         group: Option<GroupId>,
         offsets: Vec<((TopicName, i32), Pending)>,
     },
-    /// A batch that belongs to no log comes in.
+    /// Adds a withheld batch for a topic without a log.
     Holds(Held),
-    /// A topic is deleted: nothing of one made anew under its name is meant.
+    /// Removes a deleted topic, so that a new topic of the same name is not part of the
+    /// transaction.
     Loses(TopicName),
-    /// Offsets of a group are deleted: they do not come back with it.
+    /// Removes deleted offsets of a group, so that a commit does not restore them.
     LosesOffsets { group: GroupId, places: BTreeSet<(TopicName, i32)> },
 }
 
-/// What taking more in leads to.
+/// The outcome of an addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is open from now on.
+    /// The transaction was opened.
     Opened(Box<Transaction>),
-    /// It was open.
+    /// The transaction was already open.
     Step(Step),
 }
 
 impl Transaction {
-    /// Takes more in; opens it if it is not. `None`: it has all that.
+    /// Adds to a transaction, and opens it if necessary; `None` if it has everything already.
     pub fn joining(
         &self,
         by: Incarnation,
@@ -91,7 +89,7 @@ impl Transaction {
         Ok(Some(Next::Opened(Box::new(next))))
     }
 
-    /// Takes a batch in that belongs to no log, while it is open. `None`: it has it.
+    /// Adds a withheld batch to an open transaction; `None` if the transaction has it already.
     pub fn holding(
         &self,
         topic: &TopicName,
@@ -112,7 +110,7 @@ impl Transaction {
         Ok(Some((number, Step { at: now, change: Change::Holds(held) })))
     }
 
-    /// What it loses with a topic that is deleted, if it has anything of it.
+    /// The step by which the transaction loses a deleted topic, if it has anything of it.
     pub fn losing(&self, topic: &TopicName, now: WallMs) -> Option<Step> {
         let has_offset = |offsets: &PendingOffsets| offsets.keys().any(|(of, _)| of == topic);
         let has_part = self.parts.iter().any(|part| part.topic == *topic);
@@ -120,7 +118,7 @@ impl Transaction {
         has.then(|| Step { at: now, change: Change::Loses(topic.clone()) })
     }
 
-    /// What it loses with offsets of a group that are deleted, if it has any of those.
+    /// The step by which the transaction loses deleted offsets of a group, if it has any of them.
     pub fn losing_offsets(
         &self,
         group: &GroupId,
@@ -135,7 +133,7 @@ impl Transaction {
         has.then_some(Step { at: now, change: Change::LosesOffsets { group, places } })
     }
 
-    /// The same after a step: what has been written down has happened.
+    /// Applies a journalled step.
     pub fn take(&mut self, step: Step) {
         self.updated = step.at;
         match step.change {
@@ -162,7 +160,7 @@ impl Transaction {
 }
 
 impl Step {
-    /// Gives the offsets the order of the entry `seq`, which brought them.
+    /// Sets the order of the offsets to `seq`, the sequence of the step's entry.
     pub(super) fn ordered(mut self, seq: u64) -> Self {
         if let Change::Joins { offsets, .. } = &mut self.change {
             for (_, pending) in offsets {
@@ -172,7 +170,7 @@ impl Step {
         self
     }
 
-    /// The group it brings offsets of.
+    /// The group of the step's offsets.
     pub fn group(&self) -> Option<&GroupId> {
         match &self.change {
             Change::Joins { group, .. } => group.as_ref(),
@@ -180,7 +178,7 @@ impl Step {
         }
     }
 
-    /// About the memory it takes, as [`Transaction::bytes`] counts it.
+    /// Estimated memory, in the measure of [`Transaction::bytes`].
     pub fn bytes(&self) -> usize {
         match &self.change {
             Change::Joins { parts, group, offsets } => {
@@ -198,19 +196,19 @@ impl Step {
     }
 }
 
-/// The n-th step of that producer since its state was written whole.
+/// The entry of a step; `number` counts the steps since the state was journalled whole.
 pub(super) fn entry(producer_id: i64, number: u32, step: &Step) -> NewEntry {
     let head = versioned::write(VERSION, step);
     NewEntry::keyed(kind::TRANSACTION_STEP, key(producer_id, number), head, Bytes::new())
 }
 
-/// The end of its first steps.
+/// Tombstones of the first `steps` steps.
 pub(super) fn ends(producer_id: i64, steps: u32) -> impl Iterator<Item = NewEntry> {
     let end = move |number| NewEntry::tombstone(kind::TRANSACTION_STEP, key(producer_id, number));
     (0..steps).map(end)
 }
 
-/// Whose step that is, which one, and what; `None`: it has ended.
+/// Producer id, number and step of an entry; `None` for a tombstone.
 pub(super) fn read(entry: &Entry) -> Result<Option<(i64, u32, Step)>, FactError> {
     let unreadable = FactError::Unreadable { what: WHAT };
     let key = entry.key.as_deref().ok_or(unreadable)?;
@@ -223,7 +221,7 @@ pub(super) fn read(entry: &Entry) -> Result<Option<(i64, u32, Step)>, FactError>
     Ok(Some((i64::from_be_bytes(*producer_id), u32::from_be_bytes(number), step)))
 }
 
-/// Not the transactional id, which may be long.
+/// The producer id has 8 bytes; the transactional id may be long.
 fn key(producer_id: i64, number: u32) -> Bytes {
     let mut key = BytesMut::with_capacity(12);
     key.put_i64(producer_id);

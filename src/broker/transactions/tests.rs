@@ -1,4 +1,5 @@
-//! Transactions over power cuts, in told time: what was answered is kept, the rest did not happen.
+//! Transactions over power cuts, on a manual clock: answered requests persist, others have no
+//! effect.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ mod steps;
 const MINUTE_MS: i32 = 60_000;
 
 impl Transaction {
-    /// The same after it has taken more in.
+    /// The state after an addition.
     pub(super) fn joined(
         &self,
         by: Incarnation,
@@ -41,7 +42,7 @@ impl Transaction {
         }))
     }
 
-    /// The same after a step.
+    /// The state after a step.
     pub(super) fn after(&self, step: Step) -> Self {
         let mut next = self.clone();
         next.take(step);
@@ -62,7 +63,7 @@ impl House {
         Self::with_seed(5)
     }
 
-    /// What of a torn write is left is another with each seed.
+    /// The seed decides what is left of a torn write.
     fn with_seed(seed: u64) -> Self {
         let mut house = Self::on(MemDisk::new(seed), WallMs(1_000));
         let spec = TopicSpec { name: "t".into(), partitions: 2, settings: Vec::new() };
@@ -89,7 +90,7 @@ impl House {
         Self::on(disk, now)
     }
 
-    /// Keeps what is known of producers, and makes a checkpoint.
+    /// Journals the producer snapshots and makes a checkpoint.
     fn keep(&mut self) {
         let (broker, writer) = (&self.broker, &mut self.writer);
         std::thread::scope(|scope| {
@@ -119,7 +120,7 @@ impl House {
         self.broker.join_transaction(id, by, joining).unwrap();
     }
 
-    /// One record, its sequence number in the partition given.
+    /// Produces one record with this sequence number in a transaction.
     fn put(&self, id: &str, by: Incarnation, index: i32, sequence: i32) -> Result<i64, String> {
         let topic = self.topic();
         let place = (&*topic, topic.partition(index).unwrap());
@@ -149,14 +150,15 @@ impl House {
         self.broker.end_transaction(id, by, commits, false)
     }
 
-    /// Where a partition's stable records end, and where all do.
+    /// The last stable offset and the high watermark of a partition.
     fn ends(&self, index: i32) -> (i64, i64) {
         let topic = self.topic();
         let partition = topic.partition(index).unwrap();
         (self.broker.stable_end(partition), self.broker.bounds(partition).visible_end)
     }
 
-    /// What a reader of committed records is given from the start: offsets, and whose are aborted.
+    /// A `read_committed` fetch from offset 0: each offset with whether it is aborted, and the
+    /// aborted list.
     fn read(&self, index: i32) -> (Vec<(i64, bool)>, Vec<Aborted>) {
         let topic = self.topic();
         let partition = topic.partition(index).unwrap();
@@ -183,7 +185,7 @@ fn batch(by: Incarnation, sequence: i32) -> Batch {
     batches(bytes.into(), 9_999).next().unwrap().unwrap()
 }
 
-/// One record outside any.
+/// One record outside a transaction.
 fn plain(by: Incarnation, sequence: i32) -> Batch {
     let record = RawRecord {
         timestamp_ms: 5,
@@ -250,7 +252,7 @@ fn what_was_open_at_a_power_cut_is_open_after_it_and_ends_either_way() {
         house.offset(by, "g", 9);
         house.writer.step();
         house.end("x", by, commits).unwrap();
-        // the end never reached the disk, so nobody was told of it
+        // The end never reached the disk, so no client got an answer.
         let mut house = house.power_cut();
         assert_eq!(house.ends(0), (0, 1));
         assert_eq!(house.committed("g"), None);
@@ -375,7 +377,8 @@ fn a_marker_that_can_be_read_is_known_for_one_to_whoever_it_wakes() {
         });
         while !rounds.is_finished() {
             writer.step();
-            // A record and a marker by turns: behind a marker nothing that can be read is open.
+            // Records and markers alternate: once a marker is readable, no transaction before it is
+            // open.
             let visible = broker.bounds(partition).visible_end;
             let stable = broker.stable_end(partition);
             assert!(visible % 2 == 1 || visible <= stable, "{stable} of {visible}");

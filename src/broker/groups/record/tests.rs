@@ -1,4 +1,4 @@
-//! Bytes of every version ever written.
+//! Fixtures of every version ever written.
 
 use super::*;
 use crate::group::{
@@ -31,7 +31,7 @@ fn sample() -> Kept {
     Kept { at: WallMs(1_700_000_000_000), state: State::Classic(state) }
 }
 
-/// Version 1, as written once and to be read for ever.
+/// Version 1; every later build must read it.
 const FIXTURE: &str = concat!(
     "0180a0abfef962060108636f6e73756d6572010572616e67650103632d310103632d",
     "310101690163042f3a3a31c8df02e0a712010572616e6765020001020002"
@@ -84,7 +84,7 @@ fn consumer_sample() -> Kept {
     Kept { at: WallMs(1_700_000_000_000), state: State::Consumer(state) }
 }
 
-/// Version 2, as written once and to be read for ever.
+/// Version 2; every later build must read it.
 const CONSUMER_FIXTURE: &str = concat!(
     "0280a0abfef9620801066f726465727307070707070707070707070707070707da040103632d310101690101",
     "720163042f3a3a31e0a712010572616e676502066f72646572730772657472792e6706030107070707070707",
@@ -102,7 +102,7 @@ fn a_consumer_group_written_by_the_second_version_is_read_for_ever() {
     }
 }
 
-/// Version 3, as written once and to be read for ever.
+/// Version 3; every later build must read it.
 const MIXED_FIXTURE: &str = concat!(
     "0380a0abfef9620801066f726465727307070707070707070707070707070707da040103632d3101016901",
     "01720163042f3a3a31e0a712010572616e676502066f72646572730772657472792e670603010707070707",
@@ -128,7 +128,7 @@ fn a_group_of_both_protocols_written_by_the_third_version_is_read_for_ever() {
     }
 }
 
-/// Version 4, as written once and to be read for ever.
+/// Version 4; every later build must read it.
 const PATTERN_FIXTURE: &str = concat!(
     "0480a0abfef9620801066f726465727307070707070707070707070707070707da040103632d3101016901",
     "01720163042f3a3a31e0a712010572616e676501066f726465727306030107070707070707070707070707",

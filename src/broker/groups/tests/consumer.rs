@@ -33,13 +33,13 @@ pub(super) fn enters(id: &str) -> ConsumerHeartbeat {
     }
 }
 
-/// `orders` has two partitions, and there is nothing else.
+/// The cluster has one topic: `orders` with two partitions.
 pub(super) fn image(name: &TopicName) -> Option<TopicImage> {
     (name.as_str() == "orders").then_some(TopicImage { id: TopicId([1; 16]), partitions: 2 })
 }
 
 impl House {
-    /// A heartbeat that changes something: answered once that is durable.
+    /// Sends a heartbeat that changes state: the answer waits until the state is durable.
     pub(super) async fn kept(&mut self, group: &GroupId, beat: ConsumerHeartbeat) -> Alive {
         let groups = self.groups.clone();
         let mut asked = pin!(groups.consumer_heartbeat(group, beat, image, |_| None));
@@ -48,7 +48,7 @@ impl House {
         asked.await.unwrap()
     }
 
-    /// A heartbeat that is answered at once.
+    /// Sends a heartbeat that is answered at once.
     pub(super) async fn told(
         &self,
         group: &GroupId,

@@ -9,9 +9,9 @@ use crate::group::ConsumerHeartbeat;
 const GROUPS: usize = 500;
 const MEMBERS: usize = 10;
 const LASTING_MS: u64 = 45_000;
-/// Between two heartbeats of a member: three are less than a session, four are more.
+/// Between two heartbeats of a member: three intervals are shorter than a session, four are longer.
 const PACE_MS: u64 = 14_000;
-/// Whoever has this place in the last group of its kind says nothing.
+/// Index of the group and the member that sends no heartbeats, for either kind.
 const SILENT: (usize, usize) = (GROUPS - 1, MEMBERS - 1);
 
 fn lasting(id: &str) -> Join {
@@ -22,11 +22,11 @@ fn groups(kind: &str) -> Vec<GroupId> {
     (0..GROUPS).map(|n| GroupId::new(&format!("{kind}-{n}"))).collect()
 }
 
-/// The members of `KIP-848`: what each is to say.
+/// The next heartbeat of each KIP-848 member, by group.
 type Beats = Vec<Vec<ConsumerHeartbeat>>;
 
 impl House {
-    /// A stable classic group.
+    /// Makes a stable classic group.
     async fn gather(&mut self, group: &GroupId) -> Vec<Joined> {
         let first = self.groups.join(group, lasting(""), |_| None).await.unwrap();
         let others = (1..MEMBERS).map(|_| self.groups.join(group, lasting(""), |_| None));
@@ -47,7 +47,7 @@ impl House {
         joined
     }
 
-    /// All that do speak, and what they say next.
+    /// Sends the heartbeats of all members and stores the next ones.
     async fn speak(&mut self, groups: &[GroupId], beats: &mut Beats) {
         let known = self.groups.clone();
         let mut asked = Vec::new();
@@ -55,7 +55,7 @@ impl House {
             for (m, beat) in beats.iter().enumerate().filter(|(m, _)| (g, *m) != SILENT) {
                 let mut told =
                     Box::pin(known.consumer_heartbeat(group, beat.clone(), image, |_| None));
-                // It may be told at once; else it is when that is durable.
+                // An answer comes at once, or when the changed state is durable.
                 let early = poll_immediate(&mut told).await;
                 asked.push((g, m, early, told));
             }

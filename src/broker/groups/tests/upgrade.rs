@@ -1,11 +1,11 @@
-//! Groups that go from one protocol to the other, on a disk that loses what was not synced.
+//! Groups that change their protocol, on a disk that loses what was not synced.
 
 use super::consumer::{beat, enters, image};
 use super::*;
 use crate::group::{Alive, ConsumerHeartbeat};
 use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
 
-/// A consumer of `orders` in the classic protocol.
+/// A classic-protocol consumer of `orders`.
 fn old(id: &str) -> Join {
     let metadata = Subscription::to(vec!["orders".into()]).to_bytes();
     let protocols = vec![Protocol { name: "range".into(), metadata }];
@@ -13,7 +13,7 @@ fn old(id: &str) -> Join {
 }
 
 impl House {
-    /// The leader of a classic group, which has given itself `orders`.
+    /// Makes a classic group whose leader has assigned `orders` to itself.
     async fn leads(&mut self, group: &GroupId) -> Joined {
         let joined = self.groups.join(group, old(""), image).await.unwrap();
         let mut all = Assignment::empty();
@@ -26,7 +26,7 @@ impl House {
         joined
     }
 
-    /// Joins again by the classic protocol; what it does is durable.
+    /// Joins again by the classic protocol; the new state is durable.
     async fn again(&mut self, group: &GroupId, id: &MemberId) -> Joined {
         let mut asked = pin!(self.groups.join(group, old(id.as_str()), image));
         assert!(poll_immediate(&mut asked).await.is_none(), "answered before it was durable");
@@ -139,7 +139,7 @@ fn of_orders(partitions: &[i32]) -> Vec<TopicPartitions> {
     vec![TopicPartitions { topic: "orders".into(), partitions: partitions.to_vec() }]
 }
 
-/// A consumer that gives up nothing before it is told to, and holds these.
+/// A consumer with the cooperative protocol that says it owns these partitions.
 fn cooperative(id: &str, holds: &[i32]) -> Join {
     let mut said = Subscription::to(vec!["orders".into()]);
     (said.version, said.owned) = (1, Some(of_orders(holds)));
@@ -147,7 +147,7 @@ fn cooperative(id: &str, holds: &[i32]) -> Join {
     Join { member_id: id.into(), protocols, ..join("") }
 }
 
-/// What its leader gives each member.
+/// The leader's SyncGroup with this assignment.
 fn gives(joined: &Joined, given: &[(&MemberId, &[i32])]) -> Sync {
     let given = given.iter().map(|(id, partitions)| {
         let mut all = Assignment::empty();
@@ -158,7 +158,7 @@ fn gives(joined: &Joined, given: &[(&MemberId, &[i32])]) -> Sync {
 }
 
 impl House {
-    /// `a` leads and holds all four; `b` has come, and both have joined.
+    /// `a` leads and owns all four partitions; `b` has joined.
     async fn two_of_whom_one_holds_all(&mut self, group: &GroupId) -> (Joined, Joined) {
         let groups = self.groups.clone();
         let a = groups.join(group, cooperative("", &[]), four).await.unwrap();
@@ -173,7 +173,7 @@ impl House {
         (a, b.await.unwrap())
     }
 
-    /// A heartbeat in a group of four partitions; what it changes is durable.
+    /// A heartbeat in a group of four partitions; the new state is durable.
     async fn of_four(&mut self, group: &GroupId, beat: ConsumerHeartbeat) -> Alive {
         let groups = self.groups.clone();
         let mut asked = pin!(groups.consumer_heartbeat(group, beat, four, |_| None));
@@ -222,7 +222,7 @@ async fn a_group_that_is_upgraded_between_two_rebalances_leaves_its_members_what
     let mut house = House::new();
     let group = GroupId::new("g");
     let (a, b) = house.two_of_whom_one_holds_all(&group).await;
-    // Before a has given anything, another comes: all begins anew.
+    // Another member joins before `a` has assigned, so the rebalance starts over.
     let groups = house.groups.clone();
     let mut c = pin!(groups.join(&group, cooperative("", &[]), four));
     assert!(poll_immediate(&mut c).await.is_none());

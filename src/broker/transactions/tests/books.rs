@@ -1,4 +1,4 @@
-//! All transactional ids together: bounds, and what is forgotten.
+//! Limits and expiration over all transactional ids.
 
 use super::*;
 

@@ -1,9 +1,9 @@
-//! Topics that are deleted while transactions are open in them.
+//! Topics and offsets that are deleted while transactions have them.
 
 use super::*;
 
 impl House {
-    /// `t` is deleted, and made anew with one partition.
+    /// Deletes `t` and creates it again with one partition.
     fn make_anew(&mut self) {
         self.broker.delete_topic(&"t".into()).unwrap();
         self.writer.step();

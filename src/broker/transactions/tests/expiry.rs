@@ -1,4 +1,4 @@
-//! Producers and transactional ids that nobody hears of any more.
+//! Expiration of silent producers and transactional ids.
 
 use super::*;
 use crate::broker::Expiration;
@@ -7,7 +7,7 @@ use crate::broker::transactions::partition::ABORTED_MAX;
 const DAY_MS: u64 = 24 * 3_600_000;
 
 impl House {
-    /// One record outside transactions: where it went.
+    /// Produces one record outside transactions; returns its offset.
     fn write(&self, id: i64, sequence: i32) -> Result<i64, BrokerError> {
         let topic = self.topic();
         let partition = topic.partition(0).unwrap();
@@ -15,7 +15,7 @@ impl House {
         produced.map(|produced| produced.base_offset)
     }
 
-    /// Who is known in partition 0.
+    /// The remembered producers of partition 0.
     fn known(&self) -> Vec<i64> {
         let topic = self.topic();
         let producers = topic.partition(0).unwrap().producers.lock().unwrap();
@@ -74,7 +74,7 @@ fn the_times_are_those_that_were_set_and_each_producer_has_its_own() {
 #[test]
 fn a_restart_does_not_take_an_old_record_for_a_silent_producer() {
     let mut house = House::new();
-    // Its record says 1970.
+    // The record's timestamp is in 1970.
     house.hand.advance(2 * DAY_MS);
     house.write(7, 0).unwrap();
     house.writer.step();

@@ -1,4 +1,4 @@
-//! What an open transaction costs the log, and that all of it is read back.
+//! Journal cost of an open transaction, and its recovery.
 
 use super::*;
 use crate::broker::transactions::held::part_without_log;
@@ -23,7 +23,7 @@ impl House {
         self.broker.join_transaction("x", by, joining).unwrap();
     }
 
-    /// Bytes that were appended and not written yet.
+    /// Bytes that are appended and not yet written.
     fn unwritten(&self) -> u64 {
         self.broker.journal.stats().queued_bytes
     }
@@ -45,7 +45,7 @@ impl House {
         self.broker.hold_in_transaction("x", true, &"r".into(), &batch(by, sequence)).unwrap();
     }
 
-    /// Saves the index of the log, while the writer runs.
+    /// Makes a checkpoint of the journal's index while the writer runs.
     fn checkpoint(&mut self) {
         let (journal, writer) = (self.broker.journal.clone(), &mut self.writer);
         std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ fn a_thousand_partitions_one_by_one_cost_the_log_a_thousand_partitions() {
     let end = house.unwritten();
     assert!(dearest < 100, "{dearest} bytes for one of them");
     assert!(60 * bytes < whole, "{bytes} bytes, of {whole} of the whole state each time");
-    // A marker for each partition, and the end of each step.
+    // One marker for each partition, and one tombstone for each step.
     assert!(end < 250 * 1_000, "{end} bytes at the end");
 }
 

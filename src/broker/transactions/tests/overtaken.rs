@@ -1,4 +1,4 @@
-//! Commits of one partition inside and outside transactions: the request that came last counts.
+//! Commits of one partition inside and outside transactions: the latest request counts.
 
 use super::*;
 use crate::broker::groups::Occupancy;
@@ -58,7 +58,7 @@ fn the_order_survives_a_transaction_that_is_written_whole() {
     let by = house.begin("x");
     house.offset(by, "g", 5);
     house.commit("g", 10);
-    // More steps than a transaction keeps beside its state.
+    // More steps than a transaction may have before its state is journalled whole.
     for offset in 0..200 {
         house.offset(by, "h", offset);
     }

@@ -1,4 +1,4 @@
-//! What readers are told of records that transactions take back.
+//! Reads of aborted and open transactions.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn what_was_read_before_retention_passed_it_is_not_taken_for_committed() {
     let broker = &house.broker;
     let batches = broker.journal.stream_read(partition.stream, 0, 1 << 20).unwrap().batches;
     broker.delete_records(partition, 3).unwrap();
-    // Whoever looks meanwhile: which were aborted below is forgotten.
+    // Another reader runs meanwhile, so aborted transactions below the log start are forgotten.
     assert_eq!(broker.stable_end(partition), 4);
     let judged = broker.judged(partition, 0, batches.clone());
     assert!(matches!(judged, Err(BrokerError::OffsetOutOfRange)), "{judged:?}");

@@ -1,4 +1,4 @@
-//! One transactional id, step by step.
+//! The state of one transactional id, step by step.
 
 use super::*;
 use crate::broker::transactions::state::{End, PARTS_MAX};
