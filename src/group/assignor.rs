@@ -1,4 +1,4 @@
-//! Who gets which partition of a consumer group (KIP-848): the assignors of the server's side.
+//! Server-side assignors of consumer groups (KIP-848).
 
 mod range;
 mod uniform;
@@ -13,18 +13,19 @@ pub(super) const DEFAULT: &str = UNIFORM;
 const UNIFORM: &str = "uniform";
 const RANGE: &str = "range";
 
-/// What an assignor is told of one member.
+/// One member as the assignors see it.
 #[derive(Debug)]
 pub(super) struct Subscriber<'a> {
-    /// Its instance id, else its member id: what keeps its place in an order.
+    /// Instance id, or member id without one; the sort key, so that a static member keeps its
+    /// position.
     pub(super) name: &'a str,
-    /// What it subscribes to, as far as it exists.
+    /// Subscribed topics that exist.
     pub(super) topics: BTreeSet<TopicId>,
-    /// What it was to have before.
+    /// The member's previous target.
     pub(super) before: &'a BTreeSet<TopicPartition>,
 }
 
-/// Topics and their partitions.
+/// Partition counts by topic.
 pub(super) type Counts = BTreeMap<TopicId, i32>;
 
 /// Whether there is an assignor of that name.
@@ -32,8 +33,8 @@ pub(super) fn is_known(name: &str) -> bool {
     matches!(name, UNIFORM | RANGE)
 }
 
-/// What each of `members` is to have, in their order. Every partition of a topic somebody
-/// subscribes to is given to exactly one of its subscribers.
+/// The target of each of `members`, in their order. Every partition of a subscribed topic goes to
+/// exactly one of the topic's subscribers.
 pub(super) fn assign(
     name: &str,
     members: &[Subscriber<'_>],

@@ -3,12 +3,12 @@
 //! ```text
 //!            first join            all joined, or time is up           leader's SyncGroup
 //!  Empty ───────────────▶ Preparing ───────────────────▶ Completing ───────────────────▶ Stable
-//!    ▲                     ▲  │ nobody left                  │ a member joins anew,          │
+//!    ▲                     ▲  │ no member left               │ a member joins again,         │
 //!    └─────────────────────┼──┘                              │ leaves or falls silent        │
 //!                          └─────────────────────────────────┴───────────────────────────────┘
 //! ```
-//! Only `Empty` and `Stable` are kept. A process that stops in between comes back with the last
-//! kept generation; the members' next request is then refused and they join again.
+//! Only `Empty` and `Stable` are persisted. A restart in between restores the last persisted
+//! generation. The members' next requests are then refused, so they join again.
 
 mod join;
 mod leave;
@@ -35,7 +35,7 @@ use crate::model::{ClientId, Deadline, MemberId, MonoMs, Now};
 use member::Member;
 use rebalance::JoinWait;
 
-/// One classic consumer group.
+/// One classic group.
 #[derive(Clone, Debug)]
 pub struct Classic {
     config: ClassicConfig,
@@ -47,19 +47,19 @@ pub struct Classic {
     members: BTreeMap<MemberId, Member>,
     /// Instance id to member id.
     statics: BTreeMap<String, MemberId>,
-    /// Ids handed out that have not joined yet, each with the moment it is forgotten.
+    /// Member ids that were sent to clients and have not joined yet, each with its expiry.
     pending: BTreeMap<MemberId, MonoMs>,
-    /// Members of this generation that have not asked for their assignment yet.
+    /// Members of this generation that have not sent SyncGroup yet.
     unsynced: BTreeSet<MemberId>,
-    /// Set while preparing.
+    /// Set during `PreparingRebalance`.
     join_wait: Option<JoinWait>,
-    /// When the members in `unsynced` are removed.
+    /// Deadline after which the members in `unsynced` are removed.
     sync_by: Option<MonoMs>,
     output: VecDeque<Output>,
 }
 
 impl Classic {
-    /// A group nobody has joined yet.
+    /// An empty group of generation 0.
     pub fn new(config: ClassicConfig) -> Self {
         Self {
             config,
@@ -78,7 +78,7 @@ impl Classic {
         }
     }
 
-    /// The group as it was kept; every session timer starts anew at `now`.
+    /// Restores a persisted group; every session timeout starts again at `now`.
     pub fn restored(config: ClassicConfig, now: Now, state: GroupState) -> Self {
         let mut group = Self::new(config);
         group.generation = state.generation;
@@ -97,7 +97,7 @@ impl Classic {
         group
     }
 
-    /// A group whose last member by KIP-848 is gone: the others are to join anew.
+    /// Takes over a group whose last KIP-848 member has left: the classic members must join again.
     pub fn taking_over(config: ClassicConfig, now: Now, state: GroupState) -> Self {
         let mut group = Self::restored(config, now, state);
         group.protocol = group.vote();
@@ -105,7 +105,7 @@ impl Classic {
         group
     }
 
-    /// Takes one request.
+    /// Handles one request.
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::Join(token, join) => self.join(now, token, join),
@@ -132,17 +132,17 @@ impl Classic {
         }
     }
 
-    /// The next thing to do, in order.
+    /// The next output, in order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.output.pop_front()
     }
 
-    /// When `handle_timeout` is next needed.
+    /// Deadline of the next `handle_timeout`.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.next_due().map(Deadline)
     }
 
-    /// Where the group is in its life.
+    /// The group state.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -152,12 +152,12 @@ impl Classic {
         self.protocol_type.as_deref()
     }
 
-    /// True while nothing is lost by forgetting the group: nobody ever joined or was promised to.
+    /// Whether the group can be forgotten: no member ever joined, and no member id is pending.
     pub fn is_blank(&self) -> bool {
         self.phase == Phase::Empty && self.generation == 0 && self.pending.is_empty()
     }
 
-    /// Begins every member's session anew.
+    /// Restarts the session timeout of every member.
     pub fn restart_sessions(&mut self, now: Now) {
         self.members.values_mut().for_each(|member| member.beat(now));
     }
@@ -186,8 +186,8 @@ impl Classic {
         }
     }
 
-    /// What this member says to the chosen assignor: for consumers their subscription.
-    /// `key` is a member id or `instance:<id>`. `None` for no member, or before the first choice.
+    /// The member's metadata for the chosen assignor; for consumers, the subscription. `key` is a
+    /// member id or `instance:<id>`. `None` if there is no such member or no assignor yet.
     pub fn subscription(&self, key: &MemberId) -> Option<Bytes> {
         self.protocol.as_ref()?;
         let (_, member) = self.members.iter().find(|(id, member)| {
@@ -196,12 +196,12 @@ impl Classic {
         Some(self.metadata_of(member))
     }
 
-    /// Everyone, by the name that outlives a static member's process.
+    /// All members by `member_key`.
     pub fn member_keys(&self) -> impl Iterator<Item = MemberId> {
         self.members.iter().map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
-    /// What each member says to the chosen assignor, by the same name.
+    /// Metadata of every member for the chosen assignor, by `member_key`.
     pub fn subscriptions(&self) -> impl Iterator<Item = (MemberId, Bytes)> {
         let members = self.members.iter();
         members.map(|(id, member)| {
@@ -209,7 +209,7 @@ impl Classic {
         })
     }
 
-    /// Members with that client id and host, by the same name.
+    /// Members with that client id and host, by `member_key`.
     pub fn joined_as<'a>(
         &'a self,
         client: &'a ClientId,
@@ -265,7 +265,7 @@ impl Classic {
         self.answer(token, Answer::Delete(result));
     }
 
-    /// Kafka's `validateMember`: does this id, with this instance id, belong to the group?
+    /// Kafka's `validateMember`: checks that the member id and instance id belong to the group.
     fn check_member(&self, id: &MemberId, instance: Option<&str>) -> Result<(), GroupError> {
         if let Some(instance) = instance {
             let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
@@ -296,8 +296,8 @@ impl Classic {
     }
 }
 
-/// What somebody is told who speaks KIP-848 to a group that is not upgraded: one that believes to
-/// be a member joins again.
+/// The error for a KIP-848 heartbeat to a group that is not upgraded. A client that believes to be
+/// a member gets `UNKNOWN_MEMBER_ID`, so it joins again.
 fn refusal(beat: &ConsumerHeartbeat) -> GroupError {
     match beat.check() {
         Err(error) => error,

@@ -1,25 +1,25 @@
-//! The limits of groups.
+//! Limits of groups.
 
-/// Kafka `group.min.session.timeout.ms`.
+/// Default of Kafka's `group.min.session.timeout.ms`.
 const SESSION_TIMEOUT_MS_MIN: u64 = 6_000;
-/// Kafka `group.max.session.timeout.ms`, 30 minutes.
+/// Default of Kafka's `group.max.session.timeout.ms`, 30 minutes.
 const SESSION_TIMEOUT_MS_MAX: u64 = 1_800_000;
-/// A bound for memory; Kafka's `group.max.size` has none. A group of this size cannot be assigned
-/// more partitions than members in any cluster in sight.
+/// Limit on memory; Kafka's `group.max.size` has none. Members beyond the number of partitions get
+/// no assignment, and no known cluster has topics of this size.
 const MEMBERS_MAX: usize = 10_000;
 
-/// What a group allows. The defaults are Kafka's, but for the two that say otherwise.
+/// Limits of a classic group. The defaults are Kafka's, except for the two that state another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassicConfig {
-    /// How long the first rebalance of an empty group waits for more members
-    /// (`group.initial.rebalance.delay.ms`). Kafka: 3 000; here 0, because a group of one process
-    /// should start at once and a second member costs only one more rebalance.
+    /// Time that the first rebalance of an empty group waits for more members
+    /// (`group.initial.rebalance.delay.ms`). Kafka: 3 000. Here 0: a group of one process starts at
+    /// once, and a second member costs only one more rebalance.
     pub initial_rebalance_delay_ms: u64,
-    /// The shortest session timeout a member may ask for.
+    /// Shortest session timeout of a member.
     pub session_timeout_ms_min: u64,
-    /// The longest one.
+    /// Longest session timeout of a member.
     pub session_timeout_ms_max: u64,
-    /// The most members (`group.max.size`). Kafka: no limit; here 10 000, to bound memory.
+    /// Limit on members (`group.max.size`). Kafka: no limit; here 10 000, to bound memory.
     pub members_max: usize,
 }
 
@@ -34,19 +34,19 @@ impl Default for ClassicConfig {
     }
 }
 
-/// What a consumer group (KIP-848) allows: the group has one pace, told to its members. The
-/// defaults are Kafka's, but for the bound on members.
+/// Limits of a consumer group (KIP-848); the coordinator sends the heartbeat interval to the
+/// members. The defaults are Kafka's, except for the limit on members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerConfig {
     /// Silence after which a member is removed (`group.consumer.session.timeout.ms`).
     pub session_timeout_ms: u64,
-    /// How often a member is to be heard (`group.consumer.heartbeat.interval.ms`).
+    /// Heartbeat interval of the members (`group.consumer.heartbeat.interval.ms`).
     pub heartbeat_interval_ms: u64,
-    /// The shortest session timeout that one of the classic protocol may ask for.
+    /// Shortest session timeout of a member with the classic protocol.
     pub classic_session_ms_min: u64,
-    /// The longest one.
+    /// Longest session timeout of a member with the classic protocol.
     pub classic_session_ms_max: u64,
-    /// The most members (`group.consumer.max.size`). Kafka: no limit; here 10 000, to bound memory.
+    /// Limit on members (`group.consumer.max.size`). Kafka: no limit; here 10 000, to bound memory.
     pub members_max: usize,
 }
 

@@ -1,21 +1,20 @@
-//! One consumer group by KIP-848, as Kafka's coordinator runs it (`ConsumerGroup`).
+//! One KIP-848 group, as Kafka's coordinator runs it (`ConsumerGroup`).
 //!
-//! Whatever changes what the members are to have (someone comes or goes, a subscription, a topic)
-//! makes the next epoch of the group and a new target. Each member is led there by its own
-//! heartbeats:
+//! A change of members, subscriptions or topics makes the group's next epoch and a new target
+//! assignment. Each member moves to its target by its own heartbeats:
 //!
 //! ```text
-//!                     its heartbeat no longer names them, all else that is free is given
-//!   holds what is lost ──────────────────────────────────────────▶ at the group's epoch
+//!                     a heartbeat without the revoked partitions; free ones are assigned
+//!   must revoke ─────────────────────────────────────────────────▶ at the group's epoch
 //!   (keeps its epoch)                                              │        ▲
-//!          ▲          a new target takes something from it         │        │ what others held
+//!          ▲          a new target removes a partition             │        │ a target partition
 //!          └───────────────────────────────────────────────────────┘        └─ becomes free
 //! ```
-//! Members that speak the classic protocol are led there by their joins instead (`classic.rs`), so
-//! that a group goes from one protocol to the other member by member.
+//! Members with the classic protocol move by their joins instead (`classic.rs`), so a group can
+//! change protocol member by member.
 //!
-//! **Invariant:** a partition has at most one owner: who was given it, until a heartbeat no longer
-//! names it after it was taken away, or until that member is gone.
+//! **Invariant:** a partition has at most one owner. Ownership ends after a revocation, once a
+//! heartbeat no longer lists the partition, or when the member is removed.
 
 mod classic;
 pub(super) mod join;
@@ -44,14 +43,14 @@ pub use state::{
     PatternMember,
 };
 
-/// The epoch of a heartbeat that joins.
+/// Epoch of a heartbeat that joins.
 pub const JOINS: i32 = 0;
-/// The epoch of a static member that leaves its place to its next process; −1 leaves for good.
+/// Epoch of a static member that leaves temporarily; −1 leaves for good.
 const LEAVES_FOR_A_WHILE: i32 = -2;
-/// The protocol type of consumers.
+/// Protocol type of consumers.
 pub(super) const CONSUMERS: &str = "consumer";
 
-/// One consumer group.
+/// One consumer group (KIP-848).
 #[derive(Clone, Debug)]
 pub struct Consumer {
     config: ConsumerConfig,
@@ -60,19 +59,19 @@ pub struct Consumer {
     members: BTreeMap<MemberId, Member>,
     /// Instance id to member id.
     statics: BTreeMap<String, MemberId>,
-    /// Topics somebody subscribes to, and how many do.
+    /// Subscribed topics, with their number of subscribers.
     wanted: BTreeMap<TopicName, usize>,
-    /// Those of them that exist.
+    /// The subscribed topics that exist.
     topics: BTreeMap<TopicName, TopicImage>,
-    /// Who holds each partition, or has still to give it up.
+    /// The owner of each partition; a member owns a partition until its revocation is complete.
     owners: BTreeMap<TopicPartition, MemberId>,
-    /// What is kept is not this.
+    /// The state differs from the persisted one.
     is_changed: bool,
     output: VecDeque<Output>,
 }
 
 impl Consumer {
-    /// A group nobody has joined yet.
+    /// An empty group of epoch 0.
     pub fn new(config: ConsumerConfig) -> Self {
         Self {
             config,
@@ -88,7 +87,7 @@ impl Consumer {
         }
     }
 
-    /// Takes one request.
+    /// Handles one request.
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::ConsumerHeartbeat(token, beat) => {
@@ -111,17 +110,17 @@ impl Consumer {
         }
     }
 
-    /// The next thing to do, in order.
+    /// The next output, in order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.output.pop_front()
     }
 
-    /// When `handle_timeout` is next needed.
+    /// Deadline of the next `handle_timeout`.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.next_due().map(Deadline)
     }
 
-    /// Where the group is in its life.
+    /// The group state.
     pub fn phase(&self) -> ConsumerPhase {
         let settled = |member: &Member| member.is_settled(self.epoch);
         if self.is_dead {
@@ -135,44 +134,44 @@ impl Consumer {
         }
     }
 
-    /// True while nothing is lost by forgetting the group: nobody ever joined.
+    /// Whether the group can be forgotten: no member ever joined.
     pub fn is_blank(&self) -> bool {
         self.members.is_empty() && self.epoch == 0
     }
 
-    /// Begins every member's session anew, and every wait.
+    /// Restarts the session timeout and the revocation wait of every member.
     pub fn restart_sessions(&mut self, now: Now) {
         let session_ms = self.config.session_timeout_ms;
         self.members.values_mut().for_each(|member| member.restart(now, session_ms));
     }
 
-    /// Topics somebody subscribes to.
+    /// All subscribed topics.
     pub fn wanted(&self) -> impl Iterator<Item = &TopicName> {
         self.wanted.keys()
     }
 
-    /// Patterns somebody subscribes by.
+    /// All subscription patterns.
     pub fn patterns(&self) -> impl Iterator<Item = &String> {
         self.members.values().filter_map(|member| member.subscription.pattern.as_ref())
     }
 
-    /// Whether a member subscribes to `topic`, by its name or by a pattern.
+    /// Whether a member subscribes to `topic`, by name or by pattern.
     pub fn subscribes(&self, member: &MemberId, topic: &TopicName) -> bool {
         self.members.get(member).is_some_and(|member| member.topics.contains(topic))
     }
 
-    /// The name of a member that outlives a static member's process.
+    /// The member's `member_key`.
     pub fn key_of(&self, member: &MemberId) -> Option<MemberId> {
         let known = self.members.get(member)?;
         Some(member_key(member, known.instance_id.as_deref()))
     }
 
-    /// Everyone, by the name that outlives a static member's process.
+    /// All members by `member_key`.
     pub fn member_keys(&self) -> impl Iterator<Item = MemberId> {
         self.members.iter().map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
-    /// What each member subscribes to, by the same name.
+    /// Subscribed topics of every member, by `member_key`.
     pub fn subscriptions(&self) -> impl Iterator<Item = (MemberId, Vec<TopicName>)> {
         let members = self.members.iter();
         members.map(|(id, member)| {
@@ -181,7 +180,7 @@ impl Consumer {
         })
     }
 
-    /// Members with that client id and host, by the same name.
+    /// Members with that client id and host, by `member_key`.
     pub fn joined_as<'a>(
         &'a self,
         client: &'a ClientId,
@@ -193,7 +192,8 @@ impl Consumer {
         same.map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
-    /// May this client read the offsets of the group? Anyone may who does not say who it is.
+    /// Checks whether a client may fetch the group's offsets. A client without member id and epoch
+    /// may.
     pub fn fetch_check(&self, member: Option<&MemberId>, epoch: i32) -> Result<(), GroupError> {
         match member.filter(|id| !id.as_str().is_empty()) {
             None if epoch < 0 => Ok(()),
@@ -202,8 +202,9 @@ impl Consumer {
         }
     }
 
-    /// Whether a member by KIP-848 has had all these partitions ever since that epoch, which is one
-    /// before its own: it commits and has not heard of the next one yet (KIP-1251).
+    /// Whether a KIP-848 member has owned all `partitions` since `epoch`, which is before its
+    /// current one. The member may commit with the old epoch until its next heartbeat is answered
+    /// (KIP-1251).
     pub fn has_had<'a>(
         &self,
         id: &MemberId,
@@ -233,7 +234,7 @@ impl Consumer {
         self.check_epoch(&check.member_id, check.generation)
     }
 
-    /// Does this id, with this instance id, belong to the group?
+    /// Checks that the member id and instance id belong to the group.
     fn check_member(&self, id: &MemberId, instance: Option<&str>) -> Result<&Member, GroupError> {
         if let Some(instance) = instance {
             let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
@@ -284,7 +285,7 @@ impl Consumer {
         self.output.push_back(Output::Answer(token, answer));
     }
 
-    /// Keeps what has changed, before whatever rests on it is answered.
+    /// Persists a changed state before the answers that depend on it.
     fn settle(&mut self) {
         if std::mem::take(&mut self.is_changed) {
             let state = self.state();

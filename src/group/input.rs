@@ -1,4 +1,4 @@
-//! What a group is told.
+//! Requests to a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::group::partition::{TopicImage, TopicPartition};
 use crate::group::state::Protocol;
 use crate::model::{ClientId, MemberId, TopicName};
 
-/// Names one waiting request; the driver chooses it, the answer carries it back.
+/// Identifies one waiting request; the driver chooses it, and the answer carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// One request to one group. Every one is answered under its token, at once or later.
+/// One request to one group. Every request gets an answer with its token, at once or later.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// `JoinGroup`; answered when the join phase ends.
@@ -28,29 +28,29 @@ pub enum Input {
     Leave(Token, Leave),
     /// `ConsumerGroupHeartbeat`: joins, stays, leaves; answered at once.
     ConsumerHeartbeat(Token, Box<ConsumerHeartbeat>),
-    /// May this member commit offsets? Answered at once; a yes counts as a heartbeat.
+    /// Checks whether a member may commit offsets. Answered at once; success counts as a heartbeat.
     CommitCheck(Token, CommitCheck),
     /// `DeleteGroups`; answered at once, granted only to an empty group.
     Delete(Token),
 }
 
-/// A member wants to be part of the next generation.
+/// A JoinGroup request.
 #[derive(Clone, Debug)]
 pub struct Join {
-    /// The id the member has; empty for a new one.
+    /// The member's id; empty for a new member.
     pub member_id: MemberId,
     /// Set by static members (KIP-345).
     pub instance_id: Option<String>,
-    /// The member id to use if this join needs a new one: `<client id>-<uuid>`, or
-    /// `<instance id>-<uuid>` for a static member. Never used twice.
+    /// The member id to use if the join needs a new one: `<client id>-<uuid>`, or
+    /// `<instance id>-<uuid>` for a static member. Every id is used once.
     pub fresh_id: MemberId,
-    /// What the client calls itself.
+    /// The client's `client.id`.
     pub client_id: ClientId,
-    /// Its address as text.
+    /// The client's address as text.
     pub client_host: String,
     /// Silence after which the member is removed.
     pub session_timeout_ms: u64,
-    /// How long a rebalance waits for this member to join again; for version 0 the session timeout.
+    /// Time that a rebalance waits for the member to join again; for version 0 the session timeout.
     pub rebalance_timeout_ms: u64,
     /// `consumer`, `connect`, …
     pub protocol_type: String,
@@ -60,118 +60,114 @@ pub struct Join {
     pub require_known_member_id: bool,
     /// Version 9 and above: the leader can be told to skip the assignment (KIP-814).
     pub can_skip_assignment: bool,
-    /// Of a consumer, as far as it can be read: for a group that others speak to by KIP-848.
+    /// A consumer's parsed subscription, if it can be parsed; used in a group with KIP-848 members.
     pub consuming: Option<Box<Consuming>>,
 }
 
-/// What a consumer says of itself in a join, in the coordinator's words.
+/// A classic consumer's subscription, parsed for the coordinator.
 #[derive(Clone, Debug)]
 pub struct Consuming {
     /// All topics it subscribes to.
     pub topics: BTreeSet<TopicName>,
-    /// What it holds.
+    /// The partitions that the member owns.
     pub owned: BTreeSet<TopicPartition>,
-    /// What the topics of this group and of this request are at the moment; none: no such topic.
+    /// Current images of the topics of the group and the request; `None`: no such topic.
     pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
 }
 
-/// A member asks for its assignment; the leader brings everyone's.
+/// A SyncGroup request; the leader's has all assignments.
 #[derive(Clone, Debug)]
 pub struct Sync {
-    /// Who asks.
     pub member_id: MemberId,
     /// Set by static members.
     pub instance_id: Option<String>,
-    /// The generation of its join answer.
+    /// The generation from the JoinGroup answer.
     pub generation: i32,
-    /// As the member knows it; absent below version 5.
+    /// The member's protocol type; absent below version 5.
     pub protocol_type: Option<String>,
-    /// As the member knows it; absent below version 5.
+    /// The member's protocol; absent below version 5.
     pub protocol: Option<String>,
     /// From the leader: member id and assignment. Empty from the others.
     pub assignments: Vec<(MemberId, Bytes)>,
 }
 
-/// A member is alive.
+/// A Heartbeat request.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    /// Who.
     pub member_id: MemberId,
     /// Set by static members.
     pub instance_id: Option<String>,
-    /// Its generation.
     pub generation: i32,
 }
 
-/// Members go.
+/// A LeaveGroup request.
 #[derive(Clone, Debug)]
 pub struct Leave {
-    /// Who; one below version 3.
+    /// The leaving members; exactly one below version 3.
     pub members: Vec<Leaver>,
 }
 
-/// One member that goes, or is removed by an administrator.
+/// One member that leaves or is removed by an administrator.
 #[derive(Clone, Debug)]
 pub struct Leaver {
-    /// Its id; empty when it is removed by instance id.
+    /// Member id; empty for a removal by instance id.
     pub member_id: MemberId,
-    /// Set by static members and by the administrator.
+    /// Set by static members, and for a removal by instance id.
     pub instance_id: Option<String>,
-    /// Why, in the client's words (KIP-800).
+    /// The client's reason (KIP-800).
     pub reason: Option<String>,
 }
 
-/// Who wants to commit offsets.
+/// Identity of a client that wants to commit offsets.
 #[derive(Clone, Debug)]
 pub struct CommitCheck {
     /// Empty for a client outside group management.
     pub member_id: MemberId,
     /// Set by static members.
     pub instance_id: Option<String>,
-    /// Or the member's epoch. −1 for a client outside group management: granted while the group is
-    /// empty.
+    /// Generation or member epoch. −1 for a client outside group management, which may commit while
+    /// the group is empty.
     pub generation: i32,
-    /// In a transaction: a rebalance that goes on holds up none.
+    /// The commit is part of a transaction, which a rebalance does not delay.
     pub transactional: bool,
-    /// The request is of a version that has member epochs; a KIP-848 member speaks no other.
+    /// The request version has member epochs; KIP-848 members need such a version.
     pub has_epochs: bool,
 }
 
-/// A member of a consumer group (KIP-848) speaks. What is absent has not changed.
+/// A ConsumerGroupHeartbeat (KIP-848). An absent field has not changed.
 #[derive(Clone, Debug)]
 pub struct ConsumerHeartbeat {
-    /// Who; made by the client.
+    /// Member id, made by the client.
     pub member_id: MemberId,
-    /// The epoch it was last told; 0 joins, −1 leaves, −2 leaves a static member's place to its
-    /// next process.
+    /// The member's epoch; 0 joins, −1 leaves, −2 is a static member's temporary leave.
     pub epoch: i32,
     /// Set by static members.
     pub instance_id: Option<String>,
-    /// Where it runs.
+    /// The client's rack.
     pub rack_id: Option<String>,
-    /// What the client calls itself.
+    /// The client's `client.id`.
     pub client_id: ClientId,
-    /// Its address as text.
+    /// The client's address as text.
     pub client_host: String,
-    /// How long it may take to give up partitions.
+    /// Time limit for a revocation.
     pub rebalance_timeout_ms: Option<u64>,
-    /// All topics it subscribes to by name.
+    /// All topics that the member subscribes to by name.
     pub topics: Option<BTreeSet<TopicName>>,
-    /// The pattern it subscribes by; empty: by none any more.
+    /// The subscription pattern; an empty string removes it.
     pub pattern: Option<String>,
-    /// The assignor it votes for.
+    /// The assignor that the member prefers.
     pub assignor: Option<String>,
-    /// What it holds.
+    /// The partitions that the member owns.
     pub owned: Option<BTreeSet<TopicPartition>>,
-    /// What the topics of this group and of this request are at the moment; none: no such topic.
+    /// Current images of the topics of the group and the request; `None`: no such topic.
     pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
-    /// The topics that match the patterns of this group and of this request at the moment. A
-    /// pattern that is missing here cannot be evaluated.
+    /// The topics that currently match the patterns of the group and the request. A missing pattern
+    /// cannot be evaluated.
     pub matching: BTreeMap<String, Arc<BTreeSet<TopicName>>>,
 }
 
 impl ConsumerHeartbeat {
-    /// What no client sends, whatever the group looks like.
+    /// Refuses requests that no client sends, whatever the state of the group.
     pub fn check(&self) -> Result<(), GroupError> {
         join::check(self)
     }

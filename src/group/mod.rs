@@ -1,8 +1,8 @@
-//! Membership machines; pure.
+//! Group state machines; pure.
 //!
-//! A machine is one group: [`Classic`] or, by KIP-848, [`Consumer`]. It is told what clients asked
-//! ([`Input`]); it tells what to answer, what to keep and what happened ([`Output`]). It reads no
-//! clock and makes no ids.
+//! A machine is one group: [`Classic`], or [`Consumer`] for KIP-848. A request is an [`Input`]. An
+//! [`Output`] is an answer, a state to persist or an event. The machine reads no clock and makes no
+//! ids.
 
 mod assignor;
 mod classic;

@@ -1,4 +1,4 @@
-//! What a group says.
+//! Outputs of a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,139 +11,122 @@ use crate::group::partition::TopicPartition;
 use crate::group::state::GroupState;
 use crate::model::{MemberId, TopicName};
 
-/// In the order it must take effect: an answer after a `Persist` must not leave before that state
-/// is durable.
+/// Outputs take effect in order: an answer after a `Persist` must wait until that state is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Answers the request of this token.
+    /// Answers the request with this token.
     Answer(Token, Answer),
-    /// Keep this as the group's state; replaces what was kept before.
+    /// Persists the group's state; replaces the earlier one.
     Persist(GroupState),
-    /// The same of a consumer group (KIP-848).
+    /// Persists the state of a consumer group (KIP-848); replaces the earlier one.
     PersistConsumer(ConsumerState),
-    /// The group was deleted: forget what was kept.
+    /// Deletes the persisted state, because the group was deleted.
     Forget,
     /// A member is no longer part of the group.
     MemberGone(MemberGone),
-    /// The join phase ended, or there is another target assignment: the group's generation, or its
-    /// epoch, is now this.
+    /// The join phase ended or the target changed; carries the new generation or group epoch.
     Generation(i32),
 }
 
-/// One answer, of the kind of its request.
+/// One answer; the variants are named as the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To `Join`.
     Join(Result<Joined, JoinRefusal>),
-    /// To `Sync`.
     Sync(Result<Synced, GroupError>),
-    /// To `Heartbeat`.
     Heartbeat(Result<(), GroupError>),
-    /// To `Leave`: one per member asked for, in that order.
+    /// One result per member of the request, in its order.
     Leave(Result<Vec<Left>, GroupError>),
-    /// To `ConsumerHeartbeat`.
     ConsumerHeartbeat(Result<Alive, GroupError>),
-    /// To `CommitCheck`.
     CommitCheck(Result<(), GroupError>),
-    /// To `Delete`.
     Delete(Result<(), GroupError>),
 }
 
-/// The member is in.
+/// The answer to a successful JoinGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Its id from now on.
+    /// The member's id, which may be new.
     pub member_id: MemberId,
-    /// The group's generation.
     pub generation: i32,
     /// `consumer`, `connect`, …
     pub protocol_type: Option<String>,
     /// The assignor the members voted for.
     pub protocol: Option<String>,
-    /// Who assigns.
     pub leader: MemberId,
-    /// The leader of a stable group that came back: it must not assign anew (KIP-814).
+    /// Set for a restarted leader of a stable group, which must not assign again (KIP-814).
     pub skip_assignment: bool,
-    /// Everyone, for the leader; empty for the others.
+    /// All members, for the leader; empty for the others.
     pub members: Vec<JoinedMember>,
 }
 
-/// One member as its leader sees it.
+/// One member in the leader's JoinGroup answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedMember {
-    /// Its id.
     pub member_id: MemberId,
     /// Set for static members.
     pub instance_id: Option<String>,
-    /// Its metadata for the chosen protocol.
+    /// The member's metadata for the chosen protocol.
     pub metadata: Bytes,
 }
 
-/// The member is not in.
+/// The answer to a refused JoinGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRefusal {
-    /// Why.
     pub error: GroupError,
-    /// The id to answer with: the one it must use next for `MemberIdRequired`, else its own.
+    /// For `MemberIdRequired` the id that the client must use next, otherwise the member's own id.
     pub member_id: MemberId,
 }
 
-/// A member's assignment.
+/// The answer to a successful SyncGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synced {
     /// `consumer`, `connect`, …
     pub protocol_type: Option<String>,
     /// The assignor in use.
     pub protocol: Option<String>,
-    /// As the leader wrote it; empty if it left this member out.
+    /// The leader's bytes; empty if the leader assigned nothing to the member.
     pub assignment: Bytes,
-    /// The same where the coordinator assigns.
+    /// The assignment made by the coordinator, if the coordinator assigns.
     pub held: Option<BTreeMap<TopicName, Vec<i32>>>,
 }
 
-/// The member of a consumer group (KIP-848) is in, or has left.
+/// The answer to a successful ConsumerGroupHeartbeat, a leave included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alive {
-    /// Its id.
     pub member_id: MemberId,
-    /// The epoch it names from now on; as asked when it left.
+    /// The member's epoch; for a leave, the epoch of the request.
     pub epoch: i32,
-    /// When it is to be heard again.
+    /// Time until the next heartbeat.
     pub heartbeat_interval_ms: u64,
-    /// All it is to hold; absent when the member knows it.
+    /// The whole assignment; absent if the member knows it.
     pub assignment: Option<BTreeSet<TopicPartition>>,
 }
 
-/// What became of one leaver.
+/// The result of one entry of LeaveGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// As asked.
     pub member_id: MemberId,
-    /// As asked.
     pub instance_id: Option<String>,
-    /// By which name (`member_key`) the one was known who is gone, or why nobody is: a static
-    /// member may leave by its id alone.
+    /// The `member_key` of the removed member, or the error. A request may name a static member by
+    /// its member id alone.
     pub result: Result<MemberId, GroupError>,
 }
 
-/// A member that is gone.
+/// A member that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberGone {
-    /// Its id.
     pub member_id: MemberId,
     /// Set for static members.
     pub instance_id: Option<String>,
-    /// How.
     pub cause: GoneCause,
 }
 
-/// How a member went.
+/// Cause of a member's removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GoneCause {
-    /// Silent for its session timeout, or absent from a rebalance for longer than that may take.
+    /// The session or the rebalance timeout passed.
     Expired,
-    /// It left, with the reason it gave.
+    /// The member left, with its reason.
     Left(Option<String>),
-    /// A new process took over its instance id.
+    /// A new process took over the instance id.
     Replaced,
 }

@@ -1,4 +1,4 @@
-//! Partitions of topics, as consumer groups (KIP-848) name them.
+//! Partitions identified by topic id, as in consumer groups (KIP-848).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,34 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::TopicId;
 
-/// One partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TopicPartition {
-    /// Of this topic.
     pub topic: TopicId,
-    /// Its number there.
+    /// Partition index in the topic.
     pub index: i32,
 }
 
-/// What a topic is at the moment.
+/// Current id and partition count of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopicImage {
-    /// Its id.
     pub id: TopicId,
-    /// How many partitions it has.
     pub partitions: i32,
 }
 
-/// Some partitions of one topic. Journalled: a change of this shape is a change of a format.
+/// Some partitions of one topic. Journalled: a change of the shape is a change of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicPartitions {
-    /// The topic.
     pub topic: TopicId,
-    /// Its partitions, in order.
+    /// Partition indexes, sorted.
     pub partitions: Vec<i32>,
 }
 
-/// Partitions by topic.
+/// Groups partitions by topic.
 pub(super) fn by_topic(partitions: &BTreeSet<TopicPartition>) -> Vec<TopicPartitions> {
     let mut topics: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
     for partition in partitions {
@@ -43,7 +38,7 @@ pub(super) fn by_topic(partitions: &BTreeSet<TopicPartition>) -> Vec<TopicPartit
     topics.into_iter().map(of).collect()
 }
 
-/// The opposite of [`by_topic`].
+/// Inverse of [`by_topic`].
 pub(super) fn one_by_one(topics: &[TopicPartitions]) -> BTreeSet<TopicPartition> {
     let of = |of: &TopicPartitions| {
         let topic = of.topic;

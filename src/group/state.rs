@@ -1,4 +1,4 @@
-//! What is kept of a group, and what is shown of it.
+//! Persisted state and description of a classic group.
 
 use std::fmt;
 
@@ -7,18 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{ClientId, MemberId};
 
-/// Where a group is in its life; the names are those of `DescribeGroups`.
+/// State of a classic group, named as in `DescribeGroups`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// No members.
     Empty,
     /// Waiting for members to join.
     PreparingRebalance,
     /// Waiting for the leader's assignments.
     CompletingRebalance,
-    /// Everyone has an assignment.
+    /// Every member has an assignment.
     Stable,
-    /// Deleted.
     Dead,
 }
 
@@ -34,88 +32,85 @@ impl fmt::Display for Phase {
     }
 }
 
-/// An assignor and what a member says to it.
+/// An assignor with a member's metadata for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protocol {
     /// `range`, `cooperative-sticky`, …
     pub name: String,
-    /// Opaque: for consumers their subscription and owned partitions.
+    /// Opaque bytes; for consumers, the subscription with owned partitions.
     #[serde(with = "blob")]
     pub metadata: Bytes,
 }
 
-/// A stable or empty group, whole. Journalled: a change of this shape is a change of a format.
+/// Whole state of a stable or empty group. Journalled: a change of its shape is a change of the
+/// format.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GroupState {
-    /// The generation the members know; 0 before the first.
+    /// The current generation; 0 before the first.
     pub generation: i32,
     /// `consumer`, `connect`, …; absent before the first member.
     pub protocol_type: Option<String>,
     /// The assignor in use; absent while empty.
     pub protocol: Option<String>,
-    /// Who assigns; absent while empty.
+    /// Absent while the group is empty.
     pub leader: Option<MemberId>,
-    /// Everyone, in order of member id.
+    /// Sorted by member id.
     pub members: Vec<MemberState>,
 }
 
 /// One member of a [`GroupState`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberState {
-    /// Its id.
     pub member_id: MemberId,
     /// Set for static members.
     pub instance_id: Option<String>,
-    /// What the client calls itself.
+    /// The client's `client.id`.
     pub client_id: ClientId,
-    /// Its address as text.
+    /// The client's address as text.
     pub client_host: String,
     /// Silence after which it is removed.
     pub session_timeout_ms: u64,
-    /// How long a rebalance waits for it.
+    /// Time that a rebalance waits for the member.
     pub rebalance_timeout_ms: u64,
-    /// All it supports, in order of preference.
+    /// Supported protocols in order of preference.
     pub protocols: Vec<Protocol>,
-    /// As the leader wrote it.
+    /// The leader's bytes.
     #[serde(with = "blob")]
     pub assignment: Bytes,
 }
 
-/// A group for people and for `DescribeGroups`.
+/// Description of a classic group, for the HTTP interface and `DescribeGroups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Where it is in its life.
     pub phase: Phase,
-    /// Its generation.
     pub generation: i32,
     /// `consumer`, `connect`, …
     pub protocol_type: Option<String>,
     /// The assignor in use; absent while there is none.
     pub protocol: Option<String>,
-    /// Who assigns.
     pub leader: Option<MemberId>,
-    /// Everyone, in order of member id.
+    /// Sorted by member id.
     pub members: Vec<MemberDescription>,
 }
 
 /// One member of a [`Description`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberDescription {
-    /// Its id.
     pub member_id: MemberId,
     /// Set for static members.
     pub instance_id: Option<String>,
-    /// What the client calls itself.
+    /// The client's `client.id`.
     pub client_id: ClientId,
-    /// Its address as text.
+    /// The client's address as text.
     pub client_host: String,
-    /// Its metadata for the chosen protocol; empty while none is chosen.
+    /// The member's metadata for the chosen protocol; empty while none is chosen.
     pub metadata: Bytes,
-    /// Its assignment; empty unless the group is stable.
+    /// Empty unless the group is stable.
     pub assignment: Bytes,
 }
 
-/// The name of a member that outlives its process if it is static: `instance:<id>`, else its id.
+/// The member's stable name: `instance:<id>` for a static member, which outlives its process,
+/// otherwise the member id.
 pub fn member_key(member_id: &MemberId, instance_id: Option<&str>) -> MemberId {
     match instance_id {
         Some(instance) => MemberId::from(format!("instance:{instance}")),
@@ -123,7 +118,7 @@ pub fn member_key(member_id: &MemberId, instance_id: Option<&str>) -> MemberId {
     }
 }
 
-/// `Bytes` as serde knows it: length and bytes.
+/// Serde encoding of `Bytes`: length and bytes.
 mod blob {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -133,8 +128,8 @@ mod blob {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Bytes, D::Error> {
-        // A sequence of bytes is written like a byte string; its vector grows as bytes arrive,
-        // never by a length that is only claimed.
+        // Serde writes a sequence of bytes like a byte string. The vector grows as bytes arrive, so
+        // a false length in the input allocates nothing.
         Vec::<u8>::deserialize(d).map(Bytes::from)
     }
 }

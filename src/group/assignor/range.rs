@@ -1,4 +1,5 @@
-//! `range`: each topic in runs, over its subscribers in order; partitions of the same number meet.
+//! `range`: contiguous runs of each topic, over its subscribers in order. Partitions with the same
+//! index in different topics go to the same member.
 
 use std::collections::BTreeSet;
 

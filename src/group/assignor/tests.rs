@@ -1,4 +1,4 @@
-//! Every partition once, evenly, and with as few moves as that takes.
+//! Every partition has one owner, the loads are even, and few partitions move.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn of(topic: TopicId, indexes: impl IntoIterator<Item = i32>) -> BTreeSet<TopicP
     indexes.into_iter().map(|index| TopicPartition { topic, index }).collect()
 }
 
-/// Members by name and topics; what they had before goes in and what they are to have comes out.
+/// Runs an assignor on members with these names and topics; `before` becomes their new targets.
 fn run(
     assignor: &str,
     members: &[(&str, &[TopicId])],
@@ -128,7 +128,7 @@ fn whatever_the_members_want_each_partition_goes_to_one_subscriber_and_loads_are
     }
 }
 
-/// Several sets as one.
+/// Joins several sets into one.
 trait ConcatSets {
     fn concat_sets(self) -> BTreeSet<TopicPartition>;
 }

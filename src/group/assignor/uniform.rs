@@ -1,7 +1,8 @@
-//! `uniform`: everyone the same number, and as few moves as that takes.
+//! `uniform`: equal numbers of partitions per member, with as few moves as possible.
 //!
-//! What a member had it keeps, what nobody has goes to the subscriber with the least, and then
-//! partitions move from whoever has two more than another subscriber of their topic.
+//! A member keeps its previous partitions. Unowned partitions go to the subscriber with the fewest.
+//! Then partitions move from a member that has at least two more than another subscriber of the
+//! topic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,8 @@ pub(super) fn assign(members: &[Subscriber<'_>], topics: &Counts) -> Vec<BTreeSe
     given
 }
 
-/// One pass; whether anything moved. Each move brings two loads closer, so it comes to an end.
+/// Runs one pass; returns whether a partition moved. Each move brings two loads closer, so the
+/// passes end.
 fn even_out(owners: &mut BTreeMap<TopicPartition, usize>, loads: &mut Loads) -> bool {
     let mut moved = false;
     for (partition, owner) in owners {
@@ -58,7 +60,7 @@ fn even_out(owners: &mut BTreeMap<TopicPartition, usize>, loads: &mut Loads) -> 
     moved
 }
 
-/// How many partitions each member has; members that subscribe alike stand in one queue.
+/// Number of partitions of each member; members with equal subscriptions share one queue.
 struct Loads {
     /// Load and class of each member.
     members: Vec<(usize, usize)>,
@@ -93,7 +95,7 @@ impl Loads {
         self.members.get(member).map_or(0, |(load, _)| *load)
     }
 
-    /// The subscriber of `topic` with the least: its load and number.
+    /// The subscriber of `topic` with the fewest partitions: its load and index.
     fn lightest(&self, topic: &TopicId) -> Option<(usize, usize)> {
         let takers = self.classes.iter().filter(|class| class.topics.contains(topic));
         takers.filter_map(|class| class.queue.first()).min().copied()

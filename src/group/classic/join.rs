@@ -1,4 +1,4 @@
-//! `JoinGroup`: who may come in, under which id, and whether that needs a rebalance.
+//! `JoinGroup`: admission of members, their member ids, and whether a rebalance is needed.
 
 use crate::group::classic::Classic;
 use crate::group::classic::member::Member;
@@ -10,7 +10,7 @@ use crate::group::output::{
 use crate::group::state::Phase;
 use crate::model::{MemberId, Now};
 
-/// Clients support one to three; a bound for the work of one vote.
+/// Limit on the work of one vote; clients support one to three protocols.
 const PROTOCOLS_MAX: usize = 64;
 
 impl Classic {
@@ -33,7 +33,7 @@ impl Classic {
         }
     }
 
-    /// What the leader, or any member, is told of the generation.
+    /// The JoinGroup answer for the leader (with `members`) or another member.
     pub(super) fn joined(&self, id: &MemberId, members: Vec<JoinedMember>) -> Joined {
         Joined {
             member_id: id.clone(),
@@ -46,7 +46,7 @@ impl Classic {
         }
     }
 
-    /// Everyone, for the leader.
+    /// All members, for the leader's answer.
     pub(super) fn roster(&self) -> Vec<JoinedMember> {
         self.members
             .iter()
@@ -86,12 +86,14 @@ impl Classic {
         let same = self.members.get(&id).is_some_and(|m| m.protocols == join.protocols);
         let leads = self.is_leader(&id);
         match self.phase {
-            // The answer to the first join was lost: the generation is still the one it asked for.
+            // The answer to the first join was lost: the member asks for the current generation
+            // again.
             Phase::CompletingRebalance if same => {
                 let members = if leads { self.roster() } else { Vec::new() };
                 self.accept(now, token, &id, members);
             }
-            // The leader joins again to force a rebalance; another member only with news.
+            // A repeated join by the leader forces a rebalance; by another member only with changed
+            // metadata.
             Phase::Stable if same && !leads => self.accept(now, token, &id, Vec::new()),
             _ => {
                 self.update(token, &id, join);
@@ -120,12 +122,12 @@ impl Classic {
         let Some(member) = self.members.get_mut(id) else { return };
         member.update(join);
         if let Some(older) = member.joining.replace(token) {
-            // The client gave up on it, but no request stays without an answer.
+            // The client gave up on the older request, but every request is answered.
             self.refuse(older, GroupError::RebalanceInProgress, id.clone());
         }
     }
 
-    /// A new process of a static member: it takes over its predecessor's place (KIP-345).
+    /// Lets a new process of a static member take over its predecessor's membership (KIP-345).
     fn replace_static(&mut self, now: Now, token: Token, join: Join, old: &MemberId) {
         let id = join.fresh_id.clone();
         let leader_before = self.leader.clone();
@@ -141,7 +143,8 @@ impl Classic {
         self.synced(old);
         member.update(join);
         member.beat(now);
-        // The first join was the other process's: nothing but its waiting counts any more.
+        // The previous process made the first join, so the rule for waiting first joins no longer
+        // applies.
         member.is_new = false;
         member.joining = Some(token);
         self.members.insert(id.clone(), member);
@@ -153,7 +156,8 @@ impl Classic {
                 let mut joined = self.joined(&id, members);
                 joined.skip_assignment = leads && can_skip;
                 if !can_skip && let Some(leader) = leader_before {
-                    // Under the old id it does not take itself for the leader and assigns nothing.
+                    // With the old id as leader, the new process does not consider itself the
+                    // leader and assigns nothing.
                     joined.leader = leader;
                 }
                 if let Some(member) = self.members.get_mut(&id) {
@@ -161,13 +165,13 @@ impl Classic {
                 }
                 self.answer(token, Answer::Join(Ok(joined)));
             }
-            // The leader may already assign to the old id.
+            // The leader may already have assigned to the old id.
             Phase::Stable | Phase::CompletingRebalance => self.prepare(now),
             _ => self.maybe_complete_join(now),
         }
     }
 
-    /// Whoever waits under the old id of a static member is told so.
+    /// Refuses the waiting requests of a static member's old id.
     fn fence(&mut self, old: &MemberId, member: &mut Member) {
         if let Some(token) = member.joining.take() {
             self.refuse(token, GroupError::FencedInstanceId, old.clone());
@@ -194,7 +198,7 @@ impl Classic {
         self.answer(token, Answer::Join(Err(JoinRefusal { error, member_id })));
     }
 
-    /// While preparing, members count once they have joined: the others may be gone.
+    /// During a rebalance only members that have joined count, because the others may be gone.
     fn has_room(&self, id: &MemberId) -> bool {
         let member = self.members.get(id);
         let max = self.config.members_max;

@@ -1,4 +1,4 @@
-//! `LeaveGroup`.
+//! `LeaveGroup` of classic groups.
 
 use crate::group::classic::Classic;
 use crate::group::error::GroupError;
@@ -35,7 +35,7 @@ impl Classic {
         Left { member_id, instance_id, result }
     }
 
-    /// The id of who leaves so, if that is a member, or is to be one.
+    /// The member id that a leave request names, if it belongs to a member or a pending member.
     fn named(&self, id: &MemberId, instance: Option<&str>) -> Result<MemberId, GroupError> {
         if id.as_str().is_empty() {
             // An administrator names a static member by its instance id alone.

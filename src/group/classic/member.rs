@@ -1,4 +1,4 @@
-//! One member: what it said of itself, what it waits for, when it is given up.
+//! One member: its client and protocols, its waiting requests and its session timeout.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use crate::group::input::{Join, Token};
 use crate::group::state::{MemberState, Protocol};
 use crate::model::{ClientId, MemberId, MonoMs, Now};
 
-/// How long a member's first join may wait: it has no id to send heartbeats with (Kafka
+/// Limit on the wait of a first join: without a member id the client cannot send heartbeats (Kafka
 /// `NEW_MEMBER_JOIN_TIMEOUT_MS`).
 const FIRST_JOIN_MS_MAX: u64 = 300_000;
 
@@ -19,11 +19,11 @@ pub(super) struct Member {
     pub(super) rebalance_timeout_ms: u64,
     pub(super) protocols: Vec<Protocol>,
     pub(super) assignment: Bytes,
-    /// Has never been answered a join, and took nobody's place.
+    /// No join was answered yet, and the member did not replace a static member.
     pub(super) is_new: bool,
-    /// The join it waits for.
+    /// The waiting JoinGroup request.
     pub(super) joining: Option<Token>,
-    /// The sync it waits for.
+    /// The waiting SyncGroup request.
     pub(super) syncing: Option<Token>,
     give_up: MonoMs,
 }
@@ -74,7 +74,7 @@ impl Member {
         }
     }
 
-    /// Takes over what a later join says.
+    /// Applies a later join.
     pub(super) fn update(&mut self, join: Join) {
         self.client_id = join.client_id;
         self.client_host = join.client_host;
@@ -83,12 +83,12 @@ impl Member {
         self.protocols = join.protocols;
     }
 
-    /// Alive now.
+    /// Restarts the session timeout.
     pub(super) fn beat(&mut self, now: Now) {
         self.give_up = now.mono.plus(self.session_timeout_ms.max(1));
     }
 
-    /// When it is given up; never while it waits for us, but for its first join.
+    /// Session deadline; none while a request of the member waits, except for its first join.
     pub(super) fn due(&self) -> Option<MonoMs> {
         let waits = self.joining.is_some() || self.syncing.is_some();
         (self.is_new || !waits).then_some(self.give_up)

@@ -1,4 +1,4 @@
-//! From "someone came or went" to the next generation.
+//! Rebalance: from a change of membership to the next generation.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use crate::group::output::{Answer, GoneCause, MemberGone, Output};
 use crate::group::state::Phase;
 use crate::model::{MemberId, MonoMs, Now};
 
-/// How long the join phase waits.
+/// Deadlines of the join phase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JoinWait {
-    /// When it ends at the latest.
+    /// The latest end of the join phase.
     pub(super) until: MonoMs,
-    /// Set for the first rebalance of an empty group, which waits although all have joined.
+    /// Set for the first rebalance of an empty group, which waits even though all have joined.
     pub(super) initial: Option<Initial>,
 }
 
-/// The first rebalance waits again as long as members keep coming.
+/// The first rebalance waits again as long as members keep joining.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Initial {
-    /// How much longer it may wait in all.
+    /// Remaining time for further waits.
     pub(super) left_ms: u64,
-    /// Someone came since the wait began.
+    /// A member joined since the wait began.
     pub(super) grown: bool,
 }
 
 impl Classic {
-    /// Something changed: begin a rebalance, or see whether it ends the one going on.
+    /// Begins a rebalance, or checks whether the running one can complete.
     pub(super) fn rebalance_or_complete(&mut self, now: Now) {
         match self.phase {
             Phase::Empty | Phase::Stable | Phase::CompletingRebalance => self.prepare(now),
@@ -65,7 +65,7 @@ impl Classic {
         }
     }
 
-    /// The join phase has waited long enough.
+    /// Handles the end of a join wait.
     pub(super) fn join_wait_over(&mut self, now: Now, wait: JoinWait) {
         match wait.initial {
             Some(Initial { left_ms, grown: true }) if 0 < left_ms => {
@@ -80,7 +80,7 @@ impl Classic {
 
     fn complete_join(&mut self, now: Now) {
         self.join_wait = None;
-        // A static member keeps its place until its session ends: it may just be restarting.
+        // A static member stays until its session times out, because it may be restarting.
         let absent: Vec<MemberId> = self
             .members
             .iter()
@@ -95,7 +95,7 @@ impl Classic {
         } else if self.elect() {
             self.begin_generation(now);
         } else {
-            // Only silent static members: their sessions end, or one of them joins.
+            // Only silent static members are left: their sessions time out, or one of them joins.
             self.wait_for_joins(now);
         }
     }
@@ -137,7 +137,8 @@ impl Classic {
         self.output.push_back(Output::Generation(self.generation));
     }
 
-    /// Leaves the leader if it has joined, else takes the first who has.
+    /// Keeps the leader if it has joined, otherwise elects the first member that has. Returns
+    /// false if no member has joined.
     fn elect(&mut self) -> bool {
         let has_joined = |id: &MemberId| self.members.get(id).is_some_and(|m| m.joining.is_some());
         if self.leader.as_ref().is_some_and(has_joined) {
@@ -149,8 +150,8 @@ impl Classic {
         found
     }
 
-    /// Each member votes for the first of its protocols that all support; a tie goes to the first
-    /// in the alphabet.
+    /// Each member votes for its first protocol that all support; a tie goes to the first in
+    /// alphabetical order.
     pub(super) fn vote(&self) -> Option<String> {
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         let first = self.members.values().next()?;
@@ -170,7 +171,7 @@ impl Classic {
         votes.iter().find(|(_, count)| *count == most).map(|(name, _)| (*name).to_owned())
     }
 
-    /// Takes a member out and answers what it waits for; the caller sees to the rebalance.
+    /// Removes a member and answers its waiting requests; the caller starts the rebalance.
     pub(super) fn remove(&mut self, id: &MemberId, cause: GoneCause) {
         let Some(member) = self.members.remove(id) else { return };
         if let Some(token) = member.joining {
@@ -212,7 +213,8 @@ impl Classic {
         self.join_wait = Some(JoinWait { until, initial: None });
     }
 
-    /// The longest any member asks for, at least 1 ms so that a wait always ends later than now.
+    /// The longest rebalance timeout of a member; at least 1 ms, so that a wait always ends later
+    /// than now.
     fn rebalance_timeout_ms(&self) -> u64 {
         self.members.values().map(|m| m.rebalance_timeout_ms).max().unwrap_or(0).max(1)
     }

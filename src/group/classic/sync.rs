@@ -1,4 +1,4 @@
-//! `SyncGroup` and `Heartbeat`.
+//! `SyncGroup` and `Heartbeat` of classic groups.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Classic {
         let Some(member) = self.members.get_mut(&id) else { return };
         let older = member.syncing.replace(token);
         if let Some(older) = older {
-            // The client gave up on it, but no request stays without an answer.
+            // The client gave up on the older request, but every request is answered.
             self.answer(older, Answer::Sync(Err(GroupError::RebalanceInProgress)));
         }
         if self.phase == Phase::CompletingRebalance {
@@ -56,7 +56,7 @@ impl Classic {
         Ok(())
     }
 
-    /// This member need not be waited for any more.
+    /// Marks the member as synced.
     pub(super) fn synced(&mut self, id: &MemberId) {
         self.unsynced.remove(id);
         if self.unsynced.is_empty() {

@@ -1,4 +1,4 @@
-//! The promises of a classic group, kept under virtual time.
+//! Behaviour of a classic group in virtual time.
 
 mod random;
 mod rebalance;
@@ -15,7 +15,7 @@ use crate::model::{MemberId, MonoMs, Now, WallMs};
 const SESSION_MS: u64 = 10_000;
 const REBALANCE_MS: u64 = 60_000;
 
-/// A group and everything it said.
+/// A group with all its outputs.
 struct Script {
     group: Classic,
     now: Now,
@@ -43,7 +43,7 @@ impl Script {
         }
     }
 
-    /// The process stops; the group comes back from what was kept, on a new monotonic clock.
+    /// Restarts the process: restores the persisted state on a new monotonic clock.
     fn restart(&self) -> Self {
         let state = self.kept.last().cloned().unwrap();
         let now = Now { wall: self.now.wall, mono: MonoMs(5) };
@@ -77,7 +77,7 @@ impl Script {
         }
     }
 
-    /// Lets `ms` pass, stopping at every deadline on the way.
+    /// Advances the clock by `ms`, with a stop at every deadline.
     fn pass(&mut self, ms: u64) {
         let end = self.now.mono.plus(ms);
         while let Some(due) = self.group.poll_timeout().filter(|due| due.0 <= end) {
@@ -90,7 +90,7 @@ impl Script {
         self.now.mono = end;
     }
 
-    /// Lets `ms` pass while these members send heartbeats.
+    /// Advances the clock by `ms` while these members send heartbeats.
     fn pass_alive(&mut self, ms: u64, members: &[&str], generation: i32) {
         for _ in 0..ms / 1_000 {
             self.pass(1_000);
@@ -183,7 +183,7 @@ impl Script {
         self.may_commit_in(false, member, generation)
     }
 
-    /// `transactional`: in a transaction.
+    /// `transactional`: the commit is part of a transaction.
     fn may_commit_in(
         &mut self,
         transactional: bool,
@@ -200,7 +200,7 @@ impl Script {
         }
     }
 
-    /// A stable group of `a` (the leader) and `b`, each assigned its own name.
+    /// A stable group of `a` (leader) and `b`; the assignment of each is its name.
     fn pair() -> Self {
         let mut script = Self::new();
         script.join(member("a"));
@@ -214,7 +214,7 @@ impl Script {
     }
 }
 
-/// A new member that will be called `id`, with an assignor `range`.
+/// A join of a new member that gets the id `id`, with the assignor `range`.
 fn member(id: &str) -> Join {
     Join {
         member_id: "".into(),
@@ -232,7 +232,7 @@ fn member(id: &str) -> Join {
     }
 }
 
-/// The same member, joining with its id.
+/// A join of that member with its id.
 fn again(id: &str) -> Join {
     Join { member_id: id.into(), fresh_id: "unused".into(), ..member(id) }
 }

@@ -1,4 +1,4 @@
-//! What time alone does to a group.
+//! Timeouts of a classic group.
 
 use crate::group::classic::Classic;
 use crate::group::classic::member::Member;
@@ -6,7 +6,7 @@ use crate::group::output::GoneCause;
 use crate::model::{MemberId, MonoMs, Now};
 
 impl Classic {
-    /// Removes members that fell silent and ends waits that took too long.
+    /// Removes members whose session timed out, and ends waits whose deadline has passed.
     pub fn handle_timeout(&mut self, now: Now) {
         let ids_before = self.pending.len();
         self.pending.retain(|_, forget_at| now.mono < *forget_at);

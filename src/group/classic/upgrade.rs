@@ -1,4 +1,4 @@
-//! A group of consumers as one by KIP-848 takes it over.
+//! Export of a classic group of consumers for its upgrade to KIP-848.
 
 use bytes::Bytes;
 
@@ -10,8 +10,9 @@ use crate::group::output::{Answer, JoinRefusal};
 use crate::group::state::MemberState;
 
 impl Classic {
-    /// Its generation, and its members with what each says to the chosen assignor. `None`: nobody
-    /// is there, or no consumers. Who was never answered is no member yet.
+    /// Generation and members, each with its metadata for the chosen assignor. `None` if the group
+    /// is empty or is not a group of consumers. Members without a JoinGroup answer yet are left
+    /// out.
     pub fn consumers(&self) -> Option<(i32, Vec<(MemberState, Bytes)>)> {
         if self.members.is_empty() || self.protocol_type.as_deref() != Some(CONSUMERS) {
             return None;
@@ -25,7 +26,7 @@ impl Classic {
         Some((self.generation, members.collect()))
     }
 
-    /// Answers whoever waits: it is to join again.
+    /// Answers all waiting requests with `REBALANCE_IN_PROGRESS`, so that the members join again.
     pub fn dissolve(&mut self) -> Vec<(Token, Answer)> {
         let error = GroupError::RebalanceInProgress;
         let mut answers = Vec::new();

@@ -1,9 +1,9 @@
-//! Members that still speak the classic protocol while others speak KIP-848: a group that is
-//! upgraded, or taken back, one member after the other.
+//! Members with the classic protocol in a KIP-848 group, during an upgrade or downgrade of the
+//! group member by member.
 //!
-//! The coordinator assigns for them too. A heartbeat that says "the group rebalances" makes such a
-//! member join again, which tells what it holds and begins the next step of its way; `SyncGroup`
-//! brings what it is to hold. Its generation is its epoch.
+//! The coordinator assigns for these members too. A heartbeat answered with `REBALANCE_IN_PROGRESS`
+//! makes such a member join again. The join lists its owned partitions and begins its next step.
+//! `SyncGroup` returns its assignment. The member's generation is its epoch.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::group::output::{Answer, JoinRefusal, Joined, Synced};
 use crate::group::state::{GroupState, MemberState};
 use crate::model::{MemberId, Now, TopicName};
 
-/// Clients support one to three; a bound for the work of comparing them.
+/// Limit on the work of comparing protocols; clients support one to three.
 const PROTOCOLS_MAX: usize = 64;
 
 impl Consumer {
@@ -29,7 +29,8 @@ impl Consumer {
         self.answer(token, Answer::Join(result));
     }
 
-    /// The other id of a refusal is the one to answer with.
+    /// Returns the answer, or the error with the member id that the refusal must carry, if it
+    /// differs.
     fn joins(
         &mut self,
         now: Now,
@@ -71,15 +72,15 @@ impl Consumer {
             member_id: id,
             protocol_type: Some(CONSUMERS.to_owned()),
             protocol,
-            // Nobody leads: the coordinator assigns.
+            // No member is the leader: the coordinator assigns.
             leader: MemberId::new(""),
             skip_assignment: false,
             members: Vec::new(),
         })
     }
 
-    /// Finds or makes the member, or refuses it; whether it is new. An id that is not known was
-    /// made for it, and is not written down before it joins with it.
+    /// Finds or adds the member, or refuses it; returns whether it is new. An unknown id was made
+    /// for this client by an earlier refusal (KIP-394), so it is accepted.
     fn admit_classic(
         &mut self,
         is_unnamed: bool,
@@ -91,7 +92,7 @@ impl Consumer {
         }
         let holder = instance.and_then(|instance| self.statics.get(instance)).cloned();
         match holder {
-            // A new process of a static member, whatever the last one spoke.
+            // A new process of a static member; its predecessor may have spoken either protocol.
             Some(holder) => {
                 self.take_over(&holder, id);
                 self.start_over(id, beat.instance_id.as_ref());
@@ -125,7 +126,8 @@ impl Consumer {
         {
             return Err(GroupError::InconsistentGroupProtocol);
         }
-        // One that still gives up has joined already: it is told what it may keep.
+        // A member that still revokes has joined already, so it gets the partitions that it may
+        // keep.
         if is_behind && member.revoking.is_empty() {
             member.wait_for_step(now);
             return Err(GroupError::RebalanceInProgress);
@@ -163,7 +165,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Does this id, with this instance id, belong to a member that speaks the classic protocol?
+    /// Checks that the ids belong to a member with the classic protocol.
     pub(super) fn check_classic(
         &self,
         id: &MemberId,
@@ -186,7 +188,7 @@ impl Consumer {
         self.check_epoch(id, generation)
     }
 
-    /// Whether all that speak the classic protocol support one of these.
+    /// Whether one of the join's protocols is supported by all other classic members.
     fn shares_protocol(&self, join: &Join) -> bool {
         let others = self.members.iter().filter(|(id, _)| **id != join.member_id);
         let sides: Vec<_> = others.filter_map(|(_, member)| member.classic.as_ref()).collect();
@@ -195,13 +197,13 @@ impl Consumer {
             && join.protocols.iter().any(|p| sides.iter().all(|side| side.supports(&p.name)))
     }
 
-    /// Nobody speaks KIP-848 any more, but somebody is there.
+    /// Whether the group has members and all speak the classic protocol.
     pub(super) fn is_all_classic(&self) -> bool {
         !self.members.is_empty() && self.members.values().all(|member| member.classic.is_some())
     }
 
-    /// The classic group it is, when nobody speaks KIP-848 any more; its assignments are its
-    /// leader's to make.
+    /// The state as a classic group, if all members speak the classic protocol. The leader then
+    /// makes the assignments.
     pub fn as_classic(&self) -> Option<GroupState> {
         let kept = self.members.iter().filter_map(|(id, member)| {
             let side = member.classic.as_ref()?;
@@ -225,8 +227,7 @@ impl Consumer {
         })
     }
 
-    /// What a member that speaks the classic protocol says of its subscription. `key` is a member
-    /// id or `instance:<id>`.
+    /// The subscription metadata of a classic member. `key` is a member id or `instance:<id>`.
     pub fn subscription(&self, key: &MemberId) -> Option<bytes::Bytes> {
         let by_id = self.members.get(key);
         let instance = key.as_str().strip_prefix("instance:");
@@ -248,7 +249,7 @@ impl Consumer {
     }
 }
 
-/// A join in the words of KIP-848.
+/// Translates a classic join into a KIP-848 heartbeat.
 fn heartbeat(join: &Join, id: &MemberId, consuming: Consuming) -> ConsumerHeartbeat {
     ConsumerHeartbeat {
         member_id: id.clone(),

@@ -1,4 +1,4 @@
-//! Heartbeats of members that come and stay: who may, under which epoch, and what that changes.
+//! Heartbeats of members that join or stay: admission, epoch checks, and the changes they cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::group::output::{Alive, GoneCause, MemberGone, Output};
 use crate::group::partition::{TopicImage, TopicPartition};
 use crate::model::{MemberId, Now, TopicName};
 
-/// The topics that match each pattern.
+/// Topics that match each pattern.
 type Matching = BTreeMap<String, Arc<BTreeSet<TopicName>>>;
 
-/// What no client sends, whatever the group looks like.
+/// Refuses requests that no client sends, whatever the state of the group.
 pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
     let invalid = |why| Err(GroupError::InvalidRequest(why));
     let is_empty = |text: &Option<String>| text.as_deref() == Some("");
@@ -62,7 +62,7 @@ impl Consumer {
         let held_before = self.members.get(&id).map(|member| member.assigned.clone());
         let resubscribed = self.heard(now, is_new, beat);
         let member = self.members.get(&id).ok_or(GroupError::UnknownMemberId)?;
-        // A member that says all it knows may have missed the last answer.
+        // A full heartbeat may mean that the member missed the last answer.
         let news = held_before.as_ref() != Some(&member.assigned);
         let tells = joins || is_whole || resubscribed || news;
         Ok(Alive {
@@ -73,7 +73,7 @@ impl Consumer {
         })
     }
 
-    /// Takes over what a member says and leads it on; whether it subscribes to something else.
+    /// Applies a heartbeat and reconciles the member; returns whether its subscription changed.
     pub(super) fn heard(&mut self, now: Now, is_new: bool, beat: ConsumerHeartbeat) -> bool {
         let id = &beat.member_id;
         let session_ms = self.config.session_timeout_ms;
@@ -90,7 +90,7 @@ impl Consumer {
         resubscribed
     }
 
-    /// Finds or makes the member, or refuses it; whether it is new.
+    /// Finds or adds the member, or refuses it; returns whether it is new.
     fn admit(&mut self, beat: &ConsumerHeartbeat) -> Result<bool, GroupError> {
         let id = &beat.member_id;
         if beat.epoch != JOINS {
@@ -112,7 +112,7 @@ impl Consumer {
         self.add(beat).map(|()| true)
     }
 
-    /// Makes a member, if there is room.
+    /// Adds a member, unless the group is full.
     pub(super) fn add(&mut self, beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
         if self.config.members_max <= self.members.len() {
             return Err(GroupError::GroupMaxSizeReached);
@@ -126,7 +126,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// A new process of a static member takes its predecessor's place.
+    /// Lets a new process of a static member take over its predecessor's membership.
     pub(super) fn take_over(&mut self, old: &MemberId, new: &MemberId) {
         let Some(member) = self.members.remove(old) else { return };
         for partition in member.assigned.iter().chain(&member.revoking) {
@@ -143,7 +143,7 @@ impl Consumer {
         self.members.insert(new.clone(), member);
     }
 
-    /// A known member joins again: it holds nothing. Its target stays.
+    /// Resets a member that joins again: it owns nothing, but its target stays.
     pub(super) fn start_over(&mut self, id: &MemberId, instance: Option<&String>) {
         let Some(member) = self.members.get_mut(id) else { return };
         member.epoch = JOINS;
@@ -166,7 +166,7 @@ impl Consumer {
         self.is_changed = true;
     }
 
-    /// Takes over names and pattern of a member; whether it has other topics by that.
+    /// Applies names and pattern of a subscription; returns whether the subscribed topics changed.
     fn subscribe(&mut self, beat: &ConsumerHeartbeat) -> bool {
         let id = &beat.member_id;
         let Some(member) = self.members.get_mut(id) else { return false };
@@ -184,15 +184,15 @@ impl Consumer {
         self.resolve(id, &beat.matching)
     }
 
-    /// Gives every member by a pattern the topics that match now; whether there are others.
+    /// Updates the topics of every member with a pattern; returns whether any changed.
     fn rematch(&mut self, matching: &Matching) -> bool {
         let by_pattern = self.members.iter().filter(|(_, one)| one.subscription.pattern.is_some());
         let ids: Vec<MemberId> = by_pattern.map(|(id, _)| id.clone()).collect();
         ids.iter().fold(false, |others, id| self.resolve(id, matching) | others)
     }
 
-    /// Sets the topics of a member by its subscription; whether they are others. A pattern of which
-    /// nothing is said matches what it did.
+    /// Updates a member's topics from its subscription; returns whether they changed. A pattern
+    /// that is missing in `matching` keeps its topics.
     fn resolve(&mut self, id: &MemberId, matching: &Matching) -> bool {
         let Some(member) = self.members.get_mut(id) else { return false };
         let mut topics = member.subscription.names.clone();
@@ -221,8 +221,8 @@ impl Consumer {
         }
     }
 
-    /// Takes news of the group's topics; whether there are any. Of a topic that is not named
-    /// nothing is said.
+    /// Updates the existing topics; returns whether any changed. A topic that is missing in
+    /// `cluster` stays as it is.
     fn learn(&mut self, cluster: BTreeMap<TopicName, Option<TopicImage>>) -> bool {
         let mut news = false;
         for (name, image) in cluster {
@@ -240,8 +240,8 @@ impl Consumer {
 }
 
 impl Member {
-    /// An answer may be lost: then the member comes with the epoch before, and with nothing that it
-    /// was not given.
+    /// A heartbeat answer may be lost. The member then sends its previous epoch, and owns no
+    /// partition that it was not assigned.
     fn check_epoch(
         &self,
         epoch: i32,

@@ -1,4 +1,4 @@
-//! Members that go: by themselves, for a while, or because an administrator says so.
+//! Members that leave: for good, temporarily, or removed by an administrator.
 
 use crate::group::consumer::{Consumer, LEAVES_FOR_A_WHILE};
 use crate::group::error::GroupError;
@@ -12,7 +12,8 @@ impl Consumer {
         self.check_member(id, beat.instance_id.as_deref())?;
         let member = self.members.get_mut(id).ok_or(GroupError::UnknownMemberId)?;
         if beat.epoch == LEAVES_FOR_A_WHILE {
-            // It holds nothing any more, but its place is kept until its session ends.
+            // The static member owns nothing now, but its membership stays until the session times
+            // out.
             member.move_to(LEAVES_FOR_A_WHILE);
             member.revoke_by = None;
             let revoked = std::mem::take(&mut member.revoking);
@@ -30,8 +31,8 @@ impl Consumer {
         })
     }
 
-    /// By `LeaveGroup` members of the classic protocol go, and an administrator removes anybody:
-    /// static members by instance id alone.
+    /// Handles one entry of `LeaveGroup`. Classic members leave by it, and an administrator removes
+    /// any member by it; static members are named by instance id alone.
     pub(super) fn remove_one(&mut self, leaver: Leaver) -> Left {
         let Leaver { member_id, instance_id, reason } = leaver;
         let instance = instance_id.as_deref();
@@ -50,7 +51,7 @@ impl Consumer {
         Left { member_id, instance_id, result }
     }
 
-    /// The next target, unless this becomes a classic group: then its leader assigns.
+    /// Makes the next target, unless the group becomes a classic group whose leader assigns.
     pub(super) fn go_on(&mut self) {
         if self.is_all_classic() {
             self.is_changed = true;
@@ -59,7 +60,7 @@ impl Consumer {
         }
     }
 
-    /// Takes a member out and frees what it held; the caller sees to the next target.
+    /// Removes a member and frees its partitions; the caller makes the next target.
     pub(super) fn remove(&mut self, id: &MemberId, cause: GoneCause) {
         let Some(member) = self.members.remove(id) else { return };
         self.release(&member.assigned);

@@ -1,4 +1,4 @@
-//! One member: what it said of itself, what it is to have, what it has.
+//! One member: its subscription, target and assignment, and its deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,24 +19,24 @@ pub(super) struct Member {
     pub(super) subscription: Subscription,
     /// The names of its subscription, and the topics that match its pattern.
     pub(super) topics: BTreeSet<TopicName>,
-    /// What it was last told; 0 until then, −2 while a static member is away.
+    /// Last epoch sent to the member; 0 before the first, −2 while a static member is away.
     pub(super) epoch: i32,
-    /// The one before: the answer that told the last one may be lost.
+    /// The epoch before: the answer with the current epoch may have been lost.
     pub(super) epoch_before: i32,
-    /// What it is to have in the end.
+    /// The target assignment.
     pub(super) target: BTreeSet<TopicPartition>,
-    /// What it may have now.
+    /// The current assignment.
     pub(super) assigned: BTreeSet<TopicPartition>,
-    /// What it has to give up and may still have.
+    /// Partitions that the member must revoke and may still own.
     pub(super) revoking: BTreeSet<TopicPartition>,
-    /// In which epoch it was given each of those. Not kept: after a restart all of it counts from
-    /// the epoch the member has then.
+    /// Epoch in which each partition was assigned. Not persisted: after a restart, every partition
+    /// counts from the member's epoch at that time.
     pub(super) since: BTreeMap<TopicPartition, i32>,
-    /// When it is given up for silence.
+    /// Session deadline; after it the member is removed.
     pub(super) silent_by: MonoMs,
-    /// When it is given up because it still has what it is to give up.
+    /// Deadline of the revocation; after it the member is removed.
     pub(super) revoke_by: Option<MonoMs>,
-    /// Set while it speaks the classic protocol.
+    /// Set while the member speaks the classic protocol.
     pub(super) classic: Option<ClassicSide>,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Subscription {
     pub(super) pattern: Option<String>,
 }
 
-/// What a member that speaks the classic protocol says beside all that.
+/// Additional state of a member with the classic protocol.
 #[derive(Clone, Debug)]
 pub(super) struct ClassicSide {
     pub(super) session_timeout_ms: u64,
     pub(super) protocols: Vec<Protocol>,
-    /// When it is given up because it neither joins again nor asks what it is to hold.
+    /// Deadline of the next JoinGroup or SyncGroup; after it the member is removed.
     pub(super) step_by: Option<MonoMs>,
 }
 
@@ -67,7 +67,7 @@ impl ClassicSide {
 }
 
 impl Member {
-    /// A member that has been told nothing yet.
+    /// A new member without epoch and assignment.
     pub(super) fn new(beat: &ConsumerHeartbeat) -> Self {
         Self {
             instance_id: beat.instance_id.clone(),
@@ -90,7 +90,7 @@ impl Member {
         }
     }
 
-    /// Takes over what it says of itself; whether anything is new.
+    /// Applies a heartbeat's client data; returns whether anything changed.
     pub(super) fn update(&mut self, beat: &ConsumerHeartbeat) -> bool {
         let news = [
             replace(&mut self.client_id, Some(&beat.client_id)),
@@ -102,13 +102,13 @@ impl Member {
         news.contains(&true)
     }
 
-    /// Its place is another process's to take: it is away, or it speaks the classic protocol, in
-    /// which a static member does not say that it goes.
+    /// Whether a new process may take over the membership. The static member is away, or it speaks
+    /// the classic protocol, in which a static member leaves without notice.
     pub(super) fn may_be_replaced(&self) -> bool {
         self.epoch == LEAVES_FOR_A_WHILE || self.classic.is_some()
     }
 
-    /// It has what it is to have, and knows the group's epoch.
+    /// Whether the member has its target and knows the group's epoch.
     pub(super) fn is_settled(&self, epoch: i32) -> bool {
         self.epoch == epoch && self.revoking.is_empty() && self.assigned == self.target
     }
@@ -120,19 +120,19 @@ impl Member {
         }
     }
 
-    /// Whether it has had this partition ever since that epoch.
+    /// Whether the member has owned this partition since `epoch`.
     pub(super) fn has_had(&self, one: &TopicPartition, epoch: i32) -> bool {
         let has = self.assigned.contains(one) || self.revoking.contains(one);
         has && self.since.get(one).is_some_and(|since| *since <= epoch)
     }
 
-    /// Alive now.
+    /// Restarts the session timeout.
     pub(super) fn beat(&mut self, now: Now, session_timeout_ms: u64) {
         let own_ms = self.classic.as_ref().map(|side| side.session_timeout_ms);
         self.silent_by = now.mono.plus(own_ms.unwrap_or(session_timeout_ms).max(1));
     }
 
-    /// Begins to wait for the next step of one that speaks the classic protocol.
+    /// Starts the wait for the next JoinGroup or SyncGroup of a classic member.
     pub(super) fn wait_for_step(&mut self, now: Now) {
         let by = now.mono.plus(self.rebalance_timeout_ms.max(1));
         if let Some(side) = &mut self.classic {
@@ -150,12 +150,12 @@ impl Member {
         self.classic.as_ref()?.step_by
     }
 
-    /// Begins to wait until it gives up what it has to.
+    /// Starts the revocation wait.
     pub(super) fn wait(&mut self, now: Now) {
         self.revoke_by = Some(now.mono.plus(self.rebalance_timeout_ms.max(1)));
     }
 
-    /// Begins its session and its wait anew.
+    /// Restarts the session timeout and a running revocation wait.
     pub(super) fn restart(&mut self, now: Now, session_timeout_ms: u64) {
         self.beat(now, session_timeout_ms);
         if !self.revoking.is_empty() {
@@ -164,7 +164,7 @@ impl Member {
     }
 }
 
-/// Puts `new` in, if there is one; whether that changed anything.
+/// Replaces `known` if `new` is given; returns whether that changed it.
 fn replace<T: Clone + PartialEq>(known: &mut T, new: Option<&T>) -> bool {
     match new {
         Some(new) if new != known => {

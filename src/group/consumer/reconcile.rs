@@ -1,4 +1,4 @@
-//! Leads one member towards its target: first it gives up, then it is given what is free.
+//! Reconciliation of one member with its target: revocations first, then free partitions.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::model::{MemberId, Now};
 type Partitions = BTreeSet<TopicPartition>;
 
 impl Consumer {
-    /// `owned` is what the member says it holds; a member that says nothing still holds all.
+    /// `owned` lists the member's partitions; without it, the member still owns all of them.
     pub(super) fn reconcile(
         &mut self,
         now: Now,
@@ -27,7 +27,8 @@ impl Consumer {
         if !member.revoking.is_empty() {
             if holds_any(&member.revoking) {
                 if resubscribed {
-                    // It must not be told partitions of a topic it no longer wants.
+                    // The answer must not list partitions of a topic that the member no longer
+                    // subscribes to.
                     self.is_changed |= !lost.is_empty();
                     member.assigned.retain(|one| !lost.contains(one));
                     member.revoking.extend(lost);

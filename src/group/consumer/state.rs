@@ -1,4 +1,4 @@
-//! What is kept of a consumer group, and what is shown of it.
+//! Persisted state and description of a consumer group.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,16 +12,14 @@ use crate::group::partition::{TopicImage, TopicPartitions, by_topic, one_by_one}
 use crate::group::state::Protocol;
 use crate::model::{ClientId, MemberId, MonoMs, Now, TopicId, TopicName};
 
-/// Where a consumer group is in its life; the names are those of `ConsumerGroupDescribe`.
+/// State of a consumer group, named as in `ConsumerGroupDescribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsumerPhase {
-    /// No members.
     Empty,
-    /// Members give up and take over partitions.
+    /// Members still revoke or receive partitions.
     Reconciling,
-    /// Everyone has what it is to have.
+    /// Every member has its target.
     Stable,
-    /// Deleted.
     Dead,
 }
 
@@ -36,102 +34,94 @@ impl fmt::Display for ConsumerPhase {
     }
 }
 
-/// A consumer group, whole. Journalled: a change of this shape is a change of a format.
+/// Whole state of a consumer group. Journalled: a change of its shape is a change of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ConsumerState {
-    /// The epoch of the group and of its targets.
+    /// Epoch of the group and of its targets.
     pub epoch: i32,
-    /// The topics the targets are made of.
+    /// Topics from which the targets were made.
     pub topics: Vec<KnownTopic>,
-    /// Everyone, in order of member id.
+    /// Sorted by member id.
     pub members: Vec<ConsumerMember>,
-    /// More of those that speak the classic protocol; kept beside.
+    /// Further state of classic members; persisted separately.
     #[serde(skip)]
     pub classic: Vec<ClassicMember>,
-    /// More of those that subscribe by a pattern; kept beside.
+    /// Further state of members with a pattern; persisted separately.
     #[serde(skip)]
     pub patterns: Vec<PatternMember>,
 }
 
-/// The subscription of a member by a pattern. Journalled: a change of this shape is a change of a
-/// format.
+/// The subscription of a member with a pattern. Journalled: a change of its shape is a change of
+/// the format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatternMember {
-    /// The id of the member.
     pub member_id: MemberId,
     /// RE2 syntax, for whole topic names.
     pub pattern: String,
-    /// The topics it names beside that.
+    /// Topics that the member names in addition to the pattern.
     pub names: Vec<TopicName>,
 }
 
-/// What a member that speaks the classic protocol says beside that. Journalled: a change of this
-/// shape is a change of a format.
+/// Further state of a member with the classic protocol. Journalled: a change of its shape is a
+/// change of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassicMember {
-    /// Its id.
     pub member_id: MemberId,
     /// Silence after which it is removed.
     pub session_timeout_ms: u64,
-    /// All it supports, in order of preference.
+    /// Supported protocols in order of preference.
     pub protocols: Vec<Protocol>,
 }
 
-/// A topic as it was when the last target was made.
+/// A topic at the time of the last target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownTopic {
-    /// Its name.
     pub name: TopicName,
-    /// Its id.
     pub id: TopicId,
-    /// How many partitions it had.
     pub partitions: i32,
 }
 
 /// One member of a [`ConsumerState`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumerMember {
-    /// Its id.
     pub member_id: MemberId,
     /// Set for static members.
     pub instance_id: Option<String>,
-    /// Where it runs.
+    /// The client's rack.
     pub rack_id: Option<String>,
-    /// What the client calls itself.
+    /// The client's `client.id`.
     pub client_id: ClientId,
-    /// Its address as text.
+    /// The client's address as text.
     pub client_host: String,
-    /// How long it may take to give up partitions.
+    /// Time limit for a revocation.
     pub rebalance_timeout_ms: u64,
-    /// The assignor it votes for.
+    /// The assignor that the member prefers.
     pub assignor: Option<String>,
-    /// All topics it subscribes to, the matches of its pattern included.
+    /// All subscribed topics, the matches of the pattern included.
     pub topics: Vec<TopicName>,
-    /// What it was last told; −2 while a static member is away.
+    /// Last epoch sent to the member; −2 while a static member is away.
     pub epoch: i32,
-    /// The one before.
+    /// The epoch before the current one.
     pub epoch_before: i32,
-    /// What it is to have in the end.
+    /// The target assignment.
     pub target: Vec<TopicPartitions>,
-    /// What it may have now.
+    /// The current assignment.
     pub assigned: Vec<TopicPartitions>,
-    /// What it has to give up and may still have.
+    /// Partitions that the member must revoke and may still own.
     pub revoking: Vec<TopicPartitions>,
 }
 
-/// A consumer group for people and for `ConsumerGroupDescribe`.
+/// Description of a consumer group, for the HTTP interface and `ConsumerGroupDescribe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerDescription {
-    /// Where it is in its life.
     pub phase: ConsumerPhase,
     /// The assignor in use.
     pub assignor: String,
-    /// Everything else.
     pub state: ConsumerState,
 }
 
 impl Consumer {
-    /// The group as it was kept; every session timer and every wait starts anew at `now`.
+    /// Restores a persisted group; every session timeout and revocation wait starts again at `now`.
     pub fn restored(config: ConsumerConfig, now: Now, state: ConsumerState) -> Self {
         let mut group = Self::new(config);
         group.epoch = state.epoch;
@@ -171,7 +161,7 @@ impl Consumer {
         group
     }
 
-    /// The group for `ConsumerGroupDescribe`.
+    /// The description for `ConsumerGroupDescribe`.
     pub fn describe(&self) -> ConsumerDescription {
         let assignor = self.assignor().to_owned();
         ConsumerDescription { phase: self.phase(), assignor, state: self.state() }

@@ -1,4 +1,4 @@
-//! The next epoch of the group, and what each member is to have in it.
+//! The group's next epoch and its target assignment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::group::consumer::Consumer;
 use crate::group::output::Output;
 
 impl Consumer {
-    /// Something changed that changes who is to have what.
+    /// Makes the next epoch and a new target.
     pub(super) fn retarget(&mut self) {
         self.epoch = self.epoch.saturating_add(1);
         self.is_changed = true;
@@ -34,7 +34,7 @@ impl Consumer {
         }
     }
 
-    /// The assignor most members vote for; a tie goes to the first in the alphabet.
+    /// The assignor with the most votes; a tie goes to the first in alphabetical order.
     pub(super) fn assignor(&self) -> &str {
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         for name in self.members.values().filter_map(|member| member.assignor.as_deref()) {

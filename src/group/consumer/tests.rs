@@ -1,4 +1,4 @@
-//! The promises of a consumer group (KIP-848), kept under virtual time.
+//! Behaviour of a consumer group (KIP-848) in virtual time.
 
 mod both;
 mod epochs;
@@ -19,7 +19,7 @@ use crate::model::{MemberId, MonoMs, Now, TopicId, TopicName, WallMs};
 const SESSION_MS: u64 = 45_000;
 const REBALANCE_MS: u64 = 60_000;
 
-/// A group, the cluster around it and everything it said.
+/// A group with its cluster and all its outputs.
 struct Script {
     group: Consumer,
     now: Now,
@@ -31,7 +31,7 @@ struct Script {
 }
 
 impl Script {
-    /// A cluster with `orders` of four partitions.
+    /// A cluster with one topic: `orders` with four partitions.
     fn new() -> Self {
         Self::of(Consumer::new(ConsumerConfig::default()))
     }
@@ -54,7 +54,7 @@ impl Script {
         self.cluster.insert(name.into(), TopicImage { id: TopicId([id; 16]), partitions });
     }
 
-    /// The process stops; the group comes back from what was kept, on a new monotonic clock.
+    /// Restarts the process: restores the persisted state on a new monotonic clock.
     fn restart(self) -> Self {
         let state = self.kept.last().cloned().unwrap();
         let now = Now { wall: self.now.wall, mono: MonoMs(5) };
@@ -99,7 +99,7 @@ impl Script {
         answers
     }
 
-    /// Sends a heartbeat; what it does not say of the cluster is filled in.
+    /// Sends a heartbeat; missing topics of `cluster` are filled in.
     fn send(&mut self, mut beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
         let mut names: BTreeSet<TopicName> = self.group.wanted().cloned().collect();
         names.extend(beat.topics.iter().flatten().cloned());
@@ -119,12 +119,12 @@ impl Script {
         self.send(join(id, topics)).unwrap()
     }
 
-    /// Says nothing new.
+    /// Sends a heartbeat without changes.
     fn beat(&mut self, id: &str, epoch: i32) -> Result<Alive, GroupError> {
         self.send(beat(id, epoch))
     }
 
-    /// Says what it owns.
+    /// Sends a heartbeat with owned partitions.
     fn owns(&mut self, id: &str, epoch: i32, owned: &[i32]) -> Result<Alive, GroupError> {
         self.send(ConsumerHeartbeat { owned: Some(orders(owned)), ..beat(id, epoch) })
     }
@@ -153,7 +153,7 @@ impl Script {
         members.iter().find(|member| member.member_id.as_str() == id).unwrap().epoch
     }
 
-    /// Lets `ms` pass, stopping at every deadline on the way.
+    /// Advances the clock by `ms`, with a stop at every deadline.
     fn pass(&mut self, ms: u64) {
         let end = self.now.mono.plus(ms);
         while let Some(due) = self.group.poll_timeout().filter(|due| due.0 <= end) {

@@ -1,11 +1,11 @@
-//! What time alone does to a group.
+//! Timeouts of a consumer group.
 
 use crate::group::consumer::Consumer;
 use crate::group::output::GoneCause;
 use crate::model::{MemberId, MonoMs, Now};
 
 impl Consumer {
-    /// Removes members that fell silent, and those that do not give up what they have to.
+    /// Removes members whose session or revocation timed out.
     pub fn handle_timeout(&mut self, now: Now) {
         let over: Vec<MemberId> = self
             .members

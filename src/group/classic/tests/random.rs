@@ -8,7 +8,7 @@ const SEEDS: u64 = 300;
 const STEPS: u32 = 400;
 const NAMES: u8 = 5;
 
-/// What a client believes.
+/// One client with its view of the group.
 #[derive(Clone, Default)]
 struct Client {
     id: String,
@@ -42,7 +42,8 @@ fn run(seed: u64) -> u64 {
         }
         check(&s, seed, step);
     }
-    // All go silent: within a first join, a rebalance and a session everything is answered.
+    // All clients fall silent. Every request is answered within a first join, a rebalance and a
+    // session.
     s.pass(1_000_000);
     let unanswered: Vec<_> = sent.iter().filter(|t| s.waits(**t)).collect();
     assert!(unanswered.is_empty(), "seed {seed}: no answer to {unanswered:?}");
@@ -93,7 +94,7 @@ fn act(
     }
 }
 
-/// Reads the join answer the client waits for.
+/// Reads the JoinGroup answer that the client waits for.
 fn learn(s: &Script, client: &mut Client) {
     let Some(answer) = client.waiting.and_then(|token| s.answers.get(&token)) else { return };
     match answer {

@@ -1,4 +1,4 @@
-//! How a rebalance begins, goes on and ends.
+//! Start, course and end of a rebalance.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Members that fall silent, leave or come back.
+//! Members that fall silent, leave or return.
 
 use super::*;
 

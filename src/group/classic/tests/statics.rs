@@ -49,7 +49,7 @@ fn a_static_leader_that_restarts_is_told_to_skip_the_assignment() {
     let joined = s.joined(join);
     assert!(joined.skip_assignment);
     assert_eq!((joined.leader.as_str(), joined.members.len()), ("x2", 2));
-    // It leads for real: only its next join forces a rebalance.
+    // The new process is the leader: only its next join forces a rebalance.
     let join = s.join(Join { member_id: "x2".into(), ..instance("x", "unused") });
     assert!(s.waits(join));
 }

@@ -8,7 +8,7 @@ const SEEDS: u64 = 150;
 const STEPS: u32 = 300;
 const CLIENTS: usize = 5;
 
-/// What a client speaks. The first one of all speaks KIP-848 and never goes.
+/// Protocol of a client. The first client speaks KIP-848 and never leaves.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     New,
@@ -16,7 +16,7 @@ enum Kind {
     Cooperative,
 }
 
-/// What one of the classic protocol does next.
+/// Next request of a classic client.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Join,
@@ -70,7 +70,7 @@ impl World {
         world
     }
 
-    /// A process that knows nothing yet.
+    /// A new process without any state.
     fn client(&mut self, n: usize) -> Client {
         self.ids += 1;
         let kinds = [Kind::New, Kind::Eager, Kind::Cooperative];
@@ -82,7 +82,7 @@ impl World {
     fn act(&mut self) {
         let n = self.rng.usize(..CLIENTS);
         match self.rng.u8(..60) {
-            // The process dies, and another one comes.
+            // The process dies, and another one starts.
             0 if n > 0 => self.clients[n] = self.client(n),
             1 if n > 0 => self.leave(n),
             2..=4 => self.s.pass(self.rng.u64(..4_000)),
@@ -113,7 +113,7 @@ impl World {
                     let has_lost = !client.owned.is_subset(&told);
                     self.given_up += u64::from(has_lost);
                     client.owned = told;
-                    // A cooperative client says at once what it has given up.
+                    // A cooperative client joins again at once to report its revocation.
                     client.next = if has_lost { Next::Join } else { Next::Beat };
                 }
                 Err(error) => Self::refused(&mut client, error),
@@ -146,8 +146,8 @@ impl World {
         }
     }
 
-    /// It joins again; only a cooperative client goes on with what it has, and only when the group
-    /// rebalances.
+    /// Makes a refused client join again. Only a cooperative client keeps its partitions, and only
+    /// in a rebalance.
     fn refused(client: &mut Client, error: GroupError) {
         let goes_on = error == GroupError::RebalanceInProgress;
         assert!(goes_on || error == GroupError::UnknownMemberId, "{error}");
@@ -171,7 +171,7 @@ impl World {
         let mut owners: BTreeMap<i32, &str> = BTreeMap::new();
         let members: BTreeSet<String> =
             self.s.group.member_keys().map(|key| key.to_string()).collect();
-        // Who is no member any more learns it with its next request.
+        // A removed client learns of its removal with its next request.
         for client in self.clients.iter().filter(|client| members.contains(&client.id)) {
             for one in &client.owned {
                 let other = owners.insert(*one, &client.id);
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Everyone speaks until nothing changes.
+    /// Runs all clients until nothing changes.
     fn come_to_rest(&mut self, seed: u64) {
         for _ in 0..60 {
             (0..CLIENTS).for_each(|n| self.step(n));

@@ -1,4 +1,4 @@
-//! Which epochs and which requests are taken, and what is said to the others.
+//! Epoch and request checks, and their errors.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn a_member_that_joins_again_holds_nothing_and_gets_its_part_back() {
     assert_eq!(s.join("a", &["orders"]), told("a", 2, &[2, 3]));
     assert_eq!((s.epochs.len(), s.gone.len()), (2, 0), "nobody else is disturbed");
     assert_eq!(s.beat("a", 1), Err(GroupError::FencedMemberEpoch));
-    // even while it was to give something up
+    // also during a revocation
     s.join("c", &["orders"]);
     assert_eq!(s.beat("b", 2), Ok(told("b", 2, &[1])));
     assert_eq!(s.join("b", &["orders"]), told("b", 3, &[1]));

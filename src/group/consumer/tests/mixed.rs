@@ -1,10 +1,10 @@
-//! Members of both protocols in one group: how it is upgraded, and taken back.
+//! Members of both protocols in one group: upgrade and downgrade.
 
 use super::*;
 
 const CLASSIC_SESSION_MS: u64 = 10_000;
 
-/// A consumer of `orders` that speaks the classic protocol and holds these.
+/// A classic-protocol consumer of `orders` that owns these partitions.
 pub(super) fn classic(id: &str, owned: &[i32]) -> Join {
     let consuming = Consuming {
         topics: BTreeSet::from(["orders".into()]),
@@ -28,7 +28,7 @@ pub(super) fn classic(id: &str, owned: &[i32]) -> Join {
     }
 }
 
-/// The same as a static member's new process.
+/// The join of a static member's new process.
 fn fixed(instance: &str, fresh_id: &str) -> Join {
     let instance_id = Some(instance.to_owned());
     Join { member_id: "".into(), instance_id, ..classic(fresh_id, &[]) }
@@ -46,7 +46,7 @@ impl Script {
         }
     }
 
-    /// The generation of a join that must be granted.
+    /// Joins successfully; returns the generation.
     pub(super) fn joined(&mut self, join: Join) -> i32 {
         self.joins(join).unwrap().generation
     }
@@ -55,7 +55,7 @@ impl Script {
         self.joins(join).unwrap_err().error
     }
 
-    /// Its partitions of `orders`.
+    /// Syncs; returns the assigned partitions of `orders`.
     pub(super) fn syncs(&mut self, id: &str, generation: i32) -> Result<Vec<i32>, GroupError> {
         self.syncs_as(id, None, generation, "range")
     }
@@ -103,7 +103,7 @@ impl Script {
         }
     }
 
-    /// Lets time pass while `c` and the member `n` are heard of every second.
+    /// Advances the clock while `c` and `n` send heartbeats every second.
     fn pass_alive(&mut self, ms: u64, classic: i32, epoch: i32) {
         for _ in 0..ms / 1_000 {
             self.pass(1_000);
@@ -112,7 +112,7 @@ impl Script {
         }
     }
 
-    /// `c` speaks the classic protocol and holds all of `orders`, at generation 1.
+    /// `c` speaks the classic protocol and owns all of `orders`, at generation 1.
     fn old() -> Self {
         let mut s = Self::new();
         let first =
@@ -122,7 +122,7 @@ impl Script {
         s
     }
 
-    /// The same, and `n` speaks KIP-848; each holds two at epoch 2.
+    /// `c` as in `old`, and `n` with KIP-848; each owns two partitions at epoch 2.
     fn mixed() -> Self {
         let mut s = Self::old();
         assert_eq!(s.join("n", &["orders"]), told("n", 2, &[]));
@@ -141,7 +141,7 @@ fn a_classic_member_is_told_to_join_again_and_gives_up_what_it_says_it_holds() {
     assert_eq!(s.join("n", &["orders"]), told("n", 2, &[]));
     assert_eq!(s.beats("c", 1), Err(GroupError::RebalanceInProgress));
     assert_eq!(s.syncs("c", 1), Err(GroupError::RebalanceInProgress));
-    // It still holds all (cooperative): its generation stays until it has given up.
+    // The cooperative client still owns all four; its generation stays until the revocation.
     assert_eq!(s.joined(classic("c", &[0, 1, 2, 3])), 1);
     let keeps = s.syncs("c", 1).unwrap();
     assert_eq!(keeps.len(), 2);
@@ -182,7 +182,7 @@ fn a_classic_member_is_refused_in_the_words_of_its_own_protocol() {
     }
     assert_eq!((s.may_commit("c", 2), s.may_commit("n", 2)), (Ok(()), Ok(())));
     assert_eq!(s.syncs_as("c", None, 2, "sticky"), Err(GroupError::InconsistentGroupProtocol));
-    // One that speaks KIP-848 is none of the classic members, nor is a stranger.
+    // A KIP-848 member is not a classic member, nor is an unknown id.
     for id in ["n", "x"] {
         assert_eq!(s.beats(id, 2), Err(GroupError::UnknownMemberId));
         assert_eq!(s.syncs(id, 2), Err(GroupError::UnknownMemberId));
@@ -249,7 +249,7 @@ fn a_static_member_goes_from_one_protocol_to_the_other_and_back_in_its_place() {
     assert_eq!(s.joined(Join { member_id: "x1".into(), ..fixed("x", "") }), 2);
     let held = s.syncs_as("x1", Some("x"), 2, "range").unwrap();
     assert_eq!(held.len(), 2);
-    // Nobody said that it went: a static member of the classic protocol does not.
+    // A static member with the classic protocol leaves without notice.
     assert_eq!(s.send(instance("x", "x2")), Ok(told("x2", 2, &held)));
     assert_eq!(s.beats_as("x1", Some("x"), 2), Err(GroupError::FencedInstanceId));
     let old = Join { member_id: "x1".into(), ..fixed("x", "") };
@@ -293,7 +293,7 @@ fn when_the_last_one_of_kip_848_goes_it_is_a_classic_group_again() {
             continue;
         }
         assert_eq!((state.generation, ids.len()), (2, 1), "no epoch of its own: {way}");
-        // Whoever was told generation 2 joins the classic group.
+        // A member that was sent generation 2 joins the classic group again.
         let mut group = Classic::taking_over(ClassicConfig::default(), s.now, state);
         let beat = Heartbeat { member_id: "c".into(), instance_id: None, generation: 2 };
         group.handle(s.now, Input::Heartbeat(Token(1), beat));

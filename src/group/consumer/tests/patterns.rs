@@ -1,4 +1,4 @@
-//! Members that subscribe by a pattern; each heartbeat tells the group what matches.
+//! Members with a subscription pattern; each heartbeat brings the matching topics.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn a_pattern_is_resolved_anew_by_everyones_heartbeats() {
     let mut s = Script::new();
     assert_eq!(s.send(joins("a", &["orders"])), Ok(told("a", 1, &[0, 1, 2, 3])));
     assert!(s.group.subscribes(&"a".into(), &"orders".into()));
-    // A heartbeat of another member that says nothing of the pattern changes nothing.
+    // Another member's heartbeat without the pattern changes nothing.
     s.join("b", &["others"]);
     assert!(s.group.subscribes(&"a".into(), &"orders".into()));
     let epoch = s.epoch_of("b");

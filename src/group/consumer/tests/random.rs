@@ -1,4 +1,4 @@
-//! Random clients, lost answers, restarts and a cluster that changes; invariants after every step.
+//! Random clients, lost answers, restarts and a changing cluster; invariants after every step.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const STEPS: u32 = 400;
 const CLIENTS: usize = 6;
 const NAMES: [&str; 3] = ["orders", "bills", "notes"];
 
-/// What a client believes and holds.
+/// One client with its view of the group.
 #[derive(Clone, Default)]
 struct Client {
     id: String,
@@ -15,11 +15,12 @@ struct Client {
     epoch: i32,
     topics: BTreeSet<TopicName>,
     owned: BTreeSet<TopicPartition>,
-    /// What it was told and has not acted on yet.
+    /// Assignment that the client has received and not applied yet.
     told: Option<BTreeSet<TopicPartition>>,
-    /// What it owns or wants is not what it last said.
+    /// The owned partitions or subscribed topics differ from the last heartbeat.
     has_news: bool,
-    /// No answer came to its last request: it says all it knows and does nothing until one comes.
+    /// The last request has no answer: the client sends full heartbeats and acts only after an
+    /// answer.
     in_doubt: bool,
     joined: bool,
 }
@@ -97,7 +98,7 @@ impl World {
         }
     }
 
-    /// One heartbeat; sometimes its answer is lost.
+    /// Sends one heartbeat; with `may_lose`, the answer is sometimes lost.
     fn beat(&mut self, n: usize, may_lose: bool) {
         if !self.clients[n].joined && self.clients[n].id.is_empty() {
             self.ids += 1;
@@ -132,7 +133,7 @@ impl World {
                 client.told = alive.assignment.or(client.told.take());
                 (client.joined, client.in_doubt, client.has_news) = (true, false, false);
             }
-            // It gives up everything and joins again under its own id.
+            // The client gives up everything and joins again under its own id.
             Err(GroupError::FencedMemberEpoch | GroupError::UnknownMemberId) => {
                 let Client { id, instance, topics, .. } = std::mem::take(client);
                 *client = Client { id, instance, topics, ..Client::default() };
@@ -144,7 +145,7 @@ impl World {
         }
     }
 
-    /// First what it has to give up; sometimes only that.
+    /// Applies the received assignment: revocations first, and sometimes only those.
     fn reconcile(&mut self, n: usize) {
         let whole = self.rng.bool();
         let client = &mut self.clients[n];
@@ -183,7 +184,8 @@ impl World {
         let mut owners: BTreeMap<TopicPartition, &str> = BTreeMap::new();
         let state = self.s.group.describe().state;
         for client in self.clients.iter().filter(|client| client.joined) {
-            // Who is no member any more learns it with its next heartbeat, and may not commit.
+            // A removed client learns of its removal with its next heartbeat, and may not commit
+            // until then.
             let known = state.members.iter().find(|member| member.member_id.as_str() == client.id);
             if known.is_none_or(|member| member.epoch < 0) {
                 continue;
@@ -195,7 +197,7 @@ impl World {
         }
     }
 
-    /// Everyone speaks and acts until nothing changes.
+    /// Runs all clients until nothing changes.
     fn come_to_rest(&mut self, seed: u64) {
         for _ in 0..30 {
             for n in 0..CLIENTS {

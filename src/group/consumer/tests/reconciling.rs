@@ -1,4 +1,4 @@
-//! Who is to have what, and that it is given up before it is given away.
+//! Target assignments, and revocation before a partition's next owner gets it.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Static members (KIP-345): a place outlives its process.
+//! Static members (KIP-345): the membership outlives the process.
 
 use super::*;
 
-/// A static member `one` as `a`, and a dynamic `b`.
+/// A group of the static member `one` with member id `a`, and a dynamic member `b`.
 fn house() -> Script {
     let mut s = Script::new();
     s.send(instance("one", "a")).unwrap();

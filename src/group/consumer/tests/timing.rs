@@ -1,4 +1,4 @@
-//! Members that fall silent or do not give up; restarts.
+//! Session timeouts, revocation timeouts and restarts.
 
 use super::*;
 
