@@ -1,4 +1,4 @@
-//! A member's Fetch: who has each partition now, and what it fetches again.
+//! A member's Fetch: the owner of each partition, and the records that are fetched again.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use crate::retry::detector::{
     Asked, Detector, Fetching, Holder, Output, Phase, SeekBacks, TOLD_AT, Turn,
 };
 
-/// Partitions of a group that are watched at most, about 1 KiB each: a Fetch may name any number,
-/// also such as do not exist. A partition beyond is delivered as if nobody watched.
+/// Partitions of a group that are tracked at most, about 1 KiB each. A Fetch may name any number of
+/// partitions, nonexistent ones included. Partitions beyond the limit are delivered untracked.
 const WINDOWS_MAX: usize = 10_000;
 
 /// Outstanding records that a member fetches again.
 pub(in crate::retry) type Returned = (TopicPartition, Range<i64>);
 
 impl Detector {
-    /// One partition of a Fetch; the outstanding records that it fetches again, where that is a
-    /// failure.
+    /// Handles one partition of a Fetch. Returns the outstanding records that the member fetches
+    /// again, if the group's rules take a seek back for a failure.
     pub(in crate::retry) fn on_asked(
         &mut self,
         now: Now,
@@ -46,17 +46,17 @@ impl Detector {
         None
     }
 
-    /// Whether a partition is watched, or may be.
+    /// Whether a partition is tracked, or can be.
     pub(in crate::retry) fn has_room_for(&self, of: &TopicPartition) -> bool {
         self.windows.len() < WINDOWS_MAX || self.windows.contains_key(of)
     }
 
-    /// The first Fetch of a partition by this member, or since its connection, generation or epoch
-    /// changed: never evidence.
+    /// Handles the first Fetch of a partition by this member, or its first one on a new connection,
+    /// generation or epoch. Such a Fetch is never evidence of a failure.
     fn on_held_anew(&mut self, now: Now, ask: &Asked, holder: Holder) {
         self.own(now, &ask.partition, &holder.member);
         if let Some(known) = self.members.get_mut(&holder.member) {
-            // Whose turn it was is asked for anew.
+            // The member fetches the record of its turn again, so the turn is decided anew.
             let is_it = |turn: &mut Turn| {
                 let out = turn.out.map(|out| out.offset);
                 turn.partition == ask.partition && out >= Some(ask.offset)
@@ -66,7 +66,7 @@ impl Detector {
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         let same_member = window.is_held_by(&holder.member);
         if same_member {
-            // An answer may have been lost; its application works on what it had before.
+            // The broker's last answer may be lost: the application still works on earlier records.
             window.from = window.from.min(ask.offset);
         } else {
             window.from = ask.offset;
@@ -82,7 +82,7 @@ impl Detector {
         window.wait_on(now.mono);
         for (offset, suspect) in &mut window.suspects {
             match &mut suspect.phase {
-                // It was given out after its failure was said, and its member has gone on.
+                // The record was delivered after its nack, and the member goes on behind it.
                 Phase::Alone(_) | Phase::Resting if *offset < ask.offset => {
                     suspect.phase = Phase::Resting;
                 }
@@ -92,7 +92,7 @@ impl Detector {
         }
     }
 
-    /// A member fetches records again on its connection.
+    /// Handles a member that fetches delivered records again on the same connection.
     fn on_went_back(&mut self, now: Now, by: &Fetching, ask: &Asked) -> Option<Returned> {
         let window = self.windows.get_mut(&ask.partition)?;
         let offset = window.hidden.past(ask.offset);
@@ -117,7 +117,7 @@ impl Detector {
         Some((ask.partition.clone(), lost))
     }
 
-    /// Awaited records that the member went back to are next.
+    /// Marks the awaited records at or above the fetched offset as ready for delivery.
     fn give_again(&mut self, by: &Fetching, ask: &Asked) {
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         let mut again = false;
@@ -147,7 +147,7 @@ impl Detector {
         self.push(Output::SeekBack { partition: of.clone(), offset, is_told });
     }
 
-    /// Awaited records whose interval is over: their turn has come.
+    /// Marks awaited records of this member as ready once their interval is over.
     pub(in crate::retry) fn end_holds(&mut self, now: Now, by: &Fetching) {
         for of in &self.troubled {
             let Some(window) = self.windows.get_mut(of) else { continue };

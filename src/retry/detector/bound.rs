@@ -1,11 +1,11 @@
-//! What binds whoever asks: what is held or settled is so for its group, not for one member. Who is
-//! out of the group, as far as is known here, may be in it for all that: a coordinator that is away
-//! for longer than a session misses nobody.
+//! Plans for members that are not in the group, as far as the sidecar knows. Suspects and settled
+//! records belong to the group, so they limit every member. Such a member may still be in the
+//! group: an unreachable coordinator expires nobody.
 
 use crate::retry::detector::{Asked, Detector, Plan, Rules, Serve, Window};
 
 impl Detector {
-    /// What a member is given that is gone: what nothing is known of. None of that is its hand-out.
+    /// The plan for a removed member. Nothing in it counts as a delivery to that member.
     pub(super) fn plan_of_gone(&self, asked: &[Asked]) -> Plan {
         let is_shut = !self.breaker.is_closed();
         let serve = asked.iter().map(|ask| match self.windows.get(&ask.partition) {
@@ -19,7 +19,7 @@ impl Detector {
 }
 
 impl Window {
-    /// What may be given of it, from an offset on, to who does not hold it.
+    /// The records from `offset` on that a member may get without owning the partition.
     fn unheld(&self, rules: &Rules, offset: i64) -> Serve {
         let is_suspected = self.suspects.range(offset..).next().is_some();
         let waits = rules.in_order && self.waits_before(offset);

@@ -1,4 +1,4 @@
-//! Crashes: the suspects hear of lost deliveries and commits, and limit what a Fetch is given.
+//! Crashes: lost deliveries and commits go to the suspects, which limit what a Fetch delivers.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ impl Detector {
         self.push(Output::Wake);
     }
 
-    /// A member fetches a partition that another one had, or nobody.
+    /// A member fetches a partition that another member owned, or that had no owner.
     pub(in crate::retry) fn own(&mut self, now: Now, of: &TopicPartition, member: &MemberId) {
         let before = self.windows.get(of).and_then(|window| window.holder.as_ref());
         let before = before.map(|holder| holder.member.clone()).filter(|known| known != member);
@@ -65,7 +65,7 @@ impl Detector {
         self.suspects.handle(now, Event::Assigned { member: member.clone(), partitions });
     }
 
-    /// A commit, or a committed offset that the coordinator tells.
+    /// A commit, or a committed offset that the coordinator returned.
     pub(in crate::retry) fn acquit(
         &mut self,
         now: Now,
@@ -74,7 +74,7 @@ impl Detector {
         passes_records: bool,
     ) {
         let Some(window) = self.windows.get(of) else { return };
-        // Nothing between is a record that the application handles.
+        // No application handles a record between `offset` and the next unsettled one.
         let end = window.end.max(offset);
         let offset = window.unsettled(offset..end).unwrap_or(end);
         let partition = of.clone();
@@ -92,8 +92,8 @@ impl Detector {
         self.tell_suspects(now, Event::Dropped { partition, offsets });
     }
 
-    /// A member was to be given these offsets, and there is no record; true if a withheld one is
-    /// among them.
+    /// Handles offsets granted to a member that hold no record. Returns true if a withheld record
+    /// is among them.
     pub(in crate::retry) fn empty(
         &mut self,
         now: Now,
@@ -106,7 +106,7 @@ impl Detector {
         has_withheld
     }
 
-    /// The topic is another one, or the group is new to it.
+    /// The topic was recreated under its name, or the group is new to it.
     pub(in crate::retry) fn clear_suspects(&mut self, now: Now, of: &TopicPartition) {
         self.tell_suspects(now, Event::Cleared(of.clone()));
     }
@@ -155,7 +155,7 @@ impl Detector {
         outstanding
     }
 
-    /// Decisions of the suspects become outputs.
+    /// Turns decisions of the suspects into outputs.
     pub(in crate::retry) fn decide(&mut self) {
         while let Some(decision) = self.suspects.poll_output() {
             match decision {
@@ -203,7 +203,7 @@ impl Detector {
         })
     }
 
-    /// The record that no commit passes: its partition waits for it, or it is withheld.
+    /// The record that no commit passes: its partition waits for it, or the detector withholds it.
     pub fn commit_bound(&self, of: &TopicPartition) -> Option<i64> {
         self.awaited(of).into_iter().chain(self.suspects.withheld(of)).min()
     }
@@ -218,7 +218,8 @@ impl Detector {
         !self.suspects.is_unlimited()
     }
 
-    /// The withheld record that is a dead letter before a commit of `offset` is passed on.
+    /// The withheld record below a commit of `offset`. It becomes a dead letter before the commit
+    /// is passed on.
     pub fn settling_before(&mut self, of: &TopicPartition, offset: i64) -> Option<Settling> {
         self.suspects.withheld(of).filter(|withheld| *withheld < offset)?;
         self.suspects.end_withheld(of);
@@ -226,8 +227,8 @@ impl Detector {
         self.crash_settling((of, window), i64::MIN, false)
     }
 
-    /// A batch of a partition cannot be read; true if none could not before. No record of it can be
-    /// delivered alone, a withheld one neither.
+    /// Notes a batch that cannot be decoded; true if the partition had none. No record of it can be
+    /// delivered by itself, so a withheld record ends as well.
     pub fn unreadable(&mut self, of: &TopicPartition) -> bool {
         if self.suspects.withheld(of).is_some() {
             self.suspects.end_withheld(of);
@@ -236,7 +237,7 @@ impl Detector {
         self.unreadable.insert(of.clone())
     }
 
-    /// Records that become entries though no Fetch asks for them: a commit has passed them.
+    /// Records that become entries without a Fetch: a commit has passed them.
     pub(in crate::retry) fn settlings_passed(&self) -> impl Iterator<Item = Settling> {
         self.suspects.partitions_with_ended().filter_map(|of| {
             let window = self.windows.get(of)?;
@@ -275,7 +276,7 @@ impl Window {
         Some(first..self.unsettled_end(first))
     }
 
-    /// The offset behind the last outstanding record of which nothing is known.
+    /// The offset behind the last outstanding record without a known outcome.
     fn unsettled_end(&self, first: i64) -> i64 {
         let mut end = self.data_end();
         while end > first {

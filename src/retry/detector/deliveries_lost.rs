@@ -1,4 +1,4 @@
-//! E7, E8: a member ends, or its right to commit: its outstanding records are lost.
+//! Lost deliveries (E7, E8): a member ends or may no longer commit with records outstanding.
 
 use crate::model::{MemberId, Now, TopicPartition};
 use crate::retry::detector::{Asked, Detector};
@@ -23,7 +23,8 @@ impl Detector {
         }
     }
 
-    /// A member joins anew by itself: its outstanding records are lost if they are fetched again.
+    /// A member rejoins without being told to. Its outstanding records are lost if it fetches them
+    /// again.
     pub(in crate::retry) fn on_gave_up(&mut self, member: &MemberId) {
         let held = self.held_by(member);
         if let Some(known) = self.members.get_mut(member) {
@@ -37,7 +38,7 @@ impl Detector {
         }
     }
 
-    /// The records that a member gave up are lost: they are fetched from the first one on.
+    /// Counts the records that a member gave up as lost, once it fetches from the first one on.
     pub(in crate::retry) fn lose_given_up(&mut self, now: Now, member: &MemberId, asked: &[Asked]) {
         let mut lost = Vec::new();
         for ask in asked {
@@ -75,7 +76,7 @@ impl Detector {
         held.map(|(partition, _)| partition.clone()).collect()
     }
 
-    /// The lost records of a live member are outstanding again once they are delivered anew.
+    /// After a loss, the records count as outstanding at a live member only when delivered again.
     fn begin_after_loss(&mut self, now: Now, member: &MemberId, of: &TopicPartition) {
         if let Some(window) = self.windows.get_mut(of) {
             window.from = window.end;

@@ -1,4 +1,4 @@
-//! The detector's knowledge and suspicions, for people.
+//! The detector's state for the admin API and `group explain`.
 
 use crate::model::{MemberId, Now, TopicPartition, WallMs};
 use crate::retry::detector::{ApartView, Detector, Phase, Window};
@@ -8,9 +8,9 @@ use crate::retry::{Disposition, OnSeekBack};
 /// The consumers of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DetectorView {
-    /// Records that may end their consumer.
+    /// Suspect sets: records that may crash their consumer.
     pub suspects: Vec<SetView>,
-    /// Retries that go alone.
+    /// Retries that are delivered by themselves.
     pub aparts: Vec<ApartView>,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<WindowView>,
@@ -19,58 +19,53 @@ pub struct DetectorView {
 /// One partition of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowView {
-    /// Which.
     pub partition: TopicPartition,
-    /// Who holds it; `None`: nobody who is still there.
+    /// `None`: its last member is gone.
     pub member: Option<MemberId>,
-    /// As last seen; `None`: no commit was seen.
+    /// `None`: the sidecar has seen no commit.
     pub committed: Option<i64>,
-    /// Where its member goes on.
+    /// The next offset that the member fetches.
     pub end: i64,
-    /// Going back is observed only (`on_seek_back: observe`).
+    /// A seek back is counted and changes nothing (`on_seek_back: observe`).
     pub is_only_observed: bool,
-    /// Records its member went back to, and how often.
+    /// Offset of each record that the member sought back to, and the number of returns.
     pub seek_backs: Vec<(i64, u32)>,
-    /// The only record that is left of those that may end their consumer.
+    /// The only record left in its suspect set.
     pub isolated: Option<SuspectView>,
-    /// Who is suspected or charged.
+    /// Records with counted failures, and records that the partition waits for.
     pub suspects: Vec<SuspectView>,
-    /// Settled, and cut from what is given out.
+    /// Settled records, which deliveries leave out.
     pub skipped: Vec<i64>,
 }
 
-/// One suspect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuspectView {
-    /// Which record.
     pub offset: i64,
-    /// Failures charged.
+    /// Failures counted so far.
     pub reconsume_times: u32,
     /// Failures after which the next one is the last.
     pub limit: u32,
-    /// Where it stands.
     pub stand: Stand,
-    /// Charged failures, latest last.
+    /// Counted failures, latest last.
     pub history: Vec<(WallMs, Disposition)>,
 }
 
-/// Where a suspect stands.
+/// The stage of a suspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// Its partition is held for so many milliseconds more.
+    /// The partition waits for this many more milliseconds.
     Held(u64),
-    /// It is served alone next.
+    /// The record is delivered next, by itself.
     Next,
-    /// It is out, alone, for so many milliseconds.
+    /// The record is delivered by itself for this many milliseconds so far.
     Alone(u64),
-    /// It was out alone, and nothing came of it.
+    /// The record was delivered by itself, and no commit or loss followed within the timeout.
     Resting,
-    /// It is settled with the next Fetch.
+    /// The next Fetch settles the record.
     Ending,
 }
 
 impl Detector {
-    /// The consumers of the group, for people.
     pub fn view(&self, now: Now) -> DetectorView {
         DetectorView {
             suspects: self.suspects.explain(now.mono),
@@ -79,7 +74,7 @@ impl Detector {
         }
     }
 
-    /// Every partition that was fetched or committed lately, in order.
+    /// Partitions that were fetched or committed lately, in order.
     pub fn explain(&self, now: Now) -> Vec<WindowView> {
         self.windows.iter().map(|window| self.window(now, window)).collect()
     }
@@ -99,7 +94,7 @@ impl Detector {
         }
     }
 
-    /// The record that is left of the suspects.
+    /// The record that is left of a suspect set.
     fn isolated(&self, record: EndedRecord) -> SuspectView {
         let limit = self.rules.suspects.in_place_limit;
         let is_over = record.failures >= limit;

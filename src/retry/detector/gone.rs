@@ -1,18 +1,18 @@
-//! A topic is deleted, or made anew: nothing that is known of it holds, and nobody waits for it.
+//! Deleted and recreated topics: the detector forgets all it knows of them, and no Fetch waits.
 
 use crate::model::{Now, TopicName, TopicPartition};
 use crate::retry::detector::{Detector, Output, Turn, Window};
 
 impl Detector {
-    /// One by its name is another one from now on.
+    /// The name stands for another topic, or none, from now on.
     pub(super) fn on_topic_gone(&mut self, now: Now, topic: &TopicName) {
         self.forget(now, |partition| partition.topic == *topic);
         self.outputs.push_back(Output::Wake);
     }
 
-    /// The group has no offset of it, as its coordinator says. Where it had one, that was deleted,
-    /// as a cluster does with a topic: the group is new there. Where it never had any, nothing is
-    /// told by that.
+    /// The coordinator has no committed offset of the group for this partition. If there was one,
+    /// it was deleted, as a cluster does with a topic: the group is new there. Otherwise the answer
+    /// says nothing.
     pub(super) fn on_uncommitted(&mut self, now: Now, of: &TopicPartition) {
         if self.windows.get(of).is_some_and(Window::has_committed) {
             self.forget(now, |partition| partition == of);

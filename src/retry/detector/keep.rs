@@ -20,7 +20,7 @@ impl Detector {
         self.push(Output::Window { partition: partition.clone(), window: told });
     }
 
-    /// Journals the windows of suspects that differ from their last records.
+    /// Journals the windows with suspects or cut records that differ from their last record.
     pub(in crate::retry) fn keep_all(&mut self) {
         let troubled: Vec<TopicPartition> = self.troubled.iter().cloned().collect();
         for partition in troubled {
@@ -29,7 +29,7 @@ impl Detector {
     }
 }
 
-/// Whether one record can stand for another: an idle one is not remembered.
+/// Whether two records say the same. Idle records are not journalled, so all are equal.
 fn is_same(one: &WindowRecord, other: &WindowRecord) -> bool {
     one == other || (one.is_idle() && other.is_idle())
 }

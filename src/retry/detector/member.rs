@@ -1,37 +1,38 @@
-//! One consumer of a group, and the record it is given alone.
+//! A member of a group, and the record that is delivered to it by itself.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::model::{MemberId, MonoMs, TopicPartition};
 use crate::retry::detector::Asked;
 
-/// Members that are remembered as gone; more than may have a Fetch that waits.
+/// Removed members that are remembered; more than have a pending Fetch at a time.
 const GONE_MAX: usize = 1_000;
-/// Nobody is heard of less often: `heartbeat.interval.ms`, 3 s by default, 5 s by KIP-848.
+/// The longest interval between heartbeats: `heartbeat.interval.ms` is 3 s by default, and 5 s by
+/// KIP-848.
 const BEAT_MS: u64 = 5_000;
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Member {
-    /// Its generation or epoch, as last seen.
+    /// The generation or member epoch, as in the last request.
     pub(in crate::retry) epoch: i32,
-    /// When its first assignment came.
+    /// Time of the first assignment.
     pub(in crate::retry) since: MonoMs,
-    /// When it was last heard of.
+    /// Time of the last request.
     pub(in crate::retry) alive: MonoMs,
-    /// A retry topic is its way back.
+    /// The member subscribes to its retry topic.
     pub(in crate::retry) has_lane: bool,
-    /// The record that is out, or goes out next, while one goes at a time.
+    /// The record that is delivered now or next, while records are delivered one at a time.
     pub(in crate::retry) turn: Option<Turn>,
 }
 
 impl Member {
-    /// When it may have lived last, if it was missed since.
+    /// The latest time at which a member that expired may have lived.
     pub(in crate::retry) fn lived_until(&self, now: MonoMs) -> MonoMs {
         self.alive.plus(BEAT_MS).min(now)
     }
 }
 
-/// Members that went lately: a Fetch of theirs may still wait, and is none of a holder's.
+/// Members that were removed lately. A pending Fetch of theirs delivers nothing that an owner gets.
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Gone {
     members: BTreeSet<MemberId>,
@@ -62,18 +63,18 @@ impl Gone {
     }
 }
 
-/// One record at a time: whose turn it is.
+/// The right of one partition to the next delivery, while records are delivered one at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::retry) struct Turn {
     pub(in crate::retry) partition: TopicPartition,
-    /// What was handed out; `None`: not yet.
+    /// The delivered record; `None`: not yet delivered.
     pub(in crate::retry) out: Option<Out>,
-    /// The next one's turn comes at the latest.
+    /// The turn ends then at the latest.
     pub(in crate::retry) until: MonoMs,
 }
 
 impl Turn {
-    /// Its record is still to be handed out, and this Fetch may bring it.
+    /// Whether the record is still to be delivered, and this Fetch asks for its partition.
     pub(in crate::retry) fn is_of(&self, asked: &[Asked]) -> bool {
         self.out.is_none() && Asked::names(asked, &self.partition)
     }

@@ -1,10 +1,10 @@
-//! The consumers of one group: the deliveries to each, and the conclusions from its next step.
+//! The detector of one group: deliveries to its members, and the conclusions from what they do
+//! next.
 //!
-//! The edge asks the detector before records leave ([`Detector::asked`]), and tells it of the
-//! delivery ([`Detector::handed`]) and of all other observations ([`Detector::handle`]). A healthy
-//! consumer is answered [`Serve::Open`] and
-//! never anything else. Windows of partitions are journalled by [`Output`], so that a restart
-//! goes on with the same counts, holds and skipped offsets.
+//! The edge asks the detector before records are delivered ([`Detector::asked`]). It reports
+//! deliveries ([`Detector::handed`]) and all other observations ([`Detector::handle`]). A healthy
+//! consumer gets [`Serve::Open`] and never anything else. Windows are journalled by [`Output`], so
+//! a restart keeps counts, holds and skipped offsets.
 
 mod asked;
 mod bound;
@@ -55,93 +55,84 @@ use standing::AssignedMember;
 pub use standing::{MemberStanding, Step};
 pub(super) use window::{Holder, Phase, Suspect, Window};
 
-/// A group without a Fetch for so long is forgotten.
+/// A group without a Fetch for this long is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;
 
 /// A request of the detector to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Journal the partition's window; `None`: it need not be remembered. Not waited for.
+    /// Journal the partition's window. The edge does not wait for it.
     Window {
-        /// Which.
         partition: TopicPartition,
-        /// Its window.
+        /// `None`: nothing to remember.
         window: Option<WindowRecord>,
     },
-    /// Journal the group's suspects; `None`: they need not be remembered. Not waited for.
+    /// Journal the group's suspects; `None`: nothing to remember. The edge does not wait for it.
     Suspects(Option<SuspectsRecord>),
     /// A decision of the suspects, for the log.
     Suspicion(Decision),
-    /// A Fetch that waits may be answered otherwise now.
+    /// A pending Fetch may get another answer now.
     Wake,
-    /// The group was reset below these, and its member is given them again.
+    /// The group was reset below these records, and a member gets them again.
     Replayed {
-        /// Of which partition.
+        /// A partition as produced to, not a retry partition.
         partition: TopicPartition,
-        /// Which.
         offsets: Range<i64>,
     },
-    /// A member went back to a record, and nothing is concluded from that.
+    /// A member went back to a record; nothing is concluded from it.
     SeekBack {
-        /// Of which partition.
         partition: TopicPartition,
-        /// Which.
         offset: i64,
         /// The record the log names for the group: the first one with three returns.
         is_told: bool,
     },
-    /// Something else leaves for the member at which this retry was out alone.
+    /// Another record is delivered to the member that had this retry by itself.
     Joined(LaneOffset),
-    /// The breaker: the group is held from now on, or no more.
+    /// The breaker pauses the group (true), or resumes it (false).
     Held(bool),
-    /// This was waited for, and is no more: the group went past it where nobody waits.
+    /// The group committed past this record elsewhere, so its partition no longer waits for it.
     Passed {
-        /// Of which partition.
+        /// A partition as produced to, not a retry partition.
         partition: TopicPartition,
-        /// Which.
         offset: i64,
     },
-    /// These were waited for, and are no more: the group's partitions do not wait now.
+    /// The group no longer keeps order, so its partition stops waiting for these records.
     LetGo {
-        /// Of which partition.
         partition: TopicPartition,
-        /// Which.
         offsets: Vec<i64>,
-        /// They become entries.
+        /// The records become entries (`lane` is not `off`).
         has_queue: bool,
     },
 }
 
-/// One group.
 #[derive(Debug)]
 pub struct Detector {
     pub(super) rules: Rules,
     pub(super) members: BTreeMap<MemberId, Member>,
     standings: BTreeMap<MemberId, AssignedMember>,
-    /// The last Fetch of a member.
+    /// Time of the last Fetch of a member.
     asked_at: MonoMs,
-    /// Partitions with a batch that cannot be read, each told once.
+    /// Partitions with an undecodable batch; each is logged once.
     pub(super) unreadable: BTreeSet<TopicPartition>,
     pub(super) gone: Gone,
     pub(super) windows: BTreeMap<TopicPartition, Window>,
-    /// Partitions whose member may be answered otherwise than if nobody watched.
+    /// Partitions with suspects or skipped records.
     pub(super) troubled: BTreeSet<TopicPartition>,
     pub(super) breaker: Breaker,
     pub(super) lanes: Lanes,
     pub(super) aparts: Aparts,
-    /// Records that may end their consumer.
+    /// Records that may crash their consumer.
     pub(super) suspects: Suspects,
     /// The last journalled record of the suspects.
     pub(super) kept_suspects: Option<SuspectsRecord>,
-    /// The last interval of a partition whose holder went back ends then.
+    /// End of the last `order.interval` of a partition whose owner went back.
     pub(super) waits_until: MonoMs,
-    /// The log has named a record that a member went back to.
+    /// The log has named a record of this group that a member went back to.
     pub(super) has_told_seek_back: bool,
     outputs: VecDeque<Output>,
 }
 
 impl Detector {
-    /// Of a group with these rules.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -163,7 +154,7 @@ impl Detector {
         }
     }
 
-    /// The configuration was read anew.
+    /// Replaces the rules after the configuration was reloaded.
     pub fn rule(&mut self, now: Now, rules: Rules) {
         let was_in_order = std::mem::replace(&mut self.rules, rules).in_order;
         self.suspects.set_rules(rules.suspects);
@@ -186,7 +177,7 @@ impl Detector {
         self.outputs.push_back(Output::Wake);
     }
 
-    /// What the journal remembers of a partition.
+    /// Restores the window of a partition from the journal.
     pub fn restore(&mut self, now: Now, partition: TopicPartition, window: WindowRecord) {
         let window = Window::restored(window, now, &self.rules);
         if window.has_committed() {
@@ -202,7 +193,7 @@ impl Detector {
         }
     }
 
-    /// Suspects as the journal remembers them.
+    /// Restores the suspects from the journal.
     pub fn restore_suspects(&mut self, now: Now, record: SuspectsRecord) {
         self.suspects.restore(now, &record);
         self.kept_suspects = Some(record);
@@ -218,7 +209,7 @@ impl Detector {
             && now.mono.since(self.asked_at) > IDLE_MS
     }
 
-    /// A member asks for records: what it is given.
+    /// Plans the answer to a Fetch of a member.
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         self.asked_at = now.mono;
         if self.gone.has(&by.member) {
@@ -259,7 +250,7 @@ impl Detector {
         plan
     }
 
-    /// Records leave for a member.
+    /// Records that records leave for a member.
     pub fn handed(&mut self, now: Now, by: &Fetching, handed: &[Handed]) {
         for left in handed {
             let Some(window) = self.windows.get_mut(&left.partition) else { continue };
@@ -281,8 +272,8 @@ impl Detector {
         self.keep_all();
     }
 
-    /// What was to be settled is: it lies durably in the dead letters or in the queue. More than
-    /// one offset: a batch of which no record can be read.
+    /// Notes that these offsets are durable as dead letters or entries. A range of several offsets
+    /// is a batch that cannot be decoded.
     pub fn settled(&mut self, now: Now, partition: &TopicPartition, offsets: RangeInclusive<i64>) {
         let (first, last) = (*offsets.start(), *offsets.end());
         let Some(window) = self.windows.get_mut(partition) else { return };
@@ -301,7 +292,7 @@ impl Detector {
         self.changed(partition);
     }
 
-    /// Something else is seen.
+    /// Handles any other observation.
     pub fn handle(&mut self, now: Now, seen: Seen) {
         let is_news = !matches!(seen, Seen::LaneGiven(_) | Seen::Alive { .. });
         match seen {
@@ -331,7 +322,7 @@ impl Detector {
                         self.on_committed(now, &partition, offset);
                         self.on_done(now, &partition, done);
                     }
-                    // Not through here.
+                    // The commit did not pass through this sidecar.
                     Some(before) if offset < before => {
                         self.on_reset(now, &partition, (offset, Some(before)));
                     }
@@ -360,7 +351,7 @@ impl Detector {
         self.end_aparts(is_news);
     }
 
-    /// Does what is due; early or repeated calls change nothing.
+    /// Handles due timeouts; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.expire_lanes(now);
         self.expire_breaker(now);
@@ -375,12 +366,11 @@ impl Detector {
         self.members.clear();
     }
 
-    /// The next thing to do; `None`: nothing until the next call.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// What is suspected in a window, or goes one by one, has changed.
+    /// Updates the state that depends on suspects or turns in a window.
     pub(super) fn changed(&mut self, partition: &TopicPartition) {
         let Some(window) = self.windows.get(partition) else { return };
         if window.is_troubled() {
@@ -402,12 +392,11 @@ impl Detector {
         self.outputs.push_back(output);
     }
 
-    /// Whether a member was lost and has not been assigned anything since.
+    /// Whether a member was lost and has had no assignment since.
     pub fn is_gone(&self, member: &MemberId) -> bool {
         self.gone.has(member)
     }
 
-    /// The epoch a member has now.
     pub(super) fn epoch_of(&self, member: &MemberId) -> i32 {
         self.members.get(member).map_or(0, |member| member.epoch)
     }

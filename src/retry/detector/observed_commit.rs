@@ -1,10 +1,10 @@
-//! E6, E11: a group's commit, as far as its windows go.
+//! Commits (E6, E11): their effect on the windows of a group.
 
 use crate::model::{MonoMs, Now, TopicPartition};
 use crate::retry::detector::Detector;
 
 impl Detector {
-    /// Whatever lies below a commit is acknowledged: no suspicion outlives it.
+    /// A commit acknowledges all records below it and ends suspicions of them.
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         let window = self.windows.entry(of.clone()).or_default();
         let began = window.holder.as_ref().map(|_| window.from);
@@ -25,7 +25,7 @@ impl Detector {
         window.given_up.take_if(|given_up| given_up.start < offset);
         window.reached = window.reached.max(offset);
         window.wait_on(now.mono);
-        // Somebody may wait for nothing else to be out.
+        // A pending Fetch may wait until nothing else is outstanding.
         if self.troubled.is_empty() {
             self.keep(of);
         } else {

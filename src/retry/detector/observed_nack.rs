@@ -1,5 +1,5 @@
-//! E1, E2: what was nacked is no suspect any more; its entry goes on with the count. Nor is what
-//! waits behind another record of its key.
+//! Nacks (E1, E2): a nacked record is no suspect any more; its entry keeps the count. A record that
+//! waits behind another one of its key is no suspect either.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::retry::detector::Detector;
 pub const NACKED_MAX: usize = 4_096;
 
 impl Detector {
-    /// What inference has charged a record with so far.
+    /// Failures that the detector has counted against a record so far.
     pub fn charged(&self, of: &TopicPartition, offset: i64) -> Carried {
         let isolated = self.suspects.isolated_in(of);
         if let Some(record) = isolated.filter(|record| record.offset == offset) {
@@ -30,13 +30,13 @@ impl Detector {
         Carried { spared: self.is_paused(), ..carried }
     }
 
-    /// What a member was handed of a partition and has not committed.
+    /// Offsets of a partition that were delivered to its member and not committed.
     pub fn in_hand(&self, of: &TopicPartition) -> Range<i64> {
         self.windows.get(of).map_or(0..0, |window| window.first_open()..window.end)
     }
 
-    /// Records have had entries since before the start, and no commit has passed them: inference
-    /// never charges them.
+    /// Records with entries from before the start that no commit has passed: the detector never
+    /// counts failures against them.
     pub fn known(&mut self, of: &TopicPartition, offsets: impl IntoIterator<Item = i64>) {
         let window = self.windows.entry(of.clone()).or_default();
         window.nacked.extend(offsets);
@@ -48,15 +48,16 @@ impl Detector {
         }
     }
 
-    /// Records have entries behind another one of their key: inference never charges them.
+    /// Records have entries behind another one of their key: the detector never counts failures
+    /// against them.
     pub(in crate::retry) fn on_parked(&mut self, now: Now, of: &TopicPartition, offsets: Vec<i64>) {
         let Some(window) = self.windows.get_mut(of) else { return };
         let known = window.suspects.len();
         let committed = window.committed;
         for &offset in &offsets {
             window.suspects.remove(&offset);
-            // What was passed already is nobody's to judge; and should a commit go back below it,
-            // its entry may end by that.
+            // Passed records need no judgement. A commit that goes back below one may end its
+            // entry.
             if committed.is_none_or(|committed| committed <= offset) {
                 window.nacked.insert(offset);
             }
@@ -73,7 +74,7 @@ impl Detector {
         }
     }
 
-    /// A record has an entry now, durably: inference never charges it.
+    /// A record has a durable entry now: the detector never counts failures against it.
     pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         let Some(window) = self.windows.get_mut(of) else { return };
         if window.committed.is_some_and(|committed| offset < committed) {

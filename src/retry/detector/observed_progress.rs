@@ -6,8 +6,8 @@ use crate::model::{Now, TopicPartition};
 use crate::retry::detector::Detector;
 
 impl Detector {
-    /// What is done is no suspect any more, and never charged; what is not is in flight, which is
-    /// no news. What speaks of records that nobody was given is not believed.
+    /// A record that is done is no suspect any more, and no failure is ever counted against it. The
+    /// others are in flight, as before. Claims about records that were never delivered are ignored.
     pub(in crate::retry) fn on_progress(
         &mut self,
         now: Now,
@@ -20,7 +20,8 @@ impl Detector {
         }
     }
 
-    /// What is done, as a commit says that was accepted, now or before the start.
+    /// Notes the records that the metadata of an accepted commit says are done. The commit may be
+    /// older than the start.
     pub(in crate::retry) fn on_done(
         &mut self,
         now: Now,

@@ -1,4 +1,4 @@
-//! What a member is given of each partition it asks for.
+//! The answer to a Fetch, partition by partition.
 
 use std::ops::RangeInclusive;
 
@@ -6,50 +6,48 @@ use crate::model::{MonoMs, TopicPartition, WallMs};
 use crate::retry::detector::WindowRecord;
 use crate::retry::{Disposition, Evidence};
 
-/// How a Fetch is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// For each partition that was asked for, in that order.
+    /// One for each partition of the Fetch, in the same order.
     pub serve: Vec<Serve>,
-    /// When another plan may come out, also without any news; `None`: only with news.
+    /// When the plan may change without a new observation; `None`: never.
     pub until: Option<MonoMs>,
 }
 
-/// How one partition is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Serve {
-    /// As if nobody watched.
+    /// All records, as the broker returns them.
     Open,
-    /// The same without these offsets, ascending: they are settled here.
+    /// All records but these offsets, ascending: the detector has settled them.
     Without(Vec<i64>),
-    /// Nothing for now: it is held, or another record goes first.
+    /// Nothing for now: the partition is held, or another record goes first.
     Nothing,
-    /// Nothing in this answer, which leaves at once: the record goes to the next Fetch. A client
-    /// that pauses or resumes while its Fetch waits drops what that brings.
+    /// Nothing, and the answer leaves at once: the record goes to the next Fetch. A client that
+    /// pauses or resumes while its Fetch waits drops the records of that answer.
     Again,
     /// Only records below an offset: whole batches, or else the records of the next batch outside
-    /// `without`. Where there is none, the detector is told (`Detector::passed_over`).
+    /// `without`. If there is none, the edge reports it (`Detector::passed_over`).
     Below {
-        /// Settled here, ascending.
+        /// Settled offsets, ascending.
         without: Vec<i64>,
         /// The first offset that is not delivered.
         below: i64,
     },
-    /// One record goes at a time: the first one that is none of these, of the partition with the
-    /// lowest `place` that has any, and nothing of the others. Places are not the same in one plan.
+    /// One record: the first outside `without`, of the partition with the lowest `place` that has
+    /// any. The other partitions get nothing. Each place in a plan is different.
     Turn {
-        /// Settled here, ascending.
+        /// Settled offsets, ascending.
         without: Vec<i64>,
-        /// From 0 on, in the order in which partitions come next.
+        /// From 0 on, in the order of the next deliveries.
         place: usize,
     },
-    /// One record is at its end: it is settled with its bytes (`Detector::settled`), and the plan
-    /// is made again.
+    /// The record has failed for the last time: the edge settles it with its bytes
+    /// (`Detector::settled`) and plans again.
     Settle(Box<Settling>),
 }
 
 impl Serve {
-    /// Nothing is given from there on: it is held, or goes alone.
+    /// The first offset that is not delivered; `i64::MAX`: no limit.
     pub fn below(&self) -> i64 {
         match self {
             Self::Below { below, .. } => *below,
@@ -58,29 +56,25 @@ impl Serve {
     }
 }
 
-/// A record that inference has charged for the last time in place.
+/// A record whose last failure in place the detector has counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settling {
-    /// Of which partition.
     pub partition: TopicPartition,
-    /// Which record.
     pub offset: i64,
-    /// Failures charged before the last one.
+    /// Failures counted before the last one.
     pub reconsume_times: u32,
-    /// Why.
     pub disposition: Disposition,
-    /// What was seen.
     pub evidence: Evidence,
-    /// Its failures, latest last, the last one included.
+    /// All failures, the last one included, latest last.
     pub history: Vec<(WallMs, Disposition)>,
-    /// It waits in the group's queue, unless its rules end it; otherwise it is a dead letter.
+    /// The record becomes a retry entry, unless its ladder is used up; otherwise a dead letter.
     pub is_retried: bool,
-    /// The window afterwards, for the same journal group.
+    /// The window after the record is settled, for the same journal group.
     pub window: WindowRecord,
 }
 
 impl Settling {
-    /// It lies in a batch of which no record can be read: all of that is settled, as one.
+    /// Settles a whole batch that cannot be decoded.
     pub fn undecodable(mut self, offsets: RangeInclusive<i64>) -> Self {
         self.disposition = Disposition::Undecodable;
         self.is_retried = false;
@@ -93,7 +87,7 @@ impl Settling {
 }
 
 impl Plan {
-    /// What is to be settled before this is answered.
+    /// Records that must be settled before the Fetch is answered.
     pub fn settlings(&self) -> Vec<Settling> {
         let settling = |serve: &Serve| match serve {
             Serve::Settle(settling) => Some(Settling::clone(settling)),
@@ -102,7 +96,7 @@ impl Plan {
         self.serve.iter().filter_map(settling).collect()
     }
 
-    /// No detector, or there is nothing to do: the bytes may pass.
+    /// Whether the broker's bytes pass unchanged.
     pub fn is_open(&self) -> bool {
         self.serve.iter().all(|serve| *serve == Serve::Open)
     }

@@ -1,16 +1,16 @@
-//! What is journalled of one partition of one group, the latest of which counts.
+//! The journal record of one partition of one group; the latest one counts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::WallMs;
 use crate::retry::Disposition;
 
-/// A partition's window and what is suspected in it.
+/// The window of a partition, and its suspects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowRecord {
-    /// Written by earlier builds: the first offset handed out and not committed.
+    /// Written by earlier builds: the first offset delivered and not committed.
     pub from: i64,
-    /// Written by earlier builds: the offset after the last one handed out.
+    /// Written by earlier builds: the offset after the last one delivered.
     pub end: i64,
     /// Written by earlier builds.
     pub out: Option<OutRecord>,
@@ -22,41 +22,38 @@ pub struct WindowRecord {
     pub suspects_end: i64,
     /// Written by earlier builds: the last record of the last loss.
     pub last: Option<i64>,
-    /// Written by earlier builds: doublings of patience.
+    /// Written by earlier builds: number of times that `isolation_timeout` was doubled.
     pub doublings: u32,
-    /// Records that are suspected or were charged, by offset.
+    /// Records with a suspicion or counted failures, by offset.
     pub suspects: Vec<SuspectRecord>,
-    /// Settled here and not passed by a commit: cut from what is handed out.
+    /// Settled records that no commit has passed, left out of deliveries.
     pub skipped: Vec<i64>,
-    /// The group has committed something of it. Journalled beside the rest.
+    /// The group has committed an offset of the partition. Journalled beside the rest.
     #[serde(skip)]
     pub has_committed: bool,
 }
 
-/// The last record that left for a member, as earlier builds wrote it.
+/// The last record delivered to a member, as earlier builds wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutRecord {
-    /// Which.
     pub offset: i64,
-    /// It is the only one outstanding there.
+    /// No other record of the partition was outstanding.
     pub alone: bool,
 }
 
-/// One suspect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspectRecord {
-    /// Which record.
     pub offset: i64,
-    /// Failures charged so far.
+    /// Failures counted so far.
     pub reconsume_times: u32,
-    /// When it may be handed out again; `None`: when its turn comes.
+    /// When the record may be delivered again; `None`: not before its turn.
     pub due: Option<WallMs>,
-    /// Charged failures, latest last; a bounded list.
+    /// Counted failures, latest last; a bounded list.
     pub history: Vec<(WallMs, Disposition)>,
 }
 
 impl WindowRecord {
-    /// Nothing of it need be remembered.
+    /// Whether nothing in it has to be journalled.
     pub fn is_idle(&self) -> bool {
         self.suspects.is_empty() && self.skipped.is_empty()
     }

@@ -1,11 +1,11 @@
-//! A reset of the group's offset by a client that is no member: its records are delivered again.
+//! Offset resets by a client that is no member: the group's records are delivered again.
 
 use crate::model::{Now, TopicPartition};
 use crate::retry::detector::{Detector, Handed, Output, Window};
 
 impl Detector {
-    /// The group's offset was set by nobody's member: what lies between is read once more, and who
-    /// was lost before was lost with something else in hand.
+    /// A client that is no member set the group's offset. The records between the two offsets are
+    /// delivered again, and lost deliveries of the past concerned other records.
     pub(in crate::retry) fn on_reset(
         &mut self,
         now: Now,
@@ -18,14 +18,14 @@ impl Detector {
         self.drop_suspects(now, of, i64::MIN..i64::MAX);
     }
 
-    /// Whether it knows more than a new one would: of records that are still to be read once more,
-    /// or that have entries and no commit has passed.
+    /// Whether the detector knows more than a new one would: records to deliver again after a
+    /// reset, or entries that no commit has passed.
     pub fn is_needed(&self) -> bool {
         let is_needed = |window: &Window| window.replay.is_some() || !window.nacked.is_empty();
         self.windows.values().any(is_needed)
     }
 
-    /// Records leave: perhaps not for the first time.
+    /// Reports delivered records that a reset brought back.
     pub(in crate::retry) fn on_replay_handed(&mut self, left: &Handed) {
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         let Some(replay) = window.replay.clone() else { return };
@@ -33,7 +33,7 @@ impl Detector {
         if offsets.is_empty() {
             return;
         }
-        // Each once: what fails of it from now on has failed since.
+        // Each record is reported once: a failure from now on comes after the reset.
         window.replay = Some(offsets.end..replay.end).filter(|rest| !rest.is_empty());
         let partition = left.partition.clone();
         self.push(Output::Replayed { partition, offsets });

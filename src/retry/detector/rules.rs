@@ -1,38 +1,39 @@
-//! By which numbers a group's consumers are judged.
+//! The settings by which the detector judges a group's consumers.
 
 use crate::retry::suspects::SuspectRules;
 use crate::retry::{BreakerRules, OnSeekBack, OrderMode, Policy};
 
-/// The longest patience with a member that has a record alone, however often it doubled: 60 s.
+/// The longest wait for a record that is delivered by itself, however often the timeout doubled: 60
+/// s.
 pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 60_000;
 
 /// The part of a group's policy that the detector needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Retries before the dead letters.
+    /// Failed deliveries that are retried before a record becomes a dead letter.
     pub max_reconsume_times: u32,
-    /// The search for a record that ends its consumer; `crash_limit` 0: there is none.
+    /// The search for a record that crashes its consumer; `crash_limit` 0: no search.
     pub suspects: SuspectRules,
-    /// How long such a record is waited for.
+    /// The wait for a commit of records under test.
     pub isolation_timeout_ms: u64,
-    /// Retries in place before the dead letters where failures are only inferred.
+    /// Retries in place before a record becomes a dead letter, if its failures are only inferred.
     pub in_place_limit: u32,
-    /// Whether a member that seeks back has failed.
+    /// Whether a seek back counts as a failure.
     pub on_seek_back: OnSeekBack,
-    /// How long a record may stay uncommitted while its member lives.
+    /// The time after which an uncommitted record of a live member counts as stalled.
     pub consume_timeout_ms: u64,
-    /// How long a partition is held between two deliveries in place.
+    /// The pause between two deliveries of a record in place.
     pub interval_ms: u64,
-    /// Its partitions wait for what is said to have failed (`order.mode: partition`).
+    /// Partitions wait for nacked records (`order.mode: partition`).
     pub in_order: bool,
-    /// Who does not come back to it is made to (`order.rewind`).
+    /// A member that does not go back to the failed record is told to rejoin (`order.rewind`).
     pub calls_back: bool,
-    /// What is said to have failed may become an entry (`lane` is not `off`).
+    /// Nacked records may become entries (`lane` is not `off`).
     pub has_queue: bool,
     /// When deliveries are paused; `None`: never.
     pub breaker: Option<BreakerRules>,
-    /// With a breaker, a record that its partition waits for is not dead before; `None`: not
-    /// before another one is handled.
+    /// With a breaker, an awaited record is not a dead letter before this time; `None`: not before
+    /// another record was handled.
     pub give_up_after_ms: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ impl From<&Policy> for Rules {
 }
 
 impl Rules {
-    /// Nothing is inferred: whoever is watched is so for another reason.
+    /// Rules without inference: the group is tracked for another reason.
     fn of_nothing(policy: &Policy) -> Self {
         Self {
             max_reconsume_times: policy.max_reconsume_times,
@@ -77,7 +78,7 @@ impl Rules {
         }
     }
 
-    /// Whether a lost delivery says anything.
+    /// Whether a lost delivery counts at all.
     pub(in crate::retry) fn infers_crashes(&self) -> bool {
         self.suspects.crash_limit > 0
     }
@@ -85,7 +86,7 @@ impl Rules {
 
 impl From<&Policy> for SuspectRules {
     fn from(policy: &Policy) -> Self {
-        // One delivery more than there are retries.
+        // A record is delivered once more than it is retried.
         let keeps_order = policy.order == OrderMode::Partition;
         let deliveries = policy.max_reconsume_times.saturating_add(1);
         Self {
@@ -93,7 +94,7 @@ impl From<&Policy> for SuspectRules {
             in_place_limit: policy.in_place_limit.clamp(1, deliveries),
             isolation_timeout_ms: policy.isolation_timeout_ms,
             patience_ms_max: PATIENCE_MS_MAX.max(policy.isolation_timeout_ms),
-            // Nothing behind a record is delivered before it where its partition keeps order.
+            // A partition that keeps order delivers no record past an unfinished one.
             give_up_after_ms: policy.give_up_after_ms.filter(|_| !keeps_order),
             order_interval_ms: policy.order_interval_ms,
             has_retry_topic: false,

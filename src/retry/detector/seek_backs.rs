@@ -1,10 +1,10 @@
-//! Fetches that go back, where nothing is concluded from them (`on_seek_back: observe`).
+//! Seek backs that are counted and change nothing (`on_seek_back: observe`).
 
 use std::collections::BTreeMap;
 
-/// Records of one partition that are counted.
+/// Records of one partition whose seek backs are counted.
 const RECORDS_MAX: usize = 64;
-/// Returns to one record that the log names it for.
+/// Returns to one record after which the log names it.
 pub(in crate::retry) const TOLD_AT: u32 = 3;
 
 /// Records of one partition that its member went back to, since it was assigned.
@@ -12,7 +12,7 @@ pub(in crate::retry) const TOLD_AT: u32 = 3;
 pub(in crate::retry) struct SeekBacks(BTreeMap<i64, u32>);
 
 impl SeekBacks {
-    /// Counts one return to a record: how many there were.
+    /// Counts one return to a record. Returns the number so far.
     pub(in crate::retry) fn count(&mut self, offset: i64) -> u32 {
         if self.0.len() >= RECORDS_MAX && !self.0.contains_key(&offset) {
             self.0.pop_first();

@@ -9,29 +9,27 @@ use crate::retry::detector::LaneGiven;
 /// A member's Fetch, as far as the detector needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetching {
-    /// Who asks.
     pub member: MemberId,
-    /// When it came.
+    /// When the request arrived.
     pub came: MonoMs,
-    /// On which connection: what is asked on another one than before is no evidence.
+    /// The connection: the first Fetch on another one is never evidence of a failure.
     pub conn: u64,
-    /// How long the client lets a broker wait, in milliseconds (`fetch.max.wait.ms`).
+    /// The client's `fetch.max.wait.ms`.
     pub max_wait_ms: u64,
-    /// A retry topic is this member's way back: what fails need not hold its partition.
+    /// The member subscribes to its retry topic, so a failed record need not hold its partition.
     pub has_lane: bool,
 }
 
 /// One partition of a Fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Which.
     pub partition: TopicPartition,
-    /// From where on.
+    /// The fetch offset.
     pub offset: i64,
 }
 
 impl Asked {
-    /// Whether a Fetch asks for a partition.
+    /// Whether a Fetch names a partition.
     pub(in crate::retry) fn names(asked: &[Self], partition: &TopicPartition) -> bool {
         asked.iter().any(|ask| ask.partition == *partition)
     }
@@ -40,128 +38,119 @@ impl Asked {
 /// Records of one partition that leave for a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {
-    /// Of which partition.
     pub partition: TopicPartition,
-    /// The offset that was asked for.
+    /// The fetch offset.
     pub from: i64,
-    /// The offset after the last one given: where the client goes on.
+    /// The offset after the last one delivered, from which the client goes on.
     pub end: i64,
-    /// The one record there is, where it is given as
-    /// [`Serve::Turn`](crate::retry::detector::Serve::Turn) says; of a batch that nobody can read
-    /// the first one asked for.
+    /// The only record, if the answer is a [`Serve::Turn`](crate::retry::detector::Serve::Turn).
+    /// For a batch that cannot be decoded, the fetch offset.
     pub turn: Option<i64>,
-    /// Offsets of which no application sees a record: ends of transactions, what a log cleaner has
-    /// taken out and, for who reads committed records, what was aborted.
+    /// Offsets of which no application sees a record: transaction markers, compacted records and,
+    /// for `read_committed`, aborted records.
     pub hidden: Runs,
     /// Batches with fewer records than offsets.
     pub sparse: Vec<Sparse>,
 }
 
-/// Anything else that is seen of a group.
+/// Any other observation of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A member has joined, or its generation or epoch is another one: what it fetches first is no
-    /// evidence.
+    /// A member has joined, or has a new generation or epoch. Its first Fetch is never evidence of
+    /// a failure.
     Assigned {
-        /// Who.
+        /// The member's key: its `group.instance.id` if it is static, otherwise its member id.
         member: MemberId,
         /// The generation, or the member epoch (KIP-848).
         epoch: i32,
     },
     /// A commit was accepted.
     Committed {
-        /// Of what.
         partition: TopicPartition,
         /// The first offset that is not acknowledged.
         offset: i64,
     },
-    /// A commit was accepted of somebody who is no member: the group was reset, or skips.
+    /// A commit by a client that is no member was accepted: the group was reset, or skips records.
     Reset {
-        /// Of what.
         partition: TopicPartition,
-        /// Where the group goes on.
+        /// The committed offset.
         offset: i64,
-        /// Where it stood, where that is known.
+        /// The previous committed offset, if known.
         before: Option<i64>,
     },
-    /// E10: what the commit that was just accepted says of the records above it.
+    /// E10: records above the commit just accepted that its metadata says are done.
     Progress {
-        /// Of what.
         partition: TopicPartition,
         /// Offsets that are done, ascending.
         done: Vec<Range<i64>>,
-        /// The offset after the last one it speaks of.
+        /// The offset after the last one that the metadata covers.
         end: i64,
     },
     /// E1, E2: a record was nacked, and its entry is durable.
     Nacked {
-        /// Of what.
+        /// A partition as produced to, not a retry partition.
         partition: TopicPartition,
-        /// Which.
         offset: i64,
     },
-    /// Records have entries behind another one of their key, durably.
+    /// Records have durable entries behind another one of their key.
     Parked {
-        /// Of what.
+        /// A partition as produced to, not a retry partition.
         partition: TopicPartition,
-        /// Which.
         offsets: Vec<i64>,
     },
-    /// A Fetch of the retry topic is answered.
+    /// The sidecar answered a Fetch of the retry topic.
     LaneGiven(LaneGiven),
-    /// Hand-outs of a slot were acknowledged, or are back in the queue.
+    /// Deliveries of a retry partition were acknowledged, or are back in the queue.
     LaneBelow {
-        /// Those below.
+        /// The first delivery that is still open.
         up_to: LaneOffset,
     },
-    /// Retries that were given out were acknowledged.
+    /// Delivered retries were acknowledged.
     LaneDone { count: usize },
-    /// One was nacked by its hand-out, durably.
+    /// A retry was nacked, durably.
     LaneFailed {
-        /// Which hand-out.
+        /// The delivery that failed.
         lane: LaneOffset,
     },
-    /// What the group has committed, as its coordinator says: news where no commit was seen.
+    /// The group's committed offset, read from its coordinator; news if no commit was seen.
     Read {
-        /// Of what.
         partition: TopicPartition,
         /// The first offset that is not acknowledged.
         offset: i64,
-        /// E10: what its metadata says is done above it, ascending.
+        /// E10: offsets above it that its metadata says are done, ascending.
         done: Vec<Range<i64>>,
     },
-    /// The group has committed nothing, as its coordinator says.
+    /// The coordinator has no committed offset of the group.
     Uncommitted {
-        /// Of what.
+        /// A partition of the OffsetFetch answer.
         partition: TopicPartition,
     },
     /// E8: a commit was refused for good.
     CommitRefused {
-        /// Who.
+        /// The member's key, as in [`Seen::Assigned`].
         member: MemberId,
-        /// Of what.
         partition: TopicPartition,
     },
-    /// A member was heard of: it lives.
+    /// A member sent a request: it lives.
     Alive {
-        /// Who.
+        /// The member's key, as in [`Seen::Assigned`].
         member: MemberId,
     },
     /// E7: the member is gone.
     Lost {
-        /// Who.
         member: MemberId,
-        /// It said so itself, just now; otherwise it was missed, some time after it was heard of.
+        /// The member left by itself; otherwise its session expired, some time after its last
+        /// request.
         left: bool,
     },
-    /// E7: the member has joined anew though nobody asked it to: it has given up what it held.
+    /// E7: the member rejoined without being told to, and so gave up its outstanding records.
     GaveUp {
-        /// Who.
+        /// The member's key, as in [`Seen::Assigned`].
         member: MemberId,
     },
-    /// Another topic by the same name: nothing that is known of it holds.
+    /// The topic was deleted or recreated under its name.
     TopicGone {
-        /// Its name.
+        /// The name, not the topic id.
         topic: TopicName,
     },
 }

@@ -1,12 +1,12 @@
-//! Records that a live member has not committed for `consume_timeout`: observed, nothing more. A
-//! consumer that commits every 1 000 records looks the same.
+//! Records that a live member has not committed for `consume_timeout`. They are counted and nothing
+//! more: a consumer that commits every 1 000 records looks the same.
 
 use crate::model::Now;
 use crate::retry::detector::{Detector, Window};
 
 impl Detector {
-    /// Partitions whose first outstanding record is that old. A group without a commit, and one
-    /// that the breaker holds, has none.
+    /// Partitions whose first outstanding record is stalled. A group without a commit, or with its
+    /// breaker open, has none.
     pub fn stalled(&self, now: Now) -> u64 {
         if !self.breaker.is_closed() {
             return 0;

@@ -1,9 +1,9 @@
-//! The assignment that each member was last told.
+//! The last assignment that each member got.
 
 use crate::model::{MemberId, Now};
 use crate::retry::detector::{Detector, Seen};
 
-/// The assignment that a member was last told.
+/// The last assignment that a member got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStanding {
     /// The id of its process: another process may have the same key.
@@ -12,7 +12,7 @@ pub struct MemberStanding {
     pub epoch: i32,
     /// The progress of the assignment.
     pub step: Step,
-    /// The connection that it was told on.
+    /// The connection of the answer that told it.
     pub conn: u64,
 }
 
@@ -28,7 +28,7 @@ pub enum Step {
 #[derive(Debug)]
 pub(in crate::retry) struct AssignedMember {
     standing: MemberStanding,
-    /// An answer since then makes clients join anew.
+    /// An answer since then told the client to rejoin.
     is_called: bool,
 }
 
@@ -38,9 +38,9 @@ impl AssignedMember {
         known.member_id == next.member_id && known.epoch == next.epoch && known.step == next.step
     }
 
-    /// Whether a member that stands like `next` now has joined anew by itself: it knew its
-    /// partitions, and no answer explains the join. A client that lost its connection joins anew
-    /// as well.
+    /// Whether the member rejoined by itself to reach `next`: it knew its partitions, and no answer
+    /// explains the join. A client that lost its connection rejoins as well, so the connection must
+    /// be the same.
     fn has_given_up(&self, next: &MemberStanding) -> bool {
         let known = &self.standing;
         let joins = next.step == Step::Joined && next.epoch > known.epoch;
@@ -49,7 +49,7 @@ impl AssignedMember {
 }
 
 impl Detector {
-    /// A member is told its generation or epoch, or its partitions; false if it knows that already.
+    /// Records the generation, epoch or partitions that a member is told; false if it knew them.
     pub fn assign(&mut self, now: Now, key: &MemberId, standing: MemberStanding) -> bool {
         if let Some(told) = self.standings.get_mut(key).filter(|told| told.is_same(&standing)) {
             told.standing.conn = standing.conn;
@@ -61,7 +61,7 @@ impl Detector {
         let has_given_up = before.is_some_and(|told| told.has_given_up(&standing));
         self.standings.insert(key.clone(), AssignedMember { standing, is_called: false });
         if is_other {
-            // A static member goes on in a new process: the former one is gone.
+            // A static member continues in a new process: the former process is gone.
             self.handle(now, Seen::Lost { member: member.clone(), left: false });
         } else if has_given_up {
             self.handle(now, Seen::GaveUp { member: member.clone() });
@@ -70,23 +70,23 @@ impl Detector {
         true
     }
 
-    /// An answer to a member makes clients join anew.
+    /// Notes that an answer told the member to rejoin.
     pub fn call(&mut self, key: &MemberId) {
         if let Some(told) = self.standings.get_mut(key) {
             told.is_called = true;
         }
     }
 
-    /// A member is gone; `left`: it said so; `member_id`: the process, where it is known.
+    /// Removes a member. `left`: it left by itself; `member_id`: its process, if known.
     pub fn remove(&mut self, now: Now, key: &MemberId, member_id: Option<&MemberId>, left: bool) {
-        // The name of a former process goes on, and its end was told when the new one came.
+        // A new process has the name of the former one, whose end was recorded when it came.
         if !member_id.is_some_and(|gone| self.is_replaced(key, gone)) {
             self.standings.remove(key);
             self.handle(now, Seen::Lost { member: key.clone(), left });
         }
     }
 
-    /// Whether a static member's name goes on in another process.
+    /// Whether another process has the name of this static member.
     pub fn is_replaced(&self, key: &MemberId, member_id: &MemberId) -> bool {
         self.standings.get(key).is_some_and(|told| told.standing.member_id != *member_id)
     }

@@ -1,5 +1,4 @@
-//! One partition of one group: what its member was handed and has not committed, and who is
-//! suspected in it.
+//! One partition of one group: its outstanding records and its suspects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,10 +8,10 @@ use crate::retry::Disposition;
 use crate::retry::detector::rules::{PATIENCE_MS_MAX, Rules};
 use crate::retry::detector::{SeekBacks, SuspectRecord, WindowRecord};
 
-/// Failures a suspect lists.
+/// Failures that a suspect lists.
 const HISTORY_KEPT: usize = 64;
 
-/// Whose hand-outs these are: a change of any part makes the next Fetch no evidence.
+/// The owner of a partition. If any field changes, the next Fetch is never evidence of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::retry) struct Holder {
     pub(in crate::retry) member: MemberId,
@@ -20,24 +19,24 @@ pub(in crate::retry) struct Holder {
     pub(in crate::retry) epoch: i32,
 }
 
-/// The first record that its holder has neither committed nor settled.
+/// The first record that the owner has neither committed nor settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::retry) struct Awaited {
     pub(in crate::retry) offset: i64,
-    /// It was given, or whatever lay before it was done.
+    /// Time of the delivery, or of the last outcome of an earlier record.
     pub(in crate::retry) since: MonoMs,
 }
 
 /// The stage of a record that its partition waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::retry) enum Phase {
-    /// Its partition is held.
+    /// The partition delivers nothing from the record on.
     Held { until: MonoMs },
-    /// It is to be handed out alone.
+    /// The record is delivered next, by itself.
     Ready,
-    /// Delivered alone, since then.
+    /// Time of the delivery.
     Alone(MonoMs),
-    /// It was out for as long as patience lasts, and nothing came of it.
+    /// The record was outstanding for the whole timeout, without a commit or a loss.
     Resting,
 }
 
@@ -47,56 +46,56 @@ pub(in crate::retry) struct Suspect {
     pub(in crate::retry) history: Vec<(WallMs, Disposition)>,
     pub(in crate::retry) phase: Phase,
     pub(in crate::retry) due: Option<WallMs>,
-    /// Since when it is suspected or has failed here.
+    /// Time of the first suspicion or failure, since the start.
     pub(in crate::retry) since: Option<MonoMs>,
-    /// It was said to have failed, its partition waits for it, and it has not left since.
+    /// The record was nacked, its partition waits for it, and it was not delivered since.
     pub(in crate::retry) is_awaited: bool,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Window {
-    /// As last seen.
+    /// The last commit seen.
     pub(in crate::retry) committed: Option<i64>,
-    /// The group had committed something before the start.
+    /// The group had committed an offset before the start.
     pub(in crate::retry) had_committed: bool,
-    /// Where its holder began.
+    /// The owner's first fetch offset.
     pub(in crate::retry) from: i64,
-    /// Where its holder goes on.
+    /// The owner's next fetch offset.
     pub(in crate::retry) end: i64,
     pub(in crate::retry) holder: Option<Holder>,
-    /// The furthest anybody was given it, or has asked for or committed.
+    /// The highest offset that any member was delivered, fetched or committed.
     pub(in crate::retry) furthest: i64,
-    /// The furthest its holder has committed; a pool of workers commits backwards all day.
+    /// The owner's highest commit; a pool of workers may commit backwards.
     pub(in crate::retry) reached: i64,
     pub(in crate::retry) awaited: Option<Awaited>,
-    /// Records that were delivered and whose outcome is not counted, at most.
+    /// Delivered records without a counted outcome, at most.
     pub(in crate::retry) uncounted: u64,
-    /// Nacked ones of them.
+    /// The nacked ones among them.
     pub(in crate::retry) failed: u32,
     pub(in crate::retry) handed_at: MonoMs,
-    /// Outstanding when its holder joined anew by itself; lost if they are fetched again.
+    /// Outstanding records when the owner rejoined by itself; lost if they are fetched again.
     pub(in crate::retry) given_up: Option<Range<i64>>,
-    /// Nothing is delivered before: its holder went back.
+    /// Nothing is delivered before this time, because the owner went back.
     pub(in crate::retry) waits_until: MonoMs,
-    /// When it last had its turn.
+    /// Time of its last turn.
     pub(in crate::retry) turned_at: MonoMs,
     pub(in crate::retry) suspects: BTreeMap<i64, Suspect>,
     pub(in crate::retry) skipped: BTreeSet<i64>,
-    /// Nacked, not passed by a commit: each has an entry.
+    /// Nacked records that no commit has passed: each has an entry.
     pub(in crate::retry) nacked: BTreeSet<i64>,
-    /// Passed once, and to be read once more since the group was reset.
+    /// Records to deliver again since the group was reset.
     pub(in crate::retry) replay: Option<Range<i64>>,
-    /// How often its holder was called back to what it waits for, and until when it has time.
+    /// Times that the owner was told to rejoin, and the time until which it may return.
     pub(in crate::retry) called_back: (u32, MonoMs),
-    /// Records that its holder went back to.
+    /// Records that the owner went back to.
     pub(in crate::retry) seek_backs: SeekBacks,
-    /// Done, as the last commit says, ascending.
+    /// Done records according to the last commit's metadata, ascending.
     pub(in crate::retry) done: Vec<Range<i64>>,
-    /// Handed out lately, and nobody's records: they are neither waited for nor judged.
+    /// Delivered offsets without a record for the application: neither awaited nor judged.
     pub(in crate::retry) hidden: Runs,
-    /// In front of a suspect, and nothing of it can be given to its holder.
+    /// Offsets in front of a suspect, of which the owner can get no record.
     pub(in crate::retry) passed_over: Range<i64>,
-    /// The last record that was journalled.
+    /// The last journalled record.
     pub(in crate::retry) kept: WindowRecord,
 }
 
@@ -112,19 +111,19 @@ impl Suspect {
         }
     }
 
-    /// Its partition is held from now on.
+    /// Holds the partition from now on.
     pub(in crate::retry) fn hold(&mut self, now: Now, interval_ms: u64) {
         self.phase = Phase::Held { until: now.mono.plus(interval_ms) };
         self.due = Some(now.wall.plus(interval_ms));
     }
 
-    /// One failure more.
+    /// Counts one more failure.
     pub(in crate::retry) fn failed(&mut self, at: WallMs, disposition: Disposition) {
         self.reconsume_times = self.reconsume_times.saturating_add(1);
         self.note(at, disposition);
     }
 
-    /// A failure that may not be charged.
+    /// Notes a failure that may not count.
     pub(in crate::retry) fn note(&mut self, at: WallMs, disposition: Disposition) {
         if self.history.len() >= HISTORY_KEPT {
             self.history.remove(0);
@@ -134,8 +133,8 @@ impl Suspect {
 }
 
 impl Window {
-    /// Restores a window from its record. A hold lasts no longer than it would from now on, should
-    /// the clock have been set back.
+    /// Restores a window from its journal record. A hold lasts at most `interval_ms` from now, in
+    /// case the clock was set back.
     pub(in crate::retry) fn restored(record: WindowRecord, now: Now, rules: &Rules) -> Self {
         let mut window = Self {
             committed: None,
@@ -148,10 +147,10 @@ impl Window {
             suspect.reconsume_times = known.reconsume_times;
             suspect.history.clone_from(&known.history);
             if !suspect.was_said() {
-                // Inferred by an earlier build, which judged each return.
+                // The suspicion comes from an earlier build, which judged each seek back.
                 continue;
             }
-            // What is awaited keeps its due time until it leaves.
+            // An awaited record keeps its due time until it is delivered.
             suspect.is_awaited = known.due.is_some();
             suspect.due = known.due.filter(|_| suspect.is_awaited);
             if let Some(due) = known.due.filter(|due| *due > now.wall) {
@@ -163,12 +162,12 @@ impl Window {
         window
     }
 
-    /// The first record handed out and not acknowledged.
+    /// The first record delivered and not acknowledged.
     pub(in crate::retry) fn first_open(&self) -> i64 {
         self.hidden.past(self.committed.map_or(self.from, |committed| committed.max(self.from)))
     }
 
-    /// The first record that may be given of those from there on, as far as is known.
+    /// The first offset at or above `from` that may be delivered, as far as is known.
     pub(in crate::retry) fn first_given(&self, from: i64) -> i64 {
         let mut first = self.hidden.past(from);
         loop {
@@ -183,25 +182,24 @@ impl Window {
         }
     }
 
-    /// Where the records end that were handed out: an application commits no further.
+    /// The offset after the last delivered record: an application commits no further.
     pub(in crate::retry) fn data_end(&self) -> i64 {
         self.hidden.before(self.end)
     }
 
-    /// Whatever becomes of this record, inference does not charge it.
+    /// Whether the detector never counts a failure of this record.
     pub(in crate::retry) fn is_settled(&self, offset: i64) -> bool {
         let behind = self.done.partition_point(|run| run.end <= offset);
         let is_done = self.done.get(behind).is_some_and(|run| run.contains(&offset));
         is_done || self.nacked.contains(&offset) || self.skipped.contains(&offset)
     }
 
-    /// The first record handed out that its holder has never committed, and of which nothing is
-    /// known.
+    /// The first delivered record above all of the owner's commits that has no known outcome.
     pub(in crate::retry) fn first_awaited(&self) -> Option<i64> {
         self.unsettled(self.first_open().max(self.reached)..self.end)
     }
 
-    /// The first of these records of which nothing is known.
+    /// The first of these records without a known outcome.
     pub(in crate::retry) fn unsettled(
         &self,
         Range { start: mut first, end }: Range<i64>,
@@ -222,7 +220,7 @@ impl Window {
         None
     }
 
-    /// Something was given, committed or settled: whoever is first now is waited for from now on.
+    /// Restarts the wait if the first awaited record has changed.
     pub(in crate::retry) fn wait_on(&mut self, now: MonoMs) {
         let first = self.first_awaited();
         if self.awaited.map(|awaited| awaited.offset) != first {
@@ -230,17 +228,17 @@ impl Window {
         }
     }
 
-    /// A record that its holder was never given, nor anybody before it.
+    /// Whether no member was delivered this record or a later one.
     pub(in crate::retry) fn is_beyond(&self, offset: i64) -> bool {
         self.holder.is_some() && offset >= self.furthest
     }
 
-    /// Something handed out is not acknowledged.
+    /// Whether a delivered record is not acknowledged.
     pub(in crate::retry) fn is_open(&self) -> bool {
         self.first_open() < self.end
     }
 
-    /// Its member may be answered otherwise than if nobody watched.
+    /// Whether the window has suspects or skipped records.
     pub(in crate::retry) fn is_troubled(&self) -> bool {
         !self.suspects.is_empty() || !self.skipped.is_empty()
     }
@@ -249,7 +247,6 @@ impl Window {
         self.holder.as_ref().is_some_and(|holder| holder.member == *member)
     }
 
-    /// What is to be journalled of it.
     pub(in crate::retry) fn record(&self) -> WindowRecord {
         let suspects = self.suspects.iter().map(|(offset, suspect)| SuspectRecord {
             offset: *offset,
@@ -274,13 +271,13 @@ impl Window {
         after
     }
 
-    /// The group has committed something of it.
+    /// Whether the group has committed an offset of the partition.
     pub(in crate::retry) fn has_committed(&self) -> bool {
         self.committed.is_some() || self.had_committed
     }
 }
 
-/// Patience that has doubled so often.
+/// `isolation_timeout` after this number of doublings, at most [`PATIENCE_MS_MAX`].
 pub(in crate::retry) fn doubled_ms(rules: &Rules, doublings: u32) -> u64 {
     let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
     let longest = PATIENCE_MS_MAX.max(rules.isolation_timeout_ms);

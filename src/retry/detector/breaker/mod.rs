@@ -18,17 +18,17 @@ use crate::retry::BreakerRules;
 /// The longest pause.
 const STEP_MS_MAX: u64 = 60_000;
 
-/// The state of a group's breaker, for people.
+/// The state of a group's breaker, for the admin API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BreakerView {
-    /// `breaker: off`, or the group is not watched.
+    /// `breaker: off`, or the detector does not track the group.
     #[default]
     Off,
     /// Everything is delivered.
     Closed,
     /// Nothing is delivered.
     Paused {
-        /// The test batch follows then.
+        /// Time until the test batch.
         test_in_ms: u64,
         /// Test batches in a row that failed.
         failed_tests: u32,
@@ -44,9 +44,9 @@ pub enum BreakerView {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::retry) struct BreakerSettings {
     pub(in crate::retry) rules: BreakerRules,
-    /// The first pause.
+    /// Length of the first pause.
     pub(in crate::retry) step_ms: u64,
-    /// Patience with the outcomes of a test batch.
+    /// Wait for the outcomes of a test batch.
     pub(in crate::retry) patience_ms: u64,
 }
 
@@ -54,9 +54,9 @@ pub(in crate::retry) struct BreakerSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::retry) enum Turnover {
     Paused,
-    /// Deliveries are tested, or tested on.
+    /// The test batch begins, or a further one after a batch without an outcome.
     Tested,
-    /// Everything is delivered again; since when nothing was.
+    /// Deliveries resume; `since`: start of the pause.
     Closed {
         since: MonoMs,
     },
@@ -70,7 +70,7 @@ pub(in crate::retry) struct Outcomes {
 }
 
 impl Outcomes {
-    /// The share of each, of `most` outcomes.
+    /// Scales the outcomes to at most `most`, with the same share of failures.
     fn at_most(self, most: u32) -> Self {
         let all = u64::from(self.handled) + u64::from(self.failed);
         if all <= u64::from(most) {
@@ -84,10 +84,10 @@ impl Outcomes {
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Breaker {
-    /// Whether each of the last first deliveries failed, oldest first.
+    /// Outcomes of the last first deliveries, oldest first; true: failed.
     outcomes: VecDeque<bool>,
     failed: u32,
-    /// The last record that was handled.
+    /// Time at which the last record was handled.
     handled_at: Option<MonoMs>,
     state: State,
 }
@@ -114,14 +114,14 @@ struct Batch {
     left: u32,
     failed: u32,
     handled: u32,
-    /// The batch is judged then.
+    /// The batch is judged at this time.
     until: MonoMs,
-    /// No first delivery came in time: retries are delivered.
+    /// No first delivery had an outcome in time, so retries are delivered as well.
     has_retries: bool,
 }
 
 impl Breaker {
-    /// First deliveries that ended together.
+    /// Counts first deliveries that ended together.
     pub(in crate::retry) fn note(
         &mut self,
         now: MonoMs,
@@ -148,7 +148,7 @@ impl Breaker {
         }
     }
 
-    /// A record that was counted as handled has failed.
+    /// Counts a record as failed that was counted as handled.
     pub(in crate::retry) fn belie(
         &mut self,
         now: MonoMs,
@@ -199,7 +199,7 @@ impl Breaker {
         Turnover::Closed { since }
     }
 
-    /// Ends what has waited long enough.
+    /// Ends a pause that is over, or judges a test batch.
     pub(in crate::retry) fn handle_timeout(
         &mut self,
         now: MonoMs,
@@ -230,7 +230,7 @@ impl Breaker {
                 if all > 0 {
                     return Some(self.close(since));
                 }
-                // Nothing is known: more records are delivered, retries among them.
+                // No outcome is known: more records are delivered, retries among them.
                 batch.left = settings.rules.min;
                 batch.has_retries = true;
                 batch.until = now.plus(settings.patience_ms);
@@ -240,7 +240,7 @@ impl Breaker {
         }
     }
 
-    /// Records of the test batch leave.
+    /// Counts delivered records of the test batch.
     pub(in crate::retry) fn given(&mut self, now: MonoMs, settings: &BreakerSettings, count: u32) {
         if let State::Testing { batch, .. } = &mut self.state
             && count > 0
@@ -277,12 +277,12 @@ impl Breaker {
         }
     }
 
-    /// A record was handled after that.
+    /// Whether a record was handled after that time.
     pub(in crate::retry) fn has_handled_since(&self, then: MonoMs) -> bool {
         self.handled_at.is_some_and(|at| at > then)
     }
 
-    /// The breaker is switched off; since when deliveries were paused, if they were.
+    /// Switches the breaker off. Returns the start of the pause, if deliveries were paused.
     pub(in crate::retry) fn reset(&mut self) -> Option<MonoMs> {
         let since = match &self.state {
             State::Closed => None,
@@ -356,7 +356,7 @@ mod tests {
         breaker
     }
 
-    /// A breaker whose test batch was just begun, and when.
+    /// A breaker whose test batch has just begun, and the time of that.
     fn tested() -> (Breaker, MonoMs) {
         let (mut breaker, at) = (paused(), MonoMs(1_000));
         assert_eq!(breaker.handle_timeout(at, &SETTINGS), Some(Turnover::Tested));

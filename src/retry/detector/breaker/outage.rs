@@ -9,7 +9,7 @@ use crate::retry::detector::{
 };
 
 impl Detector {
-    /// Delivered records count towards the test batch.
+    /// Counts delivered records towards the test batch.
     pub(in crate::retry) fn count_handed(&mut self, now: Now, left: &Handed) {
         let Some(settings) = self.breaker_settings() else { return };
         if let Some(window) = self.windows.get_mut(&left.partition) {
@@ -20,13 +20,13 @@ impl Detector {
         self.breaker.given(now.mono, &settings, records);
     }
 
-    /// Delivered retries count towards the test batch.
+    /// Counts delivered retries towards the test batch.
     pub(in crate::retry) fn count_retries_given(&mut self, now: Now, count: usize) {
         let Some(settings) = self.breaker_settings() else { return };
         self.breaker.given(now.mono, &settings, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// A commit ends first deliveries: they failed if they were nacked.
+    /// Counts the first deliveries that a commit ends: the nacked ones failed.
     pub(in crate::retry) fn count_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         if self.rules.breaker.is_none() {
             return;
@@ -36,19 +36,20 @@ impl Detector {
         self.note(now, ended);
     }
 
-    /// The first nack of a record that its partition waits for: no commit passes it soon.
+    /// Counts the first nack of an awaited record. No commit passes such a record soon, so the nack
+    /// is the outcome.
     pub(in crate::retry) fn count_awaited(&mut self, now: Now) {
         self.note(now, Outcomes { handled: 0, failed: 1 });
     }
 
-    /// A nack of a record that a commit has passed.
+    /// Counts a nack of a record that a commit has passed.
     pub(in crate::retry) fn count_belied(&mut self, now: Now) {
         let Some(settings) = self.breaker_settings() else { return };
         let turnover = self.breaker.belie(now.mono, &settings);
         self.turn_over(now, turnover);
     }
 
-    /// Retries were acknowledged.
+    /// Counts acknowledged retries.
     pub(in crate::retry) fn on_lane_done(&mut self, now: Now, count: usize) {
         if self.breaker.is_testing() {
             let handled = u32::try_from(count).unwrap_or(u32::MAX);
@@ -56,7 +57,7 @@ impl Detector {
         }
     }
 
-    /// A retry was nacked.
+    /// Counts a nacked retry.
     pub(in crate::retry) fn on_lane_failed(&mut self, now: Now) {
         if self.breaker.is_testing() {
             self.note(now, Outcomes { handled: 0, failed: 1 });
@@ -69,7 +70,7 @@ impl Detector {
         self.turn_over(now, turnover);
     }
 
-    /// Ends a pause, or judges a test batch.
+    /// Ends a pause that is over, or judges a test batch.
     pub(in crate::retry) fn expire_breaker(&mut self, now: Now) {
         let Some(settings) = self.breaker_settings() else { return };
         let turnover = self.breaker.handle_timeout(now.mono, &settings);
@@ -98,7 +99,7 @@ impl Detector {
         Some(BreakerSettings { rules, step_ms: self.rules.interval_ms, patience_ms })
     }
 
-    /// Deliveries were paused since then: no member was slow meanwhile.
+    /// Moves the start of all waits by the length of a pause: no member was slow meanwhile.
     pub(in crate::retry) fn was_held(&mut self, now: Now, since: MonoMs) {
         for awaited in self.windows.values_mut().filter_map(|window| window.awaited.as_mut()) {
             let held_ms = now.mono.since(since.max(awaited.since));
@@ -106,7 +107,7 @@ impl Detector {
         }
     }
 
-    /// A Fetch of a paused group, or of one whose test batch has left.
+    /// The plan for a Fetch of a paused group, or of one whose test batch has left.
     pub(in crate::retry) fn paused(&self, asked: &[Asked]) -> Option<Plan> {
         (self.breaker.room() == Some(0)).then(|| Plan {
             serve: asked.iter().map(|_| Serve::Nothing).collect(),
@@ -114,8 +115,8 @@ impl Detector {
         })
     }
 
-    /// The order in which the partitions of a Fetch get a record of the test batch, the one that
-    /// waited longest first; `None`: there is no test.
+    /// The order in which the partitions of a Fetch get a record of the test batch. The partition
+    /// without a delivery for longest is first; `None`: no test.
     pub(in crate::retry) fn test_places(&self, asked: &[Asked]) -> Option<Vec<usize>> {
         if !self.breaker.is_testing() {
             return None;
@@ -141,7 +142,7 @@ impl Detector {
         Some(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Whether failures are not charged.
+    /// Whether failures do not count.
     pub fn is_paused(&self) -> bool {
         self.breaker.is_paused()
     }
@@ -160,7 +161,6 @@ impl Detector {
         self.rules.give_up_after_ms.is_some_and(|after| now.since(since) >= after)
     }
 
-    /// The state of the breaker.
     pub fn breaker(&self, now: Now) -> BreakerView {
         self.rules.breaker.map_or(BreakerView::Off, |_| self.breaker.view(now.mono))
     }
@@ -179,7 +179,7 @@ impl Window {
         let settled = self.skipped.range(passed.clone()).count();
         let suspected = self.suspects.range(passed).count();
         let others = u64::try_from(nacked + settled + suspected).unwrap_or(u64::MAX);
-        // Records behind another one of their key are among the nacked ones.
+        // Entries behind another record of their key are among the nacked ones and did not fail.
         let failed = self.failed.min(u32::try_from(nacked).unwrap_or(u32::MAX));
         self.failed -= failed;
         self.uncounted = self.uncounted.saturating_sub(u64::from(failed));
@@ -190,7 +190,7 @@ impl Window {
 }
 
 impl Handed {
-    /// Records of the hand-out, gaps and offsets without a record left out.
+    /// Delivered records, without gaps and offsets that hold no record.
     fn records(&self) -> u64 {
         let all = u64::try_from(self.end.saturating_sub(self.from)).unwrap_or(0);
         let run = self.from..self.end;

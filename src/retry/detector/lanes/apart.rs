@@ -1,5 +1,5 @@
-//! Retries that go alone: before one leaves its member has nothing, and is given nothing else until
-//! it is done, as far as patience lasts.
+//! Retries that are delivered by themselves. Before the delivery the member finishes all it has;
+//! after it, the member gets nothing else until the outcome or the timeout.
 //!
 //! ```text
 //!   one is due ──▶ Wanted ── nothing is out ──▶ Out ── done, lost ──▶ gone
@@ -14,41 +14,40 @@ use crate::retry::detector::window::doubled_ms;
 use crate::retry::detector::{Asked, Detector, LaneGiven, Output};
 use crate::retry::{Company, Single};
 
-/// By member; hardly ever is there one.
+/// By member; few members have one.
 pub(in crate::retry) type Aparts = BTreeMap<MemberId, Apart>;
 
-/// Of one member.
 #[derive(Debug)]
 pub(in crate::retry) struct Apart {
     since: MonoMs,
-    /// Patience lasts so long.
+    /// End of the wait.
     until: MonoMs,
     stand: Stand,
 }
 
 #[derive(Debug)]
 enum Stand {
-    /// One is due. Partitions asked for since then: no Fetch of before brings any of them.
+    /// A retry is due. The set has the partitions fetched since then: an earlier Fetch delivers no
+    /// record of them any more.
     Wanted(BTreeSet<TopicPartition>),
-    /// One is out.
+    /// The retry is delivered.
     Out(LaneOffset),
 }
 
-/// One of them, for people.
+/// A retry delivered by itself, for the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApartView {
-    /// At whom.
     pub member: MemberId,
-    /// The hand-out; `None`: it is due, and waits for its member to be done with all it has.
+    /// The delivery; `None`: the retry is due, and the member still has other records.
     pub lane: Option<LaneOffset>,
-    /// Since so many milliseconds.
+    /// Milliseconds since the stage began.
     pub for_ms: u64,
-    /// And so many more, at most, nothing else is given there.
+    /// Milliseconds for which the member gets nothing else, at most.
     pub left_ms: u64,
 }
 
 impl Detector {
-    /// Until when a member that asks for records is given none, because a retry goes alone there.
+    /// The time until which this Fetch delivers nothing, because a retry goes by itself.
     pub(in crate::retry) fn waits_apart(
         &mut self,
         now: Now,
@@ -62,7 +61,7 @@ impl Detector {
         Some(apart.until)
     }
 
-    /// How many retries a member may be given beside one that goes alone, or as that one.
+    /// Retries that a member may get now (`None`: any number), and the records they go with.
     pub(in crate::retry) fn apart_room(
         &self,
         now: Now,
@@ -82,7 +81,7 @@ impl Detector {
         }
     }
 
-    /// Nothing is out at this member.
+    /// Whether the member has nothing outstanding.
     fn is_bare(&self, member: &MemberId) -> bool {
         !self.has_records(member) && !self.lanes.is_out(member)
     }
@@ -91,13 +90,13 @@ impl Detector {
         self.windows.values().any(|window| window.is_held_by(member) && window.is_open())
     }
 
-    /// Every partition it holds is among these.
+    /// Whether all partitions that the member owns are in `seen`.
     fn has_all(&self, member: &MemberId, seen: &BTreeSet<TopicPartition>) -> bool {
         let mut held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         held.all(|(partition, _)| seen.contains(partition))
     }
 
-    /// A Fetch of the retry topic says what goes alone there.
+    /// Updates the member's retry after a Fetch of the retry topic.
     pub(in crate::retry) fn note_apart(&mut self, now: Now, told: &LaneGiven, has_given: bool) {
         let member = &told.member;
         let known = self.aparts.get(member).map(|apart| &apart.stand);
@@ -123,7 +122,7 @@ impl Detector {
         self.push(Output::Wake);
     }
 
-    /// Records leave for a member: a retry that was alone there is so no more.
+    /// Records leave for a member, so its retry is no longer by itself.
     pub(in crate::retry) fn join_apart(&mut self, member: &MemberId) {
         let known = self.aparts.get(member);
         if known.is_some_and(|apart| matches!(apart.stand, Stand::Out(_))) {
@@ -132,7 +131,7 @@ impl Detector {
         }
     }
 
-    /// Nothing is alone any more, whoever has it.
+    /// Ends the isolation of every retry.
     pub(in crate::retry) fn join_all_apart(&mut self) {
         let aparts = std::mem::take(&mut self.aparts);
         self.joined(aparts.into_values());
@@ -146,8 +145,8 @@ impl Detector {
         }
     }
 
-    /// What is out no more is forgotten; `is_news`: who waits for nothing else to be out looks
-    /// again.
+    /// Forgets retries that are no longer outstanding. `is_news`: pending Fetches that wait for an
+    /// idle member look again.
     pub(in crate::retry) fn end_aparts(&mut self, is_news: bool) {
         let (known, lanes) = (self.aparts.len(), &self.lanes);
         self.aparts.retain(|member, apart| match apart.stand {
@@ -159,12 +158,12 @@ impl Detector {
         }
     }
 
-    /// A retry goes alone somewhere: what is given changes with time.
+    /// Whether a retry is delivered by itself: plans then change with time.
     pub fn has_aparts(&self) -> bool {
         !self.aparts.is_empty()
     }
 
-    /// Retries that go alone, for people.
+    /// Retries that are delivered by themselves, for the admin API.
     pub(in crate::retry) fn explain_aparts(&self, now: Now) -> Vec<ApartView> {
         let view = |(member, apart): (&MemberId, &Apart)| ApartView {
             member: member.clone(),

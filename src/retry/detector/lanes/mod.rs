@@ -1,4 +1,5 @@
-//! Retries that are out at the members of a group. Whoever has one has nothing else alone.
+//! Retries that are outstanding at the members of a group. A member with one gets no suspect by
+//! itself.
 
 mod apart;
 
@@ -12,49 +13,46 @@ use crate::retry::{Company, Single};
 pub use apart::ApartView;
 pub(in crate::retry) use apart::Aparts;
 
-/// What a Fetch of the retry topic brought.
+/// The answer to a Fetch of the retry topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneGiven {
-    /// Whose slot it is.
+    /// The owner of the retry partition.
     pub member: MemberId,
-    /// Which.
     pub slot: Slot,
-    /// What is out there by now; a hand-out that was told before may be among it.
+    /// Outstanding deliveries of the retry partition, earlier ones included.
     pub out: Vec<LaneOffset>,
-    /// It had no turn, and something is due.
+    /// A retry is due, and the retry partition had no turn.
     pub waits: bool,
-    /// A retry that goes alone is due, or out there.
+    /// A retry that goes by itself is due, or outstanding there.
     pub single: Option<Single>,
 }
 
-/// Of all members.
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Lanes {
     members: BTreeMap<MemberId, Lane>,
     slots: BTreeMap<Slot, MemberId>,
 }
 
-/// Of one member.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Hand-outs that are open, and since when.
+    /// Outstanding deliveries, and the time of each.
     out: BTreeMap<LaneOffset, MonoMs>,
-    /// When it was given one last.
+    /// Time of the last delivery.
     given_at: MonoMs,
     turn: LaneTurn,
-    /// It has had the last turn: until then another record goes first.
+    /// The retries had the last turn: other records go first until then.
     had_until: MonoMs,
 }
 
-/// Where records go one at a time: whose turn is the retries'.
+/// The turn of a member's retries, while records are delivered one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LaneTurn {
-    /// Nothing is due, or it has just had its turn.
+    /// No retry is due, or the retries have just had their turn.
     #[default]
     None,
-    /// Something is due, and another record has its turn.
+    /// A retry is due, and another record has its turn.
     Waits,
-    /// One of them is next, unless nobody asks until then.
+    /// A retry is next, unless no Fetch comes until then.
     Next { until: MonoMs },
 }
 
@@ -63,25 +61,26 @@ impl Lanes {
         self.slots.insert(told.slot, told.member.clone());
         let lane = self.members.entry(told.member.clone()).or_default();
         for offset in &told.out {
-            // What was given before is given again: it is out since the first time.
+            // A repeated delivery counts from the first time.
             if let Vacant(new) = lane.out.entry(*offset) {
                 new.insert(now);
                 lane.given_at = now;
-                // Whoever waits for it to be done is next, and has to come for that.
+                // The record that waits for this retry is next. Twice the timeout leaves it time to
+                // be fetched.
                 lane.had_until = now.plus(patience_ms.saturating_mul(2));
             }
         }
         lane.turn = if told.waits { LaneTurn::Waits } else { LaneTurn::None };
     }
 
-    /// These are done, or back in the queue.
+    /// Removes deliveries that were acknowledged, or are back in the queue.
     fn end(&mut self, has_ended: impl Fn(LaneOffset, MonoMs) -> bool) {
         for lane in self.members.values_mut() {
             lane.out.retain(|offset, since| !has_ended(*offset, *since));
         }
     }
 
-    /// The member is gone: whatever it had is back in the queue.
+    /// Removes a member: its retries are back in the queue.
     pub(in crate::retry) fn gone(&mut self, member: &MemberId) {
         self.members.remove(member);
         self.slots.retain(|_, holder| holder != member);
@@ -91,30 +90,30 @@ impl Lanes {
         self.members.get(member).is_some_and(|lane| !lane.out.is_empty())
     }
 
-    /// Whether a member has this one.
+    /// Whether this delivery is outstanding at the member.
     pub(in crate::retry) fn has(&self, member: &MemberId, offset: LaneOffset) -> bool {
         self.members.get(member).is_some_and(|lane| lane.out.contains_key(&offset))
     }
 
-    /// When a member that has one was given it last.
+    /// Time of the last delivery to a member with outstanding retries.
     pub(in crate::retry) fn given_at(&self, member: &MemberId) -> Option<MonoMs> {
         let lane = self.members.get(member).filter(|lane| !lane.out.is_empty())?;
         Some(lane.given_at)
     }
 
-    /// Another record has its turn.
+    /// Gives the turn to another record.
     pub(in crate::retry) fn pass(&mut self, member: &MemberId) {
         if let Some(lane) = self.members.get_mut(member) {
             lane.had_until = MonoMs::default();
         }
     }
 
-    /// Whether other records go before it, since it has had the last turn.
+    /// Whether other records go first, because the retries had the last turn.
     fn has_had(&self, now: MonoMs, member: &MemberId) -> bool {
         self.members.get(member).is_some_and(|lane| lane.had_until > now)
     }
 
-    /// Until when nothing but a retry is given, because one waits whose turn it is now.
+    /// The time until which only retries are delivered, because a due retry has its turn.
     pub(in crate::retry) fn next_until(
         &mut self,
         now: MonoMs,
@@ -133,11 +132,11 @@ impl Lanes {
 }
 
 impl Detector {
-    /// How many retries a slot's Fetch may bring now, `None`: as many as ever; and what is out
-    /// there besides.
+    /// Retries that a Fetch of a retry partition may deliver now (`None`: any number), and the
+    /// records they go with.
     pub fn lane_turn(&mut self, now: Now, slot: Slot) -> (Option<usize>, Company) {
         if !self.breaker.is_closed() {
-            // Nothing is charged that is lost now.
+            // A loss during a pause does not count.
             return (None, Company::Old);
         }
         let Some(member) = self.lanes.slots.get(&slot).cloned() else {
@@ -159,7 +158,7 @@ impl Detector {
         (Some(room), company)
     }
 
-    /// A Fetch of the retry topic is answered so.
+    /// Notes the answer to a Fetch of the retry topic.
     pub(in crate::retry) fn on_lane_given(&mut self, now: Now, told: &LaneGiven) {
         let is_news = self.lanes.members.get(&told.member).is_none_or(|known| {
             told.out.iter().any(|offset| !known.out.contains_key(offset))
@@ -175,26 +174,26 @@ impl Detector {
         }
     }
 
-    /// Hand-outs of a slot below an offset are acknowledged, or back in the queue.
+    /// Removes deliveries of a retry partition below an offset: acknowledged, or back in the queue.
     pub(in crate::retry) fn on_lane_below(&mut self, up_to: LaneOffset) {
         let is_below = |offset: LaneOffset, _| offset.slot == up_to.slot && offset < up_to;
         self.lanes.end(is_below);
         self.lane_moved();
     }
 
-    /// A hand-out is said to have failed.
+    /// Removes a nacked delivery.
     pub(in crate::retry) fn on_lane_nacked(&mut self, lane: LaneOffset) {
         self.lanes.end(|offset, _| offset == lane);
         self.lane_moved();
     }
 
-    /// What is open for the consume timeout is back in the queue.
+    /// Removes deliveries older than `consume_timeout`: they are back in the queue.
     pub(in crate::retry) fn expire_lanes(&mut self, now: Now) {
         let timeout_ms = self.rules.consume_timeout_ms;
         self.lanes.end(|_, since| now.mono.since(since) >= timeout_ms);
     }
 
-    /// Somebody may wait for nothing else to be out.
+    /// A pending Fetch may wait until nothing else is outstanding.
     fn lane_moved(&mut self) {
         if !self.troubled.is_empty() {
             self.push(Output::Wake);

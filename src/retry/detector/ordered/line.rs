@@ -1,7 +1,7 @@
-//! Who comes next where one record goes at a time.
+//! The order of deliveries while records are delivered one at a time.
 //!
-//! Where the partition whose turn it is has no record yet, the Fetch brings one of the next that
-//! has: a partition at its end holds up nobody.
+//! If the partition with the turn has no new record, the Fetch delivers one of the next partition
+//! that has. A partition at its end delays no other.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::retry::detector::{Asked, Detector, Fetching, Output, Phase, Window};
 /// Order of turns: suspects, then the partition that waited longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    /// No suspect is next.
+    /// False sorts first: a suspect is ready.
     others: bool,
     turned_at: MonoMs,
 }
@@ -23,7 +23,8 @@ impl Place {
 }
 
 impl Detector {
-    /// The partition of a suspect, asked for or not; any other only if asked for.
+    /// The next partition to deliver from: a suspect's even if the Fetch does not name it, any
+    /// other only if it does.
     pub(in crate::retry) fn next_turn(
         &self,
         member: &MemberId,
@@ -37,7 +38,7 @@ impl Detector {
         next.min().map(|(_, partition)| partition.clone())
     }
 
-    /// The places of what a Fetch asks for, if the turn is its.
+    /// The places of the partitions of a Fetch, if the turn belongs to it.
     pub(in crate::retry) fn line<'a>(
         &self,
         member: &MemberId,
@@ -57,7 +58,8 @@ impl Detector {
         line.into_iter().enumerate().map(|(place, (_, _, partition))| (partition, place)).collect()
     }
 
-    /// A Fetch with a turn was answered nothing by its broker: all it asked for had its chance.
+    /// Ends a turn after the broker returned no record: every partition of the Fetch had its
+    /// chance.
     pub fn nothing_came(&mut self, now: Now, by: &Fetching, asked: &[Asked]) {
         let Some(known) = self.members.get_mut(&by.member) else { return };
         if known.turn.take_if(|turn| turn.is_of(asked)).is_none() {
@@ -73,7 +75,7 @@ impl Detector {
 }
 
 impl Window {
-    /// Where it stands in line; `None`: it is held.
+    /// The window's place in the order; `None`: it is held.
     fn place(&self) -> Option<Place> {
         if matches!(self.next_in_line(self.end), Some((_, Phase::Held { .. }))) {
             return None;

@@ -1,8 +1,8 @@
-//! E1, E2, E3 in a group whose partitions wait (`order.mode: partition`): what is said to have
-//! failed becomes no entry. It stays where it is, nothing behind it is given, and after the
-//! interval it is served again in its own place.
+//! Nacks (E1, E2, E3) in a group that keeps order (`order.mode: partition`). A nacked record
+//! becomes no entry: it stays in its partition, and nothing behind it is delivered. After
+//! `order.interval` the partition delivers it again.
 //!
-//! **Invariant:** from the failure until it has left again no commit passes it
+//! **Invariant:** from the nack until the next delivery no commit passes the record
 //! ([`Detector::awaited`]).
 
 mod line;
@@ -12,28 +12,28 @@ use crate::model::{MemberId, MonoMs, Now, TopicPartition, WallMs};
 use crate::retry::detector::{Detector, Handed, Output, Phase, Settling, Suspect, Window};
 use crate::retry::{Disposition, Ladder};
 
-/// How long a member has to come back before it is called again; it doubles with each call.
+/// Time for a member to go back before it is told to rejoin again; doubled with each call.
 const CALL_MS: u64 = 5_000;
-/// The longest it has.
+/// The longest such time.
 const CALL_MS_MAX: u64 = 60_000;
 
-/// Records one partition waits for at most: whatever is beyond leaves its place.
+/// Records that one partition waits for at most; further nacked ones become entries.
 const AWAITED_MAX: usize = 1_000;
 
-/// What becomes of a record that is said to have failed.
+/// The effect of a nack in a group that keeps order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InOrder {
-    /// Its partition waits for it from now on.
+    /// The partition waits for the record from now on.
     Waits,
-    /// Its partition waits for it already: the same delivery, said twice.
+    /// The partition waits for the record already: the delivery was nacked twice.
     Known,
-    /// It is settled here, at its end, or was never given out: it goes the way of any that failed.
+    /// The record is settled, used up or was never delivered: the nack is handled as without order.
     Leaves,
 }
 
 impl Detector {
-    /// A record is said to have failed; `ladder` says when it is at its end. What that changes is
-    /// kept by [`Detector::said`].
+    /// Handles a nack; `ladder` tells whether it is the last one. The caller persists the change by
+    /// [`Detector::said`].
     pub fn failed_in_order(
         &mut self,
         now: Now,
@@ -84,22 +84,22 @@ impl Detector {
         InOrder::Waits
     }
 
-    /// All was told that is said to have failed in a partition at once.
+    /// Journals a partition after all nacks of one request were handled.
     pub fn said(&mut self, of: &TopicPartition) {
         self.changed(of);
     }
 
-    /// The record its partition waits for: no commit may pass it.
+    /// The record that the partition waits for: no commit may pass it.
     pub fn awaited(&self, of: &TopicPartition) -> Option<i64> {
         self.windows.get(of).filter(|_| self.rules.in_order)?.awaited()
     }
 
-    /// Whether partitions of the group wait for failed records.
+    /// Whether the group keeps order.
     pub fn keeps_order(&self) -> bool {
         self.rules.in_order
     }
 
-    /// About how many bytes the window of a partition takes in the log.
+    /// Approximate size of a partition's window in the journal, in bytes.
     pub fn window_bytes(&self, of: &TopicPartition) -> u64 {
         const SUSPECT: usize = 32;
         const FAILURE: usize = 12;
@@ -116,7 +116,7 @@ impl Detector {
         self.rules.in_order && !self.troubled.is_empty()
     }
 
-    /// A partition begins there: what it waits for below is not there any more. Which that was.
+    /// Handles a new log start offset. Returns the awaited records below it, which no longer exist.
     pub fn begins(&mut self, now: Now, of: &TopicPartition, start: i64) -> Vec<i64> {
         let mut gone = Vec::new();
         while let Some(offset) = self.awaited(of).filter(|offset| *offset < start) {
@@ -126,9 +126,9 @@ impl Detector {
         gone
     }
 
-    /// The group has committed this, and not through here, where no commit passes what is waited
-    /// for: who had the partition elsewhere, at another sidecar or at none, was given that and has
-    /// gone on. To wait for it any longer would take the group back to it.
+    /// Handles a committed offset that did not pass through this sidecar, where no commit passes an
+    /// awaited record. A member elsewhere, at another sidecar or at none, got that record and went
+    /// on. Waiting any longer would take the group back.
     pub(in crate::retry) fn on_passed_elsewhere(
         &mut self,
         now: Now,
@@ -145,18 +145,17 @@ impl Detector {
         self.on_committed(now, of, committed);
     }
 
-    /// Its partition waited for it, and the group's partitions wait no more: it is to become an
-    /// entry, as what is said to have failed does there.
+    /// Whether the record must become an entry because the group no longer keeps order.
     pub(in crate::retry) fn is_let_go(&self, suspect: &Suspect) -> bool {
         suspect.is_awaited && !self.rules.in_order
     }
 
-    /// The first of those.
+    /// The first record of the window that must become an entry so.
     pub(in crate::retry) fn first_let_go(&self, window: &Window) -> Option<i64> {
         if self.rules.in_order { None } else { window.awaited() }
     }
 
-    /// Records that nothing waits for any more, and that nobody asks for: they become entries.
+    /// Records that must become entries without a Fetch, because their partition no longer waits.
     pub fn settlings_let_go(&self) -> Vec<Settling> {
         let troubled = self.troubled.iter().filter_map(|of| Some((of, self.windows.get(of)?)));
         let settlings = troubled.filter_map(|(of, window)| {
@@ -166,7 +165,8 @@ impl Detector {
         settlings.chain(self.settlings_passed()).collect()
     }
 
-    /// The group's partitions wait no more, by other rules or since a start.
+    /// Stops the waits of a partition: the group no longer keeps order, by new rules or since the
+    /// start.
     pub(in crate::retry) fn let_go(&mut self, of: &TopicPartition) {
         let has_queue = self.rules.has_queue;
         let Some(window) = self.windows.get_mut(of) else { return };
@@ -186,15 +186,15 @@ impl Detector {
         }
     }
 
-    /// Where a member begins in a partition that waits and of which nothing is committed.
+    /// The fetch offset for a partition that waits and has no committed offset.
     pub fn begins_at(&self, of: &TopicPartition) -> Option<i64> {
         let awaited = self.awaited(of)?;
         Some(awaited.min(self.windows.get(of)?.first_open()))
     }
 
-    /// A member has gone on beyond what its partition waits for, and is told to join anew: how
-    /// often by now. `None`: not now. While the group is held as well: nobody else asks for that,
-    /// and it may be the only record whose probe can end the hold.
+    /// Tells a member to rejoin if it has gone on behind an awaited record. Returns the number of
+    /// calls so far; `None`: not now. A paused group is called as well: nobody else fetches that
+    /// record, and it may be the only one whose test can end the pause.
     pub fn calls_back(&mut self, now: Now, member: &MemberId) -> Option<u32> {
         if !self.rules.in_order || !self.rules.calls_back {
             return None;
@@ -211,7 +211,7 @@ impl Detector {
         most
     }
 
-    /// Records leave; what its partition waits for may be among them, or was never there.
+    /// Records leave. The awaited record is among them, or the log no longer has it.
     pub(in crate::retry) fn on_awaited_handed(&mut self, now: Now, left: &Handed) {
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         let given = window.suspects.range_mut(left.from..left.end.max(left.from));
@@ -223,7 +223,8 @@ impl Detector {
         }
     }
 
-    /// A member joins, by the same generation perhaps: what it asks for first is no evidence.
+    /// The member joins, perhaps in the same generation: its next Fetch is never evidence of a
+    /// failure.
     pub(in crate::retry) fn begins_anew(&mut self, member: &MemberId) {
         for window in self.windows.values_mut().filter(|window| window.is_held_by(member)) {
             if let Some(holder) = &mut window.holder {
@@ -239,12 +240,12 @@ impl Window {
         awaited.next().map(|(offset, _)| *offset)
     }
 
-    /// It waits for a record that lies in front of this one.
+    /// Whether the window waits for a record in front of this one.
     pub(in crate::retry) fn waits_before(&self, offset: i64) -> bool {
         self.awaited().is_some_and(|awaited| awaited < offset)
     }
 
-    /// Its holder has gone beyond what could be given, and had the time to come back.
+    /// Whether the owner fetches behind the awaited record and had the time to come back.
     fn is_missed(&self, now: MonoMs) -> bool {
         let Some(offset) = self.awaited() else { return false };
         let phase = self.suspects.get(&offset).map(|suspect| &suspect.phase);
@@ -255,12 +256,12 @@ impl Window {
 }
 
 impl Suspect {
-    /// Its last failure was said.
+    /// Whether the last failure was a nack.
     pub(in crate::retry) fn was_said(&self) -> bool {
         self.history.last().is_some_and(|(_, why)| *why == Disposition::Rejected)
     }
 
-    /// The next failure is its last.
+    /// Whether the next failure is the last.
     fn is_over(&self, ladder: &Ladder, now: WallMs) -> bool {
         let first_failed = self.history.first().map(|(at, _)| *at);
         self.reconsume_times >= ladder.max_reconsume_times || ladder.is_over(first_failed, now)

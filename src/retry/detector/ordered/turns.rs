@@ -1,6 +1,7 @@
-//! Who is served what: everything, nothing, or one record at a time.
+//! The answer to a Fetch while the group has suspects: everything, nothing, or one record.
 //!
-//! In single file a turn belongs to one partition of one member, and to the Fetch that asks for it.
+//! While records are delivered one at a time, a turn belongs to one partition of one member, and to
+//! the Fetch that names it.
 
 use std::ops::Range;
 
@@ -11,11 +12,11 @@ use crate::retry::detector::{
 };
 use crate::retry::{Disposition, Evidence, OnSeekBack};
 
-/// A Fetch that came longer ago has waited.
+/// A Fetch older than this has waited.
 const FRESH_MS: u64 = 50;
 
 impl Detector {
-    /// How a member's Fetch is answered where something is suspected.
+    /// Plans the answer to a Fetch.
     pub(in crate::retry) fn plan(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let free_at = self.turn(now, by, asked);
         let is_single = self.has_turn(&by.member) || self.is_single(&by.member);
@@ -67,7 +68,7 @@ impl Detector {
                     _ => Serve::Without(without),
                 }
             };
-            // A client that pauses meanwhile drops the answer of a Fetch that waited.
+            // A client that pauses a partition drops the answer of a Fetch that waited.
             let may_drop = is_late && self.rules.on_seek_back == OnSeekBack::Retry;
             serve.push(if may_drop && self.suspects.is_under_test(&ask.partition, first) {
                 Serve::Again
@@ -83,7 +84,7 @@ impl Detector {
         Plan { serve, until: untils.into_iter().min() }
     }
 
-    /// Lets the turn go on where it is over, and gives it to the next; when to look again.
+    /// Ends a turn that is over, and begins the next one. Returns the time to look again.
     fn turn(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Option<MonoMs> {
         let member = &by.member;
         self.end_turn(now, member);
@@ -113,7 +114,7 @@ impl Detector {
         Some(until)
     }
 
-    /// Ends a turn whose record is settled, or was waited for long enough.
+    /// Ends a turn whose record is settled, or whose time is over.
     pub(in crate::retry) fn end_turn(&mut self, now: Now, member: &MemberId) {
         let known = self.members.get(member).and_then(|known| known.turn.clone());
         let Some(turn) = known else { return };
@@ -142,7 +143,7 @@ impl Detector {
         }
     }
 
-    /// When nothing is out at a member any more, as far as patience tells; `None`: now.
+    /// When the member has nothing outstanding, timeouts included; `None`: now.
     pub(in crate::retry) fn drained_at(&self, now: Now, member: &MemberId) -> Option<MonoMs> {
         let open =
             self.windows.values().filter(|window| window.is_held_by(member) && window.is_open());
@@ -152,7 +153,7 @@ impl Detector {
         patient.max().filter(|at| *at > now.mono)
     }
 
-    /// One record at a time for this member.
+    /// Whether the member's records are delivered one at a time.
     pub(in crate::retry) fn is_single(&self, member: &MemberId) -> bool {
         let troubled = self.troubled.iter().filter_map(|of| self.windows.get(of));
         troubled.into_iter().any(|window| window.is_held_by(member) && window.is_ready())
@@ -162,12 +163,12 @@ impl Detector {
         self.members.get(member).is_some_and(|known| known.turn.is_some())
     }
 
-    /// The record whose turn it is has left.
+    /// Notes the delivery of the record whose turn it is.
     pub(in crate::retry) fn on_turn_handed(&mut self, now: Now, by: &Fetching, left: &Handed) {
         let patience_ms = self.rules.isolation_timeout_ms;
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         if left.hidden.past(left.from) >= left.end {
-            // None of it is a record.
+            // The delivery holds no record.
             return;
         }
         let Some(known) = self.members.get_mut(&by.member) else { return };
@@ -183,8 +184,7 @@ impl Detector {
         }
     }
 
-    /// A member was to be given what lies in front of a suspect, and nothing of that can be given:
-    /// the suspect is the next one.
+    /// No record in front of a suspect can be delivered, so the suspect is next.
     pub fn passed_over(
         &mut self,
         now: Now,
@@ -202,7 +202,7 @@ impl Detector {
         self.push(Output::Wake);
     }
 
-    /// A settling as it stands now; `None`: its record is not at its end any more.
+    /// The current state of a settling; `None`: its record no longer has to be settled.
     pub fn present(&self, settling: &Settling) -> Option<Settling> {
         let (of, offset) = (&settling.partition, settling.offset);
         let window = self.windows.get(of)?;
@@ -210,7 +210,7 @@ impl Detector {
         (present.offset == offset).then_some(present)
     }
 
-    /// The first record at or above an offset that is at its end, or waited for no more.
+    /// The first record at or above an offset that must be settled or become an entry.
     pub(in crate::retry) fn settling(
         &self,
         (partition, window): (&TopicPartition, &Window),
@@ -232,7 +232,7 @@ impl Detector {
         Some(Settling {
             partition: partition.clone(),
             offset: *offset,
-            // The nack was charged when it came, and is the failure that is settled.
+            // The nack was counted when it came; the settling adds that failure again.
             reconsume_times: suspect.reconsume_times.saturating_sub(1),
             disposition: Disposition::Rejected,
             evidence: Evidence::Nack,
@@ -244,7 +244,7 @@ impl Detector {
 }
 
 impl Window {
-    /// A suspect's hold at or above an offset, and when it ends.
+    /// The offset of the first held suspect at or above an offset, and the end of its hold.
     pub(in crate::retry) fn held_until(&self, offset: i64) -> Option<(i64, MonoMs)> {
         self.suspects.range(offset..).find_map(|(offset, suspect)| match suspect.phase {
             Phase::Held { until } => Some((*offset, until)),
@@ -252,14 +252,14 @@ impl Window {
         })
     }
 
-    /// The first suspect at or above an offset that is held, or waits for its turn.
+    /// The first suspect at or above an offset that is held or ready.
     pub(in crate::retry) fn next_in_line(&self, from: i64) -> Option<(i64, &Phase)> {
         let mut suspects = self.suspects.range(from..).map(|(at, suspect)| (*at, &suspect.phase));
         suspects.find(|(_, phase)| matches!(phase, Phase::Held { .. } | Phase::Ready))
     }
 
-    /// A suspect waits for its turn, and is the next record that its member may be given: as far as
-    /// it has still to come to it, records flow.
+    /// Whether a ready suspect is the next record for the member. Records in front of it flow as
+    /// usual.
     pub(in crate::retry) fn is_ready(&self) -> bool {
         let next = self.next_in_line(self.end).filter(|(_, phase)| **phase == Phase::Ready);
         next.is_some_and(|(at, _)| at <= self.first_given(self.end))
