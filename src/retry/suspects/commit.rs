@@ -79,8 +79,8 @@ impl Suspects {
 }
 
 impl SuspectSet {
-    /// The owner committed another record of the topic: the next loss counts, and the isolated
-    /// record's turn has come. True if the record was deferred.
+    /// Notes a commit of another record of the topic by the owner: the next loss counts, and the
+    /// isolated record is next. True if the record was deferred.
     fn commit_elsewhere(&mut self) -> bool {
         if self.isolation.failures == 0 {
             return false;

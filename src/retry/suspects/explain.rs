@@ -1,11 +1,11 @@
-//! The suspect sets of a group, for people.
+//! The suspect sets of a group, for the admin API.
 
 use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, TopicPartition};
 use crate::retry::suspects::{OffsetRanges, SuspectSet, Suspects};
 
-/// Ranges that are listed of one set.
+/// Ranges that are listed per set.
 const RANGES_MAX: usize = 16;
 
 /// One suspect set.
@@ -16,9 +16,9 @@ pub struct SetView {
     pub records: u64,
     /// Offsets by partition, the first 16 ranges.
     pub suspects: Vec<(TopicPartition, Range<i64>)>,
-    /// Suspects that were delivered and are neither committed nor lost yet.
+    /// Delivered suspects that are neither committed nor lost yet.
     pub granted: Vec<(TopicPartition, Range<i64>)>,
-    /// Members that the granted records are with.
+    /// Members that have the granted records.
     pub holders: Vec<MemberId>,
     /// Lost deliveries since the set was begun.
     pub losses: u32,
@@ -28,7 +28,7 @@ pub struct SetView {
     pub last_loss_ms: u64,
     /// Failed deliveries of an isolated record that count.
     pub failures: u32,
-    /// The failure that ends it.
+    /// Failures after which the record becomes an entry or a dead letter.
     pub limit: u32,
     pub next: Next,
 }
@@ -36,13 +36,13 @@ pub struct SetView {
 /// The stage of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Each loss leaves what both have.
+    /// Each lost delivery intersects the set with its records.
     Counted,
-    /// A part is delivered at a time.
+    /// The set's records are delivered in parts.
     Tested,
     /// One record is left.
     Isolated,
-    /// Records behind it are delivered without it.
+    /// The record is left out, and records behind it are delivered.
     Withheld,
     /// The record becomes an entry.
     Ended,
@@ -51,19 +51,19 @@ pub enum Stage {
 /// The next step of a set. Times are milliseconds from now on; `None`: from the next Fetch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The set is tested after so many more losses.
+    /// The set is tested after this many more losses.
     Losses(u32),
-    /// The next Fetch of their owner is granted so many records.
+    /// The next Fetch of their owner is granted this many records.
     Grant(u64),
     /// The granted records are passed over, unless they are committed or lost before.
     PassedOver(u64),
     /// A holder's connection is closed: the end of that member is awaited.
     MemberEnds,
-    /// The owner gets nothing else until it has asked for the record.
+    /// The owner gets nothing else until it fetches the record's partition.
     FirstInLine,
     /// The owner gets everything but the record.
     Deferred(Option<u64>),
-    /// The record behind the withheld one is delivered alone.
+    /// The record behind the withheld one is delivered by itself.
     RecordBehind(Option<u64>),
     /// A commit past the record makes it a dead letter.
     Commit,

@@ -131,7 +131,8 @@ impl Suspects {
 }
 
 impl SuspectSet {
-    /// Skips a withheld record: the next one alone first, everything once that has stood.
+    /// Skips a withheld record: the next record by itself first, and the rest once that one passed
+    /// its timeout.
     fn grant_behind_withheld(&mut self, now: MonoMs, member: &MemberId, position: i64) -> Grant {
         let next = position.saturating_add(1);
         self.isolation.is_skipped = true;
@@ -147,8 +148,8 @@ impl SuspectSet {
         Grant::Range(next..next.saturating_add(1))
     }
 
-    /// Whether the isolated record may be delivered now: alone, or beside records of its own
-    /// partition that stood their patience.
+    /// Whether the isolated record may be delivered now: by itself, or beside records of its own
+    /// partition whose timeout is over.
     fn may_isolate(
         &mut self,
         now: MonoMs,
@@ -174,7 +175,7 @@ impl SuspectSet {
         true
     }
 
-    /// Grants the rest of the part, or the next part where the last one is over.
+    /// Grants the rest of the part, or the next part if the last one is done.
     fn grant_part(
         &mut self,
         now: MonoMs,

@@ -38,7 +38,8 @@ impl Suspects {
         self.decide(Decision::Changed);
     }
 
-    /// A group that never commits a topic reads it anew at each start: no suspicion follows.
+    /// Exempts topics that the group never commits: it reads them from the beginning at each start,
+    /// so losses say nothing.
     pub(super) fn exempt_uncommitted(&mut self, ranges: &OffsetRanges) {
         let topics = ranges.partitions().map(|partition| &partition.topic);
         let uncommitted = topics.filter(|topic| !self.committed.contains(*topic));
@@ -255,7 +256,8 @@ impl Suspects {
         replacement
     }
 
-    /// The owner got everything but its isolated record and was lost: that one comes first again.
+    /// The owner got everything but its isolated record and was lost, so that record comes first
+    /// again.
     fn end_deferrals_of(&mut self, member: &MemberId) {
         for index in 0..self.sets.len() {
             let is_owner = self.isolated_owner(index) == Some(member);
@@ -267,7 +269,7 @@ impl Suspects {
         }
     }
 
-    /// Each counted set that the loss meets keeps what both have; true if there was one.
+    /// Intersects each counted set with the lost records; true if they meet one.
     fn count_loss(&mut self, now: MonoMs, lost: &OffsetRanges, cause: Cause) -> bool {
         let mut is_counted = false;
         for set in self.sets.iter_mut().filter(|set| !set.is_tested) {
@@ -297,8 +299,8 @@ impl Suspects {
 }
 
 impl SuspectSet {
-    /// Keeps what was granted since the last loss. More than the part means that the cause takes
-    /// longer than the patience.
+    /// Keeps the records that were granted since the last loss. If these are more than the part,
+    /// the crash takes longer than the timeout.
     fn narrow(
         &mut self,
         now: MonoMs,
@@ -351,7 +353,7 @@ impl SuspectSet {
         }
     }
 
-    /// The record behind the withheld one was lost too: others fail as well.
+    /// Ends the test: the record behind the withheld one was lost too, so others fail as well.
     fn end_probe(&mut self, now: Now) {
         self.isolation.probe = None;
         self.isolation.give_up_wait_ms = self.isolation.give_up_wait_ms.saturating_mul(2);

@@ -1,17 +1,17 @@
-//! Finds the record that ends its consumer, by one question: which records were outstanding at
+//! Finds the record that crashes its consumer, by one question: which records were outstanding at
 //! every recent lost delivery?
 //!
 //! A lost delivery is the end of a member that had records outstanding. Its records become a
-//! suspect set; each further loss leaves what both had outstanding. After `crash_limit` losses
-//! the set is tested: a part of it is granted at a time, so that each loss leaves an eighth.
-//! A set of one record is isolated: its owner gets it alone. Lost alone, the delivery failed.
+//! suspect set; each further loss intersects the set with its own records. After `crash_limit`
+//! losses the set is tested: it is granted in parts, so that each loss leaves an eighth. A set of
+//! one record is isolated: its owner gets it by itself. If it is lost then, the delivery failed.
 //!
 //! A set goes from *counted* (each loss intersects it) to *tested* (`crash_limit` losses) to
 //! *isolated* (one record). A commit that passes a suspect removes it.
 //!
-//! The ledger is pure. Without a lost delivery there is no set, and every Fetch is unlimited.
-//! Sources: KAFKA-17541 (share groups halve the batch of a record that is delivered again) and
-//! `git bisect`.
+//! The state machine does no I/O. Without a lost delivery there is no set, and every Fetch is
+//! unlimited. Sources: KAFKA-17541 (share groups halve the batch of a record that is delivered
+//! again) and `git bisect`.
 
 mod commit;
 mod explain;
@@ -39,13 +39,13 @@ pub use view::EndedRecord;
 
 /// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
 const PARTS: u64 = 8;
-/// A group without a commit is looked at until one of its members lived so long: 15 min.
+/// A topic without a commit is tracked until a member of the group lived this long: 15 min.
 const LIFETIME_MS_MAX: u64 = 15 * 60 * 1000;
-/// A set without a failed delivery is forgotten so long after its last loss: 1 h.
+/// A set without a failed delivery is forgotten this long after its last loss: 1 h.
 const FORGET_MS: u64 = 60 * 60 * 1000;
-/// An owner's session goes on without its isolated record at most so long: 90 s.
+/// An owner's session goes on without its isolated record for this long at most: 90 s.
 const DEFERRAL_MS_MAX: u64 = 90 * 1000;
-/// The longest patience with an owner that does not ask for its isolated record: 300 s.
+/// The longest wait for an owner that does not fetch its isolated record: 300 s.
 const QUIET_MS_MAX: u64 = 300 * 1000;
 
 /// The settings of one group.
@@ -55,13 +55,13 @@ pub struct SuspectRules {
     pub crash_limit: u32,
     /// Failed deliveries that make a dead letter in place.
     pub in_place_limit: u32,
-    /// Patience with the first part of a set.
+    /// The wait for a commit in the first part of a set.
     pub isolation_timeout_ms: u64,
-    /// The longest that patience grows to.
+    /// The limit of that wait after doublings.
     pub patience_ms_max: u64,
-    /// After so long an isolated record is withheld; `None`: never.
+    /// The time after which an isolated record is withheld; `None`: never.
     pub give_up_after_ms: Option<u64>,
-    /// Wait of an idle owner for an isolated record that failed.
+    /// The time that an idle owner waits for an isolated record that failed.
     pub order_interval_ms: u64,
     /// The group subscribes to its retry topic.
     pub has_retry_topic: bool,
@@ -109,7 +109,7 @@ pub type MemberOutstanding = BTreeMap<TopicPartition, Outstanding>;
 pub struct LostDelivery {
     pub member: MemberId,
     pub outstanding: OffsetRanges,
-    /// From its first delivery to its last sign of life.
+    /// Milliseconds from its first delivery to its last request.
     pub lived_ms: u64,
     /// The member left by itself.
     pub has_left: bool,
@@ -120,18 +120,18 @@ pub struct LostDelivery {
 pub enum Event {
     /// A member's session as the owner of partitions begins.
     Assigned { member: MemberId, partitions: Vec<TopicPartition> },
-    /// Partitions are taken from a live member by a rebalance.
+    /// A rebalance revokes partitions of a live member.
     Revoked { member: MemberId, partitions: Vec<TopicPartition> },
-    /// A commit, or the committed offset that an OffsetFetch answer tells. `passes_records`: some
-    /// were not committed before.
+    /// A commit, or the committed offset in an OffsetFetch answer. `passes_records`: it passes
+    /// records that were not committed before.
     Committed { partition: TopicPartition, offset: i64, passes_records: bool },
     /// The connection of a member is closed; its end may follow.
     Disconnected(MemberId),
     /// The end of a member.
     Lost(LostDelivery),
-    /// A live member fetches records again that it has outstanding (`on_seek_back: retry`).
+    /// A live member fetches its outstanding records again (`on_seek_back: retry`).
     Returned { member: MemberId, outstanding: OffsetRanges, has_retry_topic: bool },
-    /// The topic is deleted or created anew: no record of it is suspected.
+    /// The topic was deleted or recreated: none of its records is suspected any more.
     Cleared(TopicPartition),
     /// Offsets without a record to deliver.
     Empty { partition: TopicPartition, offsets: Range<i64> },
@@ -144,7 +144,7 @@ pub enum Event {
 pub enum Decision {
     /// A set is tested from now on.
     TestBegins,
-    /// A record is delivered to its owner alone.
+    /// A record is delivered to its owner by itself.
     Isolated(Origin),
     /// A delivery of an isolated record failed: count it durably.
     Failed { origin: Origin, failures: u32 },
@@ -152,9 +152,9 @@ pub enum Decision {
     Retry { origin: Origin, failures: u32 },
     /// The record becomes a dead letter, and is cut from its partition.
     DeadLetter { origin: Origin, failures: u32 },
-    /// Grants have changed: publish the view, and look at waiting Fetches again.
+    /// Grants have changed: publish the view, and look at pending Fetches again.
     Changed,
-    /// The group never commits the topic: no loss of its records is counted any more.
+    /// The group never commits the topic, so a loss of its records no longer counts.
     Exempted(TopicName),
 }
 
@@ -165,7 +165,7 @@ pub struct Suspects {
     sets: Vec<SuspectSet>,
     /// Topics that the group has committed.
     committed: BTreeSet<TopicName>,
-    /// Topics that the group has never committed, and is known to live without.
+    /// Topics that the group never commits: losses of their records do not count.
     exempt: BTreeSet<TopicName>,
     owners: BTreeMap<TopicPartition, MemberId>,
     /// Members without a connection whose end is not known yet.
@@ -187,12 +187,11 @@ impl Suspects {
         }
     }
 
-    /// Other settings, from now on.
     pub fn set_rules(&mut self, rules: SuspectRules) {
         self.rules = rules;
     }
 
-    /// The group has committed offsets of a topic, before the start perhaps.
+    /// Notes that the group has committed offsets of a topic, perhaps before the start.
     pub fn note_committed(&mut self, topic: &TopicName) {
         self.exempt.remove(topic);
         if !self.committed.contains(topic) {
@@ -205,7 +204,7 @@ impl Suspects {
         !self.sets.iter().any(|set| set.is_tested)
     }
 
-    /// Takes one observation. Decisions follow from [`Suspects::poll_output`].
+    /// Handles one observation. Decisions follow from [`Suspects::poll_output`].
     pub fn handle(&mut self, now: Now, event: Event) {
         match event {
             Event::Assigned { member, partitions } => {
@@ -315,7 +314,7 @@ impl Suspects {
         self.sets.retain(|set| !set.remaining.is_empty() || !set.passed_over.is_empty());
     }
 
-    /// The record becomes an entry; it is withheld until [`Event::Dropped`] tells that it is one.
+    /// Makes the record an entry. It is withheld until [`Event::Dropped`] reports the entry.
     fn end_record(&mut self, decision: Decision, record: &Origin) {
         let ended = self.sets.iter_mut().filter(|set| set.isolated().as_ref() == Some(record));
         for set in ended {

@@ -64,12 +64,12 @@ impl OffsetRanges {
         Self(self.0.iter().filter_map(common).collect())
     }
 
-    /// Whether an offset is in both.
+    /// Whether the two share an offset.
     pub fn intersects(&self, other: &Self) -> bool {
         !self.intersection(other).is_empty()
     }
 
-    /// Extends each range to cover the range of `other` as well, and what lies between.
+    /// Extends each range to the range of `other`, with the offsets between them.
     pub fn cover(&mut self, other: &Self) {
         for (partition, range) in &other.0 {
             let covered = self.0.entry(partition.clone()).or_insert_with(|| range.clone());
@@ -116,7 +116,7 @@ impl OffsetRanges {
         has_changed
     }
 
-    /// The only offset, where there is just one.
+    /// The only offset, if there is exactly one.
     pub fn only(&self) -> Option<(&TopicPartition, i64)> {
         let (partition, range) = self.0.iter().next()?;
         (self.0.len() == 1 && length(range) == 1).then_some((partition, range.start))
@@ -130,7 +130,7 @@ impl FromIterator<(TopicPartition, Range<i64>)> for OffsetRanges {
     }
 }
 
-/// The number of offsets in a range, 0 for a range that runs backwards.
+/// The number of offsets in a range; 0 if its end is below its start.
 pub(super) fn length(range: &Range<i64>) -> u64 {
     u64::try_from(range.end.saturating_sub(range.start)).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! The journalled form of a group's suspects. Parts are not kept: a delivery that is lost together
-//! with the sidecar is not counted, so a restored set begins its round again.
+//! The journalled form of a group's suspects. Parts are not journalled: a delivery that is lost
+//! together with the sidecar does not count, so a restored set begins its round again.
 
 use std::ops::Range;
 
@@ -30,13 +30,13 @@ pub struct SetRecord {
     /// Failed deliveries of an isolated record that count, and the times of the latest ones.
     pub failures: u32,
     pub failed_at: Vec<WallMs>,
-    /// Lost deliveries of the record alone.
+    /// Losses of the record while it was delivered by itself.
     pub losses_alone: u32,
     pub works_otherwise: bool,
-    /// The record is withheld after a loss from then on.
+    /// From this time on, a loss makes the record withheld.
     pub give_up_at: Option<WallMs>,
     pub give_up_wait_ms: u64,
-    /// Records behind it were delivered without it: no commit passes it before it is a dead letter.
+    /// Records behind it were delivered: no commit passes it before it is a dead letter.
     pub is_skipped: bool,
     /// The last failed delivery was a return of a live member. Journalled beside the rest.
     #[serde(skip)]
@@ -44,14 +44,14 @@ pub struct SetRecord {
 }
 
 impl Suspects {
-    /// The record to journal; `None`: nothing need be remembered.
+    /// The record to journal; `None`: nothing to remember.
     pub fn record(&self) -> Option<SuspectsRecord> {
         let kept = self.sets.iter().filter(|set| set.losses >= LOSSES_KEPT);
         let sets: Vec<SetRecord> = kept.map(SuspectSet::record).collect();
         (!sets.is_empty()).then_some(SuspectsRecord { sets })
     }
 
-    /// Suspects as a record tells of them.
+    /// Restores the suspects from their journal record.
     pub fn restore(&mut self, now: Now, record: &SuspectsRecord) {
         self.sets.extend(record.sets.iter().map(|set| SuspectSet::restored(set, now)));
         self.drop_empty_sets();
@@ -86,7 +86,7 @@ impl SuspectSet {
             let of = TopicPartition { topic: TopicName::new(topic), partition: *partition };
             (of, Range { start: *start, end: *end })
         };
-        // The clock may have been set back: nobody waits longer than from now on.
+        // The wait is at most `give_up_wait_ms` from now, in case the clock was set back.
         let longest = now.wall.plus(record.give_up_wait_ms);
         let give_up_at = record.give_up_at.map_or(longest, |at| at.min(longest));
         Self {

@@ -1,4 +1,4 @@
-//! One suspect set: its records, the part under test, and the record that is left at the end.
+//! One suspect set: its records, the part under test, and its last record once isolated.
 
 use std::collections::BTreeSet;
 
@@ -21,13 +21,13 @@ pub(super) enum Cause {
 /// The records that were outstanding at every lost delivery since the set was begun.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SuspectSet {
-    /// Suspects that this round has not passed over, the part under test included.
+    /// Suspects that this round has not passed over yet, the part under test included.
     pub remaining: OffsetRanges,
-    /// Suspects of this round that stood their patience: uncommitted, but no consumer was lost.
+    /// Suspects of this round whose timeout is over: uncommitted, but no consumer was lost.
     pub passed_over: OffsetRanges,
     /// Granted, and neither committed nor passed over.
     pub part: OffsetRanges,
-    /// Members that were granted some of the part.
+    /// Members that were granted records of the part.
     pub holders: BTreeSet<MemberId>,
     /// Records of a part; 0 until the round's first grant.
     pub part_size: u64,
@@ -35,12 +35,13 @@ pub(super) struct SuspectSet {
     pub part_left: u64,
     /// The last grant of the part, or the last commit in it.
     pub part_touched: MonoMs,
-    /// The first loss; of a restored set the start.
+    /// Time of the first loss, or of the start for a restored set.
     pub begun: MonoMs,
     /// Lost deliveries since the set was begun.
     pub losses: u32,
     pub last_loss: MonoMs,
-    /// The next part is the one record that the member went back to: there its handler failed.
+    /// The next part is the one record that the member went back to, because its handler failed
+    /// there.
     pub tries_first: bool,
     /// Parts are granted; before `crash_limit` losses a set is only counted.
     pub is_tested: bool,
@@ -60,21 +61,21 @@ pub(super) struct Isolation {
     pub cause: Cause,
     /// The record becomes an entry: no Fetch delivers it.
     pub is_ended: bool,
-    /// Lost deliveries of the record alone, counted or not.
+    /// Losses of the record while it was delivered by itself, counted or not.
     pub losses: u32,
     /// The owner has committed another record of the topic since the last failure that counts.
     pub works_otherwise: bool,
     /// The record's last delivery had no other partition outstanding beside it.
     pub is_alone: bool,
-    /// The member that gets nothing else, and since when.
+    /// The member that gets nothing else, and the start of that.
     pub quiet: Option<(MemberId, MonoMs)>,
     /// The owner's session gets everything but the record.
     pub deferral: Option<Deferral>,
-    /// The record is withheld, and the next one tells whether others fail as well.
+    /// The record is withheld, and the next record tells whether others fail as well.
     pub probe: Option<Probe>,
-    /// Records behind it were delivered without it, and it was not delivered since.
+    /// Records behind it were delivered, and the record itself was not delivered since.
     pub is_skipped: bool,
-    /// From then on the record is withheld after a loss.
+    /// From this time on, a loss makes the record withheld.
     pub give_up_at: WallMs,
     pub give_up_wait_ms: u64,
 }
@@ -88,13 +89,13 @@ pub(super) struct Deferral {
     pub is_owner_idle: bool,
 }
 
-/// The delivery of the record behind one that is withheld.
+/// The delivery of the record behind a withheld one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Probe {
     pub member: Option<MemberId>,
-    /// The record stood its patience: everything behind the withheld one is delivered.
+    /// The timeout of that record is over, so everything behind the withheld one is delivered.
     pub has_stood: bool,
-    /// There is no record to deliver below this offset.
+    /// No record below this offset can be delivered.
     pub next: i64,
 }
 
@@ -105,7 +106,7 @@ impl SuspectSet {
         Self { remaining, begun, losses: 1, last_loss, patience_ms, ..Self::default() }
     }
 
-    /// All suspects, those that stood their patience included.
+    /// All suspects, those passed over in this round included.
     pub(super) fn suspects(&self) -> OffsetRanges {
         let mut suspects = self.remaining.clone();
         suspects.cover(&self.passed_over);
@@ -131,7 +132,7 @@ impl SuspectSet {
         self.isolation.probe.is_some() || self.isolation.is_skipped
     }
 
-    /// Whether its record was left out of a delivery: the set ends with a commit past the record.
+    /// Whether a delivery left out the set's record. Such a set ends with a commit past the record.
     pub(super) fn is_bound(&self) -> bool {
         self.isolation.is_ended || self.is_withheld()
     }
@@ -160,12 +161,12 @@ impl SuspectSet {
         }
     }
 
-    /// When the part, or the probe, has stood its patience.
+    /// The end of the timeout of the part, or of the record behind a withheld one.
     pub(super) fn part_stands_at(&self) -> MonoMs {
         self.part_touched.plus(self.patience_ms)
     }
 
-    /// Patience with other records of the isolated one's partition.
+    /// The timeout of other records in the partition of the isolated one.
     pub(super) fn prefix_patience_ms(&self, bound_ms: u64) -> u64 {
         let doublings = self.isolation.losses.min(DOUBLINGS_MAX);
         (self.patience_ms << doublings).min(bound_ms)

@@ -1,4 +1,4 @@
-//! Suspect sets, each situation made by a few events.
+//! Tests of suspect sets, each situation made by a few events.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ fn ranges(all: &[(i32, Range<i64>)]) -> OffsetRanges {
     ranges
 }
 
-/// A group that has committed in its topic, whose partitions `owner` has.
+/// A group that has committed offsets of its topic, whose partitions belong to `owner`.
 fn group(partitions: i32) -> Suspects {
     let mut suspects = Suspects::new(SuspectRules::default());
     suspects.note_committed(&of(0).topic);

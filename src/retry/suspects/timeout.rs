@@ -1,4 +1,4 @@
-//! Patience: a part that stands is passed over, and a session that waits goes on.
+//! Timeouts: a part without a commit or loss is passed over, and a waiting session goes on.
 
 use crate::model::{MonoMs, Now};
 use crate::retry::suspects::{
@@ -6,11 +6,12 @@ use crate::retry::suspects::{
     Suspects,
 };
 
-/// The owner does not ask for its isolated record: three times the patience, then it is open.
+/// Timeouts to wait for an owner that does not fetch its isolated record, before it gets
+/// everything.
 const QUIET_PATIENCES: u64 = 3;
 
 impl Suspects {
-    /// Ends what has waited long enough. Early and repeated calls change nothing.
+    /// Handles due timeouts. Early and repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         let now = now.mono;
         let mut stood = None;
@@ -47,7 +48,7 @@ impl Suspects {
         self.sets.retain(is_kept);
     }
 
-    /// A set was granted whole and nobody was lost: topics without a commit are exempt.
+    /// Exempts topics without a commit after a set was granted whole and no member was lost.
     fn exempt_granted_whole(&mut self) {
         let is_open = |set: &&SuspectSet| set.is_tested && set.remaining.is_empty();
         let open: Vec<OffsetRanges> =
@@ -57,7 +58,8 @@ impl Suspects {
         }
     }
 
-    /// The isolated record stood: no other set of the group explains the losses.
+    /// Drops the other sets: the isolated record passed its timeout, so no other set explains the
+    /// losses.
     fn keep_only(&mut self, index: usize) {
         let set = self.sets.swap_remove(index);
         self.sets.retain(SuspectSet::is_bound);
@@ -79,7 +81,8 @@ impl Suspects {
         (0..self.sets.len()).filter_map(of).min()
     }
 
-    /// Patience stands still once a holder's connection is closed: its end is on the way.
+    /// Whether the timeout runs: it stops once a holder's connection is closed, as that member's
+    /// end is near.
     pub(super) fn waits_for_live_members(&self, index: usize) -> bool {
         let is_closed = |member: &MemberId| self.disconnected.contains(member);
         self.sets.get(index).is_some_and(|set| {
@@ -105,7 +108,7 @@ impl SuspectSet {
         probe.is_some_and(|probe| probe.member.is_some() && !probe.has_stood)
     }
 
-    /// The record behind the withheld one stood: the rest is delivered. True if so.
+    /// Delivers the rest after the timeout of the record behind the withheld one. True if so.
     fn end_waiting_probe(&mut self) -> bool {
         if !self.is_probe_out() {
             return false;
@@ -126,7 +129,7 @@ impl SuspectSet {
         self.isolation.quiet = None;
     }
 
-    /// The owner does not ask for the record: everything is delivered until the next loss. A
+    /// Delivers everything until the next loss, because the owner does not fetch the record. A
     /// withheld record stays withheld.
     fn open(&mut self) {
         let quiet = self.isolation.quiet.take();

@@ -1,4 +1,4 @@
-//! The suspects of a group, for the detector and for people.
+//! The suspects of a group, for the detector and the admin API.
 
 use std::collections::BTreeSet;
 
