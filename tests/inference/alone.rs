@@ -1,7 +1,6 @@
-//! A retry that kills its consumer, among others that do not: it alone is charged, to its end.
+//! Retries that crash their consumer, among others that do not: no other record is charged.
 //!
-//! The ledger of the retries and the detector stand side by side here, as a Fetch and its commits
-//! bring them together.
+//! The ledger of the retries and the detector run together, as a Fetch and its commits use both.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +21,7 @@ fn shop() -> GroupId {
     "shop".into()
 }
 
-/// One group with its retries.
+/// A group with its retries.
 struct Both {
     world: World,
     ledger: Ledger<BTreeEntries>,
@@ -30,7 +29,7 @@ struct Both {
     policy: Policy,
 }
 
-/// One process of its application.
+/// A process of the application.
 struct Process {
     app: App,
     next: LaneOffset,
@@ -69,7 +68,7 @@ impl Both {
         last
     }
 
-    /// Does with retries as the detector requests.
+    /// Reports to the ledger the retries that are no longer delivered by themselves.
     fn joined(&mut self) {
         for lane in std::mem::take(&mut self.world.joined) {
             self.ask(Input::Joined { group: shop(), lane });
@@ -114,7 +113,7 @@ impl Both {
         self.ask(Input::Leave { group: shop(), member: process.app.by.member.clone() });
     }
 
-    /// The sidecar is killed, or stopped, and starts anew with what it has journalled.
+    /// Kills or stops the sidecar, and starts it from its journal.
     fn restart(&mut self, is_stopped: bool) {
         if is_stopped {
             self.world.stop();
@@ -173,7 +172,7 @@ impl Both {
         }
     }
 
-    /// One round of its loop; false: it has died.
+    /// One poll loop iteration; false: the process has died.
     fn round(&mut self, process: &mut Process, handler: &mut impl FnMut(&Entry) -> Did) -> bool {
         self.take(process);
         if !process.app.poll(&mut self.world, |_, _| Did::Well(1)) {
@@ -188,7 +187,7 @@ impl Both {
                     self.commit_in_time(process);
                 }
                 Did::Die(ms) => {
-                    // It fetches ahead, and is given what there is.
+                    // The consumer fetches ahead, and gets further records.
                     let died = self.world.at + ms;
                     while self.world.at < died {
                         self.take(process);
@@ -220,7 +219,7 @@ impl Both {
     }
 }
 
-/// Lives through it until every retry is settled; how often a process died of one.
+/// Runs until every retry is settled. Returns the number of crashes.
 fn live(
     both: &mut Both,
     (commits, rng): (Commits, &mut Rng),
@@ -292,7 +291,8 @@ fn a_retry_that_kills_its_consumer_is_charged_alone_and_a_dead_letter_in_the_end
                 assert_eq!(found, (StateKind::Committed, 1), "{told}");
             }
         }
-        // Until patience lasts longer than it takes to commit, or to kill, nothing is alone.
+        // No record is delivered by itself until the timeout exceeds the time to a commit or a
+        // crash.
         let most = RULES.suspects.crash_limit + max + 1 + if slow_ms == 0 { 4 } else { 6 };
         assert!(deaths <= most, "seed {seed}, {commits:?}, {slow_ms} ms, max {max}: {deaths}");
         assert_eq!((both.world.charged(), both.world.dead.len()), (Vec::new(), 0), "seed {seed}");
@@ -304,7 +304,7 @@ fn of_healthy_consumers_that_are_restarted_no_retry_is_charged() {
     for seed in 0..seeds() {
         let mut rng = Rng::with_seed(seed);
         let commits = WAYS[rng.usize(0..WAYS.len())];
-        // A process lives long enough to commit, mostly.
+        // Most processes live long enough to commit.
         let least = match commits {
             Commits::Every(ms) => 5 + u32::try_from(ms).unwrap() / 30,
             _ => 5,

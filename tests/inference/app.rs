@@ -1,5 +1,5 @@
-//! A consumer application as Java's client makes them: it fetches ahead, hands batches to a handler
-//! and commits in its own way. And the broker it fetches from.
+//! A consumer application like one with Kafka's Java client, and its broker. The client fetches
+//! ahead, hands batches to a handler and commits in its own way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use reprise::retry::suspects::SuspectsRecord;
 use crate::retries::Retries;
 use crate::turn::by_turn;
 
-/// What a client lets a broker wait.
+/// The client's `fetch.max.wait.ms`.
 pub(crate) const WAIT_MS: u64 = 500;
 
 pub(crate) fn of(partition: i32) -> TopicPartition {
@@ -30,21 +30,21 @@ pub(crate) enum Commits {
     Never,
 }
 
-/// What its handler does with a record.
+/// The handler's outcome for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
-    /// It is done, after so many milliseconds.
+    /// The record is handled, after this many milliseconds.
     Well(u64),
-    /// It throws: every partition with unprocessed records is sought back.
+    /// The handler throws: the client seeks back every partition with unprocessed records.
     Throw,
-    /// It says that the record has failed and goes on; where its partition waits for that it goes
-    /// back, as when it throws.
+    /// The application nacks the record and goes on. In a partition that waits for the record, the
+    /// client seeks back, as if the handler threw.
     Nack,
-    /// The process dies, so many milliseconds after it was given the record.
+    /// The process dies this many milliseconds after it got the record.
     Die(u64),
 }
 
-/// The brokers, and what is here.
+/// The brokers, and the state of the sidecar.
 pub(crate) struct World {
     pub(crate) detector: Detector,
     pub(crate) at: u64,
@@ -53,25 +53,25 @@ pub(crate) struct World {
     pub(crate) dead: Vec<Settling>,
     pub(crate) kept: BTreeMap<TopicPartition, WindowRecord>,
     pub(crate) kept_suspects: Option<SuspectsRecord>,
-    /// Every answer that was not as if nobody watched.
+    /// Number of answers other than [`Serve::Open`].
     pub(crate) touched: usize,
-    /// How often the group was held by its breaker.
+    /// Number of times that the breaker paused the group.
     pub(crate) outages: usize,
-    /// Retries that are alone no more.
+    /// Retries that are no longer delivered by themselves.
     pub(crate) joined: Vec<LaneOffset>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
-    /// When something was handed out.
+    /// Times of deliveries.
     pub(crate) handed_at: Vec<u64>,
-    /// What no application sees.
+    /// Offsets without a record for the application.
     pub(crate) hidden: BTreeMap<TopicPartition, Runs>,
     pub(crate) rules: Rules,
-    /// Where failed records wait, if they do so anywhere else than in their own place.
+    /// The queue of failed records; `None`: records are retried in place only.
     pub(crate) retries: Option<Box<Retries>>,
-    /// Given, and sought back without a look because another record failed.
+    /// Records delivered, and sought back unhandled because another record failed.
     pub(crate) sought_back: Vec<(TopicPartition, i64)>,
-    /// How far the wall clock is ahead of the time that has passed.
+    /// Difference between the wall clock and the elapsed time.
     pub(crate) ahead_ms: i64,
-    /// How often a member has joined anew.
+    /// Number of rejoins.
     pub(crate) joins: i32,
     apps: u64,
 }
@@ -84,12 +84,12 @@ pub(crate) struct App {
     commits: Commits,
     committed_at: u64,
     done: BTreeMap<TopicPartition, i64>,
-    /// Where it goes on in its lane, if it has one, and what it was given of it.
+    /// The next offset in the member's retry partition, if it has one.
     pub(crate) lane: Option<LaneOffset>,
     pub(crate) given: Vec<(LaneOffset, Entry)>,
     /// The record it was given last.
     pub(crate) last: Option<(TopicPartition, i64)>,
-    /// It commits behind records only, not behind what it is told of without any.
+    /// The client commits behind records only, not behind offsets without records.
     pub(crate) only_records: bool,
     /// The next Fetch is on its way before its records are handled.
     pub(crate) fetches_ahead: bool,
@@ -125,7 +125,7 @@ impl World {
         Now { wall: WallMs(wall), mono: MonoMs(self.at) }
     }
 
-    /// A process that is given every partition, each from the committed offset.
+    /// Starts a process that owns every partition and begins at the committed offsets.
     pub(crate) fn start(&mut self, commits: Commits) -> App {
         let partitions: Vec<i32> = self.ends.keys().map(|known| known.partition).collect();
         self.start_with(commits, &partitions)
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Its session is over.
+    /// Ends the member's session.
     pub(crate) fn lose(&mut self, app: &App) {
         let now = self.now();
         self.detector.handle(now, Seen::Lost { member: app.by.member.clone(), left: true });
@@ -175,7 +175,7 @@ impl World {
         self.leaves(&app.by.member);
     }
 
-    /// Hand-outs lost in a row in the first partition.
+    /// Lost deliveries that the suspect set of the first partition counts.
     pub(crate) fn losses(&self) -> u32 {
         let sets = self.detector.view(self.now()).suspects.into_iter();
         let of_first = sets.filter(|set| set.suspects.iter().any(|(of, _)| of.partition == 0));
@@ -198,7 +198,7 @@ impl World {
         self.drain();
     }
 
-    /// One Fetch; what it brings. Time goes on when there is nothing to bring.
+    /// One Fetch and its records. Time goes on if there are none.
     pub(crate) fn fetch(&mut self, app: &App, only: Option<&BTreeSet<TopicPartition>>) -> Brought {
         let asked: Vec<Asked> = app
             .positions
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// A record is at its end in its own place.
+    /// Settles a record whose last failure in place was counted.
     fn settle(&mut self, settling: Settling) {
         let (partition, offset) = (settling.partition.clone(), settling.offset);
         let now = self.now();
@@ -254,7 +254,8 @@ impl World {
                     let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let end = all.end.min(below);
                     let left: Vec<i64> = (all.start..end).filter(is_left).collect();
-                    // What was cut, or is nobody's, does not bring a client any further by itself.
+                    // Cut records and offsets without records do not move a client's position by
+                    // themselves.
                     let end = if left.is_empty() && end == below { all.start } else { end };
                     if end == all.start {
                         let (of, nothing) = (&ask.partition, all.start..below);
@@ -330,7 +331,7 @@ impl World {
         self.ends.iter().all(|(partition, end)| self.committed.get(partition) == Some(end))
     }
 
-    /// Failures charged to records that are no dead letters.
+    /// Failures counted against records that are no dead letters.
     pub(crate) fn charged(&self) -> Vec<(i32, i64, u32)> {
         let suspects = self.kept.iter().flat_map(|(partition, window)| {
             window.suspects.iter().map(|s| (partition.partition, s.offset, s.reconsume_times))
@@ -351,13 +352,13 @@ pub(crate) struct Brought {
 }
 
 impl App {
-    /// It goes on there, with nothing in hand.
+    /// Sets the positions, with nothing fetched.
     pub(crate) fn begins(&mut self, at: impl IntoIterator<Item = (TopicPartition, i64)>) {
         self.positions = at.into_iter().collect();
         (self.fetched, self.done) = (Vec::new(), BTreeMap::new());
     }
 
-    /// It goes on there in one partition.
+    /// Seeks one partition to an offset.
     pub(crate) fn seeks(&mut self, of: &TopicPartition, offset: i64) {
         self.positions.insert(of.clone(), offset);
         self.fetched.retain(|(fetched, _)| fetched != of);
@@ -409,7 +410,7 @@ impl App {
                     self.commit_in_time(world);
                 }
                 Did::Die(ms) => {
-                    // What is handed out meanwhile is out when it dies.
+                    // Records delivered meanwhile are outstanding when the process dies.
                     let died = world.at + ms;
                     while world.at < died {
                         self.ahead(world, false);
@@ -439,7 +440,7 @@ impl App {
                 }
             }
         }
-        // A client that is told of a later position without a record commits it as well.
+        // A client that gets a later position without a record commits it as well.
         for (partition, position) in self.positions.iter().filter(|_| !self.only_records) {
             if !self.fetched.iter().any(|(fetched, _)| fetched == partition) {
                 self.done.insert(partition.clone(), *position);

@@ -4,7 +4,7 @@ use crate::app::{Commits, Did, World, of};
 use reprise::retry::detector::{Detector, Rules};
 
 impl World {
-    /// Ten records of a group whose members were lost so often that they go one by one.
+    /// Ten records of a group that lost `crash_limit` members, so that its records are tested.
     pub(crate) fn narrow(rules: Rules) -> Self {
         let mut world = Self::new(rules, 1, 10);
         world.commit(&of(0), 0);
@@ -16,7 +16,7 @@ impl World {
         world
     }
 
-    /// A group that has committed in each partition.
+    /// A group with a committed offset in each partition.
     pub(crate) fn committed(rules: Rules, partitions: i32, records: i64) -> Self {
         let mut world = Self::new(rules, partitions, records);
         for partition in 0..partitions {
@@ -25,7 +25,7 @@ impl World {
         world
     }
 
-    /// The sidecar is killed and starts anew with what it has journalled.
+    /// Kills the sidecar, and starts it from its journal.
     pub(crate) fn restart(&mut self) {
         self.detector = Detector::new(self.rules);
         let now = self.now();
@@ -38,7 +38,7 @@ impl World {
         self.restart_retries();
     }
 
-    /// The sidecar is stopped as it should be, and starts anew.
+    /// Stops the sidecar, and starts it from its journal.
     pub(crate) fn stop(&mut self) {
         self.detector.close();
         self.drain();

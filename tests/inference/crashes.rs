@@ -1,4 +1,4 @@
-//! E7 and single file: a record that kills its process is found among the others.
+//! Lost deliveries (E7): a record that crashes its process is isolated.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -6,13 +6,14 @@ use reprise::model::{OrderKey, TopicPartition};
 use reprise::retry::detector::Seen;
 use reprise::retry::{Disposition, OrderMode, Policy};
 
-/// The poison.
+/// Partition and offset of the record that kills its process.
 const POISON: (i32, i64) = (3, 57);
-/// Dead after as many restarts at most: isolated after 4 + log₈ N. Once nothing else is left to
-/// commit, no failure counts and the record is withheld after `give_up_after`: 20 restarts.
+/// The most restarts until the record is a dead letter. Isolation takes 4 + log₈ N. Without another
+/// record to commit, no failure counts, and `give_up_after` withholds the record: 20 restarts.
 const RESTARTS_MAX: u32 = 11 + 20;
 
-/// Runs the application, started anew whenever it dies, until all is committed; how often it died.
+/// Runs the application until all is committed, with a restart after each crash. Returns the number
+/// of crashes.
 fn run(world: &mut World, commits: Commits, kills_after_ms: u64) -> u32 {
     let mut deaths = 0;
     let mut app: App = world.start(commits);
@@ -82,7 +83,7 @@ fn and_when_it_was_one_before_and_is_read_once_more() {
     let given = world.fetch(&app, None).records;
     assert!(!given.contains(&(partition.clone(), poison)), "it is a dead letter");
     world.lose(&app);
-    // That one no longer answers for it.
+    // The commit goes back below the dead letter, so the record is judged anew.
     world.commit(&partition, 55);
     let deaths = run(&mut world, Commits::PerRecord, 0);
     assert!(deaths <= RESTARTS_MAX, "{deaths} restarts");
@@ -132,7 +133,7 @@ fn a_loader_without_commits_gets_everything_at_each_start() {
     }
     assert_eq!((world.touched, world.dead.len()), (0, 0));
     assert!(world.kept.is_empty(), "nothing is journalled");
-    // Once it commits it is a group like any other.
+    // From its first commit on, the group is like any other.
     world.commit(&of(0), 0);
     world.commit(&of(1), 0);
     for _ in 0..RULES.suspects.crash_limit {
@@ -162,7 +163,7 @@ fn a_topic_without_commits_is_given_whole_at_each_start() {
     assert_eq!((world.touched, world.dead.len()), (0, 0));
 }
 
-/// Members that are lost at once, `times` times, with all they were given.
+/// Loses all members `times` times, with all the records they got.
 fn outage(world: &mut World, times: u32) {
     for _ in 0..times {
         let mut app = world.start(Commits::PerBatch);
@@ -311,7 +312,7 @@ fn a_refused_commit_and_its_member_are_one_loss() {
     assert_eq!(world.losses(), 1);
 }
 
-/// Java's `commitSync()` behind each poll commits what was committed before, too.
+/// Java's `commitSync()` after each poll repeats commits.
 #[test]
 fn an_outage_with_repeated_commits_kills_no_record() {
     let mut world = World::committed(RULES, 1, 1);

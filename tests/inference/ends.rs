@@ -1,5 +1,5 @@
-//! How a process of a script ends, or its membership, or the sidecar: E7 and E8. Whatever of that
-//! is seen of one hand-out, it is lost once.
+//! Ends of a script's processes, memberships and sidecars (E7 and E8). Each delivery is lost once,
+//! however many signs of its loss the detector gets.
 
 use reprise::model::{MemberId, TopicPartition};
 use reprise::retry::detector::Seen;
@@ -14,8 +14,8 @@ impl World {
         self.drain();
     }
 
-    /// It is a member still, of another generation, and goes on where the group is; `gave_up`:
-    /// nobody asked it to join anew.
+    /// The member rejoins in a new generation and goes on at the committed offset. `gave_up`: no
+    /// answer told it to rejoin.
     fn rejoin(&mut self, app: &mut App, gave_up: bool) {
         let (now, member) = (self.now(), app.by.member.clone());
         if gave_up {
@@ -30,7 +30,7 @@ impl World {
 }
 
 impl Script {
-    /// The sidecar ends, well or not, and starts; the wall clock is another one by then.
+    /// Kills or stops the sidecar and starts it again; the wall clock jumps.
     pub(crate) fn restart(&mut self) {
         for partition in self.world.ends.keys() {
             let in_hand = self.world.detector.in_hand(partition);
@@ -55,7 +55,7 @@ impl Script {
         }
     }
 
-    /// A process ends, whatever it has in hand, and another one takes its place.
+    /// Ends a process, whatever is outstanding at it, and starts another one.
     pub(crate) fn replace(&mut self) {
         let n = self.rng.usize(..self.apps.len());
         self.replaced(n);
@@ -66,7 +66,7 @@ impl Script {
         self.dies(n);
     }
 
-    /// What it has in hand is lost, and nobody has failed.
+    /// Notes the outstanding records of a process as lost; none of them failed.
     pub(crate) fn loses(&mut self, n: usize) {
         let mut lost = Vec::new();
         for partition in self.partitions(n) {
@@ -75,7 +75,7 @@ impl Script {
             let (from, to) = ((partition.clone(), in_hand.start), (partition, end));
             lost.extend(self.handler.truths.range(from..to).map(|(place, _)| place.clone()));
         }
-        // What has an entry is cut, or nobody's loss.
+        // A record with an entry is cut, so no loss concerns it.
         let queued = self.world.queued();
         let is_alone = lost.iter().filter(|place| !queued.contains(*place)).count() == 1;
         for place in &lost {
@@ -98,8 +98,8 @@ impl Script {
         self.apps[n].0 = self.start(&own);
     }
 
-    /// Its batch took too long: its commit is refused for good, and it joins anew; or it was missed
-    /// besides; or it gives up what it holds by itself; or its next commit is heard after all.
+    /// A batch takes too long: the commit is refused for good, and the member rejoins. At random the
+    /// process dies after the refusal, or goes on, or the member rejoins by itself instead.
     pub(crate) fn refuse(&mut self) {
         let n = self.rng.usize(..self.apps.len());
         let (way, member) = (self.rng.u8(..4), self.apps[n].0.by.member.clone());

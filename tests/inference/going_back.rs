@@ -1,4 +1,4 @@
-//! E5: a consumer that throws and seeks back, as Spring's error handler does.
+//! Seek backs (E5): the handler throws and the client seeks back, as Spring's error handler does.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use reprise::retry::detector::Rules;
 /// Deliveries after which Spring's error handler gives up.
 const SPRING: usize = 10;
 
-/// Runs until all is committed, with a handler that throws on these records until it has been
-/// given them so often.
+/// Runs until all is committed. The handler throws on each record of `failing` for the given number
+/// of deliveries.
 fn run(world: &mut World, failing: &BTreeMap<(i32, i64), usize>) {
     let app = world.start(Commits::PerBatch);
     run_as(app, world, failing);

@@ -1,4 +1,4 @@
-//! A topic is deleted, or made anew, while it is watched: nothing that was known of it is left.
+//! Deleted and recreated topics: the detector keeps nothing it knew of them.
 
 use reprise::model::TopicPartition;
 use reprise::retry::detector::Seen;
@@ -17,7 +17,7 @@ fn started(world: &mut World) -> App {
     app
 }
 
-/// Two topics with ten records, that were lost so often that they are tested.
+/// Two topics with ten records each, after `crash_limit` lost members, so that they are tested.
 fn narrow() -> (World, App) {
     let mut world = World::new(RULES, 1, 10);
     world.ends.insert(others(), 10);
@@ -56,8 +56,8 @@ fn nothing_is_suspected_of_a_topic_that_is_deleted() {
     assert!(!world.fetch(&app, None).records.is_empty(), "the other topic goes on");
 }
 
-/// Whether the first record, which is at its end and not passed, is given again once the
-/// coordinator has said that the group has committed nothing.
+/// Whether a settled record, which no commit passed, is delivered again after the coordinator
+/// answered that the group has no committed offset.
 fn is_given(has_committed: bool, restarts: bool) -> bool {
     let mut world = World::new(RULES, 1, 3);
     if has_committed {
@@ -76,7 +76,7 @@ fn is_given(has_committed: bool, restarts: bool) -> bool {
     world.fetch(&app, None).records.contains(&(of(0), 0))
 }
 
-/// A member has the first record and says that it has failed for good.
+/// Delivers the first record to a member, and settles it.
 fn settle_first(world: &mut World) {
     let app = world.start(Commits::Never);
     assert!(world.fetch(&app, None).records.contains(&(of(0), 0)));

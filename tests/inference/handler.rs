@@ -1,4 +1,4 @@
-//! What the application of a script makes of each record: which it fails, how, and how often.
+//! The application of a script: which records it fails, in which way, and how often.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,65 +8,65 @@ use reprise::model::{LaneOffset, TopicPartition};
 use crate::app::{App, Did, World};
 use crate::retries::{Place, place};
 
-/// Of its consumers.
+/// `consume_timeout` of the group.
 pub(crate) const TIMEOUT_MS: u64 = 40_000;
 pub(crate) const ALWAYS: u32 = u32::MAX;
 
-/// How a record fails.
+/// The way in which a record fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
     #[default]
     Says,
     Throws,
     Dies,
-    /// One of these each time.
+    /// Any of the others, drawn for each delivery.
     Any,
 }
 
-/// One record, as the application has it.
+/// The test's own knowledge of one record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) way: Way,
-    /// How often it is still to fail.
+    /// Failures still to come.
     pub(crate) left: u32,
     pub(crate) failed: u32,
     pub(crate) done: u32,
-    /// How often a process was replaced that had it in hand: who looks on cannot tell that from
-    /// one that dies of it.
+    /// Times that a process was replaced while the record was outstanding. The sidecar cannot tell
+    /// that from a crash by the record.
     pub(crate) lost: u32,
-    /// How often that was all its process had in hand.
+    /// Times that nothing else was outstanding at the replaced process.
     pub(crate) lost_alone: u32,
-    /// How often it was the last that its process was given.
+    /// Times that no later record was delivered to the replaced process.
     pub(crate) lost_last: u32,
-    /// It may be given once more though it was done, and what is said of it counts anew.
+    /// The record may be delivered again after it was handled, and its nacks count anew.
     pub(crate) is_replayed: bool,
-    /// The group was told to go on behind it.
+    /// The group was reset to an offset behind the record.
     pub(crate) is_skipped: bool,
-    /// When it was delivered last, in deliveries of all.
+    /// Number of the last delivery, in deliveries of the whole script.
     pub(crate) last: usize,
 }
 
 impl Truth {
-    /// It may be a dead letter: what has never failed, if it was the last one given when its member
-    /// was lost, and when that was lost again, and was alone in hand by then.
+    /// Whether the record may be a dead letter. A record that never failed may be one if its member
+    /// was lost twice with it as the last delivery, once with nothing else outstanding.
     pub(crate) fn may_end(&self) -> bool {
         self.failed > 0 || (self.lost_alone > 0 && self.lost_last > 1)
     }
 
-    /// The most failures that anybody may charge.
+    /// The most failures that may be counted.
     pub(crate) fn may_count(&self) -> u32 {
         self.failed + self.lost
     }
 }
 
-/// The application, whatever process it runs in.
+/// The application, in all its processes.
 pub(crate) struct Handler {
     pub(crate) rng: Rng,
     pub(crate) truths: BTreeMap<Place, Truth>,
-    /// Nothing can be handled.
+    /// An outage: every record fails.
     pub(crate) is_out: bool,
     pub(crate) deliveries: usize,
-    /// Records that are in the queue, where who dies of one dies for ever.
+    /// Records in the retry queue, where a record that kills its process does so for ever.
     pub(crate) queued: BTreeSet<Place>,
 }
 
@@ -77,12 +77,13 @@ impl Handler {
         let truth = self.truths.get_mut(&place);
         let truth = truth.unwrap_or_else(|| panic!("{of}@{offset} is no application's"));
         let is_queued = self.queued.contains(&place);
-        // What was handled and not committed comes again after a crash, as ever.
+        // A handled record that was not committed is delivered again after a crash.
         if is_queued || truth.done == 0 {
             truth.last = self.deliveries;
         }
         let fails = self.is_out || truth.left > 0;
-        // It was not committed when its process ended: its key may have gone on meanwhile.
+        // The record was not committed when its process ended: later records of its key may be
+        // done.
         truth.is_replayed |= fails && truth.done > 0 && !is_queued;
         if self.is_out {
             truth.failed += 1;
@@ -108,14 +109,14 @@ impl Handler {
 }
 
 impl App {
-    /// What it was given of its lane; false: the process has died.
+    /// Handles the delivered retries; false: the process has died.
     pub(crate) fn retry(
         &mut self,
         world: &mut World,
         handler: &mut impl FnMut(&TopicPartition, i64) -> Did,
     ) -> bool {
         let given = std::mem::take(&mut self.given);
-        // There are those that commit where they are with every poll.
+        // Some clients commit their position with every poll.
         for of in self.positions.keys().filter(|_| !given.is_empty()) {
             world.repeat_marker(of);
         }
@@ -123,7 +124,8 @@ impl App {
             let (of, offset) = place(entry.origin.as_ref().unwrap());
             match handler(&of, offset) {
                 Did::Well(ms) => world.pass(ms),
-                // It has no other way to say so: a retry that is not committed stays open.
+                // The handler has no other way to nack: a retry that is not committed stays
+                // outstanding.
                 Did::Throw | Did::Nack => world.nack_lane(*lane),
                 Did::Die(ms) => {
                     world.pass(ms);

@@ -1,4 +1,4 @@
-//! Consumers nobody may touch.
+//! Healthy consumers, whose deliveries the detector never changes.
 
 use crate::WITH_BREAKER as RULES;
 use crate::app::{Commits, Did, World, of};

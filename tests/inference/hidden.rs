@@ -1,5 +1,5 @@
-//! Ends of transactions and aborted records, which no application sees and many never commit past:
-//! they are nobody's failure, and hold up nobody's.
+//! Transaction markers and aborted records. No application sees them, and many never commit past
+//! them: they count as no failure and delay nothing.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -8,7 +8,8 @@ use reprise::retry::detector::Rules;
 const T_MS: u64 = 60_000;
 const SHORT: Rules = Rules { consume_timeout_ms: T_MS, ..RULES };
 
-/// One partition of so many offsets, these of them hidden, and a member of a group that commits.
+/// One partition with `end` offsets, the `hidden` ranges without records, and a member of a group
+/// that commits.
 fn group(end: i64, hidden: &[(i64, i64)]) -> (World, App) {
     let mut world = World::new(SHORT, 1, end);
     let runs = hidden.iter().map(|(from, to)| *from..*to).collect();
@@ -18,7 +19,7 @@ fn group(end: i64, hidden: &[(i64, i64)]) -> (World, App) {
     (world, app)
 }
 
-/// One Fetch, from behind what the last one brought or at `from`.
+/// One Fetch, at `from` or at the position behind the last one.
 fn fetch(world: &mut World, app: &mut App, from: Option<i64>) -> Vec<i64> {
     app.by.came = world.now().mono;
     if let Some(from) = from {

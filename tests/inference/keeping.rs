@@ -1,4 +1,4 @@
-//! What is journalled: enough for a restart, and little.
+//! Journalled windows: enough for a restart, and little.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -59,7 +59,7 @@ fn whoever_goes_with_nothing_in_hand_but_what_is_settled_has_lost_nothing() {
     }
 }
 
-/// Hand-outs counted as lost, of five that were open when `ends` came.
+/// Deliveries counted as lost, of five that were outstanding before `ends`.
 fn lost(ends: impl Fn(&mut World, &App)) -> u32 {
     let mut world = World::new(RULES, 1, 100);
     let mut app = world.start(Commits::Never);
@@ -81,8 +81,8 @@ fn a_delivery_lost_with_the_sidecar_is_not_counted() {
     assert_eq!(lost(World::lose), 5);
 }
 
-/// Whether a consumer that goes back to record 1 all the time is suspected after a restart; the
-/// sidecar is told so much of it then.
+/// Whether a consumer that keeps seeking back to record 1 is suspected after a restart. `told`: the
+/// observations after the restart.
 fn is_suspected(told: impl Fn(&mut World)) -> bool {
     let mut world = World::new(RULES, 1, 5);
     world.commit(&of(0), 0);

@@ -1,4 +1,4 @@
-//! Retries that are out at a member: nothing it has besides is alone.
+//! Retries that are outstanding at a member: no other record of it counts as isolated.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World};
@@ -11,7 +11,7 @@ fn lane(sequence: u64) -> LaneOffset {
     LaneOffset { slot: SLOT, sequence }
 }
 
-/// A Fetch of the retry topic brings these; `waits`: it had no turn, though something is due.
+/// Answers a Fetch of the retry topic with these retries. `waits`: a retry is due, but had no turn.
 fn lane_gives(world: &mut World, app: &App, out: &[u64], waits: bool) {
     let out = out.iter().map(|sequence| lane(*sequence)).collect();
     let member = app.by.member.clone();
@@ -44,8 +44,8 @@ fn a_return_with_a_retry_out_says_nothing_of_the_record() {
     }
 }
 
-/// How often a process died of record 17, until it was a dead letter and all else was done.
-/// Retries are always due; `late`: they are acknowledged with the next poll.
+/// Number of crashes by record 17 until it is a dead letter and all else is committed. Retries are
+/// always due; `late`: they are acknowledged with the next poll.
 fn deaths_among_retries(late: bool) -> u32 {
     let mut world = World::committed(RULES, 3, 30);
     let mut app = world.start(Commits::PerRecord);

@@ -1,5 +1,5 @@
-//! What the page on retries says of one that waits, a second time and as plainly as possible: when
-//! it comes back, how often, and what it counts. Every fact of the machine is held against it.
+//! A second, plain implementation of the documented retry semantics: delays, attempts and counts.
+//! Every fact in the journal is checked against it.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use reprise::retry::{Carried, Disposition, Entry, Evidence, Fact, Named, Policy,
 
 use crate::retries::{Place, place};
 
-/// Retries in place of what is only inferred, at most.
+/// Retries in place at most, if failures are only inferred.
 const IN_PLACE: u32 = 6;
-/// Failed deliveries of a record alone that end it in place.
+/// Losses of an isolated record that end it in place.
 const CRASHES: u32 = 6;
 
 pub(crate) struct Law {
@@ -20,18 +20,18 @@ pub(crate) struct Law {
     timeout_ms: u64,
     known: BTreeMap<EntryId, Entry>,
     by_place: BTreeMap<Place, EntryId>,
-    /// What is known of the failure that is told next, beside its entry.
+    /// Evidence and earlier count of the next nack.
     said: (Evidence, Carried),
     settling: Option<Settling>,
     /// Failures of records in their own places.
     in_place: BTreeMap<Place, u32>,
-    /// What was to come of the last failure that was said: where it stands, and its count.
+    /// Expected state and count after the last nack.
     came: Option<(State, u32)>,
-    /// Records that ended, and with how many failures.
+    /// Dead letters, and the failures of each.
     pub(crate) dead: BTreeMap<Place, u32>,
-    /// Failures that charged nothing since the group was held.
+    /// Failures that did not count because the breaker was open.
     pub(crate) spared: u32,
-    /// Retries that left, and the most failures one of them had.
+    /// Retries that left the queue.
     pub(crate) left: u32,
     pub(crate) most: u32,
 }
@@ -71,12 +71,12 @@ impl Law {
         self.settling = Some(settling.clone());
     }
 
-    /// Whether what was to be settled was not: it had an entry.
+    /// Whether the settling had no effect, because the record had an entry.
     pub(crate) fn is_unsettled(&mut self) -> bool {
         self.settling.take().is_some()
     }
 
-    /// What came of the failure that was said last, if it was news.
+    /// The expected outcome of the last nack, if the nack was new.
     pub(crate) fn came(&mut self) -> Option<(State, u32)> {
         self.came.take()
     }
@@ -85,7 +85,7 @@ impl Law {
         self.known.get(self.by_place.get(place)?).filter(|entry| !entry.superseded)
     }
 
-    /// What a nack has named.
+    /// The entry that a nack names.
     pub(crate) fn named(&self, named: &Named) -> Option<&Entry> {
         match named {
             Named::Origin(origin) => self.of(&place(origin)),
@@ -94,7 +94,7 @@ impl Law {
         }
     }
 
-    /// Of records from there on.
+    /// Entries of a partition with origins from `offset` on.
     pub(crate) fn origins_from(
         &self,
         of: &TopicPartition,
@@ -112,7 +112,7 @@ impl Law {
         self.known.values().any(|entry| entry.key.is_some())
     }
 
-    /// Entries no commit has passed.
+    /// Origins of entries that no commit has passed.
     pub(crate) fn not_passed(&self) -> BTreeMap<TopicPartition, Vec<i64>> {
         let mut all: BTreeMap<TopicPartition, Vec<i64>> = BTreeMap::new();
         let ids = self.by_place.iter().filter(|(_, id)| self.known[*id].passed.is_none());
@@ -129,24 +129,24 @@ impl Law {
         })
     }
 
-    /// One that could be handed out.
+    /// An entry that can be delivered now.
     pub(crate) fn due(&self, now: Now) -> Option<&Entry> {
         self.waiting().find(|(_, due)| *due <= now.wall).map(|(entry, _)| entry)
     }
 
-    /// When the next one can.
+    /// Time at which the next entry is due.
     pub(crate) fn next_due(&self, now: Now) -> Option<WallMs> {
         self.waiting().map(|(_, due)| due).filter(|due| *due > now.wall).min()
     }
 
-    /// In its own place a record has fewer tries than an application makes before it gives up,
-    /// unless that says itself that it fails.
+    /// In place a record has fewer attempts than an application makes before it gives up, unless
+    /// the application nacks it.
     fn limit(&self, history: &[(WallMs, Disposition)]) -> u32 {
         let was_said = history.last().is_some_and(|(_, why)| *why == Disposition::Rejected);
         if was_said { self.max } else { self.max.min(IN_PLACE) }
     }
 
-    /// What is charged in a partition now: each of it has a try left.
+    /// Checks the counted failures in a partition: each record has an attempt left.
     pub(crate) fn charged(&mut self, of: &TopicPartition, suspects: &[SuspectRecord]) {
         let is_there = |offset: i64| suspects.iter().any(|suspect| suspect.offset == offset);
         self.in_place.retain(|(other, offset), _| other != of || is_there(*offset));
@@ -158,14 +158,14 @@ impl Law {
         }
     }
 
-    /// The delay before the next try of a record that has failed so often before, and its level.
+    /// The delay and the level after `before` failures.
     fn ladder(&self, before: u32) -> (u64, u32) {
         let last = u32::try_from(self.levels_ms.len()).unwrap();
         let level = (3 + before).min(last);
         (self.levels_ms[usize::try_from(level).unwrap() - 1], level)
     }
 
-    /// Never further off than its own delay and what the table says now of its level.
+    /// The earlier due time of the entry's own delay and the present delay of its level.
     fn nearest(&self, now: Now, due: WallMs, delay_ms: u64, level: Option<u32>) -> (WallMs, u64) {
         let at = |level: u32| self.levels_ms.get(usize::try_from(level).unwrap() - 1);
         let present = level.and_then(at).copied();
@@ -174,7 +174,7 @@ impl Law {
         if due <= latest { (due, delay_ms) } else { (latest, shorter_ms) }
     }
 
-    /// Everything that waits does so by the rules in force, and by this clock.
+    /// Checks that all waiting entries follow the rules in force and this clock.
     pub(crate) fn is_kept(&self, now: Now, when: &str) {
         for entry in self.known.values() {
             let State::Waiting { due, delay_ms, level } = entry.state else { continue };
@@ -183,7 +183,7 @@ impl Law {
         }
     }
 
-    /// The machine has journalled this.
+    /// Checks a journalled fact.
     pub(crate) fn judge(&mut self, now: Now, fact: &Fact) {
         match fact {
             Fact::Entry { entry, cause, .. } => {
@@ -246,11 +246,11 @@ impl Law {
         }
     }
 
-    /// The application has said that it failed.
+    /// Checks the entry after a nack.
     fn judge_said(&mut self, now: Now, before: Option<&Entry>, entry: &Entry) {
         let said = std::mem::take(&mut self.said.1);
         let known = before.map_or(said.reconsume_times, |before| before.reconsume_times);
-        // Charged without a word, and not handed out since: it is that failure.
+        // An inferred failure without a delivery since is the one that the nack confirms.
         let is_that = before.is_some_and(|before| {
             let last = before.disposition;
             before.handouts == 0 && last.is_some_and(|last| last != Disposition::Rejected)
@@ -274,7 +274,7 @@ impl Law {
         self.came = Some(expected);
     }
 
-    /// Inference has charged it: it leaves its place.
+    /// Checks the entry or dead letter after an inferred failure.
     fn judge_settled(&mut self, now: Now, entry: &Entry) {
         let settling = self.settling.take().unwrap();
         let failed = settling.reconsume_times;
@@ -285,7 +285,7 @@ impl Law {
             waits
         } else if is_lost {
             let place = place(entry.origin.as_ref().unwrap());
-            // A withheld record ends with the failures that it had by then.
+            // A withheld record ends with the failures counted so far.
             assert!(failed < CRASHES.max(self.max + 1), "{settling:?}");
             self.dead.insert(place, failed + 1);
             State::Dead { at: now.wall }
@@ -293,7 +293,7 @@ impl Law {
             let place = place(entry.origin.as_ref().unwrap());
             let known = self.in_place.remove(&place).unwrap_or_default();
             let limit = if settling.is_retried { self.max } else { self.limit(&settling.history) };
-            // A limit that was lowered since it failed last counts now.
+            // A limit that was lowered since the last failure applies now.
             assert_eq!(failed, limit.max(known), "a limit of {limit}: {settling:?}");
             self.dead.insert(place, failed + 1);
             State::Dead { at: now.wall }

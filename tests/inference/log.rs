@@ -1,5 +1,4 @@
-//! The topic's log as producers write it, some of them in transactions: how far readers of
-//! committed records get, and what of it no application sees.
+//! The topic's log, with transactions: the last stable offset, and offsets without visible records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +7,9 @@ use reprise::model::Runs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Item {
     Record,
-    /// In this transaction.
+    /// A record in this transaction.
     Of(u32),
-    /// The end of one.
+    /// A transaction marker.
     Marker,
 }
 
@@ -21,12 +20,11 @@ enum Ended {
     Aborted,
 }
 
-/// All partitions.
 #[derive(Debug)]
 pub(crate) struct Logs {
     all: Vec<Vec<Item>>,
     transactions: Vec<Ended>,
-    /// Partitions of those that are open.
+    /// Open transactions, with their partitions.
     open: BTreeMap<u32, BTreeSet<usize>>,
 }
 
@@ -72,7 +70,7 @@ impl Logs {
         self.transactions.iter().filter(|ended| **ended == Ended::Aborted).count()
     }
 
-    /// The last stable offset: nothing from there on is given yet.
+    /// The last stable offset: nothing at or above it is delivered yet.
     pub(crate) fn stable_end(&self, partition: usize) -> i64 {
         let is_open = |item: &Item| matches!(item, Item::Of(id) if self.ended(*id) == Ended::Not);
         let log = &self.all[partition];
@@ -80,7 +78,7 @@ impl Logs {
         i64::try_from(first).unwrap()
     }
 
-    /// Whether an application is given what lies there.
+    /// Whether an application sees a record at this offset.
     pub(crate) fn is_shown(&self, partition: usize, offset: i64) -> bool {
         match self.all[partition][usize::try_from(offset).unwrap()] {
             Item::Record => true,

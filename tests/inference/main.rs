@@ -1,5 +1,5 @@
-//! Consumers as they are in the field, in virtual time, against the detector of their group. The
-//! record that fails is found, and no other record is charged.
+//! Field-like consumers in virtual time, against the detector of their group. Each test checks that
+//! the failing record is found, and that no other record is charged.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
 mod alone;
@@ -54,6 +54,6 @@ const RULES: Rules = Rules {
     give_up_after_ms: Some(60_000),
 };
 
-/// The same in a group that an outage holds.
+/// [`RULES`] with a breaker.
 const WITH_BREAKER: Rules =
     Rules { breaker: Some(BreakerRules { ratio_percent: 50, window: 100, min: 20 }), ..RULES };

@@ -13,7 +13,7 @@ fn is_open(world: &World) -> bool {
     world.detector.is_held()
 }
 
-/// One Fetch; its records are nacked where `fails`, and all of them committed.
+/// One Fetch: nacks the records for which `fails` holds, and commits all.
 fn handle(world: &mut World, app: &mut App, fails: impl Fn(i64) -> bool) -> Vec<i64> {
     app.by.came = world.now().mono;
     let records = world.fetch(app, None).records;
@@ -33,7 +33,7 @@ fn handle(world: &mut World, app: &mut App, fails: impl Fn(i64) -> bool) -> Vec<
     records.into_iter().map(|(_, offset)| offset).collect()
 }
 
-/// The time until records are delivered, and how many.
+/// The time until records are delivered, and their number.
 fn waits(world: &mut World, app: &mut App, fails: bool) -> (u64, usize) {
     let began = world.at;
     loop {
@@ -223,8 +223,8 @@ fn a_breaker_that_is_off_pauses_nothing() {
     assert_eq!((world.detector.lane_room(world.now()), world.touched), (None, 0));
 }
 
-/// The time and the failures until the first record leaves its partition, which waits for it.
-/// `others`: a record of another partition is handled after each failure.
+/// The time and the failures until the first record leaves its waiting partition. `others`: a
+/// record of another partition is handled after each failure.
 fn leaves_in_order(rules: Rules, others: bool) -> (u64, usize) {
     let mut world = World::committed(Rules { in_order: true, ..rules }, 2, 1_000);
     let mut app = world.start_with(Commits::Never, &[0]);

@@ -1,5 +1,5 @@
-//! Healthy consumers of every kind, at random: slow ones, batches, commits that are late or go
-//! backwards, pauses, rebalances, restarts, replays. Not one record may be charged.
+//! Random healthy consumers: slow records, batches, late and backward commits, pauses, rebalances,
+//! restarts, replays. No record may be charged.
 //!
 //! `INFERENCE_SEEDS=10000 cargo test --test inference` runs more, `INFERENCE_SEED=<n>` one again.
 
@@ -14,7 +14,7 @@ use crate::WITH_BREAKER as DEFAULTS;
 use crate::app::{WAIT_MS, World};
 use crate::turn::by_turn;
 
-/// Longer than any of them takes to commit what it was given, and shorter than a script.
+/// The timeout is longer than any commit takes, and shorter than a script.
 const RULES: Rules =
     Rules { consume_timeout_ms: 30_000, on_seek_back: OnSeekBack::Observe, ..DEFAULTS };
 
@@ -25,9 +25,9 @@ enum Style {
     Every(u64),
     /// Each commit arrives a while later, in order.
     Async,
-    /// Whichever worker is done commits its own record, in whatever order.
+    /// Each worker commits its own record when it is done, in any order.
     Pool,
-    /// What was given to the application is committed at the next poll.
+    /// Records handed to the application are committed at the next poll.
     Auto(u64),
 }
 
@@ -35,16 +35,17 @@ enum Style {
 struct Consumer {
     by: Fetching,
     style: Style,
-    /// The most a record takes.
+    /// The longest handling time of a record.
     slow_ms: u64,
-    /// It fetches a partition of which it has fewer records than that.
+    /// The consumer fetches a partition if fewer records than this are left of it.
     ahead: usize,
-    /// It fetches only when it has nothing left.
+    /// The consumer fetches only when no record is left.
     is_sequential: bool,
     positions: BTreeMap<TopicPartition, i64>,
     fetched: BTreeMap<TopicPartition, VecDeque<i64>>,
     paused: BTreeSet<TopicPartition>,
-    /// Paused or resumed while a Fetch from there was on its way: what that brings is dropped.
+    /// Partitions paused or resumed during a Fetch from this offset: the records of that Fetch are
+    /// dropped.
     stale: BTreeMap<TopicPartition, i64>,
     done: BTreeMap<TopicPartition, BTreeSet<i64>>,
     next: BTreeMap<TopicPartition, i64>,
@@ -60,7 +61,7 @@ struct Script {
     members: Vec<Consumer>,
     epoch: i32,
     named: u64,
-    /// Of a thousand steps, those in which somebody pauses or resumes, and sixty.
+    /// In a thousand steps, those below this number and above 60 pause or resume a partition.
     pauses_below: u32,
     charged: Vec<String>,
 }
@@ -123,7 +124,7 @@ impl Script {
         });
     }
 
-    /// Everybody joins anew: what is done is committed, partitions change hands.
+    /// All members rejoin: handled records are committed, and partitions change hands.
     fn rebalance(&mut self) {
         self.epoch += 1;
         for n in 0..self.members.len() {
@@ -181,8 +182,7 @@ impl Script {
         self.check();
     }
 
-    /// A process ends as it should, and another one takes its place: as a new member, or as the
-    /// same static one.
+    /// Stops a process, and starts another one, as a new member or as the same static one.
     fn restart(&mut self) {
         let n = self.rng.usize(0..self.members.len());
         self.commit_done(n);
@@ -201,7 +201,7 @@ impl Script {
         self.rebalance();
     }
 
-    /// An application, or a tool, goes back to what was committed long ago.
+    /// Seeks back to an offset committed long ago.
     fn replay(&mut self) {
         let n = self.rng.usize(0..self.members.len());
         let Some((partition, _)) = self.members[n].positions.iter().next() else { return };
@@ -226,7 +226,7 @@ impl Script {
         let is_waiting = consumer.asked_until > self.world.at;
         for (partition, position) in consumer.positions.clone() {
             if consumer.paused.remove(&partition) {
-                // What was prefetched was dropped: it is fetched again.
+                // Prefetched records were dropped, so they are fetched again.
                 consumer.refetch(&partition);
             } else if self.rng.bool() {
                 if is_waiting {
@@ -380,7 +380,7 @@ impl Script {
         }
     }
 
-    /// Nothing new happens any more: everything is consumed.
+    /// Consumes all that is left, with no further events.
     fn calm_down(&mut self) -> bool {
         for consumer in &mut self.members {
             consumer.slow_ms = 15;
@@ -408,7 +408,7 @@ impl Script {
         false
     }
 
-    /// Everything is done, and committed by whoever commits in time.
+    /// Handles all records; members that commit in time also commit them.
     fn idle(&mut self) {
         for _ in 0..3 * RULES.consume_timeout_ms / WAIT_MS {
             for n in 0..self.members.len() {
@@ -421,13 +421,13 @@ impl Script {
 }
 
 impl Consumer {
-    /// The first record the application has not handled.
+    /// The first record that the application has not handled.
     fn first(&self, partition: &TopicPartition) -> i64 {
         let left = self.fetched.get(partition).and_then(|left| left.front());
         left.copied().unwrap_or_else(|| self.positions.get(partition).copied().unwrap_or(0))
     }
 
-    /// What is not handled is fetched again; what is handled is still to be committed.
+    /// Drops unhandled records, to be fetched again. Handled ones are still to be committed.
     fn refetch(&mut self, partition: &TopicPartition) {
         let from = self.first(partition);
         self.positions.insert(partition.clone(), from);
@@ -450,7 +450,7 @@ impl Consumer {
         paused.retain(|partition| positions.contains_key(partition));
     }
 
-    /// Offsets up to which everything is handled, where they have moved.
+    /// Partitions whose handled prefix grew, with its end.
     fn contiguous(&mut self) -> Vec<(TopicPartition, i64)> {
         let mut moved = Vec::new();
         for (partition, done) in &mut self.done {

@@ -1,5 +1,5 @@
-//! An operator sets the group's offsets while nobody consumes, as the tools do; and a member seeks
-//! to what it has committed. What is read once more begins anew, and nobody has failed by that.
+//! Offset resets: an operator sets the group's offsets while no member is active, or a member seeks
+//! below its commits. Records delivered again begin anew, and none counts as failed.
 
 use reprise::model::TopicPartition;
 use reprise::retry::detector::Seen;
@@ -11,7 +11,7 @@ use crate::retries::shop;
 use crate::world::Script;
 
 impl World {
-    /// Nobody's member commits; where the group stands then.
+    /// A commit by a client that is no member. Returns the group's offset afterwards.
     fn reset(&mut self, of: &TopicPartition, offset: i64) -> i64 {
         let offset = self.held_back(of, offset);
         let (now, partition) = (self.now(), of.clone());
@@ -22,7 +22,7 @@ impl World {
         offset
     }
 
-    /// Originals below what the group had committed are given once more.
+    /// Records below the previous committed offset are delivered again.
     pub(crate) fn replayed(&mut self, of: &TopicPartition, offsets: std::ops::Range<i64>) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
@@ -36,14 +36,14 @@ impl World {
 }
 
 impl Law {
-    /// A group stands below these: what had ended there is forgotten, or its origin is another's.
+    /// Checks a reset: no entry from the offset on is passed, unless it is superseded.
     fn is_reset(&self, of: &TopicPartition, offset: i64) {
         let ended = self.origins_from(of, offset).filter(|entry| entry.passed.is_some());
         let mut known = ended.filter(|entry| !entry.superseded);
         assert_eq!(known.next(), None, "{of} was reset to {offset}");
     }
 
-    /// The originals of these are given once more: no retry of them waits.
+    /// Checks that no retry of records in a redelivered range waits.
     fn is_superseded(&self, of: &TopicPartition, offsets: std::ops::Range<i64>) {
         let given = self.origins_from(of, offsets.start).filter(|entry| {
             entry.key.is_none() && entry.origin.as_ref().is_some_and(|o| o.offset < offsets.end)
@@ -54,7 +54,7 @@ impl Law {
 }
 
 impl Script {
-    /// Everybody is stopped, the offset of one partition is set, and everybody is started.
+    /// Stops all processes, sets the offset of one partition, and starts all processes.
     pub(crate) fn reset(&mut self) {
         for n in 0..self.apps.len() {
             self.loses(n);
@@ -79,7 +79,8 @@ impl Script {
         }
     }
 
-    /// What lies from there on is read once more; what has ended of it by a failure is not done.
+    /// Marks records from the offset on as delivered again. A record that ended by a failure is not
+    /// done.
     fn begins_anew(&mut self, of: &TopicPartition, offset: i64) {
         let law = &mut self.world.retries.as_mut().unwrap().law;
         let from = (of.clone(), offset);
@@ -92,7 +93,7 @@ impl Script {
         }
     }
 
-    /// A member goes back by itself to what it has committed.
+    /// A member seeks to an offset below its commit.
     pub(crate) fn seek(&mut self) {
         let n = self.rng.usize(..self.apps.len());
         let partitions = self.partitions(n);

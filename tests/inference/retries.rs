@@ -16,7 +16,7 @@ use crate::law::Law;
 use crate::story::Story;
 use crate::voice::Voices;
 
-/// A record: where it was produced.
+/// Partition and offset of a record as produced.
 pub(crate) type Place = (TopicPartition, i64);
 
 pub(crate) fn shop() -> GroupId {
@@ -37,23 +37,24 @@ pub(crate) struct Retries {
     journal: Vec<Fact>,
     pub(crate) policy: Policy,
     pub(crate) law: Law,
-    /// Of each record, where keys are kept in order.
+    /// The key of each record, with `order.mode: key`.
     pub(crate) keys: BTreeMap<Place, OrderKey>,
-    /// What was handed out by its partition though it has an entry.
+    /// Records delivered from their partition although they have an entry.
     pub(crate) twice: BTreeSet<Place>,
-    /// What was said to have failed, and charged nothing.
+    /// Nacked records whose nack counted nothing.
     pub(crate) unheard: Vec<Place>,
-    /// Retries that were said to have failed when their time was over, and how often.
+    /// Nacks of a retry after its consume timeout, per record.
     pub(crate) late: BTreeMap<Place, u32>,
     pub(crate) voices: Voices,
     pub(crate) story: Story,
-    /// The application's commits of its lane are parts of transactions, some of which are aborted.
+    /// Commits of the retry partition belong to transactions, some of which are aborted.
     pub(crate) in_transactions: bool,
-    /// Of those, so many were.
+    /// Number of aborted ones.
     pub(crate) unsettled: u32,
 }
 
-/// As the queue knows them. None of it goes alone: what kills its process there is `alone.rs`'s.
+/// The policies of the ledger, without inference. Retries that kill their process are the subject
+/// of `alone.rs`.
 fn policies(policy: &Policy) -> Policies {
     Policies::new(Policy { inference: false, ..policy.clone() }, Vec::new())
 }
@@ -139,7 +140,7 @@ impl Retries {
         }
     }
 
-    /// Those of these records that wait behind another one of their key.
+    /// The records among these that wait behind another one of their key.
     fn follow(&mut self, now: Now, of: &TopicPartition, offsets: &[i64]) -> Vec<i64> {
         let keyed = offsets
             .iter()
@@ -154,7 +155,7 @@ impl Retries {
     }
 }
 
-/// What the brokers of [`World`] do where records leave their places.
+/// The actions of the brokers of [`World`] when records become entries.
 impl World {
     pub(crate) fn with_retries(mut self, policy: Policy) -> Self {
         self.rules = Rules::from(&policy);
@@ -163,7 +164,7 @@ impl World {
         self
     }
 
-    /// The configuration is read anew.
+    /// Reloads the configuration.
     pub(crate) fn reload(&mut self, policy: Policy) {
         let now = self.now();
         self.rules = Rules::from(&policy);
@@ -192,13 +193,13 @@ impl World {
         }
     }
 
-    /// Where whoever comes to a partition begins.
+    /// The fetch offset of a new owner of the partition.
     pub(crate) fn goes_on(&self, of: &TopicPartition) -> i64 {
         let committed = self.committed.get(of).copied().unwrap_or(0);
         self.detector.awaited(of).map_or(committed, |awaited| awaited.min(committed))
     }
 
-    /// A process goes on after the sidecar has started anew.
+    /// A process continues after a restart of the sidecar.
     pub(crate) fn reconnect(&mut self, app: &mut App) {
         let (now, member) = (self.now(), app.by.member.clone());
         app.by.conn += 1_000;
@@ -210,20 +211,20 @@ impl World {
         self.drain();
     }
 
-    /// Until something is due.
+    /// Milliseconds until the next entry is due.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         let due = self.retries.as_ref()?.law.next_due(self.now())?;
         Some(due.since(self.now().wall))
     }
 
-    /// Records in the group's queue.
+    /// Records in the group's retry queue.
     pub(crate) fn queued(&self) -> BTreeSet<Place> {
         let law = self.retries.iter().map(|retries| &retries.law);
         let all = law.flat_map(Law::all).filter(|entry| !entry.superseded);
         all.filter_map(|entry| Some(place(entry.origin.as_ref()?))).collect()
     }
 
-    /// No commit passes what its partition waits for.
+    /// A commit, limited by the record that the partition waits for.
     pub(crate) fn held_back(&self, of: &TopicPartition, offset: i64) -> i64 {
         self.detector.awaited(of).map_or(offset, |awaited| awaited.min(offset))
     }
@@ -242,7 +243,7 @@ impl World {
         }
     }
 
-    /// All of it is read again, and the detector told what has an entry.
+    /// Restores the ledger, and tells the detector which records have entries.
     pub(crate) fn restart_retries(&mut self) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
@@ -264,7 +265,7 @@ impl World {
         }
     }
 
-    /// What inference has charged leaves for the queue, or the dead letters.
+    /// Makes a settled record an entry or a dead letter.
     pub(crate) fn leaves_its_place(&mut self, settling: &Settling) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
@@ -287,7 +288,7 @@ impl World {
         self.retries.as_ref().is_some_and(|it| it.policy.order == OrderMode::Key)
     }
 
-    /// What its member has in hand of a key that has just failed goes behind it.
+    /// Puts outstanding records behind a record of their key that has just failed.
     pub(crate) fn fall_in(&mut self, of: &TopicPartition, offset: i64) {
         if !self.keeps_keys() {
             return;
@@ -311,7 +312,7 @@ impl World {
         }
     }
 
-    /// What may not be given now, since an earlier record of its key is not settled.
+    /// Records that cannot be delivered now, because an earlier record of their key is not settled.
     pub(crate) fn behind(
         &mut self,
         of: &TopicPartition,
@@ -338,7 +339,7 @@ impl World {
         parked
     }
 
-    /// What the same Fetch brings of the lane; whether it does.
+    /// Delivers retries with the same Fetch; whether there are any.
     pub(crate) fn give(&mut self, app: &mut App) -> bool {
         let is_given = self.give_lane(app);
         self.drain();
@@ -375,7 +376,7 @@ impl World {
         is_given
     }
 
-    /// The transaction that would have acknowledged these is aborted.
+    /// Aborts the transaction that would have acknowledged these retries.
     fn lane_undone(&mut self, up_to: LaneOffset) {
         let now = self.now();
         if let Some(retries) = &mut self.retries {

@@ -1,5 +1,5 @@
-//! What a consumer says of a record goes before what is inferred: E1 and E2 name it, E10 says that
-//! it is done.
+//! Explicit evidence overrides inference: nacks (E1, E2) name a record, and E10 says that a record
+//! is done.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -7,7 +7,7 @@ use reprise::model::TopicPartition;
 use reprise::retry::detector::{InOrder, Rules, Seen};
 use reprise::retry::{Disposition, Policies};
 
-/// The one record that a Fetch brings, if any; the next one goes on behind it.
+/// The only record of a Fetch, if any; the next Fetch is behind it.
 pub(crate) fn given(world: &mut World, app: &mut App) -> Option<i64> {
     app.by.came = world.now().mono;
     let records = world.fetch(app, None).records;
@@ -17,7 +17,7 @@ pub(crate) fn given(world: &mut World, app: &mut App) -> Option<i64> {
     Some(offset)
 }
 
-/// The record that comes next, however long that takes.
+/// The next record, after any wait.
 pub(crate) fn awaited(world: &mut World, app: &mut App) -> i64 {
     for _ in 0..100 {
         if let Some(offset) = given(world, app) {
@@ -53,7 +53,7 @@ fn fails_on_1(of: &TopicPartition, offset: i64) -> Did {
     if of.partition == 0 && offset == 1 { Did::Throw } else { Did::Well(1) }
 }
 
-/// A consumer that has sought back to record 1 so often that it has failed three times.
+/// A consumer that sought back to record 1 until three failures counted.
 fn suspected(world: &mut World) -> App {
     let mut app = world.start(Commits::PerRecord);
     for _ in 0..200 {
@@ -98,7 +98,7 @@ fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
     }
     assert_eq!((world.charged(), world.dead.len()), (vec![], 0), "it has its entry");
     assert_eq!(world.touched, touched, "as if nobody watched");
-    // the group has passed it: whatever lies there later is judged anew
+    // the group has passed the record: a new delivery is judged anew
     world.commit(&of(0), 2);
     world.commit(&of(0), 0);
     for _ in 0..100 {
@@ -107,7 +107,7 @@ fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
     assert!(world.touched > touched);
 }
 
-/// A group in order: record 0 is said to have failed, and its member is lost.
+/// A group that keeps order: record 0 is nacked, and its member is lost.
 fn said_and_lost(world: &mut World) {
     let ladder = Policies::default().ladder_of(&"shop".into(), &of(0).topic);
     let mut app = world.start(Commits::Never);

@@ -1,4 +1,4 @@
-//! A member that lives and does not commit is observed, and nothing of it is charged.
+//! A live member that does not commit is observed, and no record of it is charged.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -8,7 +8,7 @@ use reprise::retry::detector::Rules;
 const T_MS: u64 = 60_000;
 const SHORT: Rules = Rules { consume_timeout_ms: T_MS, ..RULES };
 
-/// One Fetch of all there is.
+/// One Fetch of all available records.
 fn fetch(world: &mut World, app: &mut App) {
     app.by.came = MonoMs(world.at);
     for (partition, offset) in world.fetch(app, None).records {

@@ -1,6 +1,6 @@
-//! What the log tells of a record (`reprise retry show`, `/api/v1/explain?record=`) is what has
-//! happened to it, oldest first: what was said and in which way, by which level it waits, each
-//! hand-out, what was inferred, the counts, and that nobody was given it while it was held.
+//! The history of a record in the log (`reprise retry show`, `/api/v1/explain?record=`) against the
+//! script's events. The history is complete and oldest first: nacks with their kind, levels,
+//! deliveries, inferred failures and counts. No record is delivered while it is held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,20 +15,20 @@ use crate::law::Law;
 use crate::retries::{Place, Retries, origin, place, shop};
 use crate::world::Script;
 
-/// Something that happened to a record, as whoever did it knows.
+/// An event of a record, noted by the script when it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Did {
-    /// It was said to have failed in this way; what the law says comes of it, and its count.
+    /// A nack: its kind, the expected state and the expected count.
     Said(Evidence, State, u32),
-    /// The same where its partition waits for it: the count.
+    /// A nack of a record that its partition waits for: the expected count.
     Waited(u32),
-    /// It left its place, charged for what was seen: what, and its count.
+    /// An inferred failure that moved the record from its partition: its evidence and count.
     Settled(Evidence, u32),
-    /// It was handed out from the queue.
+    /// A delivery from the queue.
     Out(LaneOffset),
 }
 
-/// All that was journalled, in that order, and what was handed out of partitions in between.
+/// Journalled facts and windows in their order, with deliveries in between.
 #[derive(Debug)]
 enum Line {
     Fact(Fact),
@@ -39,12 +39,12 @@ enum Line {
 #[derive(Debug, Default)]
 pub(crate) struct Story {
     lines: Vec<Line>,
-    /// Those that are about a record.
+    /// Numbers of the lines about each record.
     of: BTreeMap<Place, Vec<usize>>,
     entries: BTreeMap<EntryId, Place>,
-    /// Of which records the latest window of a partition tells.
+    /// Records in the latest window of each partition.
     windows: BTreeMap<TopicPartition, BTreeSet<i64>>,
-    /// Lines before which the sidecar was started anew: what is held goes by another clock.
+    /// Numbers of the lines before which the sidecar restarted: holds go by a new clock from there.
     restarts: Vec<usize>,
     ledger: BTreeMap<Place, Vec<Did>>,
 }
@@ -100,7 +100,7 @@ impl Story {
         self.did(place, Did::Settled(settling.evidence, settling.reconsume_times + 1));
     }
 
-    /// What is open is given again at the same offset: no other hand-out.
+    /// An outstanding retry is delivered again at the same offset, which is no new delivery.
     pub(crate) fn out(&mut self, given: &[(LaneOffset, Entry)]) {
         for (lane, entry) in given {
             let (place, out) = (place(entry.origin.as_ref().unwrap()), Did::Out(*lane));
@@ -129,13 +129,13 @@ impl World {
     }
 }
 
-/// One record's story as it is told.
+/// The history of one record.
 struct Telling<'a> {
     place: &'a Place,
     truth: &'a Truth,
     teller: Teller,
     told: Vec<Did>,
-    /// The entry that answers for it.
+    /// The entry that the history shows as current.
     stands: Option<Entry>,
     held_until: Option<MonoMs>,
 }
@@ -207,7 +207,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// A failure that nobody spoke of was one of this kind.
+    /// Checks the kind of an inferred failure.
     fn is_inferred(&self, count: u32, why: Disposition) {
         let (place, truth) = (self.place, self.truth);
         assert!(count <= truth.may_count(), "{place:?}: {count} of {truth:?}");
@@ -223,7 +223,7 @@ impl<'a> Telling<'a> {
 }
 
 impl Retries {
-    /// What is told of one record.
+    /// Checks the history of one record.
     pub(crate) fn is_told(&self, place: &Place, truth: &Truth, law: &Law) {
         let mut telling = Telling::of(place, truth);
         let mut restarts = self.story.restarts.iter().peekable();
@@ -240,7 +240,7 @@ impl Retries {
 }
 
 impl Script {
-    /// What people are told of a suspect now is what is told of it after a restart.
+    /// Checks that the explained suspects are those in the journal.
     pub(crate) fn explains(&self) {
         for window in self.world.detector.explain(self.world.now()) {
             let kept = self.world.kept.get(&window.partition).cloned().unwrap_or_default();

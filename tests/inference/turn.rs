@@ -1,9 +1,9 @@
-//! Whose turn it is, where one record goes at a time.
+//! Delivery of one record at a time, in the order of turns.
 
 use reprise::model::TopicPartition;
 use reprise::retry::detector::{Asked, Serve};
 
-/// Of which partition one record is given, where partitions wait in line.
+/// The partition that delivers its record: the first in line with one.
 pub(crate) fn by_turn<'a>(
     asked: &'a [Asked],
     serve: &[Serve],

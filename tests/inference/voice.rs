@@ -1,6 +1,5 @@
-//! How an application says that a record has failed, and which record: E1 in the metadata of a
-//! commit, E2 with a record produced to the retry topic, E3 at the admin port. All count alike; but
-//! what commits a marker once may commit it again and again.
+//! Nacks of an application: E1 in commit metadata, E2 as a record produced to the retry topic, E3
+//! at the admin port. All count alike. A client may commit the same marker many times.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +14,13 @@ use reprise::retry::{
 use crate::app::World;
 use crate::retries::{Place, Retries, origin, place, shop};
 
-/// Whose turn it is to say so.
+/// Chooses the kind of the next nack.
 #[derive(Debug)]
 pub(crate) struct Voices {
     pub(crate) rng: Rng,
     /// The last marker of each partition, as an application keeps it beside its offset.
     markers: BTreeMap<TopicPartition, i64>,
-    /// Markers that were committed once more.
+    /// Number of markers that were committed again.
     pub(crate) repeated: u32,
 }
 
@@ -36,7 +35,7 @@ fn nack(named: Named, committed: Option<i64>, carried: Carried) -> Nack {
 }
 
 impl Retries {
-    /// One failure, said in any of the three ways; whether it was charged, or spared.
+    /// One nack of any of the three kinds; whether it counted, or was spared by the breaker.
     fn nack(&mut self, now: Now, named: Named, committed: Option<i64>, carried: Carried) -> bool {
         let ways = [Evidence::CommitMarker, Evidence::Nack, Evidence::AdminNack];
         let way = ways[self.voices.rng.usize(..ways.len())];
@@ -76,12 +75,12 @@ impl Retries {
         }
     }
 
-    /// A commit may bring its partition's last marker again, whatever has become of the record: it
-    /// is no news. (What is forgotten by then `route::markers` knows.)
+    /// A commit may repeat the last marker of its partition, whatever became of the record. The
+    /// repetition is no new nack. (`route::markers` covers forgotten entries.)
     pub(crate) fn repeat(&mut self, now: Now, of: &TopicPartition) {
         let Some(offset) = self.voices.markers.get(of).copied() else { return };
         let place = (of.clone(), offset);
-        // What was only inferred since it was read once more is confirmed by it.
+        // A failure inferred since the last delivery is confirmed by the marker.
         let is_known = self.law.of(&place).is_some_and(|entry| {
             entry.handouts > 0 || entry.disposition == Some(Disposition::Rejected)
         });
@@ -97,7 +96,7 @@ impl Retries {
 }
 
 impl World {
-    /// A record is said to have failed; whether its partition waits for it now.
+    /// A nack; whether the partition now waits for the record.
     pub(crate) fn nack(&mut self, of: &TopicPartition, offset: i64) -> bool {
         let now = self.now();
         let place = (of.clone(), offset);
@@ -159,7 +158,7 @@ impl World {
         self.drain();
     }
 
-    /// A commit brings its metadata again.
+    /// A commit repeats its metadata.
     pub(crate) fn repeat_marker(&mut self, of: &TopicPartition) {
         let now = self.now();
         if let Some(retries) = &mut self.retries {

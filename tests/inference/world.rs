@@ -1,9 +1,11 @@
-//! One world in which everything meets, at random: consumers that fail truly (they say so, throw,
-//! die) among records that are handled; producers whose transactions are open, committed and
-//! aborted; other rules meanwhile; a sidecar that is stopped, or killed, and comes back at another
-//! wall-clock time; the breaker; order by partition and by key. Nobody but who fails is charged,
-//! what fails comes back when [`crate::law::Law`] says and ends after as many tries as it says,
-//! what was aborted is nobody's, order is kept where it is asked for, and everything ends.
+//! Random scripts with everything at once. Consumers fail in every way (nack, throw, die) among
+//! records that are handled. Producers open, commit and abort transactions. Rules change, and the
+//! sidecar is stopped or killed and restarts with another wall clock. The breaker and both orders
+//! are on at times.
+//!
+//! Only failed records are charged. They are delivered again as [`crate::law::Law`] says, and end
+//! after as many attempts. Aborted records never count. Order is kept where it is configured, and
+//! every script ends.
 //!
 //! `INFERENCE_SEEDS=10000 cargo test --test inference world` runs more, `INFERENCE_SEED=<n>` one
 //! again.
@@ -24,11 +26,10 @@ use crate::retries::Place;
 const TABLES: [&str; 5] =
     ["1s 5s 10s 30s 1m", "10ms", "20ms 20ms 700ms 9s", "3s 2s 1s 900ms 800ms", "1s 5s 2m 3m 20m"];
 
-/// Up to where inference ends before the application does, and beyond.
+/// Limits below and above the one for inferred failures in place.
 const LIMITS: [u32; 6] = [0, 1, 2, 3, 4, 8];
 
-/// Polls of an hour in which there is nothing to do; a process that throws for ever polls as often
-/// in a moment.
+/// Polls of an idle hour. A process that throws for ever polls as often in a moment.
 const ROUNDS: u32 = 7_000;
 
 pub(crate) struct Script {
@@ -36,21 +37,21 @@ pub(crate) struct Script {
     pub(crate) world: World,
     pub(crate) handler: Handler,
     pub(crate) logs: Logs,
-    /// Each with its partitions.
+    /// Processes with their partitions.
     pub(crate) apps: Vec<(App, Vec<i32>)>,
     pub(crate) policy: Policy,
     pub(crate) is_lonely: bool,
-    /// Its offsets are set by hand now and then.
+    /// Offsets are reset by hand now and then.
     pub(crate) is_operated: bool,
-    /// Records in a member's hand when the sidecar ended. With `order.mode: key` they go behind a
-    /// failed one only after the member's next Fetch.
+    /// Outstanding records when the sidecar ended. With `order.mode: key` they wait behind a failed
+    /// record only after the member's next Fetch.
     pub(crate) in_hand: BTreeSet<Place>,
-    /// Every record that is still produced is handled.
+    /// The script produces only records that are handled.
     is_calm: bool,
     pub(crate) ran: Ran,
 }
 
-/// What came of a script.
+/// Counts of one script.
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) failed: u32,
@@ -90,7 +91,7 @@ fn policy(rng: &mut Rng) -> Policy {
     ruled(rng, &fixed)
 }
 
-/// The same with another table and another limit.
+/// The policy with another level table and another limit.
 fn ruled(rng: &mut Rng, policy: &Policy) -> Policy {
     let (levels, _) = LevelTable::parse(TABLES[rng.usize(..TABLES.len())]).unwrap();
     let max_reconsume_times = LIMITS[rng.usize(..LIMITS.len())];
@@ -204,7 +205,7 @@ impl Script {
         self.news();
     }
 
-    /// What readers of committed records may be given now.
+    /// Makes records up to the last stable offset available.
     fn news(&mut self) {
         for (nth, index) in (0..self.world.ends.len()).zip(0..) {
             let partition = of(index);
@@ -248,7 +249,8 @@ impl Script {
         };
         let way = [Way::Says, Way::Says, Way::Throws, Way::Dies, Way::Dies, Way::Any];
         let way = way[self.rng.usize(..way.len())];
-        // A partition in order waits for such a record until another one of the topic is handled.
+        // A partition that keeps order waits for such a record until another one of the topic is
+        // handled.
         let way = if self.policy.order == OrderMode::Partition { Way::Says } else { way };
         Truth { way, left, ..Truth::default() }
     }
@@ -259,7 +261,7 @@ impl Script {
         self.world.reload(self.policy.clone());
     }
 
-    /// Not a millisecond before something is due, and then it comes.
+    /// Checks that an entry is not delivered a millisecond before it is due, and then is.
     fn until_next(&mut self) {
         if let Some(ms) = self.world.next_due_ms().filter(|ms| *ms < 5_000) {
             self.world.pass(ms.saturating_sub(1));
@@ -274,7 +276,7 @@ impl Script {
         let handler = &mut self.handler;
         let lives = self.apps[n].0.poll(&mut self.world, |of, at| handler.handle(of, at));
         for place in self.world.sought_back.drain(..) {
-            // The delivery that raised a suspicion is charged as well, whoever threw then.
+            // The delivery that raised a suspicion counts as well, whichever record threw.
             self.handler.truths.get_mut(&place).unwrap().lost += 1;
         }
         if !lives {
@@ -286,7 +288,7 @@ impl Script {
         self.handler.truths.get(place).unwrap_or_else(|| panic!("{place:?} is nobody's failure"))
     }
 
-    /// Nobody has more failures than it has failed.
+    /// Checks that no record has more failures than the script made.
     fn check(&self) {
         let retries = self.world.retries.as_ref().unwrap();
         for entry in retries.law.all() {
@@ -300,7 +302,7 @@ impl Script {
         }
     }
 
-    /// No record is left that has no entry.
+    /// Whether every uncommitted record has an entry.
     fn is_all_committed(&self) -> bool {
         let law = &self.world.retries.as_ref().unwrap().law;
         self.world.committed.iter().all(|(of, committed)| {
@@ -310,7 +312,7 @@ impl Script {
         })
     }
 
-    /// Nothing but retries is left.
+    /// Whether only retries are left.
     fn is_read(&self) -> bool {
         self.is_all_committed()
     }
@@ -321,7 +323,7 @@ impl Script {
         self.is_all_committed() && open.map(|kind| retries.count(kind)) == [0; 3]
     }
 
-    /// Everything is produced, and ends.
+    /// Produces the last records, and runs until all have ended.
     fn calm_down(&mut self) {
         self.handler.is_out = false;
         for id in self.logs.open() {
@@ -333,7 +335,7 @@ impl Script {
         while !self.is_done() {
             rounds += 1;
             if rounds % 500 == 0 && !self.is_all_committed() {
-                // A record behind one that is withheld tells whether others fail as well.
+                // A record behind a withheld one tells whether others fail as well.
                 (0..self.world.ends.len()).for_each(|partition| self.logs.put(partition));
                 self.news();
             }
@@ -345,7 +347,8 @@ impl Script {
                 self.until_next();
             }
             if rounds % ROUNDS == 0 {
-                // Who came back after a silence twice is judged no more until it is started anew.
+                // A member that came back from two silences is not judged until its process
+                // restarts.
                 for n in 0..self.apps.len() {
                     self.replaced(n);
                 }
@@ -355,7 +358,7 @@ impl Script {
         }
     }
 
-    /// Of what has ended.
+    /// Checks the outcome of each record.
     fn judge(&mut self) {
         let retries = self.world.retries.as_ref().unwrap();
         let law = &retries.law;
@@ -372,7 +375,7 @@ impl Script {
             }
             let is_said = truth.way == Way::Says && self.policy.breaker.is_none();
             if is_said && let Some(times) = dead.filter(|_| !retries.twice.contains(place)) {
-                // Its hand-out was over for another one by then: it names an older one.
+                // The delivery was over for a newer one, so the nack names an older delivery.
                 let late = retries.late.get(place).copied().unwrap_or_default();
                 let least = if truth.is_replayed { 0 } else { truth.failed - late };
                 let all = least..=truth.may_count();
@@ -390,7 +393,7 @@ impl Script {
         self.ran.outages = self.world.outages;
     }
 
-    /// The last deliveries of what is kept in order came in that order.
+    /// Checks that the last deliveries came in the configured order.
     fn in_order(&self) {
         let retries = self.world.retries.as_ref().unwrap();
         let mut last: BTreeMap<(TopicPartition, Option<OrderKey>), (i64, usize)> = BTreeMap::new();
