@@ -1,6 +1,6 @@
-//! In front of a cluster: a topic is made anew where nobody here sees it. What was skipped of the
-//! old one is a record of the new one, and given; and a topic that is asked for by its id is known
-//! before anybody here asks for its name.
+//! Topics recreated in the cluster without a request through the sidecar. Offsets that were skipped
+//! in the old topic are delivered from the new one. A topic that is fetched by its id is known
+//! before its name is used.
 
 use kafka_protocol::messages::{DeleteTopicsRequest, TopicName};
 
@@ -14,7 +14,7 @@ const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
                      in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, \
                      order: {interval: 50ms}}";
-/// It is a dead letter, and no commit has passed it.
+/// Offset of the dead letter, which no commit has passed.
 const DEAD: i64 = 5;
 
 fn joined(server: &Server) -> Member {
@@ -44,7 +44,7 @@ fn dies(server: &Server) {
     assert_eq!(member.leave(), 0);
 }
 
-/// Nothing of it passes here.
+/// Recreates the topic, with requests that bypass the sidecar.
 fn made_anew(cluster: &Server) {
     let mut request = DeleteTopicsRequest::default();
     request.topic_names = vec![s("orders")];

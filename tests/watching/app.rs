@@ -1,4 +1,4 @@
-//! An application with a plain consumer, and one record it cannot handle.
+//! An application with a plain consumer, and one record that it cannot handle.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::support::client::s;
 use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
-/// `fetch.max.wait.ms`
+/// `fetch.max.wait.ms` of the client.
 const WAIT_MS: i32 = 100;
-/// Polls until whatever is to happen has happened: a minute.
+/// Polls of a minute, after which the test gives up.
 const POLLS_MAX: usize = 600;
 
 pub(crate) struct App<'a> {
@@ -21,36 +21,36 @@ pub(crate) struct App<'a> {
     instance: Option<&'a str>,
     /// The record that cannot be handled.
     poison: i64,
-    /// Records behind which a commit was accepted, in that order.
+    /// Records behind which a commit was accepted, in the order of the commits.
     pub(crate) done: Vec<i64>,
-    /// How often each record was delivered.
+    /// Number of deliveries of each record.
     pub(crate) deliveries: BTreeMap<i64, usize>,
     process: Option<Process>,
 }
 
-/// One run of it.
+/// One process of the application.
 struct Process {
     member: Member,
-    /// Where it goes on.
+    /// The next fetch offset.
     position: i64,
-    /// Fetched ahead.
+    /// The answer to the Fetch sent ahead.
     given: Option<Given>,
 }
 
-/// What one Fetch brought.
+/// The answer to one Fetch.
 struct Given {
     records: Vec<(i64, String)>,
-    /// Where a client goes on, behind empty batches too.
+    /// The next fetch offset, which lies behind empty batches as well.
     end: i64,
     has_batches: bool,
 }
 
-/// What the application does about it.
+/// The application's reaction to the record it cannot handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failing {
-    /// Dies.
+    /// The process dies.
     Crash,
-    /// Commits what came before and seeks to it.
+    /// The client commits the records before it and seeks back to it.
     SeekBack,
 }
 
@@ -61,13 +61,13 @@ impl<'a> App<'a> {
         Self { server, topics, instance: None, poison, done, deliveries, process: None }
     }
 
-    /// Under that name (`group.instance.id`) in every process.
+    /// Uses this `group.instance.id` in every process.
     pub(crate) fn fixed(mut self, instance: &'a str) -> Self {
         self.instance = Some(instance);
         self
     }
 
-    /// It subscribes to that topic too, and leaves it unread.
+    /// Subscribes to this topic as well, and leaves it unread.
     pub(crate) fn subscribed_to(mut self, topic: &'a str) -> Self {
         self.topics.push(topic);
         self
@@ -82,7 +82,7 @@ impl<'a> App<'a> {
         Process { member, position, given: None }
     }
 
-    /// Reads and commits until `until` is committed, failing where it cannot do better.
+    /// Polls until `until` is committed, and fails at the poison record.
     pub(crate) fn run(&mut self, failing: Failing, until: i64) {
         let mut polls = 0;
         while self.poll(failing) < until {
@@ -90,7 +90,7 @@ impl<'a> App<'a> {
         }
     }
 
-    /// Lives until it has died so often.
+    /// Polls until the process has died `times` times.
     pub(crate) fn dies(&mut self, times: usize) {
         for _ in 0..times {
             let mut polls = 0;
@@ -105,8 +105,8 @@ impl<'a> App<'a> {
         assert!(*polls < POLLS_MAX, "done {:?}, delivered {:?}", self.done, self.deliveries);
     }
 
-    /// One poll. The next Fetch is on its way before its records are handled, as clients do. Where
-    /// it has got to; −1: nowhere, it has died.
+    /// One poll. The next Fetch is sent before the records are handled, as clients do. Returns the
+    /// position; −1: the process has died.
     fn poll(&mut self, failing: Failing) -> i64 {
         let mut process = self.process.take().unwrap_or_else(|| self.start());
         assert_eq!(process.member.heartbeat(), 0);
@@ -150,7 +150,7 @@ impl Process {
                 continue;
             }
             let Ok(all) = records(&batch, usize::MAX) else {
-                // As clients do, it fails where it stands.
+                // A client fails at its position when it cannot decode a batch.
                 let first = batch.header.base_offset.max(self.position);
                 given.records.push((first, first.to_string()));
                 rest = rest.slice(batch.bytes.len()..);
@@ -163,13 +163,13 @@ impl Process {
             }
             rest = rest.slice(batch.bytes.len()..);
         }
-        // A batch may begin before what was asked for.
+        // A batch may begin below the fetch offset.
         given.records.retain(|(offset, _)| *offset >= self.position);
         given
     }
 }
 
-/// `orders` with so many records, each its own offset, in batches of four.
+/// `orders` with `count` records, each with its own offset as value, in batches of four.
 pub(crate) fn orders(server: &Server, count: i64) {
     let mut tool = server.client();
     tool.create("orders", 1);
@@ -179,7 +179,6 @@ pub(crate) fn orders(server: &Server, count: i64) {
     }
 }
 
-/// One more.
 pub(crate) fn orders_more(server: &Server) {
     server.client().put("orders", 0, &[Rec::new("more").at(wall_ms())]);
 }
@@ -189,7 +188,7 @@ pub(crate) fn dead_letters(server: &Server) -> Vec<Got> {
     server.client().read_all("reprise.dlq.shop")
 }
 
-/// The group has committed in these partitions, each at its begin.
+/// Commits offset 0 in these partitions.
 pub(crate) fn began(server: &Server, topics: &[(&str, i32)]) {
     let names: Vec<&str> = topics.iter().map(|(topic, _)| *topic).collect();
     let mut member = Member::new(server, "shop", &names);
@@ -202,8 +201,8 @@ pub(crate) fn began(server: &Server, topics: &[(&str, i32)]) {
     assert_eq!(member.leave(), 0);
 }
 
-/// The member fetches the record at `offset` of partition 0 again and again, and commits records of
-/// partition 1 in between, until the record is a dead letter.
+/// Fetches the record at `offset` of partition 0 repeatedly until it is a dead letter. Commits
+/// records of partition 1 in between.
 pub(crate) fn goes_back_until_dead(server: &Server, member: &mut Member, offset: i64) {
     let mut topic = CreatePartitionsTopic::default();
     (topic.name, topic.count, topic.assignments) = (s("orders"), 2, None);

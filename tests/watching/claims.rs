@@ -1,6 +1,6 @@
-//! More than one that claims a partition: a member that reads what is another's, one of another
-//! generation, a process whose name goes on elsewhere, members of two groups on one connection.
-//! Which of them works nobody can tell, so nobody is charged, and everybody is given everything.
+//! Partitions with more than one claimant: a member that reads another's partition, one of another
+//! generation, a static member's former process, members of two groups on one connection. The
+//! sidecar cannot tell which of them works, so no failure counts, and all get every record.
 
 use reprise::wire::ResponseError;
 
@@ -12,7 +12,7 @@ const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const RECORDS: i64 = 8;
 const NOTHING: [i64; 0] = [];
 
-/// Whatever is held here stays so.
+/// A hold in this server outlasts the test.
 fn shop() -> Server {
     let server = Server::with(
         "retry: {on_seek_back: retry, order: {interval: 30s}, isolation_timeout: 30s}",
@@ -44,7 +44,7 @@ fn a_member_that_reads_and_commits_what_is_another_s() {
     let server = shop();
     let (mut owner, mut other) = (member(&server), member(&server));
     rebalance(&mut [&mut owner, &mut other], ORDERS);
-    // Each asks again for what was handed out to the other, and to itself before that.
+    // Each fetches records again that the other got in between, and that it got itself before.
     for at in 0..RECORDS {
         for reader in [&mut owner, &mut other] {
             assert_eq!(read(reader, at, 5_000), rest(at), "as everyone");
@@ -69,7 +69,7 @@ fn members_that_leave_one_after_another_what_its_owner_goes_on_with() {
         let called = ResponseError::RebalanceInProgress.code();
         until("the rebalance", || owner.heartbeat() == called);
         rebalance(&mut [&mut owner], ORDERS);
-        // It has left, and reads on.
+        // The other member has left the group, and still fetches.
         assert_eq!(read(&mut other, at, 5_000), rest(at));
         assert_eq!(owner.commit("orders", 0, at + 1), 0);
     }
@@ -117,7 +117,7 @@ fn a_process_whose_name_goes_on_in_another() {
     assert_eq!(dead_letters(&server).len(), 0);
 }
 
-/// Has a member speak on that connection.
+/// Makes a member use that connection.
 fn on<T>(shared: &mut Client, member: &mut Member, speak: impl FnOnce(&mut Member) -> T) -> T {
     std::mem::swap(shared, &mut member.client);
     let said = speak(member);

@@ -1,4 +1,4 @@
-//! `order.mode: partition`, and a group whose members come by more ways than one.
+//! `order.mode: partition` in a group whose members reach the cluster in several ways.
 
 use crate::ordered::{FAILED, PARTITIONS, rules, shop};
 use crate::support::{Member, Rec};

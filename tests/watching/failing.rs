@@ -1,5 +1,5 @@
-//! A record no consumer survives, or none gets past, ends in the dead letters; what lies around it
-//! is consumed.
+//! Records that crash every consumer, or that no consumer gets past: each becomes a dead letter,
+//! and its neighbours are consumed.
 
 use crate::app::{App, Failing, dead_letters, goes_back_until_dead, orders, orders_more};
 use crate::support::batch::{Around, batch};
@@ -37,7 +37,7 @@ fn a_batch_no_consumer_can_read_is_a_dead_letter_as_it_is_and_its_neighbours_are
     let rec = |n: i64| Rec::new(&n.to_string()).at(wall_ms());
     let packed = Around { attributes: 1, ..Around::default() };
     let bad = batch(&[rec(4), rec(5), rec(6)], packed);
-    // It says that it is gzip.
+    // The batch claims gzip compression, and is not compressed.
     server.stored("orders", &bad);
     let mut tool = server.client();
     tool.put("orders", 0, &[rec(7), rec(8)]);
@@ -86,7 +86,7 @@ fn the_last_record_ends_once_another_one_follows() {
     assert_eq!(dead_letters(&server).len(), 1);
 }
 
-/// kafka-python up to 2.0.2 throws at an answer of empty batches alone.
+/// kafka-python up to 2.0.2 throws at an answer with empty batches only.
 #[test]
 fn what_is_cut_at_the_end_is_told_to_no_client_that_would_throw_at_it() {
     let server = Server::with(RULES);
@@ -126,7 +126,8 @@ fn what_was_counted_outlives_a_restart_of_the_sidecar() {
     app.run(Failing::Crash, 8);
     assert_eq!(app.done, all_but(2, 8));
     assert_eq!(dead_letters(&server).len(), 1);
-    // Counted anew there would be six or more; an end that nobody has seen yet is not kept.
+    // A count that began again would take six or more deliveries. A loss undetected before the
+    // restart does not count.
     assert!(app.deliveries[&2] <= 5, "{:?}", app.deliveries);
 }
 

@@ -1,4 +1,4 @@
-//! Attribution of a Fetch to a member. An unattributed reader is never cut and never held.
+//! Attribution of a Fetch to a member. An unattributed reader gets every record at once.
 
 use reprise::config::LaneChoice;
 use reprise::model::{GroupId, TopicName};
@@ -14,7 +14,7 @@ const CLIENT: (&str, &str) = ("test", "127.0.0.1");
 /// The record that is nacked.
 const FAILED: i64 = 1;
 
-/// No client has an address of its own, as under TLS or behind `advertised`.
+/// No client has its own client address, as under TLS or behind `advertised`.
 fn without_addresses(rules: &str) -> Server {
     Server::with(&format!("listen: [{{address: '127.0.0.1:1', bind: exact}}]\n{rules}"))
 }
@@ -41,7 +41,7 @@ fn unattributed(server: &Server) -> u64 {
     server.metric("reprise_fetches_unattributed_total").to_string().parse().unwrap()
 }
 
-/// Group, member, and whether it has a lane.
+/// The group, the member, and whether it has a retry partition.
 fn owner(server: &Server, conn: &Conn, topics: &[&str]) -> Option<(String, String, bool)> {
     let topics: Vec<TopicName> = topics.iter().map(|topic| TopicName::new(topic)).collect();
     let watched = server.router().watched(conn, &topics, 500)?;
@@ -77,7 +77,7 @@ fn client(server: &Server, id: &str) -> Client {
     server.client().with_id(id)
 }
 
-/// Offsets that one Fetch from the start of `orders` brings.
+/// Offsets in the answer to one Fetch from the start of `orders`.
 fn all(client: &mut Client) -> Vec<i64> {
     offsets(client.fetch("orders", 0, 0, 300).records.unwrap())
 }
@@ -175,7 +175,7 @@ fn a_connection_keeps_to_the_member_that_joined_on_it() {
     assert_eq!(second.leave(), 0);
     let known = conn(None, None);
     until("one member is left", || is_of(owner(&server, &known, &["orders"]), &member));
-    // The connection on which the second member joined reaches only the sidecar itself.
+    // The second member's connection exists only in the sidecar itself, not in front of a cluster.
     if !in_front() {
         let before = unattributed(&server);
         member.client.fetch("orders", 0, 0, 0);
@@ -272,7 +272,7 @@ fn after_a_restart_client_id_and_host_tell_the_member() {
     assert_eq!(owner(&server, &known, &["orders"]), None, "its address is known");
     server.restart();
     let found = owner(&server, &known, &["orders"]);
-    // The members of a cluster's group are not known before they are heard of.
+    // A member of a cluster's group is unknown before its first request.
     assert_eq!(is_of(found, &member), !in_front());
     member.client = server.client();
     assert_eq!(member.heartbeat(), 0);
@@ -282,7 +282,8 @@ fn after_a_restart_client_id_and_host_tell_the_member() {
     assert_eq!(unattributed(&server), before);
 }
 
-/// A failed record holds `orders` for the group `shop`, or is cut from it.
+/// Nacks a record, which then holds `orders` for the group `shop` or is cut from it. Any other
+/// reader gets every record.
 fn assigned_reader(server: &Server, id: &str) {
     orders(server);
     let mut member = joined(server, "shop", &["orders"]);

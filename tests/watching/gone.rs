@@ -1,5 +1,5 @@
-//! A topic is deleted, or made anew, under the members of a group: what was known of it is of no
-//! record any more.
+//! Topics deleted or recreated while members are active: no knowledge of the old records applies to
+//! the new ones.
 
 use kafka_protocol::messages::{DeleteTopicsRequest, FetchRequest};
 
@@ -15,7 +15,7 @@ fn delete(server: &Server, topic: &str) {
     assert_eq!(server.client().call(4, &request).responses[0].error_code, 0);
 }
 
-/// What a Fetch from the beginning of these brings: topics and the values of their records.
+/// Topics and record values in the answer to a Fetch from the beginning of these topics.
 fn given(client: &mut Client, topics: &[&str]) -> Vec<(String, Vec<String>)> {
     let of = topics.iter().flat_map(|topic| fetch_request(topic, 0, 0, 0).topics);
     let request = fetch_request("", 0, 0, 5_000).with_topics(of.collect());

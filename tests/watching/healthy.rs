@@ -1,4 +1,4 @@
-//! A consumer that does what consumers do is given what everyone is given, byte for byte.
+//! Healthy consumers: each gets the broker's bytes unchanged.
 
 use crate::support::batch::unpack;
 use crate::support::{Got, Member, Rec, Server, rebalance};

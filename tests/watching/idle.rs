@@ -1,5 +1,5 @@
-//! The last record of a partition in which nothing happens is a dead letter, and no commit has
-//! passed it: nobody is given it any more, and nobody asks without a pause.
+//! A dead letter at the end of an idle partition, which no commit has passed. No member gets it any
+//! more, and no client polls without a pause.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::support::{Member, Rec, Server, instant};
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const LAST: i64 = 5;
 const NOTHING: [i64; 0] = [];
-/// `fetch.max.wait.ms`, by default of most clients.
+/// `fetch.max.wait.ms`, the default of most clients.
 const WAIT: Duration = Duration::from_millis(500);
-/// The sidecar waits for whole milliseconds.
+/// The sidecar waits in whole milliseconds.
 const TICK: Duration = Duration::from_millis(2);
 /// Fetches that are timed.
 const FETCHES: u32 = 3;
@@ -38,8 +38,8 @@ fn idle() -> (Server, Member) {
     (server, member)
 }
 
-/// Every Fetch takes as long as its client lets it, whether that goes on behind an empty batch or
-/// stays where it is.
+/// Checks that every Fetch waits for the client's full time, at the position and behind an empty
+/// batch.
 fn waits(member: &mut Member) {
     for offset in [LAST, LAST + 1] {
         let began = instant();
@@ -69,7 +69,8 @@ fn nor_is_it_given_after_a_restart_of_its_client_and_of_the_sidecar() {
     assert_eq!(member.leave(), 0);
     for is_killed in [false, true] {
         if is_killed {
-            // Of the data directory as it is now; its former sidecar has no clients any more.
+            // A new sidecar takes the present data directory; the former one has no clients any
+            // more.
             server = server.killed();
         } else {
             server.restart();

@@ -1,5 +1,5 @@
-//! `order.mode: partition`, and nacks that come in batches: all of one is taken or nothing, and
-//! what its producer repeats was taken before.
+//! Batches of nacks with `order.mode: partition`: a batch counts whole or not at all, and a
+//! producer's retry counts once.
 
 use bytes::Bytes;
 use reprise::wire::ResponseError;
@@ -17,7 +17,7 @@ fn send(member: &mut Member, sent: Bytes) -> i16 {
     member.client.produce("reprise.retry.shop", 0, sent).error_code
 }
 
-/// Failures of records of the topic that were counted since the start.
+/// Counted failures of the topic's records since the start.
 fn failures(server: &Server) -> String {
     let series =
         "reprise_records_failed_total{group=\"shop\",reason=\"rejected\",topic=\"orders\"}";
@@ -52,7 +52,7 @@ fn what_its_producer_repeats_is_charged_once_through_a_restart_also_where_all_of
     assert_eq!(charged(&server), [(FAILED, 1)]);
     assert_eq!(send(&mut member, of(0)), 0, "it is taken, as before");
     assert_eq!(given(&mut member, FAILED), [FAILED]);
-    // It is out once more: said now, it would be another failure.
+    // The record was delivered again: a new nack now would be another failure.
     assert_eq!(send(&mut member, of(0)), 0);
     let gap = ResponseError::OutOfOrderSequenceNumber.code();
     assert_eq!(send(&mut member, of(7)), gap);

@@ -1,5 +1,4 @@
-//! Commits that no consumer in its right mind makes: they charge nobody, free nothing that is held
-//! and cost nobody a record.
+//! Commits that no sane consumer makes: no failure counts, no hold ends, and no record is lost.
 
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -12,7 +11,7 @@ use crate::support::client::s;
 use crate::support::{Member, Rec, Server, wall_ms};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
-/// It is a dead letter, and no commit has passed it.
+/// Offset of the dead letter, which no commit has passed.
 const DEAD: i64 = 2;
 const NOTHING: [i64; 0] = [];
 
@@ -22,7 +21,7 @@ fn joined(server: &Server) -> Member {
     member
 }
 
-/// Records up to 6, of which one is a dead letter, and the member that has given it up.
+/// Records before and behind a dead letter, and the member that went back to it.
 fn one_dead() -> (Server, Member) {
     let server = Server::with(
         "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
@@ -37,7 +36,7 @@ fn one_dead() -> (Server, Member) {
     (server, member)
 }
 
-/// Eight records, and a member that has gone back to the one at 1, which is held.
+/// Eight records, and a member that went back to record 1, which is held.
 fn one_held() -> (Server, Member) {
     let server = Server::with("retry: {levels: 20ms, on_seek_back: retry, order: {interval: 30s}}");
     orders(&server, 8);
@@ -48,8 +47,7 @@ fn one_held() -> (Server, Member) {
     (server, member)
 }
 
-/// A partition that is watched: its number, what is committed of it, and its suspects with their
-/// failures.
+/// A tracked partition: its number, its committed offset, and its suspects with their failures.
 type Known = (i64, Option<i64>, Vec<(i64, u64)>);
 
 fn known(server: &Server) -> Vec<Known> {

@@ -1,5 +1,5 @@
-//! Each lost delivery counts once: after three of the same four records, an eighth of them, one
-//! record, is delivered at a time. A rebalance is no loss.
+//! Lost deliveries, each of which counts once. After three losses of the same four records, one
+//! record is delivered at a time: an eighth of them. A rebalance is no loss.
 
 use kafka_protocol::messages::DeleteTopicsRequest;
 use reprise::wire::ResponseError;
@@ -22,7 +22,7 @@ fn shop() -> Server {
     server
 }
 
-/// Records a Fetch from the beginning brings.
+/// Number of records in the answer to a Fetch from the beginning.
 fn given(client: &mut Client) -> usize {
     let mut rest = client.fetch("orders", 0, 0, 5_000).records.unwrap();
     let mut count = 0;
@@ -39,7 +39,7 @@ fn member(server: &Server) -> Member {
     member
 }
 
-/// What the fourth member is given after three were lost like this, and the third after two.
+/// Number of records that the third member gets after two such losses, and the fourth after three.
 fn after_losses(mut lose: impl FnMut(&Server)) -> [usize; 2] {
     [2, 3].map(|losses| {
         let server = shop();
@@ -97,7 +97,7 @@ fn and_nothing_is_given_to_a_process_that_has_died() {
     let mut dies = member(&server);
     dies.join(ORDERS);
     assert_eq!(given(&mut dies.client), 1);
-    // The next one is asked for already, and would follow in a moment.
+    // The next record is fetched already, and would be delivered in a moment.
     let _asked = dies.client.leader("orders").send(12, &fetch_request("orders", 0, 1, 5_000));
     drop(dies);
     let window = || server.json("/api/v1/explain?group=shop")["partitions"][0].clone();
@@ -127,7 +127,7 @@ fn a_static_member_that_goes_on_in_a_new_process() {
     assert_eq!(given, [RECORDS, 1]);
 }
 
-/// A member and one that comes and goes: everybody joins anew because of that.
+/// A second member joins and leaves, so that the first one rejoins twice.
 fn shaken(server: &Server, member: &mut Member) {
     let before = member.generation;
     let mut other = self::member(server);
@@ -194,7 +194,7 @@ fn but_not_one_that_goes_on_where_it_was() {
     assert_eq!(known["suspects"], serde_json::json!([]));
 }
 
-/// It holds the partition.
+/// Waits until the member owns the partition.
 fn entered(mut member: Consumer) -> Consumer {
     member.enter();
     until("it holds the partition", || {
@@ -231,7 +231,8 @@ fn a_static_member_by_kip_848_that_goes_on_in_a_new_process() {
         for _ in 0..losses {
             let mut member = enter();
             assert_eq!(given(&mut member.client), RECORDS);
-            // It will be back, it says; its coordinator keeps its place.
+            // The static member announces its return, so the coordinator keeps its partitions
+            // (epoch −2).
             member.go(-2);
         }
         given(&mut enter().client)

@@ -1,5 +1,5 @@
-//! Consumers that know nothing of retries: to which member a Fetch is attributed, and that healthy
-//! consumers notice nothing.
+//! Consumers without any knowledge of retries: attribution of each Fetch, and unchanged delivery to
+//! healthy consumers.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Whoever is out of its group, as far as is known, may have a Fetch that waits: it brings nothing
-//! that its group is not given.
+//! Pending Fetches of members whose session has expired: such a Fetch delivers no record that is
+//! withheld from the group.
 
 use kafka_protocol::messages::FetchRequest;
 

@@ -1,5 +1,5 @@
-//! `order.mode: partition`: the partition waits for what is said to have failed, whoever says it
-//! and whatever is committed meanwhile.
+//! `order.mode: partition`: a partition waits for its nacked record, whatever the kind of nack and
+//! whatever is committed meanwhile.
 
 use bytes::Bytes;
 use kafka_protocol::messages::DeleteRecordsRequest;
@@ -29,7 +29,7 @@ pub(crate) fn rules(more: &str, order: &str) -> String {
     )
 }
 
-/// Four records, all of them given to a member.
+/// Four records, all of them delivered to one member.
 pub(crate) fn shop(yaml: &str) -> (Server, Member) {
     let server = Server::with(yaml);
     server.client().create("orders", 1);
@@ -41,17 +41,17 @@ pub(crate) fn shop(yaml: &str) -> (Server, Member) {
     (server, member)
 }
 
-/// What one Fetch from an offset on brings.
+/// Offsets in the answer to one Fetch.
 pub(crate) fn read(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
     let given = member.client.fetch("orders", 0, from, wait_ms);
     assert_eq!(given.error_code, 0);
     let mut offsets = offsets(given.records.unwrap());
-    // Of a batch that was not cut the client drops what it has.
+    // A client drops the records of a batch below its fetch offset.
     offsets.retain(|offset| *offset >= from);
     offsets
 }
 
-/// Of records in an answer; where some were cut, batches have gaps.
+/// Offsets of the records in an answer; batches with cut records have gaps.
 pub(crate) fn offsets(mut rest: Bytes) -> Vec<i64> {
     let mut offsets = Vec::new();
     while let Ok(batch) = Batch::parse(&rest) {
@@ -63,7 +63,7 @@ pub(crate) fn offsets(mut rest: Bytes) -> Vec<i64> {
     offsets
 }
 
-/// Waits for what the member is given from an offset on.
+/// Waits for records from an offset on, and returns their offsets.
 pub(crate) fn given(member: &mut Member, from: i64) -> Vec<i64> {
     let mut got = Vec::new();
     until("records", || {
@@ -79,7 +79,7 @@ fn nack(member: &mut Member) {
     assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
 }
 
-/// Suspects and how often each was charged.
+/// Suspects, and the counted failures of each.
 pub(crate) fn charged(server: &Server) -> Vec<(i64, u64)> {
     let told = server.json("/api/v1/explain?group=shop");
     let suspects = told["partitions"][0]["suspects"].as_array().cloned().unwrap_or_default();
@@ -187,7 +187,7 @@ fn a_member_that_does_not_come_back_is_waited_for_or_called_back() {
         member.heartbeat() == ResponseError::RebalanceInProgress.code()
     });
     assert_eq!(member.heartbeat(), 0, "once: it has time to come");
-    // As clients give their partitions back.
+    // Clients commit before they give their partitions back.
     assert_eq!(member.commit("orders", 0, 4), 0);
     member.join(PARTITIONS);
     assert_eq!(member.position_of("orders", 0), FAILED);
@@ -217,7 +217,7 @@ fn a_member_by_kip_848_is_called_back_by_fencing() {
     until("the failed one", || read(&mut member, FAILED, 400) == [FAILED]);
 }
 
-/// The records below are taken out of the log.
+/// Deletes the records below an offset from the log.
 fn delete_below(member: &mut Member, offset: i64) {
     let partition = DeleteRecordsPartition::default().with_offset(offset);
     let mut topic = DeleteRecordsTopic::default();
@@ -297,7 +297,7 @@ fn a_reset_that_is_held_back_serves_nothing_again_that_is_settled() {
     assert_eq!(given(&mut next, 2), [3], "2 is a dead letter");
 }
 
-/// How a group is made to wait for nothing.
+/// Turns the order off, so that no partition waits.
 fn turned_off(lane: LaneChoice) -> impl Fn(&mut reprise::config::Config) {
     move |config| (config.retry.lane, config.retry.order.mode) = (lane, OrderMode::Off)
 }

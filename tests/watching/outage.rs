@@ -1,4 +1,4 @@
-//! The outage breaker through a whole sidecar.
+//! The outage breaker in a whole sidecar.
 
 use crate::ordered::offsets;
 use crate::support::batch::Got;
@@ -11,7 +11,7 @@ fn records(count: usize) -> Vec<Rec> {
     (0..count).map(|n| Rec::new(&n.to_string()).at(wall_ms())).collect()
 }
 
-/// The records of one Fetch.
+/// Number of records in the answer to one Fetch.
 fn fetched(member: &mut Member, offset: i64) -> usize {
     let data = member.client.fetch("orders", 0, offset, 500);
     data.records.map_or(0, |records| offsets(records).len())

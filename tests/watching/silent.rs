@@ -1,5 +1,5 @@
-//! In front of a cluster: a member that was not heard of for its session, and with which its
-//! coordinator goes on as if nothing had been.
+//! Members in front of a cluster that the sidecar takes for expired, because they sent nothing
+//! through it for a whole session. Their coordinator still has them.
 
 use crate::app::{began, goes_back_until_dead, orders};
 use crate::ordered::{offsets, read};
@@ -8,12 +8,12 @@ use crate::support::{Member, Rec, Server, until};
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const NOTHING: [i64; 0] = [];
 
-/// What one Fetch brings.
+/// Offsets in the answer to one Fetch.
 fn given(member: &mut Member, from: i64) -> Vec<i64> {
     offsets(member.client.fetch("orders", 0, from, 5_000).records.unwrap())
 }
 
-/// It lives, and nothing of that passes here for as long as its session lasts.
+/// Sends the member's heartbeats past the sidecar until the sidecar takes it for expired.
 fn missed(server: &Server, member: &Member) {
     let mut elsewhere = Member::on(server.cluster().client(), "shop", &["orders"]);
     (elsewhere.id, elsewhere.generation) = (member.id.clone(), member.generation);
@@ -23,7 +23,8 @@ fn missed(server: &Server, member: &Member) {
     });
 }
 
-/// Whether a member holds its partition, as `explain` says, after such a silence and `next`.
+/// Whether `explain` shows the member as the owner of its partition, after such a silence and
+/// `next`.
 fn is_watched_after_a_silence(next: impl FnOnce(&mut Member) -> i16) -> bool {
     let server = Server::with("retry: {isolation_timeout: 100ms}");
     orders(&server, 4);
@@ -48,7 +49,7 @@ fn or_with_its_next_commit() {
     assert!(is_watched_after_a_silence(|member| member.commit("orders", 0, 0)));
 }
 
-/// A member that has committed up to record 2, the last one.
+/// A member that has committed offset 2, that of the last record.
 fn committed(rules: &str) -> (Server, Member) {
     let server = Server::with(&format!(
         "retry: {{levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, {rules}}}"

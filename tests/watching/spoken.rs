@@ -1,4 +1,4 @@
-//! A suspect of which its consumer says, in the end, that it failed.
+//! Suspects that their consumer nacks in the end.
 
 use crate::app::{App, dead_letters, orders};
 use crate::support::member::offset_fetch;
@@ -8,7 +8,7 @@ const RULES: &str = "retry: {levels: 1h, max_reconsume_times: 5, isolation_timeo
                      in_place_limit: 5, give_up_after: 500ms, on_seek_back: retry, \
                      order: {interval: 50ms}}";
 
-/// Record 2 has ended its process alone, once; the next consumer.
+/// Crashes the application by record 2 until one failure counts. Returns the next consumer.
 fn charged_once(server: &Server) -> Member {
     orders(server, 8);
     App::new(server, 2).dies(5);
@@ -20,7 +20,7 @@ fn charged_once(server: &Server) -> Member {
     member
 }
 
-/// Suspects of `orders-0` and how often each was charged.
+/// Suspects of `orders-0`, and the counted failures of each.
 fn suspects(server: &Server) -> Vec<(i64, u64)> {
     let told = server.json("/api/v1/explain?group=shop");
     let windows = told["partitions"].as_array().unwrap();
@@ -59,7 +59,7 @@ fn so_does_metadata_that_says_it_is_done() {
     until("it is given, alone", || {
         !member.client.fetch("orders", 0, 2, 100).records.unwrap().is_empty()
     });
-    // As the Parallel Consumer writes it: of the two records from 1 on, the second is done.
+    // The Parallel Consumer's metadata: of the two records from 1 on, the second is done.
     let done = "bAACAgA=";
     let request = member.commit_request("orders", 0, 1, done);
     assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
@@ -76,8 +76,8 @@ fn so_does_a_nack() {
     });
 }
 
-/// Records that are suspects when a member goes back to each in turn after a restart; a member
-/// before it was given five, and `says` something of them.
+/// Suspects after a restart, once a member has gone back to each record in turn. A member before it
+/// got five records, and `says` something of them.
 fn suspects_after_a_restart(says: impl Fn(&mut Member)) -> Vec<i64> {
     let mut server = Server::with(RULES);
     orders(&server, 5);

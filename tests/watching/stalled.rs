@@ -1,4 +1,4 @@
-//! A handler that hangs while its process lives, through a whole sidecar.
+//! A handler that hangs while its process lives, in a whole sidecar.
 
 use crate::app::dead_letters;
 use crate::support::{Member, Rec, Server, until, wall_ms};

@@ -1,4 +1,4 @@
-//! Consumers that fail and say nothing: they die, or go back to what they were given.
+//! Consumers that fail without a nack: each crashes or seeks back.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::support::batch::unpack;
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Rec, Server, instant};
 
-/// How long a partition is held.
+/// The time for which a partition is held.
 const HOLD: Duration = Duration::from_millis(300);
 const SETTINGS: &str =
     "retry: {on_seek_back: retry, order: {interval: 300ms}, isolation_timeout: 10s}";
 
-/// Partitions of `orders` with so many records each.
+/// Partitions of `orders` with `records` records each.
 fn filled(partitions: i32, records: usize) -> Server {
     let server = Server::with(SETTINGS);
     let mut tool = server.client();
@@ -31,7 +31,7 @@ pub(crate) fn joined(server: &Server, partitions: i32) -> Member {
     member
 }
 
-/// Records of one Fetch of partition 0.
+/// Values of the records in the answer to one Fetch of partition 0.
 pub(crate) fn fetched(member: &mut Member, from: i64) -> Vec<String> {
     let data = member.client.fetch("orders", 0, from, 5_000);
     assert_eq!(data.error_code, 0);
@@ -64,7 +64,7 @@ fn a_partition_that_went_back_waits_while_others_flow() {
     let all = ["0/0", "0/1", "0/2", "0/3"];
     assert_eq!(fetched(&mut member, 0), all);
     assert_eq!(member.commit("orders", 0, 1), 0);
-    // It goes back to the record at 1, and asks for the other partition as well.
+    // The member goes back to record 1, and fetches the other partition as well.
     let mut both = fetch_request("orders", 0, 1, 5_000);
     let mut other = both.topics[0].partitions[0].clone();
     (other.partition, other.fetch_offset) = (1, 0);
@@ -77,7 +77,7 @@ fn a_partition_that_went_back_waits_while_others_flow() {
     assert_eq!(member.commit("orders", 1, 4), 0, "nothing else is out");
     let mut given = fetched(&mut member, 1);
     if given.is_empty() {
-        // That one had waited.
+        // The first Fetch had waited, so the sidecar left the record to the next one.
         given = fetched(&mut member, 1);
     }
     assert_eq!(given, ["0/1", "0/2", "0/3"], "after its hold");

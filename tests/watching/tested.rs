@@ -1,4 +1,4 @@
-//! Odd input while records are tested: no record is lost, no failure is counted, nothing waits.
+//! Odd input while records are tested: no record is lost, no failure counts, and no member waits.
 
 use kafka_protocol::messages::CreatePartitionsRequest;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -112,7 +112,7 @@ fn offsets_set_by_a_tool_end_an_isolation() {
     let mut next = joined(&server, 1);
     assert_eq!(stages(&server), ["isolated"]);
     assert_eq!(next.leave(), 0);
-    // A commit of nobody's member, as the tools make it.
+    // A client that is no member commits, as the tools do.
     let (id, generation) = (std::mem::take(&mut next.id), next.generation);
     next.generation = -1;
     assert_eq!(next.commit("orders", 0, 4), 0);

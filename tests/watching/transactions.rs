@@ -1,5 +1,4 @@
-//! Members that read committed records only: what was aborted, and the ends of transactions, are
-//! nobody's failure.
+//! Members with `read_committed`: aborted records and transaction markers count as no failure.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest};

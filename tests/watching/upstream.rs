@@ -1,4 +1,4 @@
-//! The same with the sidecar in front of a cluster.
+//! The tests of `watching`, with the sidecar in front of a cluster.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
