@@ -1,5 +1,5 @@
-//! A cluster of this node's own topics on a disk in memory, stepped by one thread, and what a
-//! reader of committed records sees of it.
+//! A broker of the sidecar's own topics on a disk in memory, stepped by one thread, and the view of
+//! a `read_committed` reader.
 
 use std::sync::Arc;
 
@@ -26,24 +26,24 @@ use crate::transactions::GROUPS;
 pub const PARTITIONS: i32 = 3;
 const BYTES_MAX: usize = 1 << 20;
 
-/// The power went, or is about to.
+/// The power is off, or about to be.
 #[derive(Debug)]
 pub struct Cut;
 
-/// What can be seen.
+/// The state that clients can see.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The committed records of each partition.
     pub given: Vec<Vec<String>>,
-    /// Where those end of each partition, and where all records do.
+    /// The last stable offset and the log end offset of each partition.
     pub ends: Vec<(i64, i64)>,
-    /// The offset of each group, and whether it may be about to change.
+    /// The offset of each group, and whether an open transaction may change it.
     pub offsets: Vec<(Option<i64>, bool)>,
-    /// Of each transactional id: its producer, and what is open.
+    /// Each transactional id with its producer and its open transaction.
     pub producers: Vec<(String, Incarnation, Option<Opened>)>,
 }
 
-/// Since when one is open, in which partitions, and the offsets it has.
+/// The start of an open transaction, its partitions, and its offsets.
 pub type Opened = (i64, Vec<i32>, Vec<(String, i64)>);
 
 pub struct Cluster {
@@ -54,7 +54,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// What the disk holds; with topic `t`.
+    /// Starts the broker from the disk, and creates topic `t` if needed.
     pub fn start(disk: &MemDisk, now: i64) -> Option<Self> {
         let config =
             Config { segment_bytes: 16 << 10, checkpoint_bytes: 24 << 10, ..Config::default() };
@@ -90,7 +90,7 @@ impl Cluster {
         }
     }
 
-    /// A snapshot of producers, a checkpoint, and room given back.
+    /// Snapshots the producers, takes a checkpoint, and frees space.
     pub fn keep(&mut self) -> Result<(), Cut> {
         let (broker, journal, writer) = (&self.broker, &self.journal, &mut self.writer);
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The engine's state beside the model's, field by field.
+//! Comparison of the engine's state with the model's, field by field.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use reprise::retry::{Fingerprint, State};
 use crate::model::{Model, Record, Stands};
 
 impl Model {
-    /// The first way in which the engine's state differs from this; `None`: it does not.
+    /// The first difference between the engine's state and the model; `None`: they agree.
     pub fn differs(&self, state: &Fingerprint) -> Option<String> {
         for (id, record) in &self.records {
             let Some(entry) = state.entries.get(&reprise::model::EntryId(*id)) else {

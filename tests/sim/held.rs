@@ -1,14 +1,14 @@
-//! What is exhausted while the dead letters have no room.
+//! Records whose retries are used up, withheld because the dead letters have reached their quota.
 
 use reprise::model::GroupId;
 
 use crate::model::{BOUND, Model, Record, Stands};
 
-/// What is held is looked at again after this.
+/// The time between two looks at the withheld records of a group.
 const LOOK_MS: i64 = 30_000;
 
 impl Model {
-    /// Not charged yet, not handed out again.
+    /// Withholds a record: its last failure does not count yet, and it is not delivered again.
     pub fn hold(&mut self, id: u64, mut record: Record, counts: bool) {
         record.stands = Stands::Held(self.now, counts);
         record.expires = None;
@@ -17,13 +17,13 @@ impl Model {
         self.held.0 += 1;
     }
 
-    /// Other rules or a start: what is held is looked at next.
+    /// Schedules a look at all withheld records now, after new rules or a start.
     pub fn look_at_once(&mut self) {
         let held = self.records.values().filter(|r| matches!(r.stands, Stands::Held(..)));
         self.looks = held.map(|record| (record.group.clone(), self.now)).collect();
     }
 
-    /// What is held becomes a dead letter when there is room and its time has come.
+    /// Makes withheld records dead letters once the quota and the time allow it.
     pub fn look(&mut self) {
         for (group, at) in std::mem::take(&mut self.looks) {
             if at > self.now || self.is_full(&group) {

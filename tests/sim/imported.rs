@@ -1,4 +1,4 @@
-//! Dead letters of another sidecar, by their numbers there.
+//! Imported dead letters of another sidecar, by their numbers in that sidecar.
 
 use reprise::engine::{ImportBatch, ImportRequest};
 use reprise::model::{GroupId, Origin, WallMs};

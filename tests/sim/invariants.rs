@@ -1,4 +1,4 @@
-//! What holds in any state, whatever led to it.
+//! Invariants of every state of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,11 @@
-//! Hand-outs that went back for time alone, and are committed after all.
+//! Deliveries that timed out and are committed after all.
 
 use reprise::model::{GroupId, LaneOffset};
 
 use crate::model::{Model, Stands, memory_ends};
 
 impl Model {
-    /// What went back for time alone is done, unless it has left again.
+    /// Acknowledges timed-out deliveries, unless their record was delivered again.
     pub fn commit_late(&mut self, group: &GroupId, up_to: LaneOffset) -> usize {
         let from = LaneOffset { slot: up_to.slot, sequence: 0 };
         let below = self.late.range((group.clone(), from)..(group.clone(), up_to));

@@ -1,4 +1,4 @@
-//! A look-up file is lost: what was settled before does not lie on the disk for ever.
+//! A lost look-up file: compaction still frees the space of records settled before.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use reprise::wire::names::{LetterStreams, Templates};
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 const HOUR_MS: u64 = 3_600_000;
-/// Records that go all the way, and those that wait on.
+/// Records that are settled, and records that keep waiting.
 const SETTLED: i64 = 300;
 const WAITING: usize = 10;
 
@@ -35,7 +35,7 @@ fn shop() -> GroupId {
 }
 
 impl House {
-    /// `None`: the power went meanwhile.
+    /// Opens the engine; `None`: the power was cut.
     fn open(disk: &MemDisk, now: i64) -> Option<Self> {
         let (clock, hand) = Clock::told(WallMs(now));
         let files: Arc<dyn Disk> = disk.disk();
@@ -64,7 +64,7 @@ impl House {
         Some(house)
     }
 
-    /// The answer, once it is durable; `None`: the power went.
+    /// The durable answer; `None`: the power was cut.
     fn ask<T>(&mut self, asked: impl Future<Output = Result<T, EngineError>>) -> Option<T> {
         let mut asked = pin!(asked);
         let mut context = Context::from_waker(Waker::noop());
@@ -112,7 +112,7 @@ impl House {
         self.ask(engine.nacks(batch)).unwrap();
     }
 
-    /// Fails, comes back, is acknowledged and, in the end, forgotten; some wait on.
+    /// Nacks, redelivers, acknowledges and finally forgets records; some keep waiting.
     fn work(&mut self) {
         let engine = self.engine.clone();
         let slot = self.ask(engine.join(&shop(), "m".into())).unwrap().slot;
@@ -133,7 +133,7 @@ impl House {
         self.pass(HOUR_MS / 2);
     }
 
-    /// Every upkeep there is; `None`: the power went.
+    /// Runs all housekeeping; `None`: the power was cut.
     fn keep(&mut self) -> Option<()> {
         for _ in 0..12 {
             let mut keeper = self.journal.housekeeper();
@@ -163,7 +163,7 @@ impl House {
     }
 }
 
-/// A log full of settled records, not yet compacted; every look-up file knows all of it.
+/// A log full of settled records, not yet compacted, all of them in the look-up files.
 fn worked() -> (MemDisk, i64) {
     let disk = MemDisk::new(5);
     let mut house = House::open(&disk, 1_700_000_000_000).unwrap();

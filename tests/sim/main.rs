@@ -1,9 +1,9 @@
-//! The engine and its journal in a simulated world that loses power: nothing acknowledged is lost,
-//! no count falls, nothing is early, nothing acknowledged is delivered again, and what is read
-//! back is what was live.
+//! The engine and its journal in a simulation with power cuts. No acknowledged record is lost or
+//! delivered again, no count falls, and no delivery is early. The state read back equals the live
+//! state.
 //!
-//! `SIM_SEEDS=500 cargo test --release --test sim -- --nocapture` runs more of it;
-//! `SIM_SEED=<n>` runs one seed again.
+//! `SIM_SEEDS=500 cargo test --release --test sim -- --nocapture` runs more seeds; `SIM_SEED=<n>`
+//! runs one again.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -42,9 +42,9 @@ use std::thread;
 
 use script::{Cuts, run};
 
-/// Things that happen in one run.
+/// Events of one run.
 const STEPS: u32 = 400;
-/// The same of transactions, which are cheaper.
+/// Events of one run with transactions, which are cheaper.
 const TRANSACTION_STEPS: u32 = 2_000;
 /// Runs of an ordinary test.
 const SEEDS: u64 = 4;
@@ -100,7 +100,7 @@ fn nothing_is_lost_for_any_seed() {
     assert!(count < SEEDS || (held > 0 && ended > 0), "nothing was held: {held}, {ended}");
 }
 
-/// What comes of each number, on every core; in no order.
+/// Results of `of` for all numbers, computed on every core; in no order.
 fn each<T: Send>(numbers: Range<u64>, of: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicU64::new(numbers.start);

@@ -1,6 +1,6 @@
-//! What the pages on retry semantics promise, written a second time and as plainly as possible.
+//! A second, plain implementation of the documented retry semantics.
 //!
-//! Judges the real engine: every answer and, after every crash, the whole state.
+//! The model judges every answer of the engine and, after every crash, its whole state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ pub const CONSUME_TIMEOUT_MS: i64 = 30_000;
 const TAKE_MAX: usize = 16;
 pub const BATCHES_KEPT: usize = 5;
 
-/// The rules in force: delays by level, retries before the end.
+/// The rules in force: delays by level, and the number of retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub levels_ms: Vec<i64>,
     pub max: u32,
-    /// The dead letters of groups with a bound have no room.
+    /// Groups with a quota on their dead letters have reached it.
     pub full: bool,
 }
 
@@ -33,7 +33,7 @@ pub enum Stands {
     Committed(i64),
     Dead(i64),
     Discarded(i64),
-    /// Failed then; whether its end is a failure more.
+    /// Withheld since that time; true: the withheld failure counts when it ends.
     Held(i64, bool),
 }
 
@@ -50,14 +50,14 @@ pub struct Record {
     pub expires: Option<i64>,
     pub superseded: bool,
     pub lanes: Vec<LaneOffset>,
-    /// The value its bytes carry: those of the nack it began with.
+    /// The value of the record, taken from its first nack.
     pub text: String,
-    /// The value of its dead letter from before a redrive, while that is in the topic.
+    /// The value of its dead letter from before a redrive, while the topic has it.
     pub letter: Option<String>,
 }
 
 impl Record {
-    /// The value of its dead letter in the topic.
+    /// The value of the record's dead letter in the topic.
     pub fn letter(&self) -> Option<String> {
         match self.stands {
             Stands::Dead(_) => Some(self.text.clone()),
@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// A record at its end, or acknowledged, needs no former letter.
+    /// Forgets the former dead letter of a record that is final.
     pub fn settle_letter(&mut self) {
         if matches!(self.stands, Stands::Dead(_) | Stands::Committed(_) | Stands::Discarded(_)) {
             self.letter = None;
@@ -88,7 +88,7 @@ pub struct Nack {
     pub text: String,
 }
 
-/// What became of a nack: nothing changed, comes back at, dead, discarded.
+/// The outcome of a nack: no change, a due time, a dead letter, discarded, withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
     Nothing(u64),
@@ -101,7 +101,7 @@ pub enum Became {
 /// One redelivery: lane offset, failures so far, value.
 pub type Redelivery = (i64, u32, String);
 
-/// What the engine answers.
+/// An answer of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     Nacked(Vec<Became>),
@@ -115,7 +115,7 @@ pub enum Said {
     Done,
 }
 
-/// Everything the engine may know, as it should be.
+/// The expected state of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     pub now: i64,
@@ -127,20 +127,19 @@ pub struct Model {
     pub committed: BTreeMap<(GroupId, TopicName, i32), i64>,
     /// First and last sequence of the last batches of a group's producer.
     pub stamps: BTreeMap<(GroupId, i64), Vec<(i32, i32)>>,
-    /// Numbers that dead letters of another sidecar had there.
+    /// Imported dead letters, by their numbers in the other sidecar.
     pub imported: BTreeSet<u64>,
-    /// When the held records of a group are looked at again.
+    /// Time of the next look at the withheld records of a group.
     pub looks: BTreeMap<GroupId, i64>,
-    /// How many were held, and how many of them became dead letters.
+    /// Number of withheld records, and of those that became dead letters.
     pub held: (u32, u32),
-    /// Hand-outs that went back for time alone, whose member may still commit them. No crash
-    /// leaves any.
+    /// Timed-out deliveries whose member may still commit them. A crash forgets all of them.
     pub late: BTreeMap<(GroupId, LaneOffset), u64>,
 }
 
-/// Groups whose name begins so keep no dead letters.
+/// Prefix of groups that keep no dead letters.
 pub const DROPS: &str = "drops";
-/// Groups whose name begins so have a bound on their dead letters.
+/// Prefix of groups with a quota on their dead letters.
 pub const BOUND: &str = "bound";
 
 impl Model {
@@ -190,7 +189,7 @@ impl Model {
             (record.lanes.last().unwrap().to_kafka(), record.count, record.text.clone())
         });
         let redeliveries = redeliveries.collect();
-        // A slot nobody holds, or asked for beyond its end, ends where it is asked for.
+        // A retry partition without an owner, or fetched beyond its end, ends at the fetch offset.
         let (position, end) = if held { self.view(group, from.slot, next) } else { (from, from) };
         Said::Taken(redeliveries, position, end.max(from))
     }
@@ -271,7 +270,7 @@ impl Model {
         self.late.retain(|(of, lane), _| of != group || lane.slot != Slot(slot));
     }
 
-    /// Time has come to this moment.
+    /// Advances the time.
     pub fn time(&mut self, now: i64) {
         self.now = now;
         let due = |(_, r): &(&u64, &Record)| r.expires.is_some_and(|at| at <= now);
@@ -288,8 +287,8 @@ impl Model {
         self.look();
     }
 
-    /// Other rules, or the same after a restart at another moment: stored times come nearer where
-    /// neither clock nor table explains them, and never go away.
+    /// New rules, or the same rules after a restart at another wall-clock time. Due times that
+    /// neither clock nor table explains come nearer; no due time moves away.
     pub fn reload(&mut self, rules: &Rules) {
         self.rules = rules.clone();
         self.look_at_once();
@@ -313,7 +312,7 @@ impl Model {
         held.map(|((_, slot), _)| *slot)
     }
 
-    /// What the slot has open, by lane offset.
+    /// Outstanding deliveries of a retry partition, by lane offset.
     pub fn open(&self, group: &GroupId, slot: Slot) -> Vec<(LaneOffset, u64)> {
         let mut open: Vec<(LaneOffset, u64)> = Vec::new();
         for (id, record) in self.records.iter().filter(|(_, record)| record.group == *group) {
@@ -327,7 +326,7 @@ impl Model {
         open
     }
 
-    /// The next moment at which something happens by itself.
+    /// Time of the next event that needs no request.
     pub fn next_deadline(&self) -> Option<i64> {
         let times = self.records.values().flat_map(|record| {
             let due = match record.stands {

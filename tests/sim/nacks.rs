@@ -1,4 +1,4 @@
-//! Nacks in the model: the truth table, and what each verdict does.
+//! Nacks in the model: the table of verdicts, and the effect of each.
 
 use reprise::model::GroupId;
 
@@ -133,7 +133,7 @@ impl Model {
         became
     }
 
-    /// A dead letter begins again, with the bytes of the nack.
+    /// Starts a dead letter over, with the bytes of the nack.
     fn redrive(&mut self, id: u64, nack: &Nack) -> Became {
         let level = nack.want.level.unwrap_or(0);
         if level < 0 {

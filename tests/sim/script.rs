@@ -1,4 +1,4 @@
-//! What happens in a simulation: everything that can, in an order the seed chooses.
+//! Events of a simulation, in an order chosen by the seed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,29 +17,29 @@ const GROUPS: [&str; 3] = ["shop", "bound-shop", "drops-shop"];
 const TOPICS: [&str; 2] = ["orders", "bills"];
 const OFFSETS: i64 = 6;
 const MEMBERS: u8 = 3;
-/// Time passes by no more than that in one go.
+/// The longest time that passes in one event.
 const HOUR_MS: i64 = 3_600_000;
 
-/// When the power goes.
+/// Times of power cuts.
 #[derive(Clone, Copy, Debug)]
 pub enum Cuts {
     Never,
-    /// Once, in the middle of this operation of the disk.
+    /// Once, in the middle of this disk operation.
     At(u64),
-    /// Again and again, after a random number of operations, among kills and clean ends.
+    /// Repeatedly, after a random number of disk operations, among kills and clean stops.
     Random,
 }
 
-/// How a run went.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Of everything that happened.
+    /// Hash of all events.
     pub trace: u64,
-    /// Operations of the disk.
+    /// Number of disk operations.
     pub operations: u64,
     pub crashes: u32,
     pub redelivered: u32,
-    /// Records that were held, and those of them that became dead letters.
+    /// Number of withheld records, and of those that became dead letters.
     pub held: (u32, u32),
 }
 
@@ -51,7 +51,7 @@ pub struct Script {
     redelivered: u32,
     /// The id of each group's producer.
     producer: u32,
-    /// Dead letters that another sidecar has had.
+    /// Number of dead letters that the other sidecar has produced.
     letters: u64,
 }
 
@@ -105,7 +105,7 @@ impl Script {
         }
     }
 
-    /// A crash, and as many starts as it takes.
+    /// A crash, and restarts until one succeeds.
     fn restart(&mut self) {
         loop {
             let power = self.rng.bool();
@@ -114,7 +114,7 @@ impl Script {
             if self.rng.u8(..8) == 0 {
                 let file = if self.rng.bool() { "index.redb" } else { "retries.redb" };
                 self.world.tell_story(|| format!("{file} is gone"));
-                // Not there yet, or not durable: as good as removed.
+                // A file that is missing or not durable counts as removed.
                 let _ = self.world.disk.disk().remove(file);
             }
             self.arm();
@@ -181,8 +181,8 @@ impl Script {
         self.world.ask(async move { engine.nacks(batch).await }, world::nacked, said)
     }
 
-    /// The next batch of the group's producer, or one of its last five again. A producer whose
-    /// past a crash has put in doubt is another one from then on.
+    /// The next batch of the group's producer, or one of its last five again. After a crash that
+    /// left a producer's sequences in doubt, the group has a new producer.
     fn stamp(&mut self, group: &GroupId) -> (i64, i32, i32) {
         let of = |id: i64| (group.clone(), id);
         let stamps = &self.world.model.stamps;
@@ -227,7 +227,7 @@ impl Script {
         Origin { topic, partition: 0, offset: self.rng.i64(0..OFFSETS) }
     }
 
-    /// A hand-out there was, mostly, and mostly the last one of its entry.
+    /// Usually an existing delivery, and usually the last one of its entry.
     fn some_lane(&mut self, group: &GroupId) -> Option<LaneOffset> {
         if self.rng.u8(..12) == 0 {
             return Some(LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: 900_000 });
@@ -300,7 +300,7 @@ impl Script {
         self.world.ask(async move { engine.import(batch).await }, imported::arrived, said)
     }
 
-    /// A dead letter of another sidecar, mostly a new one, sometimes one that came before.
+    /// A dead letter of another sidecar: usually a new one, sometimes one imported before.
     fn letter(&mut self) -> Letter {
         let came = &self.world.model.imported;
         let again = came.iter().nth(self.rng.usize(..came.len().max(1))).copied();
@@ -339,7 +339,7 @@ impl Script {
     fn reload(&mut self) {
         let rules = rules(&mut self.rng);
         self.world.model.reload(&rules);
-        // what is held is looked at next, which is journalled apart
+        // the next look at withheld records is journalled separately
         self.world.in_question();
         self.world.model.time(self.world.model.now);
         let engine = &self.world.running.as_ref().unwrap().engine;
@@ -347,9 +347,9 @@ impl Script {
         self.world.tell();
     }
 
-    /// Mostly to the next moment at which something is due; sometimes to just before it.
+    /// Lets time pass, usually to the next deadline, sometimes to just before it.
     fn pass(&mut self) {
-        // A week ahead all producers are forgotten, which the model knows nothing of.
+        // After a week the engine forgets all producers, which the model does not know.
         let soon = self.world.model.now + HOUR_MS;
         let next = self.world.model.next_deadline().filter(|at| *at <= soon);
         let to_next = next.map_or(0, |at| u64::try_from(at - self.world.model.now).unwrap());
@@ -381,7 +381,7 @@ fn request(nack: &Nack) -> NackRequest {
     }
 }
 
-/// The stored form of a record with this value alone.
+/// The stored form of a record with this value and nothing else.
 pub fn plain(text: &str) -> Bytes {
     let record = RawRecord {
         timestamp_ms: 1,

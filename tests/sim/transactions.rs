@@ -1,8 +1,8 @@
-//! Transactional producers in a world that loses power, beside a model of what was decided: a
-//! reader of committed records sees a transaction whole, with the offsets that moved with it, or
-//! nothing of it, and nothing that is left open holds readers back for longer than its time.
+//! Transactional producers in a simulation with power cuts, beside a model of all decisions. A
+//! `read_committed` reader sees a transaction whole, offsets included, or not at all. No open
+//! transaction delays readers for longer than its timeout.
 //!
-//! A crash leaves what was answered, and none, some or all of what was not: in that order, and each
+//! After a crash all answered steps are there. Of the others a prefix is there, in order, and each
 //! step whole.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,23 +17,23 @@ use crate::cluster::{Cluster, Cut, PARTITIONS, View, batch};
 const IDS: [&str; 3] = ["a", "b", "c"];
 pub const GROUPS: [&str; 2] = ["g", "h"];
 const TIMEOUT_MS: i32 = 10_000;
-/// Operations of the disk after which the power goes, at most.
+/// The most disk operations until the power is cut.
 const CUT_WITHIN: u64 = 200;
 const NEVER: u64 = u64::MAX >> 1;
 
-/// What there should be.
+/// The expected state.
 #[derive(Clone, Default)]
 struct Model {
     producers: BTreeMap<&'static str, Producer>,
     logs: Vec<Vec<Written>>,
-    /// How each transaction has ended.
+    /// Outcome of each transaction; true: committed.
     ends: BTreeMap<u64, bool>,
     committed: BTreeMap<&'static str, Staged>,
-    /// Requests with offsets of transactions so far.
+    /// Number of requests so far with offsets of transactions.
     staged: u64,
 }
 
-/// An offset of a transaction; of two, the one of the later request counts.
+/// An offset in a transaction; the later of two requests counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Staged {
     order: u64,
@@ -43,7 +43,7 @@ struct Staged {
 #[derive(Clone)]
 struct Producer {
     by: Incarnation,
-    /// Its next sequence number in each partition.
+    /// The next sequence number in each partition.
     next: BTreeMap<i32, i32>,
     open: Option<Open>,
 }
@@ -107,7 +107,7 @@ impl Model {
         view
     }
 
-    /// What is open ends so, and its producer goes on as this one.
+    /// Ends the open transaction; `by`: the producer id and epoch afterwards.
     fn end(&mut self, id: &str, commits: bool, by: Incarnation) {
         let known = self.producers.get_mut(id).unwrap();
         if known.by != by {
@@ -132,13 +132,12 @@ impl Model {
     }
 }
 
-/// One run.
 struct Run {
     rng: Rng,
     disk: MemDisk,
     cluster: Option<Cluster>,
     model: Model,
-    /// After the last flush, and after each step since.
+    /// The states after the last flush and after each step since.
     since_flush: Vec<Model>,
     now: i64,
     transactions: u64,
@@ -146,7 +145,7 @@ struct Run {
     pub crashes: u32,
 }
 
-/// What came of the runs so far: crashes, transactions committed, aborted.
+/// Counts of all runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ran {
     pub crashes: u32,
@@ -185,13 +184,13 @@ impl Run {
         self.cluster.as_mut().unwrap()
     }
 
-    /// Cuts the power in the middle of the n-th next operation of the disk.
+    /// Cuts the power in the middle of the n-th disk operation from now.
     fn arm(&mut self, n: u64) {
         self.cut_at = Some(self.disk.operations() + n);
         self.disk.power_cut_at(n);
     }
 
-    /// Something was appended: a crash from now on may leave this.
+    /// Notes an appended step, which a crash may keep.
     fn appended(&mut self) {
         self.since_flush.push(self.model.clone());
     }
@@ -215,7 +214,7 @@ impl Run {
             82..96 => self.flush()?,
             96..97 => self.keep(),
             97..99 => {
-                // In the middle of writing an end, or of what makes it last.
+                // A crash while an end is written, or while it is made durable.
                 self.offset(id);
                 self.end(id);
                 let n = self.rng.u64(1..3);
@@ -227,7 +226,8 @@ impl Run {
         Ok(())
     }
 
-    /// Threads take part in it, and how often they write is theirs: nothing is cut meanwhile.
+    /// Housekeeping runs in threads, and its number of disk operations varies: no power cut
+    /// meanwhile.
     fn keep(&mut self) {
         self.arm(NEVER);
         self.cluster().keep().unwrap();
@@ -266,7 +266,7 @@ impl Run {
         self.model.open(id, self.transactions, self.now)
     }
 
-    /// Into any partition: it comes into the transaction with its first record.
+    /// Produces into any partition, which joins the transaction with its first record.
     fn put(&mut self, id: &str) {
         let index = self.rng.i32(0..PARTITIONS);
         let known = &self.model.producers[id];
@@ -317,7 +317,7 @@ impl Run {
         self.appended();
     }
 
-    /// Time passes; what is open for too long is aborted, and nothing else.
+    /// Lets time pass: the broker aborts overdue transactions, and no others.
     fn pass(&mut self, ms: u64) {
         self.now += i64::try_from(ms).unwrap();
         self.cluster().hand.advance(ms);
@@ -331,7 +331,7 @@ impl Run {
         assert!(open.all(|open| self.now < open.since + i64::from(TIMEOUT_MS)), "not aborted");
     }
 
-    /// All is on the disk now, and readers see what was decided.
+    /// Flushes: all steps are durable now, and readers see all decisions.
     fn flush(&mut self) -> Result<(), Cut> {
         self.cluster().flush()?;
         let view = self.cluster().view()?;
@@ -340,7 +340,8 @@ impl Run {
         Ok(())
     }
 
-    /// The power goes, or the process; what came back has to be one of what could have been left.
+    /// Cuts the power or kills the process. The state after the start must be one of the possible
+    /// ones.
     fn crash(&mut self) {
         self.cluster = None;
         let gone = self.cut_at.is_some_and(|at| self.disk.operations() >= at);
@@ -351,7 +352,7 @@ impl Run {
         }
         self.crashes += 1;
         if self.rng.u8(..8) == 0 {
-            // Not there yet, or not durable: as good as removed.
+            // A file that is missing or not durable counts as removed.
             let _ = self.disk.disk().remove("index.redb");
         }
         self.disk.power_cut_at(NEVER);

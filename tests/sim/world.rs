@@ -26,25 +26,25 @@ use reprise::wire::names::{LetterStreams, Templates};
 use crate::invariants;
 use crate::model::{BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, Record, Rules, Said, Stands};
 
-/// A question under way.
+/// A pending request.
 type Asked = Pin<Box<dyn Future<Output = Result<Said, EngineError>>>>;
 
-/// The power went: nothing more can be said until the next start.
+/// The power is off: no answer comes until the next start.
 #[derive(Debug)]
 pub struct Cut;
 
 pub struct World {
     pub disk: MemDisk,
     pub model: Model,
-    /// What the state would be after the last flush and after each question since.
+    /// The expected states after the last flush and after each request since.
     since_flush: Vec<Model>,
     asked: Vec<(Asked, Said)>,
     pub running: Option<Running>,
-    /// Operations of the disk after which the power goes.
+    /// Number of the disk operation that cuts the power.
     cut_at: Option<u64>,
     hand: Hand,
     pub crashes: u32,
-    /// The wall clock has gone back at some start.
+    /// The wall clock has gone back at a start.
     went_back: bool,
 }
 
@@ -66,7 +66,7 @@ pub fn policies(rules: &Rules) -> Policies {
         max_reconsume_times: rules.max,
         levels: Arc::new(levels),
         consume_timeout_ms: u64::try_from(CONSUME_TIMEOUT_MS).unwrap(),
-        // Nobody watches: no entry goes alone.
+        // Without inference, no retry is delivered by itself.
         inference: false,
         ..Policy::default()
     };
@@ -96,20 +96,20 @@ impl World {
         world
     }
 
-    /// Cuts the power in the middle of the n-th next operation of the disk.
+    /// Cuts the power in the middle of the n-th disk operation from now.
     pub fn cut_in(&mut self, n: u64) {
         self.cut_at = Some(self.disk.operations() + n);
         self.disk.power_cut_at(n);
     }
 
-    /// Nothing but the power cut may have made something fail.
+    /// Checks that only a power cut made a step fail.
     fn failed<T>(&self, why: impl std::fmt::Debug) -> Result<T, Cut> {
         let is_cut = self.cut_at.is_some_and(|at| self.disk.operations() >= at);
         assert!(is_cut, "failed without a power cut: {why:?}");
         Err(Cut)
     }
 
-    /// Tells the engine and the model; the answer is compared with the next flush.
+    /// Sends a request to the engine; the next flush compares the answer with the model's.
     pub fn ask<T: 'static>(
         &mut self,
         asked: impl Future<Output = Result<T, EngineError>> + 'static,
@@ -144,7 +144,7 @@ impl World {
         Ok(())
     }
 
-    /// Says what happens, when `SIM_STORY` is set.
+    /// Prints an event if `SIM_STORY` is set.
     pub fn tell_story(&self, says: impl FnOnce() -> String) {
         if std::env::var_os("SIM_STORY").is_some() {
             let (now, at) = (self.model.now, self.disk.operations());
@@ -152,25 +152,25 @@ impl World {
         }
     }
 
-    /// A crash from now on may also leave this state.
+    /// Notes a state that a crash from now on may leave.
     pub fn in_question(&mut self) {
         self.since_flush.push(self.model.clone());
     }
 
-    /// Tells something that is not answered.
+    /// Steps the engine after an event without an answer.
     pub fn tell(&mut self) {
         self.running.as_mut().unwrap().driver.step();
         self.in_question();
     }
 
-    /// Lets time pass; what is due by then happens.
+    /// Lets time pass, with the due events.
     pub fn pass(&mut self, ms: u64) {
         self.hand.advance(ms);
         self.model.time(self.model.now + i64::try_from(ms).unwrap());
         self.tell();
     }
 
-    /// Writes and syncs; everything asked is answered now, as the model said.
+    /// Writes and syncs; all pending requests must be answered now as the model expects.
     pub fn flush(&mut self) -> Result<(), Cut> {
         match self.running.as_mut().unwrap().writer.step() {
             Stepped::Flushed | Stepped::Idle => {}
@@ -188,14 +188,14 @@ impl World {
         Ok(())
     }
 
-    /// Checkpoints of the engine's tables and the journal's index.
+    /// Takes checkpoints of the engine's tables and of the journal's index.
     pub fn keep(&mut self) -> Result<(), Cut> {
         self.flush()?;
         let engine = self.running.as_ref().unwrap().engine.clone();
         self.ask(async move { engine.keep().await }, |()| Said::Done, Said::Done)
     }
 
-    /// One piece of the journal's housekeeping.
+    /// One step of the journal's housekeeping.
     pub fn house(&mut self) -> Result<(), Cut> {
         let journal = self.running.as_ref().unwrap().journal.clone();
         match journal.housekeeper().step() {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Ends the process: by the power, unless it is gone already, or by a kill.
+    /// Ends the process by a power cut, unless there was one already, or by a kill.
     pub fn crash(&mut self, power: bool) {
         let gone = self.cut_at.is_some_and(|at| self.disk.operations() >= at);
         match (gone, power) {
@@ -217,7 +217,7 @@ impl World {
         self.asked.clear();
     }
 
-    /// Starts on what the disk holds, `away_ms` later by the wall clock, and judges what came back.
+    /// Starts from the disk, `away_ms` later by the wall clock, and checks the restored state.
     pub fn start(&mut self, away_ms: i64) -> Result<(), Cut> {
         self.went_back |= away_ms < 0;
         let now = self.model.now + away_ms;
@@ -260,7 +260,7 @@ impl World {
         self.read_everything()
     }
 
-    /// What came back is what was acknowledged and none, some or all of what was not, in order.
+    /// Checks the restored state: all acknowledged steps, and a prefix of the others, in order.
     fn judge(&mut self, now: i64, state: &reprise::retry::Fingerprint) {
         let rules = self.model.rules.clone();
         let mut fitting: Vec<(Model, Model)> = Vec::new();
@@ -278,9 +278,10 @@ impl World {
         let Some((mut before, mut after)) = fitting.pop() else {
             panic!("no state in question came back: {reasons:#?}");
         };
-        // A repeated batch whose stamp may or may not have survived: its producer gives up.
+        // A batch whose sequences may or may not have survived is not repeated: its producer gives
+        // up.
         for (_, other) in &fitting {
-            // So it is as well should the next start end before anything is durable.
+            // The next start may end before anything is durable, so both states forget the batch.
             for model in [&mut before, &mut after] {
                 model.stamps.retain(|key, seen| other.stamps.get(key) == Some(seen));
             }
@@ -289,7 +290,7 @@ impl World {
         self.model = after;
     }
 
-    /// The bytes of all that waits and of all dead letters are there.
+    /// Checks that the bytes of all waiting records and all dead letters are there.
     fn read_everything(&mut self) -> Result<(), Cut> {
         let engine = self.running.as_ref().unwrap().engine.clone();
         let mut groups: Vec<GroupId> =
@@ -327,12 +328,13 @@ impl World {
         Ok(())
     }
 
-    /// What is read back equals what was live: with the look-up files and without them.
+    /// Checks that the state read back equals the live state, with the look-up files and without
+    /// them.
     pub fn replay_equals_live(&mut self) -> Result<(), Cut> {
         self.flush()?;
         if self.went_back {
-            // A start brings times near that are set by moments which the clock says are to come:
-            // let it do so once.
+            // A start moves due times nearer if they were set at times that the clock calls future.
+            // One such start comes first.
             self.crash(false);
             self.start(0)?;
         }
@@ -348,7 +350,7 @@ impl World {
             }
             self.start(0)?;
             let mut read = self.running.as_ref().unwrap().driver.fingerprint();
-            // The moment of the last fact may have gone with the fact.
+            // The time of the last fact may be lost with the fact.
             if !gone.is_empty() {
                 read.marks.latest = live.marks.latest;
             }

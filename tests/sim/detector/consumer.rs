@@ -1,4 +1,4 @@
-//! A consumer of the detector's world: it joins, fetches, nacks, commits and is lost.
+//! A consumer in the detector's simulation: it joins, fetches, nacks, commits and is lost.
 
 use reprise::engine::{NackBatch, NackRequest, SettleRequest};
 use reprise::model::{ClientId, MemberId, MonoMs, Origin, Runs, TopicPartition};
@@ -103,7 +103,7 @@ impl Shop {
         Ok(())
     }
 
-    /// The poisonous record is nacked; where its partition waits, the member goes back to it.
+    /// Nacks the poison record. If its partition waits, the member goes back to it.
     pub(super) fn nack(&mut self, member: &mut Member) -> Result<(), Off> {
         let record = record_at(&self.poison).to_bytes();
         let nack = Nack {
@@ -128,7 +128,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Commits each partition up to its position, as far as a record allows.
+    /// Commits the position of each partition, limited by its withheld or awaited record.
     pub(super) fn commit(&mut self, member: &Member) -> Result<(), Off> {
         for (of, position) in &member.positions {
             let withheld = self.change(|detector, _| detector.settling_before(of, *position));
@@ -165,7 +165,7 @@ impl Shop {
     }
 }
 
-/// The offsets that an answer brings.
+/// Offsets of the records in an answer.
 fn offsets(serve: &Serve, from: i64, is_turn: bool) -> Vec<i64> {
     let (without, end, most) = match serve {
         Serve::Open => (&[][..], RECORDS, BATCH),

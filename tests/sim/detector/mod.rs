@@ -1,5 +1,5 @@
-//! Engine, journal and detector of a group. The disk loses power at any of its operations.
-//! One record ends its consumers, or is nacked in an ordered partition.
+//! Engine, journal and detector of one group. Any disk operation may be the last one before a power
+//! cut. One record crashes its consumers, or is nacked in an ordered partition.
 //!
 //! ```text
 //! Fetch ─▶ plan ─▶ records ─▶ a commit, a nack or the end of the member
@@ -49,7 +49,7 @@ pub enum Cut {
 pub struct Ran {
     pub crashes: usize,
     pub stops: usize,
-    /// Awaits of the edge.
+    /// Number of awaits of the edge.
     pub awaits: u64,
 }
 
@@ -60,15 +60,15 @@ struct Shop {
     running: Option<Running>,
     wall: i64,
     mono: u64,
-    /// Committed offsets, as the cluster keeps them.
+    /// Committed offsets in the cluster.
     committed: BTreeMap<TopicPartition, i64>,
-    /// The record that ends its consumer, or fails each time in an ordered partition.
+    /// The record that crashes its consumer, or fails each time in an ordered partition.
     poison: Origin,
-    /// Records whose dead letter was acknowledged.
+    /// Records whose dead letter is acknowledged.
     dead: BTreeSet<Origin>,
     members: u64,
     member: Option<Member>,
-    /// The cluster stores a commit before the engine hears of it.
+    /// The cluster stores a commit before the engine learns of it.
     is_relayed: bool,
     awaits: u64,
     off_at: Option<u64>,
@@ -270,14 +270,14 @@ impl Shop {
         }
     }
 
-    /// False: the power is off.
+    /// Steps the engine and its writer; false: the power is off.
     fn step(&mut self) -> bool {
         let running = self.running.as_mut().unwrap();
         running.driver.step();
         matches!(running.writer.step(), Stepped::Flushed | Stepped::Idle)
     }
 
-    /// The answer, once it is durable.
+    /// The durable answer to a request.
     fn ask<T>(
         &mut self,
         asked: impl Future<Output = Result<T, EngineError>>,
@@ -303,7 +303,7 @@ impl Shop {
         Err(Off)
     }
 
-    /// An await of the edge.
+    /// An await of the edge, at which the power may go off.
     fn rest(&mut self) -> Result<(), Off> {
         self.awaits += 1;
         if self.off_at == Some(self.awaits) { Err(Off) } else { Ok(()) }
@@ -317,7 +317,7 @@ impl Shop {
         self.step();
     }
 
-    /// The sidecar stops with its clients connected, and starts again.
+    /// Stops the sidecar with its clients connected, and starts it again.
     fn stop(&mut self) -> Result<(), Off> {
         self.change(|detector, _| detector.close());
         if !self.step() {
@@ -360,7 +360,7 @@ impl Shop {
     }
 }
 
-/// The state that outlives a stop: suspects with their counts, and cut records. The journal has no
+/// The state that survives a stop: suspects with their counts, and cut records. The journal has no
 /// set with a single loss.
 fn remembered(view: DetectorView) -> Vec<String> {
     let sets = view.suspects.into_iter().filter(|set| set.losses > 1);
