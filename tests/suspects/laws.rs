@@ -1,17 +1,17 @@
-//! The laws, over families of scripts.
+//! The laws of `detection.md`, over families of scripts.
 
 use reprise::retry::suspects::SuspectRules;
 
 use super::script::{Family, Script, scripts};
 use super::world::{Report, SECOND_US, play};
 
-/// One script in so many is played, coprime to the number of habits. `SUSPECTS_STEP=1` plays all,
-/// at best with `--release`.
+/// One script of this many is played; the number is coprime to the number of habits.
+/// `SUSPECTS_STEP=1` plays all, preferably with `--release`.
 fn step() -> usize {
     std::env::var("SUSPECTS_STEP").ok().and_then(|text| text.parse().ok()).unwrap_or(53)
 }
 
-/// A mean over fewer scripts says little.
+/// Scripts below which a mean says little.
 const SCRIPTS_OF_A_MEAN: usize = 20;
 
 fn reports(family: Family) -> Vec<(Script, Report)> {
@@ -27,7 +27,7 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.get(((values.len() - 1) as f64 * share) as usize).copied().unwrap()
 }
 
-/// Committed records beside the same scripts without detection, on average.
+/// Committed records relative to the same scripts without detection, on average.
 fn mean_throughput(reports: &[(Script, Report)]) -> f64 {
     let ratio = |(script, report): &(Script, Report)| {
         let without = play(script, None).committed;

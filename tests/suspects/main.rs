@@ -1,5 +1,5 @@
-//! The rule of suspects against a model of consumers: no healthy consumer is touched, a poison
-//! record is isolated, an outage kills nothing.
+//! The suspects against a model of consumers: no healthy consumer is delayed, a poison record is
+//! isolated, and an outage makes no dead letter.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -71,9 +71,9 @@ pub(crate) struct Script {
     pub(crate) outage: Option<(Us, Us)>,
     /// The outage concerns one topic only.
     pub(crate) outage_topic: Option<usize>,
-    /// Members are killed at random, so far apart.
+    /// Bounds of the time between random kills of members.
     pub(crate) kills: Option<(Us, Us)>,
-    /// Members are restarted in turn, so far apart.
+    /// Bounds of the time between restarts of members in turn.
     pub(crate) deploys: Option<(Us, Us)>,
     pub(crate) seed: u64,
 }
@@ -150,7 +150,7 @@ pub(crate) fn scripts(family: Family, step: usize) -> Vec<Script> {
 }
 
 impl Family {
-    /// The script with the family's trouble; `None` where the family does not concern it.
+    /// The script with the family's trouble; `None`: the trouble does not apply to it.
     fn apply(self, script: Script) -> Option<Script> {
         let share = script.members as f64 / script.partitions as f64;
         let capacity = 0.3e6 / script.handling_us as f64 * share;

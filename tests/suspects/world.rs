@@ -1,5 +1,5 @@
-//! Consumers of one group, their coordinator and a log, with the rule between them. Discrete
-//! events in virtual time; no clock is read.
+//! The consumers of one group, their coordinator and a log, with the suspects between them.
+//! Discrete events in virtual time; no clock is read.
 
 mod handler;
 
@@ -22,7 +22,7 @@ pub(crate) const MINUTE_US: Us = 60 * SECOND_US;
 /// `session.timeout.ms` of a killed member.
 const SESSION_US: Us = 45 * SECOND_US;
 const REBALANCE_US: Us = SECOND_US;
-/// A consumer asks again at least so often (`fetch.max.wait.ms`).
+/// The longest time between two Fetches of a consumer (`fetch.max.wait.ms`).
 const FETCH_WAIT_US: Us = SECOND_US / 2;
 /// More events than any script of the families has.
 const EVENTS_MAX: u64 = 1_500_000;
@@ -32,13 +32,13 @@ const EVENTS_MAX: u64 = 1_500_000;
 pub(crate) struct Report {
     pub(crate) committed: i64,
     pub(crate) restarts: u32,
-    /// Lost deliveries until the first poison record was alone.
+    /// Lost deliveries until the first poison record was isolated.
     pub(crate) isolated_after: Option<u32>,
     /// Poison records that are dead letters.
     pub(crate) guilty_dead: usize,
     pub(crate) innocent_dead: usize,
     pub(crate) tests_begun: u32,
-    /// From the end of the outage to the last moment at which the rule kept a member idle.
+    /// Time from the end of the outage to the last moment at which detection kept a member idle.
     pub(crate) idle_after_outage_us: Us,
 }
 
@@ -72,7 +72,7 @@ struct Member {
     positions: BTreeMap<usize, i64>,
     handled: BTreeMap<usize, i64>,
     polled_to: BTreeMap<usize, i64>,
-    /// Records in the handler's hand and since when; `None`: idle.
+    /// Records in the handler, and the start of its work; `None`: idle.
     in_hand: Option<(usize, Range<i64>, Us)>,
     is_dying: bool,
     since_commit: i64,
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// Takes the decisions of the rule, and asks again where they changed the grants.
+    /// Handles the decisions of the suspects. Members fetch again if grants changed.
     fn drain(&mut self) {
         let (mut has_changed, mut ended) = (false, Vec::new());
         while let Some(decision) = self.rule.as_mut().and_then(Suspects::poll_output) {

@@ -1,4 +1,4 @@
-//! The work of one consumer: it fetches, polls and handles records.
+//! The work of one consumer: its fetches, polls and handling of records.
 
 use std::ops::Range;
 
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Takes the next records in hand.
+    /// Starts the handler on the next records.
     pub(super) fn work(&mut self, member: usize) {
         if self.members[member].is_dying || self.members[member].in_hand.is_some() {
             return;
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// The records in hand are handled.
+    /// Ends the handling of the current records.
     pub(super) fn finish(&mut self, member: usize) {
         if self.members[member].is_dying {
             return;
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Counts the records of the hand that are done when a consumer is interrupted.
+    /// Counts the handled records when a consumer is interrupted.
     pub(super) fn interrupt(&mut self, member: usize) {
         if let Some((number, range, since)) = self.members[member].in_hand.clone()
             && !self.members[member].is_dying
