@@ -32,7 +32,7 @@ impl Member {
     }
 }
 
-/// Members that were removed lately. A pending Fetch of theirs delivers nothing that an owner gets.
+/// Members that were removed lately. A pending Fetch of theirs is no Fetch of an owner.
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Gone {
     members: BTreeSet<MemberId>,

@@ -250,7 +250,7 @@ impl Detector {
         plan
     }
 
-    /// Records that records leave for a member.
+    /// Notes a delivery to a member.
     pub fn handed(&mut self, now: Now, by: &Fetching, handed: &[Handed]) {
         for left in handed {
             let Some(window) = self.windows.get_mut(&left.partition) else { continue };

@@ -102,7 +102,7 @@ pub enum Seen {
     LaneGiven(LaneGiven),
     /// Deliveries of a retry partition were acknowledged, or are back in the queue.
     LaneBelow {
-        /// The first delivery that is still open.
+        /// The bound, exclusive, in its own retry partition.
         up_to: LaneOffset,
     },
     /// Delivered retries were acknowledged.

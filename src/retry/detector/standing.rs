@@ -12,7 +12,7 @@ pub struct MemberStanding {
     pub epoch: i32,
     /// The progress of the assignment.
     pub step: Step,
-    /// The connection of the answer that told it.
+    /// The connection of that answer.
     pub conn: u64,
 }
 

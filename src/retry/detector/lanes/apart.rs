@@ -2,9 +2,9 @@
 //! after it, the member gets nothing else until the outcome or the timeout.
 //!
 //! ```text
-//!   one is due ──▶ Wanted ── nothing is out ──▶ Out ── done, lost ──▶ gone
-//!                    ╰─ patience is over: it      ╰─ patience is over: whatever else leaves joins
-//!                       leaves as any other          it, and it is not alone any more
+//!   one is due ──▶ Wanted ── member is idle ──▶ Out ── done, lost ──▶ forgotten
+//!                    ╰─ timeout: delivered         ╰─ timeout: other records are delivered,
+//!                       as any other                 and it is no longer isolated
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
