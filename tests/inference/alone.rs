@@ -1,4 +1,4 @@
-//! Retries that crash their consumer, among others that do not: no other record is charged.
+//! Retries that crash their consumer, among others that do not: no failure of the others counts.
 //!
 //! The ledger of the retries and the detector run together, as a Fetch and its commits use both.
 

@@ -98,8 +98,8 @@ impl Script {
         self.apps[n].0 = self.start(&own);
     }
 
-    /// A batch takes too long: the commit is refused for good, and the member rejoins. At random the
-    /// process dies after the refusal, or goes on, or the member rejoins by itself instead.
+    /// A batch takes too long: the commit is refused for good, and the member rejoins. At random
+    /// the process dies after the refusal, or goes on, or the member rejoins by itself instead.
     pub(crate) fn refuse(&mut self) {
         let n = self.rng.usize(..self.apps.len());
         let (way, member) = (self.rng.u8(..4), self.apps[n].0.by.member.clone());

@@ -1,5 +1,5 @@
 //! Field-like consumers in virtual time, against the detector of their group. Each test checks that
-//! the failing record is found, and that no other record is charged.
+//! the failing record is found, and that no failure of another record counts.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
 mod alone;

@@ -1,5 +1,5 @@
 //! Random healthy consumers: slow records, batches, late and backward commits, pauses, rebalances,
-//! restarts, replays. No record may be charged.
+//! restarts, replays. No failure may count.
 //!
 //! `INFERENCE_SEEDS=10000 cargo test --test inference` runs more, `INFERENCE_SEED=<n>` one again.
 
@@ -61,7 +61,7 @@ struct Script {
     members: Vec<Consumer>,
     epoch: i32,
     named: u64,
-    /// In a thousand steps, those below this number and above 60 pause or resume a partition.
+    /// Step numbers from 60 up to this one, of a thousand, pause or resume a partition.
     pauses_below: u32,
     charged: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! A live member that does not commit is observed, and no record of it is charged.
+//! A live member that does not commit is observed, and no failure of its records counts.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};

@@ -3,9 +3,9 @@
 //! sidecar is stopped or killed and restarts with another wall clock. The breaker and both orders
 //! are on at times.
 //!
-//! Only failed records are charged. They are delivered again as [`crate::law::Law`] says, and end
-//! after as many attempts. Aborted records never count. Order is kept where it is configured, and
-//! every script ends.
+//! Failures count for failed records only. They are delivered again as [`crate::law::Law`] says,
+//! and end after as many attempts. Aborted records never count. Order is kept where it is
+//! configured, and every script ends.
 //!
 //! `INFERENCE_SEEDS=10000 cargo test --test inference world` runs more, `INFERENCE_SEED=<n>` one
 //! again.
