@@ -1,4 +1,4 @@
-//! Attribution of a Fetch to a member. An unattributed reader gets every record at once.
+//! Attribution of a Fetch to a member. An unattributed reader is never cut and never held.
 
 use reprise::config::LaneChoice;
 use reprise::model::{GroupId, TopicName};
