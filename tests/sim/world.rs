@@ -1,9 +1,9 @@
 //! The engine and its journal on a disk in memory, stepped by one thread, beside the model.
 //!
 //! ```text
-//! question ─▶ model: what should be said, what should be known
+//! request  ─▶ model: the expected answer and state
 //!          ─▶ engine ─▶ journal ─▶ disk ──✂── power cut
-//! flush    ─▶ every answer must be what the model said
+//! flush    ─▶ every answer must be the model's
 //! crash    ─▶ the state read back must be the model's after what was acknowledged,
 //!             and after none, some or all of what was not: in that order, nothing else
 //! ```

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Fetch ─▶ plan ─▶ records ─▶ a commit, a nack or the end of the member
-//! crash ─▶ a record with an entry is delivered in its place no more; no other record is cut
+//! crash ─▶ a record with an entry is cut from its partition; no other record is
 //! stop  ─▶ the next start has the same windows and suspects
 //! ```
 
