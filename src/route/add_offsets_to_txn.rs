@@ -1,4 +1,4 @@
-//! `AddOffsetsToTxn` 0–4: a group whose offsets a transaction will commit.
+//! `AddOffsetsToTxn` 0–4: adds a group whose offsets a transaction will commit.
 
 use kafka_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 
@@ -7,7 +7,7 @@ use crate::route::convert::group_of;
 use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
-/// A fenced producer is told so (KIP-588).
+/// First version whose clients know `PRODUCER_FENCED` (KIP-588).
 const FENCED_SINCE: i16 = 2;
 
 pub(super) async fn answer(

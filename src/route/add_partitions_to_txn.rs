@@ -1,5 +1,5 @@
-//! AddPartitionsToTxn 0–3: partitions a transaction will write to. Dead-letter topics take no part
-//! in transactions, in front of a cluster retry topics neither.
+//! AddPartitionsToTxn 0–3: adds partitions that a transaction will write to. Dead-letter topics
+//! take no part in transactions, and in front of a cluster retry topics neither.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
@@ -17,7 +17,7 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
-/// A fenced producer is told so (KIP-588).
+/// First version whose clients know `PRODUCER_FENCED` (KIP-588).
 const FENCED_SINCE: i16 = 2;
 
 pub(super) async fn answer(
@@ -31,7 +31,7 @@ pub(super) async fn answer(
     let all: Result<Vec<Part>, _> = found.iter().flatten().cloned().collect();
     let error = match all {
         Ok(parts) => join(router, head, &request, parts).await.err().map_or(0, |e| e.code()),
-        // As in Kafka, one that is refused keeps all the others out.
+        // As in Kafka, a refused partition keeps all the others out.
         Err(_) => ResponseError::OperationNotAttempted.code(),
     };
     let mut response = AddPartitionsToTxnResponse::default();
@@ -62,7 +62,7 @@ fn parts(
             let partition = topic.partition(*index);
             partition.map(|of| part(topic, of)).ok_or(ResponseError::UnknownTopicOrPartition)
         }
-        // Nacks: they count when it is committed.
+        // Nacks produced here count once the transaction is committed.
         Ok(Place::Retry(_)) if *index == 0 => Ok(part_without_log(&name)),
         Ok(Place::Retry(_)) => Err(ResponseError::UnknownTopicOrPartition),
         Ok(Place::DeadLetters(_)) => {
@@ -74,7 +74,7 @@ fn parts(
     asked.partitions.iter().map(one).collect()
 }
 
-/// A transaction is refused. Said once for each transactional id and reason.
+/// Logs the refusal of a transaction, once for each transactional id and reason.
 fn warn(
     router: &Router,
     conn: &Conn,
@@ -105,7 +105,7 @@ async fn join(
     router.broker.durable(seq).await.map_err(of)
 }
 
-/// The same in front of a cluster, which has the transactions.
+/// In front of a cluster the coordinator is upstream: a request without our topics is relayed.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -122,7 +122,7 @@ pub(super) async fn relayed(
     };
     let (id, name) = (&request.v3_and_below_transactional_id, topic_of(&ours.name));
     warn(router, conn, (id, &name), ("ours", NOT_TRANSACTIONAL));
-    // As in Kafka, one that is refused keeps all the others out.
+    // As in Kafka, a refused partition keeps all the others out.
     let mut response = AddPartitionsToTxnResponse::default();
     for topic in topics {
         let error = if is_own(topic) {

@@ -1,4 +1,4 @@
-//! Addresses of brokers in what a cluster answers: learned, and never passed on as they are.
+//! Broker addresses in answers of the cluster: learned, then replaced by ports of this sidecar.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::protocol::StrBytes;
@@ -18,13 +18,13 @@ pub(super) struct Real<'a> {
 }
 
 impl Real<'_> {
-    /// Its address; `None` for none a connection can be made to.
+    /// `None`: no connection can be made to this host and port.
     pub(super) fn address(&self) -> Option<(i32, Address)> {
         Address::of_wire(self.host, self.port).map(|address| (self.node, address))
     }
 }
 
-/// What the client is told instead.
+/// Learns the real address and returns the sidecar's host and port for that broker.
 pub(super) async fn replace(
     router: &Router,
     conn: &Conn,
@@ -37,7 +37,7 @@ pub(super) async fn replace(
 }
 
 impl Router {
-    /// Such an answer as a frame to send on, with addresses clients reach the brokers by.
+    /// Rewrites the broker addresses of an answer; returns the frame to send to the client.
     pub async fn without_brokers(
         &self,
         conn: &Conn,
@@ -82,7 +82,7 @@ impl Router {
     }
 }
 
-/// With its length before it.
+/// Puts the length prefix before the bytes.
 fn framed(bytes: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(bytes.len() + 4);
     out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));

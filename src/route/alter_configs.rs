@@ -1,4 +1,4 @@
-//! `AlterConfigs` 0–2, before KIP-339: exactly these settings, everything else at its default.
+//! `AlterConfigs` 0–2, the API before KIP-339: it sets the named settings and resets all others.
 
 use kafka_protocol::messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
@@ -26,7 +26,7 @@ pub(super) async fn answer(router: &Router, request: AlterConfigsRequest) -> Alt
     AlterConfigsResponse::default().with_responses(told.collect())
 }
 
-/// The same in front of a cluster: its settings are its own, ours and this node's are refused.
+/// In front of a cluster, the cluster alters its own settings; ours and this node's are refused.
 pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,

@@ -1,7 +1,6 @@
-//! Changes of settings, whichever API asks for them: only those of topics can be changed here.
+//! Changes of settings by either AlterConfigs API: only settings of topics can be changed here.
 //!
-//! Those of the broker come from its configuration file, those of retry and dead-letter topics
-//! too.
+//! Settings of the broker, and of retry and dead-letter topics, come from its configuration file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +13,9 @@ use crate::route::describe_configs::{BROKER, TOPIC};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
-/// Why a resource is left as it is: the error and what to tell.
+/// The error and its message, when a resource stays unchanged.
 pub(super) type Refusal = (ResponseError, String);
 
-/// What a request wants of one resource.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// `ConfigResource.Type`.
@@ -26,16 +24,14 @@ pub(super) struct Asked {
     pub(super) wanted: Result<Wanted, Refusal>,
 }
 
-/// What its settings are to be.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// As they are, but for these.
+    /// Changes the named settings and keeps all others.
     Changes(Vec<Change>),
-    /// These, and everything else at its default.
+    /// Sets the named settings and resets all others to their defaults.
     Exactly(Vec<(String, String)>),
 }
 
-/// What became of one resource.
 pub(super) struct Altered {
     pub(super) kind: i8,
     pub(super) name: StrBytes,
@@ -54,7 +50,7 @@ pub(super) fn named_once<'a>(names: impl Iterator<Item = &'a StrBytes>) -> Resul
     Ok(())
 }
 
-/// For a setting that is to have a value and is given none.
+/// The error for a setting without a value.
 pub(super) fn without_value(name: &str) -> Refusal {
     invalid(format!("setting {name}: a value is missing"))
 }
@@ -64,7 +60,7 @@ pub(super) fn invalid(why: String) -> Refusal {
 }
 
 impl Router {
-    /// Changes what can be changed, resource by resource; one that is named twice is left alone.
+    /// Changes resource by resource. A resource that the request names twice stays unchanged.
     pub(super) async fn alter(&self, asked: Vec<Asked>, only_check: bool) -> Vec<Altered> {
         let mut named = BTreeMap::new();
         for one in asked {
@@ -109,7 +105,7 @@ impl Router {
         Ok(())
     }
 
-    /// The topic whose settings are to be changed.
+    /// Returns the canonical name of a topic whose settings can be changed.
     fn alterable(&self, kind: i8, name: &str) -> Result<TopicName, Refusal> {
         match kind {
             TOPIC => {
@@ -125,7 +121,7 @@ impl Router {
         }
     }
 
-    /// Whether settings of this resource are this node's, in front of a cluster.
+    /// In front of a cluster: whether this node has the settings of the resource.
     pub(super) fn has_settings_of(&self, kind: i8, name: &str) -> bool {
         match kind {
             TOPIC => self.is_own(&self.names.canonical(&TopicName::new(name))),

@@ -1,7 +1,7 @@
-//! ApiVersions 0–4 (KIP-511): what is served, and in which versions.
+//! ApiVersions 0–4 (KIP-511): the APIs and versions that the sidecar serves.
 //!
-//! A version that is not known is answered in a v0 body with error 35 and a list, so that the
-//! client can choose again; the response header is always v0.
+//! An unknown version is answered in a v0 body with error 35 and the version list, so that the
+//! client can choose again. The response header is always v0.
 
 use bytes::Bytes;
 use kafka_protocol::messages::api_versions_response::{
@@ -18,9 +18,10 @@ use crate::wire::{
     AnswerError, Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at,
 };
 
-/// Later answers name the new leader's address (KIP-951) behind the records, where it is not
-/// rewritten; a client of this version asks for Metadata instead. (Produce must not be cut: a
-/// transactional producer that sees `transaction.version` 2 adds partitions with Produce 12.)
+/// From version 16 on, a Fetch answer names the new leader's address behind the records (KIP-951),
+/// and the sidecar does not rewrite it there. A client of version 15 asks for Metadata instead.
+/// Produce must not be cut like this: a transactional producer that sees `transaction.version` 2
+/// adds partitions with Produce 12.
 const FETCH_WITHOUT_ENDPOINTS: i16 = 15;
 
 pub(super) fn answer(head: &RequestHead) -> Result<Bytes, EncodeError> {
@@ -30,17 +31,18 @@ pub(super) fn answer(head: &RequestHead) -> Result<Bytes, EncodeError> {
     encode(head, &response)
 }
 
-/// A feature: its name, the lowest level it may have, and the level it has.
+/// A feature: its name, lowest level and finalized level.
 type Feature = (&'static str, i16, i16);
 
-/// The release whose behaviour this node has: 4.3-IV0; the lowest that Kafka 4 reads is 3.3-IV3.
+/// Level 30 is 4.3-IV0, the release whose behaviour this node has; 7 is 3.3-IV3, the lowest that
+/// Kafka 4 reads.
 const METADATA_VERSION: Feature = ("metadata.version", 7, 30);
-/// Transactions by KIP-890: a producer goes on in its next epoch after each of them, and its first
-/// batch takes a partition into one.
+/// Level 2 is KIP-890: the epoch is bumped after each transaction, and the first batch for a
+/// partition adds it to the transaction.
 const TRANSACTION_VERSION: Feature = ("transaction.version", 0, 2);
 const FEATURES: [Feature; 2] = [METADATA_VERSION, TRANSACTION_VERSION];
 
-/// Clients of version 3 take a feature that may be 0 for an error (KAFKA-17011).
+/// Clients of version 3 treat a feature with minimum 0 as an error (KAFKA-17011).
 fn supported(version: i16) -> Vec<SupportedFeatureKey> {
     let told = FEATURES.into_iter().filter(|(_, lowest, _)| version >= 4 || *lowest > 0);
     told.map(|(name, lowest, level)| {
@@ -62,23 +64,22 @@ fn finalized() -> Vec<FinalizedFeatureKey> {
     told.collect()
 }
 
-/// The answer to an ApiVersions request of a version we do not know. `fronts`: what else is served
-/// is for the broker to say, and it is not asked here: before a login a Kafka answers ApiVersions
-/// once, and that is the client's.
+/// Answers an ApiVersions request of an unknown version. With `fronts` only ApiVersions itself is
+/// listed: the broker is not asked. A Kafka broker answers ApiVersions once before a login, and
+/// that one answer is the client's.
 pub(super) fn unsupported(correlation_id: i32, fronts: bool) -> Result<Bytes, EncodeError> {
     let keys = if fronts { vec![advertised(Api::ApiVersions)] } else { list().api_keys };
     choose_again(correlation_id, keys)
 }
 
-/// Says that the version is not known, and what is served.
 fn choose_again(correlation_id: i32, keys: Vec<ApiVersion>) -> Result<Bytes, EncodeError> {
     let mut response = ApiVersionsResponse::default();
     (response.error_code, response.api_keys) = (ResponseError::UnsupportedVersion.code(), keys);
     encode_at(Api::ApiVersions, 0, correlation_id, &response)
 }
 
-/// The same in front of a cluster: what its broker serves, and of what is read on the way only
-/// versions that can be read. A broker that is older than the client says so in version 0.
+/// In front of a cluster: the broker's versions, cut to those the sidecar can read where it reads
+/// the API. An older broker answers an unknown version with error 35, in version 0.
 pub(super) async fn relayed(
     conn: &Conn,
     link: &mut Link,
@@ -92,7 +93,8 @@ pub(super) async fn relayed(
     let version = if is_older { 0 } else { head.version };
     let read = decode_answer(head.api, version, head.correlation_id, &answer);
     let mut response: ApiVersionsResponse = match read {
-        // Some say it in version 1; a client that is told nothing asks in version 0.
+        // Some brokers send error 35 in a v1 body. The empty list makes the client ask again in
+        // version 0.
         Err(AnswerError::Codec(_)) if is_older => ApiVersionsResponse::default(),
         read => read?,
     };
@@ -106,7 +108,8 @@ pub(super) async fn relayed(
     Ok(encode(head, &response)?)
 }
 
-/// Keys we do not know stay as they are: their frames only pass.
+/// Cuts the versions of APIs that the sidecar reads. Unknown APIs keep theirs: their frames are
+/// relayed.
 fn clamp(keys: &mut Vec<ApiVersion>) {
     keys.retain_mut(|key| {
         let known = endpoints::version_max(key.api_key).unwrap_or(i16::MAX);

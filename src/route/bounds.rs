@@ -1,8 +1,8 @@
-//! The largest batch that retry and dead-letter topics take: whatever the origin's topic may hold,
-//! with room for headers. A record that its topic took can thus be nacked by value.
+//! The largest batch that retry and dead-letter topics accept: the origin topic's bound, and room
+//! for headers. A record that its topic accepted can thus be nacked by value.
 //!
-//! In front of a cluster its brokers say how much a topic holds (`max.message.bytes`). A broker
-//! that does not say leaves `limits.frame_bytes` as the bound.
+//! In front of a cluster the brokers report the bound (`max.message.bytes`). Without a report the
+//! bound is `limits.frame_bytes`.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,31 +24,31 @@ use crate::wire::batch::{Batch, records};
 use crate::wire::mark::{self, read_nack};
 use crate::wire::{Api, RequestHead};
 
-/// Room for the request headers of a nack, and for the headers of ours (4 KiB at most) that an
-/// application copies from a retry.
+/// Room for the request headers of a nack, and for our headers (at most 4 KiB) that an application
+/// copies from a retry.
 const HEADERS_BYTES: usize = 16 << 10;
-/// The setting of a topic that is asked for.
+/// The only setting that the sidecar asks the brokers for.
 const SETTING: &str = "max.message.bytes";
-/// The first DescribeConfigs that Kafka 4 still serves.
+/// The lowest DescribeConfigs version that Kafka 4 still serves.
 const DESCRIBE_CONFIGS: i16 = 1;
-/// Topics remembered at most; one that is forgotten is asked for again.
+/// Bound of the topic cache; an evicted topic is asked for again.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Topics asked for at once.
+/// Bound of topics in one DescribeConfigs request.
 const ASKED_MAX: usize = 100;
-/// An answer is believed for so long.
+/// Lifetime of a reported bound.
 const KNOWN_MS: u64 = 300_000;
-/// A topic whose setting was not told is asked for again after so long.
+/// Lifetime of a missing report, before the topic is asked for again.
 const UNTOLD_MS: u64 = 60_000;
-/// Longest wait for a broker. A client waits at least 10 s for the answer behind it.
+/// Longest wait for a broker: a client waits at least 10 s for the answer behind this one.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The largest batch of each topic of the cluster, as its brokers said.
+/// The `max.message.bytes` of each cluster topic, as its brokers report it.
 #[derive(Debug)]
 pub struct TopicBounds(Mutex<LruCache<TopicName, BoundAnswer>>);
 
 #[derive(Clone, Copy, Debug)]
 struct BoundAnswer {
-    /// `None`: the cluster did not say.
+    /// `None`: the cluster did not report the setting.
     bytes: Option<usize>,
     at: MonoMs,
 }
@@ -60,7 +60,7 @@ impl Default for TopicBounds {
 }
 
 impl TopicBounds {
-    /// The cluster's answer, if it is not too old; `None`: the cluster has to be asked.
+    /// The report in the cache; outer `None`: the cluster has to be asked.
     #[expect(clippy::option_option, reason = "not asked, not told and a bound are three answers")]
     fn known(&self, topic: &TopicName, now: MonoMs) -> Option<Option<usize>> {
         let told = self.lock().get(topic).copied()?;
@@ -78,22 +78,22 @@ impl TopicBounds {
 }
 
 impl Router {
-    /// The most that any batch of a retry or dead-letter topic may have.
+    /// The largest batch of any retry or dead-letter topic.
     fn ceiling(&self) -> usize {
         self.config.frame_bytes_max.min(RECORD_BYTES_MAX)
     }
 
-    /// With room for headers, within what a request may have.
+    /// Adds room for headers, at most up to the bound of a request.
     fn with_headers(&self, bytes: usize) -> usize {
         bytes.saturating_add(HEADERS_BYTES).min(self.ceiling())
     }
 
-    /// Every retry and dead-letter topic takes so much, whatever a batch names.
+    /// Every retry and dead-letter topic accepts a batch of this size, for any origin.
     fn retry_bytes_min(&self) -> usize {
         self.with_headers(self.broker.topics.defaults().max_message_bytes)
     }
 
-    /// The most that any topic of this node holds.
+    /// The largest batch that any topic of this node accepts.
     fn local_bytes_max(&self) -> usize {
         let topics = self.broker.topics.list();
         let local = topics.iter().filter(|topic| !topic.dead_letters);
@@ -101,18 +101,18 @@ impl Router {
         local.map(|topic| topic.settings.max_message_bytes).fold(own, usize::max)
     }
 
-    /// Whether a batch may name so much that the cluster has to say what its topics hold.
+    /// Whether the bound of the origin topics decides if the batch is accepted.
     pub(super) fn is_oversize(&self, bytes: usize) -> bool {
         bytes > self.retry_bytes_min()
     }
 
-    /// Whether the cluster has to be asked how much that topic holds.
+    /// Whether the cluster has to be asked for the bound of the topic.
     pub(super) fn is_bound_unknown(&self, topic: &TopicName) -> bool {
         self.is_of_cluster(topic) && self.bounds.known(topic, self.clock.now().mono).is_none()
     }
 
-    /// The largest batch that a retry or dead-letter topic of the group takes for sure, as
-    /// DescribeConfigs says.
+    /// The batch size that retry and dead-letter topics of the group are sure to accept, for
+    /// DescribeConfigs.
     pub(super) fn group_bytes_max(&self, group: &GroupId) -> usize {
         let local = self.with_headers(self.local_bytes_max());
         if self.upstream.is_none() {
@@ -123,7 +123,7 @@ impl Router {
         bytes.max().map_or_else(|| self.ceiling(), |bytes| bytes.max(local))
     }
 
-    /// The largest batch of nacks of records of that topic.
+    /// The largest batch of nacks for records of that topic.
     fn topic_bytes_max(&self, topic: &TopicName) -> usize {
         if self.is_of_cluster(topic) {
             let told = self.bounds.known(topic, self.clock.now().mono).flatten();
@@ -131,7 +131,7 @@ impl Router {
         }
         match self.place(topic) {
             Some(Place::Local(topic)) => self.with_headers(topic.settings.max_message_bytes),
-            // A retry of a record whose topic took it.
+            // A retry keeps the size of its record, which its own topic accepted.
             Some(Place::Retry(_) | Place::DeadLetters(_)) if self.upstream.is_some() => {
                 self.ceiling()
             }
@@ -142,7 +142,7 @@ impl Router {
         }
     }
 
-    /// The bound for a batch of nacks: the largest that a topic of the records it names may hold.
+    /// The bound for a batch of nacks: the largest bound among the origin topics of its records.
     pub(super) fn nack_bytes_max(&self, batch: &Batch, unpacked_bytes_max: usize) -> usize {
         let least = self.retry_bytes_min();
         if !self.is_oversize(batch.bytes.len()) {
@@ -159,8 +159,9 @@ impl Router {
         topics.map(|topic| self.topic_bytes_max(&topic)).fold(least, usize::max)
     }
 
-    /// Asks how much these topics of the cluster hold, on the client's connection, and on one of
-    /// our own where the client may not see their settings. An error ends the connection.
+    /// Asks the cluster for the bounds of these topics on the client's connection. Topics that the
+    /// client may not describe are asked for on a connection of our own. An error ends the client's
+    /// connection.
     pub(super) async fn ask_bounds(
         &self,
         link: &mut Link,
@@ -174,7 +175,7 @@ impl Router {
         };
         let request = question(&topics);
         let asked = link.call_at(Api::DescribeConfigs, DESCRIBE_CONFIGS, head, &request);
-        // Given up in between, its answer would be taken for another one's.
+        // A timeout ends the connection: a late answer would be taken for that of the next request.
         let told = timeout(PATIENCE, asked).await.unwrap_or(Err(UpstreamError::TooSlow))?;
         self.learn_bounds(&told, &mut topics);
         if !topics.is_empty() && !upstream.is_anonymous() {
@@ -197,7 +198,7 @@ impl Router {
         }
     }
 
-    /// Takes down what an answer says; what it does not say stays in `topics`.
+    /// Stores the reported bounds and removes their topics from `topics`.
     fn learn_bounds(&self, told: &DescribeConfigsResponse, topics: &mut Vec<TopicName>) {
         let now = self.clock.now().mono;
         for of in told.results.iter().filter(|of| of.error_code == 0) {

@@ -1,4 +1,4 @@
-//! Error → Kafka error code, one exhaustive match per kind of error.
+//! Kafka error codes for errors: one exhaustive match for each kind of error.
 
 use crate::broker::error::BrokerError;
 use crate::broker::transactions::TransactionError;
@@ -20,7 +20,6 @@ pub fn name(error: ResponseError) -> String {
     name
 }
 
-/// Of the local cluster.
 pub fn of_broker(error: &BrokerError) -> ResponseError {
     match error {
         BrokerError::UnknownTopicOrPartition => ResponseError::UnknownTopicOrPartition,
@@ -48,7 +47,7 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
     }
 }
 
-/// Of a transactional producer, on a Produce or from a client that knows no better.
+/// Errors of a transactional producer, for Produce and for clients before KIP-588.
 pub fn of_transaction(error: TransactionError) -> ResponseError {
     match error {
         TransactionError::UnknownProducer => ResponseError::InvalidProducerIdMapping,
@@ -60,26 +59,27 @@ pub fn of_transaction(error: TransactionError) -> ResponseError {
     }
 }
 
-/// Of the coordinator of transactions; `tells_fenced`: the client knows that error (KIP-588).
+/// Errors of the transaction coordinator. `tells_fenced`: the client knows `PRODUCER_FENCED`
+/// (KIP-588).
 pub fn of_coordinator(error: &BrokerError, tells_fenced: bool) -> ResponseError {
     match error {
         BrokerError::Transaction(TransactionError::Fenced) if tells_fenced => {
             ResponseError::ProducerFenced
         }
         BrokerError::Transaction(error) => of_transaction(*error),
-        // Nothing happened: the client tries again.
+        // Nothing was changed: the client tries again.
         _ => ResponseError::CoordinatorNotAvailable,
     }
 }
 
-/// Of the retry engine, on a Produce or Fetch.
+/// Errors of the retry engine, for Produce and Fetch.
 pub fn of_engine(error: &EngineError) -> ResponseError {
     match error {
         EngineError::BadNacks(_)
         | EngineError::BadAction
         | EngineError::TopicGone
         | EngineError::Job(_) => ResponseError::InvalidRecord,
-        // Producers split a batch that is refused so (Java).
+        // Java producers split a batch that is refused with this error and send it again.
         EngineError::BatchTooLarge { .. } => ResponseError::MessageTooLarge,
         EngineError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
         EngineError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
@@ -87,7 +87,7 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
         EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
         EngineError::Append(error) => of_append(error),
         EngineError::Journal(error) => of_journal(error),
-        // The one word for want of room that every client takes for one that passes.
+        // `KAFKA_STORAGE_ERROR` is the one storage error that every client retries.
         EngineError::DelayedFull { .. }
         | EngineError::Read(_)
         | EngineError::Record(_)
@@ -102,8 +102,7 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
     }
 }
 
-/// Of anything that had to be durable on an OffsetCommit or a group request: the client tries
-/// again.
+/// Errors of the retry engine, for OffsetCommit and group requests: the client tries again.
 pub fn of_commit(error: &EngineError) -> ResponseError {
     match error {
         EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
@@ -131,7 +130,6 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
     }
 }
 
-/// Of a group coordinator.
 pub fn of_group(error: GroupError) -> ResponseError {
     match error {
         GroupError::CoordinatorNotAvailable => ResponseError::CoordinatorNotAvailable,

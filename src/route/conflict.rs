@@ -1,9 +1,9 @@
-//! Name conflicts: topics that the cluster has under names of ours. Such a topic is the cluster's
-//! and passes untouched; ours is not served under that name.
+//! Name conflicts: the cluster has a topic under a reserved name of this sidecar. Requests for such
+//! a topic are relayed; the sidecar's own topic is not served.
 //!
-//! The cluster is asked on the client's own connection: when a request first names one of ours,
-//! whenever Metadata names one, and when a member joins. Such a topic may be made or deleted at any
-//! time, also by a client that is connected to the cluster directly.
+//! The sidecar asks the cluster on the client's connection: when a request first names a reserved
+//! name, on every Metadata that names one, and when a member joins. A topic may be created or
+//! deleted at any time, also by a client without the sidecar.
 
 use kafka_protocol::messages::{
     AddPartitionsToTxnRequest, AlterConfigsRequest, ConsumerGroupHeartbeatRequest,
@@ -22,10 +22,10 @@ use crate::wire::assignment::{Assignment, Subscription};
 use crate::wire::names::Owned;
 use crate::wire::{Api, DecodeError, RequestHead, ResponseError, decode};
 
-/// The first Metadata that can be told not to create topics.
+/// The lowest Metadata version with `allow_auto_topic_creation`.
 const METADATA: i16 = 4;
 
-/// Requests that are read in front of a cluster and name topics.
+/// APIs that name topics and are read in front of a cluster.
 const NAMING: &[Api] = &[
     Api::Metadata,
     Api::JoinGroup,
@@ -45,8 +45,8 @@ const NAMING: &[Api] = &[
 ];
 
 impl Router {
-    /// Asks the cluster for the topics of ours that a request names, where it has not said yet
-    /// whether it has such a topic; before the request is answered.
+    /// Asks the cluster whether it has the reserved names of a request, before the request is
+    /// answered. A known answer is used again, except for Metadata.
     pub(super) async fn look_for_conflicts(
         &self,
         link: &mut Link,
@@ -55,7 +55,7 @@ impl Router {
         if !NAMING.contains(&head.api) || !self.names.may_be_in(&head.body) {
             return Ok(());
         }
-        // A fault of the request is told when it is answered.
+        // The handler of the API reports a malformed request.
         let mut names = named(head).unwrap_or_default();
         for name in &mut names {
             *name = self.names.canonical(name);
@@ -66,7 +66,7 @@ impl Router {
         self.compare_names(link, head, names).await
     }
 
-    /// Asks the cluster for both topics of a group.
+    /// Asks the cluster whether it has the two topics of a group.
     pub(super) async fn look_for_conflicts_of(
         &self,
         link: &mut Link,
@@ -78,14 +78,14 @@ impl Router {
         self.compare_names(link, head, names).await
     }
 
-    /// The cluster has these topics: those under names of ours are its own.
+    /// Records that the cluster has these topics; reserved names among them are in conflict.
     pub(super) fn exist(&self, topics: impl Iterator<Item = TopicName>) {
         for name in topics.filter(|name| self.would_serve(name)) {
             self.learn_conflict(&name, true);
         }
     }
 
-    /// Whether a topic of another owner has, or no longer has, a name of ours.
+    /// Records whether a reserved name is in conflict.
     pub(super) fn learn_conflict(&self, name: &TopicName, exists: bool) {
         if self.names.spelled(name).is_none() {
             return;
@@ -96,13 +96,13 @@ impl Router {
         }
     }
 
-    /// By itself this node has the topics that were made before their names became ours.
+    /// Finds topics of this node that were created before their names became reserved.
     pub fn find_local_conflicts(&self) {
         let topics = self.broker.topics.list().into_iter();
         self.exist(topics.filter(|topic| !topic.dead_letters).map(|topic| topic.name.clone()));
     }
 
-    /// Whether the name is ours to serve when nobody else has a topic under it.
+    /// Whether the sidecar serves the name unless it is in conflict.
     fn would_serve(&self, name: &TopicName) -> bool {
         match self.names.spelled(name) {
             Some((Owned::Retry(_), group)) => self.lane_is_on(&group),
@@ -129,7 +129,7 @@ impl Router {
             match ResponseError::try_from_code(topic.error_code) {
                 None | Some(ResponseError::LeaderNotAvailable) => self.learn_conflict(&name, true),
                 Some(ResponseError::UnknownTopicOrPartition) => self.learn_conflict(&name, false),
-                // Without DESCRIBE the client is not told whether the topic exists.
+                // Without DESCRIBE the cluster does not tell whether the topic exists.
                 Some(_) => {}
             }
         }
@@ -137,8 +137,8 @@ impl Router {
     }
 }
 
-/// Topics that a request names, of the APIs that are read in front of a cluster. By id a topic of
-/// the cluster is never taken for one of ours.
+/// The topic names in a request of an API that is read in front of a cluster. Topic ids are
+/// skipped: an id of the cluster never equals one of ours.
 fn named(head: &RequestHead) -> Result<Vec<TopicName>, DecodeError> {
     let names: Vec<WireTopic> = match head.api {
         Api::Metadata => {
@@ -171,7 +171,7 @@ fn named(head: &RequestHead) -> Result<Vec<TopicName>, DecodeError> {
     Ok(names.iter().map(topic_of).collect())
 }
 
-/// Topics that a request of a tool names.
+/// The topic names in a request of an administration tool.
 fn named_by_tools(head: &RequestHead) -> Result<Vec<TopicName>, DecodeError> {
     let of_resource = |name: &str| TopicName::new(name);
     Ok(match head.api {

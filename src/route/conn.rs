@@ -1,4 +1,4 @@
-//! What is known of one client connection while its requests are answered.
+//! State of one client connection while its requests are answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,54 +15,53 @@ use crate::route::token::Token;
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
 use crate::wire::Api;
 
-/// Groups a connection is asked about that are remembered.
+/// Bound of each of the connection's maps by group.
 const GROUPS_MAX: usize = 1_000;
 
-/// One connection. Requests on it are answered in order.
+/// One client connection. Its requests are answered in order.
 #[derive(Debug)]
 pub struct Conn {
     /// Counted from 1, for logs.
     pub id: u64,
-    /// The other end.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// The host and port this connection's answers name: a token address of its own, or the
-    /// listener's advertised one.
+    /// The host and port in answers on this connection: its own client address, or the listener's
+    /// advertised address.
     pub advertised: (String, u16),
-    /// Which client object this connection belongs to, where an address tells.
+    /// The client object of this connection, if its client address names one.
     pub token: Option<Token>,
-    /// A listener bound to one group in the configuration.
+    /// The group, if the configuration binds the listener to one.
     pub group: Option<GroupId>,
-    /// What its client has said of itself.
+    /// The client's login and software name.
     pub session: Session,
     /// Whether the listener is under TLS.
     is_tls: bool,
-    /// The broker of the cluster this connection is meant for; `None`: this node.
+    /// The broker that the client wants to reach here; `None`: this node.
     pub node: Option<i32>,
-    /// Where the cluster's brokers are found, in front of a cluster.
+    /// The ports of the cluster's brokers, in front of a cluster.
     doors: Option<Arc<Doors>>,
-    /// The listener's own port, as clients are told it: doors lie behind it.
+    /// The listener's advertised port; the ports of brokers follow it.
     doors_from: u16,
-    /// The Fetch in which its broker can be asked for a record.
+    /// The Fetch version in which the broker can be asked for one record.
     fetch_version: AtomicI16,
-    /// The last Metadata its broker serves; below 0: it has not said so here.
+    /// The highest Metadata version of the broker; negative: unknown on this connection.
     metadata_max: AtomicI16,
     client: Mutex<ClientId>,
     members: Mutex<BTreeMap<GroupId, MemberId>>,
-    /// Whether the cluster lets this connection READ a group, where it was asked.
+    /// Whether the cluster grants the client READ on a group, by group.
     rights: Mutex<BTreeMap<GroupId, bool>>,
-    /// Groups whose patterns were refused here.
+    /// Groups whose subscription pattern was refused on this connection.
     refused: Mutex<BTreeSet<GroupId>>,
     fetch_owner: Arc<Mutex<Option<FetchOwner>>>,
     /// The session of Fetches, if it is unattributed.
     fetch_session: Mutex<Option<FetchSession>>,
-    /// The client has closed it.
+    /// Whether the client has closed the connection.
     gone: AtomicBool,
-    /// The client has requested a topic of ours.
+    /// Whether the client has requested a topic of this sidecar.
     requests_ours: AtomicBool,
 }
 
 impl Conn {
-    /// A fresh connection that has said nothing yet.
     pub fn new(
         id: u64,
         peer: SocketAddr,
@@ -94,12 +93,13 @@ impl Conn {
         }
     }
 
-    /// The same in front of a cluster: meant for `node`, its brokers behind `doors`.
+    /// In front of a cluster: `node` is the broker behind the connection, `doors` are the brokers'
+    /// ports.
     pub fn behind(self, doors: Option<Arc<Doors>>, node: Option<i32>, doors_from: u16) -> Self {
         Self { node, doors, doors_from, ..self }
     }
 
-    /// The same on a listener where clients must say who they are.
+    /// On a listener with SASL: requests wait for the login.
     pub fn asking(self, login: Option<Arc<Login>>) -> Self {
         Self { session: Session::asking(login), ..self }
     }
@@ -119,29 +119,28 @@ impl Conn {
         }
     }
 
-    /// Notes that the client requests a topic of ours; whether for the first time here.
+    /// Records a request for a topic of this sidecar; whether it is the first on this connection.
     pub(super) fn request_ours(&self) -> bool {
         !self.requests_ours() && !self.requests_ours.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the client has requested a topic of ours here.
     pub(super) fn requests_ours(&self) -> bool {
         self.requests_ours.load(Ordering::Relaxed)
     }
 
-    /// The ports of brokers behind the listener it came to.
+    /// The brokers' ports of the listener.
     pub(super) fn doors(&self) -> Option<&Doors> {
         self.doors.as_deref()
     }
 
-    /// What a client is told instead of the address of that broker; `None`: there is no port for
-    /// it, and its real address is never told.
+    /// The sidecar's address of a broker. `None`: the broker has no port here, and its real address
+    /// is never shown to a client.
     pub(super) async fn address_of(&self, node: i32) -> Option<(String, u16)> {
         let distance = self.doors.as_ref()?.distance(node).await?;
         Some((self.advertised.0.clone(), self.doors_from.checked_add(distance)?))
     }
 
-    /// What its broker serves, as far as it matters here.
+    /// Records the Fetch and Metadata versions of the broker.
     pub(super) fn learn_versions(&self, keys: &[ApiVersion]) {
         let fetch = keys.iter().find(|key| key.api_key == Api::Fetch.key());
         if fetch.is_some_and(|fetch| fetch.max_version >= FETCH_ANY_REPLICA) {
@@ -152,17 +151,17 @@ impl Conn {
         self.metadata_max.store(max, Ordering::Relaxed);
     }
 
-    /// The last Metadata its broker serves; `None`: it was not asked.
+    /// The highest Metadata version of the broker; `None`: unknown on this connection.
     pub(super) fn metadata_max(&self) -> Option<i16> {
         Some(self.metadata_max.load(Ordering::Relaxed)).filter(|max| *max >= 0)
     }
 
-    /// The version of a Fetch for a single record.
+    /// The Fetch version for a request of a single record.
     pub fn fetch_version(&self) -> i16 {
         self.fetch_version.load(Ordering::Relaxed)
     }
 
-    /// What the client called itself in its last request.
+    /// The client id of the last request.
     pub fn client(&self) -> ClientId {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -181,7 +180,7 @@ impl Conn {
         }
     }
 
-    /// The client has closed it: what is answered now reaches nobody.
+    /// Marks the connection as closed by the client: later answers are not sent.
     pub fn close(&self) {
         self.gone.store(true, Ordering::Release);
     }
@@ -190,12 +189,12 @@ impl Conn {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Whether the cluster lets this connection READ the group; `None`: it was not asked.
+    /// Whether the cluster grants the client READ on the group; `None`: not asked yet.
     pub(super) fn may_read(&self, group: &GroupId) -> Option<bool> {
         self.rights.lock().unwrap_or_else(PoisonError::into_inner).get(group).copied()
     }
 
-    /// What the cluster has said of that.
+    /// Records whether the cluster grants the client READ on the group.
     pub fn learn_right(&self, group: &GroupId, may: bool) {
         let mut rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner);
         if rights.len() >= GROUPS_MAX && !rights.contains_key(group) {
@@ -209,18 +208,18 @@ impl Conn {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).get(group).cloned()
     }
 
-    /// Whether a pattern of `group` is refused here for the first time: a client may ask for ever.
+    /// Whether this is the first refusal of a pattern of `group` here, so that it is logged once.
     pub fn refuses(&self, group: &GroupId) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.len() < GROUPS_MAX && refused.insert(group.clone())
     }
 
-    /// Everybody who joined or synced a group on this connection.
+    /// The members that joined or synced a group on this connection, by group.
     pub(super) fn members(&self) -> BTreeMap<GroupId, MemberId> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Remembers who speaks for `group` on this connection; whether that is news.
+    /// Records the member of `group` on this connection; whether it changed.
     pub fn speaks_for(&self, group: &GroupId, member: MemberId) -> bool {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         if members.get(group) == Some(&member) {
@@ -233,7 +232,7 @@ impl Conn {
         true
     }
 
-    /// Fetches here begin a session; `None`: none, or one that nobody has read.
+    /// Sets the fetch session; `None`: no session, or the session was not read.
     pub fn begins(&self, session: Option<FetchSession>) {
         *self.fetch_session.lock().unwrap_or_else(PoisonError::into_inner) = session;
     }
@@ -242,12 +241,12 @@ impl Conn {
         f(self.fetch_session.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
     }
 
-    /// The last attribution of its Fetches, shared with whoever asks through this connection.
+    /// The last attribution of the connection's Fetches, shared with the Fetches in progress.
     pub(super) fn last_fetch_owner(&self) -> Arc<Mutex<Option<FetchOwner>>> {
         Arc::clone(&self.fetch_owner)
     }
 
-    /// The last attribution if it still holds, otherwise the one that `find` makes.
+    /// The last attribution if it still holds; otherwise `find` makes a new one.
     pub(super) fn fetch_owner(
         &self,
         holds: impl FnOnce(&FetchOwner) -> bool,

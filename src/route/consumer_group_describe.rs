@@ -1,6 +1,6 @@
-//! `ConsumerGroupDescribe` 0–1: epochs, subscriptions, what each member has and is to have.
+//! `ConsumerGroupDescribe` 0–1: epochs, subscriptions, current and target assignments of members.
 //!
-//! The private partition of the retry topic is not shown: it is no part of what is shared out.
+//! The private partition of the retry topic is not shown: the assignor does not distribute it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::route::named::once;
 use crate::route::operations::{self, OF_GROUP};
 use crate::wire::{RequestHead, ResponseError};
 
-/// KIP-1099: whether a member speaks this protocol or the classic one.
+/// KIP-1099: the member type tells the consumer protocol from the classic one.
 const MEMBER_TYPE_SINCE: i16 = 1;
 const CLASSIC_MEMBER: i8 = 0;
 const CONSUMER_MEMBER: i8 = 1;
@@ -84,7 +84,7 @@ fn member(router: &Router, seen: ConsumerMember) -> Member {
     member
 }
 
-/// Topics that are no more have no name and are left out, as Kafka does.
+/// As in Kafka, deleted topics have no name and are left out.
 fn named(router: &Router, topics: &[group::TopicPartitions]) -> Assignment {
     let told = topics.iter().filter_map(|of| {
         let id = Uuid::from_bytes(of.topic.0);

@@ -1,4 +1,4 @@
-//! `CreateAcls` 1–3: as a Kafka without an authorizer.
+//! `CreateAcls` 1–3: answers like a Kafka without an authorizer.
 
 use kafka_protocol::messages::create_acls_response::AclCreationResult;
 use kafka_protocol::messages::{CreateAclsRequest, CreateAclsResponse};

@@ -1,4 +1,5 @@
-//! `CreatePartitions` 0–3: topics grow. Retry and dead-letter topics have one partition for good.
+//! `CreatePartitions` 0–3: adds partitions to topics. Retry and dead-letter topics keep one
+//! partition.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ pub(super) async fn answer(
     response
 }
 
-/// The same in front of a cluster: its topics are its own, ours do not grow.
+/// In front of a cluster, the cluster grows its own topics; ours do not grow.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -80,7 +81,7 @@ async fn grow(
     Ok(())
 }
 
-/// Replicas that are asked for: one list for each new partition, of this node alone.
+/// Checks the requested replicas: one list for each new partition, naming this node alone.
 fn assigned(router: &Router, asked: &CreatePartitionsTopic, has: usize) -> Result<(), BrokerError> {
     let Some(assignments) = &asked.assignments else { return Ok(()) };
     let more = usize::try_from(asked.count).unwrap_or(0).saturating_sub(has);

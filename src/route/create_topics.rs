@@ -1,4 +1,5 @@
-//! CreateTopics 2–7.
+//! `CreateTopics` 2–7: creates topics of this node; in front of a cluster the cluster creates its
+//! own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +21,10 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
-/// `ConfigSource` of DescribeConfigs and CreateTopics: set on the topic, or the default.
+/// `ConfigSource` of DescribeConfigs and CreateTopics: set on the topic, or a default.
 pub(super) const SOURCE_TOPIC: i8 = 1;
 pub(super) const SOURCE_DEFAULT: i8 = 5;
-/// Settings are listed in the answer since v5 (KIP-525).
+/// First version whose answer lists the settings (KIP-525).
 const SETTINGS_SINCE: i16 = 5;
 
 pub(super) async fn answer(
@@ -40,7 +41,7 @@ pub(super) async fn answer(
         let made = match named.remove(&topic_of(&asked.name)) {
             Some(1) => create(router, &asked, request.validate_only).await,
             Some(_) => Err(BrokerError::NamedTwice(asked.name.to_string())),
-            // Answered with the first that named it.
+            // The request named this topic before, and that result covers it.
             None => continue,
         };
         let mut result = CreatableTopicResult::default();
@@ -67,7 +68,7 @@ pub(super) async fn answer(
     response
 }
 
-/// The same in front of a cluster: its topics are its own, names of ours need no making.
+/// In front of a cluster, the cluster creates its own topics; our names need no creation.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -114,7 +115,7 @@ async fn create(
     Ok(Made { id: topic.id, partitions: spec.partitions, settings: topic.settings.clone() })
 }
 
-/// Why no topic can be created under this name: there is one, or the name is kept for ours.
+/// The error if a topic has this name already, or if the name is reserved for a retry topic.
 fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
     let canonical = router.names.canonical(name);
     let group = router.names.group_of(&canonical);
@@ -155,7 +156,7 @@ fn spec(router: &Router, asked: &CreatableTopic) -> Result<TopicSpec, BrokerErro
     Ok(TopicSpec { name: topic_of(&asked.name), partitions, settings })
 }
 
-/// How many partitions have their one replica assigned, each to this node.
+/// Checks that each assigned partition has one replica, on this node; returns the partition count.
 fn assigned(router: &Router, asked: &CreatableTopic) -> Result<i32, BrokerError> {
     let node = router.config.node_id;
     let mut indexes = BTreeSet::new();

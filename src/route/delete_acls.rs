@@ -1,4 +1,4 @@
-//! `DeleteAcls` 1–3: as a Kafka without an authorizer.
+//! `DeleteAcls` 1–3: answers like a Kafka without an authorizer.
 
 use kafka_protocol::messages::delete_acls_response::DeleteAclsFilterResult;
 use kafka_protocol::messages::{DeleteAclsRequest, DeleteAclsResponse};

@@ -1,4 +1,4 @@
-//! `DeleteGroups` 0–2: empty groups and their offsets. What waits in their retry topics stays.
+//! `DeleteGroups` 0–2: deletes empty groups and their offsets. Their retry entries stay.
 
 use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
 use kafka_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};

@@ -1,5 +1,5 @@
-//! `DeleteRecords` 0–2: a partition begins later. A dead-letter topic loses its
-//! first dead letters for good, with a record in the audit log; a retry topic loses nothing.
+//! `DeleteRecords` 0–2: moves the start of a partition. A dead-letter topic loses its first dead
+//! letters for good, with a record in the audit log. A retry topic loses nothing.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::route::convert::topic_of;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
-/// `low_watermark` of a partition of which nothing is known.
+/// `low_watermark` of a failed or unknown partition.
 const NO_OFFSET: i64 = -1;
 /// `offset` of a request that deletes all records.
 const TO_THE_END: i64 = -1;
@@ -32,7 +32,7 @@ pub(super) async fn answer(
     let mut last = 0;
     for asked in request.topics {
         let name = router.names.canonical(&topic_of(&asked.name));
-        // In front of a cluster nothing tells whether the client has the right to DELETE.
+        // In front of a cluster the sidecar cannot check the client's right to DELETE.
         let is_ours = router.upstream.is_none() && router.names.is_dead_letters(&name);
         let letters = is_ours.then(|| name.clone());
         let found = router.changeable(&name).map_err(|error| code::of_broker(&error));
@@ -55,7 +55,7 @@ pub(super) async fn answer(
         }
         response.topics.push(topic);
     }
-    // Nothing that was deleted may be there again after a crash.
+    // Without this wait a deleted record could be there again after a crash.
     if let Err(error) = router.broker.durable(last).await {
         let refused = code::of_broker(&error);
         let partitions = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
@@ -79,7 +79,7 @@ fn result(
     result
 }
 
-/// The first offset kept; nothing has to be waited for.
+/// Returns the new start offset and sequence 0: the engine has made the deletion durable.
 async fn delete_letters(
     router: &Router,
     conn: &Conn,
@@ -107,7 +107,7 @@ async fn delete_letters(
     deleted.map(|(start, _)| (start, 0)).map_err(|error| code::of_engine(&error))
 }
 
-/// The first offset kept, and the entry to wait for.
+/// Returns the new start offset and the journal sequence to wait for.
 async fn delete(
     router: &Router,
     topic: &Arc<Topic>,
@@ -115,7 +115,7 @@ async fn delete(
 ) -> Result<(i64, u64), ResponseError> {
     let (broker, topic) = (Arc::clone(&router.broker), Arc::clone(topic));
     let (index, offset) = (asked.partition_index, asked.offset);
-    // Every batch that goes is looked at, which may take its time.
+    // Deletion reads every batch it removes, which may block for long.
     let deleting = tokio::task::spawn_blocking(move || {
         let partition = topic.partition(index).ok_or(BrokerError::UnknownTopicOrPartition)?;
         broker.delete_records(partition, offset)

@@ -1,4 +1,4 @@
-//! DeleteTopics 1–6: by name, or by id since v6. Retry and dead-letter topics cannot be deleted.
+//! `DeleteTopics` 1–6: by name, or by id since v6. Retry and dead-letter topics cannot be deleted.
 
 use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
 use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName as WireTopic};
@@ -12,9 +12,9 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
-/// Topics may be named by id, and an error has words.
+/// First version in which a request may name topics by id.
 const BY_ID_SINCE: i16 = 6;
-/// `error_message` since v5.
+/// First version with `error_message`.
 const MESSAGE_SINCE: i16 = 5;
 
 pub(super) async fn answer(
@@ -50,7 +50,7 @@ pub(super) async fn answer(
     response
 }
 
-/// The same in front of a cluster: its topics are its own, ours cannot be deleted.
+/// In front of a cluster, the cluster deletes its own topics; ours cannot be deleted.
 pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,
@@ -86,7 +86,7 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-/// What the topic was called, and its id.
+/// Deletes the topic and returns its name and id.
 async fn delete(
     router: &Router,
     name: Option<TopicName>,
@@ -97,7 +97,7 @@ async fn delete(
         None => Err(BrokerError::UnknownTopicOrPartition),
         Some(Place::Local(topic)) => {
             let seq = router.broker.delete_topic(&name)?;
-            // Before anything is waited for: the client may go meanwhile.
+            // Called before the first await, since the client may close the connection meanwhile.
             let gone = router.is_gone(&name);
             router.broker.durable(seq).await?;
             router.learn_conflict(&name, false);

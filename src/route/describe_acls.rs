@@ -1,11 +1,11 @@
-//! `DescribeAcls` 1–3: as a Kafka without an authorizer.
+//! `DescribeAcls` 1–3: answers like a Kafka without an authorizer.
 
 use kafka_protocol::messages::{DescribeAclsRequest, DescribeAclsResponse};
 
 use crate::route::convert::some_text;
 use crate::wire::ResponseError;
 
-/// In Kafka's words, for people who know them.
+/// Kafka's own text, which administrators know.
 pub(super) const NO_AUTHORIZER: &str = "No Authorizer is configured.";
 
 pub(super) fn answer(_: DescribeAclsRequest) -> DescribeAclsResponse {

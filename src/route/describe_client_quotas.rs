@@ -1,4 +1,4 @@
-//! `DescribeClientQuotas` 0–1: there are none.
+//! `DescribeClientQuotas` 0–1: always empty.
 
 use kafka_protocol::messages::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
 

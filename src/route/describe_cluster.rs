@@ -1,4 +1,4 @@
-//! DescribeCluster 0–2: one node, or the cluster's and this one.
+//! `DescribeCluster` 0–2: this node, or the cluster's brokers and this node.
 
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeClusterResponse};
@@ -39,8 +39,7 @@ fn node(router: &Router, conn: &Conn) -> DescribeClusterBroker {
     node
 }
 
-/// Answers in front of a cluster: its brokers, and this node to a client that knows a topic of
-/// ours.
+/// In front of a cluster: its brokers, and this node for a client that was shown a topic of ours.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -49,7 +48,7 @@ pub(super) async fn relayed(
     request: DescribeClusterRequest,
 ) -> Result<DescribeClusterResponse, UpstreamError> {
     let mut response = link.call(head, &request).await?;
-    // Controllers are no brokers: nobody produces to them, and they have no port here.
+    // Controllers are no brokers: clients do not produce to them, and they have no port here.
     let brokers = std::mem::take(&mut response.brokers);
     if response.error_code != 0 || request.endpoint_type == CONTROLLERS {
         return Ok(response);

@@ -1,4 +1,4 @@
-//! DescribeConfigs 1–4: the settings of topics, and those of the broker that tools ask for.
+//! `DescribeConfigs` 1–4: the settings of topics, and those of the broker that tools ask for.
 
 mod broker;
 
@@ -20,7 +20,7 @@ use crate::route::place::Place;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
-/// `ConfigResource.Type`.
+/// `ConfigResource.Type` of topics and brokers.
 pub(super) const TOPIC: i8 = 2;
 pub(super) const BROKER: i8 = 4;
 /// `ConfigDef.Type`, as `DescribeConfigs` numbers them.
@@ -29,16 +29,16 @@ const TYPE_STRING: i8 = 2;
 const TYPE_INT: i8 = 3;
 const TYPE_LONG: i8 = 5;
 const TYPE_LIST: i8 = 7;
-/// `ConfigSource` of what the configuration file says.
+/// `ConfigSource` of the configuration file.
 const SOURCE_STATIC: i8 = 4;
 
-/// What is known of a setting of topics besides its value.
+/// Metadata of a topic setting.
 struct About {
     name: &'static str,
     kind: i8,
-    /// What a Kafka broker calls the default.
+    /// The broker setting that Kafka uses as its default.
     default: &'static str,
-    /// There is one value, whatever is asked for.
+    /// The value is fixed and cannot be set.
     fixed: bool,
     words: &'static str,
 }
@@ -96,7 +96,8 @@ pub(super) fn answer(
     response
 }
 
-/// The same in front of a cluster: its topics and brokers are its own, ours and this node are here.
+/// In front of a cluster, the cluster describes its topics and brokers; ours and this node are
+/// described here.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -114,7 +115,7 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-/// Topics that the groups of these retry and dead-letter topics subscribe to.
+/// The topics to which the groups of these retry and dead-letter topics subscribe.
 fn subscribed(router: &Router, request: &DescribeConfigsRequest) -> Vec<TopicName> {
     let topics = request.resources.iter().filter(|of| of.resource_type == TOPIC);
     let topics = topics.map(|of| router.names.canonical(&TopicName::new(&of.resource_name)));
@@ -122,7 +123,7 @@ fn subscribed(router: &Router, request: &DescribeConfigsRequest) -> Vec<TopicNam
     groups.flat_map(|group| router.subscribed(&group)).collect()
 }
 
-/// What is told of a setting besides its value.
+/// The optional parts of the answer that the request includes.
 #[derive(Clone, Copy)]
 struct More {
     synonyms: bool,
@@ -168,9 +169,9 @@ struct Setting {
     name: &'static str,
     value: String,
     source: i8,
-    /// Of a topic's: what holds when it is not set.
+    /// For a topic setting: the default value.
     default: Option<String>,
-    /// `ConfigDef.Type` of one that is not described further.
+    /// `ConfigDef.Type` of a setting outside [`ABOUT`].
     kind: i8,
 }
 
@@ -193,7 +194,7 @@ impl Setting {
         config
     }
 
-    /// Where the value comes from, and what it would be otherwise.
+    /// The set value, and the default behind it.
     fn synonyms(&self, about: Option<&About>) -> Vec<DescribeConfigsSynonym> {
         let synonym = |name: &str, value: &str, source: i8| {
             let mut synonym = DescribeConfigsSynonym::default();
@@ -220,7 +221,7 @@ type Refusal = (ResponseError, &'static str);
 
 fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> {
     let defaults = router.broker.topics.defaults();
-    // Nothing goes from these by itself.
+    // Retry and dead-letter topics have no retention.
     let kept = || TopicSettings { retention_ms: None, retention_bytes: None, ..defaults.clone() };
     let (settings, overrides) = match router.place(&router.names.canonical(name)) {
         None => {

@@ -1,4 +1,4 @@
-//! DescribeGroups 0–6: members with their subscription and assignment, as Kafka shows them.
+//! `DescribeGroups` 0–6: members with their subscription and assignment, as in Kafka.
 
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
@@ -10,7 +10,7 @@ use crate::route::named::once;
 use crate::route::operations::{self, OF_GROUP};
 use crate::wire::{RequestHead, ResponseError};
 
-/// KIP-1043: an unknown group is an error; before, it was shown as dead.
+/// KIP-1043: an unknown group is an error; before, it was described as dead.
 const UNKNOWN_IS_ERROR_SINCE: i16 = 6;
 
 pub(super) fn answer(
@@ -23,7 +23,7 @@ pub(super) fn answer(
         let id = group_of(&group_id);
         let mut group = match router.broker.groups.describe(&id) {
             Some(seen) => described(seen),
-            // Not there, or of the other protocol (ConsumerGroupDescribe).
+            // The group is unknown, or uses the consumer protocol (ConsumerGroupDescribe).
             None => unknown(head.version),
         };
         group.group_id = group_id;

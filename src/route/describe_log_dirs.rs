@@ -1,7 +1,7 @@
-//! DescribeLogDirs 1–4: one directory, and how many bytes of it each partition takes.
+//! `DescribeLogDirs` 1–4: one directory, and the bytes of each partition in it.
 //!
-//! In front of a cluster its brokers have the logs of its partitions. Clients take an answer
-//! without any directory for a refusal, so this node names one with nothing in it.
+//! In front of a cluster the brokers hold the logs of its partitions. Clients treat an answer
+//! without directories as a refusal, so this node names an empty one.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::route::Router;
 use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::place::Place;
 
-/// Not a path: where the journal lies is nobody's business here.
+/// Not a path: clients do not learn where the journal lies.
 pub(super) const LOG_DIR: &str = "reprise";
 
 pub(super) fn answer(router: &Router, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
@@ -46,11 +46,11 @@ fn all(router: &Router) -> BTreeSet<TopicName> {
     local.chain(router.names.listed()).collect()
 }
 
-/// These partitions of a topic that has a log, or all; `None`: there is nothing of it.
+/// The requested partitions of a topic with a log (`None`: all); `None`: no such partition.
 fn topic(router: &Router, name: &TopicName, asked: Option<&[i32]>) -> Option<DescribeLogDirsTopic> {
     let found = match router.place(name)? {
         Place::Local(topic) | Place::DeadLetters(Some(topic)) => topic,
-        // What waits is kept with the facts of it, not as a log of its own.
+        // Retry entries live in the ledger and have no log of their own.
         Place::Retry(_) | Place::DeadLetters(None) => return None,
     };
     let mut described = DescribeLogDirsTopic::default();

@@ -1,4 +1,4 @@
-//! `DescribeProducers` 0: who has written to a partition, and where its open transaction begins.
+//! `DescribeProducers` 0: the producers of a partition, and the start of their open transactions.
 
 use std::sync::PoisonError;
 
@@ -52,7 +52,7 @@ fn producers(
             let producers = partition.producers.lock();
             Ok(producers.unwrap_or_else(PoisonError::into_inner).shown())
         }
-        // What is produced there is no record of a log.
+        // Records produced to a retry topic are nacks and enter no log.
         Ok(Place::Retry(_) | Place::DeadLetters(None)) if index == 0 => Ok(Vec::new()),
         Ok(_) => Err(ResponseError::UnknownTopicOrPartition),
         Err(error) => Err(*error),
@@ -65,7 +65,7 @@ fn state(shown: Shown) -> ProducerState {
     state.producer_epoch = i32::from(shown.epoch);
     state.last_sequence = shown.last_sequence;
     state.last_timestamp = shown.seen.0;
-    // One node coordinates everything, for ever.
+    // One node is the coordinator for ever, so the epoch never changes.
     state.coordinator_epoch = 0;
     state.current_txn_start_offset = shown.open_since.unwrap_or(-1);
     state

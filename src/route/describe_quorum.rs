@@ -1,4 +1,4 @@
-//! `DescribeQuorum` 0–2: a quorum of one, which this node leads and which is never behind.
+//! `DescribeQuorum` 0–2: a quorum of this node alone, its leader, which is never behind.
 
 use kafka_protocol::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,
@@ -10,13 +10,13 @@ use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text};
 use crate::wire::{RequestHead, ResponseError};
 
-/// The one partition of a quorum.
+/// The topic whose one partition has the quorum.
 const METADATA_TOPIC: &str = "__cluster_metadata";
-/// Clients want a listener's name in capitals.
+/// Clients accept the listener name only in capitals.
 const LISTENER: &str = "CONTROLLER";
-/// Since then partitions have messages and the quorum has nodes (KIP-853).
+/// First version with error messages of partitions and with nodes (KIP-853).
 const NODES_SINCE: i16 = 2;
-/// Since then replicas tell when they were last heard of (KIP-836).
+/// First version with fetch times of replicas (KIP-836).
 const TIMES_SINCE: i16 = 1;
 
 pub(super) fn answer(

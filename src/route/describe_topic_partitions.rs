@@ -1,4 +1,4 @@
-//! DescribeTopicPartitions 0 (KIP-966): as Metadata, page by page.
+//! `DescribeTopicPartitions` 0 (KIP-966): topics like Metadata, in pages.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::LEADER_EPOCH;
 use crate::wire::{RequestHead, ResponseError};
 
-/// `max.request.partition.size.limit` of Kafka.
+/// Kafka's default of `max.request.partition.size.limit`.
 const PARTITIONS_MAX: i32 = 2000;
 
 pub(super) fn answer(
@@ -57,7 +57,7 @@ pub(super) fn answer(
     response
 }
 
-/// The same in front of a cluster: its topics are its own, ours follow on the last page.
+/// In front of a cluster, the cluster describes its topics; ours follow on the last page.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -101,7 +101,7 @@ fn cursor(name: &TopicName, partition: i32) -> Cursor {
     cursor
 }
 
-/// One topic from partition `first`, and where the next page begins.
+/// One topic from partition `first`, and the first partition of the next page.
 fn describe(
     router: &Router,
     name: &TopicName,

@@ -1,4 +1,4 @@
-//! `DescribeTransactions` 0: what is open under a transactional id.
+//! `DescribeTransactions` 0: the state and partitions of each transactional id.
 
 use kafka_protocol::messages::describe_transactions_response::{TopicData, TransactionState};
 use kafka_protocol::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};

@@ -1,4 +1,4 @@
-//! `DescribeUserScramCredentials` 0: the cluster keeps none; users are in a file of the listener.
+//! `DescribeUserScramCredentials` 0: the cluster stores none; users are in a file of the listener.
 
 use kafka_protocol::messages::describe_user_scram_credentials_response as scram;
 use kafka_protocol::messages::{

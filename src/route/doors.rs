@@ -1,5 +1,5 @@
-//! The addresses of one listener: its own for this node, and a port of its own for every broker of
-//! the cluster behind it. The port alone says which broker a connection is meant for.
+//! Broker ports of one listener: the listener's own port for this node, and one port for each
+//! broker of the cluster. The port alone tells which broker a connection is for.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -10,32 +10,30 @@ use crate::broker::nodes::Nodes;
 use crate::route::Router;
 use crate::upstream::{Address, Brokers};
 
-/// A broker nobody could connect to yet: a port is to be opened for it.
+/// A request to open a port for a broker that has none.
 #[derive(Debug)]
 pub struct OpenDoor {
-    /// The broker.
     pub node: i32,
-    /// How far behind the listener's own it lay before this start.
+    /// The port's distance from the listener's port before the last restart.
     pub before: Option<u16>,
-    /// How far behind the listener's own the port lies; `None`: none could be opened.
+    /// The port's distance from the listener's port; `None`: no port could be opened.
     pub reply: oneshot::Sender<Option<u16>>,
 }
 
-/// Which broker has which port.
+/// The broker ports of one listener.
 #[derive(Debug)]
 pub struct Doors {
-    /// The listener's own port.
     listener: u16,
-    /// Distances of an earlier start: clients know them.
+    /// Distances from before the last restart, which clients still use.
     before: BTreeMap<i32, u16>,
-    /// Distance from the listener's port, by node id.
+    /// Open ports: distance from the listener's port, by node id.
     open: RwLock<BTreeMap<i32, u16>>,
     asks: mpsc::UnboundedSender<OpenDoor>,
 }
 
 impl Doors {
-    /// No door behind that port is open; whoever receives opens them, where they were `before` if
-    /// that can be.
+    /// Starts without open broker ports. The receiver opens them on request, at the distance from
+    /// `before` if possible.
     pub fn new(
         listener: u16,
         before: BTreeMap<i32, u16>,
@@ -44,20 +42,20 @@ impl Doors {
         (Self { listener, before, open: RwLock::default(), asks }, asked)
     }
 
-    /// The listener's own port.
     pub fn listener(&self) -> u16 {
         self.listener
     }
 
-    /// Opens those of brokers no client has asked for yet: one that knew this sidecar before it was
-    /// started anew comes straight to them.
+    /// Opens the ports of these brokers before a client asks: after a restart, clients connect to
+    /// the ports they know.
     pub async fn open(&self, nodes: &[i32]) {
         for node in nodes {
             self.distance(*node).await;
         }
     }
 
-    /// How far behind the listener's port that of `node` lies, opened now if need be.
+    /// The distance of the port of `node` from the listener's port; opens the port if it is not
+    /// open.
     pub(super) async fn distance(&self, node: i32) -> Option<u16> {
         let known = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&node).copied();
         if known.is_some() {
@@ -73,8 +71,8 @@ impl Doors {
 }
 
 impl Router {
-    /// Where the cluster's brokers were, and their ports here, when this was last written down: to
-    /// be called before anything is asked. What is of another cluster is forgotten.
+    /// Loads the stored addresses and ports of the brokers; call it before the first request
+    /// upstream. Addresses of another cluster are dropped.
     pub fn remember_brokers(&self) {
         let Some(upstream) = &self.upstream else { return };
         let Nodes { bootstrap, at, .. } = self.broker.nodes.known();
@@ -87,14 +85,13 @@ impl Router {
         }
     }
 
-    /// Writes down where all brokers of the cluster are, as it has just said, and their ports
-    /// behind one listener, if that is news.
+    /// Stores the addresses of all brokers, and their ports behind one listener, if they changed.
     pub fn keep_brokers(&self, cluster_id: Option<&str>, brokers: &Brokers, doors: &Doors) {
-        // An empty list says nothing.
+        // An empty list comes from a failed or partial answer, so it changes nothing.
         let Some(upstream) = self.upstream.as_ref().filter(|_| !brokers.is_empty()) else { return };
         let open = doors.open.read().unwrap_or_else(PoisonError::into_inner).clone();
         self.broker.nodes.keep(|nodes| {
-            // The oldest Metadata do not tell it.
+            // The oldest Metadata versions lack the cluster id.
             if let Some(now) = cluster_id {
                 let was = nodes.cluster_id.replace(now.to_owned());
                 if let Some(was) = was.filter(|was| was != now) {

@@ -1,7 +1,7 @@
 //! `ElectLeaders` 0–2: this node leads every partition, so no election is needed.
 //!
-//! Kafka's controller answers `ELECTION_NOT_NEEDED` for each partition that is named. A request for
-//! all partitions leaves out those with the wanted leader, here all of them.
+//! Kafka's controller answers `ELECTION_NOT_NEEDED` for each named partition. A request for all
+//! partitions omits those with the preferred leader, here all of them.
 
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
@@ -13,7 +13,7 @@ use crate::wire::{RequestHead, ResponseError};
 
 /// `ElectionType`: preferred is 0, unclean is 1.
 const TYPES: std::ops::RangeInclusive<i8> = 0..=1;
-/// Version 0 has no error of the whole request.
+/// First version with an error for the whole request.
 const ERROR_SINCE: i16 = 1;
 
 pub(super) fn answer(

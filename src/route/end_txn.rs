@@ -1,4 +1,4 @@
-//! EndTxn 0–5: what a transaction holds is done, or nothing of it.
+//! `EndTxn` 0–5: commits or aborts a transaction as a whole.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::route::{Router, code, produce};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
-/// Since then a commit of nothing is refused (KIP-890).
+/// First version in which the commit of an empty transaction is refused (KIP-890).
 const NOTHING_REFUSED_SINCE: i16 = 5;
-/// Since then a producer is given its next epoch at every end (KIP-890).
+/// First version in which every end bumps the producer epoch (KIP-890).
 const RAISES_SINCE: i16 = 5;
-/// A fenced producer is told so (KIP-588).
+/// First version whose clients know `PRODUCER_FENCED` (KIP-588).
 const FENCED_SINCE: i16 = 2;
 
 pub(super) async fn answer(
@@ -54,12 +54,12 @@ async fn end(
         may.map_err(|error| of(error.into()))
     };
     may()?;
-    // Whoever was fenced meanwhile is told that, not to try again.
+    // A producer that was fenced meanwhile learns that, instead of a retriable error.
     let late = |late| may().err().unwrap_or(late);
     let patience = Patience::begins(&router.clock);
     let mut nacks = HeldBatches::default();
     if request.committed {
-        // Its offsets go behind every nack that came before.
+        // Offsets of the transaction go behind every nack that was queued before it.
         for group in router.broker.transactions.groups(id) {
             let nacks = router.engine.origin_commits(&group, Vec::new());
             patience.bounds(noted(nacks)).await.map_err(late)?;
@@ -79,7 +79,7 @@ async fn end(
     Ok(producer)
 }
 
-/// One that is about to happen.
+/// A transaction's end before it is journalled.
 struct Ending {
     id: String,
     by: Incarnation,
@@ -88,8 +88,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// It has happened, or not. Called before anything is waited for: who asks again, or nobody,
-    /// does not know of what came with it.
+    /// Records the outcome. It runs before the next await: a later request, or none if the client
+    /// closed, cannot report the end again.
     fn told(
         &self,
         (metrics, transactions): (&Metrics, &Transactions),
@@ -104,7 +104,7 @@ impl Ending {
         Ok(ended)
     }
 
-    /// With the nacks it holds: all of them and the end, or nothing.
+    /// Ends the transaction together with its nacks, in one atomic group.
     async fn with(
         self,
         router: &Router,
@@ -123,7 +123,7 @@ impl Ending {
                 Ok((ended, refs)) => (Ok(ended), Some(refs)),
                 Err(error) => (Err(error), None),
             };
-            // Whoever asked may have gone.
+            // The receiver is dropped if the client has closed its connection.
             drop(told.send(self.told((&metrics, &transactions), ended)));
             refs
         });
@@ -150,7 +150,7 @@ impl Ending {
     }
 }
 
-/// The same in front of a cluster: what the transaction holds of our topics ends with it.
+/// In front of a cluster: the parts of the transaction in our topics end with it.
 pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,
@@ -166,13 +166,13 @@ pub(super) async fn relayed(
     let mut response: EndTxnResponse = link.call(head, &request).await?;
     let nothing = ResponseError::InvalidTxnState.code();
     if committed && head.version >= NOTHING_REFUSED_SINCE && response.error_code == nothing {
-        // All it has is ours: for the cluster the transaction never began, and to abort that is
-        // how the producer gets its next epoch.
+        // The transaction has only our topics, so for the cluster it never began. Its abort gives
+        // the producer its next epoch.
         request.committed = false;
         response = link.call(head, &request).await?;
     }
     match ResponseError::try_from_code(response.error_code) {
-        // The codec's own list forgets the second.
+        // The codec's `is_retriable` omits `CONCURRENT_TRANSACTIONS`.
         Some(error) if error.is_retriable() || error == ResponseError::ConcurrentTransactions => {
             return Ok(response);
         }
@@ -181,7 +181,7 @@ pub(super) async fn relayed(
     }
     let told = router.tell_ends(&id).await;
     if let (0, Err(error)) = (response.error_code, told) {
-        // The producer tries again, the cluster agrees again.
+        // The producer sends EndTxn again, and the cluster answers it again with success.
         response.error_code = error.code();
     }
     Ok(response)

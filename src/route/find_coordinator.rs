@@ -1,4 +1,4 @@
-//! FindCoordinator 0–6: this node coordinates every group and every transaction.
+//! `FindCoordinator` 0–6: this node coordinates every group and every transaction.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
@@ -13,9 +13,9 @@ use crate::wire::header::RequestHead;
 
 /// `FindCoordinatorRequest.key_type` of a consumer group.
 const GROUP: i8 = 0;
-/// And of a transactional id.
+/// `FindCoordinatorRequest.key_type` of a transactional id.
 const TRANSACTION: i8 = 1;
-/// KIP-699: several keys in one request.
+/// First version with several keys in one request (KIP-699).
 const BATCHED_SINCE: i16 = 4;
 
 pub(super) fn answer(
@@ -62,7 +62,7 @@ pub(super) fn answer(
     response
 }
 
-/// The same in front of a cluster: the broker it names, at the address clients reach it by.
+/// In front of a cluster: the coordinator's address is replaced by the broker's port here.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -93,7 +93,7 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-/// There is no port for it: the client asks again.
+/// The broker has no port here: the client tries again.
 fn unreachable_coordinator() -> FindCoordinatorResponse {
     let mut response = FindCoordinatorResponse::default();
     response.error_code = ResponseError::CoordinatorNotAvailable.code();

@@ -1,4 +1,4 @@
-//! Heartbeat 0–4.
+//! `Heartbeat` 0–4: keeps a member alive, and tells it to rejoin.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
@@ -32,7 +32,7 @@ pub(super) fn answer(router: &Router, conn: &Conn, request: HeartbeatRequest) ->
     response
 }
 
-/// The same in front of a cluster: its coordinator knows who is a member.
+/// In front of a cluster, its coordinator answers, and the sidecar learns from the answer.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -55,7 +55,7 @@ pub(super) async fn relayed(
         Some(ResponseError::RebalanceInProgress) => {
             router.heard_of(conn, &group, (&key, &member_id));
         }
-        // A fenced static member is not gone: its name lives on in another process.
+        // A fenced static member is not lost: another process has its instance id.
         Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
         Some(_) => {}
     }

@@ -1,4 +1,4 @@
-//! `IncrementalAlterConfigs` 0–1 (KIP-339): settings of topics, one by one.
+//! `IncrementalAlterConfigs` 0–1 (KIP-339): changes single settings of topics.
 
 use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
@@ -13,7 +13,7 @@ use crate::route::parted::ask_cluster;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
-/// `AlterConfigOp.OpType`.
+/// Values of `AlterConfigOp.OpType`.
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 const APPEND: i8 = 2;
@@ -38,7 +38,7 @@ pub(super) async fn answer(
     IncrementalAlterConfigsResponse::default().with_responses(told.collect())
 }
 
-/// The same in front of a cluster: its settings are its own, ours and this node's are refused.
+/// In front of a cluster, the cluster alters its own settings; ours and this node's are refused.
 pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,

@@ -1,4 +1,4 @@
-//! InitProducerId 0–5: a fresh id for idempotent producers, the next epoch for transactional ones.
+//! `InitProducerId` 0–5: a new id for idempotent producers, the next epoch for transactional ones.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
@@ -10,7 +10,7 @@ use crate::route::code;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
-/// A fenced producer is told so (KIP-588).
+/// First version whose clients know `PRODUCER_FENCED` (KIP-588).
 const FENCED_SINCE: i16 = 4;
 
 pub(super) async fn answer(
@@ -34,7 +34,7 @@ pub(super) async fn answer(
     response
 }
 
-/// Whoever begins anew under a transactional id fences the one before, and aborts what it left.
+/// Fences the former producer of the transactional id and aborts its open transaction.
 async fn begin(
     router: &Router,
     head: &RequestHead,
@@ -55,13 +55,13 @@ async fn begin(
     }
     router.transactions.begun(id, begun.producer, begun.committed, begun.seq);
     router.broker.durable(begun.seq).await.map_err(|error| refused(&error))?;
-    // Perhaps nobody has come back to hear of the last end.
+    // The outcome of the last transaction may still be undelivered if its EndTxn failed.
     router.tell_ends(id).await?;
     Ok(begun.producer)
 }
 
-/// The same in front of a cluster, which has the transactions: whoever begins anew has aborted what
-/// was open under its transactional id.
+/// In front of a cluster, the coordinator is upstream: its answer means that an open transaction of
+/// the id was aborted.
 pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,

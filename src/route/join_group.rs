@@ -1,4 +1,5 @@
-//! JoinGroup 0–9: the local coordinator's answer; our private partitions never reach the leader.
+//! `JoinGroup` 0–9: the coordinator's answer. Our private partitions never reach the group's
+//! leader.
 
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
@@ -18,11 +19,11 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 use crate::wire::assignment::Subscription;
 
-/// KIP-394: a new dynamic member first gets its id.
+/// KIP-394: a new dynamic member first receives its member id.
 const KNOWN_MEMBER_SINCE: i16 = 4;
 /// KIP-814: the leader of a stable group may be told to skip the assignment.
 const SKIP_ASSIGNMENT_SINCE: i16 = 9;
-/// Protocol type is nullable in the answer since v7.
+/// First version whose answer may have a null protocol type.
 const PROTOCOL_TYPE_SINCE: i16 = 7;
 
 pub(super) async fn answer(
@@ -80,7 +81,8 @@ pub(super) async fn answer(
     }
 }
 
-/// The same in front of a cluster: its coordinator decides.
+/// In front of a cluster, its coordinator answers; the sidecar removes our partitions from the
+/// request.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -128,8 +130,8 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-/// Whether Kafka Streams subscribes to a retry topic: its partition cannot be taken out of such an
-/// assignment, nor put in.
+/// Whether Kafka Streams subscribes to a retry topic: its assignment format allows no partition to
+/// be removed or added.
 fn is_streams(router: &Router, request: &JoinGroupRequest) -> bool {
     let is_retry = |topic: &TopicName| {
         matches!(router.place(&router.names.canonical(topic)), Some(Place::Retry(_)))

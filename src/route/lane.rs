@@ -1,4 +1,4 @@
-//! Who takes part in the retry-topic lane.
+//! Membership for the retry topic: members, their connections and their slots.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::wire::assignment::Subscription;
 
-/// Assignors whose user data is what a member was last given.
+/// Assignors whose user data holds the member's previous assignment.
 const STICKY: &[&str] = &["sticky", "cooperative-sticky"];
-/// Assignor of Kafka Streams: it throws when assignment and task count differ.
+/// Assignor of Kafka Streams, which throws when assignment and task count differ.
 pub(super) const STREAMS: &str = "stream";
 
 impl Router {
-    /// Remembers which member of `group` speaks on this connection.
+    /// Records the member of `group` on this connection.
     pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
         self.alive(group, &member);
         let bind = |token| self.tokens.bind(token, group, member.clone());
@@ -26,7 +26,7 @@ impl Router {
         }
     }
 
-    /// A member of a group of the cluster was heard of on this connection, under that id.
+    /// Records a sign of life of a member of a cluster group on this connection.
     pub(super) fn heard_of(
         &self,
         conn: &Conn,
@@ -41,15 +41,15 @@ impl Router {
         self.speaks_for(conn, group, key.clone());
     }
 
-    /// A member of a group of the cluster is gone: what it held returns to the queue.
+    /// Removes a member of a cluster group: its retries return to the group's queue.
     pub(super) fn gone_from(&self, group: &GroupId, key: &MemberId, left: bool) {
         self.members.gone(group, key);
         self.engine.leave(group, key.clone());
         self.lost(group, key, None, left);
     }
 
-    /// The leader of a group of the cluster was told who is in it: whoever else spoke through here
-    /// is gone, and is missed before anybody is given what it had.
+    /// The leader of a cluster group received the member list: other members known here are lost.
+    /// They are removed before their partitions are delivered to anyone.
     pub(super) fn gone_but(&self, group: &GroupId, members: &BTreeSet<MemberId>) {
         for known in self.members.seen(group, self.clock.now().mono) {
             if !known.has_epoch && !members.contains(&known.key) {
@@ -58,13 +58,13 @@ impl Router {
         }
     }
 
-    /// The member of `group` on this connection: by what it joined or synced here, else by the
-    /// client object the address tells.
+    /// The member of `group` on this connection: from its JoinGroup or SyncGroup here, otherwise
+    /// from the client address.
     pub(super) fn member_of(&self, conn: &Conn, group: &GroupId) -> Option<MemberId> {
         conn.member(group).or_else(|| conn.token.and_then(|token| self.tokens.member(token, group)))
     }
 
-    /// The lane slot of the caller, if it is a member that has one.
+    /// The slot of the connection's member, if it has one.
     pub(super) async fn slot_of(
         &self,
         conn: &Conn,
@@ -76,7 +76,7 @@ impl Router {
         }
     }
 
-    /// Every topic a listing of all topics shows.
+    /// All topics in a listing of topics.
     pub(super) fn listed(&self) -> BTreeSet<TopicName> {
         let local = self.broker.topics.list();
         let mut names: BTreeSet<_> = local.iter().map(|topic| topic.name.clone()).collect();
@@ -85,8 +85,8 @@ impl Router {
     }
 }
 
-/// The metadata of a JoinGroup without partitions of ours among those the member holds or was last
-/// given: they never count.
+/// The metadata of a JoinGroup without our partitions among the owned and previous ones: the
+/// assignor must not count them.
 pub(super) fn without_ours(router: &Router, assignor: &str, metadata: &Bytes) -> Bytes {
     let Ok(mut subscription) = Subscription::parse(metadata) else { return metadata.clone() };
     let before = subscription.clone();
@@ -95,11 +95,10 @@ pub(super) fn without_ours(router: &Router, assignor: &str, metadata: &Bytes) ->
     if STICKY.contains(&assignor) {
         subscription.strip_remembered(is_own);
     }
-    // Nothing of ours: as it came.
+    // Unchanged metadata keeps the client's bytes.
     if subscription == before { metadata.clone() } else { subscription.to_bytes() }
 }
 
-/// Whether a member's subscription names that topic.
 pub(super) fn subscribes(metadata: &Bytes, topic: &TopicName) -> bool {
     Subscription::parse(metadata)
         .is_ok_and(|subscription| subscription.topics.iter().any(|known| known == topic))

@@ -1,4 +1,4 @@
-//! LeaveGroup 0–5: one member, or several since v3 (KIP-345).
+//! `LeaveGroup` 0–5: one member, or several since v3 (KIP-345).
 
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
@@ -10,7 +10,7 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
-/// Several members in one request.
+/// First version with several members in one request.
 const BATCHED_SINCE: i16 = 3;
 
 pub(super) fn answer(
@@ -43,7 +43,7 @@ pub(super) fn answer(
     respond(head.version, left)
 }
 
-/// The same in front of a cluster: who has left there has left here.
+/// In front of a cluster: members that its coordinator removed are removed here.
 pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,

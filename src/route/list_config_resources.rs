@@ -11,10 +11,9 @@ use crate::route::convert::text;
 use crate::route::describe_configs::{BROKER, TOPIC};
 use crate::wire::{RequestHead, ResponseError};
 
-/// `ConfigResource.Type`, in the order Kafka lists them: group, client metrics, broker logger,
-/// broker, topic.
+/// `ConfigResource.Type` in Kafka's order: group, client metrics, broker logger, broker, topic.
 const TYPES: [i8; 5] = [32, 16, 8, BROKER, TOPIC];
-/// Version 0 lists client metrics, of which there are none.
+/// First version with types; version 0 lists client metrics, and there are none.
 const TYPES_SINCE: i16 = 1;
 
 pub(super) fn answer(
@@ -46,7 +45,7 @@ pub(super) fn answer(
     response
 }
 
-/// Resources of this type that have settings.
+/// The names of resources of this type that have settings.
 fn names(router: &Router, kind: i8) -> Vec<String> {
     match kind {
         TOPIC => {

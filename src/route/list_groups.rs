@@ -1,4 +1,4 @@
-//! ListGroups 0–5: states since v4 (KIP-518), types since v5 (KIP-848).
+//! `ListGroups` 0–5: states since v4 (KIP-518), types since v5 (KIP-848).
 
 use kafka_protocol::messages::list_groups_response::ListedGroup;
 use kafka_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
@@ -11,7 +11,7 @@ pub(super) fn answer(router: &Router, request: ListGroupsRequest) -> ListGroupsR
         filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(value))
     };
     let mut response = ListGroupsResponse::default();
-    // In front of a cluster its brokers have them: whoever wants all asks each.
+    // In front of a cluster the brokers list the groups; a client asks every broker.
     if router.upstream.is_some() {
         return response;
     }

@@ -1,8 +1,8 @@
-//! ListOffsets 1–10: −1 latest, −2 earliest, −3 of the greatest time, −4 earliest local, −5 latest
-//! that lies elsewhere (nothing does), a time.
+//! `ListOffsets` 1–10: the offset for a time or for a special timestamp. Special timestamps: −1
+//! latest, −2 earliest, −3 of the greatest time, −4 earliest local, −5 latest tiered (always none).
 //!
-//! For a retry topic the answer is the caller's own lane: −2 its position, −1 its next offset;
-//! whoever has no slot sees the snapshot of what waits, from 0.
+//! For a retry topic, −2 is the position of the member's slot and −1 its next offset. A client
+//! without a slot sees the snapshot, from 0.
 
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
@@ -26,9 +26,9 @@ const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
-/// `ListOffsetsRequest.isolation_level`.
+/// `ListOffsetsRequest.isolation_level` of a `read_committed` client.
 const READ_COMMITTED: i8 = 1;
-/// KIP-320.
+/// First version with leader epochs (KIP-320).
 const LEADER_EPOCH_SINCE: i16 = 4;
 /// No offset and no time.
 const NONE: (i64, i64) = (-1, -1);
@@ -65,7 +65,7 @@ pub(super) async fn answer(
     response
 }
 
-/// Whether that is a time, or a word for one in this version, as Kafka tells them.
+/// Whether the timestamp is a time, or a special timestamp of this version.
 fn is_known(timestamp: i64, version: i16) -> bool {
     let since = match timestamp {
         0.. | LATEST | EARLIEST => 1,
@@ -115,7 +115,7 @@ async fn one(
     answer
 }
 
-/// Offset and time in an ordinary partition.
+/// Offset and time in a partition with a log.
 fn of_log(
     router: &Router,
     partition: &Partition,
@@ -131,11 +131,11 @@ fn of_log(
         LATEST_TIERED => None,
         time => router.broker.offset_at_time(partition, time)?,
     };
-    // What may still be taken back is not there for a reader of committed records.
+    // `read_committed` clients do not see records behind the last stable offset.
     Ok(found.filter(|(offset, _)| !committed || *offset < end).unwrap_or(NONE))
 }
 
-/// Offset and time in the caller's lane, or in the snapshot.
+/// Offset and time in the member's slot, or in the snapshot.
 async fn of_lane(
     router: &Router,
     conn: &Conn,

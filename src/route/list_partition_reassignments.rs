@@ -1,4 +1,4 @@
-//! `ListPartitionReassignments` 0: on one node none is ever in progress.
+//! `ListPartitionReassignments` 0: always empty, since a single node has no reassignments.
 
 use kafka_protocol::messages::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,

@@ -1,5 +1,5 @@
-//! ListTransactions 0–2: the transactional ids of this cluster. In front of another one its brokers
-//! have them, this node has none.
+//! `ListTransactions` 0–2: the transactional ids of the embedded cluster. In front of a cluster its
+//! brokers list them, and this node has none.
 
 use kafka_protocol::messages::list_transactions_response::TransactionState;
 use kafka_protocol::messages::{
@@ -11,12 +11,12 @@ use crate::route::Router;
 use crate::route::convert::text;
 use crate::wire::ResponseError;
 
-/// Kafka's names of the states a transactional id can be in here.
+/// Transaction states of this node.
 const STATES: [Phase; 4] = [Phase::Empty, Phase::Ongoing, Phase::Committed, Phase::Aborted];
-/// States it passes through in Kafka, and never here.
+/// Transaction states of Kafka that this node never has.
 const NEVER_HERE: [&str; 4] = ["PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"];
 
-/// As Kafka calls it.
+/// Kafka's name of the state.
 pub(super) fn state_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Empty => "Empty",
@@ -32,7 +32,7 @@ pub(super) fn answer(
 ) -> ListTransactionsResponse {
     let mut response = ListTransactionsResponse::default();
     if request.transactional_id_pattern.as_ref().is_some_and(|pattern| !pattern.is_empty()) {
-        // Patterns are not evaluated here.
+        // Patterns are not supported here.
         response.error_code = ResponseError::InvalidRegularExpression.code();
         return response;
     }

@@ -1,8 +1,8 @@
-//! What is remembered of markers in commits: the last one of each partition, and what was warned
-//! of.
+//! Commit nacks seen before: the last commit marker of each partition, and the refusals already
+//! logged.
 //!
-//! An application may commit the same offset with the same metadata again and again. By the rules
-//! of nacks that charges nothing as long as the record is remembered; after that this does.
+//! An application may commit the same offset with the same metadata repeatedly. While the ledger
+//! remembers the record, the nack rules charge no repeat; after that this memory prevents a charge.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,14 +12,14 @@ use sha2::{Digest, Sha256};
 
 use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
 
-/// Partitions remembered at most; a marker of one that is forgotten is judged anew.
+/// Bound of partitions; a marker of an evicted partition is judged as new.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
-/// Reasons of groups and transactional ids that were warned of, at most.
+/// Bound of logged refusals, by group or transactional id and reason.
 const WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 type Key = (GroupId, TopicName, i32);
 
-/// Markers of all groups.
+/// The markers of all groups.
 #[derive(Debug)]
 pub struct Markers {
     taken: Mutex<LruCache<Key, Taken>>,
@@ -34,7 +34,7 @@ struct Taken {
     at: MonoMs,
 }
 
-/// What tells one commit with a marker from another.
+/// The identity of a commit with a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Commit {
     offset: i64,
@@ -57,9 +57,9 @@ impl Default for Markers {
 }
 
 impl Markers {
-    /// Whether this is the marker that was taken last, and the group stands where its commit put
-    /// it. Not sent for longer than `timeout_ms`, it is a new one: the application may have gone
-    /// back without a commit.
+    /// Whether the marker equals the last one, and the committed offset is still that of its
+    /// commit. A marker older than `timeout_ms` is new: the application may have seeked back
+    /// without a commit.
     pub(super) fn is_repeated(
         &self,
         (group, topic, partition): (&GroupId, &TopicName, i32),
@@ -72,7 +72,7 @@ impl Markers {
             return false;
         };
         let is_there = committed == Some(commit.offset);
-        // An offset of a lane is never given twice.
+        // An offset of a slot is never delivered twice.
         let is_lane = LaneOffset::from_kafka(commit.offset).is_some();
         let is_same = known.commit == *commit && (is_there || is_lane);
         if !is_same || now.since(known.at) > timeout_ms {
@@ -82,7 +82,7 @@ impl Markers {
         true
     }
 
-    /// What it names is durable.
+    /// Records the marker after its nacks are durable.
     pub(super) fn taken(
         &self,
         (group, topic, partition): (&GroupId, &TopicName, i32),
@@ -93,14 +93,13 @@ impl Markers {
         lock(&self.taken).put(key, Taken { commit, at: now });
     }
 
-    /// Whether a group, or a transactional id, is to be warned that this was refused, and why:
-    /// once.
+    /// Whether this refusal of a group or transactional id is the first, so that it is logged once.
     pub(super) fn warns(&self, who: &str, what: &'static str, why: &'static str) -> bool {
         lock(&self.warned).put((who.to_owned(), what, why), ()).is_none()
     }
 }
 
-/// All members have partition 0 of the retry topic: there the slot tells them apart.
+/// All members share partition 0 of the retry topic: the slot in the offset tells them apart.
 fn key(group: &GroupId, topic: &TopicName, partition: i32, offset: i64) -> Key {
     let slot = LaneOffset::from_kafka(offset).map(|lane| i32::from(lane.slot.0));
     (group.clone(), topic.clone(), slot.unwrap_or(partition))

@@ -1,9 +1,9 @@
-//! Members of groups whose coordinator is a real broker, as far as they speak through here.
+//! Membership cache: members of the cluster's groups that are connected through this sidecar.
 //!
-//! The embedded coordinator knows its members; of the cluster's groups only what passes by is
-//! known: what a member subscribed to when it joined, and that it is still heard of. A member that
-//! is not heard of for its session timeout is *silent*: it is remembered, and counts neither as a
-//! member nor as a taker of retries.
+//! The embedded coordinator knows its members. Of the cluster's groups the sidecar knows only the
+//! relayed requests: subscriptions and signs of life. A member without a sign of life for its
+//! session timeout is *silent*: it stays in the cache, but does not count as a member, and receives
+//! no retries.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,89 +15,86 @@ use crate::group::member_key;
 use crate::model::{ClientId, GroupId, MemberId, MonoMs, TopicName};
 use crate::wire::assignment::Subscription;
 
-/// A member that was not heard of for so long is gone: longer than a coordinator is away, or than
-/// the others of a group take to join.
+/// A member without a sign of life for so long is removed. The time is longer than a coordinator's
+/// outage or a group's rebalance.
 const GONE_MS: u64 = 30 * 60 * 1000;
-/// Members remembered at most; more than any pod has.
+/// Bound of members, above the number that any pod has.
 const MEMBERS_MAX: usize = 100_000;
 
-/// What a member said when it joined, and the last time it was heard of.
+/// A member's last join and its last sign of life.
 #[derive(Clone, Debug)]
 struct Known {
-    /// Its metadata for the chosen protocol; `None` when it was not seen joining.
+    /// The metadata for the chosen protocol; `None`: no join was seen.
     metadata: Option<Bytes>,
     session_ms: u64,
     heard: MonoMs,
-    /// What its coordinator last told it to hold (KIP-848).
+    /// The coordinator's last assignment (KIP-848).
     held: Option<Vec<TopicPartitions>>,
-    /// What of ours it was told besides.
+    /// Our topics in the last assignment that the member received.
     ours: Vec<TopicName>,
-    /// It is a member by KIP-848: it has an epoch, not a generation.
+    /// The member uses the consumer protocol (KIP-848): it has an epoch, not a generation.
     has_epoch: bool,
-    /// It has joined here by KIP-848, or was told to.
+    /// The member joined here by KIP-848, or was told to rejoin.
     has_joined: bool,
     /// Client id, and host as Kafka writes it.
     client: (ClientId, String),
     presence: Presence,
 }
 
-/// Signs of life of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
-    /// Heard of since the start.
+    /// A sign of life was seen since the start.
     Heard,
-    /// Known from before the start only.
+    /// The member held a slot before the restart, without a sign of life since.
     Remembered,
-    /// Not heard of for the session timeout, which the engine was told.
+    /// No sign of life for the session timeout, which the engine was told.
     Silent,
 }
 
-/// A member that is not heard of.
+/// The absence of a member's signs of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unheard {
-    /// For its session timeout: its coordinator may be away, or it waits for others to join.
+    /// For its session timeout: the coordinator may be away, or the member waits in a rebalance.
     Silent,
-    /// For so long that it is gone, whatever happened.
+    /// For so long that the member is removed.
     Gone,
 }
 
-/// A member, for people.
+/// A member, for the admin API and the CLI.
 #[derive(Clone, Debug)]
 pub struct MemberSeen {
     /// The name that outlives its process.
     pub key: MemberId,
-    /// What it calls itself.
     pub client_id: ClientId,
-    /// Its address as text.
+    /// The client's address, as Kafka writes it.
     pub host: String,
-    /// What it subscribes to; `None`: it was not seen joining.
+    /// The subscription; `None`: no join was seen.
     pub topics: Option<Vec<TopicName>>,
-    /// It is a member by KIP-848.
+    /// The member uses the consumer protocol (KIP-848).
     pub has_epoch: bool,
-    /// Not heard of for the session timeout, or not since the start.
+    /// No sign of life for the session timeout, or none since the start.
     pub is_silent: bool,
 }
 
-/// One group.
 #[derive(Debug, Default)]
 struct Group {
-    /// By the name that outlives the process (`group::member_key`).
+    /// By `group::member_key`, which is stable for static members.
     members: BTreeMap<MemberId, Known>,
-    /// As of the last join seen.
+    /// The protocol of the last join that was seen.
     protocol: String,
-    /// The whole group's subscriptions by member id, as its leader was told them here.
+    /// All subscriptions of the group by member id, as a leader connected here received them.
     led: BTreeMap<MemberId, Bytes>,
-    /// Names of static members, which do not say them each time, by member id.
+    /// Keys of static members by member id: not every request repeats the instance id.
     keys: BTreeMap<MemberId, MemberId>,
-    /// Who holds a topic of ours that only one member may.
+    /// The member that holds each of our topics that only one member may have.
     claims: BTreeMap<TopicName, MemberId>,
 }
 
-/// All groups that are seen from here.
+/// All groups with members connected here.
 #[derive(Debug)]
 pub struct Members {
     groups: Mutex<BTreeMap<GroupId, Group>>,
-    /// How long a member may be silent whose session its coordinator alone knows.
+    /// The session timeout of members whose own one is known only to the coordinator.
     session_ms: u64,
 }
 
@@ -120,7 +117,7 @@ impl Known {
         }
     }
 
-    /// The coordinator has not dropped it, as far as its heartbeats tell.
+    /// Whether the coordinator still has the member, as far as its heartbeats show.
     fn is_live(&self, now: MonoMs) -> bool {
         self.presence == Presence::Heard && now.since(self.heard) <= self.session_ms
     }
@@ -142,7 +139,7 @@ fn is_full(groups: &BTreeMap<GroupId, Group>) -> bool {
 }
 
 impl Group {
-    /// A static member speaks under that id; nobody speaks under the one before.
+    /// Maps the member id of a static member to its key; a former member id of it is removed.
     fn knows_by(&mut self, member_id: &MemberId, key: &MemberId) {
         if member_id != key && self.keys.get(member_id) != Some(key) {
             self.keys.retain(|_, known| known != key);
@@ -157,25 +154,24 @@ impl Group {
     }
 }
 
-/// A member that has joined.
 #[derive(Clone, Debug)]
 pub(super) struct Joined {
     pub(super) key: MemberId,
     pub(super) protocol: String,
     pub(super) metadata: Bytes,
     pub(super) session_ms: u64,
-    /// Everybody's subscription, if this member leads.
+    /// All subscriptions of the group, if this member is the leader.
     pub(super) led: BTreeMap<MemberId, Bytes>,
 }
 
 impl Members {
-    /// `session_ms`: how long a member may be silent whose session its coordinator alone knows.
+    /// `session_ms`: the session timeout of members whose own one is known only to the coordinator.
     pub fn new(session_ms: u64) -> Self {
         Self { groups: Mutex::default(), session_ms }
     }
 
-    /// The name of a member that outlives its process, if it is static: as it says now, or said
-    /// when it was last heard of.
+    /// The key of a member; a static member is found by its instance id, from this request or an
+    /// earlier one.
     pub(super) fn key_of(
         &self,
         group: &GroupId,
@@ -190,8 +186,8 @@ impl Members {
         known.unwrap_or(member).clone()
     }
 
-    /// Whether this member is the one here that holds a topic of ours; it is from now on if nobody
-    /// does who is still heard of.
+    /// Whether this member is the one that holds a topic of ours. It becomes the holder if the
+    /// current one is not alive.
     pub(super) fn claim(
         &self,
         group: &GroupId,
@@ -202,7 +198,8 @@ impl Members {
         let mut groups = self.lock();
         let group = groups.entry(group.clone()).or_default();
         let holder = group.claims.get(topic).and_then(|holder| group.members.get(holder));
-        // Its coordinator has missed it when others are assigned anew; heartbeats are far closer.
+        // Half a session: the coordinator removes a member before it reassigns, and heartbeats come
+        // far more often.
         let is_alive = holder.is_some_and(|known| now.since(known.heard) < known.session_ms / 2);
         if !is_alive {
             group.claims.insert(topic.clone(), key.clone());
@@ -210,7 +207,7 @@ impl Members {
         group.claims.get(topic) == Some(key)
     }
 
-    /// A member by KIP-848 is told these topics of ours; whether they are others than before.
+    /// Records our topics in the assignment of a KIP-848 member; whether they changed.
     pub(super) fn holds_ours(&self, group: &GroupId, key: &MemberId, ours: &[TopicName]) -> bool {
         let is_news = self.with(group, key, |known| {
             known.has_epoch = true;
@@ -221,7 +218,7 @@ impl Members {
         is_news == Some(true)
     }
 
-    /// A member's join was answered.
+    /// Records a successful join.
     pub(super) fn joined(&self, group: &GroupId, joined: Joined, now: MonoMs) {
         let mut groups = self.lock();
         if is_full(&groups) {
@@ -238,23 +235,23 @@ impl Members {
         }
     }
 
-    /// The protocol the group chose when a member last joined through here.
+    /// The protocol that the group chose at the last join through here.
     pub(super) fn protocol(&self, group: &GroupId) -> String {
         self.lock().get(group).map(|group| group.protocol.clone()).unwrap_or_default()
     }
 
-    /// What a member of this sidecar subscribes to.
+    /// The subscription metadata of a member connected here.
     pub(super) fn subscription(&self, group: &GroupId, key: &MemberId) -> Option<Bytes> {
         self.lock().get(group)?.members.get(key)?.metadata.clone()
     }
 
-    /// What any member subscribes to, as its leader was told here.
+    /// The subscription metadata of any member, as a leader connected here received it.
     pub(super) fn led(&self, group: &GroupId, member: &MemberId) -> Option<Bytes> {
         self.lock().get(group)?.led.get(member).cloned()
     }
 
-    /// A member was heard of under that id; one that was not seen joining is known from now on.
-    /// True if the member was not live before.
+    /// Records a sign of life of the member under that member id; adds the member if it is unknown.
+    /// True: it was not live before.
     pub(super) fn heard(
         &self,
         group: &GroupId,
@@ -278,7 +275,8 @@ impl Members {
         !was_live
     }
 
-    /// A member held a slot before the start. It is silent until it is heard of.
+    /// Adds a member that held a slot before the restart. It is silent until its first sign of
+    /// life.
     pub(super) fn remember(&self, group: &GroupId, key: &MemberId, now: MonoMs) {
         let mut groups = self.lock();
         if is_full(&groups) {
@@ -289,13 +287,13 @@ impl Members {
         groups.entry(group.clone()).or_default().members.entry(key.clone()).or_insert(known);
     }
 
-    /// A member by KIP-848 joins here, or is told to; whether it does for the first time.
+    /// Marks a KIP-848 member as joined, or as told to rejoin; whether that is the first time.
     pub(super) fn joins(&self, group: &GroupId, key: &MemberId) -> bool {
         let joined = |known: &mut Known| std::mem::replace(&mut known.has_joined, true);
         self.with(group, key, joined) == Some(false)
     }
 
-    /// A member by KIP-848 names its subscription; true if it is another one than before.
+    /// Records the subscription of a KIP-848 member; true: it changed.
     pub(super) fn subscribes(&self, group: &GroupId, key: &MemberId, metadata: Bytes) -> bool {
         let is_other = |known: &mut Known| {
             let before = known.metadata.replace(metadata);
@@ -304,22 +302,22 @@ impl Members {
         self.with(group, key, is_other) == Some(true)
     }
 
-    /// The topics a member subscribes to; `None`: it has not said so here.
+    /// The topics a member subscribes to; `None`: no subscription was seen here.
     pub(super) fn wants(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicName>> {
         self.subscription(group, key).map(|metadata| topics_of(&metadata))
     }
 
-    /// A member by KIP-848 is told what to hold.
+    /// Records the coordinator's assignment of a KIP-848 member.
     pub(super) fn holds(&self, group: &GroupId, key: &MemberId, topics: Vec<TopicPartitions>) {
         self.with(group, key, |known| known.held = Some(topics));
     }
 
-    /// What a member was last told to hold; `None`: nothing, or before a restart.
+    /// The coordinator's last assignment; `None`: none since the restart.
     pub(super) fn held(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicPartitions>> {
         self.lock().get(group)?.members.get(key)?.held.clone()
     }
 
-    /// A member's requests come from that client id and host; true if from others before.
+    /// Records the client id and host of a member; true: they changed.
     pub(super) fn speaks(
         &self,
         group: &GroupId,
@@ -352,37 +350,37 @@ impl Members {
         members.collect()
     }
 
-    /// Whether no member at all speaks through here.
+    /// Whether no member at all is connected through here.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    /// Groups with members here.
+    /// Groups with members connected here.
     pub fn groups(&self) -> Vec<GroupId> {
         self.lock().keys().cloned().collect()
     }
 
-    /// The members of a group that speak through here, silent ones included.
+    /// The members of a group that are connected here, silent ones included.
     pub fn seen(&self, group: &GroupId, now: MonoMs) -> Vec<MemberSeen> {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| &group.members);
         members.map(|(key, known)| known.seen(key, now)).collect()
     }
 
-    /// The members of a group that speak through here and are not silent.
+    /// The number of members of a group that are connected here and not silent.
     pub fn count_live(&self, group: &GroupId, now: MonoMs) -> usize {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| group.members.values());
         members.filter(|known| known.is_live(now)).count()
     }
 
-    /// Whether a member speaks through here and is not silent.
+    /// Whether a member is connected here and not silent.
     pub(super) fn is_live(&self, group: &GroupId, key: &MemberId, now: MonoMs) -> bool {
         self.with(group, key, |known| known.is_live(now)) == Some(true)
     }
 
-    /// Members of a group that are connected elsewhere, as a leader here was last told of them:
-    /// all, and those that subscribe to `topic`.
+    /// Members of a group that are connected elsewhere, from the last list that a leader here
+    /// received: the number of all, and of those that subscribe to `topic`.
     pub fn elsewhere(&self, group: &GroupId, topic: &TopicName) -> (usize, usize) {
         let groups = self.lock();
         let Some(group) = groups.get(group) else { return (0, 0) };
@@ -395,13 +393,13 @@ impl Members {
         (away.len(), away.iter().filter(|wanted| topics_of(wanted).contains(topic)).count())
     }
 
-    /// One of them; `None`: there is no such member here.
+    /// One member; `None`: it is unknown here.
     pub(super) fn find(&self, group: &GroupId, key: &MemberId, now: MonoMs) -> Option<MemberSeen> {
         self.with(group, key, |known| known.seen(key, now))
     }
 
-    /// Members by KIP-848 that were not heard of for half their session: their coordinator has
-    /// missed them when another is given what they had; heartbeats are far closer.
+    /// KIP-848 members without a sign of life for half their session. The coordinator removes a
+    /// member before it reassigns its partitions, and heartbeats come far more often.
     pub(super) fn quiet(&self, group: &GroupId, now: MonoMs) -> Vec<MemberId> {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| &group.members);
@@ -410,14 +408,14 @@ impl Members {
         members.filter(|(_, known)| is_quiet(known)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether a member was seen to be one by KIP-848.
+    /// Whether a member uses the consumer protocol (KIP-848).
     pub(super) fn has_epoch(&self, group: &GroupId, key: &MemberId) -> bool {
         let groups = self.lock();
         let known = groups.get(group).and_then(|group| group.members.get(key));
         known.is_some_and(|known| known.has_epoch)
     }
 
-    /// A member left or was told that it is none.
+    /// Removes a member that left, or that the coordinator does not know.
     pub(super) fn gone(&self, group: &GroupId, key: &MemberId) {
         let mut groups = self.lock();
         let Some(known) = groups.get_mut(group) else { return };
@@ -427,8 +425,8 @@ impl Members {
         }
     }
 
-    /// Members that were not heard of for their session timeout, told once; and those that were
-    /// not for so long that they are taken out.
+    /// Members without a sign of life for their session timeout, each reported once, and members
+    /// that are removed for good.
     pub(super) fn unheard(&self, now: MonoMs) -> Vec<(GroupId, MemberId, Unheard)> {
         let mut unheard = Vec::new();
         self.lock().retain(|name, group| {
@@ -454,9 +452,9 @@ impl Members {
         unheard
     }
 
-    /// Members of a group of which others were just assigned what it held: those that were not
-    /// heard of for about their session timeout are out, and told once. Its coordinator counts
-    /// from a moment before we heard of them.
+    /// Called when a member receives an assignment: members of the group without a sign of life for
+    /// 90 % of their session timeout are out. Each is reported once. The coordinator's timer starts
+    /// a moment before the sidecar sees the heartbeat.
     pub(super) fn missed(&self, group: &GroupId, now: MonoMs) -> Vec<MemberId> {
         let mut groups = self.lock();
         let members = groups.get_mut(group).into_iter().flat_map(|group| &mut group.members);
@@ -471,7 +469,7 @@ impl Members {
         missed.collect()
     }
 
-    /// `None`: no such member is known.
+    /// `None`: the member is unknown.
     fn with<T>(
         &self,
         group: &GroupId,

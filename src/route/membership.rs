@@ -1,4 +1,4 @@
-//! Tells the engine, and who watches, which members are gone (E7).
+//! Reports lost members to the engine and to the detectors (evidence `lost-delivery`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::model::{GroupId, MemberId};
 use crate::route::Router;
 use crate::route::members::Unheard;
 
-/// How often silent members of the cluster's groups are looked for.
+/// The interval at which silent members of the cluster's groups are searched for.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs until the coordinator ends. One long-lived task, spawned by the server.
+/// Runs until the coordinator ends, in one long-lived task that the server spawns.
 pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>) {
     while let Some(event) = events.recv().await {
         match event {
             GroupEvent::MemberGone { group, member, cause: GoneCause::Replaced, .. } => {
                 tracing::info!(%group, %member, "a static member goes on in a new process");
             }
-            // Whoever was told that it has left may come again before this is read.
+            // The LeaveGroup handler has removed the member already; it may have rejoined by now.
             GroupEvent::MemberGone { group, member, cause: GoneCause::Left(reason), .. } => {
                 tracing::info!(%group, %member, ?reason, "a member has left");
             }
@@ -39,25 +39,25 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
     }
 }
 
-/// Why no member takes the retries of a group.
+/// The reason why no member receives the retries of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTaker {
-    /// The coordinator, which is this node, has no member.
+    /// The embedded coordinator has no member of the group.
     #[error("the group has no members")]
     NoMember,
-    /// In front of a cluster no member is connected here.
+    /// In front of a cluster: no member is connected here.
     #[error("no member of the group is connected through this sidecar")]
     NotHere,
-    /// All members were last heard of longer ago than their session timeout.
+    /// The last sign of life of every member is older than its session timeout.
     #[error("no member of the group was heard of for its session timeout")]
     Silent,
-    /// Live members subscribe to other topics.
+    /// The live members subscribe to other topics only.
     #[error("no member of the group that is connected here subscribes to its retry topic")]
     NotSubscribed,
 }
 
 impl Router {
-    /// Why no live member takes retries of the group; `None`: one does.
+    /// The reason why no live member receives retries of the group; `None`: one does.
     pub(super) fn no_taker(&self, group: &GroupId, known: Option<&GroupView>) -> Option<NoTaker> {
         if known.is_some_and(|known| self.has_taker(known)) {
             return None;
@@ -71,7 +71,7 @@ impl Router {
         })
     }
 
-    /// Whether a live member takes retries of the group: it holds a slot and is not silent.
+    /// Whether a live member can receive retries of the group: it has a slot and is not silent.
     pub fn has_taker(&self, known: &GroupView) -> bool {
         if self.upstream.is_none() {
             return known.has_slot_holder();
@@ -81,7 +81,7 @@ impl Router {
         known.slots.iter().filter_map(|slot| slot.member.as_ref()).any(is_live)
     }
 
-    /// Members of a group that are not silent; in front of a cluster, those connected here.
+    /// The number of members that are not silent; in front of a cluster, those connected here.
     pub fn live_members(&self, group: &GroupId) -> usize {
         match self.upstream {
             Some(_) => self.members.count_live(group, self.clock.now().mono),
@@ -89,15 +89,16 @@ impl Router {
         }
     }
 
-    /// A member of a group of this cluster leaves: known before it is told so, and before anybody
-    /// is given what it had. `member_id`: as that process, where it is known.
+    /// Removes a member that leaves a group of this node. It is called before the answer leaves,
+    /// and before another member receives its partitions. `member_id`: that process of it, if
+    /// known.
     pub(super) fn left(&self, group: &GroupId, key: &MemberId, member_id: Option<&MemberId>) {
         self.lost(group, key, member_id, true);
         self.engine.leave(group, key.clone());
     }
 
-    /// A member of a group of the cluster is told what it holds: whoever is out of the group since
-    /// is gone before the first Fetch of what it held.
+    /// Called when a member of a cluster group receives its assignment. Silent members of the group
+    /// are removed before the first Fetch of their former partitions.
     pub(super) fn missed(&self, group: &GroupId) {
         for member in self.members.missed(group, self.clock.now().mono) {
             tracing::info!(%group, %member, "a member was not heard of when its group went on");
@@ -107,8 +108,8 @@ impl Router {
     }
 }
 
-/// In front of a cluster nobody tells us who is gone: members are missed when they are not heard
-/// of. One long-lived task, spawned by the server.
+/// In front of a cluster no coordinator reports lost members: the sidecar finds those without a
+/// sign of life. One long-lived task, spawned by the server.
 pub async fn watch(router: Arc<Router>) {
     if router.upstream.is_none() {
         return;
@@ -127,7 +128,7 @@ pub async fn watch(router: Arc<Router>) {
     }
 }
 
-/// Who held a slot before a restart is missed like anybody else.
+/// Loads the members that held a slot before the restart, so that they can become silent too.
 async fn remembered(router: &Router) {
     let groups = match router.engine.groups().await {
         Ok(groups) => groups,

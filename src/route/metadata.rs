@@ -1,4 +1,4 @@
-//! Metadata 0–13: topics by name, by id (v10+) or all of them; makes missing ones if allowed.
+//! `Metadata` 0–13: topics by name, by id (v10+), or all; creates missing topics if allowed.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use crate::upstream::{Brokers, Link, UpstreamError};
 use crate::wire::batch::LEADER_EPOCH;
 use crate::wire::{Api, RequestHead, ResponseError};
 
-/// Before, an empty list asked for all topics; since, no list does.
+/// First version where a null list asks for all topics; before, an empty list did.
 const NONE_IS_ALL_SINCE: i16 = 1;
-/// A topic asked for by id may be answered without a name.
+/// First version that may answer a topic id without a name.
 const NAMELESS_SINCE: i16 = 12;
-/// A leader that does not listen where it is asked for is told apart.
+/// First version with `LISTENER_NOT_FOUND`, for a leader without this listener.
 const DEAF_LEADERS_SINCE: i16 = 6;
 
 pub(super) async fn answer(
@@ -71,8 +71,8 @@ pub(super) async fn answer(
     response
 }
 
-/// Answers in front of a cluster: its topics and brokers, and ours beside them. This node is one
-/// more broker to a client that needs it.
+/// In front of a cluster: its topics and brokers, and our topics. A client that needs this node
+/// sees it as one more broker.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -95,7 +95,8 @@ pub(super) async fn relayed(
         });
     }
     let mut response = ask(conn, link, head, &request).await?;
-    // Before an empty list meant "none", asking for nothing but ours has asked for everything.
+    // In version 0 an empty list asks for all topics, so a request for ours alone got all of the
+    // cluster's.
     if !all && request.topics.as_ref().is_some_and(Vec::is_empty) {
         response.topics.clear();
     }
@@ -127,14 +128,14 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-/// A topic of ours beside the cluster's: by the name the client requested, and the topic's own.
+/// A topic of ours, under the name that the client requested.
 fn beside(
     router: &Router,
     (requested, name): (Option<TopicName>, TopicName),
     tells_operations: bool,
 ) -> Option<MetadataResponseTopic> {
     let mut topic = found(router, &name, &router.place(&name)?);
-    // A client that asked by the RocketMQ spelling looks for its own words in the answer.
+    // A client that requests the RocketMQ spelling expects it in the answer.
     topic.name = requested.as_ref().map(wire_topic).or(topic.name);
     topic.topic_authorized_operations = operations::told(tells_operations, OF_TOPIC);
     if router.node_clash() {
@@ -143,9 +144,9 @@ fn beside(
     Some(topic)
 }
 
-/// The cluster's answer, with the ids of topics where its broker knows any: they are left out again
-/// for an older client, but a topic that was made anew is seen. (In the oldest version the same
-/// words mean something else.)
+/// The cluster's answer, with topic ids if its broker knows them, so that a recreated topic is
+/// noticed. An older client's answer omits the ids. Version 0 is relayed as it is: its empty list
+/// has another meaning.
 async fn ask(
     conn: &Conn,
     link: &mut Link,
@@ -167,7 +168,7 @@ async fn ask(
     Ok(response)
 }
 
-/// What asks for topics by their names, in a version that can say so: none is made.
+/// A request for topics by name that creates none; needs version 4 or later.
 pub(super) fn question(names: &[TopicName]) -> MetadataRequest {
     let topic = |name| MetadataRequestTopic::default().with_name(Some(wire_topic(name)));
     let mut request = MetadataRequest::default();
@@ -176,7 +177,7 @@ pub(super) fn question(names: &[TopicName]) -> MetadataRequest {
     request
 }
 
-/// A requested topic of ours: the name asked for, if it was by name, and the topic's own.
+/// A requested topic of ours: the name in the request, if any, and the canonical name.
 fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicName>, TopicName)> {
     let asked = topic.name.as_ref().map(topic_of);
     let name = match &asked {
@@ -186,7 +187,7 @@ fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicNam
     router.is_own(&name).then_some((asked, name))
 }
 
-/// Brokers at the addresses clients reach them by.
+/// Replaces the brokers' addresses by their ports here.
 async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse) {
     let brokers = std::mem::take(&mut response.brokers);
     let real = |broker: &MetadataResponseBroker| {
@@ -207,7 +208,7 @@ async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse
     }
 }
 
-/// Nobody leads it at the moment: clients wait and ask again.
+/// Marks the partition as leaderless: clients wait and ask again.
 fn leaderless(partition: &mut MetadataResponsePartition) {
     partition.error_code = ResponseError::LeaderNotAvailable.code();
     partition.leader_id = BrokerId(-1);
@@ -244,16 +245,16 @@ async fn one(
     };
     if let Some(place) = router.place(&resolved) {
         let mut topic = found(router, &resolved, &place);
-        // A client that asked by the RocketMQ spelling looks for its own words in the answer.
+        // A client that requests the RocketMQ spelling expects it in the answer.
         if let Some(asked) = name {
             topic.name = Some(wire_topic(&asked));
         }
         return topic;
     }
-    // A name of ours that has no place (`retry.lane: off`) is never made an ordinary topic.
+    // A reserved name without a topic (`retry.lane: off`) is never created as an ordinary topic.
     let may_create = create && router.config.auto_create && !router.names.is_ours(&resolved);
     if !may_create {
-        // Ours may be spelled as RocketMQ does, which no topic of Kafka can be.
+        // A reserved name may have the RocketMQ spelling, which is illegal for a Kafka topic.
         let is_ours = router.names.is_ours(&resolved);
         let illegal = legal(&resolved).err().filter(|_| !is_ours);
         return missing(name, id, &illegal.unwrap_or(BrokerError::UnknownTopicOrPartition));
@@ -264,7 +265,7 @@ async fn one(
     }
 }
 
-/// Makes a topic with the default number of partitions and waits until it is durable.
+/// Creates a topic with the default number of partitions and waits until it is durable.
 pub(super) async fn create_now(
     router: &Router,
     name: &TopicName,

@@ -1,4 +1,4 @@
-//! One file per API. This one holds only the router's parts and the `match`.
+//! Request routing: one file for each API; this file holds the router and its `match`.
 #![expect(clippy::needless_pass_by_value, reason = "a handler is given its request for good")]
 
 mod add_offsets_to_txn;
@@ -122,85 +122,81 @@ use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
 use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode};
 
-/// What the routes need to know about this node.
+/// Settings of this node that the routes need.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Our node id, the leader of everything here.
+    /// Our node id, the leader of all our partitions.
     pub node_id: i32,
-    /// Metadata and Produce make a topic that does not exist.
+    /// Metadata and Produce create missing topics.
     pub auto_create: bool,
-    /// Of a topic made that way, or with partitions −1.
+    /// For topics created that way, or with −1 partitions.
     pub default_partitions: i32,
-    /// Of one request, in bytes; bounds what a Fetch answers too.
+    /// Bound of one request, in bytes.
     pub frame_bytes_max: usize,
-    /// Of one Fetch answer, in bytes.
+    /// Bound of one Fetch answer, in bytes.
     pub fetch_bytes_max: usize,
-    /// Of which topics records may be put off.
+    /// The topics whose records may be produced with a delay.
     pub produce_delay: ProduceDelay,
 }
 
-/// Answers requests. Shared by all connections.
+/// Answers requests; shared by all connections.
 #[derive(Debug)]
 pub struct Router {
-    /// Local topics, offsets and groups.
+    /// Local topics, committed offsets and groups.
     pub broker: Arc<Broker>,
-    /// Retry state.
     pub engine: Engine,
-    /// The cluster this sidecar stands in front of; `None`: it is one itself.
+    /// The upstream cluster; `None`: this node is a cluster by itself.
     pub upstream: Option<Upstream>,
-    /// Members of the cluster's groups that speak through here.
+    /// Members of the cluster's groups that are connected here.
     pub members: Members,
     /// Committed offsets of the cluster's groups.
     pub positions: Positions,
-    /// What transactions will commit of retry topics, and of the cluster's of all our topics.
+    /// Pending transactional commits: of retry topics, and in front of a cluster of all our topics.
     pub transactions: Arc<Transactions>,
-    /// What commits said in their metadata.
+    /// Commit markers that were accepted before.
     pub markers: Markers,
-    /// Records of the cluster that nacks named without their bytes.
+    /// Records of the cluster for nacks without the record's bytes.
     pub origins: Origins,
-    /// The largest batch that each topic of the cluster takes.
+    /// The largest batch of each cluster topic.
     pub bounds: TopicBounds,
-    /// What the cluster's topics were last told by.
+    /// Topic ids from the cluster's last Metadata.
     pub topic_ids: TopicIds,
-    /// Names this sidecar keeps for itself.
+    /// The reserved names of retry and dead-letter topics.
     pub names: Names,
-    /// Which client object speaks for which member.
+    /// Members by client address.
     pub tokens: Tokens,
     /// Clients to which this node is listed, in front of a cluster.
     pub node_listing: NodeListing,
     /// Connections on which brokers are asked in a member's name.
     pub voices: Voices,
-    /// What is told from what consumers do.
+    /// One detector for each group whose deliveries are tracked.
     pub detectors: Arc<Detectors>,
-    /// What all connections may keep in memory.
+    /// The memory budget of all connections.
     pub budget: Budget,
-    /// Counters.
     pub metrics: Metrics,
-    /// Time.
     pub clock: Clock,
-    /// Settings.
     pub config: Config,
-    /// The rules of retrying; they change when the configuration is reloaded.
+    /// The retry policies; a reload of the configuration replaces them.
     pub policies: RwLock<Policies>,
 }
 
-/// What becomes of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub enum Reply {
     /// A whole frame, length prefix included.
     Frame(Bytes),
-    /// Nothing: a Produce with acks 0.
+    /// No answer: a Produce with acks 0.
     Nothing,
-    /// The last frame of the connection, and why it ends.
+    /// The last frame of the connection, and the reason why it ends.
     Last(Bytes, String),
-    /// The connection ends; why.
+    /// The reason why the connection ends without an answer.
     Close(String),
 }
 
-/// An answer on its way.
+/// The future of an answer.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 
-/// Why a request ends its connection.
+/// The reason why a request ends its connection.
 #[derive(Debug, thiserror::Error)]
 enum AnswerError {
     #[error(transparent)]
@@ -222,13 +218,14 @@ impl AnswerError {
 }
 
 impl Router {
-    /// A broker of the cluster has our node id. It keeps it: then our topics have no leader.
+    /// Whether a broker of the cluster has our node id. The broker keeps it, and our topics have no
+    /// leader then.
     pub fn node_clash(&self) -> bool {
         self.upstream.as_ref().is_some_and(|upstream| upstream.has_broker(self.config.node_id))
     }
 
-    /// Answers one request. What a Produce appends is appended when this returns; the future only
-    /// waits until it is safe. Any other request does all its work in the future.
+    /// Answers one request. A Produce has appended its records when this returns, and the future
+    /// waits until they are durable. Any other request does all its work in the future.
     pub fn answer<'a>(
         &'a self,
         conn: &'a Conn,
@@ -325,7 +322,7 @@ impl Router {
         })
     }
 
-    /// What a transaction is told.
+    /// The APIs of open transactions.
     async fn transact(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         let h = &head;
         match head.api {
@@ -342,7 +339,7 @@ impl Router {
         }
     }
 
-    /// What tools ask.
+    /// The APIs by which tools read.
     async fn inspect(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
             Api::DescribeConfigs => {
@@ -377,7 +374,7 @@ impl Router {
         })
     }
 
-    /// What tools change.
+    /// The APIs by which tools make changes.
     async fn change(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
             Api::CreateTopics => {
@@ -408,7 +405,7 @@ impl Router {
         })
     }
 
-    /// Answers about replicas, the quorum, rights and quotas, of which one node has little.
+    /// The APIs of replicas, the quorum, ACLs and quotas.
     fn administer(&self, conn: &Conn, head: &RequestHead) -> Result<Reply, AnswerError> {
         match head.api {
             Api::ElectLeaders => self.with_now(head, |r| elect_leaders::answer(self, head, r)),
@@ -437,12 +434,12 @@ impl Router {
             Api::DescribeAcls => self.with_now(head, describe_acls::answer),
             Api::CreateAcls => self.with_now(head, create_acls::answer),
             Api::DeleteAcls => self.with_now(head, delete_acls::answer),
-            // There is no other (each has its place above).
+            // Every other API is matched above.
             api => Ok(Reply::Close(format!("{} is not served here", api.name()))),
         }
     }
 
-    /// Decodes a request that waits for nothing, answers it, encodes the answer.
+    /// Decodes a request, answers it without waiting, and encodes the answer.
     fn with_now<Req, Resp>(
         &self,
         head: &RequestHead,
@@ -456,7 +453,7 @@ impl Router {
         self.encoded(head, &answer(request))
     }
 
-    /// Decodes the request, answers it, encodes the answer.
+    /// Decodes the request, answers it, and encodes the answer.
     async fn with<Req, Resp>(
         &self,
         head: &RequestHead,
@@ -470,7 +467,7 @@ impl Router {
         self.encoded(head, &answer(request).await)
     }
 
-    /// An answer as a frame; the errors in it are counted.
+    /// Encodes an answer and counts the errors in it.
     fn encoded<Resp: Encodable + Refusals>(
         &self,
         head: &RequestHead,

@@ -1,4 +1,4 @@
-//! A batch of nacks on its way: into the engine's queue at once; the keys it stops, once it is
+//! Batches of nacks: sent to the engine's queue at once; their keys are stopped once they are
 //! durable.
 
 use std::fmt::Display;
@@ -10,16 +10,16 @@ use crate::route::Router;
 use crate::route::delivery::Stop;
 use crate::wire::batch::{RawRecord, order_key};
 
-/// The keys that a batch stops (`order.mode: key`).
+/// The keys that a batch of nacks stops (`order.mode: key`).
 #[derive(Debug)]
 pub(in crate::route) struct KeyStops {
     group: GroupId,
-    /// An element for each nack; none where the group keeps no keys in order.
+    /// One element for each nack; empty if the group has no key order.
     each: Vec<Option<Stop>>,
 }
 
 impl Router {
-    /// Sends a batch: it is in the engine's queue when this returns.
+    /// Puts a batch into the engine's queue before it returns.
     pub(in crate::route) fn send_nacks(
         &self,
         batch: NackBatch,
@@ -28,14 +28,14 @@ impl Router {
         (self.key_stops(&batch), self.engine.said(batch, evidence))
     }
 
-    /// The keys that a batch stops.
     pub(in crate::route) fn key_stops(&self, batch: &NackBatch) -> KeyStops {
         let group = batch.group.clone();
         let keyed = if self.keeps_keys(&group) { &batch.nacks[..] } else { &[] };
         KeyStops { each: keyed.iter().map(stop).collect(), group }
     }
 
-    /// The entries of a batch are durable: later records of their keys wait behind them.
+    /// Called once the entries of a batch are durable: later records of their keys become
+    /// key-blocked.
     pub(in crate::route) async fn stop_keys(&self, stops: KeyStops, reply: &NackReply) {
         let KeyStops { group, mut each } = stops;
         if let NackReply::Taken(outcomes) = reply {
@@ -47,8 +47,8 @@ impl Router {
 }
 
 impl Router {
-    /// A batch produced to a retry topic is refused. Said once for each group and reason; counted
-    /// always.
+    /// Counts a refused batch that was produced to a retry topic, and logs it once for each group
+    /// and reason.
     pub(in crate::route) fn nack_refused(
         &self,
         group: &GroupId,
@@ -66,7 +66,7 @@ impl Router {
     }
 }
 
-/// Why a batch is refused, in the words of `reprise_nacks_refused_total`.
+/// The reason label of `reprise_nacks_refused_total`.
 pub(in crate::route) fn word_of(error: &EngineError) -> &'static str {
     match error {
         EngineError::BadNacks(_) => "unknown_record",
@@ -75,7 +75,7 @@ pub(in crate::route) fn word_of(error: &EngineError) -> &'static str {
     }
 }
 
-/// What stops its key when this is taken.
+/// The origin and key that this nack stops.
 fn stop(request: &NackRequest) -> Option<Stop> {
     let Named::Origin(origin) = &request.nack.named else { return None };
     let key = RawRecord::parse(&request.record).ok()?.key?;

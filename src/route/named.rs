@@ -1,9 +1,9 @@
-//! What a request names again is answered once. An answer may be thousands of times as large as the
+//! Removal of duplicate names in a request. An answer may be thousands of times as large as the
 //! name it is for: a name is three bytes, and its topic may have ten thousand partitions.
 
 use std::collections::BTreeSet;
 
-/// What a request has named so far.
+/// The names of a request so far.
 #[derive(Debug)]
 pub(super) struct Named<K>(BTreeSet<K>);
 
@@ -14,13 +14,13 @@ impl<K> Default for Named<K> {
 }
 
 impl<K: Ord> Named<K> {
-    /// Whether it is named for the first time.
+    /// Whether the name is new.
     pub(super) fn first(&mut self, name: K) -> bool {
         self.0.insert(name)
     }
 }
 
-/// Of `asked` what is named for the first time, in their order.
+/// The items with a new name, in their order.
 pub(super) fn once<T, K: Ord>(
     asked: impl IntoIterator<Item = T>,
     name: impl Fn(&T) -> K,

@@ -1,4 +1,4 @@
-//! The names this sidecar keeps for itself, and the ids of the topics behind them.
+//! The reserved names of this sidecar, and the ids of their topics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,41 +9,41 @@ use uuid::Uuid;
 use crate::model::{GroupId, TopicName};
 use crate::wire::names::{Owned, Templates, topic_id};
 
-/// Templates that a line about a conflict proposes.
+/// Templates that the log line about a conflict proposes.
 const OTHER_RETRY: &str = "reprise.retries.{group}";
 const OTHER_DEAD_LETTERS: &str = "reprise.dead-letters.{group}";
-/// Ids and mangled groups remembered; beyond that the oldest by order are forgotten.
+/// Bound of ids and mangled groups; beyond it the first by order is evicted.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// Retry and dead-letter topics: group → name, name → group, id → name.
+/// Retry and dead-letter topics: group to name, name to group, id to name.
 #[derive(Debug)]
 pub struct Names {
     templates: Templates,
-    /// Dead-letter topics of an earlier configuration that are served beside those of this one.
+    /// Dead-letter topics of an earlier configuration, which are still served.
     former: BTreeMap<TopicName, GroupId>,
     known: RwLock<Known>,
-    /// Number of known conflicts: most processes never have one.
+    /// The size of `conflicts`, for a fast check: most processes have none.
     conflict_count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Ids are made from it.
+    /// The cluster id from which topic ids are derived.
     cluster_id: String,
-    /// It is the real cluster's.
+    /// `cluster_id` is that of the upstream cluster.
     is_told: bool,
     by_id: BTreeMap<Uuid, TopicName>,
-    /// Behind mangled names.
+    /// Groups whose name was mangled for the topic name.
     groups: BTreeMap<TopicName, GroupId>,
     listed: BTreeSet<TopicName>,
-    /// Names of ours that another owner has a topic by, which is served instead of ours.
+    /// Reserved names in conflict: another owner has such a topic, which is served instead.
     conflicts: BTreeSet<TopicName>,
-    /// Names of ours for which the cluster has said whether it has such a topic.
+    /// Reserved names for which the cluster has answered whether it has such a topic.
     compared: BTreeSet<TopicName>,
 }
 
 impl Names {
-    /// Names by these templates; ids are uuid v5 over `<cluster id>/<name>`.
+    /// Topic ids are UUID v5 of `<cluster id>/<name>`.
     pub fn new(templates: Templates, cluster_id: &str) -> Self {
         let known = Known { cluster_id: cluster_id.to_owned(), ..Known::default() };
         Self {
@@ -54,7 +54,7 @@ impl Names {
         }
     }
 
-    /// With dead-letter topics that no template of this configuration names.
+    /// Adds dead-letter topics that no template of this configuration matches.
     #[must_use]
     pub fn with_former(mut self, former: BTreeMap<TopicName, GroupId>) -> Self {
         let mut known = self.write();
@@ -69,8 +69,8 @@ impl Names {
         self
     }
 
-    /// In front of a cluster ids are made from its own id, so that they are the same through every
-    /// sidecar. Told with the first Metadata, before any of our ids is.
+    /// In front of a cluster, topic ids derive from its id, so that they are equal in every
+    /// sidecar. The first Metadata sets it, before any of our ids leaves.
     pub fn of_cluster(&self, cluster_id: &str) {
         if self.knows_cluster() && self.read().cluster_id == cluster_id {
             return;
@@ -82,27 +82,24 @@ impl Names {
         known.by_id = names.into_iter().map(|n| (topic_id(cluster_id, n.as_str()), n)).collect();
     }
 
-    /// Whether the cluster's own id was told.
+    /// Whether the id of the upstream cluster is known.
     pub(super) fn knows_cluster(&self) -> bool {
         self.read().is_told
     }
 
-    /// The retry topic of a group.
     pub fn retry_topic(&self, group: &GroupId) -> TopicName {
         let name = self.templates.retry_topic(group);
         self.remember(&name, group);
         name
     }
 
-    /// The dead-letter topic of a group.
     pub fn dead_letter_topic(&self, group: &GroupId) -> TopicName {
         let name = self.templates.dlq_topic(group);
         self.remember(&name, group);
         name
     }
 
-    /// The group has retries: its two topics are known by id before any client asks, and part of
-    /// a listing of all topics from now on.
+    /// Called when the group has retries: its two topics get their ids, and appear in listings.
     pub fn meet(&self, group: &GroupId) {
         let names = [self.retry_topic(group), self.dead_letter_topic(group)];
         if self.read().listed.contains(&names[0]) {
@@ -117,7 +114,7 @@ impl Names {
         }
     }
 
-    /// The RocketMQ spelling `%RETRY%g` becomes `reprise.retry.g`; any other name stays.
+    /// `%RETRY%g`, the RocketMQ spelling, becomes `reprise.retry.g`; any other name stays.
     pub fn canonical(&self, name: &TopicName) -> TopicName {
         if !name.as_str().starts_with('%') {
             return name.clone();
@@ -142,17 +139,15 @@ impl Names {
         self.owned(name).map(|(_, group)| group)
     }
 
-    /// Whether the name is a dead-letter topic's.
     pub fn is_dead_letters(&self, name: &TopicName) -> bool {
         matches!(self.owned(name), Some((Owned::Dlq(_), _)))
     }
 
-    /// Whether the name is a retry topic's or a dead-letter topic's.
     pub fn is_ours(&self, name: &TopicName) -> bool {
         self.owned(name).is_some()
     }
 
-    /// The topic and group a name of ours spells, whether or not another owner has a topic by it.
+    /// The topic kind and group of a reserved name, also if it is in conflict.
     pub(super) fn spelled(&self, name: &TopicName) -> Option<(Owned, GroupId)> {
         let owned = match self.templates.owned(name.as_str()) {
             Some(owned) => owned,
@@ -163,27 +158,27 @@ impl Names {
         Some((owned, group))
     }
 
-    /// The topic and group a name means; `None` where the topic is another owner's.
+    /// The topic kind and group of a name; `None`: another owner has the topic.
     fn owned(&self, name: &TopicName) -> Option<(Owned, GroupId)> {
         self.spelled(name).filter(|_| !self.is_conflict(&self.canonical(name)))
     }
 
-    /// Whether a request of these bytes may name one of our topics.
+    /// Whether the bytes of a request may contain a reserved name.
     pub(super) fn may_be_in(&self, request: &[u8]) -> bool {
         !self.former.is_empty() || self.templates.may_be_in(request)
     }
 
-    /// Whether another owner has a topic by this name of ours.
+    /// Whether another owner has a topic with this reserved name.
     pub(super) fn is_conflict(&self, name: &TopicName) -> bool {
         self.conflicts() > 0 && self.read().conflicts.contains(name)
     }
 
-    /// Whether the cluster has said whether it has a topic by this name of ours.
+    /// Whether the cluster has answered whether it has a topic with this reserved name.
     pub(super) fn is_compared(&self, name: &TopicName) -> bool {
         self.read().compared.contains(name)
     }
 
-    /// Remembers whether `owner` has a topic by this name of ours; true: that has changed.
+    /// Records whether `owner` has a topic with this reserved name; true: that has changed.
     pub(super) fn learn_conflict(&self, name: &TopicName, exists: bool, owner: &str) -> bool {
         let mut known = self.write();
         if known.compared.len() >= REMEMBERED_MAX {
@@ -206,7 +201,7 @@ impl Names {
         true
     }
 
-    /// One line each time a conflict begins or ends.
+    /// Logs one line whenever a conflict begins or ends.
     fn tell_conflict(&self, topic: &TopicName, exists: bool, owner: &str) {
         let Some((kind, group)) = self.spelled(topic) else { return };
         match kind {
@@ -229,23 +224,22 @@ impl Names {
         }
     }
 
-    /// Number of names of ours that are another owner's topics.
+    /// The number of reserved names in conflict.
     pub fn conflicts(&self) -> usize {
         self.conflict_count.load(Ordering::Acquire)
     }
 
-    /// The first few of those names.
+    /// The first `count` names in conflict.
     pub fn conflict_names(&self, count: usize) -> Vec<TopicName> {
         self.read().conflicts.iter().take(count).cloned().collect()
     }
 
-    /// Topics of groups that have retries, without those that are another owner's.
+    /// Topics of groups that have retries, without those in conflict.
     pub fn listed(&self) -> Vec<TopicName> {
         let known = self.read();
         known.listed.difference(&known.conflicts).cloned().collect()
     }
 
-    /// The id of one of our topics.
     pub fn topic_id(&self, name: &TopicName) -> Uuid {
         let id = topic_id(&self.read().cluster_id, name.as_str());
         if !self.read().by_id.contains_key(&id) {
@@ -258,7 +252,7 @@ impl Names {
         id
     }
 
-    /// The name behind an id, once it was told to anybody.
+    /// The name of an id that was made before.
     pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
         self.read().by_id.get(&id).cloned()
     }
@@ -267,7 +261,7 @@ impl Names {
         self.read().groups.get(name).cloned().unwrap_or(rest)
     }
 
-    /// Only a mangled name needs a memory: any other spells its group.
+    /// Stores the group of a mangled name; any other name contains its group.
     fn remember(&self, name: &TopicName, group: &GroupId) {
         if self.templates.key(group).as_str() == group.as_str()
             || self.read().groups.contains_key(name)

@@ -1,8 +1,8 @@
 //! Clients to which this node is listed as a broker, in front of a cluster.
 //!
-//! A client that has nothing to do with our topics sees the cluster's brokers only: whatever counts
-//! brokers counts right. A client that requests one of our topics needs its leader, and some
-//! clients request a topic once and never again: the node stays listed to them.
+//! A client without our topics sees only the cluster's brokers, so tools that count brokers are
+//! right. A client that requests one of our topics needs its leader. Some clients request a topic
+//! only once, so the node stays listed to them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::token::Token;
 
-/// Clients remembered at most. A forgotten client sees the node again with its next request for a
-/// topic of ours.
+/// Bound of clients. A forgotten client sees the node again with its next request for a topic of
+/// ours.
 const CLIENTS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
-/// Why the node is listed to a client; a later reason includes the earlier one.
+/// The reason why the node is listed to a client; a later reason includes the earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ListingReason {
-    /// A listing of all topics showed one of ours: DescribeCluster names the topic's leader.
+    /// A listing of all topics showed one of ours: DescribeCluster lists the node.
     TopicShown,
     /// The client requested a topic of ours: Metadata lists the node too.
     TopicRequested,
@@ -32,14 +32,12 @@ pub(super) enum ListingReason {
 /// A client object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ClientKey {
-    /// By its client address.
+    /// Identified by its client address.
     Address(Token),
-    /// Without one: a hash of the peer's IP address and the client id. A hash, because a client id
-    /// may be 32 KiB long.
+    /// Identified by a hash of the peer's IP address and the client id, which may be 32 KiB long.
     Peer(u64),
 }
 
-/// The clients to which this node is listed.
 #[derive(Debug)]
 pub struct NodeListing {
     clients: Mutex<LruCache<ClientKey, ListingReason>>,
@@ -81,14 +79,14 @@ impl NodeListing {
 }
 
 impl Router {
-    /// The client requested a topic of ours: it needs this node from now on.
+    /// Lists the node to a client that requested a topic of ours.
     pub(super) fn list_node(&self, conn: &Conn) {
         if self.upstream.is_some() && conn.request_ours() {
             self.node_listing.add(conn, ListingReason::TopicRequested);
         }
     }
 
-    /// The client subscribes to these topics: it needs this node if one of them is ours.
+    /// Lists the node to the client if one of its subscribed topics is ours.
     pub(super) fn list_node_to_subscriber<'a>(
         &self,
         conn: &Conn,
@@ -99,12 +97,12 @@ impl Router {
         }
     }
 
-    /// A listing of all topics shows the client topics of ours.
+    /// Records that a listing of all topics showed our topics to the client.
     pub(super) fn show_topics(&self, conn: &Conn) {
         self.node_listing.add(conn, ListingReason::TopicShown);
     }
 
-    /// Whether an answer to this client lists the node, if it does so for `reason`.
+    /// Whether an answer to this client lists the node, if the API does so for `reason`.
     pub(super) fn lists_node(&self, conn: &Conn, reason: ListingReason) -> bool {
         let is_known = || self.node_listing.reason(conn).is_some_and(|known| known >= reason);
         !self.node_clash() && (conn.requests_ours() || is_known())

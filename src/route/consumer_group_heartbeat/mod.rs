@@ -1,8 +1,8 @@
-//! `ConsumerGroupHeartbeat` 0–1 (KIP-848): members come, stay and go, and are told what to hold.
+//! `ConsumerGroupHeartbeat` 0–1 (KIP-848): membership and assignments of the consumer protocol.
 //!
-//! The group's own retry topic has no partitions for the coordinator: it is taken out of what a
-//! member says it owns, and its partition 0 is appended to every assignment that is told to a
-//! member that subscribes to it: private to each, at the offsets of its slot.
+//! For the coordinator the group's retry topic has no partitions: the sidecar removes it from the
+//! owned partitions of a heartbeat. Each member that subscribes to it gets a private partition 0
+//! appended to its assignment.
 
 mod relayed;
 
@@ -23,9 +23,9 @@ use crate::wire::{RequestHead, ResponseError};
 
 pub(super) use relayed::relayed;
 
-/// Leaves for good.
+/// Member epoch of a member that leaves for good.
 const LEAVES: i32 = -1;
-/// Before, a member without an id was given one.
+/// First version whose clients make their own member id; before, the coordinator makes it.
 const OWN_ID_SINCE: i16 = 1;
 
 pub(super) async fn answer(
@@ -39,7 +39,7 @@ pub(super) async fn answer(
     let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
     let beat = beat(conn, head, request, lane);
     let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
-    // Asked before it goes, and of the group: it may name itself by its id alone.
+    // Looked up before the member leaves, since its heartbeat may name it by member id alone.
     let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
     let known = |name: &TopicName| image(router, name, &retry);
     let own = lane.map(|_| &retry);
@@ -88,13 +88,13 @@ pub(super) async fn answer(
     response
 }
 
-/// A member that is fenced gives up its partitions, joins again under its own name and goes on from
+/// Fences the member: it gives up its partitions, rejoins with its own member id and continues from
 /// the committed offsets.
 fn called_back() -> ConsumerGroupHeartbeatResponse {
     refused(ResponseError::FencedMemberEpoch, &"go on from the committed offsets (order.rewind)")
 }
 
-/// The same, for one whose subscription a restart of this sidecar has forgotten.
+/// Fences a member whose subscription was lost in a restart of this sidecar.
 fn asked_again() -> ConsumerGroupHeartbeatResponse {
     refused(ResponseError::FencedMemberEpoch, &"say again what you subscribe to")
 }
@@ -106,7 +106,7 @@ fn refused(error: ResponseError, why: &impl ToString) -> ConsumerGroupHeartbeatR
     response
 }
 
-/// The request in the coordinator's words, without partitions of the group's own retry topic.
+/// Converts the request for the coordinator and removes the group's own retry topic.
 fn beat(
     conn: &Conn,
     head: &RequestHead,
@@ -146,7 +146,7 @@ fn beat(
     }
 }
 
-/// What a topic is for the coordinator.
+/// The id and partition count of a topic for the coordinator; `None` for the group's retry topic.
 pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
     let name = router.names.canonical(name);
     if name == *retry {
@@ -157,7 +157,7 @@ pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Opt
     Some(TopicImage { id, partitions: place.partitions() })
 }
 
-/// The assignment to tell, with the member's private partition if it subscribes to the retry topic.
+/// Adds the member's private partition to its assignment if it subscribes to the retry topic.
 async fn with_lane(
     router: &Router,
     group: &GroupId,
@@ -175,7 +175,7 @@ async fn with_lane(
             router.names.meet(group);
             topics.push(TopicPartitions::default().with_topic_id(lane).with_partitions(vec![0]));
         }
-        // It may have taken part until now: what it held goes back to the group's queue.
+        // A member that unsubscribes from the retry topic returns its retries to the group's queue.
         None => router.engine.leave(group, key),
     }
     Ok(Some(Assignment::default().with_topic_partitions(topics)))

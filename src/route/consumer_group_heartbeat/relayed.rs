@@ -1,5 +1,5 @@
-//! `ConsumerGroupHeartbeat` in front of a cluster: its coordinator assigns, and never hears of the
-//! retry topic; the member's private partition is appended to what it is told.
+//! `ConsumerGroupHeartbeat` in front of a cluster: its coordinator assigns and never learns of the
+//! retry topic. The member's private partition is appended to the assignment in the answer.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
@@ -17,11 +17,11 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::Subscription;
 use crate::wire::{Api, RequestHead};
 
-/// Joins.
+/// Member epoch of a member that joins.
 const JOINS: i32 = 0;
-/// Leaves for good; −2 is a static member that will be back.
+/// Member epoch of a member that leaves for good; −2 is a static member that will be back.
 const LEAVES: i32 = -1;
-/// The first Metadata that tells the cluster's id and can be told not to create topics.
+/// The lowest Metadata version with the cluster id and `allow_auto_topic_creation`.
 const METADATA: i16 = 4;
 
 pub(in crate::route) async fn relayed(
@@ -86,22 +86,22 @@ pub(in crate::route) async fn relayed(
             }
         }
         Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
-        // A fenced member joins again under its own name.
+        // A fenced member rejoins with its own member id.
         Some(_) => {}
     }
     Ok(response)
 }
 
-/// Whether it is not known what a member holds of ours besides its retries: it has not said since
-/// the last start of this sidecar what it subscribes to, which a client does not repeat, and its
-/// group reads dead letters. So for each member once: who subscribes to a pattern never says more.
+/// Whether the sidecar must ask for the member's subscription, to know its topics of ours. A
+/// restart lost the subscription, the client does not repeat it, and the group reads dead letters.
+/// Each member is asked once: a member that subscribes to a pattern never names topics.
 fn is_unheard_of(router: &Router, group: &GroupId, key: &MemberId) -> bool {
     router.broker.offsets.has(group)
         && router.members.wants(group, key).is_none()
         && router.members.joins(group, key)
 }
 
-/// Ids of our topics are made from the cluster's, and a client may heartbeat before it asks for
+/// Ids of our topics derive from the cluster id, and a client may heartbeat before its first
 /// Metadata.
 async fn know_the_cluster(
     router: &Router,
@@ -120,11 +120,11 @@ async fn know_the_cluster(
     Ok(())
 }
 
-/// What the member is told to hold: the coordinator's assignment, its private partition, and of
-/// our other topics those that no other member here holds. Also told when only ours have changed.
+/// Builds the member's assignment: the coordinator's, its private partition, and those of our other
+/// topics that no other member here holds. It is also sent when only our part changed.
 ///
 /// **Invariant:** a heartbeat that changes nothing asks nothing of the engine: a slow disk here
-/// must not cost a member its place in the cluster's group.
+/// must not cost a member its membership in the cluster's group.
 async fn with_ours(
     router: &Router,
     group: &GroupId,
@@ -141,8 +141,8 @@ async fn with_ours(
             });
             wanted
         }
-        // A client does not repeat its subscription after a restart of the sidecar; what it holds
-        // it goes on holding, and its slot is kept.
+        // A client does not repeat its subscription after a restart of the sidecar: it keeps its
+        // assignment, and its slot stays reserved.
         None if told.is_none() => return Ok(None),
         None => {
             let slot = router.engine.slot_of(group, key.clone()).await?;

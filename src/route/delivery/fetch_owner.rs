@@ -1,11 +1,11 @@
 //! Attribution of a Fetch to a member: a Fetch names neither a group nor a member.
 //!
-//! The listener's group, the client address, or the connection on which the member joined tells
-//! the member. A client without an address is told by its client id and host. An unattributed
-//! Fetch passes untouched and is counted.
+//! The member is found by the listener's group, by the client address, or by the connection on
+//! which it joined. Without a client address it is found by client id and host. An unattributed
+//! Fetch is relayed unchanged and counted.
 //!
-//! In a session (KIP-227) only the first Fetch names its topics, later ones name changes. The
-//! topics of an unattributed session are remembered: a member may be found for it later.
+//! In a session (KIP-227) only the first Fetch names all topics, and later ones name changes. The
+//! topics of an unattributed session are remembered, since a member may be found for it later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::route::delivery::{GroupDetector, TrackedFetch};
 use crate::route::token::Token;
 use crate::wire::assignment::Subscription;
 
-/// Bytes of topic names that are remembered of one session: thousands of topics.
+/// Bound of the topic names remembered for one session: thousands of topics.
 const SESSION_BYTES_MAX: usize = 256 << 10;
 
 /// The last attribution on a connection.
@@ -52,7 +52,7 @@ struct Owner {
 /// A session of Fetches that was unattributed when it began.
 #[derive(Debug)]
 pub struct FetchSession {
-    /// In order of their names.
+    /// Sorted by name.
     topics: Vec<TopicName>,
     /// The value of `Detectors::changes` at which it was last found unattributed.
     as_of: Option<u64>,

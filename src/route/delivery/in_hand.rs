@@ -1,5 +1,5 @@
-//! Records that their partitions do not wait for any more: each becomes an entry in a task of its
-//! own, so that one that cannot be read for a while keeps nobody waiting.
+//! Settles records that no partition waits for. Each becomes an entry in a task of its own, so that
+//! an unreadable record delays nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,19 +12,19 @@ use crate::retry::detector::Settling;
 use crate::route::Router;
 use crate::route::delivery::{Reading, Remains, SETTLING_ROUNDS, TrackedFetch};
 
-/// Partitions in which something is settled at the same time.
+/// Bound of partitions in which records are settled at the same time.
 const AT_ONCE: usize = 16;
 
 type Of = (GroupId, TopicPartition);
 
-/// Settlings on their way. They end with it.
+/// The running settle tasks; dropping it aborts them.
 #[derive(Debug, Default)]
 pub(super) struct Settlings {
     busy: Arc<Mutex<BTreeSet<Of>>>,
     tasks: JoinSet<()>,
 }
 
-/// Held while something is settled in a partition.
+/// Marks a partition as busy until it is dropped.
 #[derive(Debug)]
 struct Busy {
     of: Of,
@@ -32,7 +32,7 @@ struct Busy {
 }
 
 impl Settlings {
-    /// Runs this, unless something is settled in that partition already, or in many others.
+    /// Runs the task unless its partition is busy or [`AT_ONCE`] partitions are.
     fn run(&mut self, of: Of, settling: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
         if let Some(busy) = self.begin(of) {
@@ -61,8 +61,9 @@ fn lock(busy: &Mutex<BTreeSet<Of>>) -> MutexGuard<'_, BTreeSet<Of>> {
 }
 
 impl Router {
-    /// Settles records that no partition waits for any more. One that cannot be read now is tried
-    /// again with the next look; what never can, is left to the next Fetch of it.
+    /// Settles records that no partition waits for any more. A record that cannot be read now is
+    /// tried again at the next look. A record that can never be read is left to the next Fetch of
+    /// its offset.
     pub(super) fn settle_in_hand(self: &Arc<Self>, settlings: &mut Settlings) {
         for (group, of) in self.detectors.all() {
             for settling in self.settlings_let_go(&group, &of) {
@@ -94,7 +95,7 @@ impl Router {
         self.settle(&TrackedFetch::nobody(group, of), &settling, reading).await;
     }
 
-    /// Settles a record, and those of its partition that are at their end because of that.
+    /// Settles a record, then later records of its partition that have become final by that.
     async fn settle_each(&self, group: &GroupId, of: &Arc<GroupDetector>, first: Settling) {
         let by = TrackedFetch::nobody(group, of);
         let partition = first.partition.clone();
@@ -108,13 +109,13 @@ impl Router {
         }
     }
 
-    /// The record that a settling is about.
+    /// Reads the record to settle from its topic.
     async fn in_hand(&self, group: &GroupId, settling: &Settling) -> Reading {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         match self.bytes_at(group, &origin).await {
             Ok(Ok(Some(record))) => Reading::Found(Remains::Record(record)),
-            // Taken by retention, or the end of a transaction.
+            // Retention removed the record, or its transaction aborted.
             Ok(Ok(None)) => Reading::Gone,
             Ok(Err(why)) => {
                 tracing::debug!(%group, %origin, %why, "a record that is let go is not read");
@@ -138,7 +139,7 @@ mod tests {
         (group.into(), TopicPartition { topic: "orders".into(), partition })
     }
 
-    /// One that says that it has begun, and ends when it is let go.
+    /// A task that reports its start and runs until `go` is true.
     fn held(
         n: i32,
         began: &UnboundedSender<i32>,

@@ -1,4 +1,4 @@
-//! Fetches of retry topics, as far as the detector needs them.
+//! Observations of retry-topic Fetches for the detector.
 
 use crate::engine::RetryBatch;
 use crate::model::{GroupId, LaneOffset, Slot};
@@ -7,8 +7,8 @@ use crate::retry::detector::{LaneGiven, Seen};
 use crate::route::Router;
 
 impl Router {
-    /// How many retries a slot may be given on a connection, `None`: as many as ever; and what is
-    /// out there besides.
+    /// The number of retries that a slot may receive now (`None`: no bound), and whether its member
+    /// has other outstanding records.
     pub(in crate::route) fn lane_room(
         &self,
         group: &GroupId,
@@ -22,7 +22,7 @@ impl Router {
         })
     }
 
-    /// A Fetch of a retry topic from an offset on is answered so: told before its bytes leave.
+    /// Records the answer to a Fetch of a retry topic, before its bytes leave.
     pub(in crate::route) fn lane_taken(
         &self,
         group: &GroupId,
@@ -31,7 +31,7 @@ impl Router {
         taken: &RetryBatch,
     ) {
         let Some(of) = self.detector_of(group) else { return };
-        // What is open below was given out before; also by a run of before.
+        // An open delivery below `from` was made earlier, maybe before a restart.
         let below = Some(taken.position).filter(|position| *position < from);
         let given = taken.records.iter().filter_map(|one| LaneOffset::from_kafka(one.offset));
         let out: Vec<LaneOffset> = below.into_iter().chain(given).collect();

@@ -1,8 +1,8 @@
-//! Consumers watched: what they fetch, are given and commit, and how they come and go, is told to
-//! the detector of their group; what it wants done is done.
+//! Delivery tracking: fetches, deliveries, commits and membership changes go to the detector of
+//! their group. The sidecar then executes the detector's outputs.
 //!
-//! A Fetch is attributed to a member (`fetch_owner.rs`), asks for a plan (`settled.rs`), and says
-//! what leaves before it does. The APIs of groups tell the rest (`seen.rs`).
+//! A Fetch is attributed to a member (`fetch_owner.rs`), gets a plan (`settled.rs`), and is
+//! recorded before its records leave. The group APIs supply the other observations (`seen.rs`).
 
 mod fetch_owner;
 mod in_hand;
@@ -29,18 +29,18 @@ pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
 /// The interval at which the timers of detectors run.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// One Fetch of a member that is watched.
+/// A Fetch of a member whose group has a detector.
 #[derive(Debug)]
 pub struct TrackedFetch {
     group: GroupId,
     by: Fetching,
     detector: Arc<GroupDetector>,
-    /// The news the last plan came after.
+    /// The detector's change counter at the last plan.
     planned_at: AtomicU64,
 }
 
 impl TrackedFetch {
-    /// No Fetch: what is settled though nobody asks for it.
+    /// A caller without a Fetch, which settles records that no client asked for.
     fn nobody(group: &GroupId, detector: &Arc<GroupDetector>) -> Self {
         let member = MemberId::new("");
         let came = MonoMs::default();
@@ -53,7 +53,6 @@ impl TrackedFetch {
         }
     }
 
-    /// Of which group.
     pub fn group(&self) -> &GroupId {
         &self.group
     }
@@ -62,21 +61,20 @@ impl TrackedFetch {
         &self.detector
     }
 
-    /// Who fetches, and how.
     pub fn by(&self) -> &Fetching {
         &self.by
     }
 }
 
 impl Router {
-    /// The detector of a group; `None`: nothing of it is inferred or kept in order.
+    /// The detector of a group; `None`: its policy needs neither inference nor key order.
     pub(in crate::route) fn detector_of(&self, group: &GroupId) -> Option<Arc<GroupDetector>> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let policy = policies.of(group);
         policy.is_watched().then(|| self.detectors.of(group, policy))
     }
 
-    /// What the member is given of the partitions it asks for.
+    /// The detector's plan for the requested partitions.
     pub fn asked(&self, by: &TrackedFetch, asked: &[Asked]) -> Plan {
         let ask = |detector: &mut Detector, now: Now| detector.asked(now, &by.by, asked);
         self.tell_then(&by.group, &by.detector, ask, |of| {
@@ -84,7 +82,7 @@ impl Router {
         })
     }
 
-    /// Whether failures of a group are inferred, and its consumers as they are watched.
+    /// Whether failures of a group are inferred, and the state of its detector.
     pub fn explain(&self, group: &GroupId) -> (bool, DetectorView) {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let is_watched = policies.of(group).inference;
@@ -94,14 +92,14 @@ impl Router {
         (is_watched, view.unwrap_or_default())
     }
 
-    /// Where the breaker of a group stands.
     pub fn breaker(&self, group: &GroupId) -> BreakerView {
         let now = self.clock.now();
         let of = self.detectors.find(group);
         of.map(|of| of.lock().detector.breaker(now)).unwrap_or_default()
     }
 
-    /// Partitions of a group with a record that is not committed for `consume_timeout`.
+    /// Partitions of a group with a record that has been uncommitted for longer than
+    /// `consume_timeout`.
     pub fn stalled(&self, group: &GroupId) -> u64 {
         let now = self.clock.now();
         self.detectors.find(group).map_or(0, |of| of.lock().detector.stalled(now))
@@ -114,7 +112,7 @@ impl Router {
         self.detectors.find(group).is_some_and(|of| looks(&of.lock().detector))
     }
 
-    /// These records leave for the member.
+    /// Records that these records leave for the member.
     pub fn handed(&self, by: &TrackedFetch, handed: &[Handed]) {
         if !handed.is_empty() {
             self.tell(&by.group, &by.detector, |detector, now| {
@@ -123,21 +121,22 @@ impl Router {
         }
     }
 
-    /// Whoever had these to give had nothing to give by turn.
+    /// Records that the requested partitions had no record for a plan with turns.
     pub fn nothing_came(&self, by: &TrackedFetch, asked: &[Asked]) {
         self.tell(&by.group, &by.detector, |detector, now| {
             detector.nothing_came(now, &by.by, asked);
         });
     }
 
-    /// The member was to be given this, and it cannot be.
+    /// Records that the planned offsets hold no record that can be delivered.
     pub fn passed_over(&self, by: &TrackedFetch, of: &TopicPartition, nothing: Range<i64>) {
         self.tell(&by.group, &by.detector, |detector, now| {
             detector.passed_over(now, &by.by, of, nothing);
         });
     }
 
-    /// Ends when another plan than the last one may come out: with news, or at `until`.
+    /// Returns when a new plan may differ from the last one: at a change of the detector, or at
+    /// `until`.
     pub async fn replan(&self, by: &TrackedFetch, until: Option<MonoMs>) {
         let mut news = by.detector.news();
         let planned_at = by.planned_at.load(Ordering::Relaxed);
@@ -151,7 +150,7 @@ impl Router {
         }
     }
 
-    /// Does what is due, and forgets the detectors of groups that are no more.
+    /// Runs the timers of all detectors and forgets detectors of removed groups.
     fn watch_timeouts(&self) {
         for (group, of) in self.detectors.all() {
             self.tell(&group, &of, Detector::handle_timeout);
@@ -159,15 +158,14 @@ impl Router {
         self.detectors.forget_idle(self.clock.now());
     }
 
-    /// The sidecar stops as it was asked to: what members have in hand is not lost. Nobody asks any
-    /// more.
+    /// Orderly shutdown: outstanding records do not count as lost, and no more Fetches are planned.
     pub fn close_watches(&self) {
         for (group, of) in self.detectors.all() {
             self.tell(&group, &of, |detector, _| detector.close());
         }
     }
 
-    /// Changes the detector of a group and does what it wants done.
+    /// Changes the detector of a group and executes its outputs.
     pub(in crate::route) fn tell<T>(
         &self,
         group: &GroupId,
@@ -177,7 +175,7 @@ impl Router {
         self.tell_then(group, of, f, |_| {})
     }
 
-    /// Changes the detector of a group; `then` runs before another change.
+    /// Changes the detector of a group; `then` runs before the next change.
     fn tell_then<T>(
         &self,
         group: &GroupId,
@@ -189,7 +187,7 @@ impl Router {
     }
 }
 
-/// Runs the timers of detectors. One long-lived task, spawned by the server.
+/// Runs the timers of detectors, in one long-lived task that the server spawns.
 pub async fn run(router: Arc<Router>) {
     let mut settlings = Settlings::default();
     loop {

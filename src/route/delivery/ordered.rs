@@ -1,10 +1,10 @@
-//! Keys kept in order (`order.mode: key`), with the embedded cluster only: what a Fetch would be
-//! given is looked at where a key of its partition has failed, and what its member has in hand when
-//! one fails goes behind it.
+//! Key order (`order.mode: key`), with the embedded cluster only. A Fetch is checked where a key of
+//! its partition has failed. When a key fails, its later records that the member already has go
+//! behind it.
 //!
-//! A nack stops its key first and reads after that how far the partition was handed out; a Fetch
-//! reads the stops first and is handed out only if there was none since. Whoever comes second sees
-//! the other, so no record slips through between them.
+//! A nack stops its key first, and then reads how far the partition was delivered. A Fetch reads
+//! the stop count first, and delivers only if it is unchanged. Either order makes the second see
+//! the first, so no record slips through between them.
 
 use std::collections::BTreeMap;
 
@@ -20,39 +20,37 @@ use crate::route::delivery::TrackedFetch;
 use crate::route::place::Place;
 use crate::wire::batch::{Batch, Hidden, RecordView, end_of, order_key, records};
 
-/// Records of one partition that wait behind others; with so many its members get none of it until
-/// there are fewer.
+/// Bound of key-blocked records of one partition: at the bound, its members receive nothing until
+/// some are released.
 const BEHIND_MAX: u64 = 10_000;
-/// A compressed batch unpacks to at most this.
+/// Bound of an unpacked compressed batch.
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
-/// Records that are put behind others as one unit of the journal.
+/// Bound of key-blocked records in one atomic group of the journal.
 const FOLLOWERS_MAX: usize = 4_096;
-/// Read at once of what a member has in hand.
+/// Bytes of one read of outstanding records.
 const READ_BYTES: usize = 1 << 20;
 
-/// A record that has failed, and its key.
+/// The origin of a failed record, and the hash of its key.
 pub(in crate::route) type Stop = (Origin, OrderKey);
 
-/// What of a partition may be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::route) enum Passing {
-    /// All but these, which ascend: they have an entry.
+    /// All records except these offsets, ascending, which have an entry.
     Without(Vec<i64>),
-    /// Nothing for now: too many wait, or the journal cannot take more.
+    /// Nothing for now: too many records are key-blocked, or the journal refuses more.
     Nothing,
 }
 
-/// Records that a client is given.
+/// Record batches on their way to a client.
 pub(in crate::route) struct Batches<'a> {
-    /// Whole batches.
     pub(in crate::route) records: &'a Bytes,
-    /// Producer and first offset of each aborted transaction; a client drops its records.
+    /// Producer and first offset of each aborted transaction; clients skip its records.
     pub(in crate::route) aborted: Vec<(i64, i64)>,
 }
 
 impl Router {
-    /// What may be given of these records, from an offset on, to a member. What has to wait behind
-    /// another record of its key does so from now on, durably.
+    /// Decides which of these records may be delivered. Records behind a stopped key become
+    /// key-blocked entries, durably.
     pub(in crate::route) async fn passing(
         &self,
         by: &TrackedFetch,
@@ -71,7 +69,8 @@ impl Router {
         }
     }
 
-    /// Which of these have an entry now; `None`: it could not be journalled.
+    /// Makes entries of these records and returns the offsets that have one. `None`: the journal
+    /// refused.
     async fn follow(
         &self,
         group: &GroupId,
@@ -119,8 +118,8 @@ impl Router {
         policies.of(group).order == OrderMode::Key
     }
 
-    /// These have entries now, durably: later records of their keys that a member has in hand go
-    /// behind them, and come to it once more.
+    /// After these failures are durable: outstanding later records of their keys become
+    /// key-blocked, and are delivered again.
     pub(in crate::route) async fn fall_in(&self, group: &GroupId, stops: Vec<Stop>) {
         let mut by_partition: BTreeMap<TopicPartition, BTreeMap<OrderKey, i64>> = BTreeMap::new();
         for (origin, key) in stops {
@@ -144,16 +143,17 @@ impl Router {
         let Some(Place::Local(topic)) = self.place(&of.topic) else { return };
         let Some(log) = topic.partition(of.partition) else { return };
         let first = firsts.values().min().copied().unwrap_or(i64::MAX).saturating_add(1);
-        // Handed out before a start, and not committed since, it is in hand still.
+        // A record delivered before a restart and not committed since is still outstanding.
         let committed = self.broker.offsets.committed(group, &of.topic, of.partition);
         let from = committed.map_or(open.start, |known| known.offset.min(open.start));
         let mut next = from.max(first);
-        // Who reads committed records has nothing in hand that is open; who reads all of them has.
+        // `read_committed` clients have no outstanding record of an open transaction;
+        // `read_uncommitted` ones have.
         while next < open.end {
             let Ok(Committed { read, aborted, .. }) =
                 self.broker.read_undecided(log, next, READ_BYTES)
             else {
-                // Retention has taken some: what is left of it can still be read.
+                // Retention removed some of them: the rest can still be read.
                 let start = self.broker.bounds(log).start;
                 if start <= next {
                     return;
@@ -175,8 +175,8 @@ impl Router {
         }
     }
 
-    /// These records leave for the member, unless a key of their partition was stopped after its
-    /// stops were counted, as they were then; whether they do.
+    /// Records that these records leave, unless a key of a partition was stopped since `stops` was
+    /// read. Returns whether they leave.
     pub(in crate::route) fn handed_in_order(
         &self,
         by: &TrackedFetch,
@@ -196,8 +196,8 @@ impl Router {
 }
 
 impl Batches<'_> {
-    /// Records with a key that is wanted, in their stored form. Batches that cannot be read, and
-    /// records without a key, are nobody's.
+    /// The records whose offset and key are `wanted`, in their stored form. Unreadable batches and
+    /// records without a key are skipped.
     fn find(&self, wanted: impl Fn(i64, OrderKey) -> bool) -> Vec<(i64, OrderKey, Bytes)> {
         let mut hidden = Hidden::new(self.aborted.iter().copied());
         let mut found = Vec::new();
@@ -228,7 +228,7 @@ mod tests {
         rebase,
     };
 
-    /// A batch at an offset: a record with a key in a transaction of that producer.
+    /// A transactional batch with one record that has a key.
     fn keyed(offset: i64, producer: i64, key: &'static str) -> Vec<u8> {
         let record = RawRecord {
             timestamp_ms: 5,
@@ -262,7 +262,7 @@ mod tests {
             keyed(20_004, 9, "b"),
         ];
         let records = Bytes::from(log.concat());
-        // Those of many others begin before what was read.
+        // Transactions of other producers, aborted before the first batch.
         let others = (100..20_100).map(|producer| (producer, producer - 100));
         let aborted = others.chain([(7, 20_000)]).collect();
         let key = order_key(b"a");

@@ -1,4 +1,4 @@
-//! Observations of the APIs of groups, for the detectors.
+//! Observations from the group APIs, for the detectors.
 
 use crate::engine::seen_offset;
 use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
@@ -7,7 +7,7 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::wire::{Progress, ResponseError, read_progress};
 
-/// Refusals that a commit of the same member cannot get over.
+/// Commit errors that a retry by the same member cannot overcome.
 const FOR_GOOD: &[ResponseError] = &[
     ResponseError::IllegalGeneration,
     ResponseError::UnknownMemberId,
@@ -16,11 +16,11 @@ const FOR_GOOD: &[ResponseError] = &[
     ResponseError::StaleMemberEpoch,
 ];
 
-/// Offsets of partitions, as a commit names them.
+/// Topic, partition and offset of each position in a commit.
 type Offsets = Vec<(TopicName, i32, i64)>;
 
 impl Router {
-    /// Something is seen of a group.
+    /// Sends one observation to the group's detector.
     pub fn seen(&self, group: &GroupId, seen: Seen) {
         self.all_seen(group, vec![seen]);
     }
@@ -34,8 +34,8 @@ impl Router {
         });
     }
 
-    /// A member is told its generation or epoch, or what it is to hold; what it knows already is
-    /// no news.
+    /// Records the generation or epoch, or the assignment, that a member receives. An unchanged one
+    /// changes no owner.
     pub(in crate::route) fn assigned(
         &self,
         conn: &Conn,
@@ -52,8 +52,8 @@ impl Router {
         }
     }
 
-    /// The coordinator goes on with a member as of that generation: one that was missed here holds
-    /// what it held, and nobody will tell it anew.
+    /// The coordinator answers the member with that generation. A member that was taken for lost
+    /// still has its assignment, since the coordinator will not send it again.
     pub(in crate::route) fn goes_on_with(
         &self,
         conn: &Conn,
@@ -68,18 +68,18 @@ impl Router {
         }
     }
 
-    /// A member was told something that makes clients join anew.
+    /// Records that the member got an answer that makes clients rejoin.
     pub(in crate::route) fn called(&self, group: &GroupId, key: &MemberId) {
         let Some(of) = self.detectors.find(group) else { return };
         self.tell(group, &of, |detector, _| detector.call(key));
     }
 
-    /// A member was heard of.
+    /// Records that the member is alive.
     pub(in crate::route) fn alive(&self, group: &GroupId, key: &MemberId) {
         self.seen(group, Seen::Alive { member: key.clone() });
     }
 
-    /// A member is gone; `left`: it says so; `member_id`: as that process, where it is known.
+    /// Removes a member. `left`: it left the group; `member_id`: that process of it, if known.
     pub(in crate::route) fn lost(
         &self,
         group: &GroupId,
@@ -92,7 +92,7 @@ impl Router {
         self.detectors.change_owners();
     }
 
-    /// A member was told from where to go on.
+    /// Records the committed offsets that a member fetched.
     pub(in crate::route) fn offsets_read(
         &self,
         group: &GroupId,
@@ -100,7 +100,8 @@ impl Router {
     ) {
         let mut all = Vec::new();
         for (topic, partition, offset, metadata) in offsets {
-            // Whatever is below 0 says that nothing is committed; so a group may have committed it.
+            // A negative offset means that nothing is committed. A commit of that value means the
+            // same.
             let is_none = offset < 0;
             let of = self.real([(topic, partition, if is_none { 0 } else { offset })]);
             all.extend(of.map(|(partition, offset)| {
@@ -114,7 +115,7 @@ impl Router {
         self.all_seen(group, all);
     }
 
-    /// A commit was accepted.
+    /// Records an accepted commit.
     pub(in crate::route) fn commit_stored(
         &self,
         group: &GroupId,
@@ -124,7 +125,8 @@ impl Router {
         self.all_seen(group, self.real(offsets).map(of).collect());
     }
 
-    /// Of these offsets, committed by nobody's member, where the group stands now.
+    /// The group's current position in each partition of a commit from outside the group (an offset
+    /// reset).
     pub(in crate::route) fn stands(
         &self,
         group: &GroupId,
@@ -138,15 +140,16 @@ impl Router {
         self.real(offsets).map(of).collect()
     }
 
-    /// The group was reset so.
+    /// Records an offset reset.
     pub(in crate::route) fn was_reset(&self, group: &GroupId, resets: Vec<Seen>) {
-        // Nobody reads yet: whoever does is watched from now on.
+        // Without a detector the group has no reader yet: the reset is not needed.
         if !resets.is_empty() && self.detector_of(group).is_some() {
             self.all_seen(group, resets);
         }
     }
 
-    /// E10: what the metadata of an accepted commit says of the records above it, if it does.
+    /// Evidence `incomplete-offsets`: the progress that an accepted commit's metadata reports above
+    /// its offset.
     pub(in crate::route) fn commit_explained<'a>(
         &self,
         group: &GroupId,
@@ -160,7 +163,7 @@ impl Router {
         self.all_seen(group, told.collect());
     }
 
-    /// A commit was refused. One of a process whose name goes on in another says nothing of that.
+    /// Records a refused commit. A refusal of a process that a newer one replaced is no evidence.
     pub(in crate::route) fn commit_refused(
         &self,
         group: &GroupId,
@@ -188,7 +191,7 @@ impl Router {
         });
     }
 
-    /// A topic is another one than before, for every group.
+    /// The topic was deleted or recreated: every group's detector forgets it.
     pub(in crate::route) fn watched_topic_gone(&self, topic: &TopicName) {
         for (group, of) in self.detectors.all() {
             self.tell(&group, &of, |detector, now| {
@@ -197,7 +200,7 @@ impl Router {
         }
     }
 
-    /// Of real topics, without −1 and −2, which are no offsets.
+    /// Keeps offsets of topics that are not ours, without the special values −1 and −2.
     pub(in crate::route) fn real(
         &self,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,

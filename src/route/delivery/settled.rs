@@ -1,5 +1,5 @@
-//! Plans in which nothing is left to settle: a record at its end is settled, with its bytes, before
-//! anything behind it is given.
+//! Plans without open settlings: a final record is settled with its bytes before any record behind
+//! it is delivered.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -11,32 +11,31 @@ use crate::route::Router;
 use crate::route::delivery::TrackedFetch;
 use crate::wire::batch::{RawRecord, Whole, order_key};
 
-/// How soon a record that could not be settled is tried again.
+/// Delay before a failed settling is tried again.
 const AGAIN_MS: u64 = 1_000;
-/// Rounds of settling in one Fetch; a plan may bring the next record to its end.
+/// Bound of settling rounds in one Fetch: each plan may make the next record final.
 pub(in crate::route) const SETTLING_ROUNDS: usize = 16;
 
-/// What is kept of a record that is settled.
+/// The stored form of a settled record.
 pub(in crate::route) enum Remains {
-    /// It.
     Record(RawRecord),
-    /// The batch it lies in, of which no record can be read.
+    /// The batch that holds it, if no record of the batch can be read.
     Batch(Box<Whole>),
 }
 
-/// A record that is to be settled, as far as it can be read.
+/// The result of reading a record that is to be settled.
 pub(in crate::route) enum Reading {
-    /// It is there.
     Found(Remains),
-    /// There is none any more: retention, the log cleaner or its transaction has taken it.
+    /// The record no longer exists: retention, the log cleaner or an aborted transaction removed
+    /// it.
     Gone,
-    /// Not now.
+    /// The record cannot be read now.
     Unread,
 }
 
 impl Router {
-    /// What the member is given of the partitions it asks for. What is to be settled is settled
-    /// first; `read` brings its record. What cannot be settled now is not given.
+    /// The plan for the requested partitions. Final records are settled first, with the bytes from
+    /// `read`; a partition whose record cannot be settled now delivers nothing.
     pub(in crate::route) async fn planned(
         &self,
         by: &TrackedFetch,
@@ -64,8 +63,8 @@ impl Router {
         plan
     }
 
-    /// Settles a record that the last plan says is at its end, durably; whether there may be
-    /// another plan now. A batch that cannot be read is settled as it is, and all of it.
+    /// Settles a record that the last plan found final, durably. Returns whether the plan may have
+    /// changed. An unreadable batch is settled as a whole.
     pub(in crate::route) async fn settle(
         &self,
         by: &TrackedFetch,
@@ -107,7 +106,7 @@ impl Router {
         };
         match self.engine.settle(request).await {
             Ok(Some(_)) => {}
-            // Another Fetch had the same plan.
+            // Another Fetch with the same plan has settled it.
             Ok(None) => return true,
             Err(error) => {
                 tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
@@ -122,7 +121,7 @@ impl Router {
         true
     }
 
-    /// There is nothing to keep of it.
+    /// Settles a record that no longer exists.
     fn is_no_more(&self, by: &TrackedFetch, settling: &Settling) -> bool {
         let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
         tracing::warn!(%group, %partition, offset, "a failed record is there no more");
@@ -132,8 +131,7 @@ impl Router {
         true
     }
 
-    /// Bytes of a partition that records would have to be taken out of cannot be read: nothing of
-    /// it is given for now.
+    /// The partition delivers nothing for now: a batch that has to be cut cannot be read.
     pub fn unreadable(&self, by: &TrackedFetch, partition: &TopicPartition, error: &impl Display) {
         self.metrics.batch_unreadable();
         let group = &by.group;

@@ -1,4 +1,4 @@
-//! Settings of this node under Kafka's names: all of them static, from the configuration file.
+//! Settings of this node under Kafka's names: all static, from the configuration file.
 
 use super::{SOURCE_STATIC, Setting, TYPE_BOOLEAN, TYPE_INT, TYPE_LIST, TYPE_LONG, TYPE_STRING};
 use crate::broker::settings::spelled;
@@ -9,7 +9,7 @@ use crate::route::describe_log_dirs::LOG_DIR;
 const MS_PER_MINUTE: u64 = 60_000;
 const MS_PER_HOUR: u64 = 3_600_000;
 
-/// Kafka's `offsets.retention.minutes`, which is ours too.
+/// `offsets.retention.minutes`: Kafka's default, which this node uses too.
 const OFFSETS_RETENTION_MINUTES: i64 = 10_080;
 
 pub(super) fn settings(router: &Router, conn: &Conn) -> Vec<Setting> {
@@ -19,7 +19,8 @@ pub(super) fn settings(router: &Router, conn: &Conn) -> Vec<Setting> {
     let (host, port) = &conn.advertised;
     let protocol = conn.security_protocol();
     let listener = format!("{protocol}://{host}:{port}");
-    // In front of a cluster this node has retry and dead-letter topics, which keep everything.
+    // In front of a cluster this node has only retry and dead-letter topics, which have no
+    // retention.
     let is_alone = router.upstream.is_none();
     let retention_ms = defaults.retention_ms.filter(|_| is_alone);
     let retention_bytes = defaults.retention_bytes.filter(|_| is_alone);

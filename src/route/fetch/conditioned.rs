@@ -1,5 +1,5 @@
-//! A member's Fetch of which something is held: the broker is asked for the rest, and its answer is
-//! read whole before any of it leaves.
+//! A tracked Fetch in front of a cluster: the broker is asked only for the partitions that the plan
+//! allows, and its answer is read whole before any of it leaves.
 
 mod behind;
 mod missing;
@@ -26,12 +26,12 @@ use crate::wire::batch::CutError;
 use crate::wire::batch::cut::Damage;
 use crate::wire::{RequestHead, ResponseError};
 
-/// Of one answer, which is kept in memory.
+/// Bytes of one broker answer, which is buffered whole.
 const BYTES_MAX: usize = 1 << 20;
-/// A broker waits no longer than this for records while something is held: what is let go
-/// meanwhile would wait for it.
+/// Longest wait at the broker while a plan withholds something: a partition that opens meanwhile
+/// waits for the broker's answer.
 const SLICE_MS: u64 = 250;
-/// A plan is made anew no sooner than this, unless there is news.
+/// Shortest pause before a new plan, unless the detector changed.
 const LEAST_MS: u64 = 10;
 
 /// Answers a Fetch on a connection to a broker of the cluster.
@@ -51,29 +51,29 @@ pub(in crate::route) async fn relayed(
     router.helped(&head, answer).await
 }
 
-/// Who says what a client is given.
+/// The detector's side of a Fetch; tests replace it.
 trait Guard {
     fn asked(&self, asked: &[Asked]) -> Plan;
-    /// The client is about to receive these.
+    /// The client is about to receive these records.
     fn handed(&self, handed: &[Handed]);
-    /// The record its partition waits for.
+    /// The offset that the partition waits for.
     fn awaited(&self, _: &TopicPartition) -> Option<i64> {
         None
     }
-    /// A partition begins there: it waits for nothing before.
+    /// The partition's log starts at that offset: it waits for nothing below.
     fn begins(&self, _: &TopicPartition, _start: i64) {}
-    /// There was nothing to give by turn.
+    /// The broker had no record for a plan with turns.
     fn nothing_came(&self, asked: &[Asked]);
-    /// There was nothing to give of that, and what lies behind it is not given.
+    /// The range holds no record to deliver, and records behind it are withheld.
     fn passed_over(&self, _: &TopicPartition, _nothing: Range<i64>) {}
-    /// Whether a record at its end is settled now, durably.
+    /// Settles a final record durably; whether the plan may have changed.
     async fn settle(&self, settling: &Settling, found: Reading) -> bool;
     fn unreadable(&self, partition: &TopicPartition, error: &CutError);
-    /// Ends when another plan may come out.
+    /// Returns when a new plan may differ.
     async fn replan(&self, until: Option<MonoMs>);
 }
 
-/// The member whose Fetch it is; `None`: it is nobody's any more.
+/// The member of the Fetch; `None`: the Fetch is unattributed by now.
 struct Member<'a> {
     router: &'a Router,
     conn: &'a Conn,
@@ -137,27 +137,28 @@ impl Guard for Member<'_> {
     }
 }
 
-/// How the broker is asked.
+/// The connection to the broker and the client's request header.
 struct Asking<'a> {
     link: &'a mut Link,
     head: &'a RequestHead,
-    /// Of a Fetch for one record.
+    /// Version of a Fetch for one record.
     record_version: i16,
 }
 
 impl Asking<'_> {
-    /// A record, asked for in the client's name; `Err`: what the client is given instead for now.
+    /// Reads a record on the client's connection; `Err`: the partition's answer for now.
     async fn read(&mut self, settling: &Settling) -> Result<Result<Reading, Give>, UpstreamError> {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         Ok(Err(match self.link.read_record(self.record_version, self.head, &origin).await? {
             Found::Record(record) => return Ok(Ok(Reading::Found(Remains::Record(record)))),
             Found::Unreadable(whole) => return Ok(Ok(Reading::Found(Remains::Batch(whole)))),
-            // Who reads uncommitted records would get it once more, and fail by it again.
+            // A `read_uncommitted` client would receive it again and fail on it again.
             Found::Empty => return Ok(Ok(Reading::Gone)),
-            // Nothing is lost: whatever is there goes to the client once more.
+            // Nothing is lost: whatever is left goes to the client again.
             Found::Gone => Give::Open,
-            // It is held: who is given it would fail for ever, and what lies in it is not known.
+            // Withheld: a member that gets the batch would fail for ever, and its content is
+            // unknown.
             Found::Damaged => Give::Nothing,
             Found::Denied => Give::Refused(ResponseError::TopicAuthorizationFailed),
             Found::Elsewhere => Give::Refused(ResponseError::NotLeaderOrFollower),
@@ -174,7 +175,7 @@ struct Polling<'a, G> {
     clock: Clock,
     budget: &'a Budget,
     deadline: MonoMs,
-    /// What is given whatever the plan says.
+    /// Partitions whose answer does not depend on the plan any more.
     fixed: BTreeMap<TopicPartition, Give>,
     behind: Behind,
 }
@@ -201,7 +202,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
     }
 
-    /// Asks the detector, then the broker; `None`: there is nothing to say yet.
+    /// Asks the detector, then the broker; `None`: nothing to answer yet.
     async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
         let plan = self.planned().await?;
         let gives = self.gives(&plan.serve);
@@ -237,7 +238,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         Ok(Some(response))
     }
 
-    /// A plan in which nothing is left to settle that can be settled now.
+    /// A plan in which every record that can be settled now is settled.
     async fn planned(&mut self) -> Result<Plan, UpstreamError> {
         let mut plan = self.guard.asked(&self.wanted.asked);
         for _ in 0..SETTLING_ROUNDS {
@@ -253,7 +254,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         Ok(plan)
     }
 
-    /// Whether there may be another plan now.
+    /// Settles a record; whether the plan may have changed.
     async fn settle(&mut self, settling: &Settling) -> Result<bool, UpstreamError> {
         if self.fixed.contains_key(&settling.partition) {
             return Ok(false);
@@ -282,7 +283,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         self.deadline.since(self.clock.now().mono)
     }
 
-    /// What is given of each requested partition.
+    /// The decision for each requested partition.
     fn gives(&self, serve: &[Serve]) -> Vec<Give> {
         let places = self.wanted.places(&self.request).into_iter();
         let give = |place: Option<usize>| {
@@ -295,10 +296,10 @@ impl<'a, G: Guard> Polling<'a, G> {
         places.map(give).collect()
     }
 
-    /// Until there may be another plan, or the client waits no longer.
+    /// Waits for a new plan, at most until the client's deadline.
     async fn wait(&self, until: Option<MonoMs>) {
         let left = Duration::from_millis(self.left_ms());
-        // Either way the next round looks again.
+        // A timeout and a change both lead to the next round.
         drop(tokio::time::timeout(left, self.guard.replan(until)).await);
     }
 
@@ -319,7 +320,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         link.call(head, &narrowed).await
     }
 
-    /// Takes out what is not given. What leaves of the partitions that are watched.
+    /// Removes withheld records from the answer. Returns the deliveries of tracked partitions.
     fn cut(&mut self, response: &mut FetchResponse, gives: &[Give]) -> Vec<Handed> {
         let mut handed = Vec::new();
         let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
@@ -349,14 +350,15 @@ impl<'a, G: Guard> Polling<'a, G> {
             if let Some(leaving) = leaving.filter(|leaving| leaving.end > from) {
                 handed.push(leaving.handed(partition.clone(), from));
             } else if has_records && !narrow::has_records(data) {
-                // The broker would give the same again, at once.
+                // The broker would send the same batches again at once.
                 self.fixed.insert(partition.clone(), Give::Nothing);
             }
         }
         handed
     }
 
-    /// Puts in what was kept of partitions of which nothing else has come.
+    /// Adds the skipped batches of partitions that have no other records, for the client to
+    /// advance.
     fn kept(&self, response: &mut FetchResponse, gives: &[Give]) -> Vec<Handed> {
         let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
         let places = self.wanted.places(&self.request);

@@ -1,4 +1,4 @@
-//! Records of this cluster's own topics for a member, as the detector of its group plans.
+//! Records of this node's own topics for a member, as the detector of its group plans.
 
 use std::time::Duration;
 
@@ -19,28 +19,28 @@ use crate::route::fetch::{empty, from_log};
 use crate::route::place::Place;
 use crate::wire::batch::{Batch, CutError, Whole, whole_at};
 
-/// A compressed batch unpacks to at most this.
+/// Bound of an unpacked compressed batch.
 pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
-/// Read to see a batch that cannot be read and where the next one begins.
+/// Bytes read to find the end of an unreadable batch.
 const WHOLE_BYTES: usize = 1 << 20;
-/// Nothing is held: a Fetch of nobody who is watched.
+/// The plan of an unattributed Fetch: nothing is withheld.
 const OPEN: Plan = Plan { serve: Vec::new(), until: None };
 
-/// Who asks, if its group is watched.
+/// The member of a Fetch, if it is attributed and its group has a detector.
 pub(super) struct Member<'a> {
     router: &'a Router,
     conn: &'a Conn,
     by: Option<TrackedFetch>,
 }
 
-/// Of one partition.
+/// The answer for one partition.
 pub(super) struct Given {
     pub(super) data: PartitionData,
-    /// Records that leave, told to the detector before they do.
+    /// Deliveries, recorded in the detector before they leave.
     pub(super) handed: Option<Handed>,
-    /// How often keys of its partition had been stopped when it was read.
+    /// The stop count of the partition's keys when it was read.
     pub(super) stops: u64,
-    /// It is not waited for more.
+    /// Answer without waiting for more records.
     pub(super) at_once: bool,
 }
 
@@ -60,7 +60,8 @@ impl<'a> Member<'a> {
         Self { router, conn, by: router.watched(conn, &topics, max_wait_ms) }
     }
 
-    /// The plan for all real partitions asked for, in their order; empty: as everyone.
+    /// The plan for all requested partitions with a detector, in their order; empty: nothing is
+    /// withheld.
     pub(super) async fn plan(&self, planned: &[Planned]) -> Plan {
         let Some(by) = &self.by else { return OPEN };
         let asked = |log: &Log| Asked { partition: log.partition(), offset: log.offset };
@@ -73,7 +74,7 @@ impl<'a> Member<'a> {
         self.router.planned(by, &asked, |settling| self.read(by, settling)).await
     }
 
-    /// The record that is at its end.
+    /// Reads a record that is to be settled.
     fn read(&self, by: &TrackedFetch, settling: &Settling) -> Reading {
         let TopicPartition { topic, partition } = &settling.partition;
         let Some(Place::Local(topic)) = self.router.place(topic) else { return Reading::Gone };
@@ -102,14 +103,14 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The batch at that offset, if no record of it can be read.
+    /// The batch at that offset, if none of its records can be read.
     fn whole(&self, log: &Partition, offset: i64) -> Option<Whole> {
         let read = self.router.broker.read(log, offset, WHOLE_BYTES).ok()?;
         whole_at(&read.records, offset, read.bounds.visible_end, UNPACKED_BYTES_MAX)
     }
 
-    /// Reads a partition and gives what `serve` allows; `first`: of this answer, so at least one
-    /// whole batch whatever the limits.
+    /// Reads a partition and keeps what `serve` allows. `first`: the first records of this answer,
+    /// at least one whole batch whatever the limits.
     pub(super) async fn give(
         &self,
         log: &Log,
@@ -149,7 +150,8 @@ impl<'a> Member<'a> {
         by.map_or(0, |by| self.router.engine.stops(by.group(), &log.partition()))
     }
 
-    /// What is given of what was read, in a group that keeps keys in order; `None`: nothing.
+    /// Removes key-blocked records in a group with key order; `None`: the partition delivers
+    /// nothing.
     async fn in_order(&self, log: &Log, serve: &Serve, data: &PartitionData) -> Option<Give> {
         let give = Give::from(serve);
         let Some(by) = self.by.as_ref().filter(|_| log.is_real) else { return Some(give) };
@@ -178,7 +180,7 @@ impl<'a> Member<'a> {
         Given { data, handed: None, stops: 0, at_once: false }
     }
 
-    /// The one record that goes by turn, and of which real partition it is.
+    /// The one record that goes by turn, and the position of its partition in the plan.
     pub(super) async fn by_turn(
         &self,
         planned: &[Planned],
@@ -207,7 +209,7 @@ impl<'a> Member<'a> {
         log.is_real && self.by.is_some()
     }
 
-    /// Takes out what is not given; what is left.
+    /// Removes withheld records; returns the extent of the rest.
     fn cut(&self, log: &Log, give: &Give, data: &mut PartitionData) -> Option<Leaving> {
         if *give == Give::Open && !self.detectors(log) {
             return None;
@@ -225,8 +227,8 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// These records leave, if there is still somebody to take them; false: not now, a key was
-    /// stopped since they were read.
+    /// Records the deliveries, if the client is still connected. False: a key was stopped since the
+    /// read, so they must not leave.
     pub(super) fn handed(&self, handed: &[Handed], stops: &[u64]) -> bool {
         match self.by.as_ref().filter(|_| !self.conn.is_gone() && !handed.is_empty()) {
             Some(by) => self.router.handed_in_order(by, handed, stops),
@@ -234,17 +236,17 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Ends after `pause`, or when another plan may come out.
+    /// Returns after `pause`, or when a new plan may differ.
     pub(super) async fn wait(&self, pause: Duration, until: Option<MonoMs>) {
         match &self.by {
-            // Either way the next round looks again.
+            // A timeout and a change both lead to the next round.
             Some(by) => drop(tokio::time::timeout(pause, self.router.replan(by, until)).await),
             None => tokio::time::sleep(pause).await,
         }
     }
 }
 
-/// Partitions of this cluster's own topics, in the order asked for.
+/// The logs of partitions that the detector tracks, in the requested order.
 fn real(planned: &[Planned]) -> impl Iterator<Item = &Log> {
     let sources = planned.iter().flat_map(|topic| &topic.partitions).map(|asked| &asked.source);
     sources.filter_map(|source| match source {
@@ -253,8 +255,8 @@ fn real(planned: &[Planned]) -> impl Iterator<Item = &Log> {
     })
 }
 
-/// Whether there is nothing but empty batches up to the end, in place of what was cut. There are
-/// clients that do not go on behind an empty batch, and would ask for it again without a pause.
+/// Whether the records are only empty batches up to the end, in place of cut ones. Some clients do
+/// not advance past an empty batch and would fetch it again without a pause.
 pub(super) fn only_skips(data: &PartitionData) -> bool {
     let Some(mut rest) = data.records.clone() else { return false };
     let mut end = None;
@@ -268,8 +270,8 @@ pub(super) fn only_skips(data: &PartitionData) -> bool {
     rest.is_empty() && end.is_some_and(|end| end >= readable_end(data))
 }
 
-/// Where the records end that this client may read: for who reads committed ones only, to whom the
-/// aborted are told, before the first open transaction.
+/// The end of the records that this client may read: the last stable offset for `read_committed`,
+/// else the high watermark. Only `read_committed` answers list aborted transactions.
 fn readable_end(data: &PartitionData) -> i64 {
     match data.last_stable_offset {
         stable @ 0.. if data.aborted_transactions.is_some() => stable.min(data.high_watermark),
@@ -277,13 +279,13 @@ fn readable_end(data: &PartitionData) -> i64 {
     }
 }
 
-/// Clients that ask like that may throw at an answer of nothing but empty batches: kafka-python up
-/// to 2.0.2 looks for the last of its records.
+/// Clients with these versions may throw at an answer of only empty batches: kafka-python up to
+/// 2.0.2 indexes the last of its records.
 pub(super) fn throws_at_skips(version: i16) -> bool {
     version <= 4
 }
 
-/// The same without empty batches up to the end: a client stays where it is until more comes.
+/// Removes empty batches up to the end: the client keeps its offset until more records come.
 pub(super) fn leave_out_skips(response: &mut FetchResponse) {
     let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
     for data in partitions.filter(|data| only_skips(data)) {
@@ -314,7 +316,7 @@ mod tests {
         assert!(only_skips(&open), "a transaction is open behind them");
         open.last_stable_offset = -1;
         assert!(!only_skips(&open), "a broker that does not tell");
-        // Its header says one record.
+        // The record count in the header says one.
         let mut counted = skips[1].to_vec();
         counted[60] = 1;
         assert!(!only_skips(&data(vec![skips[0].clone(), counted.into()], 9)));

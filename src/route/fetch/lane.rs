@@ -1,4 +1,4 @@
-//! Fetch of a retry topic: a member's lane, or the snapshot for everyone else.
+//! Fetch of a retry topic: due retries for a member's slot, or the snapshot for all other clients.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::PartitionData;
@@ -31,7 +31,7 @@ pub(super) async fn take(router: &Router, (group, from): (&GroupId, LaneOffset))
     }
 }
 
-/// What waits, oldest due first, at offsets from 0; nothing is handed out.
+/// Retry entries at offsets from 0, ordered by due time, for reading only: nothing is delivered.
 pub(super) async fn snapshot(
     router: &Router,
     (group, from): (&GroupId, i64),

@@ -1,8 +1,8 @@
-//! Fetch 4–18: from local partitions, dead letters and the caller's lane, with a long poll.
+//! `Fetch` 4–18: from local partitions, dead letters and the member's slot, with a long poll.
 //!
-//! Exactly the requested partitions are answered; the session id is always 0, so clients send whole
-//! requests (KIP-227). At least one whole batch comes first even when it is over the byte limits.
-//! When memory is short, answers are smaller than asked for.
+//! The answer has exactly the requested partitions. The session id is always 0, so clients send
+//! whole requests (KIP-227). At least one whole batch comes first, even above the byte limits. When
+//! memory is short, answers are smaller than requested.
 
 mod conditioned;
 mod given;
@@ -35,28 +35,28 @@ use crate::wire::ResponseError;
 pub(in crate::route) use conditioned::relayed;
 pub use tracked::{Onward, Tracked};
 
-/// A long poll is never longer than this, whatever the client asks for.
+/// Bound of a long poll, whatever `max_wait_ms` says.
 const WAIT_MS_MAX: u64 = 60_000;
-/// In front of a cluster this node leads retry and dead-letter topics only, mostly without records.
-/// `KafkaJS` fetches from each broker by itself and waits for every Fetch before it stops or goes
-/// on after a failed handler. A Fetch waits no longer than Java's default `fetch.max.wait.ms`.
+/// In front of a cluster this node leads only retry and dead-letter topics, mostly without records.
+/// `KafkaJS` fetches from each broker separately, and waits for every Fetch before it stops or
+/// continues after a failed handler. The bound is Java's default `fetch.max.wait.ms`.
 const WAIT_MS_MAX_IN_FRONT: u64 = 500;
-/// How often a Fetch of dead letters that are not there yet looks whether there are some, and one
-/// of the retries of a group that is held whether one may be given.
+/// Poll interval of Fetches without a wake-up: for a dead-letter topic that does not exist yet, and
+/// for retries that the breaker or isolation withholds.
 const LOOK_AGAIN_MS: u64 = 500;
 
-/// One round over all partitions.
+/// The result of one round over all partitions.
 struct Gathered {
     topics: Vec<FetchableTopicResponse>,
-    /// Of all but retries.
+    /// Bytes of all records except retries.
     bytes: usize,
-    /// Of all, what the client may wait for.
+    /// Bytes of all records that count for `min_bytes`; empty batches up to the end do not.
     news: usize,
-    /// Errors, records of a lane and records given alone are answered at once.
+    /// Errors, retries and records delivered alone are answered without waiting.
     at_once: bool,
-    /// Records of members that are watched.
+    /// Deliveries to members that the detector tracks.
     handed: Vec<Handed>,
-    /// Of each of those, how often keys of its partition had been stopped.
+    /// For each delivery, the stop count of its partition's keys at the read.
     stops: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn answer(
     request: FetchRequest,
 ) -> FetchResponse {
     let mut response = FetchResponse::default();
-    // Epoch 0 begins a session and −1 is of none; either is a full fetch, whatever its session id.
+    // Session epochs 0 (new session) and −1 (no session) are full fetches, whatever the session id.
     if !matches!(request.session_epoch, -1 | 0) {
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         return response;
@@ -101,7 +101,7 @@ pub(super) async fn answer(
         let looks_again = waits_for_topic || looks_again(router, &planned);
         let pause_ms = if looks_again { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
         let pause = Duration::from_millis(pause_ms);
-        // Woken or not, the next round looks again. The engine wakes a group at its due times.
+        // The next round reads again in either case. The engine wakes a group at its due times.
         tokio::select! {
             () = waker.notified() => {}
             () = member.wait(pause, plan.until) => {}
@@ -112,7 +112,7 @@ pub(super) async fn answer(
     }
 }
 
-/// It asks for retries of a group of which not all are given that are due.
+/// Whether the Fetch is for retries whose delivery may change without a wake-up.
 fn looks_again(router: &Router, planned: &[Planned]) -> bool {
     let mut sources = planned.iter().flat_map(|topic| &topic.partitions);
     sources.any(|asked| match &asked.source {
@@ -137,7 +137,7 @@ fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
     }
 }
 
-/// `serve`: how each real partition is answered, in their order; the rest as everyone.
+/// `serve`: the plan for the partitions with a detector, in their order; the others are open.
 async fn gather(
     router: &Router,
     member: &Member<'_>,
@@ -170,7 +170,8 @@ async fn gather(
                         Some((place, Serve::Turn { .. })) => by_turn
                             .take_if(|(first, _)| *first == place)
                             .map_or_else(|| member.nothing(log), |(_, given)| given),
-                        // The first partition with data answers one batch whatever the limits.
+                        // The first partition with data answers one whole batch, whatever the
+                        // limits.
                         Some((_, serve)) => member.give(log, serve, bytes_max, first).await,
                         None => member.give(log, &Serve::Open, bytes_max, first).await,
                     };
@@ -193,7 +194,7 @@ async fn gather(
             let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
             gathered.news += if given::only_skips(&data) { 0 } else { bytes };
             let of_lane = matches!(asked.source, Source::Lane { .. } | Source::Snapshot { .. });
-            // Retries, of which there are few, take nothing of what fresh records may take.
+            // Retries are few and use up none of the bytes for other records.
             gathered.bytes += if of_lane { 0 } else { bytes };
             gathered.at_once |= data.error_code != 0 || (of_lane && bytes > 0);
             answer.partitions.push(data);
@@ -203,8 +204,8 @@ async fn gather(
     gathered
 }
 
-/// What is told of a partition whose topic was deleted while the Fetch waited; `id`: of the topic,
-/// if it was asked for by that.
+/// The error for a partition whose topic was deleted while the Fetch waited. `id`: the topic id of
+/// the request, or nil.
 fn deleted(router: &Router, log: &Log, id: Uuid) -> Option<Given> {
     let is_there = log.topic.partition(log.index).is_some_and(|p| router.broker.is_there(p));
     let error = match id {
@@ -252,7 +253,7 @@ fn aborted_by(aborted: Aborted) -> AbortedTransaction {
     told
 }
 
-/// An answer without records: log start and high watermark.
+/// An answer without records.
 fn empty(log_start: i64, high_watermark: i64) -> PartitionData {
     let mut data = PartitionData::default();
     data.high_watermark = high_watermark;

@@ -1,5 +1,5 @@
-//! A Fetch cut down to what may be given, and its answer made whole again: the client gets exactly
-//! the partitions it asked for, in its order.
+//! Narrows a Fetch to what the plan allows, and completes the broker's answer: the client gets
+//! exactly the partitions it requested, in its order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,18 +18,19 @@ use crate::wire::ResponseError;
 use crate::wire::batch::cut::{self, CutError};
 use crate::wire::batch::{Batch, Hidden};
 
-/// What a client is given of one requested partition.
+/// The decision for one requested partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Give {
-    /// What the broker gives.
+    /// All records of the broker's answer.
     Open,
-    /// The same without these offsets.
+    /// All records except these offsets.
     Without(Vec<i64>),
-    /// Records below: whole batches, or else records of the next batch that are none of these.
+    /// Records below the bound: whole batches, or else the records of the next batch outside
+    /// `without`.
     Below { without: Vec<i64>, below: i64 },
-    /// The same, where no partition with a lower place has any.
+    /// One record outside `without`, if no partition with a lower place has records.
     Turn { place: usize, without: Vec<i64> },
-    /// Nothing; the broker is not asked.
+    /// No records; the broker is not asked.
     Nothing,
     /// An error; the broker is not asked.
     Refused(ResponseError),
@@ -52,7 +53,7 @@ impl From<&Serve> for Give {
 }
 
 impl Give {
-    /// The same without these as well, which ascend.
+    /// Adds these offsets, ascending, to those that are withheld.
     pub(super) fn without(self, more: Vec<i64>) -> Self {
         if more.is_empty() {
             return self;
@@ -74,7 +75,7 @@ impl Give {
         !matches!(self, Self::Nothing | Self::Refused(_))
     }
 
-    /// Whether a record lies at one that is held, or behind it.
+    /// Whether the record at this offset is withheld by the bound.
     fn holds(&self, offset: i64) -> bool {
         matches!(self, Self::Below { below, .. } if *below <= offset)
     }
@@ -87,13 +88,13 @@ impl Give {
     }
 }
 
-/// One record goes, of one of the partitions.
+/// Whether the plan delivers a single record, from one of the partitions.
 pub(super) fn is_by_turn(gives: &[Give]) -> bool {
     gives.iter().any(|give| give.place().is_some())
 }
 
-/// What a broker is asked instead: only what may be given, without a session. `gives` has one item
-/// for each partition of `request`, in its order.
+/// The request for the broker: only the partitions that the plan allows, without a session. `gives`
+/// has one item for each partition of `request`, in its order.
 pub(super) fn narrowed(request: &FetchRequest, gives: &[Give]) -> FetchRequest {
     let mut narrowed = request.clone();
     let mut each = gives.iter();
@@ -107,8 +108,9 @@ pub(super) fn narrowed(request: &FetchRequest, gives: &[Give]) -> FetchRequest {
         topic.partitions = asked.into_iter().map(|(_, of)| of).collect();
         topics.extend(lowest.map(|lowest| (lowest, topic)));
     }
-    // A broker fills its answer in the order of the request, and gives the first batch there is
-    // whatever the limit (KIP-74): that of the lowest place, as far as topics allow.
+    // A broker fills its answer in the order of the request, and returns the first batch whatever
+    // the limit (KIP-74). The first batch is thus of the lowest place, as far as the grouping by
+    // topic allows.
     topics.sort_by_key(|(lowest, _)| *lowest);
     narrowed.topics = topics.into_iter().map(|(_, topic)| topic).collect();
     if is_by_turn(gives) {
@@ -119,7 +121,7 @@ pub(super) fn narrowed(request: &FetchRequest, gives: &[Give]) -> FetchRequest {
     narrowed
 }
 
-/// The client's answer, from what the broker has told; what it was not asked for is empty.
+/// The client's answer from the broker's; partitions that were not requested upstream are empty.
 pub(super) fn merged(request: &FetchRequest, gives: &[Give], told: FetchResponse) -> FetchResponse {
     let mut response = FetchResponse::default();
     response.throttle_time_ms = told.throttle_time_ms;
@@ -161,7 +163,7 @@ fn by_partition(told: FetchResponse) -> BTreeMap<Key, PartitionData> {
     partitions.collect()
 }
 
-/// Leaves the records of the lowest place that has any; what else came is asked for again.
+/// Keeps the records of the lowest place that has any; the others are fetched again later.
 pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[Give]) {
     let partitions = || response.responses.iter().flat_map(|topic| &topic.partitions);
     let with_records = partitions().zip(gives).filter(|(data, _)| has_records(data));
@@ -174,40 +176,39 @@ pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[Give]) {
     }
 }
 
-/// What a client is given of one partition.
+/// The extent of the records that leave for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leaving {
-    /// Where it goes on afterwards; where it began, if nothing leaves.
+    /// The client's next fetch offset; the requested offset if nothing leaves.
     pub(super) end: i64,
-    /// Offsets of which its application sees no record.
+    /// Offsets without a record for the application.
     pub(super) hidden: Runs,
     /// Batches with fewer records than offsets.
     pub(super) sparse: Vec<Sparse>,
-    /// The one record there was to give by turn.
+    /// The one record, if it goes by turn.
     pub(super) turn: Option<i64>,
 }
 
 impl Leaving {
-    /// Nothing leaves: there is nothing to give in front of what is not given.
+    /// No record leaves: there is none below the withheld one.
     fn nothing(from: i64, first: i64) -> Self {
         let hidden = std::iter::once(from..first).collect();
         Self { end: from, hidden, sparse: Vec::new(), turn: None }
     }
 
-    /// Where there is nothing to give, if nothing leaves.
+    /// The offsets without a record to deliver, if nothing leaves.
     pub(super) fn passed_over(&self, from: i64) -> Option<Range<i64>> {
         let nothing = self.hidden.at(from).filter(|_| self.end == from);
         nothing.cloned()
     }
 
-    /// The delivery, for the detector.
     pub(super) fn handed(self, partition: TopicPartition, from: i64) -> Handed {
         let Self { end, hidden, sparse, turn } = self;
         Handed { partition, from, end, turn, hidden, sparse }
     }
 }
 
-/// Takes out of a broker's answer what the client is not given. `None`: it is given no batch.
+/// Removes withheld records from a broker's answer. `None`: no batch is left.
 pub(super) fn cut(
     data: &mut PartitionData,
     give: &Give,
@@ -246,8 +247,8 @@ pub(super) fn cut(
     Ok(end.map(|end| Leaving { end, hidden, sparse, turn }))
 }
 
-/// The batches that end in front of what is not given, and of what is cut out, if there are any for
-/// who asked from `from` on.
+/// The whole batches below the bound and below the first withheld offset. `None`: none of them
+/// reaches `from`.
 fn whole_below(records: &Bytes, from: i64, without: &[i64], below: i64) -> Option<Bytes> {
     let cut = without.iter().copied().find(|cut| *cut >= from);
     let stop = cut.map_or(below, |cut| cut.min(below));
@@ -262,8 +263,8 @@ fn whole_below(records: &Bytes, from: i64, without: &[i64], below: i64) -> Optio
     Some(records.slice(..records.len().saturating_sub(rest.len())))
 }
 
-/// Where the last whole batch ends, what an application sees nothing of, and batches with fewer
-/// records than offsets.
+/// The end of the last whole batch, the offsets that the application does not see, and the batches
+/// with fewer records than offsets.
 fn shown(records: &Bytes, data: &PartitionData, from: i64) -> (Option<i64>, Runs, Vec<Sparse>) {
     let mut hidden = Hidden::new(aborted(data));
     let (mut rest, mut end) = (records.clone(), None);
@@ -284,13 +285,12 @@ pub(super) fn aborted(data: &PartitionData) -> impl Iterator<Item = (i64, i64)> 
     told.map(|told| (told.producer_id.0, told.first_offset))
 }
 
-/// Whether the client learns something from it: then it is answered at once.
+/// Whether the answer has news for the client, so that it leaves at once.
 pub(super) fn says_something(response: &FetchResponse) -> bool {
     let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
     response.error_code != 0 || partitions.into_iter().any(is_news)
 }
 
-/// Whether there are bytes of records in it.
 pub(super) fn has_records(data: &PartitionData) -> bool {
     data.records.as_ref().is_some_and(|records| !records.is_empty())
 }

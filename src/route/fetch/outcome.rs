@@ -1,21 +1,20 @@
-//! The transaction of a record that was put behind another one of its key. While it is open, the
-//! record is delivered to nobody; aborted, the record leaves the line.
+//! The transaction of a key-blocked record. While it is open, the record is not delivered; when it
+//! aborts, the record is removed from the ledger.
 
 use crate::engine::LaneRecord;
 use crate::model::GroupId;
 use crate::route::Router;
 use crate::route::place::Place;
 
-/// The outcome of a record's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionOutcome {
-    /// Also without a transaction.
+    /// Includes records without a transaction.
     Committed,
     Open,
     Aborted,
 }
 
-/// Keeps the records that may leave now, and tells the engine about the others.
+/// Keeps the records that may be delivered, and reports the others to the engine.
 pub(super) fn keep_deliverable(router: &Router, group: &GroupId, taken: &mut Vec<LaneRecord>) {
     taken.retain(|one| {
         match (outcome_of(router, one), &one.unfailed) {
@@ -31,7 +30,7 @@ pub(super) fn keep_deliverable(router: &Router, group: &GroupId, taken: &mut Vec
     });
 }
 
-/// Always `Committed` for a record of a cluster: reprise keeps no keys in order there.
+/// Always `Committed` for a record of a cluster: key order needs the embedded cluster.
 pub(super) fn outcome_of(router: &Router, one: &LaneRecord) -> TransactionOutcome {
     let committed = TransactionOutcome::Committed;
     let Some(origin) = &one.unfailed else { return committed };

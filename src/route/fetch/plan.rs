@@ -1,4 +1,4 @@
-//! What each requested partition is read from.
+//! The source of each requested partition.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
-/// `FetchRequest.isolation_level` of a reader that wants no part of open or aborted transactions.
+/// `FetchRequest.isolation_level` of a `read_committed` client.
 pub(super) const READ_COMMITTED: i8 = 1;
 
-/// One requested topic, as it is to be answered.
+/// One requested topic and the sources of its partitions.
 pub(super) struct Planned {
     pub(super) name: WireTopic,
     pub(super) id: Uuid,
@@ -26,7 +26,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// It asks for dead letters of which there are none yet.
+    /// Whether the Fetch is for a dead-letter topic that does not exist yet.
     pub(super) fn waits_for_topic(&self) -> bool {
         self.partitions.iter().any(|asked| matches!(asked.source, Source::Nothing))
     }
@@ -39,28 +39,26 @@ pub(super) struct Asked {
     pub(super) source: Source,
 }
 
-/// Where its records come from.
 pub(super) enum Source {
-    /// A partition of this cluster.
+    /// A partition of this node.
     Log(Log),
     /// A member's private partition of its retry topic.
     Lane { group: GroupId, from: LaneOffset },
-    /// What waits in a group, for a reader that is no member.
+    /// The retry entries of a group, for a client without a slot.
     Snapshot { group: GroupId, from: i64 },
-    /// A dead-letter topic nobody has written to.
+    /// A dead-letter topic without dead letters, which does not exist yet.
     Nothing,
-    /// An error.
     Refused(ResponseError),
 }
 
-/// A partition of this cluster.
+/// A partition of this node.
 pub(super) struct Log {
     pub(super) topic: Arc<Topic>,
     pub(super) index: i32,
     pub(super) offset: i64,
-    /// Of a topic clients made: no dead letters.
+    /// False for dead-letter topics.
     pub(super) is_real: bool,
-    /// Only what no transaction can take back.
+    /// `read_committed`: up to the last stable offset.
     pub(super) committed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A member's Fetch on its way to a broker, and its answer, seen as it passes.
+//! A member's Fetch that is relayed to a broker, and its answer, which is read as it is relayed.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
@@ -16,60 +16,60 @@ use crate::wire::{
     Api, Fetched, PartitionFetched, RequestHead, ResponseError, decode, sessionless,
 };
 
-/// In front of what [`Fetched`] reads: the length of the frame and the number of the request.
+/// Bytes before those that [`Fetched`] reads: the frame length and the correlation id.
 const BEFORE: usize = PREFIX_BYTES + 4;
 
-/// What becomes of a Fetch to a broker of the cluster.
+/// The decision about a Fetch to a broker of the cluster.
 #[derive(Debug)]
 pub enum Onward {
-    /// It passes. If it is a member's, its answer is seen as it passes too.
+    /// Relay the request, and read the answer if a member is known.
     Pass(Option<Box<Tracked>>),
-    /// It is answered here, with the broker's help.
+    /// Answer here, with requests to the broker.
     Answer,
-    /// This is its answer.
+    /// Send this answer; the broker is not asked.
     Reply(Reply),
 }
 
-/// An answer that passes to a member.
+/// An answer that is relayed to a member.
 #[derive(Debug)]
 pub struct Tracked {
     by: TrackedFetch,
     answer: Answer,
 }
 
-/// What was asked for, and how much of its answer has passed.
+/// The requested partitions, and the progress in reading the answer.
 #[derive(Debug)]
 struct Answer {
-    /// `None`: what came is no answer to a Fetch, and passes for all that.
+    /// `None`: the bytes are no Fetch answer, and are relayed unread.
     reading: Option<Fetched>,
-    /// Bytes in front of it that are still to come.
+    /// Bytes of the prefix that are still to come.
     before: usize,
     asked: Vec<Asked>,
     ids: Vec<Uuid>,
-    /// Where among those the next partition is looked for first.
+    /// Position in `asked` where the search for the next partition starts.
     next: usize,
 }
 
 impl Router {
-    /// Whether a Fetch on this connection is read before it passes: it may be a member's.
+    /// Whether a Fetch on this connection is read before it is relayed, since it may be a member's.
     pub(in crate::route) fn may_be_watched(&self, conn: &Conn) -> bool {
         conn.node.is_some() && !(conn.group.is_none() && self.members.is_empty())
     }
 
-    /// Judges a Fetch to a broker: `frame` is whole, with its length prefix. One of a member has no
-    /// session afterwards (KIP-227), so that it names every partition it asks for; nor has one of
-    /// whom that cannot be said.
+    /// Decides about a Fetch to a broker; `frame` is whole, with its length prefix. A member's
+    /// Fetch loses its session (KIP-227), so that it names every partition. A Fetch with an unknown
+    /// topic id loses its session too.
     pub fn onward(&self, conn: &Conn, frame: &mut BytesMut) -> Onward {
         let began = self.clock.elapsed();
         let whole = Bytes::copy_from_slice(frame.get(PREFIX_BYTES..).unwrap_or_default());
-        // What cannot be read is for the broker to refuse.
+        // An unreadable request is relayed, for the broker to refuse.
         let Ok(head) = RequestHead::parse(&whole) else { return unread(conn) };
         let Ok(request) = decode::<FetchRequest>(&head) else { return unread(conn) };
         conn.heard(head.client_id.as_ref().map(ClientId::as_str));
         let wanted = Wanted::new(self, &request);
         let by = self.watched(conn, &wanted.topics(), wait_ms(&request));
         if request.session_id != 0 && request.session_epoch > 0 {
-            // Only what has changed since before is in it.
+            // An incremental Fetch names only the changed partitions.
             let named = wanted.all_topics().filter(|_| by.is_none());
             if named.is_some_and(|topics| self.is_unattributed(conn, &topics)) {
                 return Onward::Pass(None);
@@ -94,14 +94,14 @@ impl Router {
         Onward::Pass(Some(Box::new(Tracked { by, answer })))
     }
 
-    /// The client asks for everything then.
+    /// Makes the client send a full fetch.
     fn no_session(&self, head: &RequestHead) -> Result<Reply, crate::route::AnswerError> {
         let mut response = FetchResponse::default();
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         self.encoded(head, &response)
     }
 
-    /// The next bytes of an answer leave for a member: what they complete is told before.
+    /// Reads the next bytes of an answer; deliveries are recorded before the bytes leave.
     pub fn passes(&self, tracked: &mut Tracked, bytes: &[u8]) {
         let handed = tracked.answer.read(bytes);
         if !handed.is_empty() {
@@ -110,7 +110,7 @@ impl Router {
     }
 }
 
-/// Of a session it begins nothing is known.
+/// Relays an unreadable Fetch; its session is unknown.
 fn unread(conn: &Conn) -> Onward {
     conn.begins(None);
     Onward::Pass(None)
@@ -139,8 +139,7 @@ impl Answer {
     }
 }
 
-/// What is handed out of a partition that was asked for; answers keep the order of requests, as a
-/// rule.
+/// The delivery of one partition of the answer. Answers usually keep the order of the request.
 fn found(
     asked: &[Asked],
     ids: &[Uuid],
@@ -176,7 +175,7 @@ mod tests {
     use crate::wire::batch::empty_batch;
     use crate::wire::encode_at;
 
-    /// Every topic has the partitions 0 and 1, asked for from offset 5.
+    /// A Fetch of partitions 0 and 1 of each topic, from offset 5.
     fn wanted(topics: &[(&str, u128)]) -> Wanted {
         let mut request = FetchRequest::default();
         for (name, id) in topics {
@@ -194,7 +193,7 @@ mod tests {
         Wanted::named(&request, names.collect())
     }
 
-    /// A topic, its id, and its partitions with where their records end; 0: there are none.
+    /// Topic, id, and end offset of the records by partition; 0: no records.
     type Told<'a> = (&'a str, u128, &'a [(i32, i64)]);
 
     fn answer(version: i16, topics: &[Told<'_>]) -> Bytes {

@@ -1,4 +1,4 @@
-//! What a member's Fetch asks for, topics by name.
+//! The partitions that a member's Fetch requests, with topic names.
 
 use kafka_protocol::messages::FetchRequest;
 use uuid::Uuid;
@@ -9,14 +9,14 @@ use crate::route::Router;
 use crate::route::convert::topic_of;
 use crate::route::fetch::WAIT_MS_MAX;
 
-/// A Fetch, as far as its topics are known.
+/// A Fetch, with the topic names that are known.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// Of each requested topic; `None`: the cluster has not told its name here.
+    /// The name of each requested topic; `None`: no Metadata has shown its id here.
     names: Vec<Option<TopicName>>,
-    /// Every partition of the known ones, in the order of the request.
+    /// Every partition of the topics with a known name, in the order of the request.
     pub(super) asked: Vec<Asked>,
-    /// The ids by which they are asked for, where they are.
+    /// The topic ids of the request; nil where it uses names.
     pub(super) ids: Vec<Uuid>,
 }
 
@@ -31,7 +31,7 @@ impl Wanted {
         Self::named(request, names)
     }
 
-    /// The same with the names of all requested topics.
+    /// `names`: one item for each requested topic.
     pub(super) fn named(request: &FetchRequest, names: Vec<Option<TopicName>>) -> Self {
         let (mut asked, mut ids) = (Vec::new(), Vec::new());
         for (topic, name) in request.topics.iter().zip(&names) {
@@ -45,17 +45,17 @@ impl Wanted {
         Self { names, asked, ids }
     }
 
-    /// The topics that are known.
+    /// The known topic names.
     pub(super) fn topics(&self) -> Vec<TopicName> {
         self.names.iter().flatten().cloned().collect()
     }
 
-    /// The same of all of them; `None`: one is not known.
+    /// All topic names; `None`: a name is unknown.
     pub(super) fn all_topics(&self) -> Option<Vec<TopicName>> {
         self.names.iter().cloned().collect()
     }
 
-    /// For every requested partition, in order: its place among `asked`, where it has one.
+    /// For each requested partition, its position in `asked`.
     pub(super) fn places(&self, request: &FetchRequest) -> Vec<Option<usize>> {
         let mut next = 0;
         let mut places = Vec::with_capacity(self.asked.len());
@@ -69,7 +69,7 @@ impl Wanted {
     }
 }
 
-/// How long the client lets a broker wait.
+/// The client's `max_wait_ms`, at most [`WAIT_MS_MAX`].
 pub(super) fn wait_ms(request: &FetchRequest) -> u64 {
     u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX)
 }

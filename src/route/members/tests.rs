@@ -1,4 +1,4 @@
-//! Members of the cluster's groups: who is heard of, under which name, and who is missed.
+//! The membership cache: signs of life, keys of static members, and silent members.
 
 use super::*;
 

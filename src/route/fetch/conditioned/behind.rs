@@ -1,6 +1,7 @@
-//! What is cut up to the end of a partition is no news: the broker is asked for what lies behind,
-//! and the client is told of it with whatever comes, or when it waits no longer. There are clients
-//! that do not go on behind an empty batch, and would ask for it again without a pause.
+//! Batches that were cut to nothing up to the end of a partition. The broker is asked for the
+//! offsets behind them. The client receives the empty batches with the next records, or at its
+//! deadline. Some clients do not advance past an empty batch and would fetch it again without a
+//! pause.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +15,23 @@ use crate::route::fetch::{empty, narrow};
 use crate::wire::ResponseError;
 use crate::wire::batch::end_of;
 
-/// Of one Fetch, by the place of the partition in its request.
+/// By the position of the partition in the Fetch request.
 #[derive(Debug, Default)]
 pub(super) struct Behind(BTreeMap<usize, Kept>);
 
 #[derive(Debug)]
 struct Kept {
     records: Bytes,
-    /// What the client asked for, and the epoch it named.
+    /// The fetch offset and epoch of the client's request.
     from: (i64, i32),
-    /// The broker knows nothing behind it: nothing is kept any more.
+    /// The broker does not know the offset behind the batches, so nothing is kept any more.
     is_over: bool,
 }
 
 impl Behind {
-    /// Puts in front of what came what was cut before it. If that is nothing but empty batches up
-    /// to the end, it is kept and the broker is asked behind it from now on; where that is not so,
-    /// the client is given it.
+    /// Puts the batches that were cut earlier in front of `data`. If the result is only empty
+    /// batches up to the end, it is kept, and the broker is asked behind it. Otherwise the client
+    /// receives it.
     pub(super) fn keep(
         &mut self,
         place: usize,
@@ -56,13 +57,13 @@ impl Behind {
         let (Some(end), Some(asked)) = (end_of(&records), asked_at(request, place)) else { return };
         let from = kept.map_or((asked.fetch_offset, asked.last_fetched_epoch), |kept| kept.from);
         asked.fetch_offset = end;
-        // The epoch is that of another offset.
+        // The client's epoch belongs to its own fetch offset.
         asked.last_fetched_epoch = -1;
         self.0.insert(place, Kept { records, from, is_over: false });
     }
 
-    /// The broker says that an offset is out of range which the client has not asked for: a log
-    /// that was cut short. It is asked for what the client wants, and that is given as it comes.
+    /// Handles `OFFSET_OUT_OF_RANGE` for an offset that the client did not request: the log was
+    /// truncated. The broker is asked for the client's offset again, and its answer is relayed.
     pub(super) fn lost(
         &mut self,
         place: usize,
@@ -81,7 +82,8 @@ impl Behind {
         data.partition_index = index;
     }
 
-    /// The client is answered: where it goes on, if it is told what was kept of this partition.
+    /// Adds the kept batches to an answer without records; returns the offset where the client
+    /// continues.
     pub(super) fn told(&self, place: usize, version: i16, data: &mut PartitionData) -> Option<i64> {
         if data.error_code != 0 || narrow::has_records(data) || throws_at_skips(version) {
             return None;

@@ -1,5 +1,5 @@
-//! What a partition waits for may be in the cluster's log no more: retention, or who deletes
-//! records, has taken it.
+//! Records that a partition waits for, but that the cluster's log has lost: to retention or
+//! DeleteRecords.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::upstream::{Found, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::api::Api;
 
-/// The first version that answers with one offset; every broker serves it.
+/// The first version with one offset for each partition; every broker serves it.
 const LIST_OFFSETS_VERSION: i16 = 1;
-/// "The earliest one", in the place of a time.
+/// `ListOffsets` timestamp of the earliest offset.
 const EARLIEST: i64 = -2;
-/// No replica asks.
+/// `replica_id` of a consumer.
 const CONSUMER: i32 = -1;
 
 impl<G: Guard> Polling<'_, G> {
-    /// The same where the client asks for what lies behind that: the broker is not asked for any of
-    /// it then, so it is asked where the partition begins.
+    /// For fetch offsets behind the awaited record nothing is fetched upstream. The broker is
+    /// therefore asked where the partition starts.
     pub(super) async fn left_behind(&mut self) -> Result<(), UpstreamError> {
         let mut topics: BTreeMap<TopicName, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for asked in &self.wanted.asked {
@@ -53,8 +53,8 @@ impl<G: Guard> Polling<'_, G> {
         Ok(())
     }
 
-    /// A partition that begins behind what it waits for waits for it no more. A client that is told
-    /// that its offset is out of range goes elsewhere, so what lies there is looked at before.
+    /// A partition that starts behind the awaited record no longer waits. At `OFFSET_OUT_OF_RANGE`
+    /// the client resets its offset, so the awaited record is read before that.
     pub(super) async fn missing(&mut self, response: &FetchResponse) -> Result<(), UpstreamError> {
         let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
         let mut looks = Vec::new();

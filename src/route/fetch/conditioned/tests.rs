@@ -1,4 +1,4 @@
-//! Plans made by hand, a broker that answers what a test wants, time that only moves when told.
+//! Hand-made plans, a scripted broker, and time that only moves when told.
 
 mod settling;
 
@@ -24,21 +24,19 @@ use crate::wire::batch::{
 };
 use crate::wire::{Api, decode, encode};
 
-/// How long the client waits.
 const MAX_WAIT_MS: i32 = 500;
 
-/// A guard whose plans are made by hand. Time passes while a plan is waited for, and then to its
-/// end.
+/// A guard with hand-made plans. Waiting for a plan advances the clock to its `until`.
 #[derive(Clone)]
 struct ByHand(Arc<Mutex<Script>>);
 
 struct Script {
     hand: Hand,
     clock: Clock,
-    /// The last one holds for ever.
+    /// The last plan is repeated for ever.
     plans: VecDeque<Plan>,
     handed: Vec<Handed>,
-    /// Whether what is settled is.
+    /// The result of `settle`.
     settles: bool,
     settled: Vec<i64>,
     no_more: Vec<i64>,
@@ -106,7 +104,7 @@ impl Guard for ByHand {
 /// One Fetch of `orders` 0 to 2 from offset 5, and how it went.
 struct Went {
     answer: Result<FetchResponse, UpstreamError>,
-    /// Partitions of each request the broker got, its longest wait and its bytes.
+    /// For each request to the broker: partitions, longest wait, bytes.
     requests: Vec<(Vec<i32>, i32, i32)>,
     handed: Vec<(i32, i64, i64)>,
     settled: Vec<i64>,
@@ -118,7 +116,7 @@ struct Went {
 }
 
 impl Went {
-    /// Error and end of what was given, of each partition.
+    /// Error and end offset of the records, by partition.
     fn given(&self) -> Vec<(i16, Option<i64>)> {
         let answer = self.answer.as_ref().unwrap();
         let partitions = &answer.responses[0].partitions;
@@ -126,7 +124,7 @@ impl Went {
         partitions.iter().map(|data| (data.error_code, end(data))).collect()
     }
 
-    /// Offsets of the records that were given, of each partition.
+    /// Offsets of the delivered records, by partition.
     fn offsets(&self) -> Vec<Vec<i64>> {
         let partitions = &self.answer.as_ref().unwrap().responses[0].partitions;
         partitions.iter().map(|data| offsets(data.records.clone().unwrap())).collect()
@@ -153,7 +151,7 @@ fn request() -> FetchRequest {
     request.with_max_bytes(50 << 20).with_topics(vec![topic])
 }
 
-/// A record at offset 5 of each partition that is asked for.
+/// A record at offset 5 of each requested partition.
 #[expect(clippy::unnecessary_wraps, reason = "other brokers go instead")]
 fn full(request: &FetchRequest) -> Option<FetchResponse> {
     Some(each(request, |data| data.records = Some(one_record())))
@@ -218,7 +216,7 @@ fn settling(offset: i64) -> Serve {
     }))
 }
 
-/// A client's Fetch with these plans; the broker answers by `script`, or goes at `None`.
+/// Runs a Fetch with these plans; the broker answers by `script`, and closes at `None`.
 async fn went(
     plans: impl Into<VecDeque<Plan>>,
     script: impl Fn(&FetchRequest) -> Option<FetchResponse> + Send + Sync + 'static,
@@ -226,7 +224,7 @@ async fn went(
     went_and(true, plans, script).await
 }
 
-/// `settles`: what is to be settled can be.
+/// `settles`: the result of `settle`.
 async fn went_and(
     settles: bool,
     plans: impl Into<VecDeque<Plan>>,
@@ -405,14 +403,14 @@ async fn what_is_cut_at_the_end_is_waited_behind_and_told_when_the_client_waits_
     assert_eq!(others.handed, [(1, 5, 6), (0, 5, 6)]);
 }
 
-/// The places of partitions 0 to 2.
+/// A plan with turns, by the places of partitions 0 to 2.
 fn in_line(places: [usize; 3]) -> Plan {
     plan(places.map(|place| Serve::Turn { without: Vec::new(), place }), Some(9_000))
 }
 
 #[tokio::test]
 async fn one_record_goes_of_the_first_partition_in_line_that_has_any() {
-    // Whatever a broker makes of the limit.
+    // A broker may ignore the byte limit.
     let all = |asked: &FetchRequest| Some(each(asked, |data| data.records = Some(two_records())));
     let first = went([in_line([2, 0, 1])], all).await;
     assert_eq!(first.requests, [(vec![1, 2, 0], 250, 1)], "in line, and one batch");
@@ -448,7 +446,7 @@ async fn a_batch_that_cannot_be_cut_holds_its_partition_and_no_other() {
         Some(each(asked, |data| {
             let mut records = two_records().to_vec();
             if data.partition_index == 0 {
-                // It claims to end at 6, which nobody has settled.
+                // The batch claims to end at 6, which no plan has settled.
                 records[26] ^= 1;
             }
             data.records = Some(records.into());

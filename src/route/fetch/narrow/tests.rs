@@ -1,4 +1,4 @@
-//! Fetches that are cut down, and answers that are made whole.
+//! Narrowed Fetches and completed answers.
 
 use kafka_protocol::messages::BrokerId;
 use kafka_protocol::messages::fetch_request::{FetchPartition, ForgottenTopic};
@@ -14,7 +14,7 @@ use crate::wire::batch::{
     produce_batch, rebase, records,
 };
 
-/// Topics with partitions, from offset 5 on.
+/// A Fetch of these topics and partitions from offset 5.
 fn asking(topics: &[(&str, &[i32])]) -> FetchRequest {
     let mut request = FetchRequest::default();
     (request.session_id, request.session_epoch) = (77, 0);
@@ -31,7 +31,7 @@ fn asking(topics: &[(&str, &[i32])]) -> FetchRequest {
     request
 }
 
-/// A broker's answer in an order of its own: the last one first.
+/// A broker's answer in reverse order.
 fn told(asked: &FetchRequest) -> FetchResponse {
     let mut response = FetchResponse::default();
     response.throttle_time_ms = 9;
@@ -186,7 +186,7 @@ fn record() -> RawRecord {
     }
 }
 
-/// An aborted batch, its marker, and a record of no transaction.
+/// An aborted batch, its marker, and a record outside transactions.
 fn with_aborted() -> PartitionData {
     let stamp = ProducerStamp { id: 9, epoch: 0, sequence: 0 };
     let record = [record()];
@@ -212,7 +212,7 @@ fn below(below: i64) -> Give {
 
 #[test]
 fn nothing_is_given_in_place_of_what_is_held_whatever_lies_in_front_of_it() {
-    // 5 was aborted, 6 is the end of its transaction.
+    // Offset 5 was aborted; 6 is the marker of its transaction.
     let held = |at| {
         let mut data = with_aborted();
         let leaving = cut(&mut data, &below(at), 5).unwrap();

@@ -1,4 +1,4 @@
-//! What is at its end when it is asked for.
+//! Final records at the fetch offset.
 
 use kafka_protocol::messages::fetch_response::AbortedTransaction;
 
@@ -72,7 +72,7 @@ async fn what_a_transaction_has_taken_back_or_the_cleaner_has_taken_is_left_out(
         let went = went(plans, move |asked| {
             Some(each(asked, |data| {
                 data.records = Some(both.clone());
-                // Others are not told.
+                // `read_uncommitted` answers list no aborted transactions.
                 if asked.isolation_level == READ_COMMITTED {
                     let aborted = AbortedTransaction::default().with_producer_id(7.into());
                     data.aborted_transactions = Some(vec![aborted.with_first_offset(5)]);
