@@ -31,7 +31,7 @@ pub(super) async fn answer(
     let all: Result<Vec<Part>, _> = found.iter().flatten().cloned().collect();
     let error = match all {
         Ok(parts) => join(router, head, &request, parts).await.err().map_or(0, |e| e.code()),
-        // As in Kafka, a refused partition keeps all the others out.
+        // A refused partition keeps all the others out, as in Kafka.
         Err(_) => ResponseError::OperationNotAttempted.code(),
     };
     let mut response = AddPartitionsToTxnResponse::default();
@@ -122,7 +122,7 @@ pub(super) async fn relayed(
     };
     let (id, name) = (&request.v3_and_below_transactional_id, topic_of(&ours.name));
     warn(router, conn, (id, &name), ("ours", NOT_TRANSACTIONAL));
-    // As in Kafka, a refused partition keeps all the others out.
+    // A refused partition keeps all the others out, as in Kafka.
     let mut response = AddPartitionsToTxnResponse::default();
     for topic in topics {
         let error = if is_own(topic) {

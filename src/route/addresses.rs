@@ -10,7 +10,7 @@ use crate::upstream::{Address, UpstreamError};
 use crate::wire::endpoints::{Naming, produce, share};
 use crate::wire::{AnswerError, Api, encode_at};
 
-/// A broker as the cluster names it.
+/// A broker in an answer of the cluster.
 pub(super) struct Real<'a> {
     pub(super) node: i32,
     pub(super) host: &'a StrBytes,

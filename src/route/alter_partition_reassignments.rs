@@ -38,7 +38,7 @@ pub(super) fn answer(
     response
 }
 
-/// Why a partition cannot have these replicas; `None`: it has them.
+/// The error for a partition that cannot have these replicas; `None`: it has them already.
 fn refusal(
     node_id: i32,
     is_there: bool,

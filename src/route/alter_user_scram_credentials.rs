@@ -19,7 +19,7 @@ pub(super) fn answer(
     let mut response = AlterUserScramCredentialsResponse::default();
     let deleted = request.deletions.into_iter().map(|one| one.name);
     let upserted = request.upsertions.into_iter().map(|one| one.name);
-    // Each user once, as Kafka answers.
+    // Each user has one result, as in Kafka.
     let mut told = BTreeSet::new();
     for user in deleted.chain(upserted).filter(|user| told.insert(user.clone())) {
         let mut result = scram::AlterUserScramCredentialsResult::default();

@@ -18,7 +18,7 @@ pub(super) type Refusal = (ResponseError, String);
 
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// `ConfigResource.Type`.
+    /// Values of `ConfigResource.Type`.
     pub(super) kind: i8,
     pub(super) name: StrBytes,
     pub(super) wanted: Result<Wanted, Refusal>,

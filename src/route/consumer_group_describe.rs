@@ -84,7 +84,7 @@ fn member(router: &Router, seen: ConsumerMember) -> Member {
     member
 }
 
-/// As in Kafka, deleted topics have no name and are left out.
+/// Deleted topics have no name and are left out, as in Kafka.
 fn named(router: &Router, topics: &[group::TopicPartitions]) -> Assignment {
     let told = topics.iter().filter_map(|of| {
         let id = Uuid::from_bytes(of.topic.0);

@@ -87,7 +87,7 @@ impl Router {
 
     /// Stores the addresses of all brokers, and their ports behind one listener, if they changed.
     pub fn keep_brokers(&self, cluster_id: Option<&str>, brokers: &Brokers, doors: &Doors) {
-        // An empty list comes from a failed or partial answer, so it changes nothing.
+        // An empty list does not mean that all brokers were removed.
         let Some(upstream) = self.upstream.as_ref().filter(|_| !brokers.is_empty()) else { return };
         let open = doors.open.read().unwrap_or_else(PoisonError::into_inner).clone();
         self.broker.nodes.keep(|nodes| {

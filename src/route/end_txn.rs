@@ -88,8 +88,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// Records the outcome. It runs before the next await: a later request, or none if the client
-    /// closed, cannot report the end again.
+    /// Records the outcome. It runs before the next await: a repeated EndTxn does not return the
+    /// committed offsets again.
     fn told(
         &self,
         (metrics, transactions): (&Metrics, &Transactions),

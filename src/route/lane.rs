@@ -1,4 +1,4 @@
-//! Membership for the retry topic: members, their connections and their slots.
+//! Membership for the retry topic: members, their connections and their retry partitions.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ impl Router {
         conn.member(group).or_else(|| conn.token.and_then(|token| self.tokens.member(token, group)))
     }
 
-    /// The slot of the connection's member, if it has one.
+    /// The retry partition of the connection's member, if it has one.
     pub(super) async fn slot_of(
         &self,
         conn: &Conn,

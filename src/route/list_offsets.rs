@@ -1,8 +1,8 @@
 //! `ListOffsets` 1–10: the offset for a time or for a special timestamp. Special timestamps: −1
 //! latest, −2 earliest, −3 of the greatest time, −4 earliest local, −5 latest tiered (always none).
 //!
-//! For a retry topic, −2 is the position of the member's slot and −1 its next offset. A client
-//! without a slot sees the snapshot, from 0.
+//! For a retry topic, −2 is the position of the member's retry partition and −1 its next offset. A
+//! client without a retry partition sees the snapshot, from 0.
 
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{
@@ -135,7 +135,7 @@ fn of_log(
     Ok(found.filter(|(offset, _)| !committed || *offset < end).unwrap_or(NONE))
 }
 
-/// Offset and time in the member's slot, or in the snapshot.
+/// Offset and time in the member's retry partition, or in the snapshot.
 async fn of_lane(
     router: &Router,
     conn: &Conn,

@@ -30,7 +30,7 @@ pub struct Markers {
 #[derive(Debug)]
 struct Taken {
     commit: Commit,
-    /// When it was last sent.
+    /// The time of its last repeat.
     at: MonoMs,
 }
 
@@ -72,7 +72,7 @@ impl Markers {
             return false;
         };
         let is_there = committed == Some(commit.offset);
-        // An offset of a slot is never delivered twice.
+        // An offset of a retry partition is never delivered twice.
         let is_lane = LaneOffset::from_kafka(commit.offset).is_some();
         let is_same = known.commit == *commit && (is_there || is_lane);
         if !is_same || now.since(known.at) > timeout_ms {

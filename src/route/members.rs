@@ -45,7 +45,7 @@ struct Known {
 enum Presence {
     /// A sign of life was seen since the start.
     Heard,
-    /// The member held a slot before the restart, without a sign of life since.
+    /// The member held a retry partition before the restart, without a sign of life since.
     Remembered,
     /// No sign of life for the session timeout, which the engine was told.
     Silent,
@@ -63,7 +63,7 @@ pub enum Unheard {
 /// A member, for the admin API and the CLI.
 #[derive(Clone, Debug)]
 pub struct MemberSeen {
-    /// The name that outlives its process.
+    /// The instance id of a static member, otherwise the member id.
     pub key: MemberId,
     pub client_id: ClientId,
     /// The client's address, as Kafka writes it.
@@ -275,8 +275,8 @@ impl Members {
         !was_live
     }
 
-    /// Adds a member that held a slot before the restart. It is silent until its first sign of
-    /// life.
+    /// Adds a member that held a retry partition before the restart. It is silent until its first
+    /// sign of life.
     pub(super) fn remember(&self, group: &GroupId, key: &MemberId, now: MonoMs) {
         let mut groups = self.lock();
         if is_full(&groups) {

@@ -71,7 +71,8 @@ impl Router {
         })
     }
 
-    /// Whether a live member can receive retries of the group: it has a slot and is not silent.
+    /// Whether a live member can receive retries of the group: it has a retry partition and is not
+    /// silent.
     pub fn has_taker(&self, known: &GroupView) -> bool {
         if self.upstream.is_none() {
             return known.has_slot_holder();
@@ -128,7 +129,8 @@ pub async fn watch(router: Arc<Router>) {
     }
 }
 
-/// Loads the members that held a slot before the restart, so that they can become silent too.
+/// Loads the members that held a retry partition before the restart, so that they can become silent
+/// too.
 async fn remembered(router: &Router) {
     let groups = match router.engine.groups().await {
         Ok(groups) => groups,

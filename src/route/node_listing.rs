@@ -29,7 +29,6 @@ pub(super) enum ListingReason {
     TopicRequested,
 }
 
-/// A client object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ClientKey {
     /// Identified by its client address.

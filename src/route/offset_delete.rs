@@ -1,4 +1,5 @@
-//! `OffsetDelete` 0 (KIP-496): committed offsets of topics nobody in the group subscribes to.
+//! `OffsetDelete` 0 (KIP-496): deletes offsets of topics to which no member of the group
+//! subscribes.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +16,13 @@ use crate::route::place::Place;
 use crate::wire::ResponseError;
 use crate::wire::assignment::Subscription;
 
-/// What members tell each other is only known of this type.
+/// The only protocol type whose member metadata is known.
 const CONSUMERS: &str = "consumer";
 
-/// Topics a group with members is subscribed to.
+/// The topics to which the members of a group subscribe.
 enum Subscribed {
     Names(BTreeSet<TopicName>),
-    /// A member's subscription is not known yet, or cannot be read.
+    /// A subscription is unknown or cannot be parsed.
     Unknown,
 }
 
@@ -76,7 +77,7 @@ fn refused(
         Some(place) if !(0..place.partitions()).contains(&partition) => {
             return Some(ResponseError::UnknownTopicOrPartition);
         }
-        // Its positions are what each member has acknowledged.
+        // The offsets of a retry topic are the acknowledged positions of its retry partitions.
         Some(Place::Retry(_)) => return Some(ResponseError::PolicyViolation),
         Some(Place::Local(_) | Place::DeadLetters(_)) => {}
     }

@@ -1,7 +1,8 @@
-//! OffsetFetch 1–9: one group, or several since v8; member id and epoch since v9.
+//! `OffsetFetch` 1–9: one group, or several since v8; member id and epoch since v9.
 //!
-//! A retry topic always has a position, never −1: a client told −1 would run its reset policy, and
-//! `latest` skips what waits. A caller without a slot gets the snapshot's position 0.
+//! A retry topic always has an offset, never −1. At −1 the client would apply `auto.offset.reset`,
+//! and `latest` skips the retries. A client without a retry partition gets offset 0 of the
+//! snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,13 +22,12 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
-/// Several groups in one request (KIP-709).
+/// First version with several groups in one request (KIP-709).
 const BATCHED_SINCE: i16 = 8;
 
-/// How long an answer of the cluster waits for the engine to note its offsets.
+/// Bound of the wait until the engine has recorded the cluster's offsets.
 const NOTING: Duration = Duration::from_secs(5);
 
-/// One answered partition.
 struct Found {
     partition: i32,
     offset: i64,
@@ -78,9 +78,9 @@ pub(super) async fn answer(
     response
 }
 
-/// What a transaction may be about to change is not told: the client asks again (KIP-447).
-/// What is stable is found out before it is read: a transaction that ends in between would else
-/// leave its old offset as a stable one.
+/// Withholds offsets that an open transaction may change: the client asks again (KIP-447). The
+/// check comes before the read. Otherwise a transaction that ends in between would show its old
+/// offset as stable.
 async fn found(
     router: &Router,
     conn: &Conn,
@@ -147,7 +147,7 @@ async fn find(
                 Some(owner) if owner == group => {
                     lane_position(router, conn, group, member.as_ref(), partition).await
                 }
-                // Another group's retry topic is read as a snapshot, from its beginning.
+                // Another group's retry topic is read as a snapshot, from its start.
                 Some(_) => at(partition, 0),
                 None => committed(
                     partition,
@@ -171,8 +171,8 @@ async fn find(
     topics
 }
 
-/// Of these the group has nothing committed, or no more: it passes their records anew, and one that
-/// failed before may fail again.
+/// Records that the group has no committed offset here: it reads the partitions again, and a record
+/// that failed before may fail again.
 async fn begins_anew(
     router: &Router,
     group: &GroupId,
@@ -188,7 +188,7 @@ async fn begins_anew(
     }
 }
 
-/// The same in front of a cluster: its groups' offsets are its own, ours are put in between.
+/// In front of a cluster: its offsets come from the cluster, and ours are added to the answer.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -260,7 +260,7 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-/// Whether a requested topic is ours; then it is put aside.
+/// Moves a topic of ours to `ours`; whether it was one.
 fn keep(
     router: &Router,
     ours: &mut Vec<(TopicName, Vec<i32>)>,
@@ -274,8 +274,8 @@ fn keep(
     is_ours
 }
 
-/// Offsets the cluster holds: the engine hears of those that are new. Where it holds none, the
-/// group has not passed anything: its offsets were deleted, perhaps with the topic.
+/// Reports new offsets from the cluster to the engine. An offset of −1 counts as 0: the offsets
+/// were deleted, perhaps with the topic.
 async fn seen(
     router: &Router,
     group: &GroupId,
@@ -302,7 +302,7 @@ async fn seen(
     }
 }
 
-/// Where the caller goes on in its lane.
+/// The offset at which the client continues in its retry partition.
 async fn lane_position(
     router: &Router,
     conn: &Conn,

@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch 2–4 (KIP-320): there is one epoch, it ends at the log end.
+//! `OffsetForLeaderEpoch` 2–4 (KIP-320): the one leader epoch, which ends at the log end.
 
 use kafka_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use kafka_protocol::messages::offset_for_leader_epoch_response::{
@@ -42,7 +42,7 @@ fn end_of(
             topic.partition(asked.partition).map(|p| router.broker.bounds(p).visible_end)
         }
         Ok(Place::DeadLetters(None)) => (asked.partition == 0).then_some(0),
-        // Lane offsets are never truncated: the largest offset says so.
+        // Offsets of a retry topic are never truncated, so the end offset is the maximum.
         Ok(Place::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
         Err(error) => {
             answer.error_code = error.code();
@@ -54,7 +54,7 @@ fn end_of(
             answer.leader_epoch = LEADER_EPOCH;
             answer.end_offset = end;
         }
-        // An epoch before the first one: Kafka answers "undefined" (−1, −1).
+        // Kafka answers an epoch before the first one as undefined (−1, −1).
         Some(_) => {}
         None => answer.error_code = ResponseError::UnknownTopicOrPartition.code(),
     }

@@ -1,21 +1,21 @@
-//! What whoever asks may do with a resource, as answers tell it: a bit for each `AclOperation`.
+//! Authorized operations in answers: one bit for each `AclOperation`.
 //!
-//! A node by itself knows users and no ACLs, so that is what a resource of the kind has at all, as
-//! of a Kafka without an authorizer (its `AclEntry.supportedOperations`).
+//! A node by itself knows users and no ACLs. It reports all operations of the resource type, like a
+//! Kafka without an authorizer (`AclEntry.supportedOperations`).
 
-/// Operations a topic has: `READ` 3, `WRITE` 4, `CREATE` 5, `DELETE` 6, `ALTER` 7, `DESCRIBE` 8,
+/// Operations of a topic: `READ` 3, `WRITE` 4, `CREATE` 5, `DELETE` 6, `ALTER` 7, `DESCRIBE` 8,
 /// `DESCRIBE_CONFIGS` 10, `ALTER_CONFIGS` 11.
 pub(super) const OF_TOPIC: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
-/// Those of a group: `READ`, `DELETE`, `DESCRIBE`, `DESCRIBE_CONFIGS`, `ALTER_CONFIGS`.
+/// Operations of a group: `READ`, `DELETE`, `DESCRIBE`, `DESCRIBE_CONFIGS`, `ALTER_CONFIGS`.
 pub(super) const OF_GROUP: i32 = bits(&[3, 6, 8, 10, 11]);
-/// Those of the cluster: `CREATE`, `ALTER`, `DESCRIBE`, `CLUSTER_ACTION` 9, `DESCRIBE_CONFIGS`,
-/// `ALTER_CONFIGS`, `IDEMPOTENT_WRITE` 12.
+/// Operations of the cluster: `CREATE`, `ALTER`, `DESCRIBE`, `CLUSTER_ACTION` 9,
+/// `DESCRIBE_CONFIGS`, `ALTER_CONFIGS`, `IDEMPOTENT_WRITE` 12.
 pub(super) const OF_CLUSTER: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
 
-/// What an answer says where nobody has asked.
+/// The value in an answer when the request does not include the operations.
 const UNTOLD: i32 = i32::MIN;
 
-/// To who has asked for it.
+/// The operations if the request includes them.
 pub(super) fn told(is_asked: bool, operations: i32) -> i32 {
     if is_asked { operations } else { UNTOLD }
 }

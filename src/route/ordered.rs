@@ -1,8 +1,8 @@
-//! Groups with `order.mode: partition`: what is said to have failed is held in its partition, and
-//! nothing passes it there.
+//! Groups with `order.mode: partition`: a partition waits for its failed record, and no later
+//! record of it is delivered.
 //!
-//! **Invariant:** a commit is stored at most at the record its partition waits for, and nobody is
-//! told a position beyond it. So whoever reads the partition next begins with it.
+//! **Invariant:** a stored commit never passes the record that its partition waits for, and no
+//! member receives a higher offset. The next reader of the partition thus starts at that record.
 
 use std::sync::{Arc, PoisonError};
 
@@ -19,13 +19,13 @@ use crate::route::delivery::TrackedFetch;
 use crate::wire::ResponseError;
 
 impl Router {
-    /// Whether partitions of a group wait for what is said to have failed.
+    /// Whether partitions of a group wait for their failed records.
     pub(in crate::route) fn is_in_order(&self, group: &GroupId) -> bool {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         policies.of(group).order == OrderMode::Partition
     }
 
-    /// The record a partition waits for.
+    /// The offset of the record that a partition waits for.
     pub(in crate::route) fn awaited(
         &self,
         group: &GroupId,
@@ -36,13 +36,13 @@ impl Router {
         self.detectors.find(group)?.lock().detector.awaited(&TopicPartition { topic, partition })
     }
 
-    /// The detector of a group with a record that may bind commits.
+    /// The detector of a group, if one of its records may bound commits.
     fn binding(&self, group: &GroupId) -> Option<Arc<GroupDetector>> {
         self.detectors.find(group).filter(|of| of.lock().detector.binds_commits())
     }
 
-    /// Makes each withheld record a dead letter that a commit is about to pass. A record that
-    /// cannot be read now stays, and the commit is held back to it.
+    /// Makes each withheld record a dead letter if the commit passes it. A record that cannot be
+    /// read now stays, and the commit is held back to it.
     pub(in crate::route) async fn settle_withheld(
         &self,
         group: &GroupId,
@@ -60,7 +60,7 @@ impl Router {
         }
     }
 
-    /// There is no such record, and nothing to keep of it: its partition does not wait for it.
+    /// The partition stops waiting for a record that no longer exists.
     pub(in crate::route) fn no_more(&self, group: &GroupId, record: &Origin) {
         let Some(of) = self.detectors.find(group).filter(|_| self.is_in_order(group)) else {
             return;
@@ -74,7 +74,8 @@ impl Router {
         });
     }
 
-    /// Where partitions begin that a member asks for: none waits for what lies before.
+    /// Records the start offsets of fetched partitions: no partition waits for a record below its
+    /// start.
     pub(in crate::route) fn begin(
         &self,
         by: &TrackedFetch,
@@ -97,7 +98,7 @@ impl Router {
         }
     }
 
-    /// A commit goes no further than to what its partition waits for.
+    /// Lowers each offset of a commit to the record that its partition waits for.
     pub(in crate::route) fn hold_back(&self, group: &GroupId, request: &mut OffsetCommitRequest) {
         let Some(of) = self.binding(group) else { return };
         let state = of.lock();
@@ -121,9 +122,9 @@ impl Router {
         }
     }
 
-    /// Whether a commit passes what a partition of it waits for. A transaction that does is to be
-    /// aborted, and its consumer goes on from the committed offsets: clients do so after a
-    /// generation that is over.
+    /// Whether a commit passes a record that its partition waits for. Such a transaction must
+    /// abort, and its consumer continue from the committed offsets. Clients do both after
+    /// `ILLEGAL_GENERATION`.
     pub(in crate::route) fn passes_awaited(
         &self,
         group: &GroupId,
@@ -143,7 +144,7 @@ impl Router {
         })
     }
 
-    /// From where a member goes on that is told this committed offset; −1: there is none.
+    /// The offset at which a member with this committed offset continues; −1: none.
     pub(in crate::route) fn goes_on(
         &self,
         group: &GroupId,
@@ -159,10 +160,9 @@ impl Router {
         state.detector.awaited(&place).map_or(committed, |first| first.min(committed))
     }
 
-    /// A heartbeat that would be answered well: an error that makes the member join anew, where a
-    /// partition of it waits for a record it has left behind. The first call lets it give its
-    /// partitions back as in any rebalance; a cooperative client keeps its positions in one, so
-    /// that from the second on it is told that its generation is over.
+    /// Returns a heartbeat error for a member that has passed a record its partition waits for. The
+    /// first error starts a rebalance, in which the member gives up its partitions. A cooperative
+    /// client keeps its positions in a rebalance, so later errors end its generation.
     pub(in crate::route) fn calls_back(
         &self,
         group: &GroupId,

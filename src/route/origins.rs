@@ -1,4 +1,4 @@
-//! Failed records of the cluster, read back before the nacks that only name them are taken.
+//! Origin record cache: records of the cluster, read back for nacks without the record's bytes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
@@ -20,20 +20,19 @@ use crate::upstream::{Found, Link, UpstreamError};
 use crate::wire::batch::RawRecord;
 use crate::wire::{RequestHead, ResponseError};
 
-/// How long all records of one Produce may take to be read back: long polls of members go first,
-/// and some clients' last 5 s. No client waits less than 10 s for an answer.
+/// Bound for reading back all records of one Produce. Long polls of members go first, up to 5 s in
+/// some clients. A client waits at least 10 s for an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// So many are asked for together where others lead them: all wait for one long poll.
+/// Bound of parallel reads at other brokers: all of them wait for one long poll.
 const TOGETHER: usize = 64;
-/// Records remembered at most.
+/// Bound of cached records.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Bytes of records remembered at most, beyond the largest one.
+/// Bound of the cached bytes; a single larger record is still kept.
 const BYTES_MAX: usize = 16 << 20;
-/// Bytes of all records that one request names, at most.
+/// Bound of the bytes of all records that one request names.
 pub(super) const NAMED_BYTES_MAX: usize = 64 << 20;
 
-/// Records read back lately, by the connection they were read for: the cluster has let its client
-/// read them, and nobody else.
+/// Records read back recently, by connection: the cluster allowed only that client to read them.
 #[derive(Debug)]
 pub struct Origins {
     known: Mutex<Known>,
@@ -54,12 +53,12 @@ impl Default for Origins {
 }
 
 impl Origins {
-    /// The record, if it was read back lately.
+    /// The record, if it is cached for this connection.
     pub(super) fn get(&self, conn: u64, origin: &Origin) -> Option<RawRecord> {
         self.lock().records.get(&(conn, origin.clone())).cloned()
     }
 
-    /// Nothing of that topic is what it was.
+    /// Forgets the records of a topic that was deleted or recreated.
     pub(super) fn forget(&self, topic: &TopicName) {
         let mut known = self.lock();
         let gone = known.records.iter().map(|(of, _)| of);
@@ -86,39 +85,38 @@ impl Origins {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The records that are read back for nacks.
     pub(super) fn reading(&self) -> &Reading {
         &self.reading
     }
 }
 
-/// Records of the cluster that one request names without their bytes. They are kept with it until
-/// it is taken: what is remembered of all producers together may be less.
+/// Records of the cluster that one request names without their bytes. They stay with the request
+/// until it is handled, since the shared cache may evict them before.
 #[derive(Debug, Default)]
 pub struct ReadBack {
-    /// Not read yet, or without room.
+    /// Records that are not read yet, or that exceeded the byte bound.
     unread: BTreeSet<Named>,
-    /// `None`: there is none.
+    /// `None`: the record does not exist.
     records: BTreeMap<Named, Option<RawRecord>>,
     charge: Option<Charge>,
-    /// One of them had no room beside the others.
+    /// A record exceeded the byte bound together with the others.
     is_full: bool,
     /// Topics of the cluster whose largest batch has to be known.
     unbounded: BTreeSet<TopicName>,
-    /// Commits wait for these as long as the request is not taken.
+    /// Commits wait for these until the request is handled.
     readers: Vec<Reader>,
 }
 
-/// A record, and in whose name it is asked for.
+/// The origin of a record, and the group in whose name it is read.
 type Named = (GroupId, Origin);
 
-/// Why a record that may be there is not read.
+/// The reason why a record that may exist was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unread {
-    /// With others of its request.
+    /// All records of the request together exceed the byte bound.
     #[error("the records it names are more than 64 MiB together: name fewer at once")]
     TooMuch,
-    /// It may be read another time.
+    /// A later attempt may succeed.
     #[error("a record it names could not be read back in time")]
     Later,
 }
@@ -126,13 +124,13 @@ pub(super) enum Unread {
 impl Unread {
     pub(super) fn code(self) -> ResponseError {
         match self {
-            // Producers split a batch that is refused so (Java).
+            // Java producers split a batch that is refused with this error and send it again.
             Self::TooMuch => ResponseError::MessageTooLarge,
             Self::Later => ResponseError::RequestTimedOut,
         }
     }
 
-    /// In the words of `reprise_nacks_refused_total`.
+    /// The reason label of `reprise_nacks_refused_total`.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::TooMuch => "too_large",
@@ -142,17 +140,17 @@ impl Unread {
 }
 
 impl ReadBack {
-    /// Whether nothing is left to be read.
+    /// Whether everything is read.
     pub fn is_whole(&self) -> bool {
         self.unread.is_empty() && self.unbounded.is_empty()
     }
 
-    /// A large batch names a record of that topic.
+    /// Requests the bound of a topic: an oversize batch names a record of it.
     pub(super) fn needs_bound(&mut self, topic: TopicName) {
         self.unbounded.insert(topic);
     }
 
-    /// What was read of a record that was named; `None`: there is no such record.
+    /// The record that was read; `None`: it does not exist.
     pub(super) fn get(
         &self,
         group: &GroupId,
@@ -185,7 +183,7 @@ impl ReadBack {
 }
 
 impl Router {
-    /// A request names a record without its bytes.
+    /// Adds a record that the request names without its bytes.
     pub(super) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: Named) {
         if back.records.contains_key(&of) || back.unread.contains(&of) {
             return;
@@ -201,8 +199,8 @@ impl Router {
         back.unread.insert(of);
     }
 
-    /// Reads back what a Produce names and is not at hand, as far as that is possible now. An error
-    /// ends the connection.
+    /// Reads the records that a Produce names and that are not cached, as far as possible now. An
+    /// error ends the connection.
     pub async fn read_back(
         &self,
         conn: &Conn,
@@ -213,9 +211,10 @@ impl Router {
         self.read_within(PATIENCE, (conn, link, head), back).await
     }
 
-    /// Asked in turn: the broker this client has authenticated at, the leader in the name of a
-    /// member of the group, the leader with our own credentials. That last one only when the
-    /// cluster lets the client READ the topic: nobody learns through us what is not for him.
+    /// Asks in this order: the broker that this client authenticated at, the leader in the name of
+    /// a group member, the leader with our own credentials. The last one is asked only if the
+    /// cluster lets the client READ the topic. No client thus receives a record through us that it
+    /// may not read.
     pub(super) async fn read_within(
         &self,
         patience: Duration,
@@ -236,7 +235,8 @@ impl Router {
                 elsewhere.push_back((of, *asked));
                 continue;
             }
-            // Given up in between, its answer would be taken for another one's.
+            // A timeout ends the connection: a late answer would be taken for that of the next
+            // request.
             let told = timeout(PATIENCE, self.ask_here(conn, link, head, &of.1)).await;
             match told.unwrap_or(Err(UpstreamError::TooSlow))? {
                 Told::Here(found) => self.is_read(conn, back, of, found),
@@ -266,7 +266,7 @@ impl Router {
         back.put(&self.budget, of, found);
     }
 
-    /// What the broker says that this client has authenticated at.
+    /// Asks the broker that this client has authenticated at.
     async fn ask_here(
         &self,
         conn: &Conn,
@@ -287,7 +287,7 @@ impl Router {
         Ok(Told::Elsewhere(Asked { leader, may }))
     }
 
-    /// What the leader says, in the name of a member of the group or in our own.
+    /// Asks the leader, in the name of a group member or in our own.
     async fn ask_elsewhere(&self, of: Named, asked: Asked) -> (Named, Recalled) {
         let Some(upstream) = &self.upstream else { return (of, Ok(None)) };
         let (group, origin) = &of;
@@ -307,23 +307,22 @@ impl Router {
     }
 }
 
-/// A record, or that there is none. An error: it may be there another time.
+/// A record, or `None` if it does not exist. An error: a later attempt may succeed.
 type Recalled = Result<Option<RawRecord>, UpstreamError>;
 
-/// What the broker of a connection says.
+/// The answer of the broker at the client's connection.
 enum Told {
-    /// A record, or that there is none.
+    /// A record, or `None` if it does not exist.
     Here(Option<RawRecord>),
-    /// Others are to be asked.
+    /// Another broker or connection has to be asked.
     Elsewhere(Asked),
 }
 
-/// Who else is to be asked of a partition.
+/// The next step for the records of a partition.
 #[derive(Clone, Copy)]
 struct Asked {
-    /// Who leads it.
     leader: Option<i32>,
-    /// The client may read it.
+    /// Whether the client may READ the topic.
     may: bool,
 }
 

@@ -1,13 +1,13 @@
-//! A request of a tool that names things of the cluster and things of ours, in front of a cluster:
-//! each is asked for its own.
+//! Requests of tools that name resources of the cluster and of this node: each part goes to its
+//! owner.
 
 use kafka_protocol::protocol::{Decodable, Request};
 
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
-/// Asks the cluster for what is its own. Returns what is left for this node to answer, and the
-/// cluster's answer: an empty one if all of it is ours.
+/// Asks the cluster about its own resources. Returns the rest of the request for this node, and the
+/// cluster's answer, which is empty if all resources are ours.
 pub(super) async fn ask_cluster<Req, Item>(
     link: &mut Link,
     head: &RequestHead,

@@ -1,12 +1,12 @@
-//! Which requests only pass, in front of a real cluster: all that we neither answer nor change.
+//! Routing decision in front of a cluster: requests that are relayed, read or answered here.
 
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::sasl_handshake;
 use crate::wire::{Api, reassignments};
 
-/// What is read on every connection: addresses of brokers, what groups agree on, and what may name
-/// topics of ours.
+/// APIs that are read on every connection: their answers name brokers, they change groups, or they
+/// may name our topics.
 const READ: &[Api] = &[
     Api::ApiVersions,
     Api::Metadata,
@@ -32,8 +32,8 @@ const READ: &[Api] = &[
     Api::DescribeTopicPartitions,
 ];
 
-/// What is answered here on connections to this node: it leads our own topics, and has no groups,
-/// transactions or partitions of the cluster, which tools ask every broker for.
+/// APIs that this node answers on connections to itself. It leads only our topics, and has no
+/// groups, transactions or partitions of the cluster, which tools ask every broker for.
 const OWN: &[Api] = &[
     Api::Produce,
     Api::Fetch,
@@ -46,7 +46,8 @@ const OWN: &[Api] = &[
     Api::AlterReplicaLogDirs,
 ];
 
-/// APIs that this node answers only by itself. In front of a cluster they pass in any version.
+/// APIs that this node answers only without a cluster. In front of one they are relayed in any
+/// version.
 const BY_ITSELF: &[Api] = &[
     Api::ElectLeaders,
     Api::AlterPartitionReassignments,
@@ -61,24 +62,24 @@ const BY_ITSELF: &[Api] = &[
     Api::DeleteAcls,
 ];
 
-/// Whether requests of this API are never read in front of a cluster.
 pub(super) fn only_passes(api: Api) -> bool {
     BY_ITSELF.contains(&api)
 }
 
-/// What becomes of a request.
+/// The routing decision for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Its bytes go to the broker, the broker's bytes to the client.
+    /// The request and its answer are relayed unchanged.
     Pass,
-    /// Passes after it was read: a Fetch that may be a member's, replica lists of a tool.
+    /// The request is read and then relayed: a Fetch that may be a member's, or a tool's replica
+    /// lists.
     Gather,
-    /// It is read and answered by a route.
+    /// The request is read and answered by a route.
     Answer,
 }
 
 impl Router {
-    /// The way of a request with this API key and version on this connection.
+    /// The routing decision for a request on this connection.
     pub fn way(&self, conn: &Conn, api_key: i16, version: i16) -> Way {
         if self.upstream.is_none() {
             return Way::Answer;

@@ -1,5 +1,5 @@
-//! The kind of topic a name means. A name that matches a template is ours, unless another owner
-//! has a topic by it (`conflict.rs`).
+//! Topic kinds by name. A name that matches a template is reserved for this sidecar, unless another
+//! owner has such a topic (`conflict.rs`).
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,19 +12,19 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::wire::ResponseError;
 
-/// Where a topic lives.
+/// The kind of a topic, and its owner or partitions.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// Partitions of this cluster.
+    /// A topic of this node.
     Local(Arc<Topic>),
-    /// The retry topic of a group: one private partition per member.
+    /// The retry topic of a group: one private partition for each member.
     Retry(GroupId),
-    /// The dead letters of a group; `None` while there are none.
+    /// The dead-letter topic of a group; `None` while there are no dead letters.
     DeadLetters(Option<Arc<Topic>>),
 }
 
 impl Router {
-    /// The place of a name; `None` when no such topic exists.
+    /// The topic kind of a name; `None`: the topic does not exist.
     pub(super) fn place(&self, name: &TopicName) -> Option<Place> {
         if let Some(group) = self.names.group_of_retry(name) {
             return self.has_lane(&group).then_some(Place::Retry(group));
@@ -39,22 +39,22 @@ impl Router {
                 }
             };
         }
-        // In front of a cluster there are no topics of this one.
+        // In front of a cluster this node has no topics of its own.
         let local = self.upstream.is_none().then(|| self.broker.topics.find(name)).flatten();
         local.map(Place::Local)
     }
 
-    /// Whether a retry or dead-letter topic is meant.
+    /// Whether the name is that of a retry or dead-letter topic.
     pub(super) fn is_own(&self, name: &TopicName) -> bool {
         matches!(self.place(name), Some(Place::Retry(_) | Place::DeadLetters(_)))
     }
 
-    /// Whether its records are a cluster's.
+    /// Whether the topic belongs to the upstream cluster.
     pub(super) fn is_of_cluster(&self, name: &TopicName) -> bool {
         self.upstream.is_some() && !self.is_own(name)
     }
 
-    /// A topic that may be changed: one of this cluster, and none of a retry's.
+    /// A topic that clients may change: of this node, and neither a retry nor a dead-letter topic.
     pub(super) fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
         let why = match self.place(name) {
             None => return Err(BrokerError::UnknownTopicOrPartition),
@@ -71,7 +71,8 @@ impl Router {
         Err(BrokerError::Policy { name: name.to_string(), why })
     }
 
-    /// The place of a name, for this client: what the cluster does not let it READ is refused.
+    /// The topic kind of a name for this client. An error: the cluster does not let it READ the
+    /// group.
     pub(super) fn place_for(&self, conn: &Conn, name: &TopicName) -> Result<Place, ResponseError> {
         let denied = |group| conn.may_read(&group) != Some(true);
         if self.upstream.is_some() && self.names.group_of(name).is_some_and(denied) {
@@ -81,19 +82,18 @@ impl Router {
         self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
-    /// Whether the group has a retry topic: `retry.lane` says so, and nobody else has its name.
+    /// Whether the group has a retry topic: `retry.lane` is on, and its name is not in conflict.
     pub(super) fn has_lane(&self, group: &GroupId) -> bool {
         self.lane_is_on(group)
             && (self.names.conflicts() == 0
                 || !self.names.is_conflict(&self.names.retry_topic(group)))
     }
 
-    /// Whether `retry.lane` gives the group a retry topic.
     pub(super) fn lane_is_on(&self, group: &GroupId) -> bool {
         self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).lane
     }
 
-    /// The topic's id as Metadata tells it.
+    /// The topic's id in Metadata.
     pub(super) fn id_of(&self, name: &TopicName, place: &Place) -> Uuid {
         match place {
             Place::Local(topic) => topic.id,
@@ -101,12 +101,12 @@ impl Router {
         }
     }
 
-    /// The name behind a topic id.
     pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
         self.broker.topics.name_of(id).or_else(|| self.names.name_of(id))
     }
 
-    /// Name or id of a request (by id since Fetch 13, Produce 13) → the topic's name.
+    /// The canonical name of a topic that a request names or, since Fetch 13 and Produce 13,
+    /// identifies.
     pub(super) fn named(&self, name: &TopicName, id: Uuid) -> Result<TopicName, BrokerError> {
         if name.as_str().is_empty() && !id.is_nil() {
             return self.name_of(id).ok_or(BrokerError::UnknownTopicId);
@@ -116,7 +116,7 @@ impl Router {
 }
 
 impl Place {
-    /// The partitions a client may ask for.
+    /// The number of partitions that a client may request.
     pub(super) fn partitions(&self) -> i32 {
         match self {
             Self::Local(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),

@@ -1,4 +1,4 @@
-//! Committed offsets of groups whose coordinator is a real broker, as last seen on their way.
+//! Cluster offset cache: committed offsets of the cluster's groups, from relayed requests.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
 
-/// Partitions remembered at most; one that is forgotten counts as not known.
+/// Bound of partitions; an evicted partition counts as unknown.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
 type Key = (GroupId, TopicName, i32);
@@ -20,7 +20,7 @@ pub struct Positions(Mutex<Known>);
 
 #[derive(Debug)]
 struct Known {
-    /// With the count at which each was seen.
+    /// Offset, and the value of `count` when it was seen.
     offsets: LruCache<Key, (i64, u64)>,
     count: u64,
 }
@@ -32,7 +32,7 @@ impl Default for Positions {
 }
 
 impl Positions {
-    /// The group's committed offset, if it passed by lately.
+    /// The group's committed offset, if it is cached.
     pub(super) fn committed(
         &self,
         group: &GroupId,
@@ -44,13 +44,13 @@ impl Positions {
         known.map(|(offset, _)| *offset)
     }
 
-    /// Now, for [`Positions::is_overtaken`]: taken before the cluster is asked.
+    /// The current count, for [`Positions::is_overtaken`]: read before the cluster is asked.
     pub(super) fn as_of(&self) -> u64 {
         self.lock().count
     }
 
-    /// Whether an offset that was asked for then is behind one that was seen since: connections
-    /// are not answered in the order in which brokers answer them.
+    /// Whether the answer to a request since `as_of` is older than an offset seen meanwhile.
+    /// Brokers may answer several connections in another order than requested.
     pub(super) fn is_overtaken(
         &self,
         as_of: u64,
@@ -63,8 +63,8 @@ impl Positions {
         known.is_some_and(|(later, seen_at)| *seen_at > as_of && offset < *later)
     }
 
-    /// Whether an offset is another one than before. It is remembered by [`Positions::see`], once
-    /// the engine knows.
+    /// Whether the offset differs from the cached one. [`Positions::see`] caches it after the
+    /// engine has recorded it.
     pub(super) fn is_news(
         &self,
         group: &GroupId,
@@ -75,7 +75,7 @@ impl Positions {
         self.committed(group, topic, partition) != Some(offset)
     }
 
-    /// Nothing of that topic is what it was.
+    /// Forgets the offsets of a topic that was deleted or recreated.
     pub(super) fn forget(&self, topic: &TopicName) {
         let mut known = self.lock();
         let all = known.offsets.iter().map(|(key, _)| key);
@@ -85,7 +85,6 @@ impl Positions {
         }
     }
 
-    /// Remembers offsets.
     fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
         let mut known = self.lock();
         known.count = known.count.saturating_add(1);
@@ -101,7 +100,7 @@ impl Positions {
 }
 
 impl Router {
-    /// The engine hears of committed offsets, then they are remembered.
+    /// Reports committed offsets to the engine, then caches them.
     pub(super) async fn note(
         &self,
         group: &GroupId,

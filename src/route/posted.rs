@@ -1,8 +1,8 @@
-//! E3: the admin port is told that a record failed. No client's connection says who may read it, no
-//! produced record brings its bytes.
+//! Evidence `admin-nack`: a request to the admin port reports a failed record. No client connection
+//! proves the right to read the record, and no produced record brings its bytes.
 //!
-//! **Invariant:** what a member of the group may not read at the cluster is not read for it, and
-//! our own credentials are never shown for it.
+//! **Invariant:** a record is read only where a member of the group may read it in the cluster. Our
+//! own credentials are never used for it.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -22,94 +22,86 @@ use crate::upstream::{Found, OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 
-/// How long a record of the cluster may take to be read.
+/// Bound for reading a record of the cluster.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much of it members may take, where it can be read without them.
+/// Bound of the part for members' connections, if the record can be read without them.
 const MEMBERS_PATIENCE: Duration = Duration::from_millis(1500);
-/// What stands for the client in the record's story.
+/// The client id in the record's history.
 const CLIENT: &str = "admin";
 
-/// What the admin port was told.
+/// A nack from the admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// Whose failure.
     pub group: GroupId,
-    /// What failed, as the application saw it: where it was produced, or a hand-out of the group's
-    /// retry topic.
+    /// The record as the application saw it: its origin, or an offset of the group's retry topic.
     pub record: Origin,
-    /// When it is to come back.
+    /// The requested level or delay of the next delivery.
     pub want: Want,
-    /// Why it failed.
+    /// The reason of the failure.
     pub reason: Option<String>,
 }
 
-/// Why it is not taken.
+/// The reason why a nack is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PostRefusal {
-    /// The group is passed through.
+    /// The group has no retry topic.
     #[error("the group {0:?} has no retries here (retry.lane: off)")]
     NoLane(String),
-    /// No member would get it again.
+    /// No member would receive the retry.
     #[error(
         "the record of the group {group:?} would not come back: {why}. Start the application with \
          {topic} in its subscription, or send \"dlq\": true for the dead letters"
     )]
     NoWayBack {
-        /// The group that failed it.
         group: String,
-        /// The retry topic of that group.
         topic: TopicName,
-        /// Why its retries are not taken.
+        /// The reason why no member receives its retries.
         why: NoTaker,
     },
-    /// Nobody has it.
     #[error("there is no topic {0:?}; topic is its name as the application sees it")]
     NoTopic(String),
-    /// It has fewer.
+    /// The topic has fewer partitions.
     #[error("partition {partition} is none of {topic:?}, which has {partitions}, from 0 on")]
     NoPartition {
-        /// Of which topic.
         topic: String,
-        /// As asked.
         partition: i32,
-        /// How many there are.
+        /// The number of partitions of the topic.
         partitions: i32,
     },
-    /// Not in the table.
+    /// The level is not in the group's delay table.
     #[error(
         "level {level} is out of range: 1 to {most} are in the table of this group, 0 is the next \
          one by itself, -1 the dead letters"
     )]
     NoLevel {
-        /// As asked.
         level: i32,
-        /// The last one.
+        /// The highest level of the table.
         most: u32,
     },
-    /// Nothing has it.
+    /// No delivery of the retry topic has this offset.
     #[error("no hand-out of {0} has the offset {1}; it is the one the application got it with")]
     NoHandOut(TopicName, i64),
-    /// Its bytes are nowhere.
+    /// The record does not exist.
     #[error("there is no record {0}: it was never written, or is gone by retention")]
     NoRecord(Origin),
-    /// Its bytes cannot be had now, or not by us.
+    /// The record cannot be read now, or not with our rights.
     #[error("the record {record} cannot be read: {why}")]
     Unread {
-        /// Which.
         record: Origin,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// The table says no.
+    /// The verdict table refuses the nack.
     #[error("{0}: {1}")]
     Bad(Origin, BadNack),
-    /// It was not taken.
+    /// The engine failed.
     #[error(transparent)]
     Engine(EngineError),
 }
 
 impl Router {
-    /// Takes a nack that no client sends; durable on return. `None`: its partition waits for it.
+    /// Takes a nack from the admin port; durable on return. `None`: its partition waits for the
+    /// record.
     pub async fn post(&self, posted: Posted) -> Result<Option<NackOutcome>, PostRefusal> {
         let Posted { group, record, want, reason } = posted;
         self.may_come_back(&group, want).await?;
@@ -177,7 +169,7 @@ impl Router {
         }
     }
 
-    /// Only what asks for the dead letters is taken where nobody would ever get it.
+    /// Refuses a retry that no member would receive; dead letters are always possible.
     async fn may_come_back(&self, group: &GroupId, want: Want) -> Result<(), PostRefusal> {
         let (lane, watched, in_order, most) = {
             let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +193,6 @@ impl Router {
         Err(PostRefusal::NoWayBack { group: group.to_string(), topic, why })
     }
 
-    /// A retry topic has one partition.
     fn is_first(&self, record: &Origin) -> Result<(), PostRefusal> {
         if record.partition == 0 {
             return Ok(());
@@ -210,8 +201,8 @@ impl Router {
         Err(PostRefusal::NoPartition { topic, partition: record.partition, partitions: 1 })
     }
 
-    /// The bytes of a record as produced. An error inside: they cannot be had, which matters only
-    /// if an entry would begin with them.
+    /// The stored form of an origin record. An inner error: it cannot be read, which matters only
+    /// if a new entry needs the bytes.
     pub(super) async fn bytes_at(
         &self,
         group: &GroupId,
@@ -236,9 +227,8 @@ impl Router {
         })
     }
 
-    /// A record of the cluster: asked for in the name of members of the group, wherever they are
-    /// connected. On a connection of our own only where we show no credentials: there everybody may
-    /// read what we may.
+    /// Reads a record of the cluster in the name of group members, at any broker. A connection of
+    /// our own is used only without credentials: then every client may read what we may.
     async fn read_for(
         &self,
         upstream: &Upstream,
@@ -257,7 +247,7 @@ impl Router {
         let leader = seen.ok().and_then(|seen| seen.leader(origin.partition));
         let members = self.said_to_members(group, leader, origin);
         let told = if upstream.is_anonymous() {
-            // They are not waited for where we can be told ourselves.
+            // Members are not waited for if an anonymous connection can read the record.
             timeout(MEMBERS_PATIENCE, members).await.unwrap_or(Ok(None))
         } else {
             members.await
@@ -282,10 +272,10 @@ impl Router {
     }
 }
 
-/// Why a record that is there cannot be given.
+/// The error for a record that exists and cannot be decoded.
 const UNREADABLE: &str = "its batch cannot be read: its checksum is wrong, or its codec unknown";
 
-/// What a broker's answer to `who` says of a record; `None`: another one is to be asked.
+/// A broker's answer to `who` about a record; `None`: another broker has to be asked.
 fn said(found: Found, who: &str) -> Option<Result<Option<RawRecord>, String>> {
     Some(match found {
         Found::Record(record) => Ok(Some(record)),

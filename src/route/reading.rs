@@ -1,5 +1,5 @@
-//! Nacks by reference that have arrived and whose records are being read back: a commit that
-//! passes one waits for it.
+//! Nacks without the record's bytes whose records are being read back: a commit that passes such a
+//! record waits for the nack.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -9,10 +9,9 @@ use tokio::sync::Notify;
 
 use crate::model::{GroupId, TopicPartition};
 
-/// Offsets that are read back, by group and partition, with the number of readers of each.
+/// Offsets being read back, by group and partition, with the number of readers of each.
 type Offsets = BTreeMap<(GroupId, TopicPartition), BTreeMap<i64, usize>>;
 
-/// The records that are being read back.
 #[derive(Debug, Default)]
 pub(super) struct Reading(Arc<Shared>);
 
@@ -31,7 +30,7 @@ pub(super) struct Reader {
 }
 
 impl Reading {
-    /// Notes that a record is read back for a nack.
+    /// Marks a record as being read back for a nack.
     pub(super) fn begin(&self, group: GroupId, partition: TopicPartition, offset: i64) -> Reader {
         let of = (group, partition);
         let mut offsets = self.0.lock();
@@ -41,12 +40,11 @@ impl Reading {
         Reader { of, offset, shared: Arc::clone(&self.0) }
     }
 
-    /// Whether no record is read back.
     pub(super) fn is_idle(&self) -> bool {
         self.0.lock().is_empty()
     }
 
-    /// Waits until no record that the commit passes is read back any more.
+    /// Waits until no record below the commit is being read back.
     pub(super) async fn passed_by(&self, group: &GroupId, commit: &[(TopicPartition, i64)]) {
         loop {
             let mut ended = pin!(self.0.ended.notified());

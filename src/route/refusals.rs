@@ -2,9 +2,9 @@
 
 use kafka_protocol::messages as m;
 
-/// An answer that may carry Kafka error codes, at the top or for each thing that was asked for.
+/// An answer that may carry Kafka error codes, at the top or inside.
 pub(super) trait Refusals {
-    /// Calls `seen` with every error code; 0 is none.
+    /// Calls `seen` with every error code; 0 means no error.
     fn each(&self, seen: &mut dyn FnMut(i16));
 }
 

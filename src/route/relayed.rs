@@ -1,4 +1,4 @@
-//! What is answered in front of a real cluster with the cluster's help: only the `match`.
+//! APIs that are answered with requests to the upstream cluster: only the `match`.
 
 use kafka_protocol::protocol::{Encodable, Request};
 
@@ -15,7 +15,7 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
 
 impl Router {
-    /// Answers one request of a client whose link to the cluster has nothing else due.
+    /// Answers one request on a link that has no other request in flight.
     pub async fn answer_with(&self, conn: &Conn, link: &mut Link, head: RequestHead) -> Reply {
         let began = self.clock.elapsed();
         let api = head.api;
@@ -88,7 +88,7 @@ impl Router {
         }
     }
 
-    /// What tools ask and change.
+    /// The APIs of tools.
     async fn relay_tools(
         &self,
         conn: &Conn,
@@ -123,12 +123,12 @@ impl Router {
                     async |r| describe_topic_partitions::relayed(self, conn, link, h, r).await;
                 self.helped(h, with).await
             }
-            // Nothing else is asked of the cluster.
+            // All other APIs need nothing from the cluster.
             _ => self.dispatch(conn, head).await,
         }
     }
 
-    /// Decodes the request, has the cluster help with the answer, encodes it.
+    /// Decodes the request, answers it with requests to the cluster, and encodes the answer.
     pub(super) async fn helped<Req>(
         &self,
         head: &RequestHead,

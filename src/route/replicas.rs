@@ -1,5 +1,5 @@
-//! Replica lists and replication factors that a client made of the brokers it was listed, in front
-//! of a cluster. The cluster does not know this node: another broker takes its place.
+//! Replica lists and replication factors from clients that count this node as a broker of the
+//! cluster. The cluster does not know this node: another broker takes its place.
 
 use bytes::Bytes;
 use kafka_protocol::messages::BrokerId;
@@ -13,14 +13,14 @@ use crate::wire::reassignments;
 #[derive(Clone, Debug)]
 pub(super) struct ReplicaRule {
     node: BrokerId,
-    /// The cluster's own, ascending.
+    /// The brokers of the cluster, ascending.
     brokers: Vec<BrokerId>,
-    /// The client counts one broker more than there are.
+    /// Whether the client counts one broker more than the cluster has.
     counts_node: bool,
 }
 
 impl Router {
-    /// `None`: a broker of the cluster has our id, which means that broker then.
+    /// `None`: a broker of the cluster has our node id, so the id means that broker.
     pub(super) fn replica_rule(&self, conn: &Conn) -> Option<ReplicaRule> {
         let upstream = self.upstream.as_ref().filter(|_| !self.node_clash())?;
         Some(ReplicaRule {
@@ -30,8 +30,8 @@ impl Router {
         })
     }
 
-    /// `AlterPartitionReassignments` as a frame without this node in its replica lists; `None`: no
-    /// change. The broker says what is wrong with a request that cannot be read.
+    /// Removes this node from the replica lists of an `AlterPartitionReassignments`; `None`: no
+    /// change. An unreadable request is left for the broker to refuse.
     pub fn reassigned(&self, conn: &Conn, frame: &[u8]) -> Option<Bytes> {
         let rule = self.replica_rule(conn)?;
         let replace = |lists: &mut [Vec<i32>]| {
@@ -48,7 +48,7 @@ impl Router {
 }
 
 impl ReplicaRule {
-    /// A factor of all brokers the client was listed is one of all brokers there are.
+    /// Lowers a replication factor that equals the number of listed brokers by one.
     pub(super) fn factor(&self, requested: i16) -> i16 {
         let is_one_more = usize::try_from(requested)
             .is_ok_and(|factor| factor == self.brokers.len().saturating_add(1));
@@ -59,9 +59,9 @@ impl ReplicaRule {
         requested
     }
 
-    /// Takes this node out of the replica lists of one topic. The broker with the fewest replicas
-    /// among them takes its place, so that all lists keep one length; where no broker is left the
-    /// list is one shorter. Whether anything has changed.
+    /// Removes this node from the replica lists of one topic. The broker with the fewest replicas
+    /// in them takes its place, so that all lists keep their length. Without a free broker the list
+    /// becomes one shorter. Returns whether anything changed.
     pub(super) fn replace_node<'a>(
         &self,
         lists: impl Iterator<Item = &'a mut Vec<BrokerId>>,
@@ -83,7 +83,7 @@ impl ReplicaRule {
         has_changed
     }
 
-    /// The broker with the fewest replicas that the list does not name.
+    /// The broker with the fewest replicas that is not in the list.
     fn substitute(&self, lists: &[&mut Vec<BrokerId>], index: usize) -> Option<BrokerId> {
         let list = lists.get(index)?;
         let uses = |broker: BrokerId| {

@@ -1,9 +1,9 @@
-//! Who may touch a group's retries in front of a cluster: whoever the cluster lets READ the group.
+//! Access to a group's retries in front of a cluster: the client needs READ on the group.
 //!
-//! The cluster is asked on the client's own connection, so that it judges the principal that
-//! authenticated there; a connection that has not authenticated is closed by the broker. Heartbeat
-//! is the cheapest question that needs READ: any broker checks that before it looks for the group,
-//! and a member that does not exist changes nothing.
+//! The sidecar asks the cluster on the client's connection, so that the cluster checks the
+//! principal that authenticated there. The broker closes a connection that has not authenticated.
+//! Heartbeat is the cheapest request that needs READ. Any broker checks READ before it looks for
+//! the group, and a heartbeat of an unknown member changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -20,13 +20,13 @@ use crate::route::convert::{topic_of, wire_group};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError, decode};
 
-/// What every broker from 2.1 to 4.x serves.
+/// The Heartbeat version that every broker from 2.1 to 4.x serves.
 const HEARTBEAT: i16 = 0;
-/// A member no group has.
+/// A member id that no group has.
 const NOBODY: &str = "-";
 
 impl Router {
-    /// Groups whose topics this request names and whose right is not known on this connection.
+    /// Groups whose topics this request names and whose READ is unknown on this connection.
     pub fn unasked(&self, conn: &Conn, head: &RequestHead) -> BTreeSet<GroupId> {
         if self.upstream.is_none() {
             return BTreeSet::new();
@@ -37,7 +37,7 @@ impl Router {
         groups.filter(|group| conn.may_read(group).is_none()).collect()
     }
 
-    /// Asks the cluster for these rights.
+    /// Asks the cluster for READ on these groups.
     pub async fn ask_rights(
         &self,
         conn: &Conn,
@@ -65,7 +65,7 @@ impl Router {
     }
 }
 
-/// Topics a request to this node names, by name or by id.
+/// Topics in a request to this node, by name or by id.
 fn named(head: &RequestHead) -> Vec<(WireTopic, Uuid)> {
     match head.api {
         Api::Produce => decode::<ProduceRequest>(head)
@@ -78,6 +78,6 @@ fn named(head: &RequestHead) -> Vec<(WireTopic, Uuid)> {
             .map(|r| r.topics.into_iter().map(|t| (t.topic, Uuid::nil())).collect()),
         _ => return Vec::new(),
     }
-    // What is wrong with it is told when it is answered.
+    // The handler of the API reports a malformed request.
     .unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! SaslAuthenticate 0–2 (KIP-152, KIP-368), and the bare tokens behind SaslHandshake 0.
+//! `SaslAuthenticate` 0–2 (KIP-152, KIP-368), and the bare tokens after `SaslHandshake` 0.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::{RequestHead, decode};
 
-/// Before somebody hears that he is refused (Kafka: `connection.failed.authentication.delay.ms`).
+/// Delay of a refusal (Kafka: `connection.failed.authentication.delay.ms`).
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a token is not taken.
+/// The reason why a token is refused.
 #[derive(Debug, thiserror::Error)]
 enum NotTaken {
     #[error("no login is under way: SaslHandshake comes first")]
@@ -32,10 +32,10 @@ enum NotTaken {
     Unchecked,
 }
 
-/// A token that is taken.
+/// The answer to an accepted token.
 struct Taken {
     token: Bytes,
-    /// How long the session lasts, once it has begun.
+    /// The lifetime of the session, once the login is complete.
     session: Option<Duration>,
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn answer(
 }
 
 impl Router {
-    /// Answers a token without a request around it. There is no way to say why it is refused.
+    /// Answers a bare token, for which the protocol has no error message.
     pub async fn bare_token(&self, conn: &Conn, token: Bytes) -> Reply {
         match self.token(conn, token).await {
             Ok(Taken { token, .. }) => Reply::Frame(bare(&token)),
@@ -77,7 +77,8 @@ impl Router {
         }
     }
 
-    /// The same in front of a cluster: its broker judges it. One that refuses it closes.
+    /// In front of a cluster: its broker checks the token, and closes the connection if it refuses
+    /// it.
     pub async fn bare_token_with(
         &self,
         conn: &Conn,
@@ -89,7 +90,7 @@ impl Router {
         Ok(Reply::Frame(bare(&answer)))
     }
 
-    /// Judges a client's next token.
+    /// Checks the client's next token.
     async fn token(&self, conn: &Conn, token: Bytes) -> Result<Taken, NotTaken> {
         let begun = conn.session.login().zip(conn.session.take());
         let (login, saying) = begun.ok_or(NotTaken::NotBegun)?;
@@ -132,7 +133,7 @@ impl Router {
     }
 }
 
-/// A token behind its length.
+/// A token after its length.
 fn bare(token: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(PREFIX_BYTES + token.len());
     frame.put_i32(i32::try_from(token.len()).unwrap_or(i32::MAX));
@@ -140,8 +141,7 @@ fn bare(token: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// One step of a login. What computes for long does so on a thread that serves nobody, one at a
-/// time.
+/// One step of a login. A costly step runs on a blocking thread, one at a time.
 async fn stepped(
     login: &Arc<Login>,
     mut saying: Box<Saying>,

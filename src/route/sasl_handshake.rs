@@ -1,5 +1,5 @@
-//! SaslHandshake 0–1: a mechanism is chosen. In front of a cluster version 1 only passes; behind
-//! version 0 the broker's answer says what the next bytes are.
+//! `SaslHandshake` 0–1: selects a mechanism. In front of a cluster version 1 is relayed. For
+//! version 0 the broker's answer tells which bytes follow.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
@@ -13,7 +13,7 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::sasl::read_handshake;
 use crate::wire::{RequestHead, decode};
 
-/// After this version tokens come without a request around them.
+/// The version after which tokens come bare, without a request around them.
 pub(super) const BARE: i16 = 0;
 
 const UNSEEN: &str = "with SaslHandshake 0 only PLAIN, SCRAM and OAUTHBEARER pass: set another \
@@ -26,7 +26,7 @@ pub(super) fn answer(
 ) -> SaslHandshakeResponse {
     let mut response = SaslHandshakeResponse::default();
     let Some(login) = conn.session.login() else {
-        // Like a broker whose listener knows no SASL.
+        // Like a broker whose listener has no SASL.
         response.error_code = ResponseError::IllegalSaslState.code();
         return response;
     };
@@ -40,7 +40,7 @@ pub(super) fn answer(
     response
 }
 
-/// The same in front of a cluster, where the tokens behind it are bare.
+/// In front of a cluster, for version 0: the tokens that follow are bare.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -62,7 +62,8 @@ pub(super) async fn relayed(
     router.encoded(head, &response)
 }
 
-/// Of another mechanism nobody sees which token is the last: that of Kerberos has no answer.
+/// Refuses other mechanisms: the sidecar cannot see their last token, since Kerberos does not
+/// answer it.
 fn refused(router: &Router, head: &RequestHead) -> Result<Reply, AnswerError> {
     let mut response = SaslHandshakeResponse::default();
     response.error_code = ResponseError::UnsupportedSaslMechanism.code();

@@ -1,11 +1,11 @@
-//! Who is at the other end of a connection, on a listener where that must be said first.
+//! The SASL login of one connection, on a listener that requires it.
 //!
 //! ```text
 //! unknown ─ SaslHandshake ▶ saying ─ SaslAuthenticate ▶ known ─┐ KIP-368: again, as the same user
 //!    ▲                        └─ refused: closed               └──▶ saying
 //! ```
-//! In front of a cluster it is said to the broker, and nothing is known here but where tokens end
-//! that have no requests around them (`SaslHandshake` 0).
+//! In front of a cluster the broker checks the login. The sidecar only tracks where the bare tokens
+//! of `SaslHandshake` 0 end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,11 +16,11 @@ use uuid::Uuid;
 use crate::sasl::{Mechanism, ServerExchange, UserName, Users};
 use crate::wire::Api;
 
-/// Passwords checked at once, for all connections of a listener: one takes milliseconds of a core,
-/// and whoever asks is not known yet.
+/// Bound of parallel password checks of a listener: a check costs milliseconds of a core, and the
+/// client is not yet authenticated.
 const COSTLY_MAX: usize = 1;
 
-/// What a listener asks of those who connect.
+/// The login that a listener requires.
 #[derive(Debug)]
 pub struct Login {
     users: watch::Receiver<Arc<Users>>,
@@ -30,8 +30,8 @@ pub struct Login {
 }
 
 impl Login {
-    /// One of these mechanisms, by a user of those received last. `session_max`: then the client
-    /// has to say it again; `None`: never.
+    /// `users` holds the latest users file. `session_max`: the time after which the client must log
+    /// in again; `None`: never.
     pub fn new(
         users: watch::Receiver<Arc<Users>>,
         mechanisms: Vec<Mechanism>,
@@ -40,18 +40,18 @@ impl Login {
         Self { users, mechanisms, session_max, costly: Semaphore::new(COSTLY_MAX) }
     }
 
-    /// Everybody who may come in, as of now.
+    /// The users as of now.
     pub(super) fn users(&self) -> Arc<Users> {
         Arc::clone(&self.users.borrow())
     }
 
-    /// What is offered.
+    /// The offered mechanisms.
     pub(super) fn mechanisms(&self) -> impl Iterator<Item = &'static str> {
         self.mechanisms.iter().map(|mechanism| mechanism.as_str())
     }
 }
 
-/// Why a request is not taken; its connection is closed.
+/// The reason why a request is refused and its connection closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotAdmitted {
     #[error(
@@ -63,16 +63,16 @@ pub(super) enum NotAdmitted {
     Ended,
 }
 
-/// Why a mechanism is not begun.
+/// The reason why a mechanism is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotBegun {
-    /// It is not offered.
+    /// The listener does not offer the mechanism.
     Unsupported,
-    /// A login is under way.
+    /// Another login is in progress.
     UnderWay,
 }
 
-/// What one connection has said of itself.
+/// The login state of one connection.
 #[derive(Debug, Default)]
 pub struct Session {
     login: Option<Arc<Login>>,
@@ -88,22 +88,22 @@ enum State {
     Passing(Passing),
 }
 
-/// A login at the cluster's broker, by tokens without requests around them.
+/// A login at the cluster's broker with bare tokens.
 #[derive(Debug)]
 struct Passing {
     mechanism: Mechanism,
-    /// Tokens that were answered.
+    /// Number of tokens that the broker has answered.
     answered: usize,
 }
 
-/// A login under way.
+/// A login in progress.
 #[derive(Debug)]
 pub(super) struct Saying {
     pub(super) mechanism: Mechanism,
     pub(super) exchange: ServerExchange,
-    /// Tokens come without a request around them (`SaslHandshake` 0).
+    /// Whether tokens come without a request around them (`SaslHandshake` 0).
     pub(super) bare: bool,
-    /// Who it was before.
+    /// The former login, if this one renews it.
     before: Option<Known>,
 }
 
@@ -111,27 +111,27 @@ pub(super) struct Saying {
 struct Known {
     user: UserName,
     mechanism: Mechanism,
-    /// When it has to be said again.
+    /// The time at which the client must log in again.
     until: Option<Duration>,
 }
 
 impl Session {
-    /// Of a connection to a listener that asks for `login`.
+    /// `login`: the login that the listener requires, if any.
     pub fn asking(login: Option<Arc<Login>>) -> Self {
         Self { login, state: Mutex::default() }
     }
 
-    /// What is asked of it.
+    /// The login that the listener requires.
     pub(super) fn login(&self) -> Option<&Arc<Login>> {
         self.login.as_ref()
     }
 
-    /// Nothing more has to be said before anything is asked.
+    /// Whether no login is required, or it is complete.
     pub fn is_known(&self) -> bool {
         self.login.is_none() || matches!(*self.state(), State::Known(_))
     }
 
-    /// What comes next is a token without a request around it.
+    /// Whether the next bytes are a token without a request around it.
     pub fn awaits_bare_token(&self) -> bool {
         match &*self.state() {
             State::Saying(saying) => saying.bare,
@@ -140,12 +140,12 @@ impl Session {
         }
     }
 
-    /// The broker has taken to this mechanism: bare tokens pass.
+    /// The broker accepted the mechanism: bare tokens are relayed.
     pub(super) fn passes(&self, mechanism: Mechanism) {
         *self.state() = State::Passing(Passing { mechanism, answered: 0 });
     }
 
-    /// The broker has answered a token that has passed.
+    /// Records the broker's answer to a relayed token.
     pub(super) fn passed(&self, answer: &[u8]) {
         let mut state = self.state();
         if let State::Passing(passing) = &mut *state {
@@ -156,7 +156,7 @@ impl Session {
         }
     }
 
-    /// Whether a request of this API is taken at that time.
+    /// Whether a request of this API is allowed at that time.
     pub(super) fn admits(&self, api: Api, now: Duration) -> Result<(), NotAdmitted> {
         let says = matches!(api, Api::SaslHandshake | Api::SaslAuthenticate);
         if self.login.is_none() || says {
@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// The client has chosen a mechanism, for the first time or again.
+    /// Begins a login or a renewal with the client's mechanism.
     pub(super) fn begin(&self, mechanism: &str, bare: bool) -> Result<(), NotBegun> {
         let mut state = self.state();
         let before = match &*state {
@@ -183,7 +183,7 @@ impl Session {
             State::Saying(_) | State::Passing(_) => return Err(NotBegun::UnderWay),
         };
         let chosen = Mechanism::named(mechanism).filter(|chosen| self.offers(*chosen));
-        // Who was known by one mechanism does not become known by another.
+        // A renewal must use the same mechanism (KIP-368).
         let chosen = chosen.filter(|chosen| before.as_ref().is_none_or(|b| b.mechanism == *chosen));
         let mechanism = chosen.ok_or(NotBegun::Unsupported)?;
         let nonce = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
@@ -196,8 +196,8 @@ impl Session {
         self.login.as_ref().is_some_and(|login| login.mechanisms.contains(&mechanism))
     }
 
-    /// The login under way; what becomes of it is told by [`Session::goes_on`] or
-    /// [`Session::ends`], or the connection stays unknown.
+    /// Takes the login in progress. Without a later [`Session::goes_on`] or [`Session::ends`] the
+    /// connection stays unknown.
     pub(super) fn take(&self) -> Option<Box<Saying>> {
         let mut state = self.state();
         match std::mem::take(&mut *state) {
@@ -209,13 +209,13 @@ impl Session {
         }
     }
 
-    /// Another message is awaited.
+    /// Puts the login back: another token is expected.
     pub(super) fn goes_on(&self, saying: Box<Saying>) {
         *self.state() = State::Saying(saying);
     }
 
-    /// It is this user, from `now` for as long as is returned (`None`: for ever); false: another
-    /// one than before.
+    /// Completes the login and returns the lifetime of the session (`None`: unlimited). False: a
+    /// renewal names another user.
     pub(super) fn ends(
         &self,
         saying: &Saying,

@@ -1,10 +1,10 @@
-//! Evens out real partitions after the retry topic was taken out of a leader's assignments.
+//! Balance of real partitions after the retry topic was removed from a leader's assignments.
 //!
 //! Assignors that balance over all topics (sticky, cooperative-sticky, round-robin) count our
-//! partition, so one member may end up with two real partitions fewer than another. A partition
-//! moves from the fullest to the emptiest member that subscribes to it until they differ by one at
-//! most. A cooperative group must not hand a partition over within one round (KIP-429): what the
-//! loser holds already is only taken from it, and the next round, which it asks for, gives it away.
+//! partition, so one member may get two real partitions fewer than another. A partition moves from
+//! the fullest to the emptiest member that subscribes to its topic, until they differ by at most
+//! one. A cooperative group must not move a partition within one round (KIP-429). A partition that
+//! the loser holds is only revoked. The loser then rejoins, and the next round assigns it.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
 
 /// Assignors that balance over all topics together.
 const BALANCING: [&str; 3] = ["sticky", "cooperative-sticky", "roundrobin"];
-/// Those among them that revoke in one round and assign in the next.
+/// Assignors that revoke in one round and assign in the next.
 const COOPERATIVE: [&str; 1] = ["cooperative-sticky"];
 
-/// Evens out `assignments`, in place; `range` and unknown assignors are left as they decided.
-/// `subscription` tells what a member asked for when it joined.
+/// Balances `assignments` in place; those of `range` and unknown assignors stay unchanged.
+/// `subscription` returns a member's metadata of its join.
 pub(super) fn even_out(
     protocol: &str,
     subscription: impl Fn(&MemberId) -> Option<Bytes>,
@@ -46,7 +46,7 @@ pub(super) fn even_out(
         }
         let loser = asked.get(from).and_then(Option::as_ref);
         if cooperative && loser.is_none_or(|loser| may_hold(loser, &topic, partition)) {
-            // Nobody is given it now; the loser asks for another round by itself.
+            // The partition stays unassigned in this round; the loser rejoins by itself.
             return;
         }
         if let Some((_, winner)) = assignments.get_mut(to) {
@@ -55,7 +55,8 @@ pub(super) fn even_out(
     }
 }
 
-/// The fullest member that has something the emptiest may take, two or more apart.
+/// A move from a fuller member to an emptier one that subscribes to the topic and has at least two
+/// partitions fewer.
 fn next_move(
     wanted: &[BTreeSet<TopicName>],
     assignments: &[(MemberId, Assignment)],
@@ -83,7 +84,7 @@ fn next_move(
     None
 }
 
-/// Whether a member said that it holds a partition, or did not say what it holds.
+/// Whether the member reported the partition as owned, or reported no owned partitions.
 fn may_hold(member: &Subscription, topic: &TopicName, partition: i32) -> bool {
     let is_it = |of: &TopicPartitions| of.topic == *topic && of.partitions.contains(&partition);
     member.owned.as_ref().is_none_or(|owned| owned.iter().any(is_it))
@@ -114,14 +115,14 @@ mod tests {
         assignment
     }
 
-    /// What member `a` and every other member asked for.
+    /// The subscriptions of member `a` and of every other member.
     fn subscribed(a: &str, others: &str) -> impl Fn(&MemberId) -> Option<Bytes> {
         let to = |topic| Subscription::to(vec![TopicName::new(topic)]).to_bytes();
         let (a, others) = (to(a), to(others));
         move |member| Some(if member.as_str() == "a" { a.clone() } else { others.clone() })
     }
 
-    /// Everybody asked for `orders`; `a` holds these partitions of it.
+    /// All members subscribe to `orders`; `a` holds these partitions of it.
     fn holding(partitions: &[i32]) -> impl Fn(&MemberId) -> Option<Bytes> {
         let holding = |partitions: &[i32]| {
             let mut asked = Subscription::to(vec!["orders".into()]);

@@ -1,8 +1,10 @@
-//! SyncGroup 0–5: the leader's assignments without our private partition, each member's with it.
+//! `SyncGroup` 0–5: the leader's assignments without our private partition, and each member's with
+//! it.
 //!
-//! The leader counts partition 0 of the retry topic like any other and gives it to somebody. It is
-//! taken out of every assignment and appended to the answer of every member that subscribes to the
-//! retry topic: private to each, at the offsets of its slot. What that skewed is evened out.
+//! The leader counts partition 0 of the retry topic like any other and assigns it to one member.
+//! The sidecar removes it from every assignment and balances the rest. It appends the partition to
+//! the answer of every member that subscribes to the retry topic: private to each, at the offsets
+//! of its retry partition.
 
 use bytes::Bytes;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
@@ -63,7 +65,7 @@ pub(super) async fn answer(
     }
 }
 
-/// The same in front of a cluster: its coordinator keeps the assignments, without ours.
+/// In front of a cluster, its coordinator stores the assignments, without our topics.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -75,7 +77,7 @@ pub(super) async fn relayed(
     let member_id = MemberId::new(&request.member_id);
     let key = member_key(&member_id, request.group_instance_id.as_deref());
     if !router.has_lane(&group) {
-        // The names are the cluster's. What the member held before goes back to the queue.
+        // The names belong to the cluster. Retries that the member had return to the queue.
         router.engine.leave(&group, key);
         return link.call(head, &request).await;
     }
@@ -112,13 +114,13 @@ fn to_wire((member, assignment): (MemberId, Bytes)) -> SyncGroupRequestAssignmen
     given
 }
 
-/// A member whose assignment has come back from its coordinator.
+/// A member with the assignment of its coordinator.
 struct Synchronized {
     member_id: MemberId,
-    /// The name of its slot.
+    /// The key of its retry partition: stable for static members.
     key: MemberId,
     protocol: String,
-    /// What it subscribed to when it joined.
+    /// The subscription metadata of its join.
     metadata: Bytes,
 }
 
@@ -134,7 +136,7 @@ fn local_without_lane(
     without_ours(&protocol, |topic| topic == retry.as_str(), subscription, assignments)
 }
 
-/// The leader's assignments with topics of ours taken out and the rest evened out.
+/// Removes our topics from the leader's assignments and balances the rest.
 fn without_ours(
     protocol: &str,
     is_ours: impl Fn(&str) -> bool,
@@ -148,7 +150,7 @@ fn without_ours(
     for (member, bytes) in &assignments {
         match Assignment::parse(bytes) {
             Ok(assignment) => parsed.push((member.clone(), assignment)),
-            // Not a consumer's assignment: the whole group is left alone.
+            // A group with other assignments than consumers' keeps them unchanged.
             Err(_) => return assignments,
         }
     }
@@ -165,7 +167,7 @@ fn without_ours(
     parsed.into_iter().map(|(member, assignment)| (member, assignment.to_bytes())).collect()
 }
 
-/// A member's assignment with its private partition, if it subscribes to the retry topic.
+/// Adds the member's private partition to its assignment if it subscribes to the retry topic.
 async fn with_lane(
     router: &Router,
     group: &GroupId,
@@ -174,8 +176,8 @@ async fn with_lane(
 ) -> Result<Bytes, EngineError> {
     let retry = router.names.retry_topic(group);
     if !router.has_lane(group) || !lane::subscribes(&member.metadata, &retry) {
-        // A static member keeps its name when it is deployed anew without the retry topic: what it
-        // held goes back to the group's queue.
+        // A static member may be redeployed without the retry topic: its retries return to the
+        // group's queue.
         router.engine.leave(group, member.key.clone());
         return Ok(given.clone());
     }
@@ -198,8 +200,8 @@ async fn with_lane(
     Ok(assignment.to_bytes())
 }
 
-/// The same with the topics of ours that only one member may hold (dead letters, retries of other
-/// groups), as far as nobody else here does: the cluster hears of no assignment of them.
+/// Adds our topics that only one member may have (dead letters, retries of other groups), unless
+/// another member here has them. The cluster does not see these assignments.
 fn with_others(router: &Router, group: &GroupId, member: &Synchronized, given: &Bytes) -> Bytes {
     let retry = router.names.retry_topic(group);
     let wanted = Subscription::parse(&member.metadata).map(|known| known.topics);

@@ -1,8 +1,10 @@
-//! Token addresses: only the advertised address ties a client's connections together.
+//! Client addresses: the advertised address by which the connections of one client object are
+//! recognised.
 //!
-//! A client's first connection arrives at the bootstrap address and is told an address of its own;
-//! every later connection of that client object arrives there. On Linux that is one of 127/8,
-//! elsewhere a port of a small range; where the listener is not on loopback there are no tokens.
+//! The first connection of a client arrives at the bootstrap address, and its answers name an
+//! address of its own. Every later connection of that client object arrives there. On Linux this is
+//! an address in 127/8, elsewhere a port of a small range. A listener that is not on loopback has
+//! no client addresses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,15 +13,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::model::{GroupId, MemberId};
 
-/// More client objects than this are remembered by nobody; the oldest are forgotten.
+/// Bound of client objects; beyond it the first by address is evicted.
 const REMEMBERED_MAX: usize = 65_536;
-/// Groups one client object may be in: a consumer is in one.
+/// Bound of groups of one client object: a consumer is in one.
 const GROUPS_MAX: usize = 64;
-/// Tokens one member may speak through: where it joined, and one other, for a client that has found
-/// its coordinator anew through another address.
+/// Bound of client addresses of one member: that of its join, and one more after it found its
+/// coordinator at another address.
 const VOICES_MAX: usize = 2;
 
-/// One client object, by the address it was told.
+/// A client address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Token {
     /// An address in 127/8.
@@ -28,10 +30,10 @@ pub enum Token {
     Port(u16),
 }
 
-/// How a listener hands out tokens.
+/// The kind of client addresses of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenScheme {
-    /// Each client object gets an address in 127/8, same port.
+    /// Each client object gets an address in 127/8, with the same port.
     Addresses,
     /// Each client object gets one of these ports, in turn.
     Ports(Vec<u16>),
@@ -39,28 +41,28 @@ pub enum TokenScheme {
     None,
 }
 
-/// Gives out token addresses and remembers which members speak through them.
+/// Issues client addresses and remembers the members behind them.
 #[derive(Debug, Default)]
 pub struct Tokens {
     next: AtomicU32,
     heard: Mutex<Heard>,
 }
 
-/// What was heard, by token and by member.
+/// Members by client address, and client addresses by member.
 #[derive(Debug, Default)]
 struct Heard {
     tokens: BTreeMap<Token, BTreeMap<GroupId, MemberId>>,
-    /// Through which tokens a member speaks, latest last.
+    /// The client addresses of each member, latest last.
     voices: BTreeMap<(GroupId, MemberId), Vec<Token>>,
 }
 
 impl Tokens {
-    /// Starts counting at `seed`, so that clients of an earlier run keep addresses of their own.
+    /// Starts counting at `seed`, so that clients of an earlier run keep their addresses.
     pub fn new(seed: u32) -> Self {
         Self { next: AtomicU32::new(seed), heard: Mutex::default() }
     }
 
-    /// A token nobody holds, as far as the range allows.
+    /// An unused client address, as far as the range allows.
     pub fn issue(&self, scheme: &TokenScheme) -> Option<Token> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         match scheme {
@@ -74,12 +76,12 @@ impl Tokens {
         }
     }
 
-    /// The member of `group` that speaks through `token`.
+    /// The member of `group` behind `token`.
     pub fn member(&self, token: Token, group: &GroupId) -> Option<MemberId> {
         self.lock().tokens.get(&token)?.get(group).cloned()
     }
 
-    /// Every member that speaks through `token`, by group.
+    /// Every member behind `token`, by group.
     pub fn members(&self, token: Token) -> BTreeMap<GroupId, MemberId> {
         self.lock().tokens.get(&token).cloned().unwrap_or_default()
     }
@@ -89,7 +91,7 @@ impl Tokens {
         self.lock().voices.contains_key(&(group.clone(), member.clone()))
     }
 
-    /// Remembers that `member` of `group` speaks through `token`; whether that is news.
+    /// Records the member of `group` behind `token`; whether it changed.
     pub fn bind(&self, token: Token, group: &GroupId, member: MemberId) -> bool {
         let mut heard = self.lock();
         if heard.is_full(token) {
@@ -126,7 +128,7 @@ impl Heard {
         }
     }
 
-    /// A member speaks through a token; it does through so many at most.
+    /// Adds a client address to a member and drops its oldest beyond the bound.
     fn speaks(&mut self, token: Token, of: (GroupId, MemberId)) {
         let group = of.0.clone();
         let voices = self.voices.entry(of).or_default();
@@ -141,7 +143,7 @@ impl Heard {
         }
     }
 
-    /// It does not through that one any more.
+    /// Removes a client address from a member.
     fn ceased(&mut self, token: Token, of: (GroupId, MemberId)) {
         let Some(voices) = self.voices.get_mut(&of) else { return };
         voices.retain(|voice| *voice != token);
@@ -151,7 +153,7 @@ impl Heard {
     }
 }
 
-/// 127.64.0.0/10: apart from 127.0.0.1 and the few addresses distributions give a name.
+/// 127.64.0.0/10 avoids 127.0.0.1 and the few addresses that distributions name.
 fn address(count: u32) -> Ipv4Addr {
     let [_, b, c, d] = (count & 0x003f_ffff).to_be_bytes();
     Ipv4Addr::new(127, 64 | b, c, d)

@@ -1,7 +1,7 @@
-//! Topics that were deleted and made again by the same name: their origins are other records now.
+//! Topics that were deleted and recreated with the same name: their offsets now mean other records.
 //!
-//! The cluster tells a topic's id in Metadata. Clients that ask for it in an older version are not
-//! told, and some ask seldom: so it is asked for here as well, in a member's name.
+//! The cluster reports topic ids in Metadata. Clients with an older version do not receive them,
+//! and some ask seldom. The sidecar therefore asks on the members' connections.
 
 use kafka_protocol::messages::{ApiVersionsRequest, MetadataResponse};
 
@@ -13,15 +13,15 @@ use crate::route::metadata::question;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead};
 
-/// The first Metadata that tells ids.
+/// The first Metadata version with topic ids.
 pub(super) const IDS_SINCE: i16 = 10;
-/// A topic is asked for this often while its consumers go on, at most.
+/// Shortest interval between Metadata requests for a topic while its members send heartbeats.
 pub(super) const WHILE_CONSUMED_MS: u64 = 30_000;
-/// The same when they join: they all do at once.
+/// Shortest interval when members join, since they all join at once.
 pub(super) const AT_JOIN_MS: u64 = 1_000;
 
-/// Whether the broker of a client's connection tells ids. Clients ask on their first connection
-/// what it serves, not all of them on the others.
+/// Whether the broker of the connection reports topic ids. Clients send ApiVersions on their first
+/// connection, and not all do so on others.
 pub(super) async fn tells_ids(
     conn: &Conn,
     link: &mut Link,
@@ -36,8 +36,8 @@ pub(super) async fn tells_ids(
 }
 
 impl Router {
-    /// The cluster has told of these topics. On return the engine knows which are other ones than
-    /// before, so that nobody fails in one of them first.
+    /// Learns topic ids from a cluster's Metadata. On return the engine knows of recreated topics,
+    /// so that no failure in one comes first.
     pub(super) async fn told(&self, response: &MetadataResponse) {
         let now = self.clock.now().mono;
         for topic in response.topics.iter().filter(|topic| topic.error_code == 0) {
@@ -54,8 +54,8 @@ impl Router {
         }
     }
 
-    /// Asks for the ids of those of a member's topics that nobody has asked for in that time, on
-    /// the member's connection: none is made, and only what it may DESCRIBE is told.
+    /// Asks for topic ids of the member's topics that are due, on the member's connection. No topic
+    /// is created, and the member needs DESCRIBE.
     pub(super) async fn look_at_ids(
         &self,
         conn: &Conn,
@@ -74,9 +74,9 @@ impl Router {
         Ok(())
     }
 
-    /// A topic is no more; one by its name is another one.
+    /// Removes all state of a deleted topic; a topic with the same name later is another one.
     ///
-    /// All is told when this returns, whoever waits or does not for it to be durable.
+    /// The calls are made before this returns; the future only waits for the engine.
     pub(super) fn is_gone(&self, topic: &TopicName) -> impl Future<Output = ()> + use<> {
         self.origins.forget(topic);
         self.positions.forget(topic);

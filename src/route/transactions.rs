@@ -1,8 +1,9 @@
-//! What transactions will commit of retry topics, held until their end is known; in front of a
-//! cluster also of dead letters: nothing of ours appears there, so its coordinators cannot hold it.
+//! Pending transactional commits of retry topics, kept until the transaction ends. In front of a
+//! cluster the commits of dead letters are kept too: its coordinators cannot store them, since our
+//! topics do not appear there.
 //!
-//! It is held in memory. After a restart of this process the records are open hand-outs of a member
-//! that has gone: they come back once more, and none is lost.
+//! The state is only in memory. After a restart the records count as outstanding at a lost member:
+//! they are delivered again, and none is lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,39 +17,39 @@ use crate::route::offset_commit::{Part, Patience, lane_part, store};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
-/// Transactions held at most.
+/// Bound of open transactions.
 const HELD_MAX: usize = 10_000;
-/// Kafka's `transaction.max.timeout.ms`: by then the cluster has aborted whatever was open.
+/// Kafka's `transaction.max.timeout.ms`: by then the cluster has aborted every open transaction.
 const OVER_AFTER_MS: u64 = 15 * 60 * 1000;
-/// How often it is looked for transactions whose time is over when none is known.
+/// Longest pause between checks for transactions that have timed out.
 const LOOK_AGAIN_MS: u64 = 60_000;
-/// When the log took no marker, or somebody could not be told of an end.
+/// Pause after a failed journal append or a failed end.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// A producer's id and epoch: whoever begins anew has another.
+/// A producer's id and epoch, which are new after each InitProducerId.
 pub(super) type Incarnation = (i64, i16);
 
 /// Offsets of real partitions.
 type Offsets = Vec<(TopicName, i32, i64)>;
 
-/// What transactions hold, by transactional id.
+/// Pending commits by transactional id.
 #[derive(Debug, Default)]
 pub struct Transactions {
     state: Mutex<State>,
-    /// Told when one has ended.
+    /// Notified when a transaction has ended.
     ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     open: BTreeMap<String, Held>,
-    /// Those that have ended and of which not everybody was told, in the order of their ends.
+    /// Ended transactions whose outcome is not applied yet, in the order of their ends.
     untold: BTreeMap<String, Vec<Untold>>,
-    /// Ends so far.
+    /// Number of ends so far.
     ends: u64,
 }
 
-/// What one transaction will commit.
+/// The pending commits of one transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     by: Incarnation,
@@ -56,37 +57,37 @@ pub(super) struct Held {
     groups: BTreeMap<GroupId, Commits>,
 }
 
-/// The end of one.
+/// The end of one transaction.
 #[derive(Clone, Debug)]
 struct Untold {
     number: u64,
     held: Held,
     commits: bool,
-    /// What has to be durable before anybody is told; 0: nothing.
+    /// The journal sequence that must be durable before the outcome is applied; 0: none.
     seq: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Commits {
-    /// Of our topics; the last commit of a partition counts.
+    /// Offsets of our topics; the last commit of a partition counts.
     ours: BTreeMap<(TopicName, i32), Part>,
-    /// Of those that are stored already.
+    /// Offsets that are stored elsewhere already.
     theirs: Offsets,
 }
 
-/// What a TxnOffsetCommit brings.
+/// The offsets of a TxnOffsetCommit.
 pub(super) struct Commit {
     pub(super) group: GroupId,
     pub(super) ours: BTreeMap<(TopicName, i32), Part>,
     pub(super) theirs: Offsets,
 }
 
-/// Why a commit is not held.
+/// The reason why a commit is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotHeld {
-    /// Its transaction is over, or a newer producer has begun one.
+    /// The transaction has ended, or a newer producer has begun one.
     Late,
-    /// There are too many.
+    /// Too many transactions are open.
     TooMany,
 }
 
@@ -99,9 +100,9 @@ impl State {
 }
 
 impl Transactions {
-    /// Holds a commit until its transaction ends. What is over by that is to be told: an earlier
-    /// incarnation's, or one nobody ended. `is_open` is asked last: whoever ends a transaction
-    /// looks for what it holds afterwards.
+    /// Keeps a commit until its transaction ends. An older transaction of the id ends as aborted:
+    /// one of an earlier epoch, or one that timed out. `is_open` is called under the lock: an end
+    /// that comes later finds this commit.
     pub(super) fn hold(
         &self,
         id: &str,
@@ -140,8 +141,8 @@ impl Transactions {
         }
     }
 
-    /// This incarnation's transaction has ended: what it holds, and the offsets that it has
-    /// stored, are to be told once `seq` is durable.
+    /// Records the end of a transaction. Its pending commits and the `stored` offsets are applied
+    /// once `seq` is durable.
     pub(super) fn ended(
         &self,
         id: &str,
@@ -165,7 +166,7 @@ impl Transactions {
         self.ended.notify_one();
     }
 
-    /// A producer has begun anew: what an earlier one had open has ended so.
+    /// Ends the open transaction of an earlier epoch, since its producer began anew.
     pub(super) fn begun(&self, id: &str, producer: Incarnation, commits: bool, seq: u64) {
         let mut state = self.lock();
         if state.open.get(id).is_some_and(|one| one.by < producer)
@@ -176,14 +177,14 @@ impl Transactions {
         }
     }
 
-    /// Whether this incarnation's transaction holds anything, or has held what is not told.
+    /// Whether this producer has pending commits, or an end that is not applied yet.
     pub(super) fn knows(&self, id: &str, by: Incarnation) -> bool {
         let state = self.lock();
         let mut untold = state.untold.get(id).into_iter().flatten();
         state.open.get(id).is_some_and(|one| one.by == by) || untold.any(|end| end.held.by == by)
     }
 
-    /// The cluster has stored an OffsetCommit: pending offsets of its partitions do not count.
+    /// Drops pending offsets of partitions in which the cluster has stored a later OffsetCommit.
     pub(super) fn overtake(&self, group: &GroupId, stored: &[(TopicName, i32, i64)]) {
         let is_stored = |topic: &TopicName, partition: i32| {
             stored.iter().any(|(of, index, _)| of == topic && *index == partition)
@@ -195,7 +196,7 @@ impl Transactions {
         }
     }
 
-    /// A topic was deleted: nobody is told of offsets in it.
+    /// Drops pending offsets of a deleted topic.
     pub(super) fn topic_gone(&self, topic: &TopicName) {
         let state = &mut *self.lock();
         let untold = state.untold.values_mut().flatten().map(|end| &mut end.held);
@@ -230,8 +231,8 @@ impl Transactions {
 }
 
 impl Router {
-    /// Tells everybody how the transactions of this id have ended. What fails is told again: by
-    /// whoever asks next, and by time.
+    /// Applies the outcomes of the ended transactions of this id. A failed one is tried again, by
+    /// the next request and by the timer.
     pub(super) async fn tell_ends(&self, id: &str) -> Result<(), ResponseError> {
         while let Some(end) = self.transactions.first_untold(id) {
             if end.seq > 0 {
@@ -248,7 +249,7 @@ impl Router {
         Ok(())
     }
 
-    /// The same where nobody waits for it.
+    /// Applies the outcomes for callers that do not need the result.
     pub(super) async fn try_to_tell_ends(&self, id: &str) {
         if let Err(error) = self.tell_ends(id).await {
             let error = code::name(error);
@@ -257,8 +258,8 @@ impl Router {
     }
 }
 
-/// Aborts this cluster's own transactions when their time is over, and tells of ends of which
-/// nobody could be told before. Runs for as long as the server.
+/// Aborts transactions of this node that have timed out, and applies outcomes that failed before.
+/// Runs for as long as the server.
 pub async fn run(router: Arc<Router>) {
     let transactions = &router.broker.transactions;
     loop {
@@ -272,7 +273,7 @@ pub async fn run(router: Arc<Router>) {
             pause = pause.min(TRY_AGAIN);
         }
         if !pause.is_zero() {
-            // Whatever it was, it is looked at again.
+            // Every event leads to the next round.
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = transactions.opened() => {}
@@ -295,7 +296,7 @@ pub async fn run(router: Arc<Router>) {
 }
 
 impl Held {
-    /// The transaction is committed: so is this. May be done twice.
+    /// Applies the commit; idempotent.
     async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
         let patience = Patience::begins(&router.clock);
         for (group, commits) in &self.groups {
@@ -310,7 +311,7 @@ impl Held {
         Ok(())
     }
 
-    /// It is aborted: its records are free to be handed out again. May be done twice.
+    /// Applies the abort: its records can be delivered again; idempotent.
     fn abort(&self, router: &Router) {
         for (group, commits) in &self.groups {
             for part in commits.ours.values() {
@@ -345,7 +346,7 @@ mod tests {
         all.hold(id, by, MonoMs(sequence), commit(sequence), || true)
     }
 
-    /// Sequence and end of what is to be told of `a`.
+    /// Sequence and outcome of the ended transactions of `a`.
     fn untold(all: &Transactions) -> Vec<(u64, bool)> {
         let state = all.lock();
         let untold = state.untold.get("a").into_iter().flatten();

@@ -1,5 +1,5 @@
-//! TxnOffsetCommit 0–5: offsets that count when the transaction commits (`end_txn.rs`). In front of
-//! a cluster those of our topics are held here, all others are the cluster's.
+//! `TxnOffsetCommit` 0–5: offsets that count when the transaction commits (`end_txn.rs`). In front
+//! of a cluster those of our topics are kept here, and the cluster keeps all others.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
-/// Since then the group need not have been said before (KIP-890).
+/// First version that needs no AddOffsetsToTxn before (KIP-890).
 const IMPLIED_SINCE: i16 = 5;
-/// Since then a transaction in no state for this is to be aborted (KIP-890).
+/// First version with `TRANSACTION_ABORTABLE` for an invalid state (KIP-890).
 const ABORTABLE_SINCE: i16 = 4;
 
 pub(super) async fn answer(
@@ -47,10 +47,10 @@ pub(super) async fn answer(
         return refused(error);
     }
     let patience = Patience::begins(&router.clock);
-    // Behind every nack that came before: a commit that passes one is not let through earlier.
+    // Queued behind every earlier nack: the commit waits for those that it passes.
     let nacks = router.engine.origin_commits(&group, Vec::new());
     let waited = patience.bounds(noted(nacks)).await;
-    // Whoever has lost its place meanwhile is told that, whatever the wait has come to.
+    // A lost membership wins over any result of the wait.
     if let Err(error) = may(router, &group, &request) {
         return refused(error);
     }
@@ -82,7 +82,8 @@ pub(super) async fn answer(
     })
 }
 
-/// Makes the offsets part of the transaction: the ordinary ones in the log, those of a lane here.
+/// Adds the offsets to the transaction: stored ones in the journal, those of a retry partition in
+/// memory.
 async fn keep(
     router: &Router,
     version: i16,
@@ -93,7 +94,7 @@ async fn keep(
     let nowhere =
         |part: &Part| matches!(part, Part::Refuse(ResponseError::UnknownTopicOrPartition));
     if parts.values().all(nowhere) {
-        // No transaction begins for it, as in Kafka.
+        // No transaction begins for unknown partitions alone, as in Kafka.
         return Ok(());
     }
     let id = request.transactional_id.as_str();
@@ -125,7 +126,7 @@ async fn keep(
     hold(router, id, by, Commit { group, ours, theirs: Vec::new() }).await
 }
 
-/// Whether this producer speaks for its transaction, and the group lets the member commit.
+/// Whether the producer owns the transaction, and the group lets the member commit.
 fn may(
     router: &Router,
     group: &GroupId,
@@ -137,7 +138,8 @@ fn may(
     check_member(router, group, request)
 }
 
-/// Whether the group lets this member commit; who names none is not asked (before KIP-447).
+/// Whether the group lets this member commit. A request without a member is not checked (before
+/// KIP-447).
 fn check_member(
     router: &Router,
     group: &GroupId,
@@ -158,8 +160,8 @@ fn check_member(
     may_here(router, group, &check, named).map_err(known_to_producers)
 }
 
-/// Producers know no epochs of members: to them one that is over is a generation that is (as in
-/// Kafka), after which they abort; anything they do not know ends them.
+/// Maps a stale member epoch to `ILLEGAL_GENERATION`, as in Kafka: producers abort after it. An
+/// error that they do not know would end them.
 fn known_to_producers(error: ResponseError) -> ResponseError {
     match error {
         ResponseError::StaleMemberEpoch => ResponseError::IllegalGeneration,
@@ -167,7 +169,7 @@ fn known_to_producers(error: ResponseError) -> ResponseError {
     }
 }
 
-/// Said once for each group.
+/// Logs the refusal once for each group.
 fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
     if router.markers.warns(group.as_str(), "a commit", "transactional") {
         tracing::warn!(
@@ -179,7 +181,7 @@ fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
     }
 }
 
-/// The same in front of a cluster.
+/// In front of a cluster: relays the cluster's offsets and keeps ours.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -191,7 +193,7 @@ pub(super) async fn relayed(
     let patience = Patience::begins(&router.clock);
     let plain = as_commit(&request);
     if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
-        // Who may not commit at all is told that, not to try again.
+        // A missing membership wins over the timeout, which would make the client try again.
         let error = may_commit(router, conn, link, head, &plain).await?.unwrap_or(late);
         return Ok(respond(&request, |_| error.code()));
     }
@@ -248,7 +250,7 @@ pub(super) async fn relayed(
     }))
 }
 
-/// The same commit outside a transaction.
+/// The request as an OffsetCommit.
 fn as_commit(request: &TxnOffsetCommitRequest) -> OffsetCommitRequest {
     let mut plain = OffsetCommitRequest::default();
     plain.group_id = request.group_id.clone();
@@ -291,7 +293,7 @@ async fn hold(
             may.map_err(|error| code::of_commit(&error))?;
         }
     }
-    // The cluster's transactions are not known here.
+    // The sidecar does not know which transactions are open in the cluster.
     let is_open = || router.upstream.is_some() || router.broker.transactions.is_open(id, by);
     let held = router.transactions.hold(id, by, router.clock.now().mono, commit, is_open);
     router.try_to_tell_ends(id).await;

@@ -1,4 +1,4 @@
-//! Answers to requests that this build does not serve.
+//! Answers to requests of APIs and versions that this build does not serve.
 
 use crate::route::conn::Conn;
 use crate::route::{Reply, Router, api_versions};
@@ -13,8 +13,8 @@ impl Router {
         }
     }
 
-    /// Answers a request of an API that is not served. `None`: the protocol has no answer, or the
-    /// client has not logged in.
+    /// Answers a request of an unserved API. `None`: the protocol has no answer, or the client has
+    /// not logged in.
     pub fn unserved(&self, conn: &Conn, key: (i16, i16), correlation_id: i32) -> Option<Reply> {
         if !conn.session.is_known() {
             return None;

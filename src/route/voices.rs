@@ -1,6 +1,6 @@
-//! Connections of clients to brokers on which a question of ours may be asked: there the cluster
-//! judges the member's own principal. A broker answers in order, so a question waits for what the
-//! client asked before it, a long poll included.
+//! Member connections: connections of clients to brokers on which the sidecar may send requests, so
+//! that the cluster checks the member's principal. A broker answers in order: a request of ours
+//! waits for the client's earlier ones, long polls included.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -19,39 +19,39 @@ use crate::route::delivery::FetchOwner;
 use crate::route::token::{Token, Tokens};
 use crate::upstream::{Found, Question, UpstreamError};
 
-/// Questions that wait on one connection: those of one Produce.
+/// Bound of requests that wait on one connection: those of one Produce.
 const WAITING_MAX: usize = 64;
-/// Who has not answered by then is not waited for alone: its client's long poll goes first, 500 ms
-/// by default, and some clients' lasts 5 s.
+/// Wait for an answer before another connection is asked too. A client's long poll goes first: 500
+/// ms by default, and 5 s in some clients.
 const ALONE: Duration = Duration::from_millis(1500);
 
-/// A broker and a connection to it.
+/// Node id of a broker and id of a connection to it.
 type Place = (i32, u64);
 
-/// Who may be asked through, by broker.
+/// The usable connections, by broker.
 #[derive(Debug, Default)]
 pub struct Voices(Arc<Mutex<BTreeMap<Place, Speaker>>>);
 
 #[derive(Debug)]
 struct Speaker {
     token: Option<Token>,
-    /// Of a listener that is one group's.
+    /// The group of a listener that is bound to one.
     group: Option<GroupId>,
     fetch_owner: Arc<Mutex<Option<FetchOwner>>>,
     questions: mpsc::Sender<Question>,
 }
 
-/// How it is known that a connection is a member's.
+/// The proof that a connection belongs to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownBy {
-    /// Its address, or its listener.
+    /// The client address, or the listener.
     Address,
-    /// Also its Fetches, if client id and host attribute them: TLS clients have no address. Enough
-    /// for the operator's question, not for another client's.
+    /// The attribution of its Fetches too, by client id and host, since TLS clients have no client
+    /// address. It is enough for requests of the operator, not for those of another client.
     Fetches,
 }
 
-/// The connection's end: it is asked through as long as this is held.
+/// The connection's end of the queue; the connection is usable as long as this exists.
 #[derive(Debug)]
 pub struct Voice {
     place: Place,
@@ -79,7 +79,7 @@ impl Voices {
 }
 
 impl Speaker {
-    /// A client address would tell the member.
+    /// A connection with a client address is attributed by that address instead.
     fn fetches_for(&self, group: &GroupId) -> bool {
         self.token.is_none()
             && lock(&self.fetch_owner).as_ref().and_then(FetchOwner::group) == Some(group)
@@ -87,8 +87,7 @@ impl Speaker {
 }
 
 impl Router {
-    /// Makes a connection to a broker one that may be asked through, where it can be known whose
-    /// it is.
+    /// Makes a connection to a broker usable for requests, if its member can be known.
     pub fn voice(&self, conn: &Conn) -> Option<Voice> {
         let node = conn.node?;
         let fetch_owner = conn.last_fetch_owner();
@@ -105,8 +104,8 @@ impl Router {
         Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
     }
 
-    /// Asks members of `group` for a record: at that broker, or at every broker at once where the
-    /// leader is unknown. Brokers that do not lead say so.
+    /// Asks members of `group` for a record: at the leader, or at every broker at once if the
+    /// leader is unknown. Other brokers answer that they do not lead.
     pub(super) async fn said_to_members(
         &self,
         group: &GroupId,
@@ -129,7 +128,7 @@ impl Router {
         unanswered.map_or(Ok(None), Err)
     }
 
-    /// What that broker says of a record to members of `group`.
+    /// Requests for a record at that broker, one for each connection of a member of `group`.
     pub(super) fn said_to<'a>(
         &self,
         group: &GroupId,
@@ -142,7 +141,7 @@ impl Router {
         voices.map(said).collect()
     }
 
-    /// Brokers at which somebody may be asked through: that one, or all where it is not known.
+    /// Brokers with a usable connection: `node`, or all of them if it is `None`.
     fn voices_at(&self, node: Option<i32>) -> BTreeSet<i32> {
         let all = lock(&self.voices.0);
         let nodes = all.keys().map(|(known, _)| *known);
@@ -151,7 +150,7 @@ impl Router {
 }
 
 impl Voice {
-    /// The next question that somebody still waits for. Cancel-safe.
+    /// The next request whose asker still waits. Cancel-safe.
     pub async fn question(&mut self) -> Option<Question> {
         loop {
             let question = self.questions.recv().await?;
@@ -162,13 +161,13 @@ impl Voice {
     }
 }
 
-/// What somebody says of a record, who is asked with the first poll.
+/// A request for a record, which is sent with the first poll.
 pub(super) type Saying<'a> =
     Pin<Box<dyn Future<Output = Result<Found, UpstreamError>> + Send + 'a>>;
 
-/// Asks one after the other until one of them says what counts: each once the one before has
-/// answered, or has taken its time; that one may answer still. Nothing bounds how long it takes.
-/// `None`: nothing that counts was said. An error: nor was it, and somebody has not answered.
+/// Sends the requests in turn until an answer counts. The next one is sent after an answer, or
+/// after [`ALONE`]; an earlier request may still be answered. The total time is unbounded. `None`:
+/// no answer counts. An error: no answer counts, and a request failed.
 pub(super) async fn in_turn(
     sayings: Vec<Saying<'_>>,
     counts: fn(&Found) -> bool,
@@ -195,7 +194,7 @@ pub(super) async fn in_turn(
     }
 }
 
-/// What the broker at the other end of a connection says.
+/// Sends one request through a member connection.
 async fn ask(voice: mpsc::Sender<Question>, origin: Origin) -> Result<Found, UpstreamError> {
     let (reply, answer) = oneshot::channel();
     let sent = voice.send(Question { origin, reply }).await;

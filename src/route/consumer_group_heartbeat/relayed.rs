@@ -142,7 +142,7 @@ async fn with_ours(
             wanted
         }
         // A client does not repeat its subscription after a restart of the sidecar: it keeps its
-        // assignment, and its slot stays reserved.
+        // assignment, and its retry partition stays reserved.
         None if told.is_none() => return Ok(None),
         None => {
             let slot = router.engine.slot_of(group, key.clone()).await?;

@@ -231,7 +231,7 @@ impl Router {
         Some(Candidate { group: group.clone(), member: member.clone(), topics })
     }
 
-    /// Topics that members of a group subscribe to, without those of ours.
+    /// The topics to which members of a group subscribe, without ours.
     pub fn subscribed(&self, group: &GroupId) -> BTreeSet<TopicName> {
         let topics: Vec<TopicName> = if self.upstream.is_some() {
             let seen = self.members.seen(group, self.clock.now().mono).into_iter();

@@ -7,8 +7,8 @@ use crate::retry::detector::{LaneGiven, Seen};
 use crate::route::Router;
 
 impl Router {
-    /// The number of retries that a slot may receive now (`None`: no bound), and whether its member
-    /// has other outstanding records.
+    /// The number of retries that a retry partition may receive now (`None`: no bound), and whether
+    /// its member has other outstanding records.
     pub(in crate::route) fn lane_room(
         &self,
         group: &GroupId,

@@ -67,7 +67,7 @@ impl TrackedFetch {
 }
 
 impl Router {
-    /// The detector of a group; `None`: its policy needs neither inference nor key order.
+    /// The detector of a group; `None`: its policy needs neither inference nor order.
     pub(in crate::route) fn detector_of(&self, group: &GroupId) -> Option<Arc<GroupDetector>> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let policy = policies.of(group);

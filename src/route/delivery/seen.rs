@@ -142,7 +142,8 @@ impl Router {
 
     /// Records an offset reset.
     pub(in crate::route) fn was_reset(&self, group: &GroupId, resets: Vec<Seen>) {
-        // Without a detector the group has no reader yet: the reset is not needed.
+        // Creates the detector: the group may have no reader yet, and tracking starts with the
+        // reset.
         if !resets.is_empty() && self.detector_of(group).is_some() {
             self.all_seen(group, resets);
         }

@@ -166,7 +166,7 @@ impl Asking<'_> {
     }
 }
 
-/// One Fetch while it waits.
+/// One tracked Fetch, while it polls the broker.
 struct Polling<'a, G> {
     guard: G,
     asking: Asking<'a>,

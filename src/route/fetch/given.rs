@@ -60,7 +60,7 @@ impl<'a> Member<'a> {
         Self { router, conn, by: router.watched(conn, &topics, max_wait_ms) }
     }
 
-    /// The plan for all requested partitions with a detector, in their order; empty: nothing is
+    /// The plan for the requested partitions of ordinary topics, in their order; empty: nothing is
     /// withheld.
     pub(super) async fn plan(&self, planned: &[Planned]) -> Plan {
         let Some(by) = &self.by else { return OPEN };
@@ -246,7 +246,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// The logs of partitions that the detector tracks, in the requested order.
+/// The logs of ordinary topics, in the requested order.
 fn real(planned: &[Planned]) -> impl Iterator<Item = &Log> {
     let sources = planned.iter().flat_map(|topic| &topic.partitions).map(|asked| &asked.source);
     sources.filter_map(|source| match source {

@@ -1,4 +1,5 @@
-//! Fetch of a retry topic: due retries for a member's slot, or the snapshot for all other clients.
+//! Fetch of a retry topic: due retries for a member's retry partition, or the snapshot for all
+//! other clients.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::PartitionData;

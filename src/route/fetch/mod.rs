@@ -1,4 +1,5 @@
-//! `Fetch` 4–18: from local partitions, dead letters and the member's slot, with a long poll.
+//! `Fetch` 4–18: from local partitions, dead letters and the member's retry partition, with a long
+//! poll.
 //!
 //! The answer has exactly the requested partitions. The session id is always 0, so clients send
 //! whole requests (KIP-227). At least one whole batch comes first, even above the byte limits. When
@@ -137,7 +138,7 @@ fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
     }
 }
 
-/// `serve`: the plan for the partitions with a detector, in their order; the others are open.
+/// `serve`: the plan for the partitions of ordinary topics, in their order; the others are open.
 async fn gather(
     router: &Router,
     member: &Member<'_>,

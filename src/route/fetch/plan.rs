@@ -32,7 +32,6 @@ impl Planned {
     }
 }
 
-/// One requested partition.
 pub(super) struct Asked {
     pub(super) index: i32,
     pub(super) bytes_max: usize,
@@ -44,10 +43,11 @@ pub(super) enum Source {
     Log(Log),
     /// A member's private partition of its retry topic.
     Lane { group: GroupId, from: LaneOffset },
-    /// The retry entries of a group, for a client without a slot.
+    /// The retry entries of a group, for a client without a retry partition.
     Snapshot { group: GroupId, from: i64 },
     /// A dead-letter topic without dead letters, which does not exist yet.
     Nothing,
+    /// An error; nothing is read.
     Refused(ResponseError),
 }
 

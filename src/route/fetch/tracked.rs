@@ -57,8 +57,8 @@ impl Router {
     }
 
     /// Decides about a Fetch to a broker; `frame` is whole, with its length prefix. A member's
-    /// Fetch loses its session (KIP-227), so that it names every partition. A Fetch with an unknown
-    /// topic id loses its session too.
+    /// Fetch loses its session (KIP-227), so that it names every partition. A Fetch whose topics
+    /// cannot be remembered loses its session too.
     pub fn onward(&self, conn: &Conn, frame: &mut BytesMut) -> Onward {
         let began = self.clock.elapsed();
         let whole = Bytes::copy_from_slice(frame.get(PREFIX_BYTES..).unwrap_or_default());

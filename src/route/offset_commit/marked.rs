@@ -1,8 +1,8 @@
-//! E1: a partition's commit whose metadata says which of its records failed.
+//! Evidence `commit-nack`: a partition's commit whose metadata names failed records.
 //!
-//! **Invariant:** what it names is durable before the commit is stored, or sent on to the cluster.
-//! Its metadata is emptied: nothing of ours is kept there, and whoever reads it back and commits it
-//! again says nothing. A partition that cannot be believed is refused, the others go on.
+//! **Invariant:** the nacks are durable before the commit is stored or relayed to the cluster. The
+//! marker is removed from the stored metadata. A client that reads the offset back and commits it
+//! again thus sends no nack. A partition with an invalid marker is refused, and the others go on.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ use crate::wire::batch::RawRecord;
 use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};
 use crate::wire::{RequestHead, ResponseError};
 
-/// Partitions of a request that are refused for what their metadata says.
+/// Partitions that are refused because of their metadata.
 pub(in crate::route) type Refused = BTreeMap<Named, ResponseError>;
 
 /// A partition whose metadata is a marker.
@@ -38,7 +38,7 @@ pub(in crate::route) struct Marked {
     metadata: StrBytes,
 }
 
-/// Why a partition is refused.
+/// The reason why a partition is refused.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]
@@ -93,13 +93,12 @@ impl Refusal {
     }
 }
 
-/// Whether any metadata of the request is a marker.
 pub(in crate::route) fn is_marked(request: &OffsetCommitRequest) -> bool {
     let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
     partitions.filter_map(|p| p.committed_metadata.as_deref()).any(is_mark)
 }
 
-/// The markers of a request, which has none any more.
+/// Removes the markers from a request and returns them.
 pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<Marked> {
     let mut marked = Vec::new();
     for topic in &mut request.topics {
@@ -114,7 +113,7 @@ pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<Marked> {
     marked
 }
 
-/// Takes what the markers name; which partitions are refused.
+/// Takes the nacks of the markers; returns the refused partitions.
 pub(super) async fn here(
     router: &Router,
     conn: &Conn,
@@ -124,7 +123,7 @@ pub(super) async fn here(
 ) -> Refused {
     let mut taking = Taking::new(router, conn, group, patience);
     for one in marked {
-        // What is no partition is refused as such.
+        // An unknown partition is refused later, when the offsets are stored.
         let place = router.place(&router.names.canonical(&one.named.0));
         if !place.is_some_and(|place| (0..place.partitions()).contains(&one.named.1)) {
             continue;
@@ -136,8 +135,8 @@ pub(super) async fn here(
     taking.end().await
 }
 
-/// The same in front of a cluster, which has the records and says who may name them. An error ends
-/// the connection, and the client tries again.
+/// In front of a cluster, which holds the records and decides who may nack them. An error ends the
+/// connection, and the client tries again.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -178,7 +177,7 @@ pub(super) async fn relayed(
     Ok(taking.end().await)
 }
 
-/// A marker that is to be taken.
+/// A marker whose nacks are to be taken.
 struct Asked {
     named: Named,
     committed: i64,
@@ -187,7 +186,8 @@ struct Asked {
     places: Vec<NamedBy>,
 }
 
-/// Records as they are named; none for a hand-out, or where there is none.
+/// Records of the named offsets; `None` for an offset of a retry partition, or for a missing
+/// record.
 type Records = Result<Vec<Option<RawRecord>>, Refusal>;
 
 type Answer = Pin<Box<dyn Future<Output = Result<NackReply, EngineError>> + Send>>;
@@ -198,7 +198,7 @@ struct Taking<'a> {
     conn: &'a Conn,
     group: &'a GroupId,
     patience: &'a Patience<'a>,
-    /// Of the records that are on their way.
+    /// Bytes of the records collected so far.
     bytes: usize,
     sent: Vec<(Asked, KeyStops, Answer)>,
     refused: Refused,
@@ -215,7 +215,7 @@ impl<'a> Taking<'a> {
         Self { router, conn, group, patience, bytes: 0, sent, refused }
     }
 
-    /// Reads a marker; `None`: it is refused, or was taken before.
+    /// Parses a marker; `None`: it is refused, or repeats one that was taken before.
     fn begin(&mut self, one: Marked) -> Option<Asked> {
         let Marked { named, committed, metadata } = one;
         let has_lane = self.router.has_lane(self.group);
@@ -234,7 +234,7 @@ impl<'a> Taking<'a> {
         let before = self.router.committed(self.group, &at(&committed));
         let (now, of) = (self.router.clock.now().mono, (self.group, &topic, named.1));
         let timeout_ms = self.consume_timeout_ms();
-        // In order each failure of a record is said by the same commit.
+        // With `order.mode: partition` every failure of a record is reported by the same commit.
         let is_in_order = self.router.is_in_order(self.group);
         if !is_in_order && self.router.markers.is_repeated(of, &commit, before, (now, timeout_ms)) {
             return None;
@@ -244,7 +244,7 @@ impl<'a> Taking<'a> {
         Some(Asked { named, committed, commit, mark, places })
     }
 
-    /// The records, those of a cluster as they were read back.
+    /// The records of a marker; those of a cluster come from `back`.
     fn at_hand(&mut self, back: &ReadBack, places: &[NamedBy]) -> Records {
         let mut found = Vec::with_capacity(places.len());
         for place in places {
@@ -261,13 +261,13 @@ impl<'a> Taking<'a> {
         Ok(found)
     }
 
-    /// Memory is bounded whatever a commit names.
+    /// Bounds memory: a commit may name any number of records.
     fn takes(&mut self, record: Option<&RawRecord>) -> Result<(), Refusal> {
         self.bytes = self.bytes.saturating_add(record.map_or(0, RawRecord::payload_bytes));
         if self.bytes <= NAMED_BYTES_MAX { Ok(()) } else { Err(Refusal::TooMuch) }
     }
 
-    /// Into the engine's queue, all of a partition or nothing.
+    /// Sends the nacks to the engine's queue, all of a partition or none.
     fn send(&mut self, asked: Asked, found: Records) {
         let found = match found {
             Ok(found) => found,
@@ -316,7 +316,7 @@ impl<'a> Taking<'a> {
         self.refused
     }
 
-    /// Said once for each group and reason; counted always.
+    /// Counts a refusal, and logs it once for each group and reason.
     fn refuse(&mut self, named: Named, committed: i64, why: &Refusal) {
         let (group, word) = (self.group, why.word());
         self.router.metrics.commit_marker_refused(group.as_str(), word);

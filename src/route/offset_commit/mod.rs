@@ -1,9 +1,10 @@
-//! OffsetCommit 2–9. Offsets of the retry topic acknowledge hand-outs; the others are stored.
+//! `OffsetCommit` 2–9: offsets of the retry topic acknowledge deliveries, and other offsets are
+//! stored.
 //!
-//! Where its metadata names failed records (E1), those are nacked first.
+//! Metadata that names failed records (evidence `commit-nack`) is taken first.
 //!
 //! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
-//! every nack that came before, and is stored only when those are durable.
+//! every earlier nack, and is stored only when those are durable.
 
 mod marked;
 mod relayed;
@@ -33,25 +34,24 @@ use crate::wire::{RequestHead, ResponseError};
 pub(super) use marked::is_marked;
 pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, passes_nacks, relayed};
 
-/// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
+/// Bound of a commit's wait for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Member epochs, and `GROUP_ID_NOT_FOUND` for a member of an unknown group (KIP-848).
+/// First version with member epochs, and `GROUP_ID_NOT_FOUND` for an unknown group (KIP-848).
 const EPOCHS_SINCE: i16 = 9;
 
-/// What became of all partitions of one kind.
+/// The common result of all partitions of one kind.
 type Done = Result<(), ResponseError>;
 
-/// What one partition of the request is.
+/// The kind of one partition in the request.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
-    /// An ordinary offset.
+    /// An offset to store.
     Store(CommitItem),
-    /// An offset of the group's lane.
+    /// An offset of a retry partition of the group.
     Lane(LaneOffset),
-    /// Nothing to do: a position of the snapshot, or of another group's retry topic.
+    /// An offset without effect: of the snapshot, or of another group's retry topic.
     Ignore,
-    /// Refused.
     Refuse(ResponseError),
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn answer(
     let marked = marked::taken_off(&mut request);
     let refused = marked::here(router, conn, &group, &patience, marked).await;
     if router.is_in_order(&group) {
-        // Behind every nack that came before: what it charges holds this commit back.
+        // Queued behind every earlier nack: a record charged by one of them holds this commit back.
         let nacks = router.engine.origin_commits(&group, Vec::new());
         if let Err(late) = patience.bounds(noted(nacks)).await {
             return match committer.may(&request) {
@@ -96,7 +96,7 @@ pub(super) async fn answer(
         if resets.is_empty() {
             router.commit_stored(&group, stored_in(&parts));
         } else {
-            // Nobody's member: no record was handled.
+            // A commit from outside the group is an offset reset: no record was processed.
             router.was_reset(&group, resets);
         }
         router.commit_explained(&group, parts.iter().flatten().filter_map(Part::explained));
@@ -111,9 +111,9 @@ pub(super) async fn answer(
     })
 }
 
-/// Who commits. Whether it may is asked when the commit comes and again when it has waited: what
-/// its group says of it goes before whatever the wait has come to, and nothing is stored of who has
-/// lost its place meanwhile.
+/// The committing member. Its membership is checked when the commit arrives and again after every
+/// wait. A failed check wins over any other error, so that a member that was removed meanwhile
+/// stores nothing.
 struct Committer<'a> {
     router: &'a Router,
     group: GroupId,
@@ -143,7 +143,7 @@ impl<'a> Committer<'a> {
         })
     }
 
-    /// The commit is refused, and the detector hears of it.
+    /// Answers a refused commit and reports it to the detector.
     fn refused(&self, request: &OffsetCommitRequest, error: ResponseError) -> OffsetCommitResponse {
         let Self { router, group, key, check, .. } = self;
         router.metrics.commit_failed(group.as_str(), &code::name(error));
@@ -153,8 +153,8 @@ impl<'a> Committer<'a> {
     }
 }
 
-/// Whether the group lets a member commit these. By KIP-848 one that has not heard of its next
-/// epoch yet commits what it has had since the one it names; its retries are nobody else's.
+/// Whether the group lets a member commit these partitions. A KIP-848 member may still name an
+/// older epoch: it commits partitions that it has had since then, and its retry partition always.
 pub(super) fn may_here(
     router: &Router,
     group: &GroupId,
@@ -175,7 +175,7 @@ pub(super) fn may_here(
     checked.map_err(code::of_group)
 }
 
-/// Every partition of a request, by topic.
+/// The kind of each partition of a request, by topic.
 fn parts(
     router: &Router,
     group: &GroupId,
@@ -193,7 +193,7 @@ fn parts(
     request.topics.iter().map(of_topic).collect()
 }
 
-/// Why a partition is refused for what its metadata said.
+/// The error of a partition whose metadata was refused.
 fn refusal(
     refused: &Refused,
     topic: &TopicName,
@@ -206,7 +206,7 @@ fn refusal(
 }
 
 impl Part {
-    /// An ordinary offset and the client's own note.
+    /// An offset to store, with the client's metadata.
     fn explained(&self) -> Option<(&TopicName, i32, i64, &str)> {
         match self {
             Self::Store(item) => Some((&item.topic, item.partition, item.offset, &item.metadata)),
@@ -214,7 +214,7 @@ impl Part {
         }
     }
 
-    /// An ordinary offset.
+    /// An offset to store.
     pub(super) fn stored(&self) -> Option<(TopicName, i32, i64)> {
         match self {
             Self::Store(item) => Some((item.topic.clone(), item.partition, item.offset)),
@@ -222,7 +222,7 @@ impl Part {
         }
     }
 
-    /// The error code of this partition, when lane and store came to this.
+    /// The error code of this partition, from the results of the two kinds.
     fn code(&self, lane: Done, stored: Done) -> i16 {
         let done = match self {
             Self::Store(_) => stored,
@@ -234,8 +234,8 @@ impl Part {
     }
 }
 
-/// One commit's patience: whatever it waits for here, it waits so long in all. Heartbeats wait
-/// behind it on the same connection.
+/// The time bound of one commit, for all its waits together. Heartbeats wait behind the commit on
+/// the same connection.
 pub(super) struct Patience<'a> {
     clock: &'a Clock,
     began: Duration,
@@ -246,12 +246,12 @@ impl<'a> Patience<'a> {
         Self { clock, began: clock.elapsed() }
     }
 
-    /// What is left of it.
+    /// The rest of the time.
     fn left(&self) -> Duration {
         PATIENCE.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
     }
 
-    /// A part that cannot be made durable in time is refused; the client tries again.
+    /// Refuses a part that is not durable in time; the client tries again.
     pub(super) async fn bounds<T>(
         &self,
         part: impl Future<Output = Result<T, ResponseError>>,
@@ -295,7 +295,7 @@ pub(super) fn part(
     }
 }
 
-/// Acknowledges hand-outs of the group's lane.
+/// Acknowledges deliveries of the group's retry topic.
 pub(super) async fn lane_part(
     router: &Router,
     group: &GroupId,
@@ -317,8 +317,7 @@ pub(super) async fn lane_part(
     Ok(())
 }
 
-/// Stores ordinary offsets, behind every nack that came before; `may`: whether who commits still
-/// may then.
+/// Stores offsets behind every earlier nack. `may` checks the membership again after the wait.
 pub(super) async fn store(
     router: &Router,
     group: &GroupId,
@@ -345,7 +344,7 @@ pub(super) async fn store(
 }
 
 impl Router {
-    /// Offsets make a group of this cluster; those of a real one are its own.
+    /// A commit creates the group in the embedded cluster; upstream groups belong to the cluster.
     pub(super) fn keep_group(&self, group: &GroupId) {
         if self.upstream.is_none() {
             self.broker.groups.keep_simple(group);
@@ -353,7 +352,7 @@ impl Router {
     }
 }
 
-/// Where the group stands that a request of nobody's member sets anew.
+/// The current positions of the partitions that a commit from outside the group resets.
 fn resets(
     router: &Router,
     group: &GroupId,
@@ -363,12 +362,12 @@ fn resets(
     if request.member_id.is_empty() { router.stands(group, offsets) } else { Vec::new() }
 }
 
-/// Ordinary offsets that are not refused, as they are stored.
+/// The offsets that are stored.
 fn stored_in(parts: &[Vec<Part>]) -> impl Iterator<Item = (TopicName, i32, i64)> {
     parts.iter().flatten().filter_map(Part::stored)
 }
 
-/// What a request would commit.
+/// The offsets in a request.
 fn offsets(request: &OffsetCommitRequest) -> impl Iterator<Item = (TopicName, i32, i64)> {
     request.topics.iter().flat_map(|topic| {
         let name = topic_of(&topic.name);

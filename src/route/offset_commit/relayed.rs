@@ -1,5 +1,5 @@
-//! OffsetCommit in front of a cluster: ordinary offsets are the cluster's, and its coordinator says
-//! whether the member may commit at all.
+//! `OffsetCommit` in front of a cluster: the cluster stores its offsets, and its coordinator
+//! decides whether the member may commit.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
 
-/// The first Heartbeat that names the instance (KIP-345).
+/// The first Heartbeat version with an instance id (KIP-345).
 const STATIC_MEMBERS_SINCE: i16 = 3;
-/// The first OffsetCommit and OffsetFetch that name a member's epoch (KIP-848).
+/// The first OffsetCommit and OffsetFetch version with a member epoch (KIP-848).
 const EPOCHS_SINCE: i16 = 9;
-/// The first TxnOffsetCommit that only brokers have which serve those.
+/// The first TxnOffsetCommit version that only brokers with member epochs serve.
 const TXN_EPOCHS_SINCE: i16 = 5;
 
-/// A partition as a request names it.
+/// Topic and partition in a request.
 pub(in crate::route) type Named = (TopicName, i32);
 
 pub(in crate::route) async fn relayed(
@@ -40,7 +40,7 @@ pub(in crate::route) async fn relayed(
     let group = group_of(&request.group_id);
     let patience = Patience::begins(&router.clock);
     if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
-        // Who may not commit at all is told that, not to try again.
+        // A missing membership wins over the timeout, which would make the client try again.
         let error = may_commit(router, conn, link, head, &request).await?.unwrap_or(late);
         return Ok(respond(&request, |_, _| error.code()));
     }
@@ -55,7 +55,7 @@ pub(in crate::route) async fn relayed(
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
     without(&mut theirs, &mut ours, &refused);
-    // A topic without partitions would be answered by nothing, which is no permission.
+    // The cluster answers a topic without partitions with nothing, which proves no permission.
     let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
     let member = MemberId::new(&request.member_id);
     let instance_id = request.group_instance_id.as_deref();
@@ -71,7 +71,7 @@ pub(in crate::route) async fn relayed(
         if resets.is_empty() || refusal.is_some() {
             tell_watch(router, &group, &key, &theirs, &response);
         } else {
-            // Nobody's member: no record was handled.
+            // A commit from outside the group is an offset reset: no record was processed.
             router.was_reset(&group, resets);
         }
         (response, refusal)
@@ -85,10 +85,10 @@ pub(in crate::route) async fn relayed(
             router.goes_on_with(conn, &group, (&key, &member), generation);
         }
     }
-    // Offsets of dead letters are kept here: nothing of ours appears in the cluster.
+    // Offsets of dead letters are stored here: nothing of ours appears in the cluster.
     let (lane, kept) = match refusal {
         Some(error) => (Err(error), Err(error)),
-        // Nobody but a member is ever handed anything there.
+        // Without a member id there are no deliveries of the retry topic to acknowledge.
         None if request.member_id.is_empty() => (
             Err(ResponseError::UnknownMemberId),
             patience.bounds(store(router, &group, ours.values(), || Ok(()))).await,
@@ -105,7 +105,7 @@ pub(in crate::route) fn is_ours(router: &Router, topic: &TopicName) -> bool {
     router.is_own(&router.names.canonical(topic))
 }
 
-/// What the request says of topics of ours.
+/// The request's partitions in our topics.
 pub(in crate::route) fn own_parts(
     router: &Router,
     group: &GroupId,
@@ -123,7 +123,7 @@ pub(in crate::route) fn own_parts(
     ours
 }
 
-/// What is refused for its metadata is neither stored here nor sent on.
+/// Removes the refused partitions, so that they are neither stored here nor relayed.
 fn without(theirs: &mut OffsetCommitRequest, ours: &mut BTreeMap<Named, Part>, refused: &Refused) {
     if refused.is_empty() {
         return;
@@ -142,9 +142,9 @@ fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
     errors.find_map(|error| error)
 }
 
-/// Nothing of the commit is the cluster's: whether the member is still one is asked by a heartbeat,
-/// which tells its coordinator nothing else. A member by KIP-848 has no such heartbeat: in its name
-/// no offsets are asked for. Who commits without a membership needs READ.
+/// Asks the coordinator about a commit of our topics only. A heartbeat checks the member of a
+/// classic group and changes nothing else. A KIP-848 member has no such heartbeat: an OffsetFetch
+/// of no topics in its name checks its epoch. A client without a membership needs READ.
 pub(in crate::route) async fn may_commit(
     router: &Router,
     conn: &Conn,
@@ -174,10 +174,10 @@ pub(in crate::route) async fn may_commit(
     let answer = link.call_at(Api::Heartbeat, version, head, &beat).await?;
     let refusal = ResponseError::try_from_code(answer.error_code);
     match refusal {
-        // A commit is taken while the group rebalances, as long as the generation is the member's.
+        // The coordinator accepts commits of the current generation during a rebalance.
         Some(ResponseError::RebalanceInProgress) => Ok(None),
-        // After a restart of ours nothing is known of it yet. Only a group by KIP-848 minds an
-        // epoch that cannot be.
+        // After a restart the sidecar does not know the group's protocol. Only a KIP-848 group
+        // refuses an impossible epoch.
         Some(ResponseError::UnknownMemberId | ResponseError::GroupIdNotFound)
             if knows_epochs(head)
                 && fetch_refusal(link, head, request, i32::MAX).await?.is_some() =>
@@ -188,7 +188,7 @@ pub(in crate::route) async fn may_commit(
     }
 }
 
-/// Whether the broker that serves this request has heard of members' epochs.
+/// Whether the broker of this request supports member epochs.
 fn knows_epochs(head: &RequestHead) -> bool {
     match head.api {
         Api::TxnOffsetCommit => head.version >= TXN_EPOCHS_SINCE,
@@ -196,7 +196,7 @@ fn knows_epochs(head: &RequestHead) -> bool {
     }
 }
 
-/// Why a member in that epoch may not read the group's offsets; `None`: it may.
+/// The error of an OffsetFetch in that member epoch; `None`: the member may read the offsets.
 async fn fetch_refusal(
     link: &mut Link,
     head: &RequestHead,
@@ -214,8 +214,8 @@ async fn fetch_refusal(
     Ok(ResponseError::try_from_code(code))
 }
 
-/// What the cluster has stored is what the group has committed. A commit the engine could not note
-/// is refused although it is stored: the client repeats it.
+/// Records the offsets that the cluster has stored. If the engine fails, the commit is refused
+/// although it is stored, and the client repeats it.
 async fn stored(
     router: &Router,
     patience: &Patience<'_>,
@@ -247,7 +247,7 @@ async fn stored(
     }
 }
 
-/// The detector hears what the cluster has stored and what it refuses.
+/// Reports the stored and the refused offsets to the detector.
 fn tell_watch(
     router: &Router,
     group: &GroupId,
@@ -281,7 +281,7 @@ fn tell_watch(
     router.commit_refused(group, (key, &MemberId::new(&asked.member_id)), refused);
 }
 
-/// Waits for every nack that has come before a commit: those whose records are read back, then
+/// Waits for every nack before the commit: first for nacks whose records are read back, then for
 /// those in the engine's queue.
 pub(in crate::route) async fn passes_nacks(
     router: &Router,
@@ -302,7 +302,7 @@ pub(in crate::route) async fn noted(
     noting.await.map_err(|error| code::of_commit(&error))
 }
 
-/// Everything that was asked, in its order, whoever answered it.
+/// The answer for all requested partitions, in the order of the request.
 fn merge(
     request: &OffsetCommitRequest,
     response: &OffsetCommitResponse,

@@ -1,4 +1,4 @@
-//! What has to be read back from the cluster before a batch of nacks can be taken.
+//! Records to read back from the cluster before a batch of nacks is taken.
 
 use kafka_protocol::messages::ProduceRequest;
 
@@ -15,8 +15,8 @@ use crate::wire::mark::{self, read_nack};
 use crate::wire::{Api, RequestHead, decode};
 
 impl Router {
-    /// What this Produce names without its bytes, as far as it is at hand. What is wrong with the
-    /// request is found out, and told, when it is taken.
+    /// The records that this Produce names without their bytes, with those that are cached. Errors
+    /// of the request are reported when it is handled.
     pub fn named_ahead(&self, conn: &Conn, head: &RequestHead) -> ReadBack {
         let mut back = ReadBack::default();
         if self.upstream.is_none() || head.api != Api::Produce {

@@ -1,5 +1,5 @@
-//! The one batch of a partition in a Produce, as Kafka's `ProduceRequest.validateRecords` and
-//! `LogValidator` look at it (docs/protocol.md#produce).
+//! The one batch of a partition in a Produce, checked like Kafka's `ProduceRequest.validateRecords`
+//! and `LogValidator` (docs/protocol.md#produce).
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::wire::batch::{Batch, BatchError, Codec, RecordError, batches};
 /// The first Produce version that may carry zstd (KIP-110).
 const ZSTD_SINCE: i16 = 7;
 
-/// The batch, whose header is checked and every record too. `version`: of the request.
+/// The batch, after checks of its header and of every record. `version`: of the request.
 pub(super) fn one_batch(
     router: &Router,
     records: Bytes,
@@ -47,9 +47,9 @@ fn only(records: Bytes, version: i16, bytes_max: usize) -> Result<Batch, Outcome
 
 pub(super) fn refused(error: AdmissionError) -> Outcome {
     let code = match &error {
-        // Producers split a batch that is refused so (Java).
+        // Java producers split a batch that is refused with this error and send it again.
         AdmissionError::Records(RecordError::TooLarge { .. }) => ResponseError::MessageTooLarge,
-        // Not CORRUPT_MESSAGE, which producers send again: these bytes stay what they are.
+        // Producers would send the same bytes again after `CORRUPT_MESSAGE`.
         AdmissionError::Records(_) => ResponseError::InvalidRecord,
         AdmissionError::Times { .. } => ResponseError::InvalidTimestamp,
     };

@@ -1,7 +1,8 @@
-//! Produce to a topic whose records may be put off (`topics.produce_delay`): what is to wait is
-//! taken out of its batch and given to the engine, which appends the rest in one atomic group.
+//! Produce to a topic with delayed records (`topics.produce_delay`). Delayed records are cut out of
+//! their batch and sent to the engine, which appends the rest in the same atomic group.
 //!
-//! Every batch of such a topic goes the same way, so that a producer's batches keep their order.
+//! All batches of such a topic go through the engine, so that a producer's batches keep their
+//! order.
 
 use std::sync::Arc;
 
@@ -23,30 +24,29 @@ use crate::wire::mark::{BadDelay, Deliver, read_delay, without_delay};
 
 use super::nack::UNPACKED_BYTES_MAX;
 
-/// What is left of a batch is written as it unpacks, and an entry of the log holds 64 MiB with all
-/// that belongs to it.
+/// Bound of the rest of a batch, which is stored unpacked: a journal entry holds at most 64 MiB in
+/// all.
 const REST_BYTES_MAX: usize = UNPACKED_BYTES_MAX / 2;
 
-/// Of which topics records may be put off, and for how long.
+/// The topics with delayed records, and the longest delay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProduceDelay {
-    /// Of those not listed.
+    /// Whether topics outside `listed` have delayed records.
     pub others: bool,
-    /// By name.
     pub listed: Vec<(TopicName, bool)>,
-    /// The longest, in milliseconds.
+    /// The longest delay, in milliseconds.
     pub ms_max: u64,
 }
 
 impl ProduceDelay {
-    /// Whether records of this topic may be put off.
+    /// Whether records of this topic may be delayed.
     pub fn is_for(&self, topic: &TopicName) -> bool {
         let listed = self.listed.iter().find(|(name, _)| name == topic);
         listed.map_or(self.others, |(_, on)| *on)
     }
 }
 
-/// A batch, and what of it is to wait.
+/// The rest of a batch, and its delayed records with their times.
 struct Parted {
     batch: Batch,
     records: Vec<(Until, Bytes)>,
@@ -71,7 +71,7 @@ pub(super) fn begin<'a>(
         let partition = to.partition(index)?;
         let produced = broker.produce_with(partition, &batch, more);
         let refs = produced.as_ref().ok().map(|(_, refs)| refs.clone());
-        // Whoever asked may have gone.
+        // The receiver is dropped if the client has closed its connection.
         drop(told.send(produced.map(|(produced, _)| produced)));
         refs
     });
@@ -93,7 +93,8 @@ pub(super) fn begin<'a>(
     })
 }
 
-/// Why a batch of a transaction is not taken: its end is not waited for by what is put off.
+/// The refusal of a transactional batch with a delayed record: the delay would not wait for the end
+/// of the transaction.
 pub(super) fn refused_inside(batch: &Batch) -> Option<Outcome> {
     let all = records(batch, UNPACKED_BYTES_MAX).ok()?;
     let asks = |headers: &Headers| !matches!(read_delay(headers), Ok(None));
@@ -104,11 +105,11 @@ pub(super) fn refused_inside(batch: &Batch) -> Option<Outcome> {
     Some(Outcome::refused(ResponseError::InvalidRecord, why))
 }
 
-/// Takes out what is to wait. Its offset stays free, as after compaction, so that the producer's
-/// numbers and offsets are those of the batch it has sent.
+/// Cuts out the delayed records. Their offsets stay unused, as after compaction. The producer's
+/// sequence numbers and offsets thus stay those of the batch it sent.
 fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome> {
     let (bytes, max) = (batch.bytes.len(), topic.settings.max_message_bytes);
-    // Producers split a batch that is refused so (Java).
+    // Java producers split a batch that is refused with this error and send it again.
     let too_large = |bytes, max| Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max });
     if bytes > max {
         return Err(too_large(bytes, max));
@@ -123,7 +124,7 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
     for (index, record) in (0_i32..).zip(all) {
         let record = record.map_err(|error| refuse(&error))?;
         let until = until(router, now, &record.headers);
-        // A record that waits is checked as if it were produced when its time comes.
+        // A delayed record is checked as if it were produced at its due time.
         let at = until.as_ref().map_or(now, |until| until.map_or(now, |(_, ms)| now.plus(ms)));
         let is_named = out_of_bounds.len() < AdmissionError::NAMED_MAX;
         if is_named && !router.broker.allows_time(at, record.timestamp_ms) {
@@ -166,7 +167,7 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
     Ok(Parted { batch, records: waiting })
 }
 
-/// Until when a record is to wait, and for how many ms; `None`: not at all.
+/// The due time of a record and its delay in ms; `None`: no delay.
 fn until(
     router: &Router,
     now: WallMs,

@@ -1,4 +1,4 @@
-//! Produce to a partition of this cluster.
+//! Produce to a partition of this node.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) fn begin<'a>(
         Ok(batch) => batch,
         Err(outcome) => return done(outcome),
     };
-    // A batch outside a transaction is taken as such, whatever its request names (Kafka).
+    // A batch outside a transaction is taken as such, whatever id its request names, as in Kafka.
     let produced = match (within, batch.header.is_transactional()) {
         (Some(Within { id, implied }), true) => {
             if may_wait && let Some(refused) = delayed::refused_inside(&batch) {

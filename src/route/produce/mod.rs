@@ -1,7 +1,8 @@
-//! Produce 3–13: to a local partition, to the dead letters, or to a retry topic (a nack, E2).
+//! `Produce` 3–13: to a local partition, to the dead letters, or to a retry topic (evidence
+//! `produced-nack`).
 //!
-//! Everything is appended before the first await, so that requests of one connection that overlap
-//! keep their order in the log; only durability is waited for.
+//! Everything is appended before the first await, so that overlapping requests of one connection
+//! keep their order in the log. Only durability is awaited.
 
 mod ahead;
 mod batch;
@@ -32,18 +33,18 @@ use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 pub use delayed::ProduceDelay;
 pub(super) use nack::{by_reference, held, name, origin_at, origin_record};
 
-/// Acks −1, 1 and 0 are all there is.
+/// The values of `acks`.
 const ALL: i16 = -1;
 const LEADER: i16 = 1;
 const NONE: i16 = 0;
 
-/// Since then the first batch takes its partition into the transaction (KIP-890).
+/// First version whose first batch adds its partition to the transaction (KIP-890).
 const IMPLIED_SINCE: i16 = 12;
 
-/// What a dead-letter topic says to a transaction.
+/// The refusal of a dead-letter topic in a transaction.
 pub(super) const NO_DEAD_LETTERS: &str = "dead-letter topics take no part in transactions";
 
-/// What to do instead of a nack inside a transaction.
+/// The advice for a nack inside a transaction.
 pub(super) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
     transactions; produce outside, with a producer that has no transactional.id";
 
@@ -53,7 +54,7 @@ const OUTSIDE_TRANSACTION: (ResponseError, &str) = (
     "a batch of a transaction comes in a request that names its id",
 );
 
-/// What one partition's batches came to.
+/// The result of one partition.
 pub(super) struct Outcome {
     error: Option<ResponseError>,
     message: Option<String>,
@@ -82,15 +83,14 @@ impl Outcome {
     }
 }
 
-/// The transaction a Produce belongs to.
+/// The transaction of a Produce.
 #[derive(Clone, Copy)]
 struct Within<'a> {
     id: &'a str,
-    /// The first batch of a partition takes the partition into it.
+    /// Whether the first batch of a partition adds the partition to the transaction.
     implied: bool,
 }
 
-/// The origin of a Produce.
 #[derive(Clone, Copy)]
 struct Sender<'a> {
     conn: &'a Conn,
@@ -99,10 +99,9 @@ struct Sender<'a> {
     version: i16,
 }
 
-/// Already appended; what is left is to wait.
+/// The result of an appended partition, once it is durable.
 type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-/// A Produce whose batches are appended.
 pub(super) struct Begun<'a> {
     acks: i16,
     topics: Topics<'a>,
@@ -110,16 +109,15 @@ pub(super) struct Begun<'a> {
 
 type Topics<'a> = Vec<(TopicProduceResponse, Vec<Pending<'a>>)>;
 
-/// What is due of one partition.
+/// The pending response of one partition.
 struct Pending<'a> {
     index: i32,
     waiting: Waiting<'a>,
-    /// It lies in the engine's queue, which has no bound of its own.
+    /// The batch is in the engine's queue, which has no bound of its own.
     is_queued: bool,
 }
 
-/// Decodes the request and appends everything in it; `from`: its connection, and what was read back
-/// for it.
+/// Decodes the request and appends everything in it. `back`: the records read back for its nacks.
 pub(super) fn begin<'a>(
     router: &'a Router,
     (conn, back): (&Conn, &ReadBack),
@@ -132,7 +130,7 @@ pub(super) fn begin<'a>(
 }
 
 impl Begun<'_> {
-    /// Waits until everything is as safe as promised.
+    /// Waits until everything is as durable as `acks` promises.
     pub(super) async fn finish(
         self,
         router: &Router,
@@ -155,9 +153,9 @@ impl Begun<'_> {
     }
 }
 
-/// Waits for nacks in the engine's queue: a client that goes on before the engine has come to them
-/// fills that queue as fast as the network lets. Returns a refusal that is known by then. The
-/// connection ends with it, as in Kafka: the client has no other way to hear of it.
+/// Waits for nacks in the engine's queue: a client with acks 0 would otherwise fill the queue as
+/// fast as the network allows. Returns a refusal if one is known by then. As in Kafka, the
+/// connection ends with it, since the client has no other way to learn of it.
 async fn unqueued(topics: Topics<'_>) -> Option<String> {
     let mut refusal = None;
     for (topic, partitions) in topics {
@@ -180,10 +178,10 @@ async fn unqueued(topics: Topics<'_>) -> Option<String> {
     refusal
 }
 
-/// A reason to refuse the request whole.
+/// The refusal of the whole request, if any.
 fn refusal(router: &Router, request: &ProduceRequest) -> Option<(ResponseError, &'static str)> {
     match request.transactional_id {
-        // The cluster has transactions; topics of ours take no part in them.
+        // Upstream transactions do not include our topics.
         Some(_) if router.upstream.is_some() => {
             return Some((ResponseError::InvalidTxnState, NOT_TRANSACTIONAL));
         }
@@ -296,8 +294,8 @@ fn one<'a>(
     }
 }
 
-/// Says that a batch outside a transaction is no part of the request's (a nack would count at once,
-/// though the transaction it came in may abort).
+/// Refuses a batch outside the transaction in a request with a transactional id. A nack in it would
+/// count at once, although the transaction may abort.
 fn refused_inside() -> Outcome {
     let why = "a request that names a transactional id has batches of its transaction";
     Outcome::refused(ResponseError::InvalidTxnState, why)
@@ -312,7 +310,7 @@ fn respond(index: i32, outcome: Outcome) -> PartitionProduceResponse {
     response.index = index;
     response.error_code = outcome.error.map_or(0, |error| error.code());
     response.base_offset = outcome.base_offset;
-    // CreateTime: the producer's own timestamps stand.
+    // With CreateTime the producer's own timestamps stay.
     response.log_append_time_ms = -1;
     response.log_start_offset = outcome.log_start;
     response.error_message = outcome.message.as_deref().and_then(some_text);

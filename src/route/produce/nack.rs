@@ -1,6 +1,7 @@
-//! Produce to a retry topic: each record says that another one failed (docs/semantics.md).
+//! Produce to a retry topic: each record is a nack of another record (docs/semantics.md).
 //!
-//! A batch is taken whole or not at all; the answer names each bad record and why.
+//! A batch is taken as a whole or refused as a whole; the answer names each bad record and the
+//! reason.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,7 +26,7 @@ use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, RawRecord, RecordView, records};
 use crate::wire::mark::{self, read_nack};
 
-/// A compressed batch of nacks unpacks to at most this.
+/// Bound of an unpacked compressed batch of nacks.
 pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn begin<'a>(
@@ -61,7 +62,7 @@ pub(super) fn begin<'a>(
     })
 }
 
-/// A batch of nacks inside a transaction: looked at, and held until it is committed.
+/// Checks a batch of nacks inside a transaction, and stores it until the transaction commits.
 pub(super) fn hold<'a>(
     router: &'a Router,
     from: Sender<'_>,
@@ -91,7 +92,7 @@ pub(super) fn hold<'a>(
     })
 }
 
-/// What a transaction holds that is about to be committed, one batch of each group.
+/// The nacks of a transaction that is about to commit, as one batch for each group.
 pub(in crate::route) fn held(
     router: &Router,
     conn: &Conn,
@@ -102,7 +103,8 @@ pub(in crate::route) fn held(
         let Some(group) = router.names.group_of_retry(topic) else { continue };
         let batch = Batch::parse(bytes).map_err(|_| ResponseError::InvalidTxnState)?;
         let read = read(router, (conn, &ReadBack::default()), &group, &batch);
-        // Its numbers were looked at when it came; those of an aborted one are missing here.
+        // The producer's sequence was checked on arrival; batches of aborted transactions leave
+        // gaps.
         let read =
             NackBatch { producer: None, ..read.map_err(|_| ResponseError::InvalidTxnState)? };
         match of_groups.entry(group) {
@@ -113,8 +115,8 @@ pub(in crate::route) fn held(
     Ok(of_groups.into_values().collect())
 }
 
-/// Checks the one batch as a topic would, except for its times, which are of the origins. Its size
-/// is at most what the origins' topics take.
+/// Checks the batch like one for an ordinary topic, except for timestamps, which are those of the
+/// origins. Its size is bounded by the origins' topics.
 fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, Outcome> {
     let limits = (version, router.config.frame_bytes_max);
     let batch = one_batch(router, bytes, limits, TimeBounds::None)?;
@@ -136,7 +138,7 @@ fn refused(error: &EngineError) -> Outcome {
     outcome
 }
 
-/// Every record of a batch as a nack; the first pass of all or nothing.
+/// Reads every record of a batch as a nack; a bad record refuses the whole batch.
 fn read(
     router: &Router,
     (conn, back): (&Conn, &ReadBack),
@@ -182,7 +184,7 @@ fn read(
     })
 }
 
-/// Why a record of a batch is no nack, and the batch is not taken.
+/// The reason why a record is no valid nack, which refuses the whole batch.
 enum NotTaken {
     Bad(mark::BadNack),
     Unread(Unread),
@@ -239,8 +241,8 @@ fn nack(
     })
 }
 
-/// Where the bytes of a record come from that is only named, and they: those found at its origin,
-/// without any header of ours.
+/// The stored form of a record that a nack names without its bytes: the origin record, without our
+/// headers.
 pub(in crate::route) fn by_reference(
     named: &Named,
     found: Option<RawRecord>,
@@ -251,13 +253,13 @@ pub(in crate::route) fn by_reference(
             (retry::Bytes::ReferenceOk, found.to_bytes())
         }
         (Named::Origin(_), None) => (retry::Bytes::ReferenceGone, Bytes::new()),
-        // A hand-out of ours: the entry has its bytes already.
+        // A delivery of the retry topic: its entry has the bytes already.
         _ => (retry::Bytes::ReferenceOk, Bytes::new()),
     }
 }
 
-/// What the application calls `<topic>-<partition>@<offset>`: a hand-out of its own lane, somebody
-/// else's, or a record as produced.
+/// Resolves `<topic>-<partition>@<offset>` as the application names it: a delivery of the group's
+/// retry topic, one of another group, or an origin.
 pub(in crate::route) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
     origin.topic = router.names.canonical(&origin.topic);
     match router.names.group_of_retry(&origin.topic) {
@@ -268,7 +270,7 @@ pub(in crate::route) fn name(router: &Router, group: &GroupId, mut origin: Origi
 }
 
 impl Router {
-    /// The group's committed offset of the origin's partition, as far as it is known.
+    /// The group's committed offset in the origin's partition, if it is known.
     pub(in crate::route) fn committed(&self, group: &GroupId, origin: &Origin) -> Option<i64> {
         let (topic, partition) = (&origin.topic, origin.partition);
         if self.upstream.is_some() {
@@ -278,7 +280,7 @@ impl Router {
     }
 }
 
-/// A record of a topic of ours; none that a transaction has taken back, or may.
+/// A record of a topic of this node; `None` in an open or aborted transaction.
 pub(in crate::route) fn origin_record(router: &Router, origin: &Origin) -> Option<RawRecord> {
     match origin_at(router, origin) {
         At::Record(record) => Some(record),
@@ -286,7 +288,7 @@ pub(in crate::route) fn origin_record(router: &Router, origin: &Origin) -> Optio
     }
 }
 
-/// What lies there in a topic of this cluster.
+/// The content of an origin's offset in a topic of this node.
 pub(in crate::route) fn origin_at(router: &Router, origin: &Origin) -> At {
     let place = router.place(&origin.topic);
     let Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else {

@@ -101,7 +101,7 @@ impl Guard for ByHand {
     }
 }
 
-/// One Fetch of `orders` 0 to 2 from offset 5, and how it went.
+/// The result of one Fetch of `orders` 0 to 2 from offset 5.
 struct Went {
     answer: Result<FetchResponse, UpstreamError>,
     /// For each request to the broker: partitions, longest wait, bytes.
