@@ -32,7 +32,7 @@ pub struct Conn {
     pub token: Option<Token>,
     /// The group, if the configuration binds the listener to one.
     pub group: Option<GroupId>,
-    /// The client's login and software name.
+    /// The SASL login of the client.
     pub session: Session,
     /// Whether the listener is under TLS.
     is_tls: bool,

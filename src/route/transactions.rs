@@ -71,7 +71,7 @@ struct Untold {
 struct Commits {
     /// Offsets of our topics; the last commit of a partition counts.
     ours: BTreeMap<(TopicName, i32), Part>,
-    /// Offsets that are stored elsewhere already.
+    /// Offsets of real partitions, which their coordinator stores.
     theirs: Offsets,
 }
 
