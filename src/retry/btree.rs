@@ -1,4 +1,4 @@
-//! The store in memory: for tests, the simulation, and where nothing larger is wanted.
+//! In-memory store of the ledger, for tests and the simulation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
@@ -8,10 +8,10 @@ use crate::model::{
 };
 use crate::retry::{Counts, Entries, Entry, Marks, Rank, SlotRecord, State, StateKind};
 
-/// The line of a key: topic, partition, rank, key, offset.
+/// Index key of a key order: topic, partition, rank, key, offset.
 type LineKey = (TopicName, i32, Rank, OrderKey, i64);
 
-/// Every index as a tree. Equal when all entries, slots and marks are.
+/// All indexes as trees. Two stores are equal when their entries, slots and marks are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BTreeEntries {
     entries: BTreeMap<EntryId, Entry>,
@@ -21,7 +21,7 @@ pub struct BTreeEntries {
     expiry: BTreeSet<(WallMs, EntryId)>,
 }
 
-/// The indexes of one group; dropped when its last entry goes.
+/// Indexes of one group; removed with the group's last entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Indexes {
     ids: BTreeSet<EntryId>,
@@ -116,7 +116,7 @@ impl Entries for BTreeEntries {
         indexes.held.range((from, Bound::Unbounded)).take(limit).copied().collect()
     }
 
-    /// None: there are no bytes here.
+    /// Always 0: this store keeps no bytes.
     fn record_bytes(&self, _: EntryId) -> u64 {
         0
     }
@@ -255,12 +255,12 @@ fn line_key(entry: &Entry) -> Option<LineKey> {
     Some((origin.topic.clone(), origin.partition, rank, key, origin.offset))
 }
 
-/// Every lane offset of a slot.
+/// Every retry-partition offset of a slot.
 fn all_of(slot: Slot) -> RangeInclusive<LaneOffset> {
     LaneOffset { slot, sequence: 0 }..=LaneOffset { slot, sequence: u64::MAX }
 }
 
-/// Takes one off; a count of none is no key, so that equal contents are equal stores.
+/// Lowers a count by one. A count of 0 is removed, so that stores with equal contents are equal.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
     let left = counts.get(&key).map_or(0, |count| count.saturating_sub(1));
     if left == 0 {

@@ -1,48 +1,42 @@
-//! Facts as bytes: one version byte, then postcard. Decodes for ever what it once wrote.
+//! Facts as bytes: one version byte, then postcard. Every version once written stays readable.
 //!
-//! A fact of an entry whose key is kept in order is of version 2: 16 bytes of that key, then what
-//! version 1 has behind its version byte. One of an entry that is out alone is of version 3, or 4
-//! with its key.
+//! A fact of an entry with an order key has version 2: version byte, 16 bytes of the key, then the
+//! body of version 1. A fact of an isolated entry has version 3, or 4 with a key.
 //!
-//! A fact of an entry that was a dead letter and was sent back is of version 5: flags u8 (1: a key
-//! follows), the key, the count of redrives u32 LE, then as version 1.
+//! A fact of a redriven entry has version 5: flags u8 (1: a key follows), the key, the count of
+//! redrives u32 LE, then the body of version 1.
 
 use crate::model::OrderKey;
 use crate::retry::{Fact, State};
 
-/// The version of facts without a key.
+/// Version of facts without an order key.
 pub const FACT_VERSION: u8 = 1;
-/// The version of those with one.
+/// Version of facts with an order key.
 const KEYED_VERSION: u8 = 2;
-/// The versions of entries that are out alone: without a key, with one.
+/// Versions of isolated entries: without a key, with a key.
 const ALONE_VERSION: u8 = 3;
 const KEYED_ALONE_VERSION: u8 = 4;
-/// The version of entries that were redriven.
+/// Version of redriven entries.
 const REDRIVEN_VERSION: u8 = 5;
-/// Flag of that version: the key of the entry follows.
+/// Flag of version 5: the entry's key follows.
 const HAS_KEY: u8 = 1;
 
-/// Most facts are no longer.
+/// Capacity hint: most facts are no longer.
 const USUAL_BYTES: usize = 192;
 
-/// Why bytes are no fact.
+/// Reasons for which bytes are no fact.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// Nothing there.
     #[error("a fact has at least its version byte")]
     Empty,
-    /// Written by a build that is newer.
     #[error("a fact of version {0} was written by a newer build; this one reads 1 to 5")]
     Version(u8),
-    /// The encoder failed.
     #[error("a fact could not be encoded: {0}")]
     Unencodable(String),
-    /// Damaged.
     #[error("the bytes are no fact of their version")]
     Damaged,
 }
 
-/// The bytes to journal.
 pub fn encode_fact(fact: &Fact) -> Result<Vec<u8>, CodecError> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     let (key, redrives) = match fact {
@@ -68,7 +62,7 @@ pub fn encode_fact(fact: &Fact) -> Result<Vec<u8>, CodecError> {
     postcard::to_extend(fact, bytes).map_err(|error| CodecError::Unencodable(error.to_string()))
 }
 
-/// Reads what [`encode_fact`] wrote; bytes left over are damage.
+/// Reads the bytes of [`encode_fact`]; surplus bytes are damage.
 pub fn decode_fact(bytes: &[u8]) -> Result<Fact, CodecError> {
     let (version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
     let (flags, body) = match *version {
@@ -202,7 +196,7 @@ mod tests {
         ]
     }
 
-    /// What moves between sidecars, and later evidence.
+    /// Facts of entries that move between sidecars, and evidence added later.
     fn moved() -> Vec<(Fact, &'static str)> {
         let at = WallMs(1_700_000_000_000);
         let forgotten = |evidence| Fact::Forgotten { id: EntryId(5), cause: cause(evidence) };
@@ -250,7 +244,7 @@ mod tests {
         let inflight = encode_fact(&entry(State::Inflight { lane, since: at })).unwrap();
         let alone = entry(State::Alone { lane, since: at });
         let bytes = encode_fact(&alone).unwrap();
-        // The same, but for the version and the state's number.
+        // Only the version byte and the number of the state differ.
         let differ: Vec<_> = (0..bytes.len()).filter(|n| bytes[*n] != inflight[*n]).collect();
         assert_eq!((bytes.len(), differ), (inflight.len(), vec![0, 19]));
         assert_eq!((bytes[0], bytes[19]), (3, 8));

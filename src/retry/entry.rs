@@ -1,164 +1,159 @@
-//! One failed record of one group: what is known about it, without its bytes.
+//! One failed record of one group, without its bytes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, WallMs};
 use crate::retry::Carried;
 
-/// Hand-outs an entry remembers by their lane offset. The ladder needs 17; the rest is room for
-/// lost ones.
+/// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
+/// rest is for lost deliveries.
 const LANES_KEPT: usize = 64;
-/// Failures an entry lists in its history; the header budget of 4 KiB holds about that many.
+/// Failures an entry lists in its history; about as many as the header budget of 4 KiB holds.
 const HISTORY_KEPT: usize = 64;
-/// Bytes of the reason text that are kept (`x-retry-reason`).
 const REASON_BYTES_MAX: usize = 1024;
 
-/// One record that failed in one group (or was produced with a delay for it).
+/// A record that failed in one group, or that was produced with a delay for the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number, for ever.
+    /// Never used for another entry.
     pub id: EntryId,
-    /// The group it comes back to, and no other.
+    /// The only group that the record is delivered to again.
     pub group: GroupId,
-    /// Where the record was produced; `None` for a record produced to the retry topic itself.
+    /// Topic, partition and offset as produced; `None` for a record produced to the retry topic
+    /// itself.
     pub origin: Option<Origin>,
-    /// Where it stands.
     pub state: State,
-    /// Failures charged so far; never falls.
+    /// Failures charged so far; a redrive sets it to 0.
     pub reconsume_times: u32,
-    /// The limit that was in force at its last failure.
+    /// The limit in force at the last failure.
     pub max_reconsume_times: u32,
-    /// Times its bytes left for a member through a lane.
+    /// Deliveries through the retry topic.
     pub handouts: u32,
-    /// Hand-outs lost in a row, since the application last said that it failed: the back-off grows
-    /// with them, and from the group's `crash_limit` on it goes alone.
+    /// Consecutive lost deliveries since the last failure that the application reported. The
+    /// back-off grows with the count. An entry with `crash_limit` or more is isolated.
     pub losses: u32,
-    /// Time of the first failure; `None` for a delayed record that never failed.
     pub first_failed: Option<WallMs>,
-    /// Time of the last failure.
     pub last_failed: Option<WallMs>,
-    /// Why it is where it is; `None` for a delayed record that never failed.
+    /// Reason of the present state; `None` for a delayed record that never failed.
     pub disposition: Option<Disposition>,
-    /// The text the application gave with the last failure, at most 1 KiB.
+    /// Text the application gave with the last failure, at most 1 KiB.
     pub reason: Option<String>,
-    /// Lane offsets of its last hand-outs, latest last; a bounded list.
+    /// Retry-partition offsets of the last deliveries, latest last, at most `LANES_KEPT`.
     pub lanes: Vec<LaneOffset>,
-    /// Time and disposition of its last failures, latest last; a bounded list.
+    /// Time and disposition of the last failures, latest last, at most `HISTORY_KEPT`.
     pub history: Vec<(WallMs, Disposition)>,
-    /// When the group's committed offset passed the origin; `None` while it has not.
+    /// Time at which the group committed past the origin; `None` until then.
     pub passed: Option<WallMs>,
-    /// When the ledger acts by itself: an inflight entry returns to the queue, a settled one is
-    /// forgotten. `None`: never by itself.
+    /// Time of the ledger's own next step: an inflight entry returns to the queue, a final one is
+    /// forgotten. `None`: no such step.
     pub expires: Option<WallMs>,
-    /// When its last hand-out was due; `None` before the first.
+    /// Due time of the last delivery; `None` before the first.
     pub last_due: Option<WallMs>,
-    /// The level its last hand-out waited at; `None` for an exact delay or a back-off.
+    /// Level of the last delivery; `None` for an exact delay or a back-off.
     pub last_level: Option<u32>,
-    /// A reset below the origin ended its memory of the origin: only a kept dead letter has this.
+    /// A reset below the origin unlinked the entry from it, so that the origin may fail anew.
     pub superseded: bool,
-    /// Of the record's key, where the group keeps its keys in order and it has one; stored beside
-    /// the rest.
+    /// Hash of the record's key, in a group that keeps keys in order. The codec stores it before
+    /// the postcard body.
     #[serde(skip)]
     pub key: Option<OrderKey>,
-    /// Times it was a dead letter and was sent back; stored beside the rest.
+    /// Redrives of the dead letter so far. The codec stores the count before the postcard body.
     #[serde(skip)]
     pub redrives: u32,
 }
 
-/// What an entry is in the line of its key. The order is stored.
+/// Position of an entry among the entries of its key. The order is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Not settled, and not behind another one.
+    /// Not final, and not key-blocked.
     Ahead,
-    /// Behind another one.
+    /// Key-blocked: an earlier entry of the key is not final.
     Behind,
-    /// Settled, and the group's commit has not passed it: it is not handed out once more.
+    /// Final, and not committed past: the origin must not be delivered again.
     Past,
 }
 
-/// Where an entry stands.
+/// State of an entry. The order is stored: append only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// In the group's queue, or parked there while no member takes.
+    /// Queued in the group until a member fetches it.
     Waiting {
-        /// Not handed out before this moment.
+        /// Earliest time of delivery.
         due: WallMs,
         /// The delay that led to `due`, in milliseconds.
         delay_ms: u64,
         /// Level in the delay table, from 1; `None` for an exact delay or a back-off.
         level: Option<u32>,
     },
-    /// Handed out, neither acknowledged nor failed.
+    /// Delivered, and neither acknowledged nor failed.
     Inflight {
-        /// The hand-out.
+        /// Retry-partition offset of the delivery.
         lane: LaneOffset,
-        /// When.
+        /// Time of the delivery.
         since: WallMs,
     },
-    /// Acknowledged; remembered for a late failure.
+    /// Acknowledged, and remembered for a late nack.
     Committed {
-        /// When.
         at: WallMs,
     },
-    /// In the dead letters.
     Dead {
-        /// When.
         at: WallMs,
     },
-    /// Exhausted in a group that keeps no dead letters, or moved to another sidecar.
+    /// Exhausted in a group that keeps no dead letters, or moved to another sidecar, or discarded
+    /// by an operator.
     Discarded {
-        /// When.
         at: WallMs,
     },
-    /// Exhausted, and the dead letters have no room: not handed out again, not charged yet.
+    /// Exhausted, and withheld by the dead-letter quota: not delivered again, last failure not
+    /// charged.
     Held {
-        /// When it failed.
+        /// Time of the last failure.
         since: WallMs,
-        /// Why it is at its end.
+        /// Disposition of the dead letter to come.
         disposition: Disposition,
-        /// Its end is one failure more.
+        /// The transition to a dead letter charges one more failure.
         charged: bool,
     },
-    /// Set aside for another sidecar: not handed out here until an operator ends it or gives it
-    /// back.
+    /// Set aside for another sidecar. Not delivered here until an operator ends or undoes the
+    /// export.
     Exported {
-        /// When.
+        /// Time of the export.
         since: WallMs,
-        /// When it may be handed out, there or, given back, here.
+        /// Earliest time of delivery, in the other sidecar or, after an undo, here.
         due: WallMs,
         /// The delay that led to `due`, in milliseconds.
         delay_ms: u64,
         /// Level in the delay table, as in [`State::Waiting`].
         level: Option<u32>,
     },
-    /// An earlier record of its key is not settled: not handed out until it is.
+    /// Key-blocked: not delivered until the earlier record of its key is final.
     Behind {
-        /// When it came behind it.
+        /// Time at which the entry became key-blocked.
         since: WallMs,
-        /// Not handed out before this moment either.
+        /// Earliest time of delivery once unblocked.
         due: WallMs,
         /// The delay that led to `due`, in milliseconds.
         delay_ms: u64,
         /// Level in the delay table, as in [`State::Waiting`].
         level: Option<u32>,
     },
-    /// Handed out like [`State::Inflight`], and nothing else is out at its member.
+    /// Delivered like [`State::Inflight`], as the only outstanding record of its member.
     Alone {
-        /// The hand-out.
+        /// Retry-partition offset of the delivery.
         lane: LaneOffset,
-        /// When.
+        /// Time of the delivery.
         since: WallMs,
     },
-    /// A dead letter that an operator has discarded, and may still restore.
+    /// A discarded dead letter that an operator can still restore.
     Discarding {
-        /// When it was discarded.
+        /// Time of the discard.
         since: WallMs,
-        /// When it became a dead letter.
+        /// Time at which the record became a dead letter.
         died: WallMs,
     },
 }
 
-/// A state without its particulars, for lists and counts.
+/// Kind of a state, without its fields, for lists and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
@@ -180,36 +175,32 @@ pub enum StateKind {
     Behind,
 }
 
-/// Why a record is in its last state. The order is stored: append only.
+/// Reason of the last change of state. The order is stored: append only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// The application said it failed.
+    /// The application reported the failure.
     Rejected,
-    /// Written by earlier builds: neither acknowledged nor failed for the consume timeout.
+    /// Written by earlier builds: outstanding for the consume timeout.
     Timeout,
-    /// The consumer went back to it.
+    /// The member fetched the record again, below its last delivery.
     SeekBack,
-    /// The consumer died on it.
+    /// The member was lost with the delivery.
     Crashed,
-    /// Written by earlier builds: the commit that covered it was refused for good.
+    /// Written by earlier builds: the broker refused the covering commit for good.
     CommitFailed,
     /// The limit of retries was reached.
     MaxAttempts,
-    /// The application asked for the dead letters.
+    /// The application asked for a dead letter.
     ExplicitDlq,
-    /// Too old to be retried.
     Expired,
-    /// Too large to be carried.
     TooLarge,
-    /// Its bytes cannot be read.
     Undecodable,
-    /// An operator moved it.
     Manual,
 }
 
 impl Disposition {
-    /// Nobody said so: it was seen.
+    /// The detector inferred the failure; no nack reported it.
     pub(super) fn is_inferred(self) -> bool {
         matches!(self, Self::Timeout | Self::SeekBack | Self::Crashed | Self::CommitFailed)
     }
@@ -233,7 +224,6 @@ impl Disposition {
 }
 
 impl State {
-    /// The state without its particulars.
     pub fn kind(&self) -> StateKind {
         match self {
             Self::Waiting { .. } => StateKind::Waiting,
@@ -249,7 +239,7 @@ impl State {
 }
 
 impl Entry {
-    /// An entry nothing has happened to yet.
+    /// A new entry without failures and deliveries.
     pub(super) fn new(id: EntryId, group: &GroupId, origin: Option<Origin>, state: State) -> Self {
         Self {
             id,
@@ -276,19 +266,18 @@ impl Entry {
         }
     }
 
-    /// A dead letter.
     #[cfg(test)]
     pub(crate) fn dead(id: EntryId, group: &GroupId, origin: Origin, at: WallMs) -> Self {
         let new = Self::new(id, group, Some(origin), State::Dead { at });
         Self { last_failed: Some(at), ..new }
     }
 
-    /// The delivery this entry waits for or is in, from 1 (RocketMQ's deliveryAttempt).
+    /// Number of the next or present delivery, from 1 (`RocketMQ`'s deliveryAttempt).
     pub fn attempt(&self) -> u32 {
         self.reconsume_times.saturating_add(1)
     }
 
-    /// When it may be handed out; `None` unless it waits.
+    /// Due time; `None` unless the entry waits.
     pub fn due(&self) -> Option<WallMs> {
         match self.state {
             State::Waiting { due, .. } => Some(due),
@@ -296,7 +285,7 @@ impl Entry {
         }
     }
 
-    /// The hand-out it is in; `None` unless it is inflight.
+    /// Offset of the present delivery; `None` unless inflight.
     pub fn inflight(&self) -> Option<LaneOffset> {
         match self.state {
             State::Inflight { lane, .. } | State::Alone { lane, .. } => Some(lane),
@@ -304,29 +293,29 @@ impl Entry {
         }
     }
 
-    /// The origin that leads to this entry; `None` once a reset has ended that.
+    /// Origin that leads to this entry; `None` after a reset has unlinked it.
     pub fn remembered_origin(&self) -> Option<&Origin> {
         if self.superseded { None } else { self.origin.as_ref() }
     }
 
-    /// Acknowledged, dead or discarded: nothing is owed for it any more.
+    /// Acknowledged, dead or discarded.
     pub fn is_settled(&self) -> bool {
         let kind = self.state.kind();
         matches!(kind, StateKind::Committed | StateKind::Dead | StateKind::Discarded)
     }
 
-    /// Put behind another of its key, and neither failed nor handed out since.
+    /// Key-blocked since it began, and neither failed nor delivered since.
     pub(super) fn is_unsaid(&self) -> bool {
         self.key.is_some() && self.disposition.is_none() && self.lanes.is_empty()
     }
 
-    /// The delivery that was charged last was so by inference alone, and the record has not left
-    /// since.
+    /// Only inferred failures are charged, and the record was not delivered through the retry
+    /// topic.
     pub(super) fn is_inferred(&self) -> bool {
         self.handouts == 0 && self.disposition.is_some_and(Disposition::is_inferred)
     }
 
-    /// Its place in the line of its key; `None` where it is in none.
+    /// Origin, key and rank of an entry in the order of its key; `None` outside of any.
     pub fn lined(&self) -> Option<(&Origin, OrderKey, Rank)> {
         let rank = match self.state {
             State::Behind { .. } => Rank::Behind,
@@ -337,25 +326,25 @@ impl Entry {
         Some((self.remembered_origin()?, self.key?, rank))
     }
 
-    /// Puts down a hand-out.
+    /// Records a delivery.
     pub(super) fn handed_out(&mut self, lane: LaneOffset) {
         self.handouts = self.handouts.saturating_add(1);
         push_bounded(&mut self.lanes, lane, LANES_KEPT);
     }
 
-    /// Its last hand-out was none: it has not left.
+    /// Takes back the last delivery: the record did not leave.
     pub(super) fn stayed(&mut self) {
         self.handouts = self.handouts.saturating_sub(1);
         self.lanes.pop();
     }
 
-    /// Keeps the latest of a list of failures that comes from elsewhere.
+    /// Takes over a history, cut to its latest `HISTORY_KEPT` failures.
     pub(super) fn remember(&mut self, history: Vec<(WallMs, Disposition)>) {
         let surplus = history.len().saturating_sub(HISTORY_KEPT);
         self.history = history.into_iter().skip(surplus).collect();
     }
 
-    /// Begins with failures there were before it.
+    /// Takes over the failures charged before the entry began.
     pub(super) fn carry(&mut self, carried: &Carried) {
         self.reconsume_times = carried.reconsume_times;
         self.first_failed = carried.history.first().map(|(at, _)| *at);
@@ -363,12 +352,12 @@ impl Entry {
         self.remember(carried.history.clone());
     }
 
-    /// Puts down what the application said with a failure.
+    /// Records the application's text for a failure, cut to 1 KiB.
     pub fn explain(&mut self, reason: Option<&str>) {
         self.reason = reason.map(|text| cut(text).to_owned());
     }
 
-    /// Puts down a charged failure; the first charge sets the first failure's time.
+    /// Charges a failure; the first charge also sets `first_failed`.
     pub(super) fn failed(&mut self, at: WallMs, disposition: Disposition) {
         self.reconsume_times = self.reconsume_times.saturating_add(1);
         self.losses = 0;
@@ -377,7 +366,7 @@ impl Entry {
         self.dispose(at, disposition);
     }
 
-    /// Puts down why it is in its state.
+    /// Records the reason of the present state.
     pub(super) fn dispose(&mut self, at: WallMs, disposition: Disposition) {
         self.disposition = Some(disposition);
         push_bounded(&mut self.history, (at, disposition), HISTORY_KEPT);

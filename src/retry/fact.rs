@@ -1,4 +1,5 @@
-//! What is journalled. Each fact is the latest state of what it names: replay is `apply` in order.
+//! Journalled facts. Each fact is the latest state of one entry or slot; replay applies the facts
+//! in order.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,143 +9,133 @@ use crate::retry::{Entry, Reporter};
 /// One decision of the ledger. The order of variants is stored: append only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
-    /// This entry is now so.
+    /// The new state of an entry, whole.
     Entry {
-        /// All of it.
+        /// Replaces the entry with its id.
         entry: Box<Entry>,
-        /// What led to it.
         cause: Cause,
-        /// What becomes of its bytes.
         payload: PayloadChange,
     },
-    /// The entry is forgotten; its bytes are not needed any more.
+    /// The entry is forgotten and its bytes may be deleted.
     Forgotten {
-        /// Which.
+        /// Never used for another entry.
         id: EntryId,
-        /// Why.
         cause: Cause,
     },
-    /// The slot is now so. Hand-outs raise `next_sequence` without a fact of their own.
+    /// The new state of a slot. A delivery raises `next_sequence` without a fact of its own.
     Slot {
-        /// Whose lane partitions.
         group: GroupId,
-        /// Which slot.
         slot: Slot,
-        /// Who holds it; `None`: free.
+        /// The assigned member; `None`: the slot is free.
         member: Option<MemberId>,
-        /// The sequence of its next hand-out.
+        /// Sequence of the next delivery.
         next_sequence: u64,
-        /// When.
         at: WallMs,
     },
-    /// Stored due times were checked against these delay tables at that time.
+    /// Stored due times were checked against these delay tables.
     Tables {
-        /// Which tables, as `Policies::tables_mark` counts them.
+        /// Hash of the tables, by `Policies::tables_mark`.
         mark: u64,
-        /// When.
         at: WallMs,
     },
 }
 
-/// What led to a fact.
+/// Reason of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
-    /// What was seen.
     pub evidence: Evidence,
-    /// When the ledger saw it.
     pub at: WallMs,
-    /// The client that brought it; `None` for time, for the ledger's own decisions and for
-    /// operators. The text of operators is in the entry.
+    /// The reporting client; `None` for timers, for the ledger's own decisions and for operators.
+    /// An operator's text is in the entry.
     pub by: Option<Reporter>,
 }
 
-/// What was seen. The order is stored: append only.
+/// Kind of observation. The order is stored: append only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// E2: produced to the retry topic.
+    /// `produced-nack`: a record produced to the retry topic.
     Nack,
-    /// E7: the member went with the hand-out open.
+    /// `lost-delivery`: the member left with the delivery outstanding.
     MemberLost,
-    /// E9: open for the consume timeout while the member lives.
+    /// `timeout`: outstanding for the consume timeout while the member lives.
     Timeout,
-    /// E11: a commit passed the hand-out.
+    /// `commit`: a commit of the retry partition passed the delivery.
     LaneCommit,
     /// A commit passed the origin.
     OriginCommit,
     /// A commit went back below the origin.
     Reset,
-    /// Given to a member.
+    /// A delivery to a member.
     HandOut,
-    /// The time to remember a settled entry is over.
+    /// The time for which a final entry is remembered is over.
     MemoryEnded,
     /// The dead letter was deleted.
     DeadLetterGone,
     /// The wall clock or the delay table changed under a stored due time.
     Rescheduled,
-    /// The dead letters have room for a held record again, or are not kept any more.
+    /// The dead-letter quota has room for a held record, or the group stopped keeping dead letters.
     HeldEnded,
-    /// An operator set it aside for another sidecar.
+    /// An operator set the entry aside for another sidecar.
     Exported,
-    /// An operator says that the other sidecar has it.
+    /// An operator confirmed that the other sidecar has the entry.
     ExportEnded,
-    /// An operator gave it back: it stays here.
+    /// An operator undid the export.
     ExportUndone,
-    /// An operator brought it from another sidecar.
+    /// An operator imported the entry from another sidecar.
     Imported,
-    /// The transaction that was to acknowledge the hand-out was aborted.
+    /// The transaction with the acknowledging commit was aborted.
     Aborted,
-    /// E5: its member asked for it again.
+    /// `lost-delivery`: the member fetched the record again.
     SeekBack,
-    /// E6: the same after a commit that went back to it.
+    /// `lost-delivery`: a commit went back, and the member fetched the record again.
     BackwardCommit,
-    /// E8: the commit that covered it was refused for good.
+    /// `lost-delivery`: the broker refused the covering commit for good.
     CommitRefused,
-    /// E1: a commit's metadata names it.
+    /// `commit-nack`: the metadata of a commit names the record.
     CommitMarker,
-    /// Produced, to enter its topic later.
+    /// A record was produced with a delay before it enters its topic.
     Delayed,
-    /// It has entered its topic.
+    /// A delayed record entered its topic.
     Delivered,
-    /// An operator ended its waiting.
+    /// An operator cancelled a delayed record.
     Cancelled,
-    /// E3: an operator, or a program of theirs, says so on the admin port.
+    /// `admin-nack`: a nack on the admin port.
     AdminNack,
-    /// An earlier record of its key is not settled.
+    /// An earlier record of the key is not final.
     Behind,
-    /// The record of its key before it is settled.
+    /// The earlier record of the key became final.
     Released,
-    /// Something else was given to its member.
+    /// Another record was delivered to the member of an isolated retry.
     Joined,
-    /// The transaction it is a record of may still take it back.
+    /// The record's own transaction is open and may still abort.
     Undecided,
-    /// The log cannot give its bytes back.
+    /// The journal cannot read the record's bytes.
     Damaged,
-    /// A dead letter is sent back, by an operator or by a nack that names its origin.
+    /// A redrive, by an operator or by a nack that names the origin.
     Redrive,
-    /// An operator discards a dead letter.
+    /// An operator discarded a dead letter.
     Discard,
-    /// An operator restores a discarded dead letter.
+    /// An operator restored a discarded dead letter.
     Restore,
-    /// A discarded dead letter can be restored no more.
+    /// The time in which a discarded dead letter can be restored is over.
     RestoreEnded,
-    /// An operator wants a retry delivered now.
+    /// An operator made a retry due at once.
     RetryNow,
-    /// An operator sets the time of a retry.
+    /// An operator set the due time of a retry.
     DelayUntil,
-    /// An operator ends the retries of a record.
+    /// An operator turned a retry into a dead letter.
     DeadLetterNow,
-    /// A dead letter is deleted for good: by `DeleteRecords`, or by its retention.
+    /// A dead letter was deleted for good: by `DeleteRecords`, or by its retention.
     LetterDeleted,
-    /// A dead letter is sent back with a changed record; the letter stays until that is
+    /// A dead letter was redriven with a changed record; the dead letter stays until that record is
     /// acknowledged.
     Edit,
-    /// An operator has sent the record to a topic.
+    /// An operator sent the record to a topic.
     Send,
 }
 
 impl Evidence {
-    /// The word in logs and lists.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nack => "nack",
@@ -190,17 +181,16 @@ impl Evidence {
     }
 }
 
-/// The change of an entry's bytes, which the ledger never sees.
+/// Change of an entry's bytes. The ledger itself never sees the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PayloadChange {
-    /// They begin here: those of the nack with this index in its batch.
+    /// New bytes, from the nack with this index in its batch.
     Begins(u32),
-    /// They stay what they are.
+    /// No change.
     Keeps,
 }
 
 impl Fact {
-    /// When it was decided.
     pub fn at(&self) -> WallMs {
         match self {
             Self::Entry { cause, .. } | Self::Forgotten { cause, .. } => cause.at,

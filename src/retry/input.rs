@@ -1,4 +1,4 @@
-//! Inputs of the ledger, told by the engine.
+//! Inputs of the ledger, from the engine.
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ use crate::model::{
 use crate::retry::detector::Settling;
 use crate::retry::{Company, Disposition, Policies};
 
-/// Ties an answer to its question; the engine chooses it.
+/// Ties an answer to its input; the engine chooses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// Who brought a piece of evidence.
+/// The client that reported an observation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reporter {
-    /// The member, where the connection is known to be one's.
+    /// The member, if the connection is known to belong to one.
     pub member: Option<MemberId>,
-    /// What the client calls itself.
+    /// The client id of the request header.
     pub client: ClientId,
 }
 
@@ -28,28 +28,28 @@ pub struct Reporter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// A dead letter is delivered to its group again, from the first attempt on.
+    /// A dead letter is delivered to its group again, with `reconsume_times` 0.
     Redrive,
-    /// A dead letter is delivered again, changed, and stays until the record is acknowledged.
+    /// A dead letter is delivered again with changed bytes, and stays until the record is
+    /// acknowledged.
     Edit,
-    /// The record has been sent to a topic; its dead letter is discarded.
+    /// The record was sent to a topic; its dead letter is discarded.
     Send,
-    /// A dead letter is discarded. It can be restored for a while.
+    /// A dead letter is discarded; `Restore` is possible for `RESTORE_MS`.
     Discard,
     /// A dead letter is discarded for good.
     Delete,
-    /// A discarded dead letter is one again.
+    /// A discarded dead letter is a dead letter again.
     Restore,
     /// A retry is due now.
     RetryNow,
-    /// A retry is due then.
+    /// A retry is due at this time.
     DelayUntil(WallMs),
     /// A retry becomes a dead letter now.
     DeadLetterNow,
 }
 
 impl Action {
-    /// The word in the audit log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Redrive => "redrive",
@@ -65,287 +65,241 @@ impl Action {
     }
 }
 
-/// One piece of evidence, or a change around the ledger.
+/// One observation, or a change around the ledger.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// E2: records produced to the group's retry topic. One bad one: none is taken.
-    /// Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    /// `produced-nack`: records produced to the group's retry topic. One bad nack refuses the
+    /// batch. Answered by `Answer::Nacked` or `Answer::BadNacks`.
     Nacks {
-        /// For the answer.
         token: Token,
-        /// Whose retry topic.
         group: GroupId,
-        /// Who produced.
         by: Reporter,
         /// In the order of the batch.
         nacks: Vec<Nack>,
     },
-    /// E1: what the metadata of one partition's commit names. One bad one: none is taken.
-    /// Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    /// `commit-nack`: failed records named by the metadata of one partition's commit. One bad nack
+    /// refuses all. Answered by `Answer::Nacked` or `Answer::BadNacks`.
     Marked {
-        /// For the answer.
         token: Token,
-        /// Whose commit.
         group: GroupId,
-        /// Who commits.
         by: Reporter,
-        /// In the order of the marker.
+        /// In the order of the metadata.
         nacks: Vec<Nack>,
     },
-    /// E3: what the admin port was told. One bad one: none is taken.
-    /// Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    /// `admin-nack`: nacks from the admin port. One bad nack refuses all. Answered by
+    /// `Answer::Nacked` or `Answer::BadNacks`.
     Posted {
-        /// For the answer.
         token: Token,
-        /// Whose.
         group: GroupId,
-        /// Who says so.
         by: Reporter,
-        /// In the order they were told.
+        /// In the order of the request.
         nacks: Vec<Nack>,
     },
-    /// A Fetch at a lane offset, answered by `Answer::Taken`.
+    /// A Fetch of a retry partition. Answered by `Answer::Taken`.
     Take {
-        /// For the answer.
         token: Token,
-        /// Whose lane.
         group: GroupId,
         /// The fetch offset; it names the slot.
         from: LaneOffset,
-        /// At most so many entries; the ledger's own limit is `TAKE_MAX`.
+        /// Most entries to deliver; the ledger's own bound is `TAKE_MAX`.
         max: usize,
-        /// What else is out there: an entry that was lost again and again has none.
+        /// Other outstanding records of the member; an isolated entry is delivered without any.
         company: Company,
     },
-    /// Something else was given to the member at which this hand-out was alone. Not answered.
+    /// Another record was delivered to the member of this isolated delivery. Not answered.
     Joined {
-        /// Whose lane.
         group: GroupId,
-        /// The hand-out.
+        /// The isolated delivery.
         lane: LaneOffset,
     },
-    /// E11: an `OffsetCommit` of the lane partition; acknowledges that slot's inflight entries
+    /// `commit`: an `OffsetCommit` of a retry partition acknowledges the slot's inflight entries
     /// below `up_to`. Answered by `Answer::Committed` or `Answer::CommitRefused`.
     LaneCommit {
-        /// For the answer.
         token: Token,
-        /// Whose lane.
         group: GroupId,
-        /// The committed offset: the first one not acknowledged.
+        /// The committed offset: the first unacknowledged one.
         up_to: LaneOffset,
     },
-    /// The transaction that was to acknowledge a slot's inflight entries below `up_to` was aborted:
-    /// they are free to be handed out again. Not answered.
+    /// A transaction that was to commit `up_to` was aborted: the slot's inflight entries below
+    /// return to the queue. Not answered.
     Aborted {
-        /// Whose lane.
         group: GroupId,
-        /// The offset it would have committed.
+        /// The offset that the transaction would have committed.
         up_to: LaneOffset,
     },
-    /// The group's committed offset of a real partition is now this. Tell it for every commit and
-    /// reset, and once for each known offset after a restart. Not answered.
+    /// The group's committed offset of a real partition. The engine passes every commit and reset,
+    /// and after a restart each known offset once. Not answered.
     OriginCommit {
-        /// Whose.
         group: GroupId,
-        /// The partition's topic.
         topic: TopicName,
-        /// The partition.
         partition: i32,
-        /// The first offset not acknowledged.
+        /// The first unacknowledged offset.
         offset: i64,
     },
-    /// A record was taken back by its transaction: it is nobody's. Not answered.
+    /// The transaction of a key-blocked record was aborted: it is never delivered. Not
+    /// answered.
     TakenBack {
-        /// Whose queue it is in.
+        /// The group of the entry.
         group: GroupId,
-        /// Which.
         origin: Origin,
     },
-    /// The log cannot give an entry's bytes back: nobody will ever be given them. Not answered.
+    /// The journal cannot read an entry's bytes: the entry cannot be delivered. Not answered.
     Damaged {
-        /// Which.
         id: EntryId,
-        /// What is wrong with them, for people.
+        /// Cause, as text for people.
         why: String,
     },
-    /// A record was taken for a member, and stays: its transaction is open. Not answered.
+    /// The transaction of a record taken for delivery is open: the record did not leave. Not
+    /// answered.
     Undecided {
-        /// Whose queue it is in.
+        /// The group of the entry.
         group: GroupId,
-        /// Which.
         origin: Origin,
     },
-    /// The group was reset below these originals, and has been handed them again. Not answered.
+    /// A member received these originals again after a reset below them. Not answered.
     Replayed {
-        /// Whose.
         group: GroupId,
-        /// The partition's topic.
         topic: TopicName,
-        /// The partition.
         partition: i32,
-        /// Which.
+        /// The delivered offsets, end excluded.
         offsets: Range<i64>,
     },
-    /// A topic is no more, or another one by the same name: no origin in it is what it was. Not
-    /// answered.
+    /// A topic was deleted, or created again by the same name: its origins are void. Not answered.
     TopicGone {
-        /// Its name.
+        /// Name of the deleted topic; a new topic may have it.
         topic: TopicName,
     },
-    /// A member joined or is assigned the lane: answered by `Answer::Slot`, the same slot for the
-    /// same member while it has not left.
+    /// A member joined or was assigned a retry partition. Answered by `Answer::Slot`: the same slot
+    /// until the member leaves.
     Join {
-        /// For the answer.
         token: Token,
-        /// Which group.
         group: GroupId,
-        /// Who.
+        /// Member id, or `instance:<id>` of a static member.
         member: MemberId,
     },
-    /// E7: a member left, expired or lost its connection for good. Not answered.
+    /// `lost-delivery`: a member left, expired or lost its connection for good. Not answered.
     Leave {
-        /// Which group.
         group: GroupId,
-        /// Who.
+        /// Member id, or `instance:<id>` of a static member.
         member: MemberId,
     },
-    /// A member is not heard of, and nobody has said that it is gone: what it has open returns to
-    /// the queue, its slot stays its own. Not answered.
+    /// A member is silent, and its group has not removed it. Its outstanding retries return to the
+    /// queue, and it keeps its slot. Not answered.
     Silent {
-        /// Which group.
         group: GroupId,
-        /// Who.
+        /// Member id, or `instance:<id>` of a static member.
         member: MemberId,
     },
-    /// An operator acts on entries. Each is judged for itself. Answered by `Answer::Operated`.
+    /// An operator acts on entries; each has an outcome of its own. Answered by `Answer::Operated`.
     Operate {
-        /// For the answer.
         token: Token,
         /// The group of all entries.
         group: GroupId,
-        /// The action. A redrive brings the record of each entry, in the order of `ids`.
+        /// A redrive brings the record of each entry, in the order of `ids`.
         action: Action,
-        /// Entries of the group.
         ids: Vec<EntryId>,
     },
-    /// A kept dead letter was deleted: its origin may be forgotten. Not answered.
+    /// A dead letter was deleted: the ledger may forget its origin. Not answered.
     DeadLetterGone {
-        /// Which.
+        /// The entry of the deleted dead letter.
         id: EntryId,
     },
-    /// What the kept dead letters of a group take now. Tell it before the nacks of a group with a
-    /// bound, and before a timeout for the groups of `looks_due`. Not answered.
+    /// Present size of a group's dead letters. Pass it before the nacks of a group with a quota,
+    /// and before a timeout for the groups of `looks_due`. Not answered.
     DeadLetterBytes {
-        /// Whose.
         group: GroupId,
-        /// Bytes, as the bound counts them.
+        /// Bytes, counted like the quota.
         bytes: u64,
     },
-    /// An operator moves entries to another sidecar. Answered by `Answer::Exported`.
+    /// An operator exports entries to another sidecar. Answered by `Answer::Exported`.
     Export {
-        /// For the answer.
         token: Token,
-        /// What becomes of them.
         step: ExportStep,
-        /// Which.
+        /// Entries of any groups.
         ids: Vec<EntryId>,
     },
-    /// An operator brings entries from another sidecar. Answered by `Answer::Imported`.
+    /// An operator imports entries from another sidecar. Answered by `Answer::Imported`.
     Import {
-        /// For the answer.
         token: Token,
-        /// Whose.
         group: GroupId,
         /// In the order of their bytes.
         imports: Vec<Import>,
     },
-    /// A record that inference has charged leaves its partition. Answered by `Answer::Nacked` with
-    /// one outcome.
+    /// A record with inferred failures leaves its partition. Answered by `Answer::Nacked` with one
+    /// outcome.
     Settle {
-        /// For the answer.
         token: Token,
-        /// Whose.
         group: GroupId,
-        /// What is known of it.
+        /// The record and its failures so far.
         settling: Box<Settling>,
-        /// How many its bytes are.
+        /// Size of the record.
         record_bytes: u64,
-        /// Of its key, where keys are kept in order.
+        /// Hash of the record's key, in a group that keeps keys in order.
         key: Option<OrderKey>,
     },
-    /// Records that would be handed out, or were: those with an earlier one of their key that is
-    /// not settled wait behind it. Answered by `Answer::Ordered`.
+    /// Records about to be delivered, or just delivered. A record with an earlier pending one of
+    /// its key becomes key-blocked. Answered by `Answer::Ordered`.
     Behind {
-        /// For the answer.
         token: Token,
-        /// Whose.
         group: GroupId,
-        /// Of which partition.
         partition: TopicPartition,
-        /// Offset and key of each, by offset.
+        /// Offset and key of each record, ascending by offset.
         records: Vec<(i64, OrderKey)>,
     },
-    /// Records of one partition wait before they enter it: they begin, in this order. Not answered.
+    /// Produced records of one partition begin a delay before they enter it. Not answered.
     Delay {
-        /// Which topic.
         topic: TopicName,
-        /// Which partition.
         partition: i32,
-        /// Until when each.
+        /// End of each delay, in the order of the batch.
         records: Vec<Until>,
     },
-    /// One of those is let in. Not answered.
+    /// A delayed record entered its topic, or the topic is deleted. Not answered.
     Delivered {
-        /// Which.
         id: EntryId,
-        /// It is in its topic; otherwise that is no more.
+        /// The record is in its topic; `false`: the topic is deleted.
         arrived: bool,
     },
-    /// An operator ends the waiting of some, by their names. Answered by `Answer::Cancelled`.
+    /// An operator cancels delayed records. Answered by `Answer::Cancelled`.
     Cancel {
-        /// For the answer.
         token: Token,
-        /// Topic, partition, and their number in the place of an offset.
+        /// Topic, partition, and the entry's id in place of an offset.
         records: Vec<Origin>,
     },
-    /// The configuration was read anew. Not answered.
+    /// The configuration was reloaded. Not answered.
     Policies(Box<Policies>),
 }
 
-/// Until when a record waits before it enters its topic.
+/// End of a produced record's delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// For so many milliseconds.
+    /// In milliseconds from now.
     After(u64),
-    /// Until this moment.
     At(WallMs),
 }
 
-/// One record that says another one failed.
+/// A message that says that a delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
-    /// What it says failed.
     pub named: Named,
-    /// When it is to come back.
+    /// The requested delay.
     pub want: Want,
-    /// Its limit, where the application says one with this failure; `None`: the rules' own.
+    /// Limit of retries given with this failure; `None`: the limit of the rules.
     pub max_reconsume_times: Option<u32>,
-    /// The application's text.
     pub reason: Option<String>,
-    /// The group's committed offset of the origin's partition, where the engine knows it.
+    /// The group's committed offset of the origin's partition, where known.
     pub committed: Option<i64>,
-    /// What inference had charged it with.
+    /// Failures that the detector charged before.
     pub carried: Carried,
-    /// Where its bytes would come from, should an entry begin here.
+    /// Source of the bytes, should the nack begin an entry.
     pub bytes: Bytes,
-    /// How many they are.
+    /// Size of those bytes.
     pub record_bytes: u64,
-    /// Of the record's key, where keys are kept in order; the engine fills it in.
+    /// Hash of the record's key, in a group that keeps keys in order; set by the engine.
     pub key: Option<OrderKey>,
 }
 
 impl Nack {
-    /// Of no bytes, and nothing else is said.
+    /// A nack without bytes, limit and text.
     pub fn of(named: Named) -> Self {
         Self {
             named,
@@ -361,34 +315,32 @@ impl Nack {
     }
 }
 
-/// Failures of a record before any entry of it began.
+/// Failures of a record before its entry began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// How many.
     pub reconsume_times: u32,
-    /// The last of them, latest last.
+    /// The latest failures, latest last.
     pub history: Vec<(WallMs, Disposition)>,
-    /// The group is held: whatever fails now comes back, and is not charged.
+    /// The group's breaker is open: the failure is not charged, and the record waits for its next
+    /// delivery.
     pub spared: bool,
 }
 
-/// What a nack names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// The record as produced.
     Origin(Origin),
-    /// One hand-out of the group's own lane.
+    /// One delivery through the group's retry topic.
     Lane(LaneOffset),
-    /// Nothing: a new delayed record for the group.
+    /// None: a new delayed record of the group.
     Nothing,
-    /// An origin was given and cannot be read: a bad nack.
+    /// The origin text does not parse: a bad nack.
     Unreadable,
-    /// A hand-out of another group's lane: a bad nack.
+    /// A delivery through another group's retry topic: a bad nack.
     OtherGroup,
 }
 
 impl Named {
-    /// The hand-out it names, if it does.
+    /// The named delivery; `None` for anything else.
     pub fn lane(&self) -> Option<LaneOffset> {
         match self {
             Self::Lane(lane) => Some(*lane),
@@ -397,72 +349,67 @@ impl Named {
     }
 }
 
-/// What the application asked for.
+/// Delay requested with a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want {
-    /// `None` or 0: the ladder. Above 0: that level. Below 0: the dead letters, now.
+    /// `None` or 0: the ladder. Above 0: that level. Below 0: a dead letter, now.
     pub level: Option<i32>,
-    /// An exact delay; goes before a level that is not below 0.
+    /// An exact delay; wins over a level of 0 or above.
     pub delay_ms: Option<u64>,
 }
 
-/// One step of moving entries away.
+/// One step of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportStep {
-    /// What waits is set aside: nobody gets it here.
+    /// Waiting entries are set aside: no member of this sidecar receives them.
     Begin,
-    /// What was set aside is the other sidecar's now.
+    /// The other sidecar has the entries: they are discarded here.
     End,
-    /// What was set aside waits here again.
+    /// The entries wait here again.
     Undo,
 }
 
-/// An entry of another sidecar that waits, or a dead letter of it, without its bytes.
+/// A waiting entry or a dead letter of another sidecar, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Where the record was produced.
+    /// Topic, partition and offset as produced.
     pub origin: Option<Origin>,
-    /// The group's committed offset has passed the origin.
+    /// The group's committed offset is past the origin.
     pub passed: bool,
-    /// When it became a dead letter; `None`: it waits.
+    /// Time at which it became a dead letter; `None`: it waits.
     pub died: Option<WallMs>,
-    /// When it may be handed out; a dead letter has no due time, delay or level.
+    /// Earliest time of delivery. Not used for a dead letter, like `delay_ms` and `level`.
     pub due: WallMs,
     /// The delay that led to `due`, in milliseconds.
     pub delay_ms: u64,
     /// Level in the delay table; `None` for an exact delay or a back-off.
     pub level: Option<u32>,
-    /// Times it was a dead letter and was sent back.
+    /// Redrives of the dead letter so far.
     pub redrives: u32,
-    /// Failures charged so far.
     pub reconsume_times: u32,
-    /// The limit that was in force at its last failure.
+    /// The limit in force at the last failure.
     pub max_reconsume_times: u32,
-    /// Times its bytes left for a member.
     pub handouts: u32,
-    /// Time of the first failure.
     pub first_failed: Option<WallMs>,
-    /// Time of the last failure.
     pub last_failed: Option<WallMs>,
-    /// Why it waits.
+    /// Reason of the present state.
     pub disposition: Option<Disposition>,
-    /// The application's text.
     pub reason: Option<String>,
-    /// Its last failures, latest last.
+    /// The latest failures, latest last.
     pub history: Vec<(WallMs, Disposition)>,
-    /// Of the record's key, where keys are kept in order; the engine fills it in.
+    /// Hash of the record's key, in a group that keeps keys in order; set by the engine.
     pub key: Option<OrderKey>,
-    /// Bytes of the record; the engine fills it in.
+    /// Size of the record; set by the engine.
     pub record_bytes: u64,
 }
 
-/// Where the bytes of a new entry would come from.
+/// Source of a new entry's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
-    /// The produced record itself.
+    /// The value of the nack's own record.
     Value,
-    /// The origin, and they are still there.
+    /// The origin's partition still has them.
     ReferenceOk,
-    /// The origin, and they are gone: bad when an entry would begin with them.
+    /// The origin's partition has lost them: a nack that would begin an entry is bad.
     ReferenceGone,
 }

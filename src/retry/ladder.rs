@@ -1,4 +1,4 @@
-//! How one record is retried: by the rule of its topic where there is one, else by its group's.
+//! Retry rules of one record: the rule of its topic, or else of its group.
 
 use std::sync::Arc;
 
@@ -6,37 +6,36 @@ use crate::model::WallMs;
 use crate::retry::policy::glob;
 use crate::retry::{DELAY_MS_MAX, Entry, LevelTable, Policy};
 
-/// A whole, in the unit of shares and factors.
+/// 1 in the unit of jitter shares and back-off factors.
 pub const THOUSAND: u32 = 1_000;
 
-/// What rules the retries of one record.
+/// Retry rules of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ladder {
     /// Retries before the dead letters.
     pub max_reconsume_times: u32,
-    /// When they come.
     pub delays: Delays,
-    /// A failure so long after the first one is the last; `None`: only the count ends it.
+    /// A failure this long after the first one is the last; `None`: only the count ends the
+    /// retries.
     pub max_elapsed_ms: Option<u64>,
-    /// Keep it as a dead letter when it is exhausted; otherwise it is dropped and counted.
+    /// Exhausted records become dead letters; otherwise they are dropped and counted.
     pub keep_dead_letters: bool,
 }
 
-/// When retries come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// Delays by level.
     pub levels: Arc<LevelTable>,
-    /// The share by which the delay of a level may be longer, in thousandths.
+    /// Longest extension of a level's delay, in thousandths of the delay.
     pub jitter_milli: u32,
 }
 
-/// What a rule for one topic of some groups changes; what it leaves out is the group's.
+/// A rule for topics of some groups. A field that is `None` falls back to the group's rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicRule {
-    /// Which groups: `*` any text, `?` one character.
+    /// Pattern of groups: `*` any text, `?` one character.
     pub group: String,
-    /// Which topics, in the same way: those the records were produced to.
+    /// Pattern of topics that the records were produced to, as for `group`.
     pub topic: String,
     /// See [`Ladder::max_reconsume_times`].
     pub max_reconsume_times: Option<u32>,
@@ -55,7 +54,7 @@ impl TopicRule {
 }
 
 impl Ladder {
-    /// By the group's rules, and what a topic's change of them.
+    /// The group's rules, overridden by the topic's rule.
     pub(super) fn new(policy: &Policy, rule: Option<&TopicRule>) -> Self {
         let own = Self {
             max_reconsume_times: policy.max_reconsume_times,
@@ -75,7 +74,7 @@ impl Ladder {
         }
     }
 
-    /// A record that first failed then has been tried for long enough.
+    /// The retries of a record that first failed at `first_failed` have used up `max_elapsed_ms`.
     pub(super) fn is_over(&self, first_failed: Option<WallMs>, now: WallMs) -> bool {
         let elapsed_ms = first_failed.map(|first| now.since(first));
         elapsed_ms.zip(self.max_elapsed_ms).is_some_and(|(elapsed, most)| elapsed >= most)
@@ -83,20 +82,20 @@ impl Ladder {
 }
 
 impl Delays {
-    /// The delay of a level for this entry: never shorter than the table's, and the same whenever
-    /// it is asked for.
+    /// Delay of a level plus jitter for this entry. Never shorter than the table's delay; equal for
+    /// every call with the same attempt.
     pub(super) fn spread(&self, entry: &Entry, delay_ms: u64) -> u64 {
         if self.jitter_milli == 0 {
             return delay_ms;
         }
         let share = u128::from(part_of(entry)) * u128::from(self.jitter_milli);
-        // A share of 2^64, of a thousand.
+        // Divides `share`, a fraction of 2^64, by 2^64.
         let more = (u128::from(delay_ms) * share / u128::from(THOUSAND)) >> 64;
         delay_ms.saturating_add(u64::try_from(more).unwrap_or(u64::MAX)).min(DELAY_MS_MAX)
     }
 }
 
-/// A number that origin and attempt alone decide, anywhere below 2^64 (FNV-1a, then mixed).
+/// A jitter value below 2^64, a function of group, origin and attempt alone (FNV-1a, then mixed).
 fn part_of(entry: &Entry) -> u64 {
     let mut mark = super::policy::Fnv::default();
     mark.bytes(entry.group.as_str().as_bytes());

@@ -1,4 +1,4 @@
-//! The ladder: the delay table and which level comes next.
+//! The delay table and the choice of the next level.
 
 use crate::retry::{THOUSAND, Want};
 
@@ -6,9 +6,9 @@ use crate::retry::{THOUSAND, Want};
 pub const DEFAULT_LEVELS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
 /// The longest delay a table or a nack may ask for: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
-/// The level of a first retry (`RocketMQ`'s `3 + reconsumeTimes`).
+/// Level of a first retry (`RocketMQ`'s `3 + reconsumeTimes`).
 const FIRST_LEVEL: u32 = 3;
-/// Rungs of a back-off at most: enough for the smallest factor to get from 1 ms to 366 days.
+/// Most rungs of a back-off: the smallest factor gets from 1 ms to 366 days in fewer.
 const RUNGS_MAX: usize = 400;
 
 /// Delays by level, from level 1. Never empty.
@@ -18,44 +18,36 @@ pub struct LevelTable {
     rest_ms: Vec<u64>,
 }
 
-/// When a failed record comes back.
+/// Outcome of a failure: a delay or a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// After this delay.
     After {
-        /// Milliseconds.
         delay_ms: u64,
-        /// The level it comes from; `None` for an exact delay.
+        /// The level of the delay; `None` for an exact delay.
         level: Option<u32>,
     },
-    /// Not at all: the dead letters, now.
+    /// No further delivery: a dead letter now.
     Never,
 }
 
-/// Why a text is no delay table.
+/// Reasons for which a text is no delay table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LevelError {
-    /// No item at all.
     #[error("the delay table is empty; give at least one delay, such as \"10s 30s 1m\"")]
     Empty,
-    /// Not `<number><unit>`.
     #[error("\"{0}\" is no delay; write a whole number and one of the units ms s m h d")]
     Item(String),
-    /// Zero.
     #[error("\"{0}\" is not a positive delay")]
     NotPositive(String),
-    /// Beyond [`DELAY_MS_MAX`].
     #[error("\"{0}\" is longer than 366 days")]
     TooLong(String),
 }
 
-/// What is odd about a table and the operator's own choice.
+/// Oddities of a table that are permitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LevelWarning {
-    /// The same delay twice.
     #[error("the delay \"{0}\" appears more than once")]
     Duplicate(String),
-    /// Shorter than the one before it.
     #[error("the delay \"{0}\" is shorter than the one before it")]
     Order(String),
 }
@@ -68,8 +60,8 @@ impl Default for LevelTable {
 }
 
 impl LevelTable {
-    /// Reads `"1s 5s … 2h"`: delays parted by blanks, each a whole number and a unit
-    /// (`ms s m h d`). Names the first bad item.
+    /// Reads `"1s 5s … 2h"`: delays separated by blanks, each a whole number and a unit (`ms s m h
+    /// d`). The error names the first bad item.
     pub fn parse(text: &str) -> Result<(Self, Vec<LevelWarning>), LevelError> {
         let mut table: Vec<u64> = Vec::new();
         let mut warnings = Vec::new();
@@ -86,7 +78,7 @@ impl LevelTable {
         Ok((Self { first_ms: *first_ms, rest_ms: rest_ms.to_vec() }, warnings))
     }
 
-    /// The rungs of a back-off: levels 1 to 3 wait `initial_ms`, each further one
+    /// The rungs of a back-off: levels 1 to 3 wait `initial_ms`. Each further level waits
     /// `factor_milli` thousandths of the one before, up to `max_ms`.
     pub fn backoff(initial_ms: u64, factor_milli: u32, max_ms: u64) -> Self {
         let first_ms = initial_ms.clamp(1, DELAY_MS_MAX);
@@ -99,19 +91,18 @@ impl LevelTable {
             if grown == delay_ms && factor_milli <= THOUSAND {
                 break;
             }
-            // A small delay may be too small for its growth to be seen: it grows all the same.
+            // Integer division may hide the growth of a small delay, so it grows by 1 ms at least.
             delay_ms = grown.max(delay_ms.saturating_add(1));
             rest_ms.push(delay_ms);
         }
         Self { first_ms, rest_ms }
     }
 
-    /// How many levels there are.
     pub fn len(&self) -> u32 {
         u32::try_from(self.rest_ms.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// Never.
+    /// Always `false`: a table has at least one level.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -124,14 +115,13 @@ impl LevelTable {
         }
     }
 
-    /// Delays from level 1 on, in milliseconds.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         std::iter::once(self.first_ms).chain(self.rest_ms.iter().copied())
     }
 
-    /// When a record that failed `reconsume_times` times before comes back: an exact delay as
-    /// asked, else the level asked for, else level `3 + reconsume_times`; above the table the
-    /// last level; a level below 0 is the dead letters.
+    /// The next delay after `reconsume_times` earlier failures: a level below 0 is the dead
+    /// letters, now. Otherwise an exact delay wins, then the requested level, then level `3 +
+    /// reconsume_times`. A level above the table is its last level.
     pub fn next(&self, want: Want, reconsume_times: u32) -> Next {
         let asked = want.level.unwrap_or(0);
         if asked < 0 {
@@ -164,7 +154,7 @@ fn parse_delay(item: &str) -> Result<u64, LevelError> {
     if number.is_empty() {
         return Err(bad());
     }
-    // Only digits: what does not parse is too large.
+    // Only digits are left, so a parse error means that the number is too large.
     let number: u64 = number.parse().map_err(|_| LevelError::TooLong(item.to_owned()))?;
     match number.checked_mul(unit_ms) {
         Some(0) => Err(LevelError::NotPositive(item.to_owned())),

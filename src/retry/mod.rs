@@ -1,4 +1,4 @@
-//! What a failed record goes through: the ladder, hand-outs, dead letters. Pure.
+//! The ledger of failed records: ladder, deliveries, dead letters. Pure.
 //!
 //! [`Ledger`] turns evidence ([`Input`]) into facts ([`Fact`]), answers and the next deadline.
 //! Facts are the whole truth: applying the journalled ones in order gives the same state again.

@@ -3,77 +3,69 @@
 use crate::model::{EntryId, GroupId, LaneOffset, Slot, WallMs};
 use crate::retry::{Entry, Fact, Single, StateKind, Token};
 
-/// One thing to do, in order: the facts an answer rests on come before it.
+/// One output, in order: the facts an answer depends on come before the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Journal this; the ledger has applied it already.
+    /// Journal this fact; the ledger has already applied it.
     Fact(Fact),
-    /// Send this once every fact before it is durable. Also an answer without facts of its own
-    /// waits for the facts before it: it may rest on them.
+    /// Send this answer once every fact before it is durable. An answer without facts of its own
+    /// also waits: its content may depend on them.
     Answer {
-        /// Of the question.
+        /// The token of the input.
         token: Token,
-        /// The answer.
         answer: Answer,
     },
-    /// Something of this group is due: let its waiting Fetches try again.
+    /// A retry of the group is due: its waiting Fetches try again.
     Wake {
-        /// Which group.
+        /// The group of the due retry.
         group: GroupId,
     },
 }
 
-/// The answer to an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Every nack was taken; one outcome each, in order.
+    /// Every nack was applied; one outcome each, in order.
     Nacked(Vec<NackOutcome>),
-    /// None was taken; the index of each bad one and why.
+    /// No nack was applied; the index and error of each bad one.
     BadNacks(Vec<(usize, BadNack)>),
-    /// Entries for a Fetch.
     Taken {
-        /// By lane offset, ascending, each once; those handed out before and open come first.
+        /// By retry-partition offset, ascending, each once. Outstanding deliveries come first.
         entries: Vec<(LaneOffset, Entry)>,
         /// The first unacknowledged offset of the slot.
         position: LaneOffset,
-        /// The offset after the last hand-out: log end and high watermark.
+        /// The offset after the last delivery: log end offset and high watermark.
         next: LaneOffset,
-        /// The first due time among what still waits in the group; may have come already.
+        /// The first due time in the group's queue; possibly in the past.
         next_due: Option<WallMs>,
-        /// An entry that goes alone is due, or out at this slot.
+        /// An isolated retry that is due, or outstanding at this slot.
         single: Option<Single>,
     },
-    /// The commit was applied.
     Committed {
-        /// Entries it acknowledged.
         acknowledged: Vec<EntryId>,
         /// The first unacknowledged offset of the slot.
         position: LaneOffset,
     },
-    /// The commit lies beyond the last hand-out of its slot, or no such slot was ever given.
+    /// The committed offset lies beyond the last delivery of its slot, or the slot never existed.
     CommitRefused,
-    /// The member's slot.
     Slot(SlotView),
-    /// All 65 536 slots of the group are held.
+    /// All 65 536 slots of the group are assigned.
     NoSlot,
-    /// Which of the named records were waiting, and do not any more.
+    /// For each named record: it waited until now.
     Cancelled(Vec<bool>),
-    /// What a step of an export came to; one outcome each, in order.
+    /// One outcome each, in order.
     Exported(Vec<ExportOutcome>),
-    /// What an import came to; one outcome each, in order.
+    /// One outcome each, in order.
     Imported(Vec<ImportOutcome>),
-    /// Which records wait behind others of their key; one each, in order.
+    /// One result for each record, in order.
     Ordered(Vec<Ordered>),
-    /// The outcome of an operator's action; one each, in order.
+    /// One outcome each, in order.
     Operated(Vec<ActionOutcome>),
 }
 
-/// The outcome of an operator's action on one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionOutcome {
-    /// The entry changed.
     Done,
-    /// The entry is in that state already.
+    /// The entry was in the requested state before.
     Already,
     /// The action does not apply to an entry in this state.
     Refused(StateKind),
@@ -81,121 +73,115 @@ pub enum ActionOutcome {
     Unknown,
 }
 
-/// What becomes of a record that would be handed out in a group that keeps keys in order.
+/// Decision about a record to be delivered in a group that keeps keys in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ordered {
-    /// No earlier one of its key is in the way.
+    /// No earlier record of the key is pending.
     Free,
-    /// It has an entry already.
+    /// The record already has an entry.
     Known,
-    /// It has one now, behind another.
+    /// A new entry was made for the record; it is key-blocked.
     Behind,
 }
 
-/// What a step of an export did to one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportOutcome {
-    /// The step was taken now.
     Done,
-    /// It was so before.
+    /// The entry was in the requested state before.
     Already,
-    /// It does not stand where the step begins: it is as it was.
+    /// The entry is not in a state from which the step begins; unchanged.
     Left,
 }
 
-/// What became of one entry that was brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// The entry waits here now, or is a dead letter here.
+    /// The entry is a waiting retry or a dead letter here.
     Imported {
-        /// Its number here.
+        /// The id of the entry in this sidecar.
         id: EntryId,
     },
-    /// It is here, or was before: nothing changed.
+    /// The group knows the origin already; nothing changed.
     Known,
-    /// It cannot be taken: nothing changed.
     Refused(BadImport),
 }
 
-/// Why an entry cannot be brought here.
+/// Reasons to refuse an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadImport {
-    /// Nobody would ever get it.
+    /// Without a retry topic the record would never be delivered.
     #[error("the group has no retry topic here (lane: off)")]
     NoLane,
-    /// Beyond every horizon.
+    /// Beyond [`DELAY_MS_MAX`](crate::retry::DELAY_MS_MAX).
     #[error("its delay is longer than 366 days")]
     DelayTooLong,
-    /// The end of a record there is nothing here.
+    /// A dead letter for a group that keeps none.
     #[error("the group keeps no dead letters here (dead_letters.keep: false)")]
     KeepsNone,
-    /// The dead letters would exceed their bound.
+    /// The dead-letter quota of the group is used up.
     #[error("the group's dead letters have no room here; raise dead_letters.max_bytes and reload")]
     NoRoom,
 }
 
-/// A slot as a member sees it.
+/// A slot from the view of its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotView {
-    /// Which.
     pub slot: Slot,
     /// The first unacknowledged offset.
     pub position: LaneOffset,
-    /// The offset after the last hand-out.
+    /// The offset after the last delivery.
     pub next: LaneOffset,
 }
 
-/// What became of one nack that was taken.
+/// Outcome of one applied nack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NackOutcome {
-    /// Its record comes back at `due`.
+    /// The record is delivered again at `due`.
     Scheduled {
-        /// Which entry.
+        /// The entry that waits.
         id: EntryId,
-        /// When.
         due: WallMs,
     },
-    /// Its record is in the dead letters.
+    /// The record is a dead letter.
     Dead {
-        /// Which entry.
+        /// The entry of the dead letter.
         id: EntryId,
     },
-    /// Its record was dropped: the group keeps no dead letters.
+    /// The record was dropped: the group keeps no dead letters.
     Discarded {
-        /// Which entry.
+        /// The entry, remembered as discarded.
         id: EntryId,
     },
-    /// Its record is exhausted and kept; it is a dead letter once there is room for it.
+    /// The record is exhausted and withheld until the dead-letter quota has room.
     Held {
-        /// Which entry.
+        /// The withheld entry.
         id: EntryId,
     },
-    /// That failure was known or its hand-out is not the current one: nothing changed.
+    /// Nothing changed: the failure was charged before, or the delivery is not the current one.
     Nothing {
-        /// Which entry.
+        /// The entry that the nack names.
         id: EntryId,
     },
 }
 
-/// Why a nack is bad.
+/// Reasons to refuse a nack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNack {
-    /// The origin text is none.
+    /// The text of `x-retry-origin` does not parse.
     #[error("x-retry-origin must have the form <topic>-<partition>@<offset>, such as orders-3@812")]
     Unreadable,
-    /// A hand-out of another group.
+    /// The named delivery went to another group.
     #[error("the record was handed out to another group; only that group can fail it")]
     OtherGroup,
-    /// The hand-out is not known, or too old to be charged.
+    /// The delivery is unknown, or was final too long ago.
     #[error("this hand-out is no longer remembered; it was settled or replaced long ago")]
     NotRemembered,
-    /// Nothing to keep.
+    /// The record's bytes are in neither the nack nor the origin's partition.
     #[error("the record's bytes are gone at its origin; send them with the nack")]
     BytesGone,
-    /// By reference to nothing.
+    /// A nack without bytes needs an origin.
     #[error("a nack by reference needs x-retry-origin")]
     ReferenceWithoutOrigin,
-    /// A delay beyond every horizon.
+    /// Beyond [`DELAY_MS_MAX`](crate::retry::DELAY_MS_MAX).
     #[error("the delay is longer than 366 days")]
     DelayTooLong,
 }

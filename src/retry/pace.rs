@@ -1,19 +1,20 @@
-//! How many retries of a group leave in a second. Not journalled: a start begins anew.
+//! Rate limit of a group's retries per second. Not journalled: a restart begins with a full budget.
 
 use std::collections::BTreeMap;
 
 use crate::model::{GroupId, MonoMs};
 
 const SECOND_US: u64 = 1_000_000;
-/// What may leave at once after a rest: what a tenth of a second allows, and at least one.
+/// Burst after a rest: a tenth of a second's rate, and at least one retry.
 const BURST_US: u64 = SECOND_US / 10;
 
-/// When each group has used up what its rate allows, in microseconds.
+/// Per group, the time up to which its rate is used up, in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Pace(BTreeMap<GroupId, u64>);
 
 impl Pace {
-    /// How many may leave now, at most `wanted`, and in how many milliseconds one more may.
+    /// The number of retries allowed now, at most `wanted`, and the milliseconds until the next
+    /// one.
     pub(super) fn allows(
         &self,
         group: &GroupId,
@@ -31,7 +32,7 @@ impl Pace {
         (free, next.saturating_sub(now).div_ceil(1_000).max(1))
     }
 
-    /// So many have left.
+    /// Counts `count` delivered retries.
     pub(super) fn left(&mut self, group: &GroupId, rate: u32, now: MonoMs, count: usize) {
         let (count, now) = (u64::try_from(count).unwrap_or(u64::MAX), micros(now));
         let used_up = self.0.entry(group.clone()).or_default();

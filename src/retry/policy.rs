@@ -1,4 +1,4 @@
-//! What a group's retries are ruled by, and which group has which rules.
+//! Retry rules of groups, and the choice of a group's rules.
 
 use std::sync::Arc;
 
@@ -9,26 +9,25 @@ use crate::retry::{Entry, Ladder, LevelTable, TopicRule};
 
 /// `RocketMQ`'s default limit of retries (`SubscriptionGroupConfig.retryMaxTimes`).
 pub const MAX_RECONSUME_TIMES: u32 = 16;
-/// How long a hand-out may stay open (`DefaultMQPushConsumer.consumeTimeout`): 15 minutes.
+/// Longest time a retry may stay outstanding (`DefaultMQPushConsumer.consumeTimeout`): 15 minutes.
 pub const CONSUME_TIMEOUT_MS: u64 = 15 * 60 * 1000;
-/// Lost deliveries of the same records before they are tested.
+/// Lost deliveries of the same records before the detector tests them.
 pub const CRASH_LIMIT: u32 = 3;
-/// Time that a part of the suspects is waited for.
+/// Time until the detector delivers the next part of the suspects, unless a commit comes first.
 pub const ISOLATION_TIMEOUT_MS: u64 = 5_000;
-/// Failed deliveries in place that make a dead letter.
+/// Failed deliveries in place after which a record is a dead letter.
 pub const IN_PLACE_LIMIT: u32 = 4;
-/// A record that ends every consumer is withheld after so long: 15 min.
+/// Time after which a record that ends every consumer is withheld: 15 min.
 pub const GIVE_UP_AFTER_MS: u64 = 15 * 60 * 1000;
-/// How long a partition is held before a record of it is served again
+/// Pause of a partition before a record of it is delivered again
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
 
-/// A limit that nothing reaches: what `RocketMQ` takes for a consumer in order without one
-/// (`Integer.MAX_VALUE`).
+/// No limit: `RocketMQ`'s default for an ordered consumer (`Integer.MAX_VALUE`).
 pub const UNLIMITED: u32 = 0x7fff_ffff;
 
-/// The group of records that wait before they enter their topic. No client is in it: it has no
-/// retry topic, and its name is none a client gives to a group.
+/// Reserved group of produced records with a delay. The NUL keeps its name apart from every
+/// client's, so it has no member and no retry topic.
 pub const DELAYED: &str = "\0delayed";
 
 /// [`DELAYED`] as a group.
@@ -36,39 +35,39 @@ pub fn delayed() -> GroupId {
     GroupId::new(DELAYED)
 }
 
-/// What waits for a failed record until it is settled.
+/// Records that are blocked by a failed one until it is final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrderMode {
-    /// Nothing but itself.
+    /// No other record.
     #[default]
     Off,
-    /// Everything behind it in its partition.
+    /// Every later record of the partition.
     Partition,
-    /// The later records of its key in its partition.
+    /// Later records of the same key and partition.
     Key,
 }
 
-/// A member fetches again, in the same assignment, an offset below its last delivery and not below
-/// the committed offset: whether that is a failure.
+/// Meaning of a seek back: a member fetches, in one assignment, below its last delivery and not
+/// below the committed offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnSeekBack {
-    /// Counted and shown, never acted upon: a delay queue or back-pressure looks the same.
+    /// Counted and shown only: a delay queue or back-pressure looks the same.
     #[default]
     Observe,
     /// The record may have failed.
     Retry,
 }
 
-/// When a group is held: failures of first deliveries, among the last ones.
+/// Failure rate of first deliveries at which a group's breaker opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerRules {
-    /// More than so many of a hundred.
+    /// The breaker opens above this percentage of failures.
     pub ratio_percent: u32,
-    /// Of the last so many.
+    /// Number of latest first deliveries that count.
     pub window: u32,
-    /// And at least so many.
+    /// Fewest failures that open the breaker.
     pub min: u32,
 }
 
@@ -84,51 +83,52 @@ impl Default for BreakerRules {
 pub struct Policy {
     /// Retries before the dead letters; 0: the first failure goes there.
     pub max_reconsume_times: u32,
-    /// The delay table, as it was given or made of a back-off.
+    /// The delay table, given as such or computed from a back-off.
     pub levels: Arc<LevelTable>,
-    /// The share by which the delay of a level may be longer, in thousandths.
+    /// Longest extension of a level's delay, in thousandths of the delay.
     pub jitter_milli: u32,
-    /// A failure so long after a record's first one is its last; `None`: only the count ends it.
+    /// A failure this long after a record's first one is its last; `None`: only the count ends the
+    /// retries.
     pub max_elapsed_ms: Option<u64>,
-    /// Retries of the group that leave through its retry topic in a second; `None`: no bound.
+    /// Deliveries through the retry topic per second; `None`: no limit.
     pub rate: Option<u32>,
-    /// How long a hand-out may stay open, and how long a settled entry is remembered after the
-    /// group's commit has passed its origin.
+    /// Longest time a retry may stay outstanding. Also the time for which a final entry is
+    /// remembered after the group has committed past its origin.
     pub consume_timeout_ms: u64,
     /// Keep exhausted records as dead letters; otherwise they are dropped and counted.
     pub keep_dead_letters: bool,
-    /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
+    /// Quota of the dead letters; further exhausted records are withheld. `None`: no quota.
     pub dead_letters_bytes_max: Option<u64>,
     /// Age at which a dead letter is deleted; `None`: never.
     pub dead_letters_retention_ms: Option<u64>,
-    /// The topic of the real cluster they are sent to, a template; `None`: they stay here. The
-    /// ledger has nothing to do with it.
+    /// Template of the upstream topic that dead letters are forwarded to; `None`: they stay here.
+    /// Not used by the ledger.
     pub dead_letters_topic: Option<Arc<str>>,
-    /// The group has a retry topic; otherwise nothing of it is retried.
+    /// The group has a retry topic; otherwise none of its records is retried.
     pub lane: bool,
-    /// What is inferred is tried again in its own place, also where a member has the retry topic.
+    /// Inferred failures are retried in place, even if a member subscribes to the retry topic.
     pub in_place: bool,
-    /// Failures are also told from what consumers do, not only from what they say.
+    /// The detector infers failures from fetches, commits and lost members.
     pub inference: bool,
-    /// Lost deliveries of the same records before they are tested; at least 1.
+    /// Lost deliveries of the same records before the detector tests them; at least 1.
     pub crash_limit: u32,
-    /// Time that a part of the suspects is waited for.
+    /// Time until the detector delivers the next part of the suspects, unless a commit comes first.
     pub isolation_timeout_ms: u64,
-    /// Failed deliveries in place that make a dead letter.
+    /// Failed deliveries in place after which a record is a dead letter.
     pub in_place_limit: u32,
-    /// After so long a record that ends every consumer is withheld; `None`: never.
+    /// Time after which a record that ends every consumer is withheld; `None`: never.
     pub give_up_after_ms: Option<u64>,
-    /// Whether a member that seeks back has failed.
+    /// Meaning of a member's seek back.
     pub on_seek_back: OnSeekBack,
-    /// What waits for a failed record.
+    /// Records that are blocked by a failed one.
     pub order: OrderMode,
-    /// How long a partition is held before a record of it is served again.
+    /// Pause of a partition before a record of it is delivered again.
     pub order_interval_ms: u64,
-    /// A member that does not come back to a record its partition waits for is made to.
+    /// `order.rewind: rebalance`: a member that fetches past its blocking record is made to rejoin.
     pub calls_back: bool,
-    /// When the group is held; `None`: never.
+    /// Failure rate at which the breaker opens; `None`: never.
     pub breaker: Option<BreakerRules>,
-    /// A retry that waits is given up once a reset has its original delivered again.
+    /// A waiting retry is discarded once its original is delivered again after a reset.
     pub supersedes: bool,
 }
 
@@ -136,7 +136,7 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
     fallback: Policy,
-    /// What waits before it enters its topic is no group's retry.
+    /// Rules of [`DELAYED`]: no retry topic, inference or rate limit.
     delayed: Policy,
     groups: Vec<(String, Policy)>,
     topics: Vec<TopicRule>,
@@ -173,12 +173,12 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Its consumers are watched: for what they do, or so that keys are kept in order.
+    /// The detector observes the group's consumers, for inference or for the order of keys.
     pub fn is_watched(&self) -> bool {
         self.inference || (self.lane && self.order == OrderMode::Key)
     }
 
-    /// The limit a configured number stands for: `-1` is the default.
+    /// Limit for a configured number: `-1` is the default, other negative numbers are invalid.
     pub fn limit(configured: i64) -> Option<u32> {
         match configured {
             -1 => Some(MAX_RECONSUME_TIMES),
@@ -194,21 +194,20 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// `groups`: a pattern (`*` any text, `?` one character) and its rules. The first pattern that
-    /// matches a group's whole name wins; a group no pattern matches has `fallback`.
+    /// `groups`: patterns (`*` any text, `?` one character) with their rules. The first pattern
+    /// that matches a group's whole name wins; `fallback` is for all other groups.
     pub fn new(fallback: Policy, groups: Vec<(String, Policy)>) -> Self {
         let delayed = Policy { lane: false, inference: false, rate: None, ..fallback.clone() };
         Self { fallback, delayed, groups, topics: Vec::new() }
     }
 
-    /// The same with rules for records of some topics: the first that fits group and topic changes
-    /// what the group's own rules say.
+    /// Adds topic rules: the first rule that matches group and topic overrides the group's own
+    /// rules.
     #[must_use]
     pub fn with_topics(self, topics: Vec<TopicRule>) -> Self {
         Self { topics, ..self }
     }
 
-    /// The rules of this group.
     pub fn of(&self, group: &GroupId) -> &Policy {
         if group.as_str() == DELAYED {
             return &self.delayed;
@@ -217,7 +216,7 @@ impl Policies {
         matching.map_or(&self.fallback, |(_, policy)| policy)
     }
 
-    /// The pattern of the group's rules; `None`: it has the fallback.
+    /// The pattern of the group's rules; `None`: the group has the fallback.
     pub fn rule_of(&self, group: &GroupId) -> Option<&str> {
         let mut patterns = self.groups.iter().map(|(pattern, _)| pattern.as_str());
         patterns.find(|pattern| glob(pattern, group.as_str()))
@@ -228,7 +227,7 @@ impl Policies {
         self.groups.iter().any(|(known, _)| known == pattern)
     }
 
-    /// How a record is retried.
+    /// Retry rules of one record.
     pub fn ladder(&self, entry: &Entry) -> Ladder {
         match entry.origin.as_ref() {
             Some(origin) => self.ladder_of(&entry.group, &origin.topic),
@@ -236,14 +235,14 @@ impl Policies {
         }
     }
 
-    /// How what a group fails on of a topic is retried.
+    /// Retry rules for a group's failed records of one topic.
     pub fn ladder_of(&self, group: &GroupId, topic: &TopicName) -> Ladder {
         let rule = self.topics.iter().find(|rule| rule.is_for(group.as_str(), topic.as_str()));
         Ladder::new(self.of(group), rule)
     }
 
-    /// A number that differs when a delay table, or which group has which, differs (FNV-1a).
-    /// It is stored: the count must not change.
+    /// Hash of all delay tables and their owners (FNV-1a). The hash is stored and compared after a
+    /// restart: its computation must not change.
     pub fn tables_mark(&self) -> u64 {
         let mut mark = Fnv::default();
         mark.table(&self.fallback.levels);
@@ -298,8 +297,8 @@ impl Fnv {
     }
 }
 
-/// Whether a whole text fits a pattern: `*` any text, `?` one character. Without recursion: on a
-/// mismatch the last `*` takes one character more.
+/// Whether a whole text matches a pattern: `*` any text, `?` one character. Not recursive: on a
+/// mismatch the last `*` takes one more character.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     let mut star = None;

@@ -1,67 +1,67 @@
-//! Single file in the lane: an entry whose hand-outs were lost with their members again and again
-//! goes out with nothing beside it at its member.
+//! Isolated retries: an entry whose deliveries were lost with their members `crash_limit` times in
+//! a row. The member that receives such an entry has no other outstanding record.
 //!
-//! How often it was lost is stored with it, and so is that it is out alone ([`State::Alone`]): what
-//! it says that its member is lost then is known after a restart too.
+//! Both facts are journalled, as `losses` and [`State::Alone`]. So the loss of an isolated delivery
+//! counts after a restart too.
 
 use crate::model::LaneOffset;
 use crate::retry::{Disposition, Entry, Evidence, Policy, State};
 
-/// Other outstanding records of the member that asks, as far as the detector knows.
+/// Other outstanding records of the fetching member, as far as the detector knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// Something is, or may be.
+    /// Some, or unknown.
     Some,
-    /// Something is, for so long that it is not waited for any more.
+    /// Some, outstanding for too long to be waited for.
     Old,
-    /// Nothing.
     None,
 }
 
-/// An entry of this kind, at the slot of whoever asks.
+/// An isolated retry, at the slot of the fetching member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Single {
-    /// As which hand-out it is out, alone; `None`: it is due, and waits for that.
+    /// The isolated delivery; `None`: the entry is due and waits for its turn.
     pub lane: Option<LaneOffset>,
-    /// How often patience with it has doubled.
+    /// Doublings of the time that the isolation may take.
     pub doublings: u32,
 }
 
 impl Entry {
-    /// It goes alone; how often it was lost since it does.
+    /// Losses beyond `crash_limit`; `None`: the entry is not to be isolated.
     pub(super) fn singled(&self, policy: &Policy) -> Option<u32> {
         self.losses.checked_sub(policy.crash_limit).filter(|_| policy.inference)
     }
 
-    /// As that, if it is out alone.
+    /// The isolated delivery; `None` unless one is outstanding.
     pub(super) fn single(&self, policy: &Policy) -> Option<Single> {
         let State::Alone { lane, .. } = self.state else { return None };
         let doublings = self.singled(policy).unwrap_or_default();
         Some(Single { lane: Some(lane), doublings })
     }
 
-    /// The lost delivery was one of the entry alone.
+    /// The member was lost during an isolated delivery of the entry.
     pub(super) fn is_lost_alone(&self, policy: &Policy, evidence: Evidence) -> bool {
         let was_alone = matches!(self.state, State::Alone { .. });
         self.singled(policy).is_some() && was_alone && evidence == Evidence::MemberLost
     }
 
-    /// It was out alone at the loss before, or has failed so before.
+    /// The previous isolated delivery was lost too, or such a loss was charged before.
     pub(super) fn is_suspect(&self) -> bool {
         self.disposition.is_some_and(is_a_loss)
     }
 
-    /// A loss was put down as its failure.
+    /// The last charged failure is a loss.
     pub(super) fn has_crashed(&self) -> bool {
         self.history.last().is_some_and(|(_, last)| is_a_loss(*last))
     }
 
-    /// It was out alone and is lost; that is not charged yet.
+    /// Marks a lost isolated delivery; the next one in a row is charged.
     pub(super) fn suspect(&mut self) {
         self.disposition = Some(Disposition::Crashed);
     }
 
-    /// It was not alone this time: the loss before says nothing of it either.
+    /// Removes the mark: the last lost delivery was not isolated, so the loss before proves
+    /// nothing.
     pub(super) fn clear(&mut self) {
         if self.is_suspect() && !self.has_crashed() {
             self.disposition = self.history.last().map(|(_, last)| *last);
