@@ -157,21 +157,13 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
-    /// See [`State::Waiting`].
     Waiting,
-    /// See [`State::Inflight`].
     Inflight,
-    /// See [`State::Committed`].
     Committed,
-    /// See [`State::Dead`].
     Dead,
-    /// See [`State::Discarded`].
     Discarded,
-    /// See [`State::Held`].
     Held,
-    /// See [`State::Exported`].
     Exported,
-    /// See [`State::Behind`].
     Behind,
 }
 

@@ -186,7 +186,7 @@ impl Evidence {
 pub enum PayloadChange {
     /// New bytes, from the nack with this index in its batch.
     Begins(u32),
-    /// No change.
+    /// The bytes stay unchanged.
     Keeps,
 }
 

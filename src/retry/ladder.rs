@@ -37,13 +37,9 @@ pub struct TopicRule {
     pub group: String,
     /// Pattern of topics that the records were produced to, as for `group`.
     pub topic: String,
-    /// See [`Ladder::max_reconsume_times`].
     pub max_reconsume_times: Option<u32>,
-    /// See [`Ladder::delays`].
     pub delays: Option<Delays>,
-    /// See [`Ladder::max_elapsed_ms`].
     pub max_elapsed_ms: Option<Option<u64>>,
-    /// See [`Ladder::keep_dead_letters`].
     pub keep_dead_letters: Option<bool>,
 }
 

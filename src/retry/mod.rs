@@ -4,14 +4,14 @@
 //! Facts are the whole truth: applying the journalled ones in order gives the same state again.
 //!
 //! ```text
-//!            hand-out                 acknowledged
+//!            delivery                 acknowledged
 //!   Ready ─────────────▶ Inflight ─────────────────────▶ Committed
 //!     ▲                     │ failed
 //!     │ due                 ▼
 //!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
 //!                           ├─── no room for dead letters ──▶ Held ──▲ room
 //!                           ├─── an operator ──▶ Exported ──▶ Discarded, or back
-//!                           └─── an earlier one of its key ──▶ Behind ──▲ that is settled
+//!                           └─── an earlier one of its key ──▶ Behind ──▲ the earlier is final
 //! ```
 
 mod btree;

@@ -111,7 +111,6 @@ pub enum BadImport {
     /// Without a retry topic the record would never be delivered.
     #[error("the group has no retry topic here (lane: off)")]
     NoLane,
-    /// Beyond [`DELAY_MS_MAX`](crate::retry::DELAY_MS_MAX).
     #[error("its delay is longer than 366 days")]
     DelayTooLong,
     /// A dead letter for a group that keeps none.
@@ -181,7 +180,6 @@ pub enum BadNack {
     /// A nack without bytes needs an origin.
     #[error("a nack by reference needs x-retry-origin")]
     ReferenceWithoutOrigin,
-    /// Beyond [`DELAY_MS_MAX`](crate::retry::DELAY_MS_MAX).
     #[error("the delay is longer than 366 days")]
     DelayTooLong,
 }

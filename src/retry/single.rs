@@ -1,8 +1,8 @@
 //! Isolated retries: an entry whose deliveries were lost with their members `crash_limit` times in
 //! a row. The member that receives such an entry has no other outstanding record.
 //!
-//! Both facts are journalled, as `losses` and [`State::Alone`]. So the loss of an isolated delivery
-//! counts after a restart too.
+//! The ledger journals both facts, as `losses` and [`State::Alone`]. So the loss of an isolated
+//! delivery counts after a restart too.
 
 use crate::model::LaneOffset;
 use crate::retry::{Disposition, Entry, Evidence, Policy, State};

@@ -1,15 +1,16 @@
-//! A transaction was aborted: nothing of it happened, nothing failed. The offsets of the lane in it
-//! are given back; a record in it that waited behind another one of its key is nobody's. While it
-//! is open that record is given to nobody.
+//! Open and aborted transactions.
+//!
+//! An abort returns the transaction's uncommitted retries to the queue. A key-blocked record of an
+//! aborted transaction ends, and one of an open transaction is not delivered.
 
 use crate::model::{GroupId, LaneOffset, Origin};
 use crate::retry::{Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, State};
 
-/// How long an open transaction is left before it is looked at again.
+/// Time after which the transaction of an undelivered record is checked again.
 const LOOK_AGAIN_MS: u64 = 1_000;
 
 impl<S: Entries> Ledger<S> {
-    /// What is open below `up_to` is due at once, for whichever member asks first.
+    /// Outstanding retries below `up_to` are due at once, for any member of the group.
     pub(in crate::retry) fn on_aborted(&mut self, group: &GroupId, up_to: LaneOffset) {
         let first = LaneOffset { slot: up_to.slot, sequence: 0 };
         let due = self.wall();
@@ -24,7 +25,8 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// What was said to have failed stays: somebody was given it, and wants it again.
+    /// A record with a reported failure stays: a member has received it, and the application wants
+    /// a retry.
     pub(in crate::retry) fn on_taken_back(&mut self, group: &GroupId, origin: &Origin) {
         let id = self.store.by_origin(group, origin);
         let Some(mut entry) = id.and_then(|id| self.store.get(id)) else { return };
@@ -38,8 +40,8 @@ impl<S: Entries> Ledger<S> {
         self.record(entry, Evidence::Aborted, None, PayloadChange::Keeps);
     }
 
-    /// It was taken for a member, and did not leave: no hand-out. What was said to have failed is
-    /// given all the same.
+    /// Takes back a delivery that did not leave. A record with a reported failure is delivered
+    /// regardless of its transaction.
     pub(in crate::retry) fn on_undecided(&mut self, group: &GroupId, origin: &Origin) {
         let id = self.store.by_origin(group, origin);
         let Some(mut entry) = id.and_then(|id| self.store.get(id)) else { return };

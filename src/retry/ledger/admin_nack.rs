@@ -1,7 +1,7 @@
-//! E3: the admin port was told that a record failed.
+//! `admin-nack`: a nack on the admin port.
 //!
-//! It names the record as a produced nack does: by its hand-out through the retry topic, or by
-//! where it was produced; and counts by the same rows of the table.
+//! The nack names a record like a produced nack does: by its delivery through the retry topic, or
+//! by its origin. The truth table judges both alike.
 
 use crate::model::GroupId;
 use crate::retry::{Entries, Evidence, Ledger, Nack, Reporter, Token};

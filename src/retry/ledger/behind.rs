@@ -1,11 +1,11 @@
-//! A failed record whose key is kept in order: the later ones of its key wait behind it.
+//! Order of keys: later records of a key wait until the failed one is final.
 //!
 //! ```text
-//! offset   5         9         12                5 settled: 9 waits for its own due time,
+//! offset   5         9         12                5 final: 9 waits for its own due time,
 //!          Waiting   Behind    Behind            12 stays behind it
 //! ```
-//! Of one key in one partition only the first entry that is not settled is ever due. The others
-//! are behind, whatever they came from, and each is let go when the one before it is settled.
+//! Only the first pending entry of a key in a partition is ever due. The ledger releases each
+//! key-blocked entry when the one before it is final.
 
 use crate::model::{EntryId, GroupId, OrderKey, Origin, TopicPartition};
 use crate::retry::{
@@ -13,8 +13,8 @@ use crate::retry::{
 };
 
 impl<S: Entries> Ledger<S> {
-    /// Records that would be handed out, or are in their member's hand, by offset: those with an
-    /// earlier one of their key that is not settled are put behind it. Nothing is charged.
+    /// Records about to be delivered, or just delivered, ascending by offset. A record with an
+    /// earlier pending one of its key becomes key-blocked. No failure is charged.
     pub(in crate::retry) fn on_behind(
         &mut self,
         token: Token,
@@ -53,7 +53,7 @@ impl<S: Entries> Ledger<S> {
         Ordered::Behind
     }
 
-    /// The first entry of a key in a partition that is not settled.
+    /// The first pending entry of a key in a partition.
     fn first_of(
         &self,
         group: &GroupId,
@@ -64,7 +64,8 @@ impl<S: Entries> Ledger<S> {
         ranks.flat_map(|rank| self.store.of_key(group, of, key, rank, 1)).min()
     }
 
-    /// An entry has changed: whoever is first of its key may be due now, and nobody else.
+    /// After a change of an entry, releases the first pending entry of its key and blocks all
+    /// others.
     pub(in crate::retry) fn line_up(
         &mut self,
         group: &GroupId,
@@ -87,7 +88,7 @@ impl<S: Entries> Ledger<S> {
         self.record(Entry { state, ..entry }, evidence, None, PayloadChange::Keeps);
     }
 
-    /// Due as it would have been by itself, but not before now.
+    /// The stored due time, but not before now.
     pub(in crate::retry) fn let_go_state(&self, entry: &Entry) -> Option<State> {
         let State::Behind { due, delay_ms, level, .. } = entry.state else { return None };
         Some(self.closer(entry, due.max(self.wall()), delay_ms, level))

@@ -1,23 +1,20 @@
-//! What must hold after every step, checked in tests while the store is small.
+//! Invariants of the ledger, checked after every step of a test while the store is small.
 
 use std::collections::BTreeMap;
 
 use crate::model::{EntryId, GroupId, Slot};
 use crate::retry::{Entries, Entry, Ledger, Marks, SlotRecord};
 
-/// The whole state: equal for a live ledger and one that replayed its facts.
+/// The whole state: equal for a live ledger and for one that replayed its facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Every entry.
     pub entries: BTreeMap<EntryId, Entry>,
-    /// Every slot of every group.
     pub slots: BTreeMap<(GroupId, Slot), SlotRecord>,
-    /// The rest.
     pub marks: Marks,
 }
 
 impl<S: Entries> Ledger<S> {
-    /// Everything that replaying the journal must give back. Reads the whole store.
+    /// All state that a replay must restore. Reads the whole store.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut entries = BTreeMap::new();
         let mut slots = BTreeMap::new();
@@ -47,7 +44,7 @@ mod tests {
     use crate::model::WallMs;
     use crate::retry::{State, StateKind};
 
-    /// Checking costs the whole store: beyond so many entries a test does without.
+    /// A check reads the whole store, so larger stores are not checked.
     pub(super) const CHECKED_MAX: u64 = 256;
 
     pub(super) fn invariants<S: Entries>(ledger: &Ledger<S>) {
@@ -110,8 +107,8 @@ mod tests {
         }
     }
 
-    /// Of one key in one partition only the first entry that is not settled is due or behind
-    /// nobody, unless it is out already or was set aside.
+    /// Only the first pending entry of a key in a partition may wait for its due time. All later
+    /// ones are key-blocked, inflight or exported.
     fn lines(entries: &BTreeMap<EntryId, Entry>) {
         for entry in entries.values() {
             let Some((origin, key, _)) = entry.lined().filter(|_| !entry.is_settled()) else {

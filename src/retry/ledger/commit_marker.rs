@@ -1,7 +1,7 @@
-//! E1: the metadata of a commit says that records of its partition failed.
+//! `commit-nack`: the metadata of a commit names failed records.
 //!
-//! A record is named by its offset: its first failure, or nothing new. A retry is named by its
-//! hand-out, in a commit of the retry topic, and charged like any other.
+//! An offset names a record of the partition; only its first failure counts. A retry is named by
+//! its delivery, in a commit of the retry partition, and charged like any other.
 
 use crate::model::GroupId;
 use crate::retry::{Entries, Evidence, Ledger, Nack, Reporter, Token};

@@ -1,5 +1,5 @@
-//! The log cannot give an entry's bytes back. Nobody will ever be given them, and no more may be
-//! lost by it: it ends among the dead letters, where people see what it was and why.
+//! Unreadable bytes: the journal cannot read an entry's record. The entry becomes a dead letter, so
+//! that operators see the origin and the cause.
 
 use crate::model::EntryId;
 use crate::retry::{Disposition, Entries, Evidence, Ledger, PayloadChange, State};

@@ -1,7 +1,6 @@
-//! Records whose first delivery is put off: they wait here, then enter their topic.
+//! Delayed first deliveries: produced records wait here, then enter their topic.
 //!
-//! They are entries of a group of their own, which no member can be in: what they need of the
-//! ledger is a due time that survives everything.
+//! Each is an entry of the reserved group [`DELAYED`], so that its due time is durable.
 
 use crate::model::{EntryId, Origin, TopicName, WallMs};
 use crate::retry::{
@@ -10,7 +9,7 @@ use crate::retry::{
 };
 
 impl<S: Entries> Ledger<S> {
-    /// One entry each, named by its own number in the place of an offset.
+    /// Makes one entry for each record, named by the entry's id in place of an offset.
     pub(in crate::retry) fn on_delay(
         &mut self,
         topic: &TopicName,
@@ -27,14 +26,13 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// It is in its topic now; or there is no such topic any more.
+    /// Forgets a record that entered its topic, or whose topic is deleted.
     pub(in crate::retry) fn on_delivered(&mut self, id: EntryId, arrived: bool) {
         if self.store.get(id).is_some_and(|entry| entry.group.as_str() == DELAYED) {
             self.forget(id, if arrived { Evidence::Delivered } else { Evidence::Reset });
         }
     }
 
-    /// Nobody wants them any more.
     pub(in crate::retry) fn on_cancel(&mut self, token: Token, records: &[Origin]) {
         let mut cancelled = Vec::with_capacity(records.len());
         for record in records {
@@ -52,14 +50,14 @@ impl<S: Entries> Ledger<S> {
     }
 }
 
-/// Its number is below 2^63 for as long as anyone counts.
+/// Ids stay below 2^63 in practice.
 fn named(topic: &TopicName, partition: i32, id: EntryId) -> Origin {
     let offset = i64::try_from(id.0).unwrap_or(i64::MAX);
     Origin { topic: topic.clone(), partition, offset }
 }
 
-/// A clock that goes back over a restart brings a delay forward to itself, and no moment at all:
-/// for one that was named, the longest delay there is says nothing.
+/// `After`: a wall clock that goes back over a restart shortens the delay. `At`: the moment is
+/// absolute, so the stored delay is the maximum and never shortens it.
 fn due(until: Until, now: WallMs) -> (WallMs, u64) {
     match until {
         Until::After(delay_ms) => (now.plus(delay_ms), delay_ms),

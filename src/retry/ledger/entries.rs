@@ -1,7 +1,7 @@
 //! The ledger's store, as a trait: in memory here, on disk in the engine.
 //!
-//! A store keeps every index itself, from the fields of the entries it is given: `put` replaces
-//! the entry of that id and moves it in all indexes.
+//! A store derives every index from the fields of its entries: `put` replaces the entry with that
+//! id and updates all indexes.
 //!
 //! ```text
 //! id                                          → entry
@@ -24,39 +24,35 @@ use crate::model::{
 };
 use crate::retry::{Entry, Rank, StateKind};
 
-/// One slot of a group's lane partitions.
+/// One slot of a group: one member's retry partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotRecord {
-    /// Its number in the group.
     pub slot: Slot,
-    /// Who holds it; `None` while nobody does.
+    /// The assigned member; `None`: the slot is free.
     pub member: Option<MemberId>,
-    /// The sequence of its next hand-out; never falls, whoever holds it.
+    /// Sequence of the next delivery; never falls, not even with another member.
     pub next_sequence: u64,
 }
 
-/// What a store remembers beside entries and slots.
+/// State of a store beside entries and slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// The id the next entry gets.
     pub next_id: u64,
-    /// The latest time of any fact applied; `None` before the first.
+    /// The latest time of any applied fact; `None` before the first.
     pub latest: Option<WallMs>,
-    /// Which delay tables the stored due times were last checked against.
+    /// Hash of the delay tables against which the stored due times were last checked.
     pub tables: Option<u64>,
 }
 
 /// Entries of one group by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Waiting, by level; `None` holds exact delays and back-offs.
+    /// By level; key `None` counts exact delays and back-offs.
     pub waiting: BTreeMap<Option<u32>, u64>,
-    /// All states.
     pub by_state: BTreeMap<StateKind, u64>,
 }
 
 impl Counts {
-    /// How many are in this state.
     pub fn of(&self, kind: StateKind) -> u64 {
         self.by_state.get(&kind).copied().unwrap_or(0)
     }
@@ -64,33 +60,33 @@ impl Counts {
 
 /// The store of a [`Ledger`](crate::retry::Ledger).
 pub trait Entries {
-    /// The entry of that id.
     fn get(&self, id: EntryId) -> Option<Entry>;
-    /// The entry this origin leads to ([`Entry::remembered_origin`]).
+    /// The entry with this origin ([`Entry::remembered_origin`]).
     fn by_origin(&self, group: &GroupId, origin: &Origin) -> Option<EntryId>;
-    /// The entry one of whose remembered hand-outs ([`Entry::lanes`]) this is.
+    /// The entry with this delivery among its remembered ones ([`Entry::lanes`]).
     fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId>;
     /// Waiting entries due at or before `now`, by (due, id).
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId>;
-    /// The first due time later than `after`; `None` for `after` asks for the first of all.
+    /// The first due time after `after`; `None` as `after`: the first of all.
     fn next_due(&self, group: &GroupId, after: Option<WallMs>) -> Option<WallMs>;
-    /// How many waiting entries are due at or before `now`.
+    /// Number of waiting entries due at or before `now`.
     fn count_due(&self, group: &GroupId, now: WallMs) -> u64;
     /// Held entries of the group with an id above `after`, by id.
     fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
-    /// About how many bytes the entry's record takes.
+    /// Approximate size of the entry's record.
     fn record_bytes(&self, id: EntryId) -> u64;
-    /// Inflight entries of that slot from that lane offset on, by sequence.
+    /// Inflight entries of the slot of `from`, from that offset on, by sequence.
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId>;
-    /// How many inflight entries that slot has.
+    /// Number of inflight entries of the slot.
     fn open(&self, group: &GroupId, slot: Slot) -> usize;
-    /// The first lane offset of those.
+    /// Offset of the slot's first inflight entry.
     fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset>;
     /// Entries whose [`Entry::expires`] is at or before `now`, by (expires, id).
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId>;
-    /// The first `expires` of all.
+    /// The first `expires` of all entries.
     fn next_expiry(&self) -> Option<WallMs>;
-    /// Entries with a remembered origin of that partition below `offset` and not `passed`.
+    /// Entries with a remembered origin in that partition below `offset` that were not committed
+    /// past.
     fn not_passed_below(
         &self,
         group: &GroupId,
@@ -98,7 +94,8 @@ pub trait Entries {
         partition: i32,
         offset: i64,
     ) -> Vec<EntryId>;
-    /// Entries with a remembered origin of that partition at or above `offset` and `passed`.
+    /// Entries with a remembered origin in that partition at or above `offset` that were committed
+    /// past.
     fn passed_from(
         &self,
         group: &GroupId,
@@ -108,7 +105,7 @@ pub trait Entries {
     ) -> Vec<EntryId>;
     /// Entries with a remembered origin in that topic.
     fn of_topic(&self, group: &GroupId, topic: &TopicName) -> Vec<EntryId>;
-    /// Entries of a key of that partition with that rank ([`Entry::lined`]), by offset.
+    /// Entries of a key and rank in a partition ([`Entry::lined`]), by offset.
     fn of_key(
         &self,
         group: &GroupId,
@@ -121,20 +118,15 @@ pub trait Entries {
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
     /// Every group with an entry or a slot, in order.
     fn groups(&self) -> Vec<GroupId>;
-    /// Entries of the group by state.
     fn counts(&self, group: &GroupId) -> Counts;
-    /// The group's slots, held or not, by number.
+    /// The group's slots, assigned or free, by number.
     fn slots(&self, group: &GroupId) -> Vec<SlotRecord>;
-    /// One slot.
     fn slot(&self, group: &GroupId, slot: Slot) -> Option<SlotRecord>;
-    /// What is remembered beside entries and slots.
     fn marks(&self) -> Marks;
-    /// Puts an entry down, new or in place of the one with its id.
+    /// Stores an entry, new or in place of the one with its id.
     fn put(&mut self, entry: &Entry);
-    /// Drops an entry; nothing happens when there is none.
+    /// Removes an entry; no effect if there is none.
     fn remove(&mut self, id: EntryId);
-    /// Puts a slot down.
     fn put_slot(&mut self, group: &GroupId, slot: &SlotRecord);
-    /// Puts the marks down.
     fn put_marks(&mut self, marks: Marks);
 }

@@ -1,11 +1,11 @@
-//! Time passes: hand-outs open for too long return to the queue, settled entries are forgotten.
+//! Expiry: overdue deliveries return to the queue, final entries are forgotten.
 
 use crate::model::EntryId;
 use crate::retry::ledger::AT_ONCE;
 use crate::retry::{Entries, Evidence, Ledger, State, StateKind};
 
 impl<S: Entries> Ledger<S> {
-    /// Some at a time: what is left is due still.
+    /// At most `AT_ONCE` entries a call; the rest stays due.
     pub(in crate::retry) fn on_expiry(&mut self) {
         for id in self.store.expired(self.wall(), AT_ONCE) {
             self.expire(id);

@@ -1,7 +1,8 @@
-//! An operator moves what waits to another sidecar: set aside first, ended when it is there.
+//! Export: an operator moves waiting entries to another sidecar. `Begin` sets them aside, `End`
+//! discards them once they are there.
 //!
-//! Between the two nobody gets it, here or there, and a start changes nothing about that. What is
-//! handed out is not set aside: its member may still acknowledge it.
+//! Between the two steps neither sidecar delivers them, not even after a restart. Inflight entries
+//! are not exported: their member may still acknowledge them.
 
 use crate::model::{EntryId, TopicPartition};
 use crate::retry::{
@@ -17,11 +18,11 @@ impl<S: Entries> Ledger<S> {
 
     fn export(&mut self, step: ExportStep, id: EntryId) -> ExportOutcome {
         let Some(entry) = self.store.get(id) else {
-            // Not known any more: it is settled, and so is its export.
+            // A forgotten entry was final, so its export has ended.
             let is_settled = step == ExportStep::End && id.0 < self.marks().next_id;
             return if is_settled { ExportOutcome::Already } else { ExportOutcome::Left };
         };
-        // Nobody's retry: it waits to enter a topic of this node.
+        // An entry of a reserved group waits to enter a topic of this node: not exportable.
         if entry.group.is_reserved() || self.parts_its_key(step, &entry) {
             return ExportOutcome::Left;
         }
@@ -50,8 +51,8 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// One in the line of its key is set aside after those before it, and is the other sidecar's
-    /// when nothing behind it is left here.
+    /// Keeps an export in the order of a key: an entry is set aside after all earlier ones. The
+    /// export ends when no key-blocked entry is left here.
     fn parts_its_key(&self, step: ExportStep, entry: &Entry) -> bool {
         let Some((origin, key, _)) = entry.lined() else { return false };
         let of = TopicPartition { topic: origin.topic.clone(), partition: origin.partition };
@@ -70,7 +71,7 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Remembered as settled: its origin does not begin anew here.
+    /// Remembered as final, so that a nack of its origin begins no new entry.
     fn moved(&self, mut entry: Entry) -> Entry {
         let at = self.wall();
         entry.state = State::Discarded { at };

@@ -1,21 +1,23 @@
-//! The end of the ladder: a dead letter, nothing, or held while the dead letters have no room.
+//! End of the ladder: a dead letter, a dropped record, or a record withheld by the dead-letter
+//! quota.
 //!
-//! What is held is exhausted and not handed out again, and its last failure is not charged yet:
-//! the count rises when it becomes a dead letter.
+//! A withheld record is not delivered again. Its last failure is charged when it becomes a dead
+//! letter.
 
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::ledger::room::{LOOK_MS, Look};
 use crate::retry::{Disposition, Entries, Entry, Evidence, Ledger, PayloadChange, State};
 
-/// Held records looked at in one go.
+/// Most withheld records checked in one call.
 const LOOK_MAX: usize = 256;
-/// Bytes of records that leave in one go, and one record: they are one atomic group of the log.
+/// Record bytes that may become dead letters in one call, plus one record: all are one atomic group
+/// of the journal.
 const LOOK_BYTES_MAX: u64 = 4 << 20;
-/// Between two goes while there is more to do: others get their turn.
+/// Time until the next call while more is to do, so that other work runs in between.
 const SOON_MS: u64 = 1;
 
 impl<S: Entries> Ledger<S> {
-    /// Ends an exhausted entry, or holds it; `charged` = its end is a failure more.
+    /// Ends an exhausted entry, or withholds it. `charged`: the end counts as one more failure.
     pub(in crate::retry) fn end(
         &self,
         mut entry: Entry,
@@ -31,7 +33,7 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// The held entry at its end; `None` while there is no room for it.
+    /// The withheld entry in its final state; `None` while the quota has no room.
     fn ended(&self, held: &Entry, record_bytes: u64) -> Option<Entry> {
         let State::Held { since, disposition, charged } = held.state else { return None };
         let keep = self.ladder(held).keep_dead_letters;
@@ -50,7 +52,7 @@ impl<S: Entries> Ledger<S> {
         Some(entry)
     }
 
-    /// Remembers what the state an entry gets now means for the room.
+    /// Updates the use of the quota for an entry's new state.
     pub(in crate::retry) fn note_end(&mut self, entry: &Entry, record_bytes: u64) {
         let is_bounded = self.policy(&entry.group).dead_letters_bytes_max.is_some();
         match entry.state {
@@ -60,13 +62,13 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Groups whose held records the next `handle_timeout` at `now` looks at: tell what their
-    /// dead letters take before.
+    /// Groups whose withheld records the next `handle_timeout` at `now` checks. Pass the present
+    /// size of their dead letters before.
     pub fn looks_due(&self, now: WallMs) -> Vec<GroupId> {
         self.room.due(now).map(|(group, _)| group.clone()).collect()
     }
 
-    /// Looks at held records whose time has come.
+    /// Checks the withheld records that are due for a check.
     pub(in crate::retry) fn on_looks(&mut self) {
         for (group, look) in self.room.take_due(self.wall()) {
             if let Some(next) = self.look_at(&group, look.after) {
@@ -75,7 +77,7 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Ends what has room now; when to look again, unless nothing is held any more.
+    /// Ends the entries that fit the quota. Returns the next check, or `None` if none is withheld.
     fn look_at(&mut self, group: &GroupId, after: Option<EntryId>) -> Option<Look> {
         let later = self.wall().plus(LOOK_MS);
         let is_full = self.policy(group).keep_dead_letters && !self.has_room(group, 0);

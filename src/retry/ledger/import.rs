@@ -1,7 +1,7 @@
-//! An operator brings what waited in another sidecar: it goes on here with its count and its due
-//! time. A dead letter of another sidecar is a dead letter here. An origin the group knows here is
-//! settled here, unless it is only remembered as moved away: then it has come back, as an entry of
-//! its own.
+//! Import: entries of another sidecar continue here with their failures and due times.
+//!
+//! An origin that the group knows here wins over the import. The exception is an entry that was
+//! exported before: the import replaces it.
 
 use crate::model::GroupId;
 use crate::retry::{
@@ -60,8 +60,8 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// As it was there. Hand-outs of the other sidecar mean nothing here, and a level this table
-    /// does not have is an exact delay.
+    /// The entry as exported, without deliveries of the other sidecar. A level that is missing in
+    /// this delay table becomes an exact delay.
     fn imported(&self, group: &GroupId, import: Import) -> Entry {
         let now = self.wall();
         let unborn = State::Discarded { at: now };
@@ -87,7 +87,7 @@ impl<S: Entries> Ledger<S> {
     }
 }
 
-/// Moved to another sidecar: nothing is owed for it here.
+/// The entry was exported to another sidecar.
 fn is_away(entry: &Entry) -> bool {
     matches!(entry.state, State::Discarded { .. }) && entry.disposition == Some(Disposition::Manual)
 }

@@ -1,4 +1,4 @@
-//! A member gets its slot: the one it holds, else the lowest free one, else a new one.
+//! Slot of a member: the one it has, else the lowest free one, else a new one.
 
 use crate::model::{GroupId, LANE_SEQUENCE_MAX, MemberId, Slot};
 use crate::retry::{Answer, Entries, Ledger, SlotRecord, Token};

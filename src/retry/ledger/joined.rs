@@ -1,10 +1,10 @@
-//! Something else is given to a member at which an entry was out alone.
+//! End of an isolation: another record is delivered to the member of an isolated retry.
 
 use crate::model::{GroupId, LaneOffset, Slot};
 use crate::retry::{Entries, Evidence, Ledger, PayloadChange, State};
 
 impl<S: Entries> Ledger<S> {
-    /// A retry that was delivered alone has company from now on.
+    /// The isolated delivery counts as an ordinary one from now on.
     pub(in crate::retry) fn on_joined(&mut self, group: &GroupId, lane: LaneOffset) {
         let known = self.store.inflight(group, lane, 1);
         let entry = known.first().and_then(|id| self.store.get(*id));
@@ -14,7 +14,7 @@ impl<S: Entries> Ledger<S> {
         self.record(entry, Evidence::Joined, None, PayloadChange::Keeps);
     }
 
-    /// More is handed out at a slot. What is alone is the first one that is open there.
+    /// Further deliveries to a slot. An isolated entry is always the slot's first inflight one.
     pub(in crate::retry) fn join_first(&mut self, group: &GroupId, slot: Slot) {
         if let Some(lane) = self.store.first_open(group, slot) {
             self.on_joined(group, lane);

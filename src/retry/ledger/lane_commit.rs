@@ -1,5 +1,5 @@
-//! E11 on the lane: a commit acknowledges what its slot has open below it, and what went back from
-//! there for time alone.
+//! `commit` of a retry partition: acknowledges the slot's inflight entries below the offset, and
+//! late ones.
 
 use crate::model::{EntryId, GroupId, LaneOffset};
 use crate::retry::{Answer, Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, State, Token};
@@ -32,15 +32,15 @@ impl<S: Entries> Ledger<S> {
             acknowledged.extend(self.done_late(lane, id));
         }
         let position = self.view(group, &record).position;
-        // There may be room for more hand-outs now.
+        // The commit may have made room below `INFLIGHT_MAX`.
         if !acknowledged.is_empty() {
             self.wake_if_due(group);
         }
         self.answer(token, Answer::Committed { acknowledged, position });
     }
 
-    /// It went back without a word of its member, which says now that it is done: unless it has
-    /// failed or left since, it need not.
+    /// Acknowledges an entry that had returned to the queue by timeout or silence. An entry that
+    /// failed or was delivered since is not acknowledged.
     fn done_late(&mut self, lane: LaneOffset, id: EntryId) -> Option<EntryId> {
         let mut entry = self.store.get(id)?;
         let is_the_last = entry.lanes.last() == Some(&lane);

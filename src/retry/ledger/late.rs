@@ -1,31 +1,32 @@
-//! Hand-outs that went back to the queue while their member may still be at work on them: a commit
-//! of that member that passes one before it has left again says that it is done.
+//! Late deliveries: they returned to the queue while their member may still process them. A commit
+//! of that member past a delivery acknowledges it, if the entry was not delivered again.
 //!
-//! Nothing here is journalled: after a restart what went back comes back. It ends with the member,
-//! since whoever has its slot next commits beyond what it never had. And it ends where the member
-//! begins anew, with the position it asks for or with a Fetch at or before the hand-out: a consumer
-//! that has restarted under its id is not at work on deliveries of before.
+//! Late deliveries are not journalled: after a restart each entry is delivered again. The list ends
+//! with the member: the slot's next member commits past deliveries that it never had.
+//!
+//! The list also ends when the member restarts: it fetches its position, or fetches at or below the
+//! delivery. A restarted consumer processes no earlier delivery.
 
 use std::collections::BTreeMap;
 
 use crate::model::{EntryId, GroupId, LaneOffset, Slot};
 
-/// Remembered at most; what is forgotten comes back.
+/// Most late deliveries remembered; the entry of any other is delivered again.
 const REMEMBERED: usize = 100_000;
 
-/// By group and hand-out.
+/// By group and delivery.
 #[derive(Debug, Default)]
 pub(super) struct Late(BTreeMap<(GroupId, LaneOffset), EntryId>);
 
 impl Late {
-    /// It went back, and its member lives as far as anybody knows.
+    /// Remembers a delivery that returned to the queue while its member may be alive.
     pub(super) fn went_back(&mut self, group: &GroupId, lane: LaneOffset, id: EntryId) {
         if self.0.len() < REMEMBERED {
             self.0.insert((group.clone(), lane), id);
         }
     }
 
-    /// Takes out what of a slot lies below an offset.
+    /// Removes and returns the slot's late deliveries below an offset.
     pub(super) fn below(
         &mut self,
         group: &GroupId,
@@ -40,12 +41,12 @@ impl Late {
         known
     }
 
-    /// Its member says that it has failed: no commit takes that back.
+    /// The delivery failed: a later commit does not acknowledge it.
     pub(super) fn failed(&mut self, group: &GroupId, lane: LaneOffset) {
         self.0.remove(&(group.clone(), lane));
     }
 
-    /// The member fetches from this offset: it has nothing at or behind that.
+    /// The member fetches from this offset: it has no deliveries from there on.
     pub(super) fn fetched(&mut self, group: &GroupId, from: LaneOffset) {
         let end = LaneOffset { slot: from.slot, sequence: u64::MAX };
         let known = self.0.range((group.clone(), from)..=(group.clone(), end));
@@ -55,7 +56,7 @@ impl Late {
         }
     }
 
-    /// The member of the slot is gone, or begins anew.
+    /// The member left the slot, or restarted.
     pub(super) fn gone(&mut self, group: &GroupId, slot: Slot) {
         self.below(group, LaneOffset { slot, sequence: u64::MAX });
     }

@@ -1,13 +1,12 @@
-//! E7: a member went; what it had open was lost, not failed.
+//! `lost-delivery` of retries: a member left, and its outstanding retries are lost, not failed.
 
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
 use crate::retry::{
     Disposition, Entries, Entry, Evidence, Ledger, Next, PayloadChange, SlotRecord, State, Want,
 };
 
-/// The back-off after the first lost hand-out of an entry; it doubles with each further one.
+/// Back-off after an entry's first lost delivery; doubles with each further one.
 const LOST_BACK_OFF_MS: u64 = 1_000;
-/// The longest back-off.
 const LOST_BACK_OFF_MS_MAX: u64 = 30_000;
 
 impl<S: Entries> Ledger<S> {
@@ -18,7 +17,7 @@ impl<S: Entries> Ledger<S> {
         self.record_slot(group, SlotRecord { member: None, ..record });
     }
 
-    /// It may be heard of again, at the same offsets: the slot is not given to anybody else.
+    /// The member may return at the same offsets, so it keeps the slot.
     pub(in crate::retry) fn on_member_silent(&mut self, group: &GroupId, member: &MemberId) {
         let Some(record) = self.slot_of(group, member) else { return };
         for (lane, id) in self.all_lost(group, &record) {
@@ -36,8 +35,8 @@ impl<S: Entries> Ledger<S> {
         lost
     }
 
-    /// Back to the group's queue after a back-off, with its failure count; unless it was alone, and
-    /// is charged.
+    /// Returns an entry to the queue after a back-off, without a charge. A second lost isolated
+    /// delivery in a row is charged.
     pub(in crate::retry) fn hand_out_lost(&mut self, id: EntryId, evidence: Evidence) {
         let Some(mut entry) = self.store.get(id) else { return };
         if !entry.is_lost_alone(self.policy(&entry.group), evidence) {
@@ -55,8 +54,8 @@ impl<S: Entries> Ledger<S> {
         self.record(entry, evidence, None, PayloadChange::Keeps);
     }
 
-    /// It was out alone when its member was lost, and the time before: it has failed, both times if
-    /// that is not charged yet. It goes on alone.
+    /// Charges a lost isolated delivery, and the one before unless it is charged already. The entry
+    /// stays isolated.
     fn charge_loss(&mut self, mut entry: Entry, evidence: Evidence) {
         let bytes = self.store.record_bytes(entry.id);
         let times = if entry.has_crashed() { 1 } else { 2 };
@@ -71,7 +70,7 @@ impl<S: Entries> Ledger<S> {
         self.record(entry, evidence, None, PayloadChange::Keeps);
     }
 
-    /// One failure more: it waits at its level, or is at its end.
+    /// Charges one failure: the entry waits at its level, or ends.
     fn fail_by_loss(&self, mut entry: Entry, record_bytes: u64) -> Entry {
         let ladder = self.ladder(&entry);
         let before = entry.reconsume_times;
@@ -90,7 +89,7 @@ impl<S: Entries> Ledger<S> {
     }
 }
 
-/// 1 s, 2 s, 4 s … 30 s for an entry lost 0, 1, 2 … times before.
+/// 1 s, 2 s, 4 s … 30 s for an entry with 0, 1, 2 … earlier losses.
 fn back_off_ms(losses: u32) -> u64 {
     let factor = 1_u64.checked_shl(losses).unwrap_or(u64::MAX);
     LOST_BACK_OFF_MS.saturating_mul(factor).min(LOST_BACK_OFF_MS_MAX)

@@ -1,5 +1,5 @@
-//! The ledger: dispatches evidence, applies facts, knows the next deadline. A file of this
-//! folder has one kind of evidence.
+//! The ledger: dispatches inputs, applies facts, computes the next deadline. Each file of this
+//! folder handles one kind of evidence.
 
 mod aborted;
 mod admin_nack;
@@ -46,37 +46,36 @@ use reschedule::Rescheduling;
 use room::Room;
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};
 
-/// Entries one Take hands out at most, so that a cumulative commit is nearly one per record.
+/// Most entries of one Take, so that a cumulative commit covers few records.
 pub const TAKE_MAX: usize = 16;
-/// Bytes of records one Take delivers at most, unless the first has more: as many as 16 records of
-/// the usual largest size.
+/// Most record bytes of one Take, unless the first record is larger: 16 records of 1 MiB.
 pub const TAKE_BYTES_MAX: u64 = 16 << 20;
-/// Open hand-outs of one slot at most: the Java consumer's default `max.poll.records`.
+/// Most inflight entries of one slot: the Java consumer's default `max.poll.records`.
 pub const INFLIGHT_MAX: usize = 500;
 
-/// Entries one call looks at for no other reason than that time has passed, or rules have changed:
-/// there may be millions, each with a fact of half a KiB.
+/// Most entries that one call handles for expiry or changed rules: millions may be due, each with a
+/// fact of half a KiB.
 pub(super) const AT_ONCE: usize = 1024;
 
-/// All retries of all groups. See the module's documentation.
+/// All retries and dead letters of all groups.
 #[derive(Debug)]
 pub struct Ledger<S: Entries> {
     pub(super) store: S,
     pub(super) policies: Policies,
     outputs: VecDeque<Output>,
     wakes: Wakes,
-    /// A lower bound of the store's first expiry, so that asking for the deadline costs nothing.
+    /// Lower bound of the store's first expiry, so that `poll_timeout` does not read the store.
     expiry: Option<WallMs>,
     pub(super) rescheduling: Option<Rescheduling>,
     room: Room,
     pub(super) pace: Pace,
     late: Late,
-    /// Both clocks at the last call: the deadline is told on the monotonic one.
+    /// The clocks at the last call; deadlines are on the monotonic one.
     now: Now,
 }
 
 impl<S: Entries> Ledger<S> {
-    /// Over a store that is empty, read from a checkpoint, or about to be filled by `apply`.
+    /// The store is empty, read from a checkpoint, or about to be filled by `apply`.
     pub fn new(store: S, policies: Policies) -> Self {
         Self {
             store,
@@ -92,8 +91,8 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Call once after a start, when every journalled fact is applied: sets the deadlines and
-    /// brings due times in line with the clock and the delay tables.
+    /// Call once after a start, when every journalled fact is applied. Sets the deadlines and
+    /// corrects due times by the clock and the delay tables.
     pub fn recovered(&mut self, now: Now) {
         self.now = now;
         self.expiry = self.store.next_expiry();
@@ -109,12 +108,11 @@ impl<S: Entries> Ledger<S> {
         self.check();
     }
 
-    /// It is now.
     pub(super) fn tick(&mut self, now: Now) {
         self.now = now;
     }
 
-    /// Takes one input; drain `poll_output` afterwards.
+    /// Handles one input; drain `poll_output` afterwards.
     pub fn handle(&mut self, now: Now, input: Input) {
         self.now = now;
         match input {
@@ -172,7 +170,7 @@ impl<S: Entries> Ledger<S> {
         self.check();
     }
 
-    /// Does what is due; early or repeated calls change nothing.
+    /// Handles all due deadlines. Early or repeated calls have no effect.
     pub fn handle_timeout(&mut self, now: Now) {
         self.now = now;
         if self.expiry.is_some_and(|expiry| expiry <= now.wall) {
@@ -190,12 +188,12 @@ impl<S: Entries> Ledger<S> {
         self.check();
     }
 
-    /// The next thing to do; `None`: nothing until the next call.
+    /// The next output; `None`: no more until the next call.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When `handle_timeout` is wanted; `None`: not at all.
+    /// Time of the next `handle_timeout`; `None`: no deadline.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let now = self.rescheduling.as_ref().map(|_| self.now.wall);
         let moments = [now, self.expiry, self.wakes.first(), self.room.first()];
@@ -203,7 +201,7 @@ impl<S: Entries> Ledger<S> {
         Some(self.now.deadline(first))
     }
 
-    /// Applies a journalled fact; in the journal's order the state comes out as it was.
+    /// Applies a journalled fact. Facts in the order of the journal restore the state.
     pub fn apply(&mut self, fact: &Fact) {
         let mut marks = self.store.marks();
         marks.latest = marks.latest.max(Some(fact.at()));
@@ -232,22 +230,20 @@ impl<S: Entries> Ledger<S> {
         &self.store
     }
 
-    /// The store, for the engine's own upkeep of it; entries change by `apply` only.
+    /// The store, for the engine's own upkeep of it. Entries change by `apply` only.
     pub fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// The rules of all groups.
     pub fn policies(&self) -> &Policies {
         &self.policies
     }
 
-    /// The rules in force.
     pub fn policy(&self, group: &GroupId) -> &Policy {
         self.policies.of(group)
     }
 
-    /// Which rules of `groups` those are; `None`: no group's own.
+    /// The pattern of the group's rules; `None`: the group has the fallback.
     pub fn rule_of(&self, group: &GroupId) -> Option<&str> {
         self.policies.rule_of(group)
     }
@@ -257,7 +253,6 @@ impl<S: Entries> Ledger<S> {
         self.policies.has_rule(pattern)
     }
 
-    /// The rules in force for one record.
     pub fn ladder(&self, entry: &Entry) -> Ladder {
         self.policies.ladder(entry)
     }
@@ -279,24 +274,22 @@ impl<S: Entries> Ledger<S> {
     }
 }
 
-/// What the rules in `on/` are written with.
+/// Shared steps of the handlers in this folder.
 impl<S: Entries> Ledger<S> {
-    /// The wall clock at this call.
     pub(super) fn wall(&self) -> WallMs {
         self.now.wall
     }
 
-    /// Both clocks at this call.
     pub(super) fn now(&self) -> Now {
         self.now
     }
 
-    /// Lets the group's Fetches try again in a while, whatever is due.
+    /// Wakes the group's waiting Fetches after `ms`, regardless of due times.
     pub(super) fn wake_in(&mut self, group: &GroupId, ms: u64) {
         self.wakes.earlier(group, self.now.wall.plus(ms));
     }
 
-    /// Journals an entry's new state and applies it.
+    /// Journals and applies an entry's new state.
     pub(super) fn record(
         &mut self,
         entry: Entry,
@@ -310,7 +303,7 @@ impl<S: Entries> Ledger<S> {
         self.changed(keyed);
     }
 
-    /// Whoever comes after this one may be due now.
+    /// Updates the order of a changed entry's key.
     fn changed(&mut self, keyed: Option<Entry>) {
         let Some(entry) = keyed else { return };
         let Some(origin) = &entry.origin else { return };
@@ -318,7 +311,7 @@ impl<S: Entries> Ledger<S> {
         self.line_up(&entry.group, &of, &entry);
     }
 
-    /// Journals that an entry is forgotten and forgets it.
+    /// Journals that an entry is forgotten, and removes it.
     pub(super) fn forget(&mut self, id: EntryId, evidence: Evidence) {
         let cause = self.cause(evidence, None);
         let keyed = self.store.get(id).filter(|entry| entry.key.is_some());
@@ -326,14 +319,14 @@ impl<S: Entries> Ledger<S> {
         self.changed(keyed);
     }
 
-    /// Journals a slot and applies it.
+    /// Journals and applies a slot's new state.
     pub(super) fn record_slot(&mut self, group: &GroupId, record: SlotRecord) {
         let SlotRecord { slot, member, next_sequence } = record;
         let at = self.wall();
         self.emit(Fact::Slot { group: group.clone(), slot, member, next_sequence, at });
     }
 
-    /// Journals against which delay tables due times were checked.
+    /// Journals the hash of the delay tables that the due times were checked against.
     pub(super) fn record_tables(&mut self, mark: u64) {
         let at = self.wall();
         self.emit(Fact::Tables { mark, at });
@@ -343,7 +336,7 @@ impl<S: Entries> Ledger<S> {
         self.outputs.push_back(Output::Answer { token, answer });
     }
 
-    /// The id a new entry gets; ids count up with the facts that use them.
+    /// The id of the next new entry; the fact of that entry raises it.
     pub(super) fn next_id(&self) -> EntryId {
         EntryId(self.marks().next_id)
     }
@@ -366,15 +359,15 @@ impl<S: Entries> Ledger<S> {
         self.store.slots(group).into_iter().find(held)
     }
 
-    /// There is room for what was due already: lets the group's Fetches try again.
+    /// After entries left a slot: wakes the group's Fetches if a retry is due.
     pub(super) fn wake_if_due(&mut self, group: &GroupId) {
         if self.store.next_due(group, None).is_some_and(|due| due <= self.wall()) {
             self.outputs.push_back(Output::Wake { group: group.clone() });
         }
     }
 
-    /// When a settled entry is forgotten: the consume timeout after both its end and the commit
-    /// that passed its origin. A dead letter stays as long as it is kept.
+    /// Time at which a final entry is forgotten: the consume timeout after its end and the commit
+    /// past its origin. A dead letter stays until it is deleted.
     pub(super) fn memory_ends(&self, entry: &Entry) -> Option<WallMs> {
         if let State::Discarding { since, .. } = entry.state {
             return Some(since.plus(RESTORE_MS));
@@ -396,7 +389,7 @@ impl<S: Entries> Ledger<S> {
     }
 }
 
-/// When each group is to be woken: at or before the first due time that has not woken it yet.
+/// Next wake-up of each group: at or before the first due time without a wake-up yet.
 #[derive(Debug, Default)]
 struct Wakes {
     by_group: BTreeMap<GroupId, WallMs>,

@@ -1,5 +1,5 @@
-//! E2: a record produced to the retry topic says that another one failed. And what all explicit
-//! evidence has in common.
+//! `produced-nack`: a record produced to the retry topic names a failed one. Also the steps that
+//! all kinds of nacks share.
 
 use crate::model::{EntryId, GroupId, LaneOffset, Now, Origin};
 use crate::retry::{
@@ -19,7 +19,7 @@ impl<S: Entries> Ledger<S> {
         self.take_all(token, group, (Evidence::Nack, by), nacks);
     }
 
-    /// Takes all of these or none.
+    /// Applies all nacks, or none if one is bad.
     pub(in crate::retry) fn take_all(
         &mut self,
         token: Token,
@@ -39,7 +39,7 @@ impl<S: Entries> Ledger<S> {
         self.answer(token, Answer::Nacked(outcomes));
     }
 
-    /// Which of these could not be taken now, if all of them were told at once.
+    /// The nacks of one batch that would be refused now, by index.
     pub fn refused(
         &mut self,
         now: Now,
@@ -51,7 +51,7 @@ impl<S: Entries> Ledger<S> {
         self.bad(group, evidence, nacks)
     }
 
-    /// Judged before any is taken: what an earlier one of the batch changes never turns a good one
+    /// Judges all nacks before any is applied: an earlier nack of the batch never turns a good one
     /// bad.
     fn bad(&self, group: &GroupId, evidence: Evidence, nacks: &[Nack]) -> Vec<(usize, BadNack)> {
         let judged = nacks.iter().map(|nack| self.judge_nack(group, evidence, nack));
@@ -105,11 +105,11 @@ impl<S: Entries> Ledger<S> {
 
     fn seen(&self, entry: &Entry) -> Seen {
         match entry.state {
-            // in a member's hand when it was put behind, and nothing said of it since
+            // key-blocked after its delivery, and no failure reported since
             State::Waiting { .. } | State::Behind { .. } if entry.is_unsaid() => Seen::Behind,
             State::Waiting { .. } | State::Behind { .. } if entry.is_inferred() => Seen::Inferred,
-            // held: in the queue for the dead letters, as one waits in the group's; exported: in
-            // another sidecar's
+            // held waits for the dead-letter quota, exported for another sidecar: both like a
+            // waiting entry
             State::Waiting { .. }
             | State::Behind { .. }
             | State::Held { .. }
@@ -128,7 +128,7 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// Takes one good nack. `None` only for a bad one, which does not come here.
+    /// Applies one good nack. `None` only for a bad one, which `take_all` refuses before.
     fn take_nack(
         &mut self,
         group: &GroupId,
@@ -139,7 +139,7 @@ impl<S: Entries> Ledger<S> {
         let (verdict, known) = self.judge_nack(group, evidence, nack).ok()?;
         let failed = match nack.named {
             Named::Lane(lane) => Some(lane),
-            // Which of its deliveries is not said: the last one.
+            // The nack names no delivery: the last one has failed.
             _ => known.as_ref().and_then(|entry| entry.lanes.last().copied()),
         };
         if let Some(lane) = failed {
@@ -174,7 +174,7 @@ impl<S: Entries> Ledger<S> {
         outcome
     }
 
-    /// The entry, whose origin the group has passed if the nack says so.
+    /// Marks the entry as committed past, if the nack's committed offset says so.
     fn passed(&self, mut entry: Entry, nack: &Nack) -> Entry {
         let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
         if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
@@ -183,9 +183,9 @@ impl<S: Entries> Ledger<S> {
         entry
     }
 
-    /// The delay that a nack wants for a dead letter; `None`: the nack wants it dead.
+    /// The delay that a nack requests for a dead letter; `None`: the nack requests a dead letter.
     fn redrive_delay(&self, entry: &Entry, nack: &Nack) -> Option<u64> {
-        // Level 0 is the same as none.
+        // Level 0 means no level.
         if nack.want.delay_ms.is_none() && nack.want.level.unwrap_or(0) == 0 {
             return Some(0);
         }
@@ -211,7 +211,7 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// A new delayed record has not failed: nothing is charged.
+    /// A new delayed record: no failure is charged.
     fn delay(&self, mut entry: Entry, nack: &Nack) -> Entry {
         let ladder = self.ladder(&entry);
         entry.max_reconsume_times = limit(nack, &ladder);
@@ -221,23 +221,23 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// One failure more.
+    /// Charges one more failure.
     fn charge(&self, entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
         let before = entry.reconsume_times;
         self.fail(entry, nack, (before, true), record_bytes)
     }
 
-    /// The failure that inference has charged: it goes by what the application says of it.
+    /// Replaces an inferred failure by the application's own report, without a second charge.
     fn confirm(&self, mut entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
-        // Put down again as what it was.
+        // `fail` adds the failure to the history again.
         entry.history.pop();
         entry.last_failed = Some(self.wall());
         let before = entry.reconsume_times.saturating_sub(1);
         self.fail(entry, nack, (before, false), record_bytes)
     }
 
-    /// A failure, after so many; `counts`: it is not charged yet. The limit is looked at before it
-    /// is added, so that a limit of 16 means 16 retries and a dead letter that counts 17.
+    /// A failure after `before` earlier ones; `counts`: not charged yet. The limit is compared
+    /// before the charge: a limit of 16 means 16 retries and a dead letter that counts 17.
     fn fail(
         &self,
         mut entry: Entry,
@@ -283,7 +283,7 @@ impl<S: Entries> Ledger<S> {
     }
 }
 
-/// What the failure says itself goes before every rule.
+/// A limit in the nack wins over every rule.
 fn limit(nack: &Nack, ladder: &Ladder) -> u32 {
     nack.max_reconsume_times.unwrap_or(ladder.max_reconsume_times)
 }

@@ -1,4 +1,4 @@
-//! An operator acts on dead letters and on retries that wait.
+//! Operator actions on dead letters and waiting retries.
 //!
 //! ```text
 //!            redrive, edit              discard, send
@@ -13,7 +13,7 @@ use crate::retry::{
     PayloadChange, State, Token,
 };
 
-/// A discarded dead letter can be restored for so long.
+/// Time for which a discarded dead letter can be restored.
 pub const RESTORE_MS: u64 = 24 * 3_600_000;
 
 impl<S: Entries> Ledger<S> {
@@ -101,7 +101,7 @@ impl<S: Entries> Ledger<S> {
         ActionOutcome::Done
     }
 
-    /// A dead letter that waits for its first attempt after a redrive. Its history stays.
+    /// Makes a dead letter wait for attempt 1 after a redrive. Its history stays.
     pub(super) fn redriven(&self, mut entry: Entry, delay_ms: u64) -> Entry {
         entry.redrives = entry.redrives.saturating_add(1);
         entry.max_reconsume_times = self.ladder(&entry).max_reconsume_times;
@@ -117,7 +117,7 @@ impl<S: Entries> Ledger<S> {
         entry
     }
 
-    /// A discarded dead letter can be restored no more.
+    /// The time to restore a discarded dead letter is over.
     pub(super) fn end_restore(&mut self, entry: Entry) {
         let State::Discarding { since, .. } = entry.state else { return };
         let entry = self.settled(entry, State::Discarded { at: since });

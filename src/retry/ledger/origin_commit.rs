@@ -1,5 +1,6 @@
-//! The group's committed offset of a real partition moved: forth, memory may end in a while; back
-//! below an origin, it ends now. So it does when the whole topic is another one.
+//! Committed offsets of real partitions. A commit past an origin starts the time after which a
+//! final entry is forgotten. A commit back below an origin, or a new topic by the same name, ends
+//! that memory at once.
 
 use crate::model::{EntryId, GroupId, TopicName};
 use crate::retry::{DELAYED, Entries, Evidence, Ledger, PayloadChange, StateKind};
@@ -28,10 +29,10 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// What lies at these origins from now on is something else: what waits is kept, and whatever
-    /// fails at the same place is a failure of its own.
+    /// A new topic may reuse these origins: pending retries are kept, and a failure at the same
+    /// offset begins a new entry.
     pub(in crate::retry) fn on_topic_gone(&mut self, topic: &TopicName) {
-        // What waits to enter a topic knows which topic it is.
+        // An entry that waits to enter a topic knows the topic by its id.
         let groups = self.store.groups().into_iter().filter(|group| group.as_str() != DELAYED);
         for group in groups {
             for id in self.store.of_topic(&group, topic) {
@@ -43,17 +44,17 @@ impl<S: Entries> Ledger<S> {
                     continue;
                 }
                 entry.superseded = true;
-                // Nothing before it is of the same partition any more.
+                // The earlier records of its key belonged to the old topic: the entry is released.
                 entry.state = self.let_go_state(&entry).unwrap_or(entry.state);
-                // Nobody will pass it any more.
+                // No commit will pass the old origin any more.
                 entry.passed = Some(self.wall());
                 self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
             }
         }
     }
 
-    /// The original will be read again. A settled entry goes, a dead letter stays but no longer
-    /// answers for its origin, a pending retry is kept.
+    /// The original will be read again. A final entry is forgotten, a dead letter stays without its
+    /// origin, a pending retry is kept.
     fn reset(&mut self, id: EntryId) {
         let Some(mut entry) = self.store.get(id) else { return };
         match entry.state.kind() {
@@ -72,7 +73,7 @@ impl<S: Entries> Ledger<S> {
         self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
     }
 
-    /// A dead letter is gone: nothing of it is remembered.
+    /// Forgets a deleted dead letter. Its room in the quota may fit a withheld record.
     pub(in crate::retry) fn on_dead_letter_gone(&mut self, id: EntryId) {
         let entry = self.store.get(id).filter(|entry| entry.state.kind() == StateKind::Dead);
         let Some(entry) = entry else { return };

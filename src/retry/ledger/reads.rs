@@ -1,9 +1,9 @@
-//! What admin and lanes read without changing anything.
+//! Read access for the admin API and the retry topic.
 
 use crate::model::{EntryId, GroupId, MemberId, Now, Slot, WallMs};
 use crate::retry::{Counts, Entries, Entry, Ledger, SlotRecord, SlotView, StateKind};
 
-/// Entries read from the store at once while filtering.
+/// Page size of a filtered read.
 const PAGE: usize = 256;
 
 impl<S: Entries> Ledger<S> {
@@ -12,12 +12,12 @@ impl<S: Entries> Ledger<S> {
         self.store.groups()
     }
 
-    /// One entry.
     pub fn entry(&self, id: EntryId) -> Option<Entry> {
         self.store.get(id)
     }
 
-    /// The group's entries with an id above `after`, by id, at most `limit`; of one state, or all.
+    /// At most `limit` entries of the group with an id above `after`, by id. `kind: None`: of every
+    /// state.
     pub fn list(
         &self,
         group: &GroupId,
@@ -38,46 +38,46 @@ impl<S: Entries> Ledger<S> {
         found
     }
 
-    /// What waits in the group, oldest due first: the snapshot of its retry topic that readers
-    /// without a slot see.
+    /// Waiting entries of the group, earliest due time first: the retry topic as seen by a reader
+    /// without a slot.
     pub fn snapshot(&self, group: &GroupId, limit: usize) -> Vec<Entry> {
         let ids = self.store.due(group, WallMs(i64::MAX), limit);
         ids.into_iter().filter_map(|id| self.store.get(id)).collect()
     }
 
-    /// The group's entries by state, waiting ones by level.
+    /// The group's entries by state, waiting ones also by level.
     pub fn counts(&self, group: &GroupId) -> Counts {
         self.store.counts(group)
     }
 
-    /// Entries that are due and have no live member to go to.
+    /// Number of due entries in a group without a live member.
     pub fn parked(&self, group: &GroupId, now: Now) -> u64 {
         if self.has_member(group) { 0 } else { self.store.count_due(group, now.wall) }
     }
 
-    /// A member of the group holds a slot.
+    /// Whether a member of the group has a slot.
     pub fn has_member(&self, group: &GroupId) -> bool {
         self.store.slots(group).iter().any(|record| record.member.is_some())
     }
 
-    /// The group's slots, held or not.
+    /// The group's slots, assigned or free.
     pub fn slots(&self, group: &GroupId) -> Vec<SlotRecord> {
         self.store.slots(group)
     }
 
-    /// The slot a member holds, with its position and log end.
+    /// The slot of a member, with its position and log end offset.
     pub fn member_slot(&self, group: &GroupId, member: &MemberId) -> Option<SlotView> {
         self.slot_of(group, member).map(|record| self.view(group, &record))
     }
 
-    /// The slot of a member that asks where to go on.
+    /// The slot of a member that fetches its position, so that its late deliveries end.
     pub fn resume(&mut self, group: &GroupId, member: &MemberId) -> Option<SlotView> {
         let record = self.slot_of(group, member)?;
         self.late.gone(group, record.slot);
         Some(self.view(group, &record))
     }
 
-    /// A slot's position and log end, held or not; `None` when it was never given.
+    /// Position and log end offset of a slot, assigned or free; `None` if it never existed.
     pub fn slot_view(&self, group: &GroupId, slot: Slot) -> Option<SlotView> {
         self.store.slot(group, slot).map(|record| self.view(group, &record))
     }

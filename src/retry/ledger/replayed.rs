@@ -1,10 +1,10 @@
-//! A group was reset, and is given again what it had passed: the original wins over a retry of it
-//! that waits. Where the record's key is kept in order the retry wins: the original is cut from
-//! what is handed out, and the line of its key stays as it is.
+//! Originals delivered again after a reset: the original wins, and a waiting retry of it is
+//! discarded. In a group that keeps keys in order the retry wins: the sidecar cuts the original
+//! from the Fetch response.
 //!
-//! A commit that goes back says by itself nothing of the kind: workers of one consumer commit
-//! backwards all day. So it takes a reset by nobody's member, and then the hand-out: until then a
-//! retry may be all there is of its record.
+//! A backward commit alone discards nothing: threads of one consumer may commit out of order. The
+//! reset must come from outside of the group's members, and the original must be delivered. Until
+//! then a retry may be the only copy of its record.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::model::{GroupId, TopicName};
 use crate::retry::{Entries, Evidence, Ledger, PayloadChange, State, StateKind};
 
 impl<S: Entries> Ledger<S> {
-    /// Originals at these offsets were handed out after a reset below them. What has left already
-    /// ends by what its member says; what is at its end stays so.
+    /// Originals at these offsets were delivered after a reset below them. Inflight and final
+    /// entries stay as they are.
     pub(in crate::retry) fn on_replayed(
         &mut self,
         group: &GroupId,

@@ -1,25 +1,24 @@
-//! Stored times after a restart or a reload: never further off than the clock, the delay table and
-//! the consume timeout explain, never stranded.
+//! Stored due times after a restart or a reload: no later than the clock, the delay table and the
+//! consume timeout allow.
 
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::ledger::AT_ONCE;
 use crate::retry::{Entries, Entry, Evidence, Ledger, PayloadChange, State};
 
-/// Every entry is looked at, some at a time: there may be millions, and whoever is due or asks is
-/// not to wait for them all, nor is memory to hold their facts. Until the last one was, a restart
-/// begins anew.
+/// Progress of a check of all entries, some per call: millions of entries must not delay other work
+/// or fill the memory. A restart before the end begins again.
 #[derive(Debug)]
 pub(in crate::retry) struct Rescheduling {
-    /// Groups to be looked at, the next one last.
+    /// Groups still to check, the next one last.
     groups: Vec<GroupId>,
-    /// In that one this is done.
+    /// Last checked entry of that group.
     after: Option<EntryId>,
-    /// By which delay tables.
+    /// Hash of the delay tables to check against.
     tables: u64,
 }
 
 impl<S: Entries> Ledger<S> {
-    /// Looks at every entry, but only when the wall clock went back or a table changed.
+    /// Checks every entry, but only when the wall clock went back or a table changed.
     pub(in crate::retry) fn reschedule(&mut self) {
         let (marks, tables) = (self.marks(), self.policies.tables_mark());
         let clock_went_back = marks.latest > Some(self.wall());
@@ -32,7 +31,7 @@ impl<S: Entries> Ledger<S> {
         self.go_on_rescheduling();
     }
 
-    /// Looks at the next ones.
+    /// Checks the next `AT_ONCE` entries.
     pub(in crate::retry) fn go_on_rescheduling(&mut self) {
         let Some(mut left) = self.rescheduling.take() else { return };
         let mut room = AT_ONCE;
@@ -67,8 +66,8 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    /// `min(stored due, now + delay)`, with the table's present delay where it has the level and
-    /// the stored one where it has not or where the level's delay grew.
+    /// `min(stored due, now + delay)`. The delay is the level's present one, but never longer than
+    /// the stored one.
     pub(in crate::retry) fn closer(
         &self,
         entry: &Entry,

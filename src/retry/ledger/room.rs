@@ -1,63 +1,62 @@
-//! Room for dead letters: what was told of it, and when held records are looked at again.
+//! The dead-letter quota: present size, and the next check of withheld records.
 //!
-//! Nothing here is journalled: bytes are seen, not decided, and a start sets every look anew.
+//! Not journalled: the engine reports sizes, and a restart schedules all checks anew.
 
 use std::collections::BTreeMap;
 
 use crate::model::{EntryId, GroupId, WallMs};
 
-/// A held record is looked at again after this.
+/// Interval between checks of withheld records.
 pub(super) const LOOK_MS: u64 = 30_000;
-/// What a dead letter takes beside its record, at most as a rule: 4 KiB of headers, and the fact.
+/// Usual upper bound of a dead letter's size beside its record: 4 KiB of headers, and the fact.
 const LETTER_MORE_BYTES: u64 = 8 << 10;
 
-/// By group, as far as there is something to know.
+/// Quota state of each group that needs one.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// Bytes of the kept dead letters: as last told, and what was decided since.
+    /// Bytes of the dead letters: the last reported size, plus additions since.
     taken_bytes: BTreeMap<GroupId, u64>,
     looks: BTreeMap<GroupId, Look>,
 }
 
-/// The next look at the held records of a group.
+/// The next check of a group's withheld records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
-    /// When.
     pub(super) at: WallMs,
-    /// It goes on behind this one; `None`: at the first.
+    /// The check continues after this entry; `None`: from the first one.
     pub(super) after: Option<EntryId>,
 }
 
 impl Room {
-    /// The dead letters of a group take so many bytes now.
+    /// Sets the reported size of a group's dead letters.
     pub(super) fn told(&mut self, group: GroupId, bytes: u64) {
         self.taken_bytes.insert(group, bytes);
     }
 
-    /// Whether one record more of so many bytes stays within `bytes_max`.
+    /// Whether one more record of this size stays within `bytes_max`.
     pub(super) fn is_for(&self, group: &GroupId, record_bytes: u64, bytes_max: u64) -> bool {
         let taken = self.taken_bytes.get(group).copied().unwrap_or(0);
         taken.saturating_add(letter_bytes(record_bytes)) <= bytes_max
     }
 
-    /// One more was decided; until the next telling it counts at its largest.
+    /// Adds a dead letter at its largest size, until the next report.
     pub(super) fn take(&mut self, group: &GroupId, record_bytes: u64) {
         let taken = self.taken_bytes.entry(group.clone()).or_default();
         *taken = taken.saturating_add(letter_bytes(record_bytes));
     }
 
-    /// A record is held from now on: looks at the group begin unless they have.
+    /// A record is withheld from now on: schedules checks of the group, unless scheduled.
     pub(super) fn hold(&mut self, group: &GroupId, now: WallMs) {
         let first = Look { at: now.plus(LOOK_MS), after: None };
         self.looks.entry(group.clone()).or_insert(first);
     }
 
-    /// Looks at this group at once.
+    /// Schedules a check of the group at once.
     pub(super) fn hasten(&mut self, group: &GroupId, now: WallMs) {
         self.look(group, Look { at: now, after: None });
     }
 
-    /// Looks at every group with held records at once.
+    /// Schedules a check of every group with withheld records at once.
     pub(super) fn hasten_all(&mut self, now: WallMs) {
         for look in self.looks.values_mut() {
             *look = Look { at: now, after: None };

@@ -1,5 +1,5 @@
-//! What was charged by inference leaves its partition: for the dead letters, or, where the group
-//! has a way back, for its queue.
+//! End of in-place retries: a record with inferred failures leaves its partition for the dead
+//! letters. In a group with a retry topic it may wait for its next retry instead.
 
 use crate::model::{GroupId, OrderKey, Origin};
 use crate::retry::detector::Settling;
@@ -22,7 +22,7 @@ impl<S: Entries> Ledger<S> {
             partition: settling.partition.partition,
             offset: settling.offset,
         };
-        // An origin the group knows is settled here already.
+        // The group has an entry of this origin already.
         if let Some(id) = self.store.by_origin(group, &origin) {
             return self.answer(token, Answer::Nacked(vec![NackOutcome::Nothing { id }]));
         }
@@ -32,7 +32,7 @@ impl<S: Entries> Ledger<S> {
         let Settling { reconsume_times, disposition, evidence, .. } = *settling;
         let ladder = self.ladder(&entry);
         entry.max_reconsume_times = ladder.max_reconsume_times;
-        // The last failure is put down with its end.
+        // The last failure is charged below, together with the new state.
         let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
         entry.carry(&Carried { reconsume_times, history: before.to_vec(), spared: false });
         let entry = match ladder.delays.levels.next(Want::default(), reconsume_times) {
@@ -46,7 +46,8 @@ impl<S: Entries> Ledger<S> {
             {
                 entry.failed(self.wall(), disposition);
                 if entry.has_crashed() {
-                    // Singled out where it came from: it goes on alone.
+                    // The record was isolated in its own partition, so its retries are isolated
+                    // too.
                     entry.losses = self.policy(group).crash_limit;
                 }
                 self.wait(entry, delay_ms, level)

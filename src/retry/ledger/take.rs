@@ -1,4 +1,4 @@
-//! A Fetch at a lane offset: hands out what is due, never early, each entry to one slot.
+//! Fetch of a retry partition: delivers due entries, never early, each to one slot.
 
 use crate::model::{GroupId, LANE_SEQUENCE_MAX, LaneOffset, Slot};
 use crate::retry::{
@@ -22,14 +22,15 @@ impl<S: Entries> Ledger<S> {
         let mut record = record.unwrap_or(SlotRecord { slot, member: None, next_sequence: 0 });
         let mut entries = Vec::new();
         let mut bytes = 0;
-        // Beyond the log end a client would skip what it is given: it gets nothing.
+        // A client beyond the log end would skip the records of a response: it receives none.
         if held && from.sequence <= record.next_sequence {
-            // Mostly a member asks for what comes after its last hand-out.
+            // Usually a member fetches at its log end, so nothing outstanding is read.
             if from.sequence < record.next_sequence {
                 entries = self.open_from(group, from, max);
                 let open = entries.len();
                 entries.truncate(self.fitting(entries.iter().map(|(_, entry)| entry), &mut bytes));
-                // Open deliveries come first, so nothing new leaves with them.
+                // Outstanding deliveries come first: no new one follows when some of them do not
+                // fit.
                 bytes = if entries.len() < open { TAKE_BYTES_MAX } else { bytes };
             }
             let room = max.saturating_sub(entries.len());
@@ -38,14 +39,14 @@ impl<S: Entries> Ledger<S> {
         let view = self.view(group, &record);
         let next_due = self.store.next_due(group, None);
         let single = if held { self.single(group, slot) } else { None };
-        // A slot nobody holds ends where it is asked for: a client must not run its reset policy.
+        // A free slot ends at the fetch offset, so that the client does not run its reset policy.
         let (position, next) =
             if held { (view.position, view.next.max(from)) } else { (from, from) };
         self.answer(token, Answer::Taken { entries, position, next, next_due, single });
     }
 
-    /// The number of entries that leave together; the first of all always leaves. `bytes` counts
-    /// the records of the same Take.
+    /// Number of leading entries within the byte limit; the first entry of a Take always fits.
+    /// `bytes` is the sum over the whole Take.
     fn fitting<'a>(&self, entries: impl Iterator<Item = &'a Entry>, bytes: &mut u64) -> usize {
         let fits = |entry: &&Entry| {
             let is_first = *bytes == 0;
@@ -55,14 +56,14 @@ impl<S: Entries> Ledger<S> {
         entries.take_while(fits).count()
     }
 
-    /// Handed out before and still open: the same hand-out again, not another one.
+    /// Outstanding deliveries of the slot, repeated under their offsets.
     fn open_from(&self, group: &GroupId, from: LaneOffset, max: usize) -> Vec<(LaneOffset, Entry)> {
         let ids = self.store.inflight(group, from, max);
         let entries = ids.into_iter().filter_map(|id| self.store.get(id));
         entries.filter_map(|entry| Some((entry.inflight()?, entry))).collect()
     }
 
-    /// An entry that goes alone: it is out at this slot, or the first that is due.
+    /// The isolated retry at this slot, or else the first due entry if it is to be isolated.
     fn single(&self, group: &GroupId, slot: Slot) -> Option<Single> {
         if let Some(single) = self.alone(group, slot) {
             return Some(single);
@@ -73,15 +74,15 @@ impl<S: Entries> Ledger<S> {
         Some(Single { lane: None, doublings })
     }
 
-    /// An entry that is out alone at this slot.
+    /// The isolated retry at this slot.
     fn alone(&self, group: &GroupId, slot: Slot) -> Option<Single> {
         let first = LaneOffset { slot, sequence: 0 };
         let open = self.store.inflight(group, first, 1);
         self.store.get(*open.first()?)?.single(self.policy(group))
     }
 
-    /// Leaves what may be handed out together: all up to the first entry that goes alone, or that
-    /// one, if it may. Whether it is alone.
+    /// Truncates `due` to the entries that may leave together: those before the first isolated one,
+    /// or that one by itself. Returns whether the delivery is isolated.
     fn in_file(&self, group: &GroupId, slot: Slot, due: &mut Vec<Entry>, company: Company) -> bool {
         let policy = self.policy(group);
         if company == Company::Some && self.alone(group, slot).is_some() {
@@ -101,7 +102,7 @@ impl<S: Entries> Ledger<S> {
         may && company == Company::None
     }
 
-    /// Hands out due entries, oldest due first.
+    /// Delivers due entries, earliest due time first.
     fn hand_out(
         &mut self,
         group: &GroupId,
@@ -147,7 +148,7 @@ impl<S: Entries> Ledger<S> {
         entries
     }
 
-    /// As many of these as the group's rate allows now; it is woken for the rest.
+    /// Truncates to the group's rate limit; the group is woken for the rest.
     fn paced(&mut self, group: &GroupId, rate: u32, mut due: Vec<Entry>) -> Vec<Entry> {
         let now = self.now().mono;
         let (allowed, wait_ms) = self.pace.allows(group, rate, now, due.len());

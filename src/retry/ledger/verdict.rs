@@ -1,112 +1,109 @@
-//! The truth table of a nack: what it names × what is known → what it counts as.
+//! Truth table of nacks: the kind of name × the state of the entry → the verdict.
 
-/// How a nack names a record.
+/// Name of a record in a nack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// By the last hand-out of the entry, through its lane offset.
+    /// The last delivery of the entry, by its retry-partition offset.
     CurrentLane,
-    /// By an earlier hand-out of the entry.
+    /// An earlier delivery of the entry.
     OlderLane,
-    /// By a lane offset no entry remembers.
+    /// A retry-partition offset that no entry remembers.
     UnknownLane,
-    /// By the record's true origin.
+    /// The record's origin.
     Origin {
         /// The group's committed offset is past the origin.
         commit_past: bool,
     },
-    /// By its place, in the metadata of a commit of its own partition.
+    /// The record's offset, in the metadata of a commit of its own partition.
     Marked,
 }
 
 impl Named {
-    /// By where the record was produced.
+    /// The nack names the record as produced.
     fn is_the_origin(self) -> bool {
         matches!(self, Self::Origin { .. } | Self::Marked)
     }
 }
 
-/// What is known of the record it names.
+/// State of the named record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// No entry.
     None,
-    /// An entry that waits.
+    /// Waiting for its next delivery.
     Waiting,
-    /// One behind another of its key, that was not said to have failed.
+    /// Key-blocked, without a reported failure.
     Behind,
-    /// An entry that is handed out.
+    /// Delivered, and neither acknowledged nor failed.
     Inflight,
-    /// An entry acknowledged at most the consume timeout ago.
+    /// Acknowledged at most the consume timeout ago.
     CommittedLately,
-    /// An entry acknowledged before that.
+    /// Acknowledged longer ago.
     CommittedLongAgo,
-    /// A dead letter since at most the consume timeout.
+    /// A dead letter for at most the consume timeout.
     Dead,
-    /// A dead letter since before that.
+    /// A dead letter for longer.
     DeadLongAgo,
-    /// A dropped one.
     Discarded,
-    /// An entry that waits and never left: inference alone has charged it.
+    /// Waiting with inferred failures only, and not delivered since.
     Inferred,
 }
 
-/// What the nack counts as.
+/// Effect of a nack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The first failure: an entry begins.
+    /// First failure: a new entry begins.
     Begin,
-    /// One failure more; an acknowledged entry is alive again.
+    /// One more failure; an acknowledged entry becomes pending again.
     Charge,
-    /// The failure that was charged by inference: it is the application's word from now on, which
-    /// no commit takes back. Its delivery is not charged twice.
+    /// Confirms an inferred failure without a second charge. No later commit takes it back.
     Confirm,
-    /// The dead letter is sent back: its failures begin at 0.
+    /// Redrives the dead letter: its failures begin at 0.
     Redrive,
-    /// Known already: say yes, change nothing.
+    /// Accepted without effect: the failure is known.
     Acknowledge,
-    /// Too late to be counted right: say no.
+    /// Refused: too late to be charged.
     Refuse,
 }
 
-/// A nack names a hand-out; application code is the same for a first delivery and a retry.
+/// The verdict of one nack. First deliveries and retries use the same table.
 #[expect(clippy::match_same_arms, reason = "the arms are the table's rows, in its order")]
 pub fn judge(named: Named, seen: Seen) -> Verdict {
     use Verdict::{Acknowledge, Begin, Charge, Confirm, Redrive, Refuse};
     match (named, seen) {
-        // it names a hand-out, and there was none
+        // the nack names a delivery, and there was none
         (_, Seen::Inferred) if !named.is_the_origin() => Refuse,
-        // its current lane offset | Inflight, or Committed ≤ consume_timeout ago | charge
+        // the current delivery | Inflight, or Committed ≤ consume_timeout ago | charge
         (Named::CurrentLane, Seen::Inflight | Seen::CommittedLately) => Charge,
-        // the entry has left that hand-out: it is an older one
+        // the entry has left that delivery: an older one
         (
             Named::CurrentLane,
             Seen::Waiting | Seen::Behind | Seen::Dead | Seen::DeadLongAgo | Seen::Discarded,
         ) => Acknowledge,
-        // settled longer ago than a failure is counted: a yes would lose it
+        // final longer ago than a failure is charged: an acceptance would lose the failure
         (Named::CurrentLane, Seen::CommittedLongAgo) => Refuse,
-        // an older lane offset of it | any | acknowledge, charge nothing
+        // an older delivery of the entry | any | acknowledge, charge nothing
         (Named::OlderLane, seen) if seen != Seen::None => Acknowledge,
         // an entry no longer remembered is refused, never begun at 0
         (Named::CurrentLane | Named::OlderLane | Named::UnknownLane, _) => Refuse,
-        // the true origin | none | first failure, also when the commit came first
+        // the origin | none | first failure, also when the commit came first
         (Named::Origin { .. }, Seen::None) => Begin,
-        // the true origin, or its offset in metadata | put behind another of its key since it
-        // was handed out | charge: that hand-out has failed
+        // the origin, or its offset in metadata | key-blocked since its delivery | charge: that
+        // delivery has failed
         (Named::Origin { .. } | Named::Marked, Seen::Behind) => Charge,
-        // the true origin, or its offset in metadata | charged by inference, and never left |
+        // the origin, or its offset in metadata | inferred failures only, not delivered since |
         // confirm: that delivery has failed
         (Named::Origin { .. } | Named::Marked, Seen::Inferred) => Confirm,
-        // the true origin | Inflight, and the committed offset is past the origin | charge
+        // the origin | Inflight, and the committed offset is past the origin | charge
         (Named::Origin { commit_past: true }, Seen::Inflight) => Charge,
-        // the true origin | a dead letter for longer than the consume timeout, and the committed
+        // the origin | a dead letter for longer than the consume timeout, and the committed
         // offset is past it: no delivery of the origin is left that could have failed | redrive
         (Named::Origin { commit_past: true }, Seen::DeadLongAgo) => Redrive,
-        // the true origin | anything else | acknowledge, charge nothing
+        // the origin | anything else | acknowledge, charge nothing
         (Named::Origin { .. }, _) => Acknowledge,
-        // its offset in a commit's metadata | none | first failure
+        // an offset in a commit's metadata | none | first failure
         (Named::Marked, Seen::None) => Begin,
-        // its offset in a commit's metadata | anything else | acknowledge: applications commit the
-        // same offsets and metadata again and again; a failed retry is named by its hand-out
+        // an offset in a commit's metadata | anything else | acknowledge: applications commit the
+        // same offsets and metadata again and again; a failed retry is named by its delivery
         (Named::Marked, _) => Acknowledge,
     }
 }

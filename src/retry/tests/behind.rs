@@ -1,4 +1,4 @@
-//! Keys kept in order: one of each at a time, in the order of their offsets.
+//! Order of keys: one pending record of each key, in the order of offsets.
 
 use super::*;
 use crate::model::{EntryId, OrderKey, TopicPartition};

@@ -1,4 +1,4 @@
-//! Records that wait before they enter their topic.
+//! Produced records that wait before they enter their topic.
 
 use super::*;
 use crate::model::EntryId;

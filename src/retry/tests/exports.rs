@@ -1,4 +1,4 @@
-//! Entries on their way from one sidecar to another.
+//! Export and import of entries between sidecars.
 
 use super::*;
 use crate::model::EntryId;
@@ -12,7 +12,7 @@ use ExportStep::{Begin, End, Undo};
 
 const TIMEOUT_MS: u64 = 900_000;
 
-/// Once failed, due a minute after the rig's start.
+/// A waiting entry of another sidecar, due a minute after the rig's start.
 pub(super) fn brought(offset: Option<i64>) -> Import {
     let failed = WallMs(1_700_000_000_000);
     Import {

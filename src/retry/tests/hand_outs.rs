@@ -1,4 +1,4 @@
-//! Slots, positions, commits of lane offsets, and hand-outs that are lost.
+//! Slots, positions, commits of retry partitions, and lost deliveries.
 
 use super::*;
 use crate::retry::{Evidence, INFLIGHT_MAX, State, TAKE_MAX};
@@ -131,7 +131,7 @@ fn a_late_commit_of_its_member_ends_what_went_back_for_time_alone() {
     assert_eq!((rig.count(StateKind::Committed), rig.count(StateKind::Waiting)), (1, 0));
     let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
     assert_eq!(cause.evidence, Evidence::LaneCommit);
-    // alive again, as any that was acknowledged lately
+    // a nack of a recently acknowledged record is charged
     rig.nack(fail_lane(handed)).unwrap();
     assert_eq!((rig.count(StateKind::Waiting), rig.only().reconsume_times), (1, 2));
 }

@@ -1,10 +1,10 @@
-//! A bound on the dead letters: what does not fit is held, and leaves when there is room.
+//! The dead-letter quota: excess records are withheld, and become dead letters when there is room.
 
 use super::*;
 use crate::model::EntryId;
 use crate::retry::{Disposition, Evidence, State};
 
-/// A bound for two records of 1000 bytes.
+/// A quota for two records of 1000 bytes.
 const TWO: u64 = 20_000;
 
 fn bounded(bytes_max: u64) -> Policy {
@@ -45,7 +45,7 @@ fn an_exhausted_record_without_room_is_held_uncharged_and_not_handed_out_again()
     assert_eq!(outcome, NackOutcome::Held { id: entry.id });
     assert_eq!((entry.reconsume_times, entry.reason.as_deref()), (1, Some("no stock")));
     assert_eq!((entry.due(), entry.expires, entry.is_settled()), (None, None, false));
-    // Sent once more it is known.
+    // A repeated nack changes nothing.
     assert_eq!(rig.nack(last), Ok(NackOutcome::Nothing { id: entry.id }));
     rig.advance(7_200_000);
     assert_eq!(rig.take(after(lane)), []);

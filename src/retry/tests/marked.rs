@@ -1,4 +1,4 @@
-//! Failures that a commit's metadata names, and counts that inference hands on.
+//! Nacks in the metadata of commits, and inferred failures that an entry takes over.
 
 use super::*;
 use crate::retry::{Disposition, Evidence, State};

@@ -1,4 +1,4 @@
-//! How long a settled entry is remembered, and what a reset does.
+//! Memory of final entries, and the effect of a reset.
 
 use super::*;
 use crate::retry::Evidence;
@@ -174,7 +174,7 @@ fn a_topic_made_anew_begins_anew_and_what_waits_of_the_old_one_still_comes() {
         assert!(matches!(begun, NackOutcome::Scheduled { .. }), "{offset}: {begun:?}");
     }
     assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Waiting)), (1, 4));
-    // All four come, and none is remembered for ever.
+    // All four are delivered, and all are forgotten later.
     let slot = rig.join("a");
     rig.advance(10_000);
     let taken = rig.take(slot.next);

@@ -1,4 +1,4 @@
-//! Promises of the whole ledger, told as stories on a virtual clock.
+//! Tests of the whole ledger, on a virtual clock.
 
 mod behind;
 mod delayed;
@@ -70,7 +70,7 @@ impl Rig {
         self.drain()
     }
 
-    /// Journals facts, counts wakes, returns the answer; counts never fall on the way.
+    /// Journals facts, counts wakes, returns the answer. Panics on a second answer.
     fn drain(&mut self) -> Option<Answer> {
         let mut last = None;
         while let Some(output) = self.ledger.poll_output() {
@@ -129,7 +129,7 @@ impl Rig {
         }
     }
 
-    /// Takes what is new for this slot; expects exactly one.
+    /// Delivers the new retries of this slot; expects exactly one.
     fn take_one(&mut self, slot: Slot) -> (LaneOffset, Entry) {
         let next = self.ledger.slot_view(&"shop".into(), slot).unwrap().next;
         let mut taken = self.take(next);
@@ -141,7 +141,7 @@ impl Rig {
         self.send(Input::LaneCommit { token: Token(4), group: "shop".into(), up_to }).unwrap()
     }
 
-    /// Commits past this hand-out; expects that it acknowledges it alone.
+    /// Commits past this delivery; expects that the commit acknowledges one entry.
     fn acknowledge(&mut self, lane: LaneOffset) {
         match self.lane_commit(after(lane)) {
             Answer::Committed { acknowledged, .. } => assert_eq!(acknowledged.len(), 1),
@@ -155,7 +155,7 @@ impl Rig {
         assert_eq!(answer, None);
     }
 
-    /// The only entry of the group.
+    /// The group's entry; expects exactly one.
     fn only(&self) -> Entry {
         let mut all = self.ledger.list(&"shop".into(), None, None, 10);
         assert_eq!(all.len(), 1);
@@ -166,7 +166,7 @@ impl Rig {
         self.ledger.counts(&shop()).of(kind)
     }
 
-    /// Fails `orders-0@offset` and hands it to a member "a" once it is due.
+    /// Nacks `orders-0@offset` and delivers its retry to member "a" once it is due.
     fn inflight(&mut self, offset: i64) -> (LaneOffset, Entry) {
         let slot = self.join("a").slot;
         self.nack(fail(offset)).unwrap();

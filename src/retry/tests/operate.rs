@@ -14,7 +14,7 @@ impl Rig {
         }
     }
 
-    /// The action changes the only entry, or leaves it.
+    /// Outcome of an action on the only entry.
     fn act(&mut self, action: Action) -> Outcome {
         let id = self.only().id;
         self.operate(action, &[id])[0]

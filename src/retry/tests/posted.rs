@@ -1,4 +1,4 @@
-//! Failures that the admin port is told count by the rows of produced ones.
+//! Admin nacks: the same truth table as for produced nacks.
 
 use super::*;
 use crate::retry::Evidence;

@@ -1,4 +1,4 @@
-//! Random scripts: every invariant after each step, and the journal gives the state back.
+//! Random scripts: every invariant holds after each step, and the journal restores the state.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Script {
         self.rng.choice([None, Some(OrderKey([1; 16])), Some(OrderKey([2; 16]))]).unwrap()
     }
 
-    /// An operator acts on some entries.
+    /// A random operator action on random entries.
     fn operate(&mut self) {
         let due = self.rig.now.wall.plus(self.rng.u64(0..100_000));
         let actions = [
@@ -76,7 +76,7 @@ impl Script {
         self.rig.send(Input::Operate { token: Token(9), group: shop(), action, ids });
     }
 
-    /// A Fetch comes by records of some keys.
+    /// A Fetch of records with random keys.
     fn fetch(&mut self) {
         let first = self.rng.i64(0..12);
         let records = (first..first + 4).filter_map(|offset| Some((offset, self.key()?)));
@@ -140,7 +140,7 @@ impl Script {
         self.judge_facts();
     }
 
-    /// An operator sets entries aside, ends or undoes that, or brings some.
+    /// A random export step or import.
     fn move_about(&mut self) {
         let steps = [ExportStep::Begin, ExportStep::Begin, ExportStep::End, ExportStep::Undo];
         if let Some(step) = self.rng.choice(steps).filter(|_| self.rng.u8(0..4) > 0) {
@@ -161,7 +161,7 @@ impl Script {
         self.rig.send(Input::Import { token: Token(6), group: shop(), imports });
     }
 
-    /// A restart, with the wall clock moved, or a reload; both with other rules.
+    /// A restart with a moved wall clock, or a reload; both with random rules.
     fn change_around(&mut self) {
         let text = self.rng.choice(["1s 5s 10s", "3s 4s 5s 6s", DEFAULT_LEVELS]).unwrap();
         let policy = Policy {
@@ -178,7 +178,7 @@ impl Script {
         }
     }
 
-    /// Follows every fact: counts never fall, nothing early, nothing pending goes.
+    /// Checks every new fact: encoding, counts, due times and pending entries.
     fn judge_facts(&mut self) {
         let now = self.rig.now.wall;
         for fact in &self.rig.journal[self.applied..] {
@@ -224,7 +224,7 @@ impl Script {
         assert_eq!(self.rig.ledger.fingerprint().entries, self.entries);
     }
 
-    /// The journal gives the same store back; time then settles every pending retry.
+    /// Replays the journal and compares the stores. Then time passes until every retry is final.
     fn finish(mut self) -> Fingerprint {
         let mut replayed = Ledger::new(BTreeEntries::default(), Policies::default());
         for fact in &self.rig.journal {
@@ -257,7 +257,7 @@ impl Script {
     }
 }
 
-/// None, one that a few records reach, or one that keeps all out.
+/// A quota: none, one for a few records, or one without room.
 fn bound(rng: &mut fastrand::Rng) -> Option<u64> {
     rng.choice([None, None, Some(50_000), Some(1)]).unwrap()
 }

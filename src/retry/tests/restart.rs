@@ -1,10 +1,10 @@
-//! What a restart and a reload do to stored times.
+//! Effect of a restart and a reload on stored times.
 
 use super::*;
 use crate::retry::{Evidence, State};
 
 impl Rig {
-    /// Starts a new ledger over the journal, with other rules and the wall clock moved.
+    /// Restarts the ledger from its journal, with other rules and a moved wall clock.
     pub(super) fn restart(&mut self, policy: Policy, wall_shift_ms: i64) {
         let policies = Policies::new(policy, Vec::new());
         let mut ledger = Ledger::new(BTreeEntries::default(), policies);

@@ -1,4 +1,4 @@
-//! Rules of a topic, back-offs, and what a group's retries may take of time and pace.
+//! Topic rules, back-offs, and limits of time and rate.
 
 use super::*;
 use crate::retry::{Delays, Disposition, State, TopicRule};
@@ -21,7 +21,7 @@ fn delay_ms(entry: &Entry) -> u64 {
     delay_ms
 }
 
-/// The delay of the only entry, which is handed out when it is over, never before.
+/// The delay of the only entry. Checks that its delivery comes after the delay and never before.
 fn next(rig: &mut Rig, slot: Slot) -> (u64, LaneOffset) {
     let delay_ms = delay_ms(&rig.only());
     rig.advance(delay_ms - 1);

@@ -1,4 +1,4 @@
-//! What inference has charged becomes an entry like any other.
+//! Records with inferred failures that leave their partition.
 
 use super::*;
 use crate::model::TopicPartition;
@@ -98,7 +98,7 @@ fn where_dead_letters_have_no_room_it_is_held() {
     assert_eq!(rig.only().reconsume_times, 2, "its last failure counts with its end");
 }
 
-/// A record that its member was lost with once, in a group with a retry topic.
+/// A record with one lost delivery, in a group with a retry topic.
 fn lost_once(rig: &mut Rig) {
     let settling = Box::new(Settling {
         partition: TopicPartition { topic: "orders".into(), partition: 0 },
@@ -119,7 +119,7 @@ fn lost_once(rig: &mut Rig) {
     });
 }
 
-/// The application says it of its own accord.
+/// The application's nack confirms the inferred failure, without a second charge.
 fn assert_confirmed(marked: bool) {
     let mut rig = Rig::new(Policy::default());
     lost_once(&mut rig);

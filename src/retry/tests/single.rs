@@ -1,10 +1,10 @@
-//! An entry that is lost with its member again and again goes alone, and is charged when it is lost
-//! alone; nobody else is.
+//! Isolated retries: an entry with repeated losses is isolated, and charged when isolated
+//! deliveries are lost. No other entry is charged.
 
 use super::*;
 use crate::retry::{CRASH_LIMIT, Disposition, Evidence, State};
 
-/// A member's process begins, is given what there is, and dies with it.
+/// A member joins, fetches, and is lost with its retries.
 fn dies(rig: &mut Rig, company: Company) -> Vec<Entry> {
     let slot = rig.join("a").slot;
     let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
@@ -14,7 +14,7 @@ fn dies(rig: &mut Rig, company: Company) -> Vec<Entry> {
     taken.into_iter().map(|(_, entry)| entry).collect()
 }
 
-/// One entry, lost so often that it goes alone.
+/// One entry with enough losses to be isolated.
 fn singled(policy: Policy) -> Rig {
     let mut rig = Rig::new(policy);
     rig.nack(fail(1)).unwrap();

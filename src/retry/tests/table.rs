@@ -15,7 +15,7 @@ fn id(outcome: NackOutcome) -> u64 {
     }
 }
 
-/// The nack is taken and changes nothing.
+/// The nack is accepted and changes nothing.
 fn assert_acknowledged(rig: &mut Rig, nack: Nack) {
     let (before, facts) = (rig.ledger.fingerprint(), rig.journal.len());
     let outcome = rig.nack(nack).unwrap();
@@ -24,7 +24,7 @@ fn assert_acknowledged(rig: &mut Rig, nack: Nack) {
     assert_eq!(rig.ledger.fingerprint(), before);
 }
 
-/// The nack is one failure more of the only entry.
+/// The nack charges the only entry once.
 fn assert_charged(rig: &mut Rig, nack: Nack) {
     let before = rig.only();
     let outcome = rig.nack(nack).unwrap();
@@ -120,7 +120,7 @@ fn the_true_origin_of_anything_else_is_acknowledged() {
     rig.nack(fail_lane(lane)).unwrap();
     assert_acknowledged(&mut rig, past()); // dead
     rig.advance(TIMEOUT_MS + 1);
-    assert_acknowledged(&mut rig, fail(1)); // for long, and not passed
+    assert_acknowledged(&mut rig, fail(1)); // dead for long, not committed past
     assert!(matches!(rig.nack(past()), Ok(NackOutcome::Scheduled { .. })), "a redrive");
     let mut rig = Rig::new(Policy { keep_dead_letters: false, ..max(0) });
     rig.nack(fail(1)).unwrap();
