@@ -1,11 +1,11 @@
-//! Names that travel through the whole house. Cheap to clone, ordered, never empty by convention.
+//! Names and ids that every module uses. Cheap to clone, ordered, never empty by convention.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, de};
 
-/// Reads a name into the place it stays at, without another one on the way.
+/// Deserializes a name into its `Arc` without a `String` in between.
 struct Shared;
 
 impl de::Visitor<'_> for Shared {
@@ -27,12 +27,10 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Wraps the text as it came.
             pub fn new(text: &str) -> Self {
                 Self(Arc::from(text))
             }
 
-            /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -82,18 +80,18 @@ name!(
 );
 
 impl GroupId {
-    /// Whether a client may call a group so. A NUL marks what is no client's.
+    /// Whether a client may use this group name: a NUL marks reserved groups.
     pub fn is_legal(&self) -> bool {
         !self.0.is_empty() && !self.is_reserved()
     }
 
-    /// Whether the name is kept for what is no client's.
+    /// Whether the group is the sidecar's own.
     pub fn is_reserved(&self) -> bool {
         self.0.contains('\0')
     }
 }
 name!(
-    /// A topic, as it is called on the Kafka wire.
+    /// A topic, by its name on the Kafka wire.
     TopicName
 );
 name!(
@@ -101,11 +99,11 @@ name!(
     MemberId
 );
 name!(
-    /// What a client calls itself in the request header; not trusted, not unique.
+    /// The client id in the request header; not trusted, not unique.
     ClientId
 );
 
-/// One retry entry, for ever: counted up by the retry machine, never used twice.
+/// Id of one retry entry. The ledger counts ids up and never uses one twice.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -117,16 +115,14 @@ impl fmt::Display for EntryId {
     }
 }
 
-/// A topic, for ever: a topic deleted and made anew has another one. The bytes of its uuid.
+/// Id of a topic: the bytes of its UUID. A topic that is deleted and created again has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TopicId(pub [u8; 16]);
 
 /// One partition, by its topic's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TopicPartition {
-    /// The topic it is of.
     pub topic: TopicName,
-    /// Its number there.
     pub partition: i32,
 }
 
@@ -136,6 +132,6 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// Tells the keys of records apart: half of a hash of a key's bytes.
+/// Hash of a record's key, for the order of keys: half of a longer hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderKey(pub [u8; 16]);

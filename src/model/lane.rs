@@ -1,38 +1,37 @@
-//! Offsets of lane partitions: `2^50 | slot (16 bit) << 34 | sequence (34 bit)`.
+//! Offsets of retry partitions: `2^50 | slot (16 bit) << 34 | sequence (34 bit)`.
 //!
-//! Below 2^53, so that a JavaScript client keeps them exact. The slot says whose hand-out it is
+//! All are below 2^53, so that a JavaScript client keeps them exact. The slot identifies the member
 //! without a group id; the sequence never restarts in a reused slot.
 
 use serde::{Deserialize, Serialize};
 
-/// The first lane offset; everything below it is an ordinary Kafka offset.
+/// The first offset of a retry partition; all below are ordinary Kafka offsets.
 pub const LANE_BASE: i64 = 1 << 50;
 /// The largest sequence a slot can reach (34 bits).
 pub const LANE_SEQUENCE_MAX: u64 = (1 << 34) - 1;
 const SLOT_SHIFT: u32 = 34;
 
-/// The place of one live member inside its group's lane partitions.
+/// Number of a live member's retry partitions within its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot(pub u16);
 
-/// One hand-out of one entry: the slot it went to and its number there.
+/// One delivery of one entry: the slot and the delivery's number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneOffset {
-    /// Whose.
     pub slot: Slot,
-    /// Which hand-out of that slot, from 0.
+    /// Number of the delivery in the slot, from 0.
     pub sequence: u64,
 }
 
 impl LaneOffset {
-    /// The Kafka offset that carries this hand-out.
+    /// The Kafka offset of this delivery.
     pub fn to_kafka(self) -> i64 {
         let slot = i64::from(self.slot.0) << SLOT_SHIFT;
         let sequence = i64::try_from(self.sequence & LANE_SEQUENCE_MAX).unwrap_or(0);
         LANE_BASE | slot | sequence
     }
 
-    /// Reads a Kafka offset; `None` for an ordinary one or one no slot can have.
+    /// Reads a Kafka offset; `None` for an ordinary offset, or for a slot beyond 16 bits.
     pub fn from_kafka(offset: i64) -> Option<Self> {
         let rest = offset.checked_sub(LANE_BASE)?;
         let slot = u16::try_from(rest >> SLOT_SHIFT).ok()?;

@@ -1,20 +1,20 @@
-//! Moments. `clock` makes them; everything else takes `Now` as an argument.
+//! Points in time. Only `clock` makes them; all other modules take `Now` as an argument.
 
 use serde::{Deserialize, Serialize};
 
-/// Unix milliseconds. While running: the wall clock at start plus monotonic time since.
+/// Unix milliseconds: the wall clock at start plus monotonic time since.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct WallMs(pub i64);
 
-/// How far ahead of the clock the time in a record may be (Kafka's default of
-/// `message.timestamp.after.max.ms`, KIP-937). What is later would never be old enough to go, and
-/// keep all that lies behind it.
+/// Most that a record's timestamp may be ahead of the clock (Kafka's default of
+/// `message.timestamp.after.max.ms`, KIP-937). Retention would never delete a record with a later
+/// timestamp, nor the records behind it.
 pub const AHEAD_MS_MAX: u64 = 3_600_000;
 
 impl WallMs {
-    /// This moment plus `ms`, saturating.
+    /// Adds `ms` to the moment, saturating.
     pub fn plus(self, ms: u64) -> Self {
         Self(self.0.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)))
     }
@@ -30,7 +30,7 @@ impl WallMs {
 pub struct MonoMs(pub u64);
 
 impl MonoMs {
-    /// This moment plus `ms`, saturating.
+    /// Adds `ms` to the moment, saturating.
     pub fn plus(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
@@ -51,12 +51,12 @@ pub struct Now {
 }
 
 impl Now {
-    /// When the wall moment `due` comes, told on the monotonic clock.
+    /// The monotonic time at which the wall time `due` comes.
     pub fn deadline(self, due: WallMs) -> Deadline {
         Deadline(self.mono.plus(due.since(self.wall)))
     }
 }
 
-/// When a machine wants `handle_timeout` to be called.
+/// Time at which a state machine needs a call of `handle_timeout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(pub MonoMs);

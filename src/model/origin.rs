@@ -1,4 +1,4 @@
-//! The identity of a record for ever: where it was produced.
+//! The origin of a record: its identity for ever.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,15 +10,12 @@ use crate::model::{TopicName, TopicPartition};
 /// Topic, partition and offset of a record as produced. Text form `<topic>-<partition>@<offset>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// The topic the record was produced to.
     pub topic: TopicName,
-    /// Its partition.
     pub partition: i32,
-    /// Its offset there.
     pub offset: i64,
 }
 
-/// Why a text is no origin.
+/// The text is no origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an origin has the form <topic>-<partition>@<offset>, such as orders-3@812")]
 pub struct OriginError;
@@ -38,7 +35,7 @@ impl From<&Origin> for TopicPartition {
 impl FromStr for Origin {
     type Err = OriginError;
 
-    /// Splits at the last `@`, then at the last `-`: topic names may hold both.
+    /// Splits at the last `@`, then at the last `-`: the topic may contain both.
     fn from_str(text: &str) -> Result<Self, OriginError> {
         let (place, offset) = text.rsplit_once('@').ok_or(OriginError)?;
         let (topic, partition) = place.rsplit_once('-').ok_or(OriginError)?;

@@ -1,35 +1,32 @@
-//! Runs of offsets.
+//! Sets of offsets, stored as runs.
 
 use std::ops::Range;
 
-/// Runs kept at most; of more, the lowest and the last one.
+/// Most runs of a set; beyond that, the second to last run is dropped.
 const RUNS_MAX: usize = 10_000;
 
-/// Offsets in runs, ascending; two that touch are one.
+/// Runs of offsets, ascending; adjacent runs are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs(Vec<Range<i64>>);
 
-/// A run of offsets with fewer records than that: a batch from which a log cleaner has taken some.
+/// A run of offsets with fewer records than offsets: log compaction removed some from a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sparse {
-    /// From its first offset to behind its last one.
+    /// From the first offset to the one after the last.
     pub run: Range<i64>,
-    /// Records in it.
     pub records: u32,
 }
 
 impl Runs {
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Range<i64>> {
         self.0.iter()
     }
 
-    /// Takes one in.
+    /// Adds a run and merges it with its neighbours.
     pub fn add(&mut self, run: Range<i64>) {
         if run.is_empty() {
             return;
@@ -45,23 +42,23 @@ impl Runs {
         }
     }
 
-    /// The run an offset lies in.
+    /// The run that contains an offset.
     pub fn at(&self, offset: i64) -> Option<&Range<i64>> {
         let behind = self.0.partition_point(|run| run.end <= offset);
         self.0.get(behind).filter(|run| run.contains(&offset))
     }
 
-    /// The first offset at or above that lies in none.
+    /// The first offset at or above `offset` outside of every run.
     pub fn past(&self, offset: i64) -> i64 {
         self.at(offset).map_or(offset, |run| run.end)
     }
 
-    /// Where the offsets below `end` that lie in none end.
+    /// The end of the offsets below `end` that lie outside of every run.
     pub fn before(&self, end: i64) -> i64 {
         self.at(end.saturating_sub(1)).map_or(end, |run| run.start)
     }
 
-    /// Runs that end at or below `offset` are not needed any more.
+    /// Removes the runs that end at or below `offset`.
     pub fn forget_below(&mut self, offset: i64) {
         let behind = self.0.partition_point(|run| run.end <= offset);
         self.0.drain(..behind);

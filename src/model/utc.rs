@@ -1,4 +1,4 @@
-//! Moments for people: UTC to the second.
+//! UTC timestamps for people, to the second.
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
