@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
 
-/// What overflowing values are called.
+/// Label value that stands for all refused ones.
 pub(super) const OTHER: &str = "other";
 
 /// Longest label value kept as it is, in bytes; Kafka's own limit for a topic name is 249.
@@ -25,12 +25,12 @@ impl Bounded {
         Self { max, seen: RwLock::default() }
     }
 
-    /// Whether half of the values, or more, are taken.
+    /// Whether at least half of the values are taken.
     pub(super) fn is_half_full(&self) -> bool {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).len() >= self.max.div_ceil(2)
     }
 
-    /// True when `value` is, or now becomes, one of the kept ones.
+    /// Whether `value` is one of the kept ones; takes it in while there is room.
     pub(super) fn admits(&self, value: &str) -> bool {
         if value.len() > VALUE_BYTES_MAX * 2 + 1 {
             return false;

@@ -1,5 +1,5 @@
-//! The log rate limit: lines of one cause come in bounded numbers, and each says how many were left
-//! out before it.
+//! The log rate limit: lines of one cause are limited, and each written line counts the ones
+//! dropped before it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
@@ -15,27 +15,27 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Lines of one cause that may come at once, and the time after which one more may.
+/// Rate limit of one cause: a burst, then one line per interval.
 #[derive(Clone, Copy, Debug)]
 pub struct LogLimit {
-    /// Lines at once.
+    /// Lines of a burst.
     pub at_once: u32,
-    /// Time for each line beyond them.
+    /// Interval per line after a burst.
     pub one_in: Duration,
 }
 
-/// The lines of one cause.
+/// Budget of one cause.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogBudget {
     spent: u32,
-    /// The moment up to which lines were given back.
+    /// Time up to which spent lines were given back.
     refilled: Duration,
     left_out: u64,
 }
 
 impl LogBudget {
-    /// Spends a line; `None`: too many came, and this one is left out. Else how many were left out
-    /// since the last line.
+    /// Spends a line. Returns the number of lines dropped since the last one; `None`: drop this
+    /// line too.
     pub fn spend(&mut self, now: Duration, limit: LogLimit) -> Option<u64> {
         while self.spent > 0 && now.saturating_sub(self.refilled) >= limit.one_in {
             self.spent -= 1;
@@ -53,7 +53,7 @@ impl LogBudget {
     }
 }
 
-/// The number of lines that were left out before this one; nothing where there were none.
+/// Number of lines dropped before this one; displayed only above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut(pub u64);
 
@@ -66,19 +66,19 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// A failure that stays is retried for ever: ten lines tell it, then one in ten seconds.
+/// A lasting failure is retried for ever: ten lines at once, then one in ten seconds.
 const REPEATS: LogLimit = LogLimit { at_once: 10, one_in: Duration::from_secs(10) };
-/// Causes told apart; beyond them all causes of a call site count as one.
+/// Most causes with a budget of their own; further causes of a call site share one.
 const CAUSES_MAX: usize = 1024;
-/// Bytes of a cause that are compared.
+/// Compared bytes of a cause.
 const CAUSE_BYTES_MAX: usize = 256;
-/// Fields that hold the failure a line is about. A line without one of them is an event of its own
-/// and never left out.
+/// Fields with the failure of a line. A line without any of them is an event of its own and always
+/// written.
 const FAILURE_FIELDS: [&str; 5] = ["error", "refusal", "says", "trouble", "why"];
-/// Fields that tell causes apart besides.
+/// Further fields that distinguish causes.
 const SUBJECT_FIELDS: [&str; 2] = ["group", "topic"];
 
-/// Leaves out lines at WARN and above that repeat one failure at one call site.
+/// Drops lines at WARN and above that repeat one failure at one call site.
 #[derive(Clone)]
 pub(super) struct RepeatFilter {
     elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
@@ -88,11 +88,11 @@ pub(super) struct RepeatFilter {
 #[derive(Debug, Default)]
 struct Repeats {
     budget: LogBudget,
-    /// Left out before the line that is about to be written.
+    /// Dropped lines to report with the line about to be written.
     to_tell: u64,
 }
 
-/// A call site, and the failure without its numbers: sizes and offsets change with each attempt.
+/// A call site and its failure without digits: sizes and offsets change with each attempt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cause {
     site: usize,
@@ -100,7 +100,7 @@ struct Cause {
 }
 
 impl Cause {
-    /// `None`: the event is no failure that may repeat.
+    /// `None`: the event is no repeatable failure.
     fn of(event: &Event<'_>) -> Option<Self> {
         let metadata = event.metadata();
         let fields = metadata.fields();
@@ -129,7 +129,7 @@ impl Visit for Cause {
     }
 }
 
-/// Call sites are statics: the address of one is its identity for ever.
+/// A call site is a static, so its address identifies it for ever.
 fn address(site: &Identifier) -> usize {
     std::ptr::from_ref(site.0).cast::<()>().addr()
 }
@@ -139,7 +139,6 @@ impl RepeatFilter {
         Self { elapsed: Arc::new(elapsed), causes: Arc::default() }
     }
 
-    /// Whether the line is written.
     fn admit(&self, event: &Event<'_>) -> bool {
         let now = (self.elapsed)();
         self.with_repeats(event, |repeats| match repeats.budget.spend(now, REPEATS) {
@@ -173,7 +172,7 @@ impl<S: Subscriber> Layer<S> for RepeatFilter {
     }
 }
 
-/// Writes events as `format` does, and behind each line how many were left out before it.
+/// Appends the number of dropped lines to each line of `format`.
 pub(super) struct WithLeftOut<F> {
     pub(super) format: F,
     pub(super) filter: RepeatFilter,

@@ -1,4 +1,4 @@
-//! Names every metric once, hands out typed handles, sets up the log.
+//! Observability: names of metrics, typed handles to them, and the log.
 
 mod labels;
 mod log_limit;

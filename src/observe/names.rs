@@ -1,29 +1,25 @@
-//! Every metric, once: name, labels, what it counts, histogram bounds.
+//! The table of all metrics: name, labels, help, histogram bounds.
 //!
-//! Adding a metric = adding a line here and a method in `metrics/`. The prefix `reprise_` is part
-//! of each name, `process_*` excepted: those are the names every Prometheus dashboard knows.
+//! A new metric needs a line here and a method in `metrics/`. Each name has the prefix `reprise_`,
+//! except `process_*`: every Prometheus dashboard knows those names.
 
-/// What a metric is, in the words of Prometheus.
+/// Type of a metric, as in Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Only rises.
     Counter,
-    /// Rises and falls.
     Gauge,
-    /// Observations in buckets with these upper bounds.
+    /// Buckets with these upper bounds.
     Histogram(&'static [f64]),
 }
 
-/// One metric.
+/// Definition of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Def {
-    /// The full name.
+    /// Full name, with prefix and unit.
     pub name: &'static str,
-    /// What it says, one sentence without a full stop.
+    /// Help text: one sentence without a full stop.
     pub help: &'static str,
-    /// Its labels, in order.
     pub labels: &'static [&'static str],
-    /// Counter, gauge or histogram.
     pub kind: Kind,
 }
 
@@ -31,7 +27,7 @@ pub struct Def {
 const FAST_S: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
 /// Bounds for disk operations, in seconds.
 const DISK_S: &[f64] = &[0.000_1, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
-/// Bounds for how late a redelivery left, in seconds.
+/// Bounds for the lateness of a redelivery, in seconds.
 const LATE_S: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0];
 /// Bounds for the time from first failure to success, along the default ladder, in seconds.
 const LADDER_S: &[f64] = &[10.0, 40.0, 100.0, 220.0, 600.0, 1800.0, 3600.0, 9000.0, 17140.0];
@@ -51,7 +47,6 @@ macro_rules! metrics {
                 kind: Kind::$kind $(($bounds))?,
             };
         )*
-        /// The whole table.
         pub const ALL: &[Def] = &[$($id),*];
     };
 }

@@ -1,11 +1,10 @@
-//! The `process_*` figures, read from `/proc`; absent where there is no `/proc`.
+//! The `process_*` metrics, read from `/proc`; absent on a system without `/proc`.
 
 use std::fs;
 
 /// Clock ticks per second in `/proc/self/stat` (`USER_HZ`, 100 on every Linux ABI).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// One reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
     pub(super) cpu_seconds: f64,
@@ -17,10 +16,10 @@ pub(super) struct Process {
     pub(super) start_seconds: f64,
 }
 
-/// Reads all of it; `None` when `/proc` is missing or looks unfamiliar.
+/// Reads all values; `None` when `/proc` is missing or has an unknown format.
 pub(super) fn read() -> Option<Process> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field, the command in brackets, may hold spaces: count from behind it.
+    // The second field, the command in brackets, may hold spaces: fields count from behind it.
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<f64> =
         rest.split_ascii_whitespace().skip(1).map(|f| f.parse().unwrap_or(0.0)).collect();

@@ -1,4 +1,4 @@
-//! The log: text or JSON lines on stderr, a filter that can be changed while running.
+//! The log: text or JSON lines on stderr, with a filter that can change while running.
 //!
 //! JSON keys are fixed: `timestamp level target message` and the ids of the event and its spans
 //! (`conn group topic partition offset attempt`).
@@ -17,32 +17,29 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use super::log_limit::{RepeatFilter, WithLeftOut};
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For eyes.
     #[default]
     Text,
     /// One object a line.
     Json,
 }
 
-/// Why the log did not start or did not change.
+/// Reasons for which the log did not start or change.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The filter text makes no sense.
     #[error("{filter:?} is no log filter: {why}; such as info or info,reprise::engine=debug")]
     Filter {
-        /// As given.
         filter: String,
-        /// The parser's words.
+        /// Error of the filter's parser.
         why: String,
     },
-    /// Another subscriber is there already.
+    /// The process has a global subscriber already.
     #[error("the log was started twice")]
     Twice,
-    /// The subscriber is gone.
+    /// The subscriber no longer exists.
     #[error("the log has stopped")]
     Stopped,
 }
@@ -52,19 +49,19 @@ pub enum TraceError {
 pub struct LogHandle(reload::Handle<EnvFilter, Registry>);
 
 impl LogHandle {
-    /// Replaces the filter; on an error the one in force stays.
+    /// Replaces the filter; on an error the old filter stays.
     pub fn set_filter(&self, filter: &str) -> Result<(), TraceError> {
         self.0.reload(parse(filter)?).map_err(|_| TraceError::Stopped)
     }
 }
 
-/// Tells whether `start_log` would take this filter.
+/// Checks a filter by the parser of `start_log`.
 pub fn check_filter(filter: &str) -> Result<(), TraceError> {
     parse(filter).map(drop)
 }
 
-/// Starts the log of this process on stderr. `elapsed` is the time since some moment, by which
-/// repeated lines are limited.
+/// Starts the log of this process on stderr. `elapsed` is monotonic time, for the rate limit of
+/// repeated lines.
 pub fn start_log(
     format: LogFormat,
     filter: &str,
@@ -84,7 +81,7 @@ pub fn start_log(
     Ok(LogHandle(handle))
 }
 
-/// A line for eyes.
+/// A text line.
 fn text<S, W>(writer: W, ansi: bool, filter: RepeatFilter) -> impl Layer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -94,8 +91,8 @@ where
     layer.map_event_format(|format| WithLeftOut { format, filter })
 }
 
-/// Writes fields as the text format does, and control characters as what they are called: a name
-/// that a client gave begins no line of its own, and tells a terminal nothing.
+/// Writes fields like the text format, with control characters escaped: a client's name can neither
+/// begin a new line nor control a terminal.
 struct OneLine;
 
 impl<'writer> FormatFields<'writer> for OneLine {
@@ -153,7 +150,7 @@ mod tests {
         }
     }
 
-    /// A filter whose time stands still.
+    /// A filter with a stopped clock.
     fn still() -> RepeatFilter {
         RepeatFilter::new(|| Duration::ZERO)
     }

@@ -1,4 +1,4 @@
-//! Connections, requests, state of the process.
+//! Metrics of connections, requests and the process.
 
 use std::sync::OnceLock;
 
@@ -6,11 +6,10 @@ use prometheus::{Histogram, IntCounter};
 
 use super::{Metrics, float, names};
 
-/// APIs whose series are kept at hand; any others are looked up each time.
+/// APIs with cached series; series of further APIs are looked up at each request.
 const APIS_MAX: usize = 32;
 
-/// The series every request touches, looked up once: a look-up by labels costs more than the
-/// counting.
+/// Cached series that every request touches: a look-up by labels costs more than the increment.
 #[derive(Default)]
 pub(super) struct Requests {
     came: OnceLock<Option<IntCounter>>,
@@ -25,7 +24,7 @@ struct OfApi {
 }
 
 impl Requests {
-    /// The series of `api`: those at hand, or those that `look_up` finds.
+    /// The series of `api`: a cached one, or the result of `look_up`.
     fn of(&self, api: &'static str, look_up: impl Fn() -> Option<OfApi>) -> Option<&OfApi> {
         let slots = self.apis.iter().map(|slot| slot.get_or_init(&look_up).as_ref());
         slots.flatten().find(|series| series.api == api)
@@ -57,13 +56,13 @@ impl Metrics {
         self.add(&names::CLIENT_DISCONNECTS, &[cause], 1);
     }
 
-    /// A transaction of this cluster's own ended; `outcome` is `committed`, `aborted` or
+    /// A transaction of this node's own coordinator ended; `outcome` is `committed`, `aborted` or
     /// `timed_out`.
     pub fn transaction_ended(&self, outcome: &'static str) {
         self.add(&names::TRANSACTIONS, &[outcome], 1);
     }
 
-    /// So many of them are open.
+    /// Sets the number of open transactions of this node's own coordinator.
     pub fn set_open_transactions(&self, open: u64) {
         self.set(&names::TRANSACTIONS_OPEN, &[], float(open));
     }
@@ -102,7 +101,7 @@ impl Metrics {
         }
     }
 
-    /// A client has said who it is; whether it is believed.
+    /// A client authenticated itself, successfully or not.
     pub fn authenticated(&self, mechanism: &'static str, ok: bool) {
         let outcome = if ok { "ok" } else { "refused" };
         self.add(&names::AUTHENTICATIONS, &[mechanism, outcome], 1);
@@ -114,13 +113,13 @@ impl Metrics {
         self.add(&names::UPSTREAM_CONNECT_FAILURES, &[broker], 1);
     }
 
-    /// A broker refused our own credentials.
+    /// A broker refused the sidecar's own credentials.
     pub fn upstream_credentials_refused(&self, broker: &str) {
         let broker = self.word(&names::UPSTREAM_CREDENTIALS_REFUSED, broker);
         self.add(&names::UPSTREAM_CREDENTIALS_REFUSED, &[broker], 1);
     }
 
-    /// Whether anything can be served.
+    /// Whether the node can serve any request.
     pub fn set_ready(&self, ready: bool) {
         self.set(&names::READY, &[], if ready { 1.0 } else { 0.0 });
     }
@@ -130,12 +129,11 @@ impl Metrics {
         self.set(&names::DEGRADED, &[reason], if degraded { 1.0 } else { 0.0 });
     }
 
-    /// How the last reload of the configuration went.
     pub fn set_reload_ok(&self, ok: bool) {
         self.set(&names::CONFIG_RELOAD_OK, &[], if ok { 1.0 } else { 0.0 });
     }
 
-    /// Series of `reprise_client_connections` for `listener`, for tests and the overview.
+    /// Open connections of `listener`, for tests and the overview.
     pub fn connections(&self, listener: &str) -> f64 {
         self.gauge(&names::CLIENT_CONNECTIONS, &[listener]).map_or(0.0, |g| g.get())
     }

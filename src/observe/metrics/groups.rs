@@ -1,4 +1,4 @@
-//! What happens to records and members of a group, as it happens.
+//! Counters of events in a group: records, members, dead letters.
 
 use super::{Metrics, float, level_label, names};
 
@@ -36,37 +36,37 @@ impl Metrics {
         self.add(&names::RECORDS_ACKED, &[group, topic], n);
     }
 
-    /// `count` records that were to enter their topic later came to this.
+    /// `count` delayed records had this outcome.
     pub fn records_delayed(&self, outcome: &str, count: usize) {
         let outcome = self.word(&names::DELAYED_RECORDS, outcome);
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.add(&names::DELAYED_RECORDS, &[outcome], count);
     }
 
-    /// How many wait for that now, what they take, and how many cannot be read.
+    /// Sets the number of delayed records, their bytes, and the number of unreadable ones.
     pub fn delayed_now(&self, waiting: u64, bytes: u64, unreadable: u64) {
         self.set(&names::RECORDS_DELAYED, &[], float(waiting));
         self.set(&names::RECORDS_DELAYED_BYTES, &[], float(bytes));
         self.set(&names::RECORDS_DELAYED_UNREADABLE, &[], float(unreadable));
     }
 
-    /// A member of `group` went back to a record that is not committed.
+    /// A member of `group` fetched an uncommitted record again.
     pub fn sought_back(&self, group: &str) {
         let group = self.group(&names::SEEK_BACKS, group);
         self.add(&names::SEEK_BACKS, &[group], 1);
     }
 
-    /// A Fetch of real topics was attributed to no member.
+    /// A Fetch of real topics could not be attributed to a member.
     pub fn fetch_unattributed(&self) {
         self.add(&names::FETCHES_UNATTRIBUTED, &[], 1);
     }
 
-    /// A failed record could not be taken out of its batch.
+    /// A failed record could not be cut out of its batch.
     pub fn batch_unreadable(&self) {
         self.add(&names::BATCHES_UNREADABLE, &[], 1);
     }
 
-    /// A delivery was charged; `reason` is the disposition.
+    /// A delivery was charged as failed; `reason` is the disposition.
     pub fn record_failed(&self, group: &str, topic: &str, reason: &str) {
         let (group, topic) = self.pair(&names::RECORDS_FAILED, group, topic);
         let reason = self.word(&names::RECORDS_FAILED, reason);
@@ -79,7 +79,7 @@ impl Metrics {
         self.add(&names::RETRIES_SCHEDULED, &[group, &level_label(level)], 1);
     }
 
-    /// A retry of `level` left for a member `late_seconds` after it was due.
+    /// A retry of `level` was delivered `late_seconds` after it was due.
     pub fn retry_redelivered(&self, group: &str, level: usize, late_seconds: f64) {
         let group = self.group(&names::RETRIES_REDELIVERED, group);
         self.add(&names::RETRIES_REDELIVERED, &[group, &level_label(level)], 1);
@@ -94,20 +94,21 @@ impl Metrics {
         self.observe(&names::RETRY_TO_SUCCESS, &[group], seconds);
     }
 
-    /// A record became a dead letter and that is durable.
+    /// A record became a dead letter, durably.
     pub fn dead_lettered(&self, group: &str, topic: &str, reason: &str) {
         let (group, topic) = self.pair(&names::DLQ_RECORDS_TOTAL, group, topic);
         let reason = self.word(&names::DLQ_RECORDS_TOTAL, reason);
         self.add(&names::DLQ_RECORDS_TOTAL, &[group, topic, reason], 1);
     }
 
-    /// The cluster has taken `n` dead letters.
+    /// The upstream cluster stored `n` dead letters.
     pub fn dead_letters_forwarded(&self, group: &str, n: u64) {
         let group = self.group(&names::DLQ_FORWARDED, group);
         self.add(&names::DLQ_FORWARDED, &[group], n);
     }
 
-    /// It has not taken them; `error` is a word of Kafka's or ours.
+    /// The upstream cluster stored no dead letters; `error` is a Kafka error or one of
+    /// `FORWARD_ERRORS`.
     pub fn dead_letters_not_forwarded(&self, group: &str, error: &str) {
         let group = self.group(&names::DLQ_FORWARD_FAILURES, group);
         let error = self.word(&names::DLQ_FORWARD_FAILURES, error);

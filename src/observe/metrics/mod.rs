@@ -1,4 +1,4 @@
-//! Typed handles to the metrics: one method per fact worth counting, labels bounded.
+//! Typed handles to the metrics: one method per event, with bounded labels.
 
 mod edge;
 mod groups;
@@ -24,18 +24,17 @@ pub use zero::{ACTIONS, FAILURE_REASONS, FINAL_REASONS};
 
 /// Delay levels with a label of their own; RocketMQ's table has 18.
 const LEVELS_MAX: usize = 18;
-/// Distinct (group, topic) pairs per group kept on average; one of them is the retry topic.
+/// Average number of (group, topic) pairs per group; one of them is the retry topic.
 const TOPICS_PER_GROUP: usize = 3;
 /// Distinct values of every other label (listener, cause, api, error, reason …).
 const WORDS_MAX: usize = 256;
 
-/// Why the metrics could not be set up.
+/// Reasons for which metrics cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
-    /// Two metrics clash, or a name is illegal: a fault of this build.
+    /// Two metrics have one name, or a name is illegal: a fault of this build.
     #[error("the metrics could not be registered: {0}")]
     Register(prometheus::Error),
-    /// Rendering failed.
     #[error("the metrics could not be rendered: {0}")]
     Render(prometheus::Error),
 }
@@ -53,10 +52,10 @@ struct Inner {
     groups: Bounded,
     pairs: Bounded,
     words: Bounded,
-    /// Groups, and topics of theirs, whose counters exist.
+    /// Groups and topics whose counters exist.
     expected: Mutex<BTreeSet<(String, String)>>,
     requests: edge::Requests,
-    /// Keeps a scrape from seeing a half-replaced snapshot.
+    /// Lets a scrape see either the old or the new snapshot of group gauges.
     snapshot: Mutex<()>,
 }
 
@@ -96,7 +95,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Everything in Prometheus' text format.
+    /// All metrics in Prometheus' text format.
     pub fn render(&self) -> Result<String, MetricsError> {
         self.read_process();
         let _whole = self.0.snapshot.lock();
@@ -138,7 +137,7 @@ impl Metrics {
         }
     }
 
-    /// `group` itself while there is room, `other` (counted against `def`) after that.
+    /// `group` itself while there is room, then `other`, counted against `def`.
     fn group<'a>(&self, def: &Def, group: &'a str) -> &'a str {
         self.bound(def, group, self.0.groups.admits(group))
     }
@@ -150,7 +149,7 @@ impl Metrics {
         (group, topic)
     }
 
-    /// A word of our own, bounded all the same.
+    /// A word of the sidecar's own, bounded like the clients'.
     fn word<'a>(&self, def: &Def, word: &'a str) -> &'a str {
         self.bound(def, word, self.0.words.admits(word))
     }

@@ -1,5 +1,5 @@
-//! Gauges of groups: replaced as a whole at each scrape, so that groups that are gone disappear
-//! and those folded into `other` add up instead of overwriting each other.
+//! Gauges of groups, replaced as a whole at each scrape: gauges of deleted groups disappear, and
+//! groups folded into `other` are added up.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -7,22 +7,19 @@ use std::sync::PoisonError;
 use super::{GaugeVec, Metrics, float, level_label, names};
 use crate::observe::names::Def;
 
-/// How one group stands right now.
+/// Present state of one group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupGauges {
-    /// Its id.
     pub group: String,
-    /// Live members.
     pub members: u64,
-    /// Levels of its delay table.
+    /// Levels of the group's delay table.
     pub levels_in_force: usize,
-    /// Topics its members subscribe to, and those it has committed offsets of.
+    /// Topics that the members subscribe to, and topics with committed offsets.
     pub topics: Vec<String>,
-    /// The name of its retry topic.
     pub retry_topic: String,
-    /// Retries handed out and not settled.
+    /// Retries delivered and not final.
     pub inflight: u64,
-    /// Age of the oldest of them, in seconds.
+    /// Age of the oldest inflight retry, in seconds.
     pub inflight_oldest_s: f64,
     /// Retries whose delay runs.
     pub waiting: u64,
@@ -30,31 +27,31 @@ pub struct GroupGauges {
     pub ready: u64,
     /// Due retries without a live subscriber.
     pub parked: u64,
-    /// Exhausted records held until the dead letters have room.
+    /// Exhausted records withheld by the dead-letter quota.
     pub held: u64,
     /// Retries set aside for another sidecar.
     pub exported: u64,
-    /// Records behind an earlier one of their key.
+    /// Records that an earlier pending record of their key blocks.
     pub behind: u64,
     /// First outstanding records not committed for `consume_timeout`.
     pub stalled: u64,
-    /// Retries whose delay runs or that are due: (level, how many).
+    /// Retries whose delay runs or that are due: (level, number).
     pub levels: Vec<(usize, u64)>,
-    /// The breaker holds it.
     pub breaker_open: bool,
-    /// How long the oldest due retry has waited to be fetched, in seconds.
+    /// Time since the oldest due retry became due, in seconds.
     pub overdue_s: f64,
     /// Dead letters kept.
     pub dead: u64,
-    /// Their bytes.
+    /// Bytes of the dead letters kept.
     pub dead_bytes: u64,
-    /// Unix seconds of the oldest of them; 0 = none.
+    /// Unix seconds of the oldest dead letter; 0 = none.
     pub dead_oldest_s: f64,
-    /// Dead letters the cluster has not taken yet, and those it refuses; `None`: they stay here.
+    /// Dead letters that the upstream cluster has not stored yet, and those it refuses; `None`: not
+    /// forwarded.
     pub forward: Option<(u64, u64)>,
 }
 
-/// The families a snapshot replaces.
+/// Metric families that a snapshot replaces.
 const FAMILIES: [&Def; 18] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,

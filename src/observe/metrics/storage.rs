@@ -1,4 +1,4 @@
-//! The journal: how long it takes, how much it holds, what went wrong.
+//! Metrics of the journal: durations, sizes, failures.
 
 use prometheus::core::Metric;
 
@@ -15,8 +15,8 @@ impl Metrics {
         self.observe(&names::JOURNAL_FSYNC, &[], seconds);
     }
 
-    /// Mean of the fdatasyncs since the start, and the bound within which 99 of 100 ended, in
-    /// seconds; `None`: there was none, or that bound is above the largest.
+    /// Mean duration of an fdatasync since start, and the bucket bound of the 99th percentile, in
+    /// seconds. `None`: no fdatasync yet, or a percentile above the largest bound.
     pub fn journal_fsync_times(&self) -> Option<(f64, Option<f64>)> {
         let histogram = self.histogram(&names::JOURNAL_FSYNC, &[])?;
         let count = histogram.get_sample_count();
@@ -48,7 +48,7 @@ impl Metrics {
         self.add(&names::PANICS, &[thread], 1);
     }
 
-    /// What the recovery at start found: its duration and the bytes of a torn end that were cut.
+    /// Duration of the recovery at start, and the bytes of a torn end that were cut.
     pub fn journal_recovered(&self, seconds: f64, truncated_bytes: u64) {
         self.set(&names::JOURNAL_RECOVERY, &[], seconds);
         self.add(&names::JOURNAL_TRUNCATED, &[], truncated_bytes);

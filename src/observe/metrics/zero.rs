@@ -1,5 +1,5 @@
-//! Counters of a group from the moment it is known: a series that appears with its first event
-//! has no increase, and an alert on the increase misses that event.
+//! Counters that start at 0 as soon as their group is known. A series that appears with its first
+//! event shows no increase, so an alert would miss that event.
 
 use std::sync::PoisonError;
 
@@ -8,7 +8,7 @@ use crate::observe::names::Def;
 
 /// Reasons of a failed delivery, in the words of `retry::Disposition`.
 pub const FAILURE_REASONS: [&str; 3] = ["rejected", "seek_back", "crashed"];
-/// Reasons of a dead letter beside those.
+/// Further reasons of a dead letter.
 pub const FINAL_REASONS: [&str; 5] =
     ["max_attempts", "explicit_dlq", "expired", "undecodable", "manual"];
 /// Actions of operators, in the words of `retry::Action`.
@@ -42,11 +42,11 @@ const SPAN_DROP_REASONS: [&str; 4] = ["too_many_open", "queue_full", "not_export
 /// Errors of a commit that consumers meet in a rebalance.
 const COMMIT_ERRORS: [&str; 3] =
     ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"];
-/// Topics of one group whose counters begin at 0: a pattern may match thousands.
+/// Most topics of a group whose counters start at 0: a pattern may match thousands.
 const TOPICS_MAX: usize = 8;
 
 impl Metrics {
-    /// Makes the series exist that no group, broker or topic is part of.
+    /// Creates the series without group, broker and topic labels.
     pub(super) fn expect_process(&self) {
         for reason in DEGRADED_REASONS {
             self.gauge(&names::DEGRADED, &[reason]);
@@ -62,8 +62,7 @@ impl Metrics {
         }
     }
 
-    /// Makes the counters of a broker of the cluster exist, as long as a large cluster leaves room
-    /// for other words.
+    /// Creates the counters of an upstream broker, unless half of the label values are taken.
     pub fn expect_broker(&self, broker: &str) {
         if !self.0.words.is_half_full() && self.0.words.admits(broker) {
             self.expect(&names::UPSTREAM_CONNECT_FAILURES, &[broker]);
@@ -71,7 +70,7 @@ impl Metrics {
         }
     }
 
-    /// Makes the counters of a group exist, at 0 unless they count already.
+    /// Creates a group's counters, at 0 unless they exist.
     pub(super) fn expect_group(&self, state: &GroupGauges) {
         let (group, levels) = (state.group.as_str(), state.levels_in_force);
         let mut expected = self.0.expected.lock().unwrap_or_else(PoisonError::into_inner);
