@@ -1,41 +1,39 @@
-//! The only file that reads clocks.
+//! The process's clock. No other file reads the system's clocks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::model::{MonoMs, Now, WallMs};
 
-/// Reads the wall clock once, at start, and counts monotonic time from there: a wall clock that is
-/// set back or forth while the process runs moves no due time.
+/// A wall clock that never jumps: one reading at start, plus monotonic time since. A change of the
+/// system's wall clock moves no due time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,
-    /// Since 1970; finer than a millisecond, so that the sum is cut only once.
+    /// Since 1970. Finer than a millisecond, so that `now` rounds only once.
     wall_at_start: Duration,
-    /// Milliseconds since start, where a simulation tells them.
+    /// Milliseconds since start, set by a simulation.
     told: Option<&'static AtomicU64>,
 }
 
-/// Moves a [`Clock::told`].
+/// Moves the clock of [`Clock::told`].
 #[derive(Clone, Copy, Debug)]
 pub struct Hand(&'static AtomicU64);
 
 impl Hand {
-    /// Lets time pass.
     pub fn advance(self, ms: u64) {
         self.0.fetch_add(ms, Ordering::Relaxed);
     }
 }
 
 impl Clock {
-    /// Takes the base reading.
     #[expect(clippy::disallowed_methods, reason = "this is the file the ban points to")]
     pub fn start() -> Self {
         Self { started: Instant::now(), wall_at_start: system_wall(), told: None }
     }
 
-    /// A clock that starts at this moment and moves only by its hand: for simulations. Each one
-    /// keeps eight bytes for ever, so that a clock stays as cheap to copy as the real one.
+    /// A clock for simulations: it starts at this moment and moves only by its hand. Each call
+    /// leaks eight bytes, so that a clock stays `Copy` like the real one.
     pub fn told(wall_at_start: WallMs) -> (Self, Hand) {
         let told: &'static AtomicU64 = Box::leak(Box::default());
         let ms = u64::try_from(wall_at_start.0).unwrap_or(0);
@@ -43,7 +41,7 @@ impl Clock {
         (Self { wall_at_start, told: Some(told), ..Self::start() }, Hand(told))
     }
 
-    /// Both clocks now.
+    /// Wall and monotonic time. The wall time is derived, so both move together.
     pub fn now(&self) -> Now {
         let elapsed = self.elapsed();
         let mono = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
@@ -58,8 +56,8 @@ impl Clock {
         }
     }
 
-    /// How far the system's wall clock has departed from the base kept here, in milliseconds. A
-    /// simulation has no other clock.
+    /// Deviation of the system's wall clock from this clock, in milliseconds. Always 0 in a
+    /// simulation.
     pub fn departure_ms(&self) -> i64 {
         match self.told {
             Some(_) => 0,

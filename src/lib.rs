@@ -1,4 +1,4 @@
-//! A sidecar that speaks the Kafka protocol and gives every consumer RocketMQ's retries.
+//! A sidecar that speaks the Kafka protocol and adds `RocketMQ`'s retries and dead letters.
 //!
 //! ```text
 //!            requests ───────────────────────────────────────────▶

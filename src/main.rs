@@ -1,4 +1,4 @@
-//! Flags → command → exit code.
+//! Entry point: flags → command → exit code.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use reprise::config::{ConfigError, Loaded};
 use reprise::demo::{self, DemoOptions};
 use reprise::server::{self, Load};
 
-// Memory moves between threads all the time, and a burst returns to the system.
+// jemalloc: threads free each other's memory all the time, and a burst must return to the system.
 #[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
