@@ -60,8 +60,8 @@ impl Default for LevelTable {
 }
 
 impl LevelTable {
-    /// Reads `"1s 5s … 2h"`: delays separated by blanks, each a whole number and a unit (`ms s m h
-    /// d`). The error names the first bad item.
+    /// Reads `"1s 5s … 2h"`: delays separated by blanks, each a whole number and a unit: `ms`, `s`,
+    /// `m`, `h` or `d`. The error names the first bad item.
     pub fn parse(text: &str) -> Result<(Self, Vec<LevelWarning>), LevelError> {
         let mut table: Vec<u64> = Vec::new();
         let mut warnings = Vec::new();
@@ -119,9 +119,9 @@ impl LevelTable {
         std::iter::once(self.first_ms).chain(self.rest_ms.iter().copied())
     }
 
-    /// The next delay after `reconsume_times` earlier failures: a level below 0 is the dead
-    /// letters, now. Otherwise an exact delay wins, then the requested level, then level `3 +
-    /// reconsume_times`. A level above the table is its last level.
+    /// The next delay after `reconsume_times` earlier failures. A level below 0 is the dead
+    /// letters, now. Otherwise an exact delay wins, then the requested level, then level
+    /// `3+reconsume_times`. A level above the table is its last level.
     pub fn next(&self, want: Want, reconsume_times: u32) -> Next {
         let asked = want.level.unwrap_or(0);
         if asked < 0 {

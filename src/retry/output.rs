@@ -50,7 +50,7 @@ pub enum Answer {
     Slot(SlotView),
     /// All 65 536 slots of the group are assigned.
     NoSlot,
-    /// For each named record: it waited until now.
+    /// One for each named record, in order: whether it was waiting.
     Cancelled(Vec<bool>),
     /// One outcome each, in order.
     Exported(Vec<ExportOutcome>),

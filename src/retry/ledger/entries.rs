@@ -6,13 +6,13 @@
 //! ```text
 //! id                                          → entry
 //! group, remembered origin                    → id      origin
-//! group, every lane offset it remembers       → id      lane
-//! group, inflight lane offset                 → id      inflight
+//! group, every remembered delivery            → id      lane
+//! group, inflight delivery                    → id      inflight
 //! group, due, id                                        waiting
 //! expires, id                                           any state
 //! group, id                                             held
 //! group, topic, partition, passed?, offset    → id      commits and resets
-//! group, topic, partition, rank, key, offset  → id      the line of a key
+//! group, topic, partition, rank, key, offset  → id      the order of a key
 //! group, slot                                 → slot record
 //! ```
 

@@ -4,8 +4,8 @@
 //! Late deliveries are not journalled: after a restart each entry is delivered again. The list ends
 //! with the member: the slot's next member commits past deliveries that it never had.
 //!
-//! The list also ends when the member restarts: it fetches its position, or fetches at or below the
-//! delivery. A restarted consumer processes no earlier delivery.
+//! The list also ends when the member restarts: it sends an `OffsetFetch`, or fetches at or below
+//! the delivery. A restarted consumer processes no earlier delivery.
 
 use std::collections::BTreeMap;
 

@@ -32,7 +32,8 @@ impl<S: Entries> Ledger<S> {
     /// A new topic may reuse these origins: pending retries are kept, and a failure at the same
     /// offset begins a new entry.
     pub(in crate::retry) fn on_topic_gone(&mut self, topic: &TopicName) {
-        // An entry that waits to enter a topic knows the topic by its id.
+        // A record that waits to enter a topic stores its journal stream, which no other topic
+        // reuses.
         let groups = self.store.groups().into_iter().filter(|group| group.as_str() != DELAYED);
         for group in groups {
             for id in self.store.of_topic(&group, topic) {

@@ -70,7 +70,8 @@ impl<S: Entries> Ledger<S> {
         self.slot_of(group, member).map(|record| self.view(group, &record))
     }
 
-    /// The slot of a member that fetches its position, so that its late deliveries end.
+    /// The slot of a member that requests its position (`OffsetFetch`), so that its late deliveries
+    /// end.
     pub fn resume(&mut self, group: &GroupId, member: &MemberId) -> Option<SlotView> {
         let record = self.slot_of(group, member)?;
         self.late.gone(group, record.slot);
