@@ -1,4 +1,4 @@
-//! Takes groups of entries: gives them sequence numbers and offsets and queues them.
+//! Appends groups of entries: assigns sequence numbers and offsets and queues them for the writer.
 
 use std::sync::atomic::Ordering;
 
@@ -10,21 +10,21 @@ use super::keyed::Latest;
 use super::streams::BatchRef;
 use super::{AppendError, Appended, Durability, EntryRef, Kind, NewEntry, StreamPart};
 
-/// A journal that would not take this much is called full: one batch of the usual largest size
-/// (Kafka: `max.message.bytes`, 1 MiB).
+/// The journal counts as full when it refuses this many bytes: one batch of Kafka's usual maximum
+/// (`max.message.bytes`, 1 MiB).
 const ADMITS_BYTES: u64 = 1 << 20;
 
-/// Who appends, and how.
+/// Rights and durability of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) durability: Durability,
-    /// May use the room kept in reserve.
+    /// The append may use the reserve of free space.
     pub(super) reserved: bool,
-    /// The journal itself, which may use the kinds below 16.
+    /// The journal itself appends, so kinds below 16 are allowed.
     pub(super) own: bool,
 }
 
-/// The journal's own entries: they free space or describe what frees it.
+/// Terms of the journal's own entries: they free space or describe what frees it.
 pub(super) const OWN: Terms = Terms { durability: Durability::Fsync, reserved: true, own: true };
 
 impl Core {
@@ -65,7 +65,7 @@ impl Core {
         Ok(appended)
     }
 
-    /// Whether an append of new data would be taken now.
+    /// Says whether an append of new data would be accepted now.
     pub(super) fn admits(&self, bytes: u64) -> Result<(), AppendError> {
         let terms = Terms { durability: Durability::Fsync, reserved: false, own: false };
         self.admit(&self.state(), bytes.max(ADMITS_BYTES), terms)
@@ -170,7 +170,7 @@ impl State {
         if let Some(part) = stream {
             match self.streams.map.get_mut(&part.stream) {
                 Some(stream) => stream.push(BatchRef::new(part, placed)),
-                // only on replay: its stream was dropped later
+                // only on replay: the stream was dropped later
                 None => self.release(placed),
             }
         }

@@ -1,4 +1,4 @@
-//! Which files of the directory make up the log.
+//! The files of the directory that make up the log.
 
 use std::io;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ pub(super) struct Headless {
     pub(super) len: u64,
 }
 
-/// The directory, sorted out.
+/// The files of the directory, by purpose.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     /// By first sequence number.
     pub(super) segments: Vec<Found>,
     pub(super) headless: Vec<Headless>,
-    /// Copies and their originals that the log does without, unfinished files.
+    /// Unfinished files, and copies and originals that the log no longer needs.
     pub(super) leftovers: Vec<String>,
-    /// Not the journal's.
+    /// Files that are not the journal's.
     pub(super) foreign: Vec<String>,
 }
 
-/// Refuses a newer directory; names the format of a new one.
+/// Refuses a directory of a newer format; writes the format file of a new directory.
 pub(super) fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
     let io = |source| open_error(disk.describe(), "reading its format", source);
     match disk.open(FORMAT_NAME) {
@@ -64,8 +64,8 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
     disk.sync_dir().map_err(io)
 }
 
-/// Reads the headers of all segments and sorts out copies; `known` says whether the index has
-/// committed to a segment, none when there is no index to ask.
+/// Reads the headers of all segments and separates copies from originals. `known` says whether the
+/// index has committed to a segment; `None` without an index.
 pub(super) fn catalog(
     disk: &dyn Disk,
     known: Option<&dyn Fn(SegmentId) -> bool>,
@@ -110,11 +110,11 @@ impl Catalog {
         Ok(())
     }
 
-    /// Keeps one of each original and its copies.
+    /// Keeps one segment of each original and its copies.
     fn settle(&mut self, known: Option<&dyn Fn(SegmentId) -> bool>) {
         let ids: Vec<SegmentId> = self.segments.iter().map(|found| found.header.id).collect();
         let mut found = std::mem::take(&mut self.segments);
-        // a copy the index has not committed to, beside an original it has: the copy goes
+        // an uncommitted copy of an original that the index knows is removed
         found.retain(|copy| {
             let header = &copy.header;
             let uncommitted = known.is_some_and(|known| {

@@ -1,8 +1,8 @@
 //! Saves the index as of one entry of the log, so that recovery reads only what follows.
 //!
-//! A snapshot is taken in one moment, when everything in memory stands exactly for the last entry
-//! appended, and is saved once that entry is durable. Until then nothing of it takes effect: a
-//! release counts only when the entry that caused it can no longer be lost.
+//! A snapshot is taken under one lock, so memory matches the last appended entry exactly. The
+//! snapshot is saved once that entry is durable. Releases take effect only then, when the entry
+//! that caused them can no longer be lost.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -22,9 +22,9 @@ use super::{EntryRef, JournalError, Kind, StreamId, TablesError};
 
 /// Kind u8 and key → sequence number u64, length u32.
 pub(super) const KEYED: Table = Table("keyed");
-/// Base u64 BE, generation u32 BE → what is known of the segment.
+/// Base u64 BE, generation u32 BE → the segment's row.
 pub(super) const SEGMENTS: Table = Table("segments");
-/// Layout of `index.redb`; another number and it is rebuilt.
+/// Layout of `index.redb`; an index with another number is rebuilt.
 pub(super) const INDEX_VERSION: u32 = 1;
 
 const ROW_LEN: usize = 48;
@@ -39,7 +39,7 @@ pub(super) struct Snapshot {
     releases: Vec<EntryRef>,
 }
 
-/// A segment as the index has it.
+/// The index row of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentRow {
     pub(super) epoch: u64,
@@ -52,11 +52,11 @@ pub(super) struct SegmentRow {
 }
 
 impl Core {
-    /// Saves the index as of now; waits until the log is durable that far.
+    /// Saves the index as of now; waits until the log is durable to that point.
     pub(super) fn checkpoint(&self) -> Result<u64, JournalError> {
         let mut maintenance = self.maintenance();
         loop {
-            // an older snapshot that could not be saved goes first
+            // an older snapshot whose save failed goes first
             let fresh = maintenance.pending.is_none();
             let seq = self.pending_seq(&mut maintenance);
             self.request_sync(seq);
@@ -68,12 +68,12 @@ impl Core {
         }
     }
 
-    /// Takes a snapshot unless one is waiting already; says for which entry.
+    /// Takes a snapshot unless one is pending; returns the sequence number of its entry.
     pub(super) fn pending_seq(&self, maintenance: &mut Maintenance) -> u64 {
         maintenance.pending.get_or_insert_with(|| self.snapshot()).seq
     }
 
-    /// Saves the waiting snapshot, whose entry is durable.
+    /// Saves the pending snapshot, whose entry is durable.
     pub(super) fn save_pending(&self, maintenance: &mut Maintenance) -> Result<(), JournalError> {
         let Some(snapshot) = &maintenance.pending else { return Ok(()) };
         let saved = self.save(snapshot).and_then(|sealed| {
@@ -83,8 +83,8 @@ impl Core {
         let sealed = match saved {
             Ok(sealed) => sealed,
             Err(error) => {
-                // half done it is undone, and it may be done all the same: the snapshot stays and
-                // is saved again, which changes nothing where it was
+                // a failed commit may have been undone or done: the snapshot stays pending and is
+                // saved again, which is idempotent
                 self.tables.reopen().map_err(|error| tables_failed(&error))?;
                 return Err(error);
             }
@@ -109,7 +109,8 @@ impl Core {
         }
     }
 
-    /// Writes a snapshot to the tables, not yet durable; says which sealed segments it saved.
+    /// Writes a snapshot to the tables without making it durable; returns the sealed segments
+    /// saved.
     pub(super) fn save(&self, snapshot: &Snapshot) -> Result<Vec<SegmentId>, JournalError> {
         let releases = self.tables.write(|tables| {
             let mut releases = snapshot.releases.clone();
@@ -134,7 +135,8 @@ impl Core {
         self.save_segments().map_err(|error| tables_failed(&error))
     }
 
-    /// Writes the segments that differ from their rows, not yet durable; says which are sealed.
+    /// Writes segments that differ from their rows without making them durable; returns the sealed
+    /// ones.
     pub(super) fn save_segments(&self) -> Result<Vec<SegmentId>, TablesError> {
         let mut sealed = Vec::new();
         let mut rows = Vec::new();
@@ -158,7 +160,7 @@ impl Core {
         state.keyed.saved(&snapshot.keyed);
         state.streams.saved(&snapshot.streams);
         drop(state);
-        // not those sealed since: their rows do not say so yet
+        // segments sealed since are skipped: their rows do not say so yet
         let mut segments = self.segments_mut();
         for id in sealed {
             if let Some(segment) = segments.map.get_mut(&id.base) {
@@ -193,7 +195,7 @@ pub(super) fn decode_ref(row: &[u8]) -> Option<EntryRef> {
     Some(EntryRef { seq: u64_at(row, 0)?, len: u32_at(row, 8)? })
 }
 
-/// The next stream id as of the last checkpoint is in the entry this finds.
+/// Finds the entry with the next stream id as of the last checkpoint.
 pub(super) fn next_stream_entry(tables: &Tables) -> Result<Option<EntryRef>, TablesError> {
     let row = tables.get(KEYED, &index_key(KIND_NEXT_STREAM, b"-"))?;
     Ok(row.and_then(|row| decode_ref(&row)))
@@ -215,14 +217,14 @@ fn encode_row(segment: &Segment) -> Vec<u8> {
     put(&mut row, 32, &segment.entries.to_le_bytes());
     put(&mut row, 36, &u32::from(segment.is_sealed()).to_le_bytes());
     row.extend_from_slice(segment.dead.as_bytes());
-    // a wrong dead bit would lose data: the row proves itself
+    // a wrong dead bit would lose data, so the row carries its own checksum
     let crc = crc32c::crc32c(row.get(..40).unwrap_or_default());
     let crc = crc32c::crc32c_append(crc, row.get(ROW_LEN..).unwrap_or_default());
     put(&mut row, 40, &crc.to_le_bytes());
     row
 }
 
-/// The segments as of the last checkpoint; none when a row is damaged.
+/// The segments as of the last checkpoint; `None` when a row is damaged.
 pub(super) fn load_segments(
     tables: &Tables,
 ) -> Result<Option<Vec<(SegmentId, SegmentRow)>>, TablesError> {

@@ -1,9 +1,9 @@
-//! Gives the room of dead entries back: deletes segments that hold nothing else, copies the live
-//! entries of half-dead ones forward, joins small neighbours.
+//! Frees the space of dead entries. Wholly dead segments are deleted, the live entries of half-dead
+//! ones are copied forward, and small neighbours are joined.
 //!
-//! Nothing leaves the disk before the log itself says that it is dead (an entry with the dead bits
-//! of each segment): otherwise an index rebuilt from the log could bring back an entry whose end
-//! is gone. And nothing leaves that an owner, or the index, would still replay.
+//! **Invariant:** an entry leaves the disk only after the log has a durable entry with the
+//! segment's dead bits. Otherwise an index rebuilt from the log could bring back an entry whose
+//! tombstone is gone. Entries that an owner or the index would still replay stay too.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -26,10 +26,10 @@ use super::{Encoded, Housekept, JournalError, NewEntry, ReadError};
 
 /// A sealed segment with less than this share of a segment's size live is joined with neighbours.
 const SMALL_SHARE: u64 = 4;
-/// This part of a segment of the free room is not for copies: the log and the index grow meanwhile.
+/// Share of a segment size that stays free during copies: the log and the index grow meanwhile.
 const MARGIN_SHARE: u64 = 16;
-/// Steps for which a segment is left alone whose copy failed: ten minutes where nothing else is to
-/// be done. A disk takes its time over what it cannot read.
+/// Steps during which a segment whose copy failed is skipped: ten minutes when idle. Reads of bad
+/// sectors are slow, so retries must be rare.
 const REST_STEPS: u32 = 600;
 
 /// A segment being copied.
@@ -44,8 +44,8 @@ struct Source {
     dead: Bitmap,
 }
 
-/// A copy that failed, and the segment that is left alone for it: the one that cannot be read, or,
-/// where the copy cannot be written, the last of the run, which is shorter then.
+/// A failed copy and the segment to skip. An unreadable source is skipped itself; after a write
+/// failure the last of the run is skipped, which makes the next run shorter.
 struct Failed {
     id: SegmentId,
     cause: ReadError,
@@ -78,11 +78,13 @@ impl Core {
                     || maintenance.resting.contains_key(&segment.id.base)
             };
             let all: Vec<&Segment> = segments.map.values().collect();
-            // one whose copy could bring back the dead counts as whole and full: it is left alone
+            // a segment without known dead bits counts as full, so it is not copied: the copy could
+            // bring dead entries back
             let known = |segment: &Segment| {
                 segment.logged_live_bytes(durable).unwrap_or(segment.bytes.max(segment_bytes))
             };
-            // a copy stands for all between its ends: it may not reach across one that stays
+            // a copy covers the whole range between its ends, so it may not span a segment that
+            // stays
             let run = |live: &dyn Fn(&Segment) -> u64| {
                 all.split(stays).find_map(|sealed| pick(sealed, segment_bytes, room, live))
             };
@@ -122,8 +124,8 @@ impl Core {
         Ok(())
     }
 
-    /// Ends the dead bits of segments that are gone: a crash may have parted the two. Once after a
-    /// start is enough.
+    /// Writes tombstones for dead bits of segments that are gone: a crash may have kept the bits
+    /// and lost the segment. Once after a start is enough.
     pub(super) fn bury_orphans(&self, replaced: &[SegmentId]) -> Result<(), JournalError> {
         let mut orphans = BTreeSet::new();
         let (from, to) = ([KIND_DEAD.0], [KIND_DEAD.0 + 1]);
@@ -146,7 +148,8 @@ impl Core {
         for id in replaced {
             orphans.remove(&dead_key(*id));
         }
-        // a file that came back without them would come back whole
+        // the removals must be durable first: a file that came back without dead bits would come
+        // back whole
         if orphans.is_empty() || self.disk.sync_dir().is_err() {
             return Ok(());
         }
@@ -155,7 +158,7 @@ impl Core {
         Ok(())
     }
 
-    /// Puts one segment with the live entries in the place of `sources`, or nothing.
+    /// Replaces `sources` with one segment of their live entries, or with nothing.
     fn replace(
         &self,
         sources: &[Source],
@@ -190,8 +193,8 @@ impl Core {
         self.let_go(&mut maintenance.replaced)
     }
 
-    /// Has the index forget segments that were replaced, then the disk. What fails is done by the
-    /// next step: nothing else is replaced before.
+    /// Removes replaced segments from the index, then from the disk. The next step retries a
+    /// failure before it replaces anything else.
     fn let_go(&self, replaced: &mut Vec<SegmentId>) -> Result<(), JournalError> {
         if replaced.is_empty() {
             return Ok(());
@@ -200,7 +203,7 @@ impl Core {
         let mut tombstones = Vec::new();
         for id in replaced.drain(..) {
             self.forget(id);
-            // what stays is left over at the next start, and needs its dead bits there
+            // a file that stays is a leftover at the next start, and needs its dead bits there
             if is_gone(&self.disk.remove(&id.log_name())) {
                 tombstones.push(NewEntry::tombstone(KIND_DEAD, dead_key(id)));
             }
@@ -212,7 +215,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the index know the copy before the originals go.
+    /// Saves the copy in the index before the originals are removed.
     fn commit_replaced(&self, replaced: &[SegmentId]) -> Result<(), JournalError> {
         let committed = self.save_segments().and_then(|sealed| {
             self.tables.write(|tables| {
@@ -238,7 +241,7 @@ impl Core {
         Ok(())
     }
 
-    /// The live entries of `sources` in one segment; none when there are none.
+    /// Copies the live entries of `sources` into one segment; `None` when there are none.
     fn copy(&self, sources: &[Source]) -> Result<Option<Segment>, Failed> {
         let alive: Vec<&Source> = sources.iter().filter(|source| !source.is_dead()).collect();
         let (Some(first), Some(last), Some(shorter)) =
@@ -260,7 +263,7 @@ impl Core {
             out.finish(&*self.disk).map_err(unwritten)
         });
         if copied.is_err() {
-            // gives the room back; left over, it goes at the next start
+            // frees the space now; a file that stays is removed at the next start
             for name in [format!("{}.tmp", id.log_name()), id.log_name(), id.idx_name()] {
                 let _ = self.disk.remove(&name);
             }
@@ -268,7 +271,8 @@ impl Core {
         copied
     }
 
-    /// Calls `f` for what is left of a segment, and says of each entry whether it is dead by now.
+    /// Calls `f` for each entry of a segment that is not dropped, and says whether it is dead by
+    /// now.
     fn read_live(
         &self,
         source: &Source,
@@ -307,14 +311,14 @@ impl Source {
         }
     }
 
-    /// Nothing of it is copied.
+    /// True when the log knows every entry to be dead, so nothing is copied.
     fn is_dead(&self) -> bool {
         self.drop.covers(self.entries)
     }
 }
 
-/// The first segment with too little life in it whose copy the disk has room for, with the small
-/// neighbours that fit the same one.
+/// The first segment with too few live bytes whose copy fits the disk, with small neighbours that
+/// fit the same copy.
 fn pick<'s>(
     sealed: &[&'s Segment],
     segment_bytes: u64,
@@ -325,7 +329,7 @@ fn pick<'s>(
     let dying = |segment: &Segment| {
         live(segment).saturating_mul(2) < segment.bytes.saturating_sub(SEGMENT_START)
     };
-    // with its offset table; the dead cost nothing
+    // the copy includes its offset table; a dead segment costs nothing
     let cost = |segment: &Segment| match live(segment) {
         0 => 0,
         live => live + u64::from(segment.entries) * PAIR_LEN,

@@ -1,14 +1,14 @@
-//! What an owner may choose about the journal.
+//! Settings of the journal.
 
 use std::sync::Arc;
 
 use super::probe::{NoProbe, Probe};
 
-/// Size a segment reaches before the next one is begun.
+/// Size a segment reaches before the writer begins the next one.
 const SEGMENT_BYTES: u32 = 64 << 20;
 /// Log growth after which a checkpoint is due: bounds how much recovery has to read.
 const CHECKPOINT_BYTES: u64 = 32 << 20;
-/// Appends that wait for the writer: more than this and `append` says the disk is too slow.
+/// Queued bytes above which `append` refuses: the disk is too slow.
 const QUEUED_BYTES: u64 = 256 << 20;
 /// Page cache of `index.redb`.
 const INDEX_CACHE_BYTES: usize = 8 << 20;
@@ -16,18 +16,18 @@ const INDEX_CACHE_BYTES: usize = 8 << 20;
 /// Settings of one journal; [`Config::default`] is what production uses.
 #[derive(Clone)]
 pub struct Config {
-    /// A segment is sealed when the next entry would take it past this many bytes; a single group
-    /// that is larger still gets a segment of its own. Between 4 KiB and 1 GiB. Also the room kept
-    /// free on the disk for compaction.
+    /// Size limit of a segment in bytes, 4 KiB to 1 GiB: the next entry goes to a new segment. A
+    /// larger group gets a segment of its own. Compaction's reserve of free disk space has the same
+    /// size.
     pub segment_bytes: u32,
     /// Log growth in bytes after which [`Housekeeper::step`](super::Housekeeper::step) makes a
     /// checkpoint.
     pub checkpoint_bytes: u64,
-    /// Bytes that may wait for the writer.
+    /// Most bytes that may be queued for the writer.
     pub max_queued_bytes: u64,
     /// Page cache of the journal's own index, in bytes.
     pub index_cache_bytes: usize,
-    /// Told about every flush.
+    /// Receives an event for every flush.
     pub probe: Arc<dyn Probe>,
 }
 

@@ -1,4 +1,4 @@
-//! Writes a segment that takes the place of others: same sequence numbers, next generation.
+//! Writes a segment that replaces others: same sequence numbers, next generation.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl CopyWriter {
         })
     }
 
-    /// Adds an entry that is dead already or not.
+    /// Adds an entry; `dead` sets its dead bit.
     pub(super) fn add(&mut self, raw: &[u8], seq: u64, dead: bool) -> Result<(), ReadError> {
         let offset = self.at + length(&self.buffer);
         let place = u32::try_from(offset).unwrap_or(u32::MAX);
@@ -69,7 +69,7 @@ impl CopyWriter {
         Ok(())
     }
 
-    /// Gives the copy its name, durable; none when nothing was added.
+    /// Renames the copy to its final name, durably; `None` when nothing was added.
     pub(super) fn finish(mut self, disk: &dyn Disk) -> Result<Option<Segment>, ReadError> {
         self.flush()?;
         let Self { header, temporary, file, at, mut segment, pairs, .. } = self;

@@ -1,4 +1,4 @@
-//! What the journal's handles share.
+//! State that the journal's handles share.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -19,7 +19,7 @@ use super::segment::SegmentId;
 use super::streams::Streams;
 use super::{Config, Disk, EntryRef, Kind, Poisoned, Stats, Tables};
 
-/// A stream begins: key = its name, body = its id u32 (empty = dropped).
+/// A stream is created: key = its name, body = its id u32 (empty = dropped).
 pub(super) const KIND_STREAM: Kind = Kind(1);
 /// The id the next stream gets: body = u32.
 pub(super) const KIND_NEXT_STREAM: Kind = Kind(2);
@@ -28,20 +28,20 @@ pub(super) const KIND_TRIM: Kind = Kind(3);
 /// Dead entries of a segment: key = base u64, generation u32; body = one bit an entry.
 pub(super) const KIND_DEAD: Kind = Kind(4);
 /// Batches were removed from a stream: key = its id u32, body = the offset of its next batch i64,
-/// then the base offset i64 of each.
+/// then the base offset i64 of each removed batch.
 pub(super) const KIND_REMOVED: Kind = Kind(5);
 /// First kind that owners may use.
 pub(super) const KIND_OWNERS: u8 = 16;
 /// Segment files kept open.
 const HANDLES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 
-/// Everything behind a [`Journal`](super::Journal).
+/// Shared state of all clones of a [`Journal`](super::Journal).
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) config: Settings,
     pub(super) state: Mutex<State>,
-    /// Wakes the writer; goes with `state`.
+    /// Wakes the writer; belongs to `state`.
     pub(super) work: Condvar,
     pub(super) segments: RwLock<Segments>,
     pub(super) handles: Mutex<LruCache<SegmentId, Arc<Handle>>>,
@@ -49,7 +49,7 @@ pub(super) struct Core {
     pub(super) progress: Progress,
     /// Highest sequence number whose append asked for an fdatasync.
     pub(super) sync_to: AtomicU64,
-    /// Free bytes of the disk, less what was written since it was asked.
+    /// Free bytes of the disk when last asked, less the bytes written since.
     pub(super) free_bytes: AtomicU64,
     pub(super) counters: Counters,
     /// One checkpoint or compaction at a time.
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// Counted since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) fsyncs: AtomicU64,
@@ -77,7 +77,7 @@ pub(super) struct Counters {
     pub(super) checkpoint_seq: AtomicU64,
 }
 
-/// What appends change.
+/// State that appends change.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the writer")]
 pub(super) struct State {
@@ -85,31 +85,32 @@ pub(super) struct State {
     pub(super) queue: Vec<Queued>,
     pub(super) queued_bytes: u64,
     pub(super) sync_wanted: bool,
-    /// The writer sleeps on `work` and nobody has woken it yet.
+    /// The writer sleeps on `work` and no append has woken it yet.
     pub(super) parked: bool,
     pub(super) closed: bool,
     pub(super) disk_full: bool,
     pub(super) poisoned: Option<Poisoned>,
     pub(super) streams: Streams,
     pub(super) keyed: Keyed,
-    /// Released since the last checkpoint; each by an entry at or before the last appended.
+    /// Entries released since the last checkpoint; the entry that caused each release is already
+    /// appended.
     pub(super) releases: Vec<EntryRef>,
     pub(super) released_bytes: u64,
     pub(super) appended_bytes: u64,
-    /// Owners that replay from their own tables, and from where.
+    /// Owners with tables of their own, and the sequence number each replays from.
     pub(super) holds: BTreeMap<&'static str, u64>,
 }
 
-/// What checkpoints and compaction remember between steps.
+/// State of checkpoints and compaction between steps.
 #[derive(Debug, Default)]
 pub(super) struct Maintenance {
     pub(super) pending: Option<Snapshot>,
-    /// Dead bits that outlived their segment in a crash have been looked for.
+    /// [`Core::bury_orphans`] has run.
     pub(super) buried: bool,
-    /// Segments that others stand for now, or none, while the index has rows of them.
+    /// Segments replaced by a copy, or removed, while the index still has their rows.
     pub(super) replaced: Vec<SegmentId>,
-    /// First sequence numbers of segments whose copy failed, and for how many steps each is left
-    /// alone.
+    /// First sequence numbers of segments whose copy failed, and the steps for which each is still
+    /// skipped.
     pub(super) resting: BTreeMap<u64, u32>,
 }
 
@@ -183,14 +184,14 @@ impl Core {
         }
     }
 
-    /// Asks the disk how much room there is.
+    /// Refreshes the number of free bytes from the disk.
     pub(super) fn refresh_free_bytes(&self) -> u64 {
         let free = self.disk.free_bytes().unwrap_or(0);
         self.free_bytes.store(free, Ordering::Release);
         free
     }
 
-    /// No append is taken any more; the writer ends when it has written what is queued.
+    /// Refuses appends from now on; the writer ends after writing the queue.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.work.notify_one();

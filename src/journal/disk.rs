@@ -1,12 +1,12 @@
-//! The few things the journal asks of a directory, so that tests can lose power at any of them.
+//! The directory operations that the journal needs, so that tests can cut the power at any of them.
 
 use std::io;
 use std::sync::Arc;
 
-/// A flat directory of files. Names are plain file names, one level of folder (`quarantine/x`) at
-/// most. Creations, renames and removals survive a power cut only after [`Disk::sync_dir`].
+/// A flat directory of files. Names have at most one folder (`quarantine/x`). Creations, renames
+/// and removals survive a power cut only after [`Disk::sync_dir`].
 pub trait Disk: Send + Sync + std::fmt::Debug {
-    /// Makes a new empty file for reading and writing; an older one of that name is emptied.
+    /// Creates a file for reading and writing; an existing file of that name is emptied.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Opens an existing file for reading and writing; `NotFound` when there is none.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
@@ -20,9 +20,9 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     fn sync_dir(&self) -> io::Result<()>;
     /// Bytes this process may still write to the file system.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// A number no earlier segment of this directory carries (random on a real disk).
+    /// A number that no earlier segment of this directory has (random on a real disk).
     fn fresh_epoch(&self) -> u64;
-    /// The directory as a person would name it, for error messages.
+    /// The path of the directory, for error messages.
     fn describe(&self) -> String;
 }
 
@@ -35,8 +35,8 @@ pub(super) fn is_gone(removed: &io::Result<()>) -> bool {
 pub trait DiskFile: Send + Sync + std::fmt::Debug {
     /// Writes all of `data` at `offset`; the file grows as needed.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
-    /// Writes all of `data` at `offset` and makes these bytes durable; others only where the system
-    /// cannot do less.
+    /// Writes all of `data` at `offset` and makes these bytes durable; other bytes only where the
+    /// system has no narrower sync.
     fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.write_at(offset, data)?;
         self.sync_data()

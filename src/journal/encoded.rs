@@ -1,13 +1,13 @@
-//! Bytes for the log as an encoder made them: never none by accident.
+//! Encoded bytes for the log, never empty by accident.
 //!
-//! A key without bytes has ended for the log. So an encoder that fails must not leave an empty
-//! head behind: its failure stays with the entry, and the append of its group is refused.
+//! An entry with a key and without bytes is a tombstone. A failed encoder must not produce one, so
+//! the entry keeps the failure and the append of its group is refused.
 
 use std::fmt::Display;
 
 use bytes::Bytes;
 
-/// At least one byte, or the reason why there is none.
+/// At least one byte, or the error of the encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded(Result<Bytes, EncodeError>);
 
@@ -17,7 +17,7 @@ pub struct Encoded(Result<Bytes, EncodeError>);
 pub struct EncodeError(String);
 
 impl Encoded {
-    /// Bytes that are there already; none are refused by the append.
+    /// Wraps encoded bytes; the append refuses an empty value.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         if bytes.is_empty() { Self::failed(&"it has no bytes") } else { Self(Ok(bytes)) }
@@ -35,7 +35,7 @@ impl Encoded {
         Self(Err(EncodeError(why.to_string())))
     }
 
-    /// The bytes; none of a failure.
+    /// The bytes; empty after a failure.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |bytes| bytes)
     }
@@ -48,7 +48,6 @@ impl Encoded {
     }
 }
 
-/// Tests look at what was written.
 #[cfg(test)]
 impl std::ops::Deref for Encoded {
     type Target = [u8];

@@ -1,18 +1,19 @@
-//! What is appended and what is read back.
+//! Entries to append and entries read back.
 
 use bytes::Bytes;
 
 use super::{EncodeError, Encoded};
 
-/// What an entry means to its owner: 1..=15 the journal's own, 16..=63 broker, 64..=127 engine.
+/// Type of an entry: 1..=15 belong to the journal, 16..=63 to the broker, 64..=127 to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(pub u8);
 
-/// A stream: an index of the log in offset order. Never reused, even after a drop.
+/// Id of a stream, an index of the log in offset order. Ids are never reused, even after a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// The address of an entry for as long as it is live: compaction moves bytes, never this.
+/// The address of an entry for as long as it is live: compaction moves the bytes and keeps the
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryRef {
     /// Sequence number, from 1.
@@ -21,7 +22,7 @@ pub struct EntryRef {
     pub len: u32,
 }
 
-/// How far an append must have got before it is acknowledged.
+/// Durability that an append needs before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Written to the operating system; survives a crash of the process, not of the machine.
@@ -36,16 +37,16 @@ pub enum Durability {
 /// **Invariant:** only [`NewEntry::tombstone`] makes an entry with a key and without bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
-    /// What it means to its owner; 16 or above.
+    /// 16 or above.
     pub kind: Kind,
     /// With a key, this entry supersedes the previous one of the same kind and key. At most
     /// 65 535 bytes.
     pub key: Option<Bytes>,
-    /// With this, the entry is also the next batch of a stream.
+    /// With a stream, the entry is also the next batch of that stream.
     pub stream: Option<StreamAppend>,
     pub(super) head: Bytes,
     pub(super) body: Bytes,
-    /// Refuses the append.
+    /// An encoder failed; the append is refused.
     pub(super) failure: Option<EncodeError>,
 }
 
@@ -55,7 +56,7 @@ impl NewEntry {
         Self { body, ..Self::bare(kind, Bytes::new()) }.with_head(head)
     }
 
-    /// An entry of which the body says everything.
+    /// An entry with an empty head.
     pub fn bare(kind: Kind, body: Bytes) -> Self {
         Self { kind, key: None, stream: None, head: Bytes::new(), body, failure: None }
     }
@@ -65,13 +66,13 @@ impl NewEntry {
         Self { key: Some(key), ..Self::bare(kind, body) }.with_head(head)
     }
 
-    /// The new value of a key, of which the body says everything.
+    /// The new value of a key, with an empty head.
     pub fn keyed_body(kind: Kind, key: Bytes, body: Encoded) -> Self {
         let (body, failure) = body.parts();
         Self { key: Some(key), failure, ..Self::bare(kind, body) }
     }
 
-    /// The end of a key.
+    /// Ends a key.
     pub fn tombstone(kind: Kind, key: Bytes) -> Self {
         Self { key: Some(key), ..Self::bare(kind, Bytes::new()) }
     }
@@ -81,42 +82,39 @@ impl NewEntry {
         Self::bare_batch(kind, stream, body).with_head(head)
     }
 
-    /// The next batch of a stream, of which the body says everything.
+    /// The next batch of a stream, with an empty head.
     pub fn bare_batch(kind: Kind, stream: StreamAppend, body: Bytes) -> Self {
         Self { stream: Some(stream), ..Self::bare(kind, body) }
     }
 
-    /// Replaces the head.
     #[must_use]
     pub fn with_head(self, head: Encoded) -> Self {
         let (head, failure) = head.parts();
         Self { head, failure, ..self }
     }
 
-    /// Replaces the kind.
     #[must_use]
     pub fn with_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
-    /// The owner's facts about the body.
+    /// Metadata that the owner encodes about the body.
     pub fn head(&self) -> &Bytes {
         &self.head
     }
 
-    /// The payload, which the journal does not look into.
+    /// Payload; the journal does not read it.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// True for the end of a key.
+    /// True when the entry ends its key.
     pub fn is_tombstone(&self) -> bool {
         let is_empty = self.head.is_empty() && self.body.is_empty();
         self.key.is_some() && is_empty && self.failure.is_none()
     }
 }
 
-/// Tests read back what was not written.
 #[cfg(test)]
 impl NewEntry {
     pub(crate) fn read_back(self) -> Entry {
@@ -128,9 +126,8 @@ impl NewEntry {
 /// The stream side of a [`NewEntry`]; the journal assigns the base offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamAppend {
-    /// The stream.
     pub stream: StreamId,
-    /// Offsets this batch takes.
+    /// Number of offsets in the batch.
     pub records: u32,
     /// Greatest record timestamp, milliseconds since 1970.
     pub max_timestamp_ms: i64,
@@ -139,17 +136,16 @@ pub struct StreamAppend {
 /// The stream side of an [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamPart {
-    /// The stream.
     pub stream: StreamId,
     /// Offset of the batch's first record.
     pub base_offset: i64,
-    /// Offsets this batch takes.
+    /// Number of offsets in the batch.
     pub records: u32,
     /// Greatest record timestamp, milliseconds since 1970.
     pub max_timestamp_ms: i64,
 }
 
-/// What an append was given.
+/// Sequence numbers and offsets assigned by an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// One per entry of the group, in its order; sequence numbers are consecutive.
@@ -168,22 +164,17 @@ impl Appended {
 /// An entry read back; the parts share one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Sequence number.
     pub seq: u64,
-    /// What it means to its owner.
     pub kind: Kind,
-    /// Its key, if it has one.
     pub key: Option<Bytes>,
-    /// Its place in a stream, if it has one.
     pub stream: Option<StreamPart>,
-    /// The owner's facts about the body.
+    /// Metadata that the owner encoded about the body.
     pub head: Bytes,
-    /// Payload, raw.
     pub body: Bytes,
 }
 
 impl Entry {
-    /// True for the end of a key.
+    /// True when the entry ends its key.
     pub fn is_tombstone(&self) -> bool {
         self.key.is_some() && self.head.is_empty() && self.body.is_empty()
     }

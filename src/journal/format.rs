@@ -1,4 +1,4 @@
-//! The bytes of an entry.
+//! The format of an entry on disk.
 //!
 //! ```text
 //! crc32c u32 | payload_len u32 (≥ 1) | seq u64 | synced_to u32 | kind u8 | flags u8 | 0 u16
@@ -8,10 +8,10 @@
 //! head_len u32 | head | body
 //! ```
 //! Little-endian. The checksum covers the segment's epoch and all that follows the checksum, so
-//! bytes left over from another segment never pass. `synced_to` is the number of bytes of this
-//! segment known to be durable when the entry was written: damage before it is corruption, damage
-//! at or after the greatest one seen may be a torn write. flags & 1: the atomic group goes on in
-//! the next entry.
+//! bytes left over from another segment never pass. `synced_to` counts the bytes of this segment
+//! known to be durable when the entry was written. Damage before it is corruption. Damage at or
+//! after the greatest `synced_to` may be a torn write. flags & 1: the atomic group goes on in the
+//! next entry.
 
 use bytes::Bytes;
 
@@ -76,7 +76,7 @@ pub(super) fn crc_seed(epoch: u64) -> u32 {
     crc32c::crc32c(&epoch.to_le_bytes())
 }
 
-/// Bytes an entry takes on disk; none when a part is too long.
+/// Bytes of an entry on disk; `None` when a part is too long.
 pub(super) fn entry_len(
     key: Option<&Bytes>,
     stream: bool,
@@ -93,7 +93,7 @@ pub(super) fn entry_len(
     (payload <= PAYLOAD_MAX).then(|| payload + 24)
 }
 
-/// Appends an entry's bytes to `out`.
+/// Encodes an entry to the end of `out`.
 pub(super) fn encode(out: &mut Vec<u8>, seed: u32, synced_to: u32, entry: &Queued) {
     let start = out.len();
     let header = u32::try_from(ENTRY_HEADER_LEN).unwrap_or(0);
@@ -128,7 +128,7 @@ pub(super) fn encode(out: &mut Vec<u8>, seed: u32, synced_to: u32, entry: &Queue
     seal(out, start, seed);
 }
 
-/// Appends a copy of an entry for another segment: same identity, that segment's checksum.
+/// Encodes a copy of an entry for another segment: same sequence number, that segment's checksum.
 pub(super) fn encode_copy(out: &mut Vec<u8>, seed: u32, synced_to: u32, raw: &[u8]) {
     let start = out.len();
     out.extend_from_slice(raw);
@@ -146,7 +146,7 @@ fn seal(out: &mut [u8], start: usize, seed: u32) {
     put(out, start, &crc.to_le_bytes());
 }
 
-/// Reads the fixed part; none when no entry can begin with these bytes.
+/// Reads the fixed part; `None` when these bytes cannot begin an entry.
 pub(super) fn decode_header(bytes: &[u8]) -> Option<EntryHeader> {
     let header = EntryHeader {
         crc: u32_at(bytes, 0)?,
@@ -164,13 +164,13 @@ pub(super) fn decode_header(bytes: &[u8]) -> Option<EntryHeader> {
     (reserved && plausible).then_some(header)
 }
 
-/// True when the whole entry carries its checksum.
+/// True when the checksum of the whole entry matches.
 pub(super) fn is_whole(raw: &[u8], header: &EntryHeader, seed: u32) -> bool {
     raw.len() == header.entry_len()
         && raw.get(4..).is_some_and(|rest| crc32c::crc32c_append(seed, rest) == header.crc)
 }
 
-/// Takes a whole entry apart without copying.
+/// Decodes a whole entry without copying its bytes.
 pub(super) fn decode(raw: &Bytes) -> Option<Entry> {
     let header = decode_header(raw)?;
     let mut at = ENTRY_HEADER_LEN;
@@ -204,7 +204,7 @@ fn part(raw: &Bytes, at: usize, len: usize) -> Option<Bytes> {
     (end <= raw.len()).then(|| raw.slice(at..end))
 }
 
-/// Overwrites bytes in place; too short a target is left alone.
+/// Overwrites bytes in place; does nothing when the target is too short.
 pub(super) fn put(target: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(slot) = target.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
         slot.copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The journal as its owners hold it.
+//! The public handle of the journal.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ use super::{
     StreamRead, Tables, TablesError, Unfinished, Writer, recover,
 };
 
-/// Released bytes make a checkpoint due at this part of a segment: dead room is found early.
+/// Released bytes, as a share of a segment, that make a checkpoint due: dead space is then found
+/// early.
 const RELEASED_SHARE: u32 = 4;
-/// Changed keys that make a checkpoint due: bounds the memory they take.
+/// Changed keys that make a checkpoint due: bounds their memory.
 const KEYED_MOST: usize = 64 << 10;
 
 /// The commit log; clones share it.
@@ -30,7 +31,7 @@ pub struct Housekeeper {
     core: Arc<Core>,
 }
 
-/// Ends the writer with the last [`Journal`].
+/// Closes the journal when its last clone is dropped.
 #[derive(Debug)]
 struct Closer(Arc<Core>);
 
@@ -41,8 +42,8 @@ impl Drop for Closer {
 }
 
 impl Journal {
-    /// Opens the journal of a directory: finds the end of the log, cuts a torn tail, refuses a
-    /// damaged middle, and brings the index up to the end.
+    /// Opens the journal of a directory. It finds the end of the log, cuts a torn tail, refuses a
+    /// damaged middle and replays the rest into the index.
     pub fn open(
         disk: Arc<dyn Disk>,
         config: Config,
@@ -55,13 +56,15 @@ impl Journal {
         Ok((Self { core, _closer: closer }, writer, recovery))
     }
 
-    /// Appends entries that survive a crash together or not at all. Never blocks: assigns sequence
-    /// numbers and offsets and queues the group for the writer. Wait with [`Journal::durable`].
+    /// Appends a group of entries atomically: a crash keeps all of them or none. Never blocks: it
+    /// assigns sequence numbers and offsets and queues the group for the writer. Wait with
+    /// [`Journal::durable`].
     pub fn append(&self, group: Vec<NewEntry>) -> Result<Appended, AppendError> {
         self.append_with(group, Durability::Fsync)
     }
 
-    /// [`Journal::append`] with a choice: an `Os` group does not by itself cause an fdatasync.
+    /// [`Journal::append`] with a choice of durability: an `Os` group does not by itself cause an
+    /// fdatasync.
     pub fn append_with(
         &self,
         group: Vec<NewEntry>,
@@ -70,8 +73,8 @@ impl Journal {
         self.core.append(group, Terms { durability, reserved: false, own: false })
     }
 
-    /// [`Journal::append`] that may use the room kept in reserve: for entries that free space
-    /// (a discard, a settlement), never for new data.
+    /// [`Journal::append`] that may use the reserve of free space: for entries that free space (a
+    /// discard, a final outcome), never for new data.
     pub fn append_reserved(&self, group: Vec<NewEntry>) -> Result<Appended, AppendError> {
         let durability = Durability::Fsync;
         self.core.append(group, Terms { durability, reserved: true, own: false })
@@ -83,7 +86,7 @@ impl Journal {
         self.core.progress.wait(seq, Durability::Fsync).await
     }
 
-    /// Returns when entry `seq` has got as far as `durability` says.
+    /// Returns when entry `seq` has the durability asked for.
     pub async fn acknowledged(&self, seq: u64, durability: Durability) -> Result<(), JournalError> {
         match durability {
             Durability::Fsync => self.durable(seq).await,
@@ -97,12 +100,12 @@ impl Journal {
         self.core.progress.wait_durable_blocking(seq)
     }
 
-    /// Whether an append of new data, up to 1 MiB of it, would be taken now.
+    /// Says whether an append of new data, up to 1 MiB, would be accepted now.
     pub fn admits(&self) -> Result<(), AppendError> {
         self.core.admits(0)
     }
 
-    /// The same of so many bytes, where those are more than 1 MiB.
+    /// [`Journal::admits`] for an append of `bytes`, where that is more than 1 MiB.
     pub fn admits_bytes(&self, bytes: u64) -> Result<(), AppendError> {
         self.core.admits(bytes)
     }
@@ -122,28 +125,28 @@ impl Journal {
         self.core.read(entry)
     }
 
-    /// Whether an entry is in the log still, released or not, as far as the index knows: its bytes
+    /// Says whether the log still has an entry, released or not, according to the index. The bytes
     /// are not read.
     pub fn holds(&self, entry: EntryRef) -> bool {
         self.core.holds(entry.seq)
     }
 
-    /// Calls `f` for every durable entry of these kinds that is still in the log, in sequence
-    /// order: released ones too, until compaction has taken them. Reads the whole log; nothing
-    /// waits for that.
+    /// Calls `f` in sequence order for every durable entry of these kinds still in the log,
+    /// released ones included. Reads the whole log, without blocking appends or compaction.
     pub fn past(&self, kinds: &[Kind], f: &mut dyn FnMut(&Entry)) -> Result<(), ReadError> {
         self.core.past(kinds, f)
     }
 
-    /// Calls `f` in sequence order for durable entries of owners after `from`, while others append
-    /// and compact: with `from` = 0 the live ones, otherwise released ones too.
+    /// Calls `f` in sequence order for the owners' durable entries after `from`, without blocking
+    /// appends or compaction. With `from` = 0 only live entries are read, otherwise released ones
+    /// too.
     pub fn replay(&self, from: u64, f: &mut dyn FnMut(&Entry, EntryRef)) -> Result<(), ReadError> {
         self.core.replay_beside(from, f)
     }
 
-    /// Says that nobody needs this entry any more. Call it after appending the entry that made it
-    /// so: the release takes effect only when all appended before it is durable. An entry that
-    /// made others dead may be released only after them. Twice is as good as once.
+    /// Marks an entry as no longer needed. Call it after the append that superseded the entry: the
+    /// release takes effect once everything appended before it is durable. An entry that superseded
+    /// others may be released only after them. Idempotent.
     pub fn release(&self, entry: EntryRef) {
         self.core.state().release(entry);
     }
@@ -153,7 +156,7 @@ impl Journal {
         self.core.keyed_get(kind, key)
     }
 
-    /// The stream of this name, made if there is none.
+    /// The stream of this name, created if there is none.
     pub fn stream_open(&self, name: &str) -> Result<StreamId, AppendError> {
         self.core.stream_open(name)
     }
@@ -174,30 +177,30 @@ impl Journal {
         self.core.stream_drop(id)
     }
 
-    /// Moves the start of a stream to offset `to` (at most its visible end; never back) and
-    /// releases the batches wholly before it. Returns the new start.
+    /// Moves the start of a stream forward to offset `to`, at most its visible end, and releases
+    /// the batches wholly before it. Returns the new start.
     pub fn stream_trim(&self, id: StreamId, to: i64) -> Result<i64, JournalError> {
         self.core.stream_trim(id, to)
     }
 
-    /// Takes batches out of their streams, wherever they lie, and releases them. All other offsets
-    /// stay as they are. How many there were.
+    /// Removes batches from anywhere in their streams and releases them. All other offsets stay as
+    /// they are. Returns the number of batches removed.
     pub fn stream_remove(&self, batches: &[EntryRef]) -> Result<usize, JournalError> {
         self.core.stream_remove(batches)
     }
 
-    /// The offsets a stream holds; none for an unknown stream.
+    /// Offsets of a stream; `None` for an unknown stream.
     pub fn stream_bounds(&self, id: StreamId) -> Option<Bounds> {
         self.core.stream_bounds(id)
     }
 
-    /// The base offset of a newest batch by its entry; `None`: it is not among those in memory.
+    /// The base offset of a recent batch by its entry; `None` when the batch is not in memory.
     pub fn stream_offset(&self, id: StreamId, seq: u64) -> Option<i64> {
         self.core.state().streams.map.get(&id)?.offset_of(seq)
     }
 
-    /// Visible batches from the one that contains `from`; bytes beyond `max_bytes` only for the
-    /// first. Empty at the visible end.
+    /// Visible batches from the one that contains `from`. Only the first batch may exceed
+    /// `max_bytes`. Empty at the visible end.
     pub fn stream_read(
         &self,
         id: StreamId,
@@ -207,7 +210,7 @@ impl Journal {
         self.core.stream_read(id, from, max_bytes)
     }
 
-    /// The first visible batch with a record at or after a moment: its base offset and greatest
+    /// The first visible batch with a record at or after a timestamp: its base offset and greatest
     /// timestamp.
     pub fn stream_find_time(
         &self,
@@ -222,8 +225,8 @@ impl Journal {
         self.core.stream_latest_time(id)
     }
 
-    /// Retention may trim up to this offset: batches before it were appended at or before entry
-    /// `old`, or are surplus to `max_bytes`. The stream's start when nothing has expired.
+    /// Offset up to which retention may trim: earlier batches were appended at or before entry
+    /// `old`, or exceed `max_bytes`. Equals the stream's start when nothing has expired.
     pub fn stream_expired(
         &self,
         id: StreamId,
@@ -233,13 +236,13 @@ impl Journal {
         self.core.stream_expired(id, max_bytes, old)
     }
 
-    /// The entry of the newest visible batch of a stream; none of an empty or unknown stream.
+    /// The entry of the newest visible batch; `None` for an empty or unknown stream.
     pub fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, ReadError> {
         self.core.stream_newest(id)
     }
 
     /// Notifies `waker` once (`notify_one`), at the next visible append of the stream or its drop.
-    /// Watch first, then read: an append between the two is not missed.
+    /// Watch before reading, so that no append in between is missed.
     pub fn stream_watch(&self, id: StreamId, waker: &Arc<Notify>) {
         match self.core.state().streams.map.get_mut(&id) {
             Some(stream) => stream.watch(waker),
@@ -247,8 +250,8 @@ impl Journal {
         }
     }
 
-    /// Tables of an owner, beside the log. When the journal's own index was begun anew they are
-    /// too: what they have told to release is not known any more, and has to be told again.
+    /// Opens an owner's tables beside the log. They start empty when the journal's own index was
+    /// rebuilt: its releases are lost then, and the owner must repeat them.
     pub fn tables(
         &self,
         name: &str,
@@ -260,8 +263,8 @@ impl Journal {
         Ok(tables)
     }
 
-    /// Opens tables of an owner again after a failure, as of their last checkpoint. They begin
-    /// anew if `anew`, or if their file cannot be opened.
+    /// Reopens an owner's tables after a failure, as of their last checkpoint. They start empty if
+    /// `anew` is set or the file cannot be opened.
     pub fn renew_tables(&self, tables: &Tables, anew: bool) -> Result<(), TablesError> {
         if anew || tables.reopen().is_err() {
             tables.begin_anew()?;
@@ -269,51 +272,50 @@ impl Journal {
         tables.lean_on(self.core.tables.born())
     }
 
-    /// Bytes that are free on the disk now.
+    /// Free bytes of the disk, asked now.
     pub fn free_bytes(&self) -> u64 {
         self.core.refresh_free_bytes()
     }
 
-    /// Where the journal stands.
     pub fn stats(&self) -> Stats {
         self.core.stats()
     }
 
-    /// The failure after which nothing is acknowledged, if there was one.
+    /// The write or fdatasync failure that poisoned the journal, if any.
     pub fn poisoned(&self) -> Option<Poisoned> {
         self.core.state().poisoned.clone()
     }
 
-    /// Saves the index as of everything appended and released so far; waits until that is durable
-    /// (so the writer must be running).
-    /// Returns the sequence number saved. An owner with tables of its own calls this first, then
-    /// [`Tables::checkpoint`](super::Tables::checkpoint), then [`Journal::hold_from`].
+    /// Saves the index with everything appended and released so far. Waits until that is durable,
+    /// so the writer must be running. Returns the sequence number saved. An owner with tables of
+    /// its own calls this first, then [`Tables::checkpoint`](super::Tables::checkpoint), then
+    /// [`Journal::hold_from`].
     pub fn checkpoint(&self) -> Result<u64, JournalError> {
         self.core.checkpoint()
     }
 
     /// Tells compaction that `owner` will replay from after `seq`: later entries stay even when
-    /// released. An owner that never calls this replays only what is live.
+    /// released. An owner that never calls this replays live entries only.
     pub fn hold_from(&self, owner: &'static str, seq: u64) {
         self.core.state().holds.insert(owner, seq);
     }
 
-    /// The housekeeper; one thread at a time does its work, however many are made.
+    /// The housekeeper; one thread at a time does its work, however many housekeepers exist.
     pub fn housekeeper(&self) -> Housekeeper {
         Housekeeper { core: Arc::clone(&self.core) }
     }
 
-    /// No append is taken any more; [`Writer::run`] returns when it has written what is queued.
+    /// Refuses appends from now on; [`Writer::run`] returns after writing the queue.
     pub fn close(&self) {
         self.core.close();
     }
 }
 
 impl Housekeeper {
-    /// Does the next piece of work: writes the offset tables of what was sealed since, makes a
-    /// checkpoint when one is due and the log is durable that far, deletes or copies forward at
-    /// most one run of segments. Never waits for the writer. What fails is tried again by later
-    /// steps, after whatever else there is to do.
+    /// Does one step of work, without waiting for the writer. It writes the offset tables of newly
+    /// sealed segments. It makes a checkpoint when one is due and the log is durable to that point.
+    /// It deletes or copies forward at most one run of segments. Later steps retry a failure after
+    /// other work.
     pub fn step(&mut self) -> Result<Housekept, Unfinished> {
         let mut kept = Housekept::default();
         match self.keep(&mut kept) {
@@ -344,8 +346,8 @@ impl Housekeeper {
         compacted
     }
 
-    /// Makes the next steps save a checkpoint as of now, for a caller that also drives the writer
-    /// and so cannot wait in [`Journal::checkpoint`].
+    /// Makes the next steps save a checkpoint as of now, for a caller that drives the writer itself
+    /// and cannot wait in [`Journal::checkpoint`].
     pub fn request_checkpoint(&mut self) {
         let seq = self.core.pending_seq(&mut self.core.maintenance());
         self.core.request_sync(seq);

@@ -5,7 +5,7 @@
 //! "REPRISEX" | version u16 | 0 u16 | count u32 | epoch u64 | base_seq u64 | 0 u32 | crc32c u32
 //! then count × (seq - base_seq u32, offset u32)                          little-endian
 //! ```
-//! The checksum covers the 36 bytes before it; a pair is proved by the entry it leads to.
+//! The checksum covers the 36 bytes before it; the entry at its offset verifies a pair.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{Disk, DiskFile};
 const MAGIC: &[u8; 8] = b"REPRISEX";
 const HEADER_LEN: usize = 40;
 const CRC_AT: usize = 36;
-/// Bytes of an entry.
+/// Bytes of a pair.
 pub(super) const PAIR_LEN: u64 = 8;
 
 /// An open offset table.
@@ -28,12 +28,12 @@ pub(super) struct IndexFile {
     count: u32,
 }
 
-/// A sequence number's place.
+/// Position of a sequence number in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     /// Position among the segment's entries, from 0.
     pub(super) ordinal: u32,
-    /// Where the entry begins in the segment.
+    /// Byte offset in the segment.
     pub(super) offset: u64,
 }
 
@@ -65,14 +65,14 @@ pub(super) fn write(
         file.sync_data()
     });
     if written.is_err() {
-        // half a table is of no use, and a full disk needs its room
+        // half a table is useless, and a full disk needs its space
         let _ = disk.remove(name);
     }
     written
 }
 
 impl IndexFile {
-    /// Opens a table; none when it is missing, damaged, or another segment's.
+    /// Opens a table; `None` when it is missing, damaged, or belongs to another segment.
     pub(super) fn open(disk: &dyn Disk, id: SegmentId, epoch: u64) -> Option<Self> {
         let file = disk.open(&id.idx_name()).ok()?;
         let mut header = [0; HEADER_LEN];
@@ -87,15 +87,15 @@ impl IndexFile {
         ours.then_some(Self { file, base: id.base, count })
     }
 
-    /// Entries it tells of.
+    /// Number of pairs.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Where a sequence number is; none when the segment does not have it.
+    /// Looks up a sequence number; `None` when the segment does not have it.
     pub(super) fn find(&self, seq: u64) -> io::Result<Option<Slot>> {
         let Ok(wanted) = u32::try_from(seq.saturating_sub(self.base)) else { return Ok(None) };
-        // a segment that was never compacted has every number: the first guess is right
+        // a segment that was never compacted has every number, so the first guess is right
         let (mut low, mut high) = (0, self.count);
         let mut guess = wanted.min(self.count.saturating_sub(1));
         while low < high {

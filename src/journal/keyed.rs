@@ -1,4 +1,4 @@
-//! The latest entry of every key, as far as the index does not know it yet.
+//! The latest entry of every key that changed since the last checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{EntryRef, Kind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Latest {
     pub(super) entry: EntryRef,
-    /// The key has ended.
+    /// True when the key has ended.
     pub(super) tombstone: bool,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Keyed {
 }
 
 impl Keyed {
-    /// Notes a key's new value; returns the entry it supersedes if that is known here.
+    /// Records a key's new value; returns the superseded entry if memory has it.
     pub(super) fn note(&mut self, kind: Kind, key: Bytes, latest: Latest) -> Option<EntryRef> {
         let old = self.changed.insert((kind, key), latest);
         old.map(|old| old.entry).filter(|old| *old != latest.entry)
@@ -35,12 +35,12 @@ impl Keyed {
         self.changed.len()
     }
 
-    /// Everything changed, by kind and key.
+    /// All changed keys, by kind and key.
     pub(super) fn changed(&self) -> Vec<(Kind, Bytes, Latest)> {
         self.changed.iter().map(|((kind, key), latest)| (*kind, key.clone(), *latest)).collect()
     }
 
-    /// Forgets what the index now knows.
+    /// Removes changes that the index has saved.
     pub(super) fn saved(&mut self, saved: &[(Kind, Bytes, Latest)]) {
         for (kind, key, latest) in saved {
             let at = (*kind, key.clone());
@@ -51,7 +51,7 @@ impl Keyed {
     }
 }
 
-/// A key as the index orders it.
+/// A key in the order of the index.
 pub(super) fn index_key(kind: Kind, key: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(key.len() + 1);
     bytes.push(kind.0);

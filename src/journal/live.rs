@@ -1,4 +1,4 @@
-//! The segments there are, where their entries begin, and which of those are dead.
+//! The segments in memory: the offsets of their entries, and the dead ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,38 +7,38 @@ use super::bitmap::Bitmap;
 use super::segment::{SEGMENT_START, SegmentId};
 use super::{DiskFile, EntryRef};
 
-/// A segment as it is known in memory.
+/// A segment in memory.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) id: SegmentId,
     pub(super) epoch: u64,
-    /// One past the last sequence number it stands for.
+    /// One past the last sequence number of its range.
     pub(super) end: u64,
     /// Length of the file.
     pub(super) bytes: u64,
     pub(super) entries: u32,
     pub(super) live_bytes: u64,
     pub(super) dead: Bitmap,
-    /// Dead bits as an entry of the log has them: only these may be left out of a copy.
+    /// Dead bits as the log has them: a copy may drop only these entries.
     pub(super) logged: Option<Logged>,
-    /// `dead` has bits the log does not know.
+    /// `dead` has bits that the log does not have yet.
     pub(super) unlogged: bool,
-    /// Something here differs from the index.
+    /// The segment differs from its row in the index.
     pub(super) unsaved: bool,
-    /// A copy failed on damage: left alone until repaired.
+    /// A copy failed on damage; the segment is skipped until repaired.
     pub(super) damaged: bool,
-    /// Only one whose offset table is not written yet has these: the newest, and those sealed since
-    /// housekeeping last came by.
+    /// Present until the offset table is written: for the newest segment, and for those sealed
+    /// since the last step of housekeeping.
     pub(super) fresh: Option<Fresh>,
 }
 
-/// What the offset table of a segment will have, kept in memory until then.
+/// Contents of a segment's offset table before it is written.
 #[derive(Debug)]
 pub(super) struct Fresh {
     pub(super) file: Arc<dyn DiskFile>,
-    /// Where each entry begins, from `base` on without a gap.
+    /// Byte offset of each entry, from sequence number `base` on without a gap.
     pub(super) offsets: Vec<u32>,
-    /// The writer has gone on to the next segment.
+    /// The writer has begun the next segment.
     pub(super) sealed: bool,
 }
 
@@ -47,11 +47,11 @@ pub(super) struct Fresh {
 pub(super) struct Logged {
     pub(super) dead: Bitmap,
     pub(super) live_bytes: u64,
-    /// The entry that has them.
+    /// Sequence number of the entry with the dead bits.
     pub(super) seq: u64,
 }
 
-/// Where to look for an entry.
+/// Location of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Fresh { id: SegmentId, epoch: u64, file: Arc<dyn DiskFile>, offset: u64 },
@@ -84,13 +84,14 @@ impl Segment {
         }
     }
 
-    /// False of the one the writer fills.
+    /// False for the segment that the writer fills.
     pub(super) fn is_sealed(&self) -> bool {
         self.fresh.as_ref().is_none_or(|fresh| fresh.sealed)
     }
 
-    /// Bytes of entries the log does not yet know to be dead. None where the log may have dead bits
-    /// that are not known here, as after a start: a copy keeps what they stand for, and ends them.
+    /// Bytes of entries that the log does not know to be dead. `None` when the log may have dead
+    /// bits that are not in memory, as after a start. A copy would keep those entries, and its
+    /// removal of the original would end their dead bits.
     pub(super) fn logged_live_bytes(&self, durable: u64) -> Option<u64> {
         match &self.logged {
             Some(logged) => (logged.seq <= durable).then_some(logged.live_bytes),
@@ -101,12 +102,12 @@ impl Segment {
         }
     }
 
-    /// True when no sequence number of its range is missing.
+    /// True when the segment has every sequence number of its range.
     fn is_dense(&self) -> bool {
         u64::from(self.entries) == self.end.saturating_sub(self.id.base)
     }
 
-    /// Position of an entry when it can be told without the offset table.
+    /// Position of an entry in a segment without gaps, which needs no offset table.
     pub(super) fn dense_ordinal(&self, seq: u64) -> Option<u32> {
         let known = self.is_dense() && seq < self.end;
         known.then(|| seq.checked_sub(self.id.base)).flatten()?.try_into().ok()
@@ -114,18 +115,18 @@ impl Segment {
 }
 
 impl Segments {
-    /// The segment that stands for a sequence number.
+    /// The segment whose range has a sequence number.
     pub(super) fn holding(&self, seq: u64) -> Option<&Segment> {
         let (_, segment) = self.map.range(..=seq).next_back()?;
         (!segment.is_sealed() || seq < segment.end).then_some(segment)
     }
 
-    /// Segments that stand for something after `seq`, in order.
+    /// Segments whose range ends after `seq`, in order.
     pub(super) fn after(&self, seq: u64) -> impl Iterator<Item = &Segment> {
         self.map.values().filter(move |segment| segment.end > seq.saturating_add(1))
     }
 
-    /// Where to look for an entry.
+    /// Locates an entry.
     pub(super) fn place(&self, seq: u64) -> Place {
         let Some(segment) = self.holding(seq) else { return Place::Gone };
         let Some(fresh) = &segment.fresh else {

@@ -1,4 +1,4 @@
-//! A disk in memory that loses power, fails and fills up on demand, the same way for the same seed.
+//! A disk in memory that loses power, fails and fills up on demand, deterministically by seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile};
 
-/// A torn write keeps whole sectors.
+/// Unit of a torn write: whole sectors survive.
 const SECTOR_BYTES: usize = 512;
 
 /// A simulated disk; clones share it.
@@ -22,7 +22,7 @@ struct Platter {
     name_changes: Vec<NameChange>,
     files: BTreeMap<u64, FileState>,
     next_file: u64,
-    /// Handles of an earlier boot are dead.
+    /// Boot in which the handle was opened; handles of an earlier boot are dead.
     boot: u64,
     random: u64,
     epochs: u64,
@@ -33,7 +33,7 @@ struct Platter {
     cut_at: Option<u64>,
     fail_sync_at: Option<u64>,
     capacity: Option<u64>,
-    /// The file no read of which succeeds.
+    /// File whose reads fail.
     unreadable: Option<u64>,
 }
 
@@ -71,29 +71,28 @@ struct MemFile {
 }
 
 impl MemDisk {
-    /// An empty disk; `seed` decides what a power cut keeps.
+    /// An empty disk; `seed` decides which unsynced writes a power cut keeps.
     pub fn new(seed: u64) -> Self {
         let random = seed ^ 0x9e37_79b9_7f4a_7c15;
         Self(Arc::new(Mutex::new(Platter { random, ..Platter::default() })))
     }
 
-    /// The trait object to open a journal on.
     pub fn disk(&self) -> Arc<dyn Disk> {
         let boot = self.platter().boot;
         Arc::new(Mount { disk: self.clone(), boot })
     }
 
-    /// Loses what was not synced: each unsynced write is kept, lost or torn; open handles die.
+    /// Drops what was not synced: each unsynced write is kept, lost or torn. Open handles die.
     pub fn power_cut(&self) {
         self.platter().power_cut();
     }
 
-    /// The process dies, the machine stays up: written bytes stay, open handles die.
+    /// Ends the process while the machine stays up: written bytes stay, open handles die.
     pub fn process_crash(&self) {
         self.platter().boot += 1;
     }
 
-    /// The n-th next operation (1 = the very next) that changes the disk fails with an I/O error.
+    /// Fails the n-th next operation that changes the disk (1 = the very next) with an I/O error.
     pub fn fail_nth(&self, n: u64) {
         let mut platter = self.platter();
         platter.fail_at = Some(platter.operations + n);
@@ -105,30 +104,30 @@ impl MemDisk {
         platter.cut_at = Some(platter.operations + n);
     }
 
-    /// The n-th next fdatasync fails. What it should have made durable can be read, and is not
-    /// tried again by the next one, as on Linux.
+    /// Fails the n-th next fdatasync. Its data can be read, and the next fdatasync does not write
+    /// it again, as on Linux.
     pub fn fail_nth_sync(&self, n: u64) {
         let mut platter = self.platter();
         platter.fail_sync_at = Some(platter.syncs + n);
     }
 
-    /// No read of this file succeeds any more, as on a bad sector; none = of all they do.
+    /// Fails every read of this file, as on a bad sector; `None` ends that.
     pub fn fail_reads(&self, name: Option<&str>) {
         let mut platter = self.platter();
         platter.unreadable = name.and_then(|name| platter.names.get(name).copied());
     }
 
-    /// Bytes the disk can hold in all; none = no limit.
+    /// Sets the capacity in bytes; `None` = no limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.platter().capacity = bytes;
     }
 
-    /// Operations that changed the disk so far.
+    /// Number of operations that have changed the disk.
     pub fn operations(&self) -> u64 {
         self.platter().operations
     }
 
-    /// Bytes that were read so far.
+    /// Bytes read so far.
     pub fn read_bytes(&self) -> u64 {
         self.platter().read_bytes
     }
@@ -138,14 +137,14 @@ impl MemDisk {
         self.platter().used()
     }
 
-    /// Contents of a file; none when there is no such file.
+    /// Contents of a file; `None` when there is no such file.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let platter = self.platter();
         let file = platter.names.get(name)?;
         platter.files.get(file).map(|state| state.data.clone())
     }
 
-    /// Puts a file on the disk, durable.
+    /// Writes a whole file, durably.
     pub fn plant(&self, name: &str, data: &[u8]) {
         let mut platter = self.platter();
         let id = platter.new_file(name);
@@ -154,7 +153,8 @@ impl MemDisk {
         platter.durable_names.insert(name.to_owned(), id);
     }
 
-    /// Flips a bit where a file holds this text, also for whoever has it open; whether it does.
+    /// Flips a bit where a file has this text, visible to open handles too; returns whether the
+    /// text was found.
     pub fn damage(&self, name: &str, text: &[u8]) -> bool {
         let mut platter = self.platter();
         let Some(id) = platter.names.get(name).copied() else { return false };
@@ -187,7 +187,7 @@ impl Platter {
         self.next_file
     }
 
-    /// xorshift64*: enough to pick fates.
+    /// Random number below `bound` (xorshift64*).
     fn below(&mut self, bound: usize) -> usize {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -196,7 +196,7 @@ impl Platter {
         usize::try_from(drawn).unwrap_or(0) % bound.max(1)
     }
 
-    /// Counts a changing operation; fails it when it is that one's turn.
+    /// Counts a changing operation; fails it when it is the chosen one.
     fn count(&mut self) -> io::Result<()> {
         self.operations += 1;
         if self.fail_at == Some(self.operations) {
@@ -205,7 +205,7 @@ impl Platter {
         Ok(())
     }
 
-    /// Cuts the power after an operation when it is that one's turn.
+    /// Cuts the power after an operation when it is the chosen one.
     fn after(&mut self) -> io::Result<()> {
         if self.cut_at == Some(self.operations) {
             self.power_cut();
@@ -266,8 +266,8 @@ fn apply_name(names: &mut BTreeMap<String, u64>, change: NameChange) {
     }
 }
 
-/// What is new is zero. Unlike `resize`, quick where nothing is optimized: simulations grow files
-/// all the time.
+/// Extends with zeros. `Vec::resize` is slow in unoptimized builds, and simulations grow files all
+/// the time.
 fn set_len(data: &mut Vec<u8>, len: usize) {
     match len.checked_sub(data.len()) {
         Some(more) => data.append(&mut vec![0; more]),
@@ -301,7 +301,7 @@ impl Disk for Mount {
         let mut platter = self.disk.mounted(self.boot)?;
         platter.count()?;
         if let Some(old) = platter.names.remove(name) {
-            // emptying in place, as O_TRUNC does
+            // emptied in place, as O_TRUNC does
             if let Some(state) = platter.files.get_mut(&old) {
                 state.data.clear();
                 state.unsynced.push(Change::SetLen(0));
@@ -372,8 +372,8 @@ impl Disk for Mount {
 }
 
 impl MemFile {
-    /// Makes durable what was written to some bytes; everything where a length changed, which
-    /// orders what is before and after it.
+    /// Makes writes to a range durable; all writes when a length changed, because that orders the
+    /// writes around it.
     fn sync(&self, bytes: Range<usize>) -> io::Result<()> {
         let mut platter = self.disk.mounted(self.boot)?;
         platter.count()?;
@@ -392,7 +392,7 @@ impl MemFile {
         );
         state.unsynced = unsynced;
         if fails {
-            // A length is the file system's own, and does not get lost.
+            // the file system keeps a new length by itself
             state.unsynced.extend(synced.into_iter().filter(is_len));
             return Err(io::Error::other("simulated fdatasync failure"));
         }

@@ -10,8 +10,8 @@
 //!    ▼
 //!  index.redb ── rebuilt from the log whenever it is missing
 //! ```
-//! A sequence number is an entry's identity for ever; segments are rewritten without their dead
-//! entries, so bytes move and numbers do not. Start at [`Journal`].
+//! A sequence number identifies an entry for ever. Compaction rewrites segments without their dead
+//! entries: bytes move, sequence numbers do not. Start at [`Journal`].
 
 mod append;
 mod bitmap;

@@ -7,11 +7,11 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-/// The part of a path by which a kubelet names volumes of the kind `emptyDir`.
+/// The part of a path that a kubelet uses for `emptyDir` volumes.
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
 
-/// Whether a directory, with no symbolic links on its way, lies on an `emptyDir` of Kubernetes.
-/// Kubernetes removes such a volume with its pod.
+/// Says whether a directory lies on a Kubernetes `emptyDir`, which is removed with its pod. The
+/// path must have no symbolic links.
 pub(super) fn is_on_empty_dir(mountinfo: &str, dir: &Path) -> bool {
     mount_of(mountinfo, dir).is_some_and(|mount| {
         [&mount.root, &mount.point, &mount.source].iter().any(|path| path.contains(EMPTY_DIR))
@@ -21,7 +21,7 @@ pub(super) fn is_on_empty_dir(mountinfo: &str, dir: &Path) -> bool {
 /// One line of the text.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount<'a> {
-    /// The directory of the mounted file system that is seen at the mount point.
+    /// The directory of the mounted file system that appears at the mount point.
     root: Cow<'a, str>,
     point: Cow<'a, str>,
     source: Cow<'a, str>,
@@ -36,15 +36,15 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The mount with the longest mount point above `dir`; of several at one point the last, which
-/// hides the others.
+/// The mount with the longest mount point above `dir`. Of several at one point the last wins,
+/// because it hides the others.
 fn mount_of<'a>(mountinfo: &'a str, dir: &Path) -> Option<Mount<'a>> {
     let above = mountinfo.lines().filter_map(Mount::parse);
     let above = above.filter(|mount| dir.starts_with(mount.point.as_ref()));
     above.max_by_key(|mount| mount.point.len())
 }
 
-/// A blank, a tab, a line end and a backslash are written as three octal digits.
+/// Decodes octal escapes: a blank, a tab, a line feed and a backslash appear as three octal digits.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);

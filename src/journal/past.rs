@@ -1,4 +1,4 @@
-//! What the log still holds of what has been, entries that nobody needs any more included.
+//! Reads all durable entries of the log, released ones included, while it is in use.
 
 use super::core::{Core, KIND_OWNERS};
 use super::format::decode;
@@ -10,13 +10,12 @@ use super::{Entry, EntryRef, Kind, ReadError};
 type Wants<'f> = &'f dyn Fn(Kind, bool) -> bool;
 
 impl Core {
-    /// See [`Journal::past`](super::Journal::past).
     pub(super) fn past(&self, kinds: &[Kind], f: &mut dyn FnMut(&Entry)) -> Result<(), ReadError> {
         let wants = |kind, _| kinds.contains(&kind);
         self.walk_beside((0, self.progress.durable()), &wants, &mut |entry, _| f(entry))
     }
 
-    /// Walks the owners' entries after `from`: [`Journal::replay`](super::Journal::replay).
+    /// Walks the owners' entries after `from`, for [`Journal::replay`](super::Journal::replay).
     pub(super) fn replay_beside(
         &self,
         from: u64,
@@ -26,7 +25,8 @@ impl Core {
         self.walk_beside((from, self.progress.durable()), &wants, f)
     }
 
-    /// Calls `f` for wanted entries after `from` up to `to`, beside appends and compaction.
+    /// Calls `f` for wanted entries after `from` up to `to`, without blocking appends or
+    /// compaction.
     fn walk_beside(
         &self,
         (from, to): (u64, u64),
@@ -48,7 +48,7 @@ impl Core {
                 Ok(())
             });
             match walked {
-                // Behind what is durable somebody may be writing.
+                // the writer may be writing past the durable end
                 Err(ReadError::Corrupt { .. }) if last >= to => break,
                 walked => walked?,
             }
@@ -57,8 +57,9 @@ impl Core {
         Ok(())
     }
 
-    /// The segment in which it goes on after `last`. Nothing is moved or deleted while it is
-    /// opened; what stands in its place by then begins with what has been told.
+    /// Opens the segment that has the entries after `last`. The maintenance lock keeps compaction
+    /// from moving or deleting it meanwhile. A copy that already replaced it may begin with entries
+    /// up to `last`.
     fn enter_after(&self, last: u64) -> Result<Option<(Walk, Scanner)>, ReadError> {
         let _maintenance = self.maintenance();
         let Some(walk) = self.segments().after(last).next().map(Walk::of) else {

@@ -1,4 +1,4 @@
-//! A directory looked at from outside, before anybody opens a journal in it; nothing is made.
+//! Inspects a data directory before a journal is opened in it; creates nothing.
 
 use std::fs;
 use std::io;
@@ -13,31 +13,31 @@ use super::segment::LOCK_NAME;
 use super::{OpenError, RealDisk};
 use crate::model::WallMs;
 
-/// Linux file system magics (statfs(2)) of what does not outlive a pod.
+/// Linux file system magics (statfs(2)) of storage that does not outlive a pod.
 const TMPFS: i64 = 0x0102_1994;
 const OVERLAYFS: i64 = 0x794c_7630;
 
-/// What there is to see of a directory.
+/// Facts about a directory.
 #[derive(Debug)]
 pub struct Place {
-    /// It is there; else a start makes it.
+    /// The directory exists; otherwise a start creates it.
     pub exists: bool,
-    /// A kind of storage that does not outlive the machine or the pod.
+    /// Name of a kind of storage that does not outlive the machine or the pod.
     pub ephemeral: Option<&'static str>,
-    /// Bytes this process may write there, where that can be told.
+    /// Bytes this process may write there, if known.
     pub free_bytes: Option<u64>,
     /// When a file in it was last written.
     pub written: Option<WallMs>,
 }
 
 impl Place {
-    /// Looks; an error is what would keep a sidecar from opening it.
+    /// Inspects the directory; an error is one that would keep a sidecar from opening it.
     pub fn look(dir: &Path) -> Result<Self, OpenError> {
         let exists = dir.is_dir();
         if exists && dir.join(LOCK_NAME).exists() {
             drop(RealDisk::open(dir)?);
         }
-        // A start makes what is missing, from the first directory above that is there.
+        // a start creates missing directories below the nearest one that exists
         let ground = dir.ancestors().find(|above| above.as_os_str().is_empty() || above.exists());
         let ground = ground.filter(|above| !above.as_os_str().is_empty());
         let ground = ground.unwrap_or(Path::new("."));
@@ -68,7 +68,7 @@ fn written(dir: &Path) -> Option<WallMs> {
     times.max().map(WallMs)
 }
 
-/// The kind of storage under `dir` that does not outlive the pod, where that can be told.
+/// The kind of storage under `dir` if it does not outlive the pod; `None` otherwise or if unknown.
 #[cfg(target_os = "linux")]
 #[cfg_attr(
     target_pointer_width = "64",
@@ -88,7 +88,7 @@ pub fn ephemeral(dir: &Path) -> Option<&'static str> {
     }
 }
 
-/// The kind of storage under `dir` that does not outlive the pod, where that can be told.
+/// The kind of storage under `dir` if it does not outlive the pod; `None` otherwise or if unknown.
 #[cfg(not(target_os = "linux"))]
 pub fn ephemeral(_dir: &Path) -> Option<&'static str> {
     let _ = (TMPFS, OVERLAYFS, is_on_empty_dir);

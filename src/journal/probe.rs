@@ -1,4 +1,4 @@
-//! The hook through which latency and size of flushes are observed.
+//! The hook that observes latency and size of flushes.
 
 use std::time::Duration;
 
@@ -6,17 +6,16 @@ use std::time::Duration;
 /// one fdatasync.
 #[derive(Clone, Copy, Debug)]
 pub struct Flushed {
-    /// Entries written.
     pub entries: usize,
-    /// Bytes written.
     pub bytes: usize,
-    /// Time the write took.
+    /// Duration of the write.
     pub write: Duration,
-    /// Time the fdatasync took; none when no append of the flush asked for it.
+    /// Duration of the fdatasync; `None` when no append of the flush asked for one.
     pub sync: Option<Duration>,
 }
 
-/// Told about the journal's work, on the thread that did it: must be quick and never block.
+/// Observer of the journal's work. Runs on the journal's threads, so it must be quick and never
+/// block.
 pub trait Probe: Send + Sync {
     /// A flush has ended.
     fn flushed(&self, _flush: Flushed) {}
@@ -26,7 +25,7 @@ pub trait Probe: Send + Sync {
     fn compacted(&self, _read_bytes: u64, _kept_bytes: u64) {}
 }
 
-/// Looks away.
+/// A probe that ignores all events.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProbe;
 

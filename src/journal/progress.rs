@@ -1,4 +1,4 @@
-//! How far the writer has got, and how to wait for it.
+//! The writer's progress, and waits for it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use super::{Durability, JournalError, Poisoned};
 /// Waiting futures by sequence number and ticket.
 type Wakers = BTreeMap<(u64, u64), Waker>;
 
-/// The writer's progress. A flush wakes the waiters it reaches and no others: with hundreds of
-/// waiters, waking all for every flush would cost more than the flush.
+/// The writer's progress. A flush wakes only the waiters it reaches: with hundreds of waiters,
+/// waking all of them would cost more than the flush.
 #[derive(Debug)]
 pub(super) struct Progress {
     durable: AtomicU64,
@@ -28,11 +28,11 @@ struct Waiting {
     next_ticket: u64,
     poisoned: Option<Poisoned>,
     closed: bool,
-    /// Plain threads that wait on `moved`.
+    /// Number of plain threads that wait on `moved`.
     threads: usize,
 }
 
-/// One wait; its waker goes with it.
+/// One wait; dropping it removes its waker.
 #[derive(Debug)]
 struct Wait<'p> {
     progress: &'p Progress,
@@ -64,7 +64,7 @@ impl Wait<'_> {
         let Some(ticket) = self.ticket.take() else { return };
         let at = (self.seq, ticket);
         let removed = self.progress.waiting().wakers(self.durability).remove(&at);
-        // Outside the lock: the end of a task may drop another wait.
+        // outside the lock: dropping a waker may end a task that drops another wait
         drop(removed);
     }
 }
@@ -93,7 +93,7 @@ impl Progress {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Everything up to `written` is with the operating system, up to `durable` on the disk.
+    /// Entries up to `written` are with the operating system, up to `durable` on the disk.
     pub(super) fn advance(&self, written: u64, durable: u64) {
         let mut waiting = self.waiting();
         self.written.store(written, Ordering::Release);
@@ -110,17 +110,17 @@ impl Progress {
         }
     }
 
-    /// Nothing more will become durable.
+    /// Ends all waits: no further entry becomes durable.
     pub(super) fn poison(&self, poisoned: Poisoned) {
         self.stop(|waiting| waiting.poisoned = Some(poisoned));
     }
 
-    /// The writer has gone.
+    /// Ends all waits: the writer has stopped.
     pub(super) fn close(&self) {
         self.stop(|waiting| waiting.closed = true);
     }
 
-    /// Returns when entry `seq` has got as far as `durability` says.
+    /// Returns when entry `seq` has the durability asked for.
     pub(super) async fn wait(&self, seq: u64, durability: Durability) -> Result<(), JournalError> {
         Wait { progress: self, seq, durability, ticket: None }.await
     }
@@ -138,7 +138,7 @@ impl Progress {
         }
     }
 
-    /// The ticket of a wait that goes on, or how it ends.
+    /// The ticket of a wait that continues, or the result of one that ended.
     fn poll(
         &self,
         (seq, durability): (u64, Durability),
@@ -162,7 +162,7 @@ impl Progress {
         let ticket = ticket.unwrap_or(waiting.next_ticket);
         waiting.next_ticket = waiting.next_ticket.max(ticket.saturating_add(1));
         let replaced = waiting.wakers(durability).insert((seq, ticket), context.waker().clone());
-        // Outside the lock, as in `forget`.
+        // outside the lock, as in `forget`
         drop(waiting);
         drop(replaced);
         Ok(ticket)
@@ -201,7 +201,7 @@ impl Waiting {
     }
 }
 
-/// Takes the wakers of everything up to `seq`.
+/// Removes and returns the wakers of entries up to `seq`.
 fn take_until(wakers: &mut Wakers, seq: u64) -> Wakers {
     let later = wakers.split_off(&(seq.saturating_add(1), 0));
     std::mem::replace(wakers, later)

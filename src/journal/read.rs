@@ -13,11 +13,12 @@ use super::scan::{Scanned, Scanner};
 use super::segment::SegmentId;
 use super::{Disk, DiskFile, Entry, EntryRef, ReadError};
 
-/// Compaction may replace a segment between look-up and open; twice in a row is not to be met.
+/// Tries of a read: compaction may replace a segment between look-up and open, but hardly twice in
+/// a row.
 const TRIES: usize = 4;
-/// Bytes between two wanted entries that are read along rather than read apart.
+/// Largest gap in bytes between two wanted entries that one read covers.
 const GAP_BYTES: u64 = 32 << 10;
-/// Bytes fetched at once.
+/// Most bytes of one read.
 const RUN_BYTES: u64 = 4 << 20;
 
 /// An open sealed segment.
@@ -27,7 +28,7 @@ pub(super) struct Handle {
     pub(super) index: IndexFile,
 }
 
-/// Where an entry's bytes are.
+/// Location of an entry's bytes.
 #[derive(Clone, Debug)]
 struct Spot {
     id: SegmentId,
@@ -37,12 +38,11 @@ struct Spot {
     sealed: bool,
 }
 
-/// An entry among those of its segment.
+/// Position of an entry in its segment.
 enum Seat {
-    /// Its position.
     At(u32),
-    /// The offset table was made from a damaged segment and lacks what is damaged: its positions
-    /// are others, and what it lacks may be there.
+    /// The position is unknown: the offset table was rebuilt from a damaged segment. Entries in the
+    /// damage are missing from it, so later positions are shifted and a missing entry may exist.
     Untold,
     Gone,
 }
@@ -53,7 +53,7 @@ impl Core {
         found.pop().ok_or(ReadError::Gone { seq: entry.seq })
     }
 
-    /// Reads entries; neighbours in one read.
+    /// Reads entries; one read covers neighbours.
     pub(super) fn read_many(&self, entries: &[EntryRef]) -> Result<Vec<Entry>, ReadError> {
         let mut found = Vec::with_capacity(entries.len());
         let mut run: Vec<(EntryRef, Spot)> = Vec::new();
@@ -99,7 +99,7 @@ impl Core {
         Ok(())
     }
 
-    /// The second look: the offset table may have been wrong, or the file replaced.
+    /// Reads an entry a second time: the offset table may have been wrong, or the file replaced.
     fn read_again(&self, entry: EntryRef, spot: &Spot) -> Result<Entry, ReadError> {
         let mut spot = spot.clone();
         if spot.sealed {
@@ -149,7 +149,8 @@ impl Core {
         Ok(slot.map(|slot| Spot { id, seed, file, offset: slot.offset, sealed: true }))
     }
 
-    /// Position of an entry in its segment; none when it is not there any more, or cannot be told.
+    /// Position of an entry in its segment; `None` when the entry is gone or its position is
+    /// unknown.
     pub(super) fn ordinal(&self, seq: u64) -> io::Result<Option<u32>> {
         Ok(match self.seek(seq)? {
             Seat::At(ordinal) => Some(ordinal),
@@ -176,7 +177,8 @@ impl Core {
         Ok(index.find(seq)?.map_or(Seat::Gone, |slot| Seat::At(slot.ordinal)))
     }
 
-    /// Whether an entry is there still, or will be. One that cannot be looked for is.
+    /// Says whether an entry exists or is about to be written. An entry that cannot be looked up
+    /// counts as existing.
     pub(super) fn holds(&self, seq: u64) -> bool {
         let place = self.segments().place(seq);
         match place {
@@ -203,8 +205,7 @@ impl Core {
         Ok(handle)
     }
 
-    /// Writes the offset tables of sealed segments that have none yet. The caller holds
-    /// `maintenance`.
+    /// Writes the missing offset tables of sealed segments. The caller holds `maintenance`.
     pub(super) fn write_offset_tables(&self) {
         let next = |segment: &Segment| {
             let fresh = segment.fresh.as_ref().filter(|fresh| fresh.sealed)?;
@@ -214,7 +215,7 @@ impl Core {
             let found = self.segments().map.values().find_map(next);
             let Some((id, epoch, offsets)) = found else { return };
             let pairs: Vec<(u64, u32)> = (id.base..).zip(offsets).collect();
-            // on a full disk it stays in memory until the next time
+            // on a full disk the table stays in memory until the next step
             if index_file::write(&*self.disk, &id.idx_name(), id, epoch, &pairs).is_err() {
                 return;
             }
@@ -230,7 +231,7 @@ impl Core {
     }
 }
 
-/// Makes a segment's offset table again from its entries.
+/// Rebuilds a segment's offset table from its entries.
 fn rebuild(
     disk: &dyn Disk,
     id: SegmentId,

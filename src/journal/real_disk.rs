@@ -12,11 +12,11 @@ use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use super::segment::LOCK_NAME;
 use super::{Disk, DiskFile, OpenError};
 
-/// A data directory, held by this process alone.
+/// A data directory, locked by this process.
 #[derive(Debug)]
 pub struct RealDisk {
     dir: PathBuf,
-    /// Held for as long as the disk is used.
+    /// The lock; released when the disk is dropped.
     _lock: File,
 }
 
@@ -24,7 +24,7 @@ pub struct RealDisk {
 struct RealFile(File);
 
 impl RealDisk {
-    /// Opens the directory, makes it if it is missing, and locks it against a second process.
+    /// Opens the directory, creates it if missing, and locks it against a second process.
     pub fn open(dir: &Path) -> Result<Arc<dyn Disk>, OpenError> {
         let name = || dir.display().to_string();
         fs::create_dir_all(dir).map_err(|source| OpenError::Missing { dir: name(), source })?;
@@ -42,7 +42,7 @@ impl RealDisk {
     }
 }
 
-/// The sentence that fits a failure while opening.
+/// Maps an I/O error while opening to the error that tells the user what to do.
 pub(super) fn open_error(dir: String, doing: &'static str, source: io::Error) -> OpenError {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -115,7 +115,7 @@ impl DiskFile for RealFile {
             let parts = [io::IoSlice::new(data)];
             let written = match pwritev2(&self.0, &parts, offset, ReadWriteFlags::DSYNC) {
                 Err(Errno::INTR) => continue,
-                // Not every file system knows the flag.
+                // not every file system supports the flag
                 Err(Errno::OPNOTSUPP) => {
                     self.write_at(offset, data)?;
                     return self.sync_data();

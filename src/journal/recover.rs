@@ -1,9 +1,9 @@
 //! Finds the end of the log after a stop of any kind.
 //!
-//! A segment the index calls sealed is taken as it is (every read checks its bytes anyway); the
-//! rest is scanned. Damage in the last segment is a torn write when no entry after it was written
-//! knowing those bytes to be durable, and is cut off together with the atomic group it tore;
-//! anything else that is damaged had been durable, and the journal refuses to start.
+//! A segment that the index calls sealed is trusted, because every read verifies its bytes; all
+//! others are scanned. Damage in the last segment is a torn write if no later entry has a
+//! `synced_to` beyond it. A torn write is cut off together with its atomic group. All other damage
+//! hits bytes that had been durable, so the journal refuses to start.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,15 +25,15 @@ use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId};
 use super::writer::{ActiveFile, begin};
 use super::{Config, Disk, DiskFile, OpenError, Tables, stream_index};
 
-/// Smallest segment that makes sense.
+/// Smallest segment size allowed.
 const SEGMENT_LEAST: u64 = 4 << 10;
-/// Largest segment: with the largest group after its last byte, offsets still fit u32.
+/// Largest segment size: with the largest group after its last byte, offsets still fit u32.
 const SEGMENT_MOST: u64 = 1 << 30;
 
-/// Written again at once.
+/// Bytes rewritten by one write.
 const WRITE_BYTES: u64 = 1 << 20;
 
-/// What opening found.
+/// Result of opening a log.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) core: Arc<Core>,
@@ -47,19 +47,19 @@ pub(super) struct Opened {
 struct Examined {
     /// (sequence number, offset) of each entry.
     pairs: Vec<(u64, u32)>,
-    /// Where the sound entries end.
+    /// Offset behind the last sound entry.
     end: u64,
-    /// As far as it was on the disk for sure when the last of them was written.
+    /// The last `synced_to` of the sound entries: bytes before it are durable.
     synced_to: u64,
     torn_bytes: u64,
 }
 
-/// Everything there is to know while opening.
+/// State of an opening journal.
 struct Opening<'d> {
     disk: &'d Arc<dyn Disk>,
     applied: u64,
     rows: BTreeMap<SegmentId, SegmentRow>,
-    /// Dead bits the log has, for an index that has none.
+    /// Dead bits from the log, for an index that has none.
     dead: BTreeMap<Bytes, Bytes>,
     segments: Segments,
     torn_bytes: u64,
@@ -113,7 +113,7 @@ impl Opening<'_> {
         let mut active = None;
         let count = listed.segments.len();
         for (at, found) in listed.segments.iter().enumerate() {
-            // one with a successor, even one torn as it was begun, was synced to its end
+            // a segment with a successor was synced to its end, even if the successor is torn
             let last = at + 1 == count && found.header.end == 0;
             let examined = if last || !self.trusted(found)? {
                 let may_tear = last && torn_start.is_none();
@@ -131,7 +131,8 @@ impl Opening<'_> {
             self.disk.remove(name).map_err(|error| self.io("removing leftovers", error))?;
         }
         if let Some(headless) = torn_start {
-            // back after a power cut it would make damage of a torn end in the one before it
+            // after another power cut this file could come back, and a torn end in the segment
+            // before it would count as damage
             let removed = self.disk.remove(&headless.id.log_name());
             let removed = removed.and_then(|()| self.disk.sync_dir());
             removed.map_err(|error| self.io("removing leftovers", error))?;
@@ -147,7 +148,7 @@ impl Opening<'_> {
         Ok(active)
     }
 
-    /// Only the newest file may lack a sound header: it was being begun when the power went.
+    /// Only the newest file may lack a sound header: the power went while it was created.
     fn refuse_headless(&self, listed: &Catalog) -> Result<(), OpenError> {
         let newest = listed.segments.last().map_or(0, |found| found.header.id.base);
         let mut begun = 0;
@@ -160,7 +161,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// What the index has committed to must be there, itself or inside a copy.
+    /// Refuses to start when a segment that the index has committed to is missing, unless a copy
+    /// covers it.
     fn refuse_missing(&self, listed: &Catalog) -> Result<(), OpenError> {
         if self.applied == 0 {
             return Ok(());
@@ -245,7 +247,7 @@ impl Opening<'_> {
         Ok(Examined { pairs, end, synced_to, torn_bytes: len.saturating_sub(end) })
     }
 
-    /// Cuts what was torn and goes on after the last sound entry.
+    /// Cuts a torn tail and continues the segment after the last sound entry.
     fn continue_in(&mut self, found: &Found, examined: &Examined) -> Result<ActiveFile, OpenError> {
         let io = |error| open_error(self.disk.describe(), "cutting a torn end", error);
         if examined.torn_bytes > 0 {
@@ -287,7 +289,7 @@ impl Opening<'_> {
                     segment.fresh = Some(Fresh { file, offsets, sealed: false });
                 } else if IndexFile::open(&**self.disk, header.id, header.epoch).is_none() {
                     let (name, id) = (header.id.idx_name(), header.id);
-                    // made again on first use when this fails
+                    // a failed table is rebuilt on first use
                     let disk = &**self.disk;
                     let _ = index_file::write(disk, &name, id, header.epoch, &examined.pairs);
                 }
@@ -304,7 +306,7 @@ impl Opening<'_> {
         self.segments.map.insert(header.id.base, segment);
     }
 
-    /// Without an index the log's own notes say what is dead.
+    /// Marks entries dead from the log's own dead bits, when there is no index.
     fn apply_dead(&mut self) {
         if self.applied > 0 {
             return;
@@ -312,7 +314,7 @@ impl Opening<'_> {
         for segment in self.segments.map.values_mut() {
             let Some(bits) = self.dead.get(&dead_key(segment.id)) else { continue };
             segment.dead = Bitmap::from_bytes(bits);
-            // live bytes are counted when the index is caught up
+            // catching up the index counts the live bytes
             segment.unlogged = true;
         }
     }
@@ -326,8 +328,8 @@ impl Opening<'_> {
     }
 }
 
-/// Writes what may be in memory only once more. After a failed fdatasync it may be read, and yet
-/// the system takes it for written: another fdatasync would put nothing of it on the disk.
+/// Rewrites bytes that may exist only in the page cache. After a failed fdatasync Linux marks such
+/// pages clean: they can be read, but another fdatasync would not write them.
 fn write_again(file: &dyn DiskFile, examined: &Examined) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut at = examined.synced_to;
@@ -341,7 +343,8 @@ fn write_again(file: &dyn DiskFile, examined: &Examined) -> io::Result<()> {
     Ok(())
 }
 
-/// True when an entry after the damage was written knowing the damaged bytes to be durable.
+/// True when an entry after the damage has a `synced_to` beyond it: the damaged bytes had been
+/// durable.
 pub(super) fn was_durable(scanner: &mut Scanner, damaged: u64) -> io::Result<bool> {
     while scanner.resync()? {
         while let Scanned::Entry(raw) = scanner.next()? {

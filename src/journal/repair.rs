@@ -1,4 +1,5 @@
-//! Makes a damaged log fit to start again: damaged bytes go to a quarantine file, the rest stays.
+//! Repairs a damaged log so that it can start: damaged bytes go to a quarantine file, the rest
+//! stays.
 
 use std::sync::Arc;
 
@@ -9,21 +10,19 @@ use super::segment::{QUARANTINE, SegmentHeader, SegmentId, is_tables};
 use super::verify::{Damage, examine, verify};
 use super::{Disk, OpenError};
 
-/// A range that was moved out of the log.
+/// A range of bytes that was moved out of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The segment's file name.
     pub file: String,
-    /// Its first byte there.
+    /// Offset of its first byte in that file.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
-    /// The file, inside the data directory, that has the bytes now.
+    /// The file inside the data directory that has the bytes now.
     pub into: String,
 }
 
-/// Moves all damage to `quarantine/`; the look-up files are removed and rebuilt at the next start.
-/// A torn end is left to the next start. Nothing is changed when there is no damage.
+/// Moves all damaged bytes to `quarantine/`. The look-up files are removed, and the next start
+/// rebuilds them. A torn end is left to the next start. Changes nothing when there is no damage.
 pub fn repair(disk: &dyn Disk) -> Result<Vec<Quarantined>, OpenError> {
     check_format(disk)?;
     let damage = verify(disk)?.damage;
@@ -45,7 +44,7 @@ pub fn repair(disk: &dyn Disk) -> Result<Vec<Quarantined>, OpenError> {
         moved.push(Quarantined { file, offset, len, into });
     }
     disk.sync_dir().map_err(io)?;
-    // look-up files first: they may not outlive what they point to
+    // look-up files first: they must not outlive the entries they point to
     for name in disk.list().map_err(io)? {
         if is_tables(&name) {
             disk.remove(&name).map_err(io)?;
@@ -65,7 +64,7 @@ pub fn repair(disk: &dyn Disk) -> Result<Vec<Quarantined>, OpenError> {
     Ok(moved)
 }
 
-/// Puts the sound entries of a segment in its place.
+/// Replaces a segment with its sound entries.
 fn rewrite(disk: &dyn Disk, found: &Found, next: Option<u64>) -> Result<(), OpenError> {
     let old = found.header;
     let mut last_seq = old.id.base;

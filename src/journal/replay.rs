@@ -18,12 +18,12 @@ use super::scan::{Raw, Scanned, Scanner, length};
 use super::segment::SegmentId;
 use super::{Entry, EntryRef, Kind, OpenError, ReadError, StreamId};
 
-/// Entries caught up with before the index takes them: bounds memory while it is rebuilt.
+/// Entries replayed between two saves of the index: bounds memory during a rebuild.
 const CATCH_UP_ENTRIES: u64 = 32 << 10;
-/// Keyed entries read at once.
+/// Keyed entries of one read.
 const KEYED_RUN: usize = 256;
 
-/// What was found at start, to be replayed by each owner before anything is appended.
+/// The log as found at start; each owner replays it before anything is appended.
 #[derive(Debug)]
 pub struct Recovery {
     core: Arc<Core>,
@@ -32,14 +32,14 @@ pub struct Recovery {
     foreign: Vec<String>,
 }
 
-/// Gets each entry of a walk.
+/// Called for each entry of a walk: position, length, entry.
 type Step<'f> = &'f mut dyn FnMut(u32, u64, &Raw) -> Result<(), ReadError>;
 
 /// A segment to walk.
 pub(super) struct Walk {
     id: SegmentId,
     epoch: u64,
-    /// One past the last sequence number it stands for.
+    /// One past the last sequence number of its range.
     pub(super) end: u64,
     bytes: u64,
     pub(super) dead: Bitmap,
@@ -56,7 +56,7 @@ impl Walk {
         }
     }
 
-    /// Calls `f` for each entry: its position, its length, itself.
+    /// Calls `f` for each entry.
     pub(super) fn go(&self, mut scanner: Scanner, f: Step<'_>) -> Result<(), ReadError> {
         for ordinal in 0.. {
             let next = scanner.next();
@@ -80,8 +80,8 @@ impl Recovery {
         Self { core, last_seq, torn_bytes, foreign }
     }
 
-    /// The sequence number the journal's own index had saved: what an owner without tables of its
-    /// own passes to [`Recovery::replay`].
+    /// The sequence number of the journal's last checkpoint: an owner without tables of its own
+    /// passes it to [`Recovery::replay`].
     pub fn checkpointed(&self) -> u64 {
         self.core.counters.checkpoint_seq.load(Ordering::Relaxed).min(self.last_seq)
     }
@@ -91,20 +91,21 @@ impl Recovery {
         self.last_seq
     }
 
-    /// Bytes of a torn tail that were cut.
+    /// Bytes of the torn tail that was cut.
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }
 
-    /// Files in the directory that are not the journal's; they were left alone.
+    /// Files in the directory that are not the journal's; they are left untouched.
     pub fn foreign(&self) -> &[String] {
         &self.foreign
     }
 
-    /// Calls `f` in sequence order: with `from` = 0 every live entry; otherwise the latest entry
-    /// of every key up to `from`, then every entry after `from`, released or not. Each owner calls
-    /// this with the `from` of its own tables, before housekeeping begins; the journal's own kinds
-    /// are left out. The parts of an entry share a large buffer: copy what is kept.
+    /// Calls `f` in sequence order. With `from` = 0 it reads every live entry. Otherwise it reads
+    /// the latest entry of every key up to `from`, then every entry after `from`, released or not.
+    /// Each owner calls this with the `from` of its own tables, before housekeeping begins. The
+    /// journal's own kinds are left out. The parts of an entry share a large buffer, so copy any
+    /// part that is kept.
     pub fn replay(&self, from: u64, f: &mut dyn FnMut(&Entry, EntryRef)) -> Result<(), ReadError> {
         let refs = if from > 0 { self.core.keyed_until(from)? } else { Vec::new() };
         for run in refs.chunks(KEYED_RUN) {
@@ -122,7 +123,7 @@ impl Recovery {
 }
 
 impl Core {
-    /// Brings the index from its last checkpoint to the end of the log.
+    /// Replays the log into the index, from its last checkpoint to the end.
     pub(super) fn catch_up(&self) -> Result<(), OpenError> {
         let applied = self.tables.applied();
         self.counters.checkpoint_seq.store(applied, Ordering::Relaxed);
@@ -208,7 +209,8 @@ impl Core {
         Ok(())
     }
 
-    /// Offsets of removed batches are never given to others, also where these were the last.
+    /// Repeats a removal of batches. `next` keeps their offsets from being reused, even when they
+    /// were the last.
     fn remove_again(&self, id: StreamId, body: &[u8]) -> Result<(), ReadError> {
         let mut numbers = (0..).step_by(8).map_while(|at| i64_at(body, at));
         let Some(next) = numbers.next() else { return Ok(()) };
@@ -233,7 +235,7 @@ impl Core {
         Ok(())
     }
 
-    /// Full segments the index does not know, or not to their end.
+    /// Sealed segments that the index does not know, or not to their end.
     fn unknown(&self) -> BTreeSet<SegmentId> {
         let segments = self.segments();
         let unsaved =
@@ -241,8 +243,8 @@ impl Core {
         unsaved.map(|segment| segment.id).collect()
     }
 
-    /// Wholly dead segments go once the index has forgotten them. Those that a crash kept on the
-    /// disk go later, for what the log says of them is still there.
+    /// Marks dead entries of segments that a crash kept on the disk after the index forgot them.
+    /// The log still has their dead bits.
     fn mark_left_over(&self, unknown: &BTreeSet<SegmentId>) -> Result<(), ReadError> {
         let left: Vec<Walk> = {
             let segments = self.segments();
@@ -263,7 +265,7 @@ impl Core {
         Ok(())
     }
 
-    /// Counts live bytes anew after dead bits were taken from the log.
+    /// Recounts live bytes after dead bits were read from the log.
     fn recount(&self) -> Result<(), ReadError> {
         let marked = self.walks(0).into_iter().filter(|walk| walk.dead != Bitmap::default());
         for walk in marked {
@@ -340,7 +342,7 @@ impl Core {
         walk.go(self.enter(walk)?, f)
     }
 
-    /// Opens a segment to walk: it can be read from then on, also when it is removed.
+    /// Opens a segment to walk. The open file stays readable after its removal.
     pub(super) fn enter(&self, walk: &Walk) -> Result<Scanner, ReadError> {
         let name = walk.id.log_name();
         let failed = |source| read_failed(&name, source);

@@ -1,4 +1,4 @@
-//! Walks the entries of a segment in file order, checksums verified, without copying them.
+//! Scans the entries of a segment in file order and verifies their checksums, without copying.
 
 use std::io;
 use std::ops::Range;
@@ -10,12 +10,12 @@ use super::DiskFile;
 use super::format::{ENTRY_HEADER_LEN, EntryHeader, crc_seed, decode_header, is_whole};
 use super::segment::SEGMENT_START;
 
-/// Bytes fetched at once: they stay in a core's second-level cache until they are checked.
+/// Bytes of one read: they stay in a core's second-level cache until they are verified.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// Sequence numbers in one segment: they fit its offset table's u32.
+/// Most sequence numbers of one segment: the offset table stores them as u32.
 const SEGMENT_SPAN: u64 = 1 << 32;
 
-/// Where a walk stands in a segment.
+/// A scan of a segment.
 #[derive(Debug)]
 pub(super) struct Scanner {
     file: Arc<dyn DiskFile>,
@@ -27,7 +27,7 @@ pub(super) struct Scanner {
     last_seq: u64,
 }
 
-/// An entry met.
+/// An entry of the scan.
 #[derive(Clone, Debug)]
 pub(super) struct Raw {
     pub(super) offset: u64,
@@ -35,11 +35,11 @@ pub(super) struct Raw {
     pub(super) bytes: Bytes,
 }
 
-/// What comes next in the segment.
+/// Result of one step.
 #[derive(Debug)]
 pub(super) enum Scanned {
     Entry(Raw),
-    /// No valid entry begins here, yet the file goes on.
+    /// Offset at which no valid entry begins, before the end of the file.
     Damaged(u64),
     End,
 }
@@ -59,12 +59,12 @@ impl Scanner {
         })
     }
 
-    /// Where the next entry would begin.
+    /// Offset of the next entry.
     pub(super) fn offset(&self) -> u64 {
         self.at
     }
 
-    /// Stops the walk at this offset.
+    /// Ends the scan at this offset.
     pub(super) fn stop_at(&mut self, end: u64) {
         self.end = self.end.min(end);
     }
@@ -79,7 +79,7 @@ impl Scanner {
         Ok(Scanned::Entry(raw))
     }
 
-    /// Moves past damage to the next valid entry; false when there is none.
+    /// Skips damage up to the next valid entry; false when there is none.
     pub(super) fn resync(&mut self) -> io::Result<bool> {
         let mut at = self.at + 1;
         while at < self.end {
@@ -113,7 +113,7 @@ impl Scanner {
         Ok(whole.then_some(Raw { offset: at, header, bytes }))
     }
 
-    /// Makes sure that the chunk has bytes `at..at+len`; false when the segment ends before.
+    /// Loads bytes `at..at+len` into the chunk; false when the segment ends before.
     fn fetch(&mut self, at: u64, len: usize) -> io::Result<bool> {
         let wanted = u64::try_from(len).unwrap_or(u64::MAX);
         if wanted > self.end.saturating_sub(at) {
@@ -123,7 +123,7 @@ impl Scanner {
             return Ok(true);
         }
         let size = wanted.max(CHUNK_BYTES).min(self.end - at);
-        // the memory of the last chunk, unless somebody kept an entry of it
+        // reuses the memory of the last chunk, unless an entry of it is still in use
         let mut chunk = std::mem::take(&mut self.chunk).try_into_mut().unwrap_or_default();
         chunk.resize(usize::try_from(size).unwrap_or(len), 0);
         self.file.read_at(at, &mut chunk)?;
@@ -132,7 +132,7 @@ impl Scanner {
         Ok(self.fetched(at, len).is_some())
     }
 
-    /// Where bytes `at..at+len` lie in the chunk.
+    /// Range of bytes `at..at+len` in the chunk.
     fn fetched(&self, at: u64, len: usize) -> Option<Range<usize>> {
         let from = usize::try_from(at.checked_sub(self.chunk_at)?).ok()?;
         let to = from.checked_add(len)?;

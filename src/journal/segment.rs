@@ -1,11 +1,11 @@
-//! The bytes at the start of a segment, and the names of the journal's files.
+//! The header of a segment, and the names of the journal's files.
 //!
 //! ```text
 //! "REPRISEJ" | version u16 | 0 u16 | generation u32 | epoch u64 | base_seq u64 | end_seq u64
 //! | 0 u32 | crc32c u32                                          48 bytes, little-endian
 //! ```
-//! `end_seq` is 0 for a segment the writer fills; a segment made by copying knows its end (one
-//! past the last sequence number it stands for) and is complete from its first durable moment.
+//! `end_seq` is 0 for a segment that the writer fills. For a copy it is one past the last sequence
+//! number of its range: a copy is complete before it gets its name.
 
 use super::format::{put, u16_at, u32_at, u64_at};
 
@@ -17,27 +17,27 @@ pub(super) const SEGMENT_HEADER_LEN: usize = 48;
 pub(super) const SEGMENT_START: u64 = 48;
 /// The journal's own index.
 pub(super) const INDEX_NAME: &str = "index.redb";
-/// Names the format of the directory.
+/// The file with the format of the directory.
 pub(super) const FORMAT_NAME: &str = "FORMAT";
 /// Locked by the process that uses the directory.
 pub(super) const LOCK_NAME: &str = "LOCK";
-/// Where repair puts damaged bytes.
+/// Folder for damaged bytes that repair moves out of the log.
 pub(super) const QUARANTINE: &str = "quarantine";
 
 const MAGIC: &[u8; 8] = b"REPRISEJ";
 const VERSION: u16 = 1;
 const CRC_AT: usize = 44;
 
-/// What identifies a segment file.
+/// Identity of a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SegmentId {
-    /// First sequence number it stands for.
+    /// First sequence number of its range.
     pub(super) base: u64,
     /// Raised by every rewrite.
     pub(super) generation: u32,
 }
 
-/// The start of a segment.
+/// The decoded header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) id: SegmentId,
@@ -46,7 +46,7 @@ pub(super) struct SegmentHeader {
     pub(super) end: u64,
 }
 
-/// Why a segment's start was not understood.
+/// Why a segment's header was not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
     Damaged,
@@ -85,25 +85,24 @@ impl SegmentHeader {
 }
 
 impl SegmentId {
-    /// The segment's file.
     pub(super) fn log_name(self) -> String {
         format!("{:020}.{:04}.log", self.base, self.generation)
     }
 
-    /// The segment's table of offsets.
+    /// Name of the segment's offset table.
     pub(super) fn idx_name(self) -> String {
         format!("{:020}.{:04}.idx", self.base, self.generation)
     }
 }
 
-/// What a file name in the directory says.
+/// Kind of a file in the directory, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     Log(SegmentId),
     Idx(SegmentId),
-    /// Left behind by a rewrite that did not finish.
+    /// A leftover of an unfinished rewrite.
     Temporary,
-    /// The format, the lock, a look-up file.
+    /// The format file, the lock, or a look-up file.
     Own,
     Foreign,
 }
@@ -113,7 +112,7 @@ pub(super) fn is_tables(name: &str) -> bool {
     std::path::Path::new(name).extension().is_some_and(|ext| ext == "redb")
 }
 
-/// Tells the journal's files from others.
+/// Classifies a file name.
 pub(super) fn classify(name: &str) -> FileKind {
     if name == FORMAT_NAME || name == LOCK_NAME || name == QUARANTINE || is_tables(name) {
         return FileKind::Own;

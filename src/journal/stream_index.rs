@@ -1,4 +1,4 @@
-//! Batches of streams on disk, in chunks so that a look-up touches few pages.
+//! The batches of streams in the index, in chunks so that a look-up reads few pages.
 //!
 //! `chunks`: stream u32 BE, base offset u64 BE → 32 bytes a batch; `heads`: the same key → end,
 //! greatest timestamp, its base offset, count; `streams`: stream → start, next, bytes, name.
@@ -17,7 +17,7 @@ const STREAMS: Table = Table("streams");
 const CHUNK_BATCHES: usize = 128;
 const BATCH_LEN: usize = 32;
 
-/// What is known of a chunk without reading it.
+/// Bounds and timestamps of a chunk, read without its batches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) base: i64,
@@ -26,7 +26,7 @@ pub(super) struct Head {
     pub(super) max_base: i64,
 }
 
-/// Saves a stream: its bounds, its new batches, and the loss of trimmed chunks.
+/// Saves a stream: its bounds, its new batches, and the removal of trimmed chunks.
 pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), TablesError> {
     let mut row = vec![0; 24];
     put(&mut row, 0, &stream.start.to_le_bytes());
@@ -42,7 +42,7 @@ pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), Ta
         tables.last_before(CHUNKS, &key(stream.id, 0), &key(stream.id, i64::MAX))?
     {
         let mut batches = decode(&last);
-        // there already when an earlier try was done after all
+        // an earlier try that reported a failure may have saved them
         let known = batches.last().map_or(0, BatchRef::end);
         rest = rest.get(rest.partition_point(|batch| batch.base < known)..).unwrap_or_default();
         let room = CHUNK_BATCHES.saturating_sub(batches.len()).min(rest.len());
@@ -60,7 +60,7 @@ pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), Ta
     stream.removed.iter().try_for_each(|base| remove_batch(tables, stream.id, *base))
 }
 
-/// Takes a batch out of its chunk; nothing where the index does not have it.
+/// Removes a batch from its chunk; does nothing when the index does not have it.
 fn remove_batch(tables: &mut Batch<'_>, id: StreamId, base: i64) -> Result<(), TablesError> {
     let after = key(id, base.saturating_add(1));
     let Some((key, chunk)) = tables.last_before(CHUNKS, &key(id, 0), &after)? else {
@@ -77,7 +77,7 @@ fn remove_batch(tables: &mut Batch<'_>, id: StreamId, base: i64) -> Result<(), T
     write_chunk(tables, &key, &batches)
 }
 
-/// Removes all trace of a stream.
+/// Removes all rows of a stream.
 pub(super) fn drop_stream(tables: &mut Batch<'_>, id: StreamId) -> Result<(), TablesError> {
     tables.delete(STREAMS, &id.0.to_be_bytes())?;
     remove_below(tables, id, i64::MAX)
@@ -120,7 +120,7 @@ fn write_chunk(
     tables.put(HEADS, key, &head)
 }
 
-/// The batches of the chunk that holds offset `from`, or of the first after it.
+/// The batches of the chunk that has offset `from`, or of the first chunk after it.
 pub(super) fn chunk_at(
     tables: &Tables,
     id: StreamId,

@@ -13,9 +13,9 @@ use super::{
 
 use bytes::Bytes;
 
-/// Batches that one entry of the log removes: 32 KiB of offsets.
+/// Most batches removed by one entry of the log: 32 KiB of offsets.
 const REMOVED_AT_ONCE: usize = 4_096;
-/// Offsets looked at in one go on the way back to the newest batch.
+/// Offsets examined at a time, backwards, in search of the newest batch.
 const NEWEST_STEP: i64 = 4_096;
 
 impl Core {
@@ -105,14 +105,14 @@ impl Core {
         Ok(count)
     }
 
-    /// The batch that an entry is, and its stream; `None`: the stream has it no more.
+    /// The batch of an entry, and its stream; `None` when the stream no longer has it.
     fn batch_of(&self, entry: EntryRef) -> Result<Option<(StreamId, BatchRef)>, ReadError> {
         let (id, base) = match self.read(entry) {
             Ok(read) => match read.stream {
                 Some(part) => (part.stream, part.base_offset),
                 None => return Ok(None),
             },
-            // In the queue of the writer: the end of a stream has it.
+            // queued for the writer, so the batch is in the tail of its stream
             Err(ReadError::NotWritten { .. }) => {
                 let state = self.state();
                 let mut streams = state.streams.map.iter();
@@ -163,7 +163,7 @@ impl Core {
         f: &mut dyn FnMut(&BatchRef) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
         while from < end {
-            // a piece at a time: the lock is not held while `f` works
+            // in pieces, so that the lock is not held while `f` runs
             let tail: Option<Vec<BatchRef>> = {
                 let state = self.state();
                 let stream = state.streams.map.get(&id);
@@ -177,7 +177,7 @@ impl Core {
             let last = piece.last().map(BatchRef::end);
             self.without_removed(id, &mut piece);
             if last.is_none() {
-                // a hole before the tail: repaired, or removed
+                // a gap before the tail: repaired, or removed
                 let state = self.state();
                 let first = state.streams.map.get(&id).and_then(|stream| stream.tail.front());
                 piece = first.filter(|first| first.base > from).copied().into_iter().collect();
@@ -194,7 +194,7 @@ impl Core {
         Ok(())
     }
 
-    /// Drops removed batches that the index still has.
+    /// Filters out removed batches that the index still has.
     fn without_removed(&self, id: StreamId, piece: &mut Vec<BatchRef>) {
         let state = self.state();
         if let Some(stream) = state.streams.map.get(&id).filter(|known| !known.removed.is_empty()) {
@@ -274,7 +274,7 @@ impl Core {
             }
         };
         let mut from = bounds.start;
-        // a chunk that lost its beginning to a trim is looked at batch by batch
+        // a chunk whose beginning was trimmed is searched batch by batch
         let mut partial = None;
         heads(&self.tables, id, bounds.start, &mut |head: Head| {
             if head.base < bounds.start {
@@ -322,7 +322,7 @@ impl Core {
         let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
         let end = bounds.visible_end;
         let (mut newest, mut to, mut step) = (None, end, 1);
-        // The last batches may have been removed.
+        // the last batches may have been removed
         while newest.is_none() && to > bounds.start {
             let from = bounds.start.max(to.saturating_sub(step));
             self.batches_from(id, from, to, &mut |batch| {
@@ -340,7 +340,7 @@ impl Core {
 }
 
 impl super::core::State {
-    /// Takes batches out of a stream and releases them.
+    /// Removes batches from a stream and releases them.
     pub(super) fn removed(&mut self, id: StreamId, batches: &[BatchRef]) {
         for batch in batches {
             self.release(batch.entry);

@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 
 use super::{Bounds, EntryRef, StreamId, StreamPart};
 
-/// Batches kept in memory although the index has them: consumers mostly read the end.
+/// Most batches kept in memory after the index has them: consumers mostly read the end.
 const TAIL_KEPT: usize = 64;
-/// Watchers of one stream before those that nobody waits on any more are swept out.
+/// Watchers of a stream above which abandoned ones are removed.
 const WATCHERS_SWEPT: usize = 16;
 
-/// Where a batch of a stream is.
+/// Offsets and entry of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchRef {
     pub(super) base: i64,
@@ -21,7 +21,6 @@ pub(super) struct BatchRef {
     pub(super) max_timestamp_ms: i64,
 }
 
-/// One stream.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) name: String,
@@ -35,22 +34,21 @@ pub(super) struct Stream {
     pub(super) indexed_end: i64,
     /// Base offsets of removed batches that the index may still have.
     pub(super) removed: BTreeSet<i64>,
-    /// Differs from the index.
+    /// The stream differs from the index.
     pub(super) dirty: bool,
     pub(super) watchers: Vec<Arc<Notify>>,
 }
 
-/// All streams.
 #[derive(Debug)]
 pub(super) struct Streams {
     pub(super) by_name: BTreeMap<String, StreamId>,
     pub(super) map: BTreeMap<StreamId, Stream>,
     pub(super) next_id: u32,
-    /// Dropped since the last checkpoint.
+    /// Streams dropped since the last checkpoint.
     pub(super) dropped: Vec<StreamId>,
 }
 
-/// What a checkpoint saves of a stream.
+/// The part of a stream that a checkpoint saves.
 #[derive(Clone, Debug)]
 pub(super) struct StreamSave {
     pub(super) id: StreamId,
@@ -92,7 +90,7 @@ impl Streams {
         self.map.entry(id).or_insert_with(|| Stream::new(name))
     }
 
-    /// Forgets a stream and wakes whoever watches it.
+    /// Removes a stream and wakes its watchers.
     pub(super) fn remove(&mut self, id: StreamId) -> Option<Stream> {
         let mut stream = self.map.remove(&id)?;
         if self.by_name.get(&stream.name) == Some(&id) {
@@ -103,12 +101,12 @@ impl Streams {
         Some(stream)
     }
 
-    /// What differs from the index.
+    /// Streams that differ from the index.
     pub(super) fn changed(&self) -> Vec<StreamSave> {
         self.map.iter().filter(|(_, stream)| stream.dirty).map(|(id, s)| s.save(*id)).collect()
     }
 
-    /// Forgets what the index now has.
+    /// Drops batches that the index has saved, up to the kept tail.
     pub(super) fn saved(&mut self, saved: &[StreamSave]) {
         for save in saved {
             let Some(stream) = self.map.get_mut(&save.id) else { continue };
@@ -156,7 +154,7 @@ impl Stream {
         self.dirty = true;
     }
 
-    /// Lets readers see up to `end`.
+    /// Makes batches up to `end` visible to readers.
     pub(super) fn show(&mut self, end: i64) {
         if end > self.visible_end {
             self.visible_end = end;
@@ -164,7 +162,7 @@ impl Stream {
         }
     }
 
-    /// Moves the start, having released batches of so many bytes.
+    /// Moves the start after batches of `released_bytes` were released.
     pub(super) fn trim(&mut self, to: i64, released_bytes: u64) {
         self.start = self.start.max(to);
         self.next = self.next.max(to);
@@ -175,7 +173,7 @@ impl Stream {
         }
     }
 
-    /// Takes a released batch out, wherever it is. Offsets stay as they are.
+    /// Removes a released batch. Other offsets stay as they are.
     pub(super) fn remove(&mut self, batch: &BatchRef) {
         if !self.removed.insert(batch.base) {
             return;
@@ -187,8 +185,8 @@ impl Stream {
         }
     }
 
-    /// Batches of the tail from the one that has offset `from` on; none when the tail begins later
-    /// and older batches may be in the index.
+    /// Batches of the tail from the one with offset `from`; `None` when the tail begins later, as
+    /// older batches may be in the index.
     pub(super) fn tail_from(&self, from: i64) -> Option<impl Iterator<Item = &BatchRef>> {
         let complete = self.indexed_end <= self.start;
         if !complete && self.tail.front().is_none_or(|first| from < first.base) {
@@ -198,8 +196,8 @@ impl Stream {
         Some(self.tail.range(at..))
     }
 
-    /// The base offset of a batch of the tail by its entry. A copy by compaction keeps its sequence
-    /// number, so the tail is in their order.
+    /// The base offset of a batch of the tail by its entry. Compaction keeps sequence numbers, so
+    /// the tail is sorted by them.
     pub(super) fn offset_of(&self, seq: u64) -> Option<i64> {
         let at = self.tail.binary_search_by_key(&seq, |batch| batch.entry.seq).ok()?;
         self.tail.get(at).map(|batch| batch.base)

@@ -1,4 +1,4 @@
-//! The file below tables.
+//! The file under the tables, as a storage backend of redb.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,36 +10,36 @@ use std::time::Duration;
 use super::{DiskFile, Turn};
 use crate::clock::Clock;
 
-/// Of the file, made durable at once. What a checkpoint has to wait for, the log waits for as well:
-/// a disk that is told to make something durable does so with all that was written. Pages lie
-/// scattered, and a disk takes as long for one as for sixteen in a row.
+/// Bytes of the file that one sync makes durable. Large syncs would delay the log: a disk flushes
+/// everything written to it. Dirty pages are scattered, and a disk needs as long for one page as
+/// for sixteen in a row.
 const PIECE_BYTES: u64 = 64 << 10;
-/// Pieces are made durable for so long; a disk that is slower does the rest at once, or changes in
-/// memory would wait for it.
+/// Time limit for syncing piece by piece. A slower disk syncs the rest at once, because changes in
+/// memory wait for the checkpoint.
 const PIECES_MAX: Duration = Duration::from_millis(500);
 
-/// What redb reads and writes.
+/// The storage backend of a redb database.
 #[derive(Debug)]
 pub(super) struct Backend {
     file: Arc<dyn DiskFile>,
-    /// Nothing is written any more.
+    /// Refuses all further writes.
     frozen: Arc<AtomicBool>,
-    /// A commit writes thousands of pages without a pause.
+    /// Limits how long a commit, which writes thousands of pages, runs without yielding.
     turn: Arc<Turn>,
     clock: Clock,
     pieces: Mutex<Pieces>,
     laid_down: Condvar,
 }
 
-/// Numbers of pieces. Any thread may write at any time: one that reads, and has no room to keep
-/// what it read, writes pages out that were left in memory, also while the file is made longer.
+/// Numbers of pieces. Any thread may write at any time, even while the file grows: a reader whose
+/// cache is full evicts dirty pages to the file.
 #[derive(Debug, Default)]
 struct Pieces {
-    /// Written to since they were made durable.
+    /// Pieces written since they were last made durable.
     unsynced: BTreeSet<u64>,
-    /// Was read and is being written back: what is written to it in between would be undone.
+    /// The piece being read and written back: a write to it in between would be undone.
     in_hand: Option<u64>,
-    /// Threads that wait until it is laid down.
+    /// Number of threads that wait for that write-back.
     waiting: usize,
 }
 
@@ -61,7 +61,7 @@ impl Backend {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until none of them is in hand; none is taken as long as the guard lives.
+    /// Waits until no piece of `wanted` is being written back. None starts while the guard is held.
     fn untouched(&self, wanted: Range<u64>) -> MutexGuard<'_, Pieces> {
         let mut pieces = self.pieces();
         while pieces.in_hand.is_some_and(|piece| wanted.contains(&piece)) {
@@ -72,7 +72,7 @@ impl Backend {
         pieces
     }
 
-    /// Makes a piece durable. Who writes to another one meanwhile does not wait for it.
+    /// Makes a piece durable. Writes to other pieces do not wait for it.
     fn sync_piece(&self, piece: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.untouched(0..u64::MAX).in_hand = Some(piece);
         let synced = self.write_back(piece, buffer);
@@ -84,7 +84,7 @@ impl Backend {
         synced
     }
 
-    /// Writes it once more as it is, this time to the disk.
+    /// Reads a piece and writes it again durably.
     fn write_back(&self, piece: u64, buffer: &mut [u8]) -> io::Result<()> {
         let from = piece.saturating_mul(PIECE_BYTES);
         let size = self.file.len()?.saturating_sub(from).min(PIECE_BYTES);
@@ -105,7 +105,7 @@ impl redb::StorageBackend for Backend {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check()?;
-        // A piece in hand may be of what is cut off.
+        // a piece being written back may lie in the part that is cut off
         let _pieces = self.untouched(0..u64::MAX);
         self.file.set_len(len)
     }
@@ -113,7 +113,7 @@ impl redb::StorageBackend for Backend {
     fn sync_data(&self) -> io::Result<()> {
         self.check()?;
         let mut pieces = std::mem::take(&mut self.pieces().unsynced);
-        // The last one lets the rest of the file go with it.
+        // the final sync covers the last piece with the rest of the file
         pieces.pop_last();
         let mut buffer = vec![0; usize::try_from(PIECE_BYTES).unwrap_or(0)];
         let most = self.clock.elapsed().saturating_add(PIECES_MAX);
@@ -152,20 +152,19 @@ mod tests {
 
     const PAGE_BYTES: usize = 4096;
 
-    /// What a slow disk takes for a piece.
+    /// Milliseconds that a slow disk needs for a piece.
     const SLOW_MS: u64 = 10;
 
-    /// A file that counts; a slow one moves the clock.
+    /// A file that counts syncs; a slow one advances the clock.
     #[derive(Debug, Default)]
     struct Counting(Mutex<Pages>, Option<Hand>);
 
     #[derive(Debug, Default)]
     struct Pages {
-        /// Not durable yet.
         unsynced: BTreeSet<u64>,
-        /// The most that were made durable at once.
+        /// Most pages made durable at once.
         most: usize,
-        /// Of the file.
+        /// Pages of the file.
         count: u64,
     }
 
@@ -224,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Time stands still: on a machine that is full everything is a slow disk.
+    /// The clock stands still: on a busy machine every disk would be slow.
     fn backend() -> (Arc<Counting>, Backend) {
         over(Counting::default(), Clock::told(WallMs(0)).0)
     }
@@ -242,7 +241,7 @@ mod tests {
         for n in 0..2000 {
             backend.write((n * 7919 % 10_007) << 12, &[0; PAGE_BYTES]).unwrap();
         }
-        // Across the border of two pieces, and in one that is cut off.
+        // across the border of two pieces, and in a piece that is cut off
         backend.write((20_000 << 12) + PIECE_BYTES - 4096, &[0; 2 * PAGE_BYTES]).unwrap();
         assert_eq!(file.unsynced(), 2002);
         backend.sync_data().unwrap();

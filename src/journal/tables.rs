@@ -1,4 +1,4 @@
-//! Ordered look-up tables beside the log: fast, bounded, and worth nothing without it.
+//! Ordered look-up tables beside the log: fast, bounded, and rebuilt from it when lost.
 
 use std::fmt::Display;
 use std::ops::{Bound, ControlFlow};
@@ -12,16 +12,16 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 use super::table_file::Backend;
 use super::{Disk, DiskFile, TablesError, Turn};
 
-/// Holds what [`Tables`] itself must remember.
+/// Internal rows of [`Tables`].
 const META: Table = Table("meta");
 const META_VERSION: &[u8] = b"version";
 const META_APPLIED: &[u8] = b"applied";
-/// There while the tables are ahead of `applied`. A durable commit of redb makes those before it
-/// durable first, so a crash in its middle can show them without it: such a file is begun anew.
+/// Present while the tables are ahead of `applied`. A durable commit of redb first makes earlier
+/// commits durable, so a crash in between can expose them. A file with this row is recreated.
 const META_AHEAD: &[u8] = b"ahead";
-/// Which file of this name it is: another number each time it is begun anew.
+/// Random id of the file; a recreated file gets another.
 const META_BORN: &[u8] = b"born";
-/// That number of the file this one leans on.
+/// [`META_BORN`] of the file that this one depends on.
 const META_BESIDE: &[u8] = b"beside";
 
 /// Name of a table; keys are ordered as bytes.
@@ -33,7 +33,7 @@ pub type Pairs = Vec<Pair>;
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// Gets each key with its value, and says whether to go on.
+/// Called for each key with its value; says whether to continue.
 pub type Visit<'f> = &'f mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 type Writable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
@@ -41,7 +41,7 @@ type Readable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
 type Held = redb::AccessGuard<'static, &'static [u8]>;
 type Read = Result<(Held, Held), redb::StorageError>;
 
-/// A file of named ordered tables, kept through crashes as of its last checkpoint.
+/// A file of named ordered tables; a crash resets it to its last checkpoint.
 #[derive(Clone, Debug)]
 pub struct Tables(Arc<Inner>);
 
@@ -55,7 +55,8 @@ struct Inner {
 }
 
 struct Open {
-    /// The table last read, as of the last write: opening one costs as much as finding a key.
+    /// The table last read, as of the last write. Kept because opening a table costs as much as
+    /// finding a key.
     reading: Mutex<Option<(Table, Arc<Readable>)>>,
     database: Database,
     frozen: Arc<AtomicBool>,
@@ -75,7 +76,7 @@ impl Open {
 }
 
 impl Drop for Open {
-    /// Without this the database would save, as it closes, changes no checkpoint stands for.
+    /// Without this, the database would save uncommitted changes as it closes.
     fn drop(&mut self) {
         self.frozen.store(true, Ordering::Release);
     }
@@ -96,8 +97,8 @@ impl std::fmt::Debug for Batch<'_> {
 }
 
 impl Tables {
-    /// Opens the file `name`; missing, damaged or of another `version`, it is begun anew and
-    /// [`Tables::applied`] is 0.
+    /// Opens the file `name`. A file that is missing, damaged or of another `version` is recreated,
+    /// and [`Tables::applied`] is 0.
     pub fn open(
         disk: &Arc<dyn Disk>,
         name: &str,
@@ -117,7 +118,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Throws everything away.
+    /// Recreates the file, empty.
     pub fn begin_anew(&self) -> Result<(), TablesError> {
         self.close();
         let disk = &self.0.disk;
@@ -128,8 +129,8 @@ impl Tables {
         self.checkpoint(0)
     }
 
-    /// Begins anew unless that was last done beside the file `born` so: for tables that take for
-    /// granted what another file has been told.
+    /// Recreates the tables unless they already depend on the file `born`: their contents assume
+    /// releases that only that file has.
     pub(super) fn lean_on(&self, born: u64) -> Result<(), TablesError> {
         if self.number(META_BESIDE) == born {
             return Ok(());
@@ -141,12 +142,11 @@ impl Tables {
         self.checkpoint(0)
     }
 
-    /// Which file of this name it is.
     pub(super) fn born(&self) -> u64 {
         self.number(META_BORN)
     }
 
-    /// Goes back to the last checkpoint: the way out after a failed write.
+    /// Returns to the last checkpoint, after a failed write.
     pub(super) fn reopen(&self) -> Result<(), TablesError> {
         self.close();
         let opened = self.open_existing();
@@ -161,7 +161,7 @@ impl Tables {
         self.number(META_APPLIED)
     }
 
-    /// 0 when it was never put down.
+    /// Reads a number; 0 when it was never written.
     fn number(&self, key: &[u8]) -> u64 {
         let saved = self.get(META, key).ok().flatten();
         saved.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
@@ -171,8 +171,7 @@ impl Tables {
         self.write(|batch| batch.put(META, key, &number.to_le_bytes()))
     }
 
-    /// Makes changes together; they are lost with the power, or at a restart, unless a checkpoint
-    /// follows.
+    /// Makes changes atomically. They are lost at a restart unless a checkpoint follows.
     pub fn write<T>(
         &self,
         change: impl FnOnce(&mut Batch<'_>) -> Result<T, TablesError>,
@@ -191,7 +190,7 @@ impl Tables {
         })
     }
 
-    /// Keys in `from..to` (no upper end when none) in order, at most `limit`.
+    /// Keys in `from..to` in order, at most `limit`; `to` = `None` means no upper end.
     pub fn range(
         &self,
         table: Table,
@@ -243,7 +242,7 @@ impl Tables {
         })
     }
 
-    /// The same from the last to the first.
+    /// [`Tables::each`] from the last key to the first.
     pub fn each_back(
         &self,
         table: Table,
@@ -271,7 +270,7 @@ impl Tables {
     }
 
     /// Makes everything written so far durable, as the state after entry `applied` of the log,
-    /// which must itself be durable. An owner whose tables lean on releases calls
+    /// which must itself be durable. An owner whose tables depend on releases calls
     /// [`Journal::checkpoint`](super::Journal::checkpoint) first.
     pub fn checkpoint(&self, applied: u64) -> Result<(), TablesError> {
         self.commit(Durability::Immediate, |batch| {
@@ -288,10 +287,10 @@ impl Tables {
     ) -> Result<T, TablesError> {
         let guard = self.guard();
         let open = guard.as_ref().ok_or_else(|| self.error("writing", &"it is closed"))?;
-        // what is read keeps pages from being used again
+        // a kept reader keeps redb from reusing pages
         open.forget_reading();
         let mut txn = open.database.begin_write().map_err(self.fail("writing"))?;
-        // saves the allocator's state too, so that opening after a crash need not walk the file
+        // saves the allocator's state, so that opening after a crash need not scan the file
         txn.set_quick_repair(matches!(durability, Durability::Immediate));
         txn.set_durability(durability).map_err(self.fail("writing"))?;
         let mut batch = Batch { name: &self.0.name, turn: &open.turn, txn: &txn, open: Vec::new() };
@@ -326,8 +325,9 @@ impl Tables {
         }
     }
 
-    /// The table as of the last write; `None`: there is none. Whoever writes forgets it before and
-    /// after, and nobody opens one in between and keeps it: the lock is held meanwhile.
+    /// The table as of the last write; `None` when there is none. A writer drops the kept reader
+    /// before and after its transaction. The lock is held meanwhile, so no reader opened in between
+    /// is kept.
     fn reading(&self, open: &Open, table: Table) -> Result<Option<Arc<Readable>>, TablesError> {
         let mut reading = open.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((name, known)) = &*reading
@@ -352,7 +352,7 @@ impl Tables {
         if file.is_empty().map_err(self.fail("opening"))? {
             return Err(self.error("opening", &"it is empty"));
         }
-        // a damaged file may trip an assertion inside the database
+        // redb may panic on a damaged file
         let installed = panic::catch_unwind(AssertUnwindSafe(|| {
             self.install(file)?;
             Ok((self.get(META, META_VERSION)?, self.get(META, META_AHEAD)?))
@@ -409,7 +409,7 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
-    /// Removes a key; says whether it was there.
+    /// Removes a key; returns whether it was there.
     pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool, TablesError> {
         self.turn.give_way();
         let name = self.name;

@@ -1,4 +1,4 @@
-//! Who works for later, or for many, gives way to who is about to answer somebody.
+//! Cooperative yields: background work lets threads on the latency path run first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// Of the core, for whoever works for later: nobody waits for it.
+/// Time that background work may keep a core.
 const LATER_MAX: Duration = Duration::from_micros(200);
 
-/// How long a thread has gone on. Linux lets one go on to the end of its slice, which it looks at
-/// once a tick (4 ms with `CONFIG_HZ=250`), however nice the thread and whoever was woken on its
-/// core: ten times as long as an fdatasync takes.
+/// Time that a thread has run without yielding. Linux preempts a thread only at the end of its
+/// slice, checked once a tick (4 ms with `CONFIG_HZ=250`). Niceness and wake-ups do not shorten
+/// that, and an fdatasync takes a tenth of it.
 #[derive(Debug)]
 pub struct Turn {
     clock: Clock,
@@ -20,17 +20,17 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// One that is over after so long.
+    /// A turn of at most `most`.
     pub fn of(most: Duration) -> Self {
         Self { clock: Clock::start(), most, began_us: AtomicU64::new(0) }
     }
 
-    /// One for work that nobody waits for.
+    /// A turn for background work.
     pub fn for_later() -> Self {
         Self::of(LATER_MAX)
     }
 
-    /// Once the turn is over, others that wait for this core go first.
+    /// Yields the core once the turn is over.
     pub fn give_way(&self) {
         let began = Duration::from_micros(self.began_us.load(Ordering::Relaxed));
         if self.clock.elapsed().saturating_sub(began) >= self.most {

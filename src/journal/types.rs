@@ -1,4 +1,4 @@
-//! Answers of the journal's look-ups.
+//! Results of the journal's look-ups.
 
 use bytes::Bytes;
 
@@ -7,13 +7,13 @@ use super::Kind;
 /// The offsets a stream holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// First offset kept.
+    /// First offset that is still there.
     pub start: i64,
-    /// One past the last offset that may be read: durable, or written when that was asked for.
+    /// One past the last readable offset: durable, or only written where `Os` was asked for.
     pub visible_end: i64,
-    /// Offset the next append gets.
+    /// Offset of the next append.
     pub next: i64,
-    /// Bytes on disk of the batches kept.
+    /// Bytes on disk of the stream's batches.
     pub bytes: u64,
 }
 
@@ -26,40 +26,39 @@ pub struct StreamBatch {
     pub kind: Kind,
     /// Offset of its first record.
     pub base_offset: i64,
-    /// Offsets it takes.
+    /// Number of offsets in the batch.
     pub records: u32,
     /// Greatest record timestamp, milliseconds since 1970.
     pub max_timestamp_ms: i64,
-    /// The owner's facts about the body.
+    /// Metadata that the owner encoded about the body.
     pub head: Bytes,
     /// The batch as it was appended (the base offset inside it is not rewritten).
     pub body: Bytes,
 }
 
 impl StreamBatch {
-    /// The offset behind its last record.
+    /// One past its last offset.
     pub fn end(&self) -> i64 {
         self.base_offset.saturating_add(i64::from(self.records))
     }
 }
 
-/// What was read of a stream.
+/// Result of a stream read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamRead {
     /// Whole batches, in order.
     pub batches: Vec<StreamBatch>,
-    /// What the stream held when they were looked for: none of them lies behind it.
+    /// Bounds of the stream at the time of the read: no batch lies beyond them.
     pub bounds: Bounds,
 }
 
-/// Where the journal stands.
+/// Figures of the journal, for metrics and status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes of all segments.
     pub bytes: u64,
-    /// Segments.
     pub segments: usize,
-    /// Bytes of entries nobody has released.
+    /// Bytes of entries that are not released.
     pub live_bytes: u64,
     /// Free bytes of the disk when last asked.
     pub disk_free: u64,
@@ -81,28 +80,27 @@ pub struct Stats {
     pub disk_full: bool,
 }
 
-/// What one [`Writer::step`](super::Writer::step) did.
+/// Result of one [`Writer::step`](super::Writer::step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
     /// Nothing was queued.
     Idle,
-    /// Everything queued was written, and synced if that was asked for.
+    /// The queue was written, and synced if an append asked for it.
     Flushed,
-    /// The disk is full: what is queued stays queued and is tried again by the next step.
+    /// The disk is full: the queue stays and the next step retries.
     DiskFull,
-    /// The journal is poisoned: nothing will be written any more.
+    /// The journal is poisoned and writes nothing more.
     Poisoned,
 }
 
-/// What one [`Housekeeper::step`](super::Housekeeper::step) did.
+/// Work done by one [`Housekeeper::step`](super::Housekeeper::step).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Housekept {
-    /// Sequence number of the checkpoint made, if one was.
+    /// Sequence number of the checkpoint, if one was made.
     pub checkpoint: Option<u64>,
-    /// Bytes copied forward: the caller paces itself by these.
+    /// Bytes copied forward; the caller limits its rate by them.
     pub copied_bytes: u64,
-    /// Segments deleted.
     pub deleted: usize,
-    /// True when the next step has work already.
+    /// True when the next step already has work.
     pub more: bool,
 }

@@ -1,4 +1,4 @@
-//! Checks every byte of a log that nobody has open, and says what is damaged.
+//! Verifies every byte of a log that is not open, and reports the damage.
 
 use std::sync::Arc;
 
@@ -8,18 +8,16 @@ use super::scan::{Raw, Scanned, Scanner};
 use super::segment::SEGMENT_START;
 use super::{Disk, OpenError};
 
-/// What a log looks like.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Segments with a sound header.
     pub segments: usize,
-    /// Sound entries.
     pub entries: u64,
     /// Bytes of sound entries.
     pub bytes: u64,
     /// Damaged ranges, in order.
     pub damage: Vec<Damage>,
-    /// Files that are not the journal's.
     pub foreign: Vec<String>,
 }
 
@@ -28,15 +26,14 @@ pub struct Verified {
 pub struct Damage {
     /// The segment's file name.
     pub file: String,
-    /// First byte.
+    /// Offset of its first byte in the file.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
-    /// A write cut short by a crash: the next start cuts it off by itself.
+    /// The range is a torn write: the next start cuts it off.
     pub torn: bool,
 }
 
-/// Reads the whole log; changes nothing but a missing format file.
+/// Verifies the whole log; changes nothing except that it writes a missing format file.
 pub fn verify(disk: &dyn Disk) -> Result<Verified, OpenError> {
     check_format(disk)?;
     let listed = catalog(disk, None)?;
@@ -60,7 +57,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Verified, OpenError> {
     Ok(verified)
 }
 
-/// Walks a segment past all damage; `f` gets the sound entries.
+/// Scans a segment past all damage; `f` gets the sound entries.
 pub(super) fn examine(
     disk: &dyn Disk,
     found: &Found,

@@ -1,8 +1,9 @@
-//! The one writer: everything queued becomes one write and one fdatasync, then waiters wake.
+//! The single writer of the log: a flush writes the whole queue, calls fdatasync once and wakes the
+//! waiters.
 //!
-//! The next flush begins as soon as the last has ended, with whatever was queued meanwhile: no
-//! timer. A failed write that left room for doubt, or a failed fdatasync, poisons the journal. A
-//! full disk does not: the partial write is cut off again and the flush waits for space.
+//! The next flush begins when the last one ends, without a timer. A failed write of unknown
+//! outcome, or a failed fdatasync, poisons the journal. A full disk does not: the partial write is
+//! cut off and the flush waits for space.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,16 +21,17 @@ use super::scan::length;
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
 use super::{Disk, DiskFile, Flushed, Poisoned, Stepped};
 
-/// Pause between tries while the disk is full.
+/// Pause between retries while the disk is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
-/// Bytes gathered into one write; a flush may be of many.
+/// Most bytes of one write; a flush may need several.
 const WRITE_BYTES: usize = 1 << 20;
-/// A buffer grown by a rare large group is given back.
+/// Capacity above which a buffer grown by a large group is freed.
 const BUFFER_KEPT: usize = 4 << 20;
-/// Bytes written before the disk is asked again how much room it has.
+/// Bytes written between two checks of the free disk space.
 const FREE_ASKED_BYTES: u64 = 16 << 20;
 
-/// The one writer; the caller gives it a thread ([`Writer::run`]) or drives it ([`Writer::step`]).
+/// The single writer; the caller gives it a thread ([`Writer::run`]) or drives it
+/// ([`Writer::step`]).
 #[derive(Debug)]
 pub struct Writer {
     core: Arc<Core>,
@@ -71,8 +73,8 @@ impl Writer {
         }
     }
 
-    /// Writes what is queued until the journal is closed (by
-    /// [`Journal::close`](super::Journal::close) or the end of its last clone) or poisoned.
+    /// Writes the queue until the journal is closed (by [`Journal::close`](super::Journal::close)
+    /// or the end of its last clone) or poisoned.
     pub fn run(mut self) {
         loop {
             let stepped = self.step();
@@ -100,7 +102,7 @@ impl Writer {
         }
     }
 
-    /// Writes everything queued: one write, one fdatasync, then wakes whoever waits.
+    /// Writes the queue: one write, one fdatasync, then wakes the waiters.
     pub fn step(&mut self) -> Stepped {
         {
             let mut state = self.core.state();
@@ -137,7 +139,7 @@ impl Writer {
         if failure.is_some() { Stepped::DiskFull } else { Stepped::Flushed }
     }
 
-    /// Writes the batch; says how many entries are written.
+    /// Writes the batch; returns the number of entries written.
     fn write_batch(&mut self) -> (usize, Option<Failure>) {
         let mut done = 0;
         while done < self.batch.len() {
@@ -225,7 +227,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Seals the segment and begins the next; housekeeping writes its offset table.
+    /// Seals the segment and begins the next one; housekeeping writes the offset table.
     fn roll(&mut self) -> Result<(), Failure> {
         self.sync_active().map_err(|cause| broken("syncing", self.active.id, cause))?;
         let sealed = self.active.id;
@@ -252,7 +254,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Lets everyone see the first `done` entries of the batch.
+    /// Makes the first `done` entries of the batch visible.
     fn publish(&mut self, done: usize, full: bool) -> (usize, usize) {
         let reached = self.batch.get(..done).and_then(|done| done.last()).map(|last| last.seq);
         let written = reached.unwrap_or_else(|| self.core.progress.written());
@@ -279,7 +281,7 @@ impl Writer {
         drop(state);
         self.sync &= full;
         self.core.progress.advance(written, durable);
-        // last: whoever waits runs on while the memory is given back
+        // last, so that waiters run on while the memory is freed
         self.batch.drain(..done);
         (done, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
@@ -299,7 +301,7 @@ impl Drop for Writer {
     }
 }
 
-/// Makes the file of a new segment, durable with its header.
+/// Creates a segment's file, durable with its header.
 pub(super) fn begin(disk: &dyn Disk, id: SegmentId) -> io::Result<(ActiveFile, Segment)> {
     let epoch = disk.fresh_epoch();
     let file = disk.create(&id.log_name())?;
@@ -313,7 +315,7 @@ pub(super) fn begin(disk: &dyn Disk, id: SegmentId) -> io::Result<(ActiveFile, S
     Ok((active, segment))
 }
 
-/// True when the failure is one that passes when space is made, or files are closed.
+/// True for errors that pass once space is freed or files are closed.
 pub(super) fn is_full(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

@@ -1,4 +1,4 @@
-//! A flipped bit anywhere is refused, or was the torn end.
+//! A flipped bit is detected anywhere in the log, or is part of a torn end.
 
 use super::support::*;
 use crate::journal::{MemDisk, OpenError};

@@ -42,7 +42,7 @@ fn recovery_from_a_checkpoint_equals_a_full_replay() {
         (keys, stream, journal.stream_bounds(id).unwrap(), live, bodies(&recovery, seq).len())
     };
     let bounded = look();
-    // the first look saved a checkpoint at the end
+    // the first replay saved a checkpoint at the end
     disk.disk().remove("index.redb").unwrap();
     let full = look();
     assert_eq!(bounded, full);
@@ -124,7 +124,7 @@ fn an_owners_tables_are_begun_anew_when_the_index_was_even_if_nobody_looked_then
     assert_eq!(applied(&journal), 1, "kept while the index is");
     drop((journal, writer));
     disk.disk().remove("index.redb").unwrap();
-    // A start that makes the index anew, saves it and dies before the owner is there.
+    // a start that recreates the index, saves it and dies before the owner opens its tables
     let (journal, writer, _) = open(&disk);
     journal.checkpoint().unwrap();
     drop((journal, writer));

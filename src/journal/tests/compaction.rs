@@ -1,4 +1,4 @@
-//! What the log takes on disk, and that the dead stay dead.
+//! The size of the log on disk, and dead entries that must not come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn the_log_stays_within_twice_what_is_live_and_two_segments() {
             }
         }
         if round % 50 == 49 {
-            // everything that can be given back was: only now does the bound have to hold
+            // all free space is reclaimed by now, so the bound must hold
             journal.checkpoint().unwrap();
             while keeper.step().unwrap().more {
                 writer.step();
@@ -64,7 +64,7 @@ fn the_log_stays_within_twice_what_is_live_and_two_segments() {
             }
             (journal, writer, _) = opened;
             keeper = journal.housekeeper();
-            // whatever came back with the lost index is released again by its owner
+            // entries that came back with the lost index are released again by their owner
             for placed in found.keys().filter(|placed| !live.contains_key(placed)) {
                 journal.release(*placed);
             }
@@ -73,8 +73,8 @@ fn the_log_stays_within_twice_what_is_live_and_two_segments() {
     assert!(compactions > 50, "{compactions}");
 }
 
-/// Leaves the entry `victim`, dead, in a log that does without the one that killed it; says how
-/// many are alive.
+/// Keeps the dead entry `victim` in a log without the entry that superseded it; returns the number
+/// of live entries.
 fn victim_outlives_its_killer(disk: &MemDisk) -> usize {
     let (journal, mut writer, _) = open(disk);
     let mut keeper = journal.housekeeper();
@@ -106,7 +106,7 @@ fn victim_outlives_its_killer(disk: &MemDisk) -> usize {
     keep.len()
 }
 
-/// The log without an index has what is alive, and not the victim.
+/// Reopens the log without an index: live entries are there, the victim is not.
 fn victim_stays_dead(disk: &MemDisk, alive: usize) {
     disk.disk().remove("index.redb").unwrap();
     let (_, _, recovery) = open(disk);
@@ -126,7 +126,7 @@ fn what_is_dead_stays_dead_when_the_index_is_lost() {
 fn what_is_dead_stays_dead_when_small_segments_are_joined_after_a_start() {
     let disk = MemDisk::new(17);
     let alive = victim_outlives_its_killer(&disk);
-    // all that is left is small where a segment is larger
+    // small for the larger segments of this configuration
     let config = Config { segment_bytes: 32 << 10, ..config() };
     let (journal, mut writer, _) = Journal::open(disk.disk(), config).unwrap();
     let mut keeper = journal.housekeeper();
@@ -165,7 +165,7 @@ fn dead_bits_whose_segment_went_just_before_a_crash_go_after_it() {
     while keeper.step().unwrap().deleted == 0 {
         writer.step();
     }
-    // what would end the dead bits was appended and is lost with the process
+    // the tombstones of the dead bits are appended and lost with the process
     drop((journal, writer, keeper));
     disk.process_crash();
     let gone: Vec<SegmentId> = before.difference(&segments()).copied().collect();

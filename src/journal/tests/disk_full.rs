@@ -1,4 +1,4 @@
-//! A full disk refuses, waits and goes on; nothing is lost.
+//! A full disk refuses appends, then recovers; no entry is lost.
 
 use super::support::*;
 use crate::journal::{AppendError, Journal, MemDisk, Stepped};
@@ -14,7 +14,7 @@ fn appends_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not() {
     journal.housekeeper().step().unwrap();
     let refused = journal.append(vec![plain("refused")]).unwrap_err();
     assert!(matches!(refused, AppendError::DiskFull { .. }), "{refused}");
-    // what frees space may use it
+    // entries that free space may use the reserve
     let freed = journal.append_reserved(vec![plain("settled")]).unwrap();
     assert_eq!(writer.step(), Stepped::Flushed);
     assert_eq!(journal.durable_seq(), freed.seq());
@@ -44,7 +44,7 @@ fn a_write_that_meets_a_full_disk_is_undone_and_done_again_later() {
     assert_eq!(writer.step(), Stepped::Flushed);
     assert_eq!(journal.durable_seq(), placed.seq());
     assert_eq!(text(&journal.read(placed.refs[0]).unwrap().body), big);
-    // also where a new segment has to be begun
+    // also when a new segment is needed
     for at in 0..4 {
         journal.append(vec![plain(&format!("{at}{big}"))]).unwrap();
     }

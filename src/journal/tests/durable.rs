@@ -1,4 +1,4 @@
-//! Bytes that are made durable by themselves.
+//! Writes that make only their own bytes durable.
 
 use crate::journal::{MemDisk, RealDisk};
 

@@ -1,4 +1,4 @@
-//! The bytes on disk, for ever.
+//! The on-disk format, which must never change.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! A compaction that meets a full, failing or dying disk goes on with what it can; nothing is lost.
+//! Compaction on a full, failing or dying disk does what it can and loses no entry.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::journal::{EntryRef, Housekeeper, Journal, MemDisk, Recovery, Writer};
 
 /// Entries in each segment.
 const EACH: u64 = 8;
-/// Steps after which whatever was left alone has had its turn again.
+/// Steps after which every skipped segment has been retried.
 const STEPS: usize = 700;
 
 struct Filled {
@@ -19,7 +19,7 @@ struct Filled {
     live: BTreeMap<EntryRef, String>,
 }
 
-/// A journal whose n-th segment has `live[n]` of its eight entries left; the log says so.
+/// A journal whose n-th segment has `live[n]` of its eight entries left; the log has the dead bits.
 fn filled(disk: &MemDisk, live: &[u64]) -> Filled {
     let (journal, mut writer, recovery) = open(disk);
     let mut keeper = journal.housekeeper();
@@ -53,7 +53,7 @@ impl Filled {
         self
     }
 
-    /// Does all there is to do, whatever fails; says how many segments were deleted.
+    /// Runs all steps, whatever fails; returns the number of segments deleted.
     fn settle(&mut self) -> usize {
         let mut deleted = 0;
         for _ in 0..STEPS {
@@ -112,7 +112,7 @@ fn what_is_wholly_dead_goes_without_any_room() {
         filled.writer.step();
     }
     assert!(!has(&disk, 2) && !has(&disk, 3), "{:?}", disk.disk().list());
-    // in the room of those the others are copied
+    // the freed space of these is used to copy the others
     assert!((0..5).all(|at| !has(&disk, at)), "{:?}", disk.disk().list());
     filled.check();
 }
@@ -130,7 +130,7 @@ fn a_segment_that_cannot_be_read_holds_up_no_other() {
         filled.writer.step();
     }
     assert!(has(&disk, 0) && !has(&disk, 2) && !has(&disk, 3), "{:?}", disk.disk().list());
-    // it is read again some time
+    // the segment is retried later
     disk.fail_reads(None);
     filled.settle();
     assert!(!has(&disk, 0) && has(&disk, 1), "{:?}", disk.disk().list());
@@ -180,7 +180,7 @@ fn fail_everywhere(restart: bool) {
             return;
         }
         if failed {
-            // nothing of what was begun takes room
+            // no unfinished copy takes space
             let names = disk.disk().list().unwrap();
             let copies = names.iter().filter(|name| name.contains(".0001."));
             let is_done = filled.journal.stats().compactions > 0;
@@ -200,7 +200,7 @@ fn fail_everywhere(restart: bool) {
         filled.check();
         let left: Vec<u64> = (0..7).filter(|at| has(&disk, *at)).collect();
         assert_eq!(left, [4], "{nth}");
-        // no trace is left that a start would miss
+        // no file is left that a start would miss
         filled.let_go();
         filled.settle();
         filled.reopen(&disk);
@@ -220,7 +220,7 @@ fn dead_segments_that_a_power_cut_left_go_after_it() {
             return;
         }
         let mut filled = filled.reopen(&disk);
-        // an owner that begins anew is told nothing of what was dead
+        // an owner that replays from 0 gets no dead entry
         assert_eq!(bodies(&filled.recovery, 0).len(), 1, "{nth}");
         filled.settle();
         filled.check();
@@ -243,7 +243,7 @@ fn what_lies_beside_a_damaged_entry_is_not_taken_for_dead() {
     filled.journal.checkpoint().unwrap();
     let copy = SegmentId { base: 1, generation: 1 }.log_name();
     assert!(disk.damage(&copy, b"0/0 "));
-    // the offset table is made anew, and lacks that one
+    // the offset table is rebuilt, without that entry
     filled.journal.read(damaged).unwrap_err();
     filled.journal.release(behind);
     filled.journal.checkpoint().unwrap();

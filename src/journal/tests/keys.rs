@@ -50,6 +50,6 @@ fn the_latest_entry_of_a_key_wins_and_a_tombstone_ends_it() {
     assert_eq!(latest(&recovery, 0), wanted);
     let a = journal.keyed_get(VALUE, b"a").unwrap().unwrap();
     assert_eq!(&journal.read(a).unwrap().body[..], b"a39");
-    // what was superseded is dead: far less is live than was written
+    // superseded entries are dead: far fewer bytes are live than were written
     assert!(journal.stats().live_bytes < 1000, "{:?}", journal.stats());
 }

@@ -1,4 +1,4 @@
-//! One promise a file.
+//! Tests of the journal, one promise per file.
 
 mod bits;
 mod checkpoints;

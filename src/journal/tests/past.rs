@@ -1,4 +1,4 @@
-//! What has been is told while everything else goes on.
+//! Reading the whole log works while appends and compaction go on.
 
 use std::sync::mpsc;
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::support::*;
 use crate::journal::MemDisk;
 
-/// Longer than anything takes here.
+/// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]

@@ -1,4 +1,4 @@
-//! After a failed write or fdatasync nothing is acknowledged.
+//! No append is acknowledged after a failed write or fdatasync.
 
 use super::support::*;
 use crate::journal::{AppendError, JournalError, MemDisk, Stepped};

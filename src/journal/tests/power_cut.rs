@@ -1,4 +1,4 @@
-//! A random workload loses power at every operation; what was acknowledged must be there.
+//! A random workload loses power at every operation; every acknowledged entry must survive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ struct Model {
     keys: BTreeMap<String, String>,
     /// Offset → body of acknowledged batches.
     batches: BTreeMap<i64, String>,
-    /// The place of each batch.
+    /// Entry of each batch.
     places: BTreeMap<i64, EntryRef>,
     /// Offsets of batches whose removal was acknowledged.
     removed: BTreeSet<i64>,
-    /// A batch whose removal was not.
+    /// A batch whose removal was not acknowledged.
     leaving: Option<i64>,
 }
 
-/// Runs until the power fails or the script ends; the model has what was acknowledged.
+/// Runs until the power fails or the script ends; the model records what was acknowledged.
 fn run(disk: &MemDisk, seed: u64, model: &mut Model) -> Option<(u64, Vec<String>)> {
     let Ok((journal, mut writer, _)) = try_open(disk) else { return None };
     let mut keeper = journal.housekeeper();
@@ -51,7 +51,7 @@ fn run(disk: &MemDisk, seed: u64, model: &mut Model) -> Option<(u64, Vec<String>
             model.removed.extend(model.leaving.take());
         }
         if random.u8(..3) == 0 && model.plain.len() > 3 {
-            // a release is known to the model even when it is lost: only live ones are checked
+            // the model drops a release even when it is lost: only live entries are checked
             let oldest = *model.plain.keys().next().unwrap();
             model.plain.remove(&oldest);
             journal.release(EntryRef { seq: oldest, len: 0 });

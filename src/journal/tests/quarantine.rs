@@ -1,4 +1,4 @@
-//! Repair keeps what is sound.
+//! Repair keeps all sound entries.
 
 use super::support::*;
 use crate::journal::{Disk, MemDisk, OpenError, repair, verify};

@@ -1,9 +1,9 @@
-//! Batches leave the middle of a stream, for good.
+//! Batches removed from the middle of a stream stay removed.
 
 use super::support::*;
 use crate::journal::{EntryRef, Journal, MemDisk, StreamId, Writer};
 
-/// Batches of one record each in the stream; half of them in the index already.
+/// A stream of `batches` one-record batches; the index already has half of them.
 fn filled(disk: &MemDisk, batches: i64) -> (Journal, Writer, StreamId, Vec<EntryRef>) {
     let (journal, mut writer, _) = open(disk);
     let id = journal.stream_open("letters").unwrap();
@@ -25,7 +25,8 @@ fn bases(journal: &Journal, id: StreamId) -> Vec<i64> {
     read.iter().map(|batch| batch.base_offset).collect()
 }
 
-/// The stream without these, read whole, from a removed offset, by time and by its end.
+/// Checks that the batches `gone` are missing from reads of the whole stream, from a removed
+/// offset, by time and at the end.
 fn check(journal: &Journal, id: StreamId, batches: i64, gone: &[i64]) {
     let left: Vec<i64> = (0..batches).filter(|base| !gone.contains(base)).collect();
     assert_eq!(bases(journal, id), left);

@@ -1,4 +1,4 @@
-//! Directories: locks, formats, foreign files, what is read back.
+//! Opening a directory: locks, formats, foreign files, entries read back.
 
 use super::support::*;
 use crate::journal::segment::SegmentId;
@@ -53,7 +53,7 @@ fn the_offset_table_of_a_full_segment_is_written_by_housekeeping_and_not_needed_
     let table = disk.contents(&first.idx_name()).unwrap();
     assert!(all_read(&journal));
     drop((journal, writer));
-    // One that was not written is the same, made again.
+    // a missing table is rebuilt with the same bytes
     disk.disk().remove(&first.idx_name()).unwrap();
     let (journal, _writer, _) = open(&disk);
     assert!(all_read(&journal));

@@ -1,4 +1,4 @@
-//! A log cut anywhere keeps its whole groups.
+//! A log cut at any byte keeps its whole groups.
 
 use super::support::*;
 use crate::journal::MemDisk;
@@ -31,7 +31,7 @@ fn a_log_cut_at_any_byte_keeps_the_whole_groups_before_it() {
         let kept = kept.unwrap_or_else(|| panic!("cut at {len}: {found:?}"));
         assert!(kept >= kept_before);
         kept_before = kept;
-        // and the log goes on from there
+        // appends continue after the cut
         journal.append(vec![plain("more")]).unwrap();
         writer.step();
         drop((journal, writer, recovery));
