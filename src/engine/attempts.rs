@@ -1,11 +1,11 @@
-//! Delivery attempts of retries, from hand-out to outcome, for traces.
+//! Delivery attempts of retries, from delivery to outcome, for traces.
 //!
 //! ```text
 //! fact of a hand-out ──▶ open attempt ◀── headers of the record, once they are read
 //!                            │
 //! fact of its outcome ───────┴──▶ Attempt ──▶ queue ──▶ exporter
 //! ```
-//! First deliveries of a topic's own records make no facts, so they are never looked at here.
+//! First deliveries of a topic's own records make no facts, so they have no attempts here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,49 +26,49 @@ const OPEN_MAX: usize = 100_000;
 /// Attempts that wait for the exporter, about 200 bytes each. Beyond them new ones are dropped.
 const QUEUE_MAX: usize = 8_192;
 
-/// A delivery attempt of a retry that has its outcome.
+/// A finished delivery attempt of a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The entry that was delivered.
     pub entry: EntryId,
     /// The group of the member.
     pub group: GroupId,
-    /// The record as produced; `None` where a nack named none.
+    /// The record as produced; `None` if the nack names no origin.
     pub origin: Option<Origin>,
     /// Failures before this attempt.
     pub reconsume_times: u32,
-    /// Time of the hand-out.
+    /// Time of the delivery.
     pub began: WallMs,
     /// Time of the outcome.
     pub ended: WallMs,
     pub outcome: AttemptOutcome,
-    /// The span that the header `traceparent` of the record names.
+    /// The span in the record's header `traceparent`.
     pub parent: Option<TraceParent>,
 }
 
-/// The end of a delivery attempt.
+/// The outcome of a delivery attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// A commit passed it.
+    /// A commit passed the entry.
     Acknowledged,
     /// The member nacked it; the record is retried.
     Failed(Option<Disposition>),
-    /// The last one: the record is a dead letter.
+    /// The last attempt: the record is a dead letter.
     DeadLetter(Option<Disposition>),
-    /// The last one, and the dead letters have no room yet.
+    /// The last attempt failed, and the quota of dead letters is used up.
     Held(Disposition),
-    /// The last one, and the group keeps no dead letters.
+    /// The last attempt failed, and the group keeps no dead letters.
     Discarded(Option<Disposition>),
-    /// The member went.
+    /// The member left or failed.
     MemberLost,
-    /// The consume timeout ended it.
+    /// The consume timeout expired.
     Timeout,
     /// The record is back in the queue without a failure, such as after an aborted transaction.
     Returned,
 }
 
 impl AttemptOutcome {
-    /// The word in spans.
+    /// The outcome in spans.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Acknowledged => "acknowledged",
@@ -82,7 +82,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// The word for the error; `None`: the attempt has none.
+    /// The error type in spans; `None` for an attempt without an error.
     pub fn error(self) -> Option<&'static str> {
         match self {
             Self::Acknowledged | Self::Returned => None,
@@ -94,7 +94,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// `None`: the record never left, or stays with its member.
+    /// `None` when the record was never delivered, or stays with its member.
     fn of(entry: &Entry, evidence: Evidence) -> Option<Self> {
         let why = entry.disposition;
         match (&entry.state, evidence) {
@@ -112,7 +112,7 @@ impl AttemptOutcome {
     }
 }
 
-/// A nack, or what counts as one.
+/// True for a nack, and for observations that count as one.
 fn is_failure(evidence: Evidence) -> bool {
     matches!(
         evidence,
@@ -131,7 +131,7 @@ pub struct Attempts(Option<Arc<Recorder>>);
 
 #[derive(Debug)]
 struct Recorder {
-    /// Thousandths of the records whose attempts are recorded.
+    /// Thousandths of the records whose attempts are recorded (1000 = all).
     sample: u32,
     open: Mutex<OpenAttempts>,
     queue: Sender<Attempt>,
@@ -155,15 +155,15 @@ struct OpenAttempt {
 }
 
 impl Attempts {
-    /// Records the attempts of `sample` thousandths of the records; the receiver gets those that
-    /// have their outcome.
+    /// Records the attempts of `sample` thousandths of the records; the receiver gets finished
+    /// attempts.
     pub fn record(sample: u32, metrics: Metrics) -> (Self, Receiver<Attempt>) {
         let (queue, attempts) = channel(QUEUE_MAX);
         let recorder = Recorder { sample, open: Mutex::default(), queue, metrics };
         (Self(Some(Arc::new(recorder))), attempts)
     }
 
-    /// Observes a journalled fact: a hand-out, or an outcome.
+    /// Observes a journalled fact: a delivery, or an outcome.
     pub(super) fn observe(&self, fact: &Fact) {
         let Some(recorder) = &self.0 else { return };
         match fact {
@@ -180,7 +180,7 @@ impl Attempts {
         }
     }
 
-    /// Links an open attempt to the span in which its record was produced.
+    /// Links an open attempt to the span of the record's producer.
     pub(super) fn link(&self, entry: EntryId, lane: LaneOffset, headers: &Headers) {
         let Some(recorder) = &self.0 else { return };
         let value = headers.last(TraceParent::HEADER).flatten();
@@ -253,12 +253,12 @@ impl OpenAttempts {
     }
 }
 
-/// By the entry and nothing else, so either all attempts of a record are in the sample or none.
+/// The entry id alone decides, so either all attempts of a record are in the sample or none.
 fn is_sampled(entry: EntryId, sample: u32) -> bool {
     mixed(entry.0) % u64::from(THOUSAND) < u64::from(sample)
 }
 
-/// The finalizer of `SplitMix64`: neighbours among the entries come to lie apart.
+/// Scatters consecutive entry ids (the finalizer of `SplitMix64`).
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

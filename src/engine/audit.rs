@@ -10,7 +10,7 @@ use crate::journal::{Encoded, Journal, JournalError, NewEntry, StreamAppend, Str
 use crate::model::{GroupId, WallMs};
 use crate::retry::Fact;
 
-/// The version byte of a stored record: behind the rest of it lies its target.
+/// The version byte of a stored record with a target, which follows the other fields.
 const VERSION: u8 = 2;
 /// The version byte of a record without a target.
 const NO_TARGET: u8 = 1;
@@ -18,12 +18,12 @@ const NO_TARGET: u8 = 1;
 const STREAM: &str = "a/audit";
 /// Age at which a record is dropped.
 const KEPT_MS: i64 = 90 * 24 * 3_600_000;
-/// Places that a record lists.
+/// Places listed in a record.
 const PLACES_LISTED: usize = 16;
 /// Bytes of the log read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// An operator as the admin port knows one.
+/// An operator, as identified by the admin port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operator {
     /// The name of the token; empty: a caller without one.
@@ -37,7 +37,6 @@ pub struct Operator {
 /// One action of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// Time of the action.
     pub at: WallMs,
     pub by: Operator,
     /// The action, as `Evidence` names it.
@@ -46,18 +45,18 @@ pub struct AuditRecord {
     pub group: GroupId,
     /// Entries that the action changed.
     pub changed: u64,
-    /// Entries that it left as they were.
+    /// Entries that the action did not change.
     pub left: u64,
     /// Origins of the first entries that changed.
     pub places: Vec<String>,
-    /// The job that acted for the operator.
+    /// The job that acted for the operator, if any.
     pub job: Option<u64>,
-    /// The topic that the records were sent to.
+    /// The topic that the records were sent to, if any.
     #[serde(skip)]
     pub target: Option<String>,
 }
 
-/// The log's entry of an action.
+/// The entry that journals an action.
 pub(super) fn entry(journal: &Journal, record: &AuditRecord) -> Result<NewEntry, EngineError> {
     let stream = journal.stream_open(STREAM)?;
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.at.0 };
@@ -109,8 +108,8 @@ fn read(batch: &StreamBatch) -> Option<AuditRecord> {
 }
 
 impl Engine {
-    /// Records of the audit log from a number on, of one group or of all, at most `limit`, with
-    /// their numbers. Reads the disk.
+    /// Records of the audit log with their numbers, from a number on, of one group or of all, at
+    /// most `limit`. Reads the disk.
     pub fn audit(
         &self,
         group: Option<&GroupId>,

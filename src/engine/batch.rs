@@ -1,5 +1,5 @@
-//! How much a batch of nacks may bring into the log, known before anything of it is decided: it is
-//! one group there, and a group is bounded.
+//! Size limits of a batch of nacks. A batch is one atomic group of the log, whose size is bounded,
+//! so the size is checked before any decision.
 
 use crate::engine::command::{ImportRequest, NackRequest};
 use crate::engine::error::EngineError;
@@ -7,15 +7,15 @@ use crate::engine::store::Store;
 use crate::model::GroupId;
 use crate::retry::{Entries, Named};
 
-/// The most of one record; an entry of the journal holds 64 MiB, its fact and headers included.
+/// Most bytes of one record; an entry of the journal holds 64 MiB, its fact and headers included.
 pub const RECORD_BYTES_MAX: usize = (64 << 20) - (64 << 10);
-/// The most of one batch; a group of the journal holds 256 MiB.
+/// Most bytes of one batch; a group of the journal holds 256 MiB.
 const BYTES_MAX: u64 = 224 << 20;
-/// Fact and headers of one record at most: 4 KiB of headers, reason, history and hand-outs.
+/// Most bytes of fact and headers of one record: 4 KiB of headers, reason, history and deliveries.
 const OVERHEAD_BYTES: u64 = 8 << 10;
 
-/// Refuses a batch that may not fit: every nack counts with its own record and with the one it
-/// names, which a dead letter carries once more.
+/// Refuses a batch that may not fit. Every nack counts with its own record and with the one it
+/// names, because a dead letter has a copy of it.
 pub(super) fn check(
     store: &Store,
     group: &GroupId,
@@ -24,7 +24,7 @@ pub(super) fn check(
     check_all(store, std::iter::once((group, nacks)))
 }
 
-/// The same for batches of several groups that are one.
+/// [`check`] for batches of several groups in one atomic group.
 pub(super) fn check_all<'a>(
     store: &Store,
     batches: impl IntoIterator<Item = (&'a GroupId, &'a [NackRequest])> + Clone,
@@ -41,7 +41,7 @@ pub(super) fn check_all<'a>(
     check_sum(batches.into_iter().flat_map(of).fold(0, u64::saturating_add))
 }
 
-/// The same for entries of another sidecar, each with its own record.
+/// [`check`] for entries of another sidecar, each with its own record.
 pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError> {
     check_each(entries.iter().map(|entry| &entry.record))?;
     let bytes = entries.iter().map(|entry| {
@@ -50,7 +50,7 @@ pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError
     check_sum(bytes.fold(0, u64::saturating_add))
 }
 
-/// The same for records that bring nothing but themselves.
+/// [`check`] for plain records.
 pub(super) fn check_bytes(records: &[bytes::Bytes]) -> Result<(), EngineError> {
     check_each(records.iter())?;
     let bytes = records.iter().map(|record| {
@@ -59,7 +59,8 @@ pub(super) fn check_bytes(records: &[bytes::Bytes]) -> Result<(), EngineError> {
     check_sum(bytes.fold(0, u64::saturating_add))
 }
 
-/// Refuses a record that no entry of the journal holds: after the decision there is no way back.
+/// Refuses a record too large for an entry of the journal. After the decision a refusal would be
+/// too late.
 fn check_each<'a>(mut records: impl Iterator<Item = &'a bytes::Bytes>) -> Result<(), EngineError> {
     let Some(record) = records.find(|record| record.len() > RECORD_BYTES_MAX) else {
         return Ok(());
@@ -68,7 +69,7 @@ fn check_each<'a>(mut records: impl Iterator<Item = &'a bytes::Bytes>) -> Result
     Err(EngineError::BatchTooLarge { bytes: of(record.len()), most: of(RECORD_BYTES_MAX) })
 }
 
-/// Refuses so many bytes in one group of the log.
+/// Refuses more than [`BYTES_MAX`] in one group of the log.
 pub(super) fn check_sum(bytes: u64) -> Result<(), EngineError> {
     if bytes > BYTES_MAX {
         return Err(EngineError::BatchTooLarge { bytes, most: BYTES_MAX });

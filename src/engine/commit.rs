@@ -1,4 +1,4 @@
-//! The one place where a decision of the ledger enters the log.
+//! Journals the decisions of the ledger; no other code does.
 //!
 //! ```text
 //! input ──▶ retry::Ledger ──▶ facts, answer
@@ -7,9 +7,8 @@
 //!                                                               │
 //!                                     rows, counts, dead letters ◀── place in the log
 //! ```
-//! **Invariant:** the ledger applies a fact before the log has it. After a failed append nothing
-//! is answered or kept any more until the log is read again: at a renewal of the store, or a
-//! restart.
+//! **Invariant:** the ledger applies a fact before the log has it. After a failed append nothing is
+//! answered or journalled until the log is read again, at a renewal of the store or a restart.
 
 use bytes::Bytes;
 
@@ -21,8 +20,8 @@ use crate::journal::{EntryRef, NewEntry};
 use crate::model::Now;
 use crate::retry::{Answer, DELAYED, Fact, Input, Output};
 
-/// Facts in one group of the log, where nothing binds them together: a reload may move millions
-/// of entries at once, and a group is bounded by the journal.
+/// Most facts in one group of the log, where they need not be atomic. A reload may move millions of
+/// entries at once, and the journal bounds a group.
 const GROUP_FACTS_MAX: usize = 4_096;
 
 impl Driver {
@@ -33,7 +32,7 @@ impl Driver {
         }
     }
 
-    /// Tells the ledger an input, and journals the decision.
+    /// Gives the ledger an input, and journals the decision.
     pub(super) fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
         self.may_decide()?;
         let (answer, facts) = self.handle(input);
@@ -64,9 +63,8 @@ impl Driver {
         (answer, facts)
     }
 
-    /// Appends the facts of one input: those with records, or with entries more that must not be
-    /// parted from them, as one atomic group; others, which stand each for itself, in groups of
-    /// bounded size.
+    /// Appends the facts of one input. Facts with records or further entries are one atomic group.
+    /// Independent facts go into groups of bounded size.
     pub(super) fn persist(
         &mut self,
         facts: &[Fact],
@@ -101,7 +99,7 @@ impl Driver {
             return Ok(());
         }
         let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
-        // The store may have failed while they were made, and told of no bytes.
+        // The store may have failed meanwhile, which leaves records without bytes.
         self.usable()?;
         let appended = self.journal.append_reserved(entries)?;
         self.placed(facts, &appended.refs, bodies);
@@ -114,7 +112,7 @@ impl Driver {
         new_entry(store, &self.journal, &self.render, &self.unwritten, fact, records)
     }
 
-    /// Notes the places of facts in the log, and of all that was appended behind them.
+    /// Records the places of facts in the log, and of the entries appended after them.
     pub(super) fn placed(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<Bytes>) {
         self.unwritten.appended(refs, bodies, self.journal.durable_seq());
         self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));
@@ -131,8 +129,8 @@ impl Driver {
         self.remove_letters();
     }
 
-    /// Takes dead letters that are needed no more out of their topics. A failure leaves them there
-    /// until the next decision.
+    /// Removes dead letters that are no longer needed from their topics. A failure leaves them
+    /// there until the next decision.
     pub(super) fn remove_letters(&mut self) {
         let letters = self.ledger.store_mut().take_letters();
         if letters.is_empty() {
@@ -148,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// Whether decisions of the ledger may be believed.
+    /// Checks whether the ledger's decisions are valid: not after a failure of the store.
     pub(super) fn usable(&self) -> Result<(), EngineError> {
         if let Some(why) = &self.ahead {
             return Err(EngineError::Ahead(why.clone()));
@@ -159,22 +157,22 @@ impl Driver {
         Err(error)
     }
 
-    /// Whether a new decision may be made. A decision that is made already is journalled as long
-    /// as the store is usable.
+    /// Checks whether a new decision may be made. An existing decision is journalled as long as the
+    /// store is usable.
     pub(super) fn may_decide(&mut self) -> Result<(), EngineError> {
         self.usable()?;
         if self.is_crowded() { Err(EngineError::Crowded) } else { Ok(()) }
     }
 
-    /// A decision did not come into the log. The renewal of a failed store forgets it; otherwise
-    /// a restart has to.
+    /// Records that a decision is not in the log. The renewal of a failed store drops it; otherwise
+    /// a restart must.
     pub(super) fn stop(&mut self, why: &EngineError) {
         if !self.is_renewing() {
             self.give_up(why);
         }
     }
 
-    /// Only a restart helps.
+    /// Stops acknowledging until a restart.
     pub(super) fn give_up(&mut self, why: &EngineError) {
         tracing::error!(
             error = %why,

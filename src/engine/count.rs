@@ -1,4 +1,4 @@
-//! Facts as metrics.
+//! Counts facts as metrics.
 
 use crate::observe::Metrics;
 use crate::retry::{Disposition, Entry, Evidence, Fact, State};
@@ -38,23 +38,24 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
     }
 }
 
-/// A nack, however it came.
+/// True for a nack of any kind.
 fn is_said(evidence: Evidence) -> bool {
     matches!(evidence, Evidence::Nack | Evidence::CommitMarker | Evidence::AdminNack)
 }
 
-/// Charged with the loss of its member: it waits at a level, not for a back-off.
+/// True for a failure charged because the member was lost: the entry waits at a level, not for a
+/// back-off.
 fn has_crashed(entry: &Entry) -> bool {
     let at_level = matches!(entry.state, State::Waiting { level: Some(_), .. });
     at_level && entry.handouts > 0 && entry.disposition == Some(Disposition::Crashed)
 }
 
-/// The fact that ended the entry among the dead letters or discarded, not a later note on it.
+/// True for the fact that made the entry a dead letter or discarded it, not for later facts of it.
 pub(super) fn is_final(entry: &Entry, evidence: Evidence) -> bool {
     matches!(entry.state, State::Dead { .. } | State::Discarded { .. }) && settles(entry, evidence)
 }
 
-/// The fact that ended the entry, not a later note on it.
+/// True for the fact that settled the entry, not for later facts of it.
 fn settles(entry: &Entry, evidence: Evidence) -> bool {
     let is_note = matches!(
         evidence,

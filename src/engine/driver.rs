@@ -1,4 +1,4 @@
-//! The engine's thread: it runs commands, and does what is due in between.
+//! The engine's thread: it runs commands, and timed work in between.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -24,13 +24,13 @@ use crate::model::{GroupId, Now};
 use crate::observe::Metrics;
 use crate::retry::{Fingerprint, Input, Ledger};
 
-/// A thread that waits this long looks at the clock again, whatever the ledger says.
+/// Longest sleep before the clock is read again, whatever the ledger's next due time.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
-/// Of the core: those wait for it who have not failed.
+/// Time the driver keeps a core before it yields to threads that serve other requests.
 pub(super) const TURN_MAX: Duration = Duration::from_micros(300);
-/// What the journal calls this owner of tables.
+/// The engine's name as an owner of tables in the journal.
 pub(super) const OWNER: &str = "retries";
-/// Commands that are answered before the next slice of delayed records enters its topics.
+/// Commands answered before the next slice of delayed records enters its topics.
 const COMMANDS_FIRST: usize = 64;
 
 /// Owns the ledger; runs on a thread of its own.
@@ -46,12 +46,12 @@ pub struct Driver {
     pub(super) clock: Clock,
     pub(super) metrics: Metrics,
     pub(super) fill: Fill,
-    /// The last sequence any answer may rest on.
+    /// The last sequence that any answer may depend on.
     pub(super) last_seq: u64,
     pub(super) put_off: PutOff,
     pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
-    /// Why the ledger's state is ahead of the log, if it is.
+    /// The reason why the ledger's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
     pub(super) renewals: Renewals,
     pub(super) trouble: Trouble,
@@ -60,7 +60,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Answers commands until told to stop or every handle is gone.
+    /// Answers commands until a stop, or until every handle is dropped.
     pub fn run(mut self) {
         loop {
             let sleep = self.sleep();
@@ -78,8 +78,8 @@ impl Driver {
         }
     }
 
-    /// Does what was asked so far and what is due, without waiting: for a caller that owns time,
-    /// such as a simulation. False once told to stop or every handle is gone.
+    /// Runs queued commands and due work, without waiting. For callers that control the clock, such
+    /// as simulations. False after a stop, or once every handle is dropped.
     pub fn step(&mut self) -> bool {
         if !self.take_commands(usize::MAX) {
             return false;
@@ -90,7 +90,7 @@ impl Driver {
         true
     }
 
-    /// What was asked so far, at most so much; false once told to stop or every handle is gone.
+    /// Runs up to `most` queued commands; false after a stop, or once every handle is dropped.
     fn take_commands(&mut self, most: usize) -> bool {
         for _ in 0..most {
             match self.commands.try_recv() {
@@ -109,7 +109,7 @@ impl Driver {
         self.ledger.fingerprint()
     }
 
-    /// Journals what the start itself decided (clock, delay tables) and tells what is committed.
+    /// Journals the start's own decisions (clock, delay tables) and reports committed offsets.
     pub(super) fn settle(&mut self, seeds: Vec<Input>, unstaged: Vec<NewEntry>) {
         let (_, facts) = self.drain();
         let mut settled =
@@ -159,7 +159,7 @@ impl Driver {
         }
     }
 
-    /// Tells the ledger what the dead letters of a group with a bound take.
+    /// Reports the size of a group's dead letters to the ledger, if the group has a quota.
     pub(super) fn tell_room(&mut self, now: Now, group: &GroupId) {
         if let Some(input) = telling(&self.ledger, &self.journal, &self.render, group) {
             self.ledger.handle(now, input);

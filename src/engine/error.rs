@@ -1,4 +1,4 @@
-//! Why the engine refuses; `route` turns each into one Kafka error code.
+//! Errors of the engine; `route` maps each to one Kafka error code.
 
 use crate::engine::job::JobError;
 use crate::journal::{AppendError, JournalError, ReadError};
@@ -6,45 +6,43 @@ use crate::model::EntryId;
 use crate::retry::BadNack;
 use crate::wire::batch::RawRecordError;
 
-/// One refusal.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Nothing of the batch was taken.
+    /// A nack of the batch is invalid, so no nack was taken.
     #[error("{}", bad_nacks(.0))]
     BadNacks(Vec<(usize, BadNack)>),
-    /// What a batch of nacks may bring into the log is more than one group of it holds.
+    /// A batch of nacks may exceed the size of one group of the log.
     #[error(
         "the batch may bring {bytes} bytes into the log, the most is {most}: nacks by reference \
          count with the records they name; send fewer in one batch"
     )]
     BatchTooLarge {
-        /// Bytes it may bring.
+        /// Upper bound of the batch's bytes in the log.
         bytes: u64,
-        /// The most.
         most: u64,
     },
-    /// A gap in an idempotent producer's sequence numbers, or a batch behind those remembered.
+    /// A gap in an idempotent producer's sequence numbers, or a batch older than those remembered.
     #[error("the producer's sequence number is out of order")]
     OutOfOrderSequence,
-    /// An older incarnation of the producer.
+    /// The batch has an older epoch of the producer.
     #[error("a newer epoch of this producer has written already")]
     InvalidProducerEpoch,
-    /// The commit lies beyond the last hand-out of its slot.
+    /// The commit lies beyond the last delivery of its slot.
     #[error("the committed offset lies beyond the last record handed out")]
     CommitBeyondHandOut,
-    /// All 65 536 slots of the group are held.
+    /// All 65 536 slots of the group are assigned.
     #[error("the group has no free lane slot; more than 65536 members")]
     NoSlot,
-    /// A request of an operator that cannot be right.
+    /// An invalid request of an operator.
     #[error("an action takes at most 1000 entries, and a redrive the record of each")]
     BadAction,
-    /// The topic of a send went in this very moment.
+    /// The topic of a send was deleted just now.
     #[error("the topic is gone; the dead letters stay")]
     TopicGone,
     /// A job that cannot start or change.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The log takes nothing more.
+    /// The log refuses appends.
     #[error(transparent)]
     Append(#[from] AppendError),
     /// The log failed before the facts were durable.
@@ -56,38 +54,37 @@ pub enum EngineError {
     /// Stored bytes are no record.
     #[error(transparent)]
     Record(#[from] RawRecordError),
-    /// Stored bytes are no record that waits before it enters its topic.
+    /// Stored bytes are no delayed record.
     #[error("a stored delayed record is damaged, or written by a later build")]
     DelayedRecord,
-    /// No more may wait before it enters its topic.
+    /// The quota of delayed records is used up.
     #[error(
         "{bytes} bytes wait to enter their topics already, {more} more would be beyond \
          topics.produce_delay_max_bytes ({most}); try again later, or raise it"
     )]
     DelayedFull {
-        /// What waits.
+        /// Bytes of the delayed records in the log.
         bytes: u64,
-        /// What was to wait besides.
+        /// Bytes of the refused records.
         more: u64,
-        /// The most.
         most: u64,
     },
-    /// The journal holds no bytes for an entry.
+    /// The journal has no bytes for an entry.
     #[error("the bytes of retry entry {0} are not in the journal; run `reprise log verify`")]
     PayloadLost(EntryId),
-    /// A decision could not be journalled; what is in memory is ahead of the log.
+    /// A decision could not be journalled, so memory is ahead of the log.
     #[error("the retry engine stopped acknowledging: {0}; restart reprise")]
     Ahead(String),
-    /// The look-up tables beside the log failed; the log itself has everything.
+    /// The look-up tables beside the log failed; the log has everything.
     #[error("the retry tables failed: {0}; they are rebuilt from the log, try again")]
     Tables(String),
     /// The disk is full, and so is the memory for changes that wait for it.
     #[error("the disk is full and too many changes of retries wait for it; make room, try again")]
     Crowded,
-    /// Too many events wait for a store that does not come back.
+    /// Too many events wait for the renewal of a store.
     #[error("{0} events wait for the retry tables")]
     Deferred(usize),
-    /// How far dead letters have gone to the cluster is written in a way no build has.
+    /// The stored progress of forwarding dead letters is damaged, or of an unknown version.
     #[error("the mark of forwarded dead letters cannot be read; run `reprise log verify`")]
     Mark,
     /// The engine's thread has ended.
@@ -96,8 +93,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether bytes that were read are not what was written, or are gone: to read them another
-    /// time tells no more.
+    /// True when stored bytes are damaged or gone, so that another read cannot succeed.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Read(error) => {

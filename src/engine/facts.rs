@@ -1,4 +1,4 @@
-//! A fact as an entry of the journal.
+//! Facts as entries of the journal.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::model::{EntryId, GroupId, Slot};
 use crate::retry::{Entry, Fact, PayloadChange, encode_fact};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
-/// The one key of its kind.
+/// The only key of its kind.
 const TABLES_KEY: Bytes = Bytes::from_static(b"-");
 
-/// Bodies that are appended and perhaps not yet on the disk, where alone they can be read: the
-/// driver never waits for a disk.
+/// Bodies of appended entries that may not be on the disk yet. The driver reads them here, because
+/// it never waits for a disk.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten(BTreeMap<u64, Bytes>);
 
 impl Unwritten {
-    /// Remembers the bodies of a group just appended, forgets those that are durable by now.
+    /// Remembers the bodies of a group just appended, and drops those that are durable.
     pub(super) fn appended(&mut self, refs: &[EntryRef], bodies: Vec<Bytes>, durable: u64) {
         self.0 = self.0.split_off(&durable.saturating_add(1));
         let bodies = refs.iter().map(|at| at.seq).zip(bodies);
@@ -34,7 +34,7 @@ impl Unwritten {
     }
 }
 
-/// The entry that keeps `fact`; `records` are the stored records of the nack batch it came from.
+/// The entry for `fact`; `records` are the stored records of its nack batch.
 pub(super) fn new_entry(
     store: &Store,
     journal: &Journal,
@@ -51,7 +51,7 @@ pub(super) fn new_entry(
                 PayloadChange::Keeps => None,
             };
             let body = begins.and_then(|index| records.get(index)).cloned();
-            // A later fact of a dead letter is no second one.
+            // A later fact of a dead letter is not a second letter.
             if store.is_dead_letter(fact) {
                 let record = match body {
                     Some(body) => Ok(RawRecord::parse(&body)?),
@@ -60,7 +60,8 @@ pub(super) fn new_entry(
                 };
                 return match record {
                     Ok(record) => dead_letter(journal, render, entry, head, &record),
-                    // What is lost is lost. The log goes on, and people are told.
+                    // Damaged bytes do not stop the engine: the letter is written without them,
+                    // with a log line.
                     Err(why) if why.is_damage() => bare(journal, render, entry, head, &why),
                     Err(why) => Err(why),
                 };
@@ -107,8 +108,8 @@ fn dead_letter(
     Ok(NewEntry::batch(kind::DEAD_LETTER, append, head, render.dead_letter(entry, record)))
 }
 
-/// The same without a key and a value, for one whose bytes are damaged: its headers say whose it
-/// was, where it was produced, and why there is no more of it.
+/// A dead letter without key and value, for a record with damaged bytes. Its headers name the
+/// group, the origin and the error.
 fn bare(
     journal: &Journal,
     render: &Render,

@@ -1,8 +1,8 @@
 //! One log line for each record whose retries ended: a dead letter, or a discarded record.
 //!
-//! The engine's thread only puts down the few fields of a line, and at most [`LISTED_MAX`] lines of
-//! a group in a round. Another task waits until the end is durable, formats the lines and counts
-//! the rest in one summary per group.
+//! The engine's thread only stores the fields of a line, for at most [`LISTED_MAX`] records of a
+//! group per round. Another task waits until the outcomes are durable and writes the lines. It
+//! writes one summary per group for the rest.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,17 +14,17 @@ use crate::engine::handle::Engine;
 use crate::model::{GroupId, Origin};
 use crate::retry::{Cause, DELAYED, Disposition, Entry, Evidence, State};
 
-/// A round of lines takes at least so long.
+/// Shortest time of a round.
 pub const ROUND: Duration = Duration::from_secs(1);
-/// Lines of one group in one round; the rest is a summary.
+/// Most lines of one group in one round; the rest is a summary.
 const LISTED_MAX: usize = 10;
-/// Lines of all groups in one round: about 2 MiB, with reasons of 1 KiB.
+/// Most lines of all groups in one round: about 2 MiB, with reasons of 1 KiB.
 const ROUND_MAX: usize = 1_000;
 
 /// Fields of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FinalRecord {
-    /// The log entry that ended it.
+    /// The log entry of the final outcome.
     seq: u64,
     origin: Option<Origin>,
     evidence: Evidence,
@@ -38,13 +38,13 @@ struct FinalRecord {
 #[derive(Debug, Default)]
 struct GroupRound {
     listed: Vec<FinalRecord>,
-    /// Ends without a line of their own.
+    /// Final outcomes without a line of their own.
     unlisted: u64,
-    /// The log entry of the last of those.
+    /// The log entry of the last outcome without a line.
     unlisted_seq: u64,
 }
 
-/// Ends that have no line yet.
+/// Final outcomes that are not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct FinalLog {
     rounds: Mutex<Rounds>,
@@ -54,9 +54,9 @@ pub(super) struct FinalLog {
 #[derive(Debug, Default)]
 struct Rounds {
     open: BTreeMap<GroupId, GroupRound>,
-    /// Lines of the open round.
+    /// Number of lines in the open round.
     listed: usize,
-    /// Nothing is added any more: it waits until its last end is durable.
+    /// A round that is complete and waits until its last outcome is durable.
     closed: BTreeMap<GroupId, GroupRound>,
 }
 
@@ -68,7 +68,7 @@ impl GroupRound {
 }
 
 impl FinalLog {
-    /// Puts down the end of a record, which lies in the log at `seq`.
+    /// Records a final outcome, which the log has at `seq`.
     pub(super) fn note(&self, entry: &Entry, cause: &Cause, seq: u64) {
         if entry.group.as_str() == DELAYED {
             return;
@@ -94,7 +94,7 @@ impl FinalLog {
         self.arrival.notify_one();
     }
 
-    /// Closes the open round, unless another one is; its last log entry.
+    /// Closes the open round unless a closed one waits; returns the closed round's last log entry.
     fn close(&self) -> u64 {
         let mut rounds = self.lock();
         if rounds.closed.is_empty() {
@@ -104,7 +104,7 @@ impl FinalLog {
         rounds.closed.values().map(GroupRound::last_seq).max().unwrap_or(0)
     }
 
-    /// Every group's part of a round that is durable by now.
+    /// Removes and returns the groups of the closed round whose outcomes are durable.
     fn take(&self, durable: u64) -> Vec<(GroupId, GroupRound)> {
         let mut rounds = self.lock();
         let Rounds { open, closed, .. } = &mut *rounds;
@@ -118,7 +118,7 @@ impl FinalLog {
 }
 
 impl Engine {
-    /// Waits for ended records and writes their lines, once they are durable.
+    /// Waits for final outcomes and logs them once they are durable.
     pub async fn log_finals(&self) {
         self.finals.arrival.notified().await;
         if self.journal.durable(self.finals.close()).await.is_ok() {
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Writes the lines of groups all of whose ends are durable by now.
+    /// Logs the groups whose outcomes are all durable.
     pub fn log_durable_finals(&self) {
         for (group, round) in self.finals.take(self.journal.durable_seq()) {
             for record in &round.listed {
@@ -169,7 +169,7 @@ fn log_rest(group: &GroupId, records: u64) {
 }
 
 impl FinalRecord {
-    /// The application's words; where nobody said anything, the observation.
+    /// The application's reason; without one, the observation.
     fn reason(&self) -> &str {
         match (&self.reason, self.disposition) {
             (Some(reason), _) => reason,
@@ -186,7 +186,7 @@ impl FinalRecord {
     }
 }
 
-/// Evidence in the words of the documentation.
+/// The evidence in the words of the documentation.
 fn word_of(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::CommitMarker => "commit-nack",

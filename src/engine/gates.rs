@@ -1,8 +1,8 @@
-//! Partitions in which a key is kept in order: what a Fetch looks at before it asks the engine.
+//! Partitions that keep keys in order. A Fetch checks them before it asks the engine.
 //!
-//! A gate knows of each key whether it may have an entry, by 16 bits of it: memory is bounded, and
-//! who is told "perhaps" asks the engine. It is changed with the entries themselves, by the
-//! engine's thread, before anybody is answered.
+//! A gate counts entries by 16 bits of their key, which bounds its memory. A Fetch that gets
+//! "perhaps" asks the engine. The engine's thread changes the gate together with the entries,
+//! before it answers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use crate::model::{GroupId, OrderKey, TopicPartition};
 use crate::retry::{Entry, Rank};
 
-/// All of them; a partition without one has nothing to keep in order.
+/// All gates; a partition without a gate keeps no key in order.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
     all: RwLock<BTreeMap<GroupId, BTreeMap<TopicPartition, Arc<Gate>>>>,
-    /// Counted up with every entry that begins to stop its key.
+    /// Incremented for every entry that begins to block its key.
     epoch: AtomicU64,
 }
 
-/// One partition of one group.
+/// The gate of one partition of one group.
 #[derive(Debug, Default)]
 pub struct Gate(Mutex<Counts>);
 
@@ -31,22 +31,22 @@ struct Counts {
     epoch: u64,
 }
 
-/// The place of an entry in the line of its key.
+/// The place of an entry in the queue of its key.
 type Line = (GroupId, TopicPartition, OrderKey, Rank);
 
 impl Gates {
-    /// What is kept in order of a partition; `None`: nothing.
+    /// The gate of a partition; `None` when it keeps no key in order.
     pub(super) fn of(&self, group: &GroupId, of: &TopicPartition) -> Option<Arc<Gate>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         all.get(group)?.get(of).cloned()
     }
 
-    /// When a key was last stopped in a partition, as a number that differs with each; 0: never.
+    /// Epoch of the last block of a key in a partition, unique among blocks; 0 for none.
     pub(super) fn epoch(&self, group: &GroupId, of: &TopicPartition) -> u64 {
         self.of(group, of).map_or(0, |gate| gate.lock().epoch)
     }
 
-    /// Takes what another one holds; each key counts as stopped since.
+    /// Takes the gates of `other`; all its keys count as blocked just now.
     pub(super) fn replace(&self, other: &Self) {
         let all = std::mem::take(&mut *other.all.write().unwrap_or_else(PoisonError::into_inner));
         for gate in all.values().flat_map(BTreeMap::values) {
@@ -55,7 +55,7 @@ impl Gates {
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
-    /// An entry is another one than before.
+    /// Updates the gates for a changed entry.
     pub(super) fn change(&self, before: Option<&Entry>, after: Option<&Entry>) {
         let line = |entry: Option<&Entry>| {
             let (origin, key, rank) = entry?.lined()?;
@@ -70,7 +70,7 @@ impl Gates {
 
     fn moves(&self, before: Option<Line>, after: Option<Line>) {
         let stopped = before.as_ref().is_some_and(|(.., rank)| *rank != Rank::Past);
-        // First in, then out: no gate goes for a moment.
+        // Add before remove, so that the gate does not vanish in between.
         if let Some((group, of, key, rank)) = after {
             self.add(&group, &of, (key, rank), rank == Rank::Ahead && !stopped);
         }
@@ -79,7 +79,7 @@ impl Gates {
         }
     }
 
-    /// One entry more; `stops`: its key was not stopped before.
+    /// Adds an entry; `stops` says that its key was not blocked before.
     fn add(
         &self,
         group: &GroupId,
@@ -101,7 +101,6 @@ impl Gates {
         }
     }
 
-    /// One less.
     fn take(&self, group: &GroupId, of: &TopicPartition, key: OrderKey, rank: Rank) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let Some(partitions) = all.get_mut(group) else { return };
@@ -130,12 +129,12 @@ impl Gates {
 }
 
 impl Gate {
-    /// Whether a record with this key may have an entry, or another one of its key.
+    /// Says whether any record of this key may have an entry.
     pub fn may_stop(&self, key: OrderKey) -> bool {
         self.lock().keys.contains_key(&bucket(key))
     }
 
-    /// Records that wait behind others.
+    /// Number of records that wait behind others.
     pub fn behind(&self) -> u64 {
         self.lock().behind
     }

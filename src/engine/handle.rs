@@ -1,4 +1,4 @@
-//! The handle: sends commands to the driver, and waits until their answers are durable.
+//! The handle: it sends commands to the driver and waits until their answers are durable.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -19,7 +19,7 @@ use crate::model::{GroupId, Origin};
 use crate::observe::Metrics;
 use crate::retry::Input;
 
-/// Asks the driver. Cheap to clone.
+/// Sends commands to the driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(super) commands: Sender<Command>,
@@ -45,14 +45,14 @@ impl Engine {
         self.trouble.final_reason()
     }
 
-    /// Tells that a record that was put behind another one was taken back by its transaction: the
-    /// next of its key need not wait for it.
+    /// Reports that a transaction took back a record that was put behind another one. The next
+    /// record of its key need not wait for it.
     pub fn taken_back(&self, group: &GroupId, origin: Origin) {
         self.tell_ledger(Input::TakenBack { group: group.clone(), origin });
     }
 
-    /// Tells that a record that was put behind another one must not leave before its transaction
-    /// ends: it was taken, and not handed out.
+    /// Reports that a record put behind another one belongs to an open transaction. It was accepted
+    /// but not delivered, and stays until the transaction ends.
     pub fn undecided(&self, group: &GroupId, origin: Origin) {
         self.tell_ledger(Input::Undecided { group: group.clone(), origin });
     }
@@ -62,17 +62,17 @@ impl Engine {
         self.topic_ids.clone()
     }
 
-    /// Ends the driver after what was asked before.
+    /// Stops the driver after the commands queued before.
     pub fn stop(&self) {
         self.tell(Command::Stop);
     }
 
-    /// Wakes `waker` once when something of the group may be due.
+    /// Wakes `waker` once when an entry of the group may be due.
     pub fn watch(&self, group: &GroupId, waker: &Arc<Notify>) {
         self.wakes.watch(group, waker);
     }
 
-    /// Sends a request at once; the future waits for the answer and its durability.
+    /// Queues a request at once; the future waits for the answer and its durability.
     pub(super) fn call<R: Request>(
         &self,
         request: R,
@@ -81,7 +81,7 @@ impl Engine {
         self.wait(self.send(R::command(call)), pending)
     }
 
-    /// The answer to a request, durable or not, and the sequence it rests on: for people.
+    /// The answer to a request, durable or not, and the sequence it depends on. For the admin port.
     pub(super) async fn call_at_once<R: Request>(
         &self,
         request: R,
@@ -91,7 +91,7 @@ impl Engine {
         pending.await.map_err(|_| EngineError::Stopped)?
     }
 
-    /// Waits for the answer to a command that was sent, and for its durability.
+    /// Waits for the answer to a queued command, and for its durability.
     pub(super) fn wait<T>(
         &self,
         sent: Result<(), EngineError>,

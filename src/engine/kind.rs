@@ -1,4 +1,4 @@
-//! The journal kinds this module owns (64 to 127). Numbers are part of the format on disk.
+//! The journal kinds of the engine (64 to 127). The numbers are part of the format on disk.
 
 use crate::journal::Kind;
 
@@ -12,38 +12,35 @@ pub(super) const DEAD_LETTER: Kind = Kind(66);
 pub(super) const STAMP: Kind = Kind(67);
 /// A slot: head = fact; key: slot, group. Only the latest counts.
 pub(super) const SLOT: Kind = Kind(68);
-/// The delay tables last checked against: head = fact; one key.
+/// The delay tables last checked: head = fact; one key.
 pub(super) const TABLES: Kind = Kind(69);
-/// How far the dead letters of a topic have gone to the cluster: head = the mark; key: the topic.
+/// Progress of forwarding a topic's dead letters: head = the progress; key: the topic.
 pub(super) const FORWARDED: Kind = Kind(70);
-/// The name a dead-letter topic was served by at the last start; key: the topic its stream began
-/// as.
+/// The name of a dead-letter topic at the last start; key: the topic's name when its stream began.
 pub(super) const SERVED_AS: Kind = Kind(78);
 /// The templates of topic names at the last start; one key.
 pub(super) const TEMPLATES: Kind = Kind(79);
-/// Which entries of another sidecar were brought here; key: a page of its
-/// entries, that sidecar.
+/// Imported entries of another sidecar; key: a page of its entry numbers, its cluster id.
 pub(super) const BROUGHT: Kind = Kind(71);
-/// What a group was handed of a partition and who is suspected in it; key: partition, group, topic.
+/// Deliveries and suspects of a group in a partition; key: partition, group, topic.
 pub(super) const WINDOW: Kind = Kind(72);
-/// Written by earlier builds: a window before the group of the log that it belongs to; key as of
+/// Written by earlier builds: a window that precedes its own group of the log; key as in
 /// [`WINDOW`].
 pub(super) const STAGED: Kind = Kind(74);
-/// Records that may end the consumers of a group; key: the group.
+/// Suspects of a group: records that may crash its members; key: the group.
 pub(super) const SUSPECTS: Kind = Kind(80);
-/// A record that has waited, as it enters its topic: a batch of that topic.
+/// A delayed record that enters its topic: a batch of that topic.
 pub(super) const DELIVERED: Kind = Kind(73);
-/// A record begins to wait before it enters its topic: head = fact, body = its partition's stream
-/// and the record.
+/// A delayed record begins to wait: head = fact, body = its partition's stream and the record.
 pub(super) const WAITS: Kind = Kind(76);
 
-/// An action of an operator: head = the record of it; a batch of the audit stream.
+/// An action of an operator: head = its audit record; a batch of the audit stream.
 pub(super) const AUDIT: Kind = Kind(81);
 
 /// A job and its progress, or the list of jobs; key: the number of the job, or `jobs`.
 pub(super) const JOB: Kind = Kind(82);
 
-/// Whether the head of such an entry is a fact of the retry ledger.
+/// True when the head of an entry of this kind is a fact of the retry ledger.
 pub(super) fn is_fact(kind: Kind) -> bool {
     matches!(kind, BEGINS | FACT | DEAD_LETTER | SLOT | TABLES | WAITS)
 }

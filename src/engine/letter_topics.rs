@@ -1,8 +1,8 @@
-//! The names that dead-letter topics are served by, when `names` has changed since they began.
+//! The names of dead-letter topics, after a change of `names` in the configuration.
 //!
-//! A stream of dead letters keeps the name of the topic it began as. At each start every stream is
-//! given the topic it is served by: the one that this configuration names for its group. A second
-//! stream of the same group is served beside it under its own name, so no dead letter is hidden.
+//! A stream of dead letters keeps the name of its first topic. Each start maps every stream to the
+//! topic that the configuration names for its group. A second stream of the same group keeps its
+//! own topic, so no dead letter is hidden.
 
 use std::collections::BTreeMap;
 
@@ -17,29 +17,29 @@ use crate::wire::names::{LetterStreams, Owned, Templates, dead_letter_topic};
 
 /// The version byte of a stored name and of stored templates.
 const VERSION: u8 = 1;
-/// The one key of stored templates.
+/// The only key of stored templates.
 const TEMPLATES_KEY: Bytes = Bytes::from_static(b"-");
-/// The templates of a data directory that has none stored: the defaults of earlier builds.
+/// The defaults of earlier builds, for a data directory without stored templates.
 const FORMER: (&str, &str) = ("retry.{group}", "dlq.{group}");
 /// Bytes of a stream that are searched for the group of its dead letters.
 const SEARCHED_BYTES: usize = 64 << 10;
 
-/// Dead-letter topics as this start serves them.
+/// Dead-letter topics as of this start.
 #[derive(Debug, Default)]
 pub struct LetterTopics {
-    /// The stream behind each topic that was renamed.
+    /// The streams of renamed topics.
     pub streams: LetterStreams,
-    /// Topics that no template names, served under the name their stream began with.
+    /// Topics that no template names; they keep the name their stream began with.
     pub former: BTreeMap<TopicName, GroupId>,
-    /// Topics that were served by another name until this start.
+    /// Topics that had another name until this start.
     pub renames: Vec<Rename>,
-    /// The templates of the last start, if they were others.
+    /// The templates of the last start, if different.
     pub changed_from: Option<(String, String)>,
     templates: (String, String),
     are_templates_stored: bool,
 }
 
-/// A dead-letter topic gets another name.
+/// A rename of a dead-letter topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rename {
     /// Group that owns the dead letters.
@@ -51,7 +51,7 @@ pub struct Rename {
     begun_as: TopicName,
 }
 
-/// A stream whose topic is not, or was not always, the one this configuration names.
+/// A stream whose topic differs, or differed, from the one that this configuration names.
 #[derive(Debug)]
 struct Candidate {
     group: GroupId,
@@ -60,7 +60,7 @@ struct Candidate {
     bounds: Bounds,
 }
 
-/// Name that a topic was served by at the last start, as it is stored.
+/// Name of a topic at the last start, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ServedName {
     name: TopicName,
@@ -68,7 +68,7 @@ struct ServedName {
 }
 
 impl LetterTopics {
-    /// Reads which dead letters there are, and by which names they were served.
+    /// Reads the streams of dead letters and their names at the last start.
     pub fn find(journal: &Journal, templates: &Templates) -> Result<Self, EngineError> {
         let stored = stored_templates(journal)?;
         let mut found = Self {
@@ -86,7 +86,7 @@ impl LetterTopics {
             let Some(bounds) = journal.stream_bounds(stream) else { continue };
             let served = stored_name(journal, &begun_as)?;
             if is_dead_letters(templates, &begun_as) {
-                // Under its own name, as nearly all are; renamed back, if it had another one.
+                // Under its own name, like nearly all; renamed back if it had another one.
                 found.rename(served, &begun_as, begun_as.clone());
                 continue;
             }
@@ -113,7 +113,7 @@ impl LetterTopics {
         Ok(found)
     }
 
-    /// Gives the topic of a group to one of its streams; the others go on beside it.
+    /// Gives the topic of a group to one of its streams; the others keep theirs.
     fn place(
         &mut self,
         journal: &Journal,
@@ -122,7 +122,7 @@ impl LetterTopics {
         renamed: &mut BTreeMap<TopicName, TopicName>,
     ) {
         let is_taken = journal.stream_find(&LetterStreams::default().stream(&topic)).is_some();
-        // The one that had the group's topic before has it again, else the longest.
+        // The stream that had the group's topic before keeps it, else the longest gets it.
         candidates.sort_by_key(|one| (one.served_as == one.begun_as, -one.bounds.next));
         let mut candidates = candidates.into_iter();
         if !is_taken && let Some(Candidate { group, begun_as, served_as, .. }) = candidates.next() {
@@ -148,7 +148,7 @@ impl LetterTopics {
         }
     }
 
-    /// Entry that stores the templates of this start; `None`: they are stored already.
+    /// Entry that stores the templates of this start; `None` if they are stored already.
     pub fn templates_entry(&self) -> Option<NewEntry> {
         if self.are_templates_stored && self.changed_from.is_none() {
             return None;
@@ -159,7 +159,7 @@ impl LetterTopics {
 }
 
 impl Rename {
-    /// Entry that stores the new name, to be appended after all that is keyed by the old one.
+    /// Entry that stores the new name; append it after all entries keyed by the old name.
     pub fn entry(&self) -> NewEntry {
         let key = Bytes::copy_from_slice(self.begun_as.as_str().as_bytes());
         let head = pair(self.to.as_str(), self.group.as_str());
@@ -167,8 +167,8 @@ impl Rename {
     }
 }
 
-/// The templates of a data directory that has none stored: it is of a build that did not store
-/// them, whose defaults were others. With other templates than the defaults it had the same.
+/// The templates of a data directory without stored ones. A build that did not store them wrote it,
+/// with other defaults. Non-default templates are assumed unchanged.
 fn former_defaults(journal: &Journal, templates: &Templates) -> Option<(String, String)> {
     let topics = journal.stream_list().into_iter();
     let mut topics = topics.filter_map(|(name, _)| dead_letter_topic(&name));
@@ -181,15 +181,15 @@ fn is_dead_letters(templates: &Templates, topic: &TopicName) -> bool {
     matches!(templates.owned(topic.as_str()), Some(Owned::Dlq(_)))
 }
 
-/// The group of a stream: as its first dead letters say, else as the topic it began as spells it by
-/// the templates of the last start or by the defaults of earlier builds.
+/// The group of a stream, from its first dead letters. Without one, the name of its first topic is
+/// matched with the last start's templates or the defaults of earlier builds.
 fn group_of(
     journal: &Journal,
     (stream, bounds): (StreamId, Bounds),
     begun_as: &TopicName,
     last: &Templates,
 ) -> Option<GroupId> {
-    // A damaged dead letter is no reason to refuse the start: the topic's name says as much.
+    // A damaged dead letter does not prevent the start: the topic's name gives the group.
     let read = journal.stream_read(stream, bounds.start, SEARCHED_BYTES);
     let batches = read.map(|read| read.batches).unwrap_or_default();
     let group = batches.iter().find_map(|batch| match decode_fact(&batch.head) {
@@ -218,8 +218,8 @@ fn stored_templates(journal: &Journal) -> Result<Option<(String, String)>, Engin
     Ok(Some(parse(&journal.read(at)?.head).ok_or(EngineError::Mark)?))
 }
 
-/// The version, the first text, NUL, the second text; the first is a name or a template and has no
-/// NUL.
+/// The version, the first text, NUL, the second text. The first is a name or a template, which has
+/// no NUL.
 fn pair(first: &str, second: &str) -> Encoded {
     Encoded::new([&[VERSION], first.as_bytes(), b"\0", second.as_bytes()].concat())
 }
@@ -252,7 +252,8 @@ mod tests {
             Self { journal, writer }
         }
 
-        /// Appends dead letters of `shop`, or records of a client, as a build that stores no names.
+        /// Appends dead letters of `shop`, or records of a client, as by a build that stores no
+        /// names.
         fn letters(&mut self, topic: &str, count: i64, are_of_shop: bool) {
             let stream = self.journal.stream_open(&format!("d/{topic}")).unwrap();
             let head = if are_of_shop { unhex(SHOP) } else { Bytes::from_static(b"\xff") };
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(found.streams.stream(&"reprise.dlq.shop".into()), "d/dead.shop", "the longest");
         assert_eq!(former(&found), [("dlq.shop", "shop")]);
         dir.keep(&found);
-        // The choice stays, however long the other stream becomes.
+        // The choice stays, even when the other stream grows longer.
         dir.letters("dlq.shop", 5, true);
         let again = dir.by_default();
         assert_eq!(again.streams, found.streams);

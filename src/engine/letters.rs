@@ -1,7 +1,7 @@
-//! Dead letters as they are read: by people, and on their way to the real cluster.
+//! Reads of dead letters, for the admin port and for forwarding to the upstream cluster.
 //!
-//! A batch of one is small and may unpack to much, or hold very many records: what is read at once
-//! is bounded by what it takes in memory.
+//! A small batch may decompress to many bytes or records, so each read is bounded by its bytes in
+//! memory.
 
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -10,32 +10,31 @@ use crate::model::{GroupId, TopicName};
 use crate::retry::{Entry, Fact, decode_fact};
 use crate::wire::batch::{Batch, RawRecord, RecordError, RecordView, records};
 
-/// What one batch may unpack to.
+/// Most decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
-/// One dead letter.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
-    /// In the dead-letter topic.
+    /// Offset in the dead-letter topic.
     pub offset: i64,
-    /// What is known of it; `None` for a record a client produced to the topic itself.
+    /// The entry's fact; `None` for a record that a client produced to the topic.
     pub entry: Option<Entry>,
-    /// Its record with our headers.
+    /// The record with the sidecar's headers.
     pub record: RawRecord,
 }
 
 /// Dead letters from an offset on.
 #[derive(Clone, Debug, Default)]
 pub struct Letters {
-    /// In order.
+    /// The letters, by offset.
     pub letters: Vec<DeadLetter>,
-    /// Offsets from which on a batch cannot be read.
+    /// First offsets of unreadable parts of batches.
     pub unreadable: Vec<i64>,
-    /// One past the last offset looked at.
+    /// One past the last offset examined.
     pub end: i64,
 }
 
-/// The entry whose dead letter a batch is; `None`: a client produced it to the topic.
+/// The entry of a dead letter's batch; `None` if a client produced the batch.
 pub(super) fn entry_of(batch: &StreamBatch) -> Option<Entry> {
     match decode_fact(&batch.head) {
         Ok(Fact::Entry { entry, .. }) => Some(*entry),
@@ -44,7 +43,7 @@ pub(super) fn entry_of(batch: &StreamBatch) -> Option<Entry> {
 }
 
 impl DeadLetter {
-    /// Those of a stored batch from an offset on, each read when it is asked for.
+    /// Dead letters of a stored batch from an offset on, decoded lazily.
     fn of_batch(
         batch: &StreamBatch,
         from: i64,
@@ -59,7 +58,7 @@ impl DeadLetter {
         }))
     }
 
-    /// What it takes in memory, about.
+    /// Approximate bytes in memory.
     fn bytes(&self) -> usize {
         let RawRecord { key, value, headers, .. } = &self.record;
         let parts = [key, value].into_iter().flatten().map(bytes::Bytes::len);
@@ -68,7 +67,7 @@ impl DeadLetter {
 }
 
 impl Letters {
-    /// Reads what a batch has from the end of these on; false: there is no room for all of it.
+    /// Reads the rest of a batch from `self.end` on; false when `room` is used up.
     fn read(&mut self, batch: &StreamBatch, room: &mut usize) -> bool {
         let read = DeadLetter::of_batch(batch, self.end).and_then(|letters| {
             for letter in letters {
@@ -98,18 +97,18 @@ impl Letters {
 }
 
 impl Engine {
-    /// What a group's dead letters take in the log; `None`: there are none.
+    /// The bounds of a group's dead letters in the log; `None` if there are none.
     pub fn dead_letter_bounds(&self, group: &GroupId) -> Option<Bounds> {
         self.render.dead_letters(&self.journal, group).map(|(_, bounds)| bounds)
     }
 
-    /// The bounds of a dead-letter topic; `None`: it has had no dead letter.
+    /// The bounds of a dead-letter topic; `None` if it never had a dead letter.
     pub fn letter_bounds(&self, topic: &TopicName) -> Option<Bounds> {
         self.render.letters(&self.journal, topic).map(|(_, bounds)| bounds)
     }
 
-    /// The dead letters of a group from an offset on; bytes beyond `bytes_max`, in the log or in
-    /// memory, only for the first.
+    /// The dead letters of a group from an offset on. Only the first may exceed `bytes_max`, in the
+    /// log or in memory.
     pub fn dead_letters(
         &self,
         group: &GroupId,
@@ -119,7 +118,7 @@ impl Engine {
         self.letters(&self.render.dead_letter_topic(group), from, bytes_max)
     }
 
-    /// The same for a topic.
+    /// [`Self::dead_letters`] by topic.
     pub fn letters(
         &self,
         topic: &TopicName,
@@ -177,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Offsets read of these from an offset on, where so many bytes may be.
+    /// Letter offsets, unreadable offsets and the end of a read from `from`, bounded by `bytes`.
     fn read(batches: &[StreamBatch], from: i64, bytes: usize) -> (Vec<i64>, Vec<i64>, i64) {
         let (mut found, mut room) = (Letters { end: from, ..Letters::default() }, bytes);
         let _all = batches.iter().all(|batch| found.read(batch, &mut room));

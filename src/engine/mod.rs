@@ -1,15 +1,15 @@
-//! The one owner of retry state, on its own thread.
+//! The engine: the owner of all retry state, on its own thread.
 //!
 //! ```text
 //! Engine (handle) ── command ──▶ Driver ── input ──▶ retry::Ledger
 //!    ▲                             │ facts ──▶ journal (one atomic group per command)
 //!    └──── answer + sequence ◀─────┘
 //! ```
-//! **Invariant:** an answer carries the sequence of the last fact it may rest on, and the handle
-//! waits until that is durable before a client sees it; lists for people are told at once. The
-//! driver itself never waits for a disk.
+//! **Invariant:** an answer has the sequence of the last fact it may depend on. The handle waits
+//! until that fact is durable before a client sees the answer. Lists for the admin port are not
+//! delayed. The driver itself never waits for a disk.
 //!
-//! **Invariant:** a hand-out's fact is durable before its bytes leave.
+//! **Invariant:** the fact of a delivery is durable before its bytes are sent.
 
 mod attempts;
 mod audit;

@@ -1,8 +1,8 @@
-//! Dead letters on their way to the real cluster: how far they have gone is journalled by topic.
+//! Forwarding of dead letters to the upstream cluster, with a journalled cursor per topic.
 //!
-//! A dead letter is durable here before anybody sends it on. What lies behind the mark has not been
-//! taken by the cluster and is kept, whatever else may be discarded; what lies before it has, but
-//! for those the cluster refuses for what they are, which are written down by offset.
+//! A dead letter is durable here before it is forwarded. Letters at or after the cursor are not in
+//! the cluster and are never discarded. Letters before it are in the cluster, except refused ones,
+//! which are recorded by offset.
 
 use std::collections::BTreeMap;
 
@@ -15,35 +15,35 @@ use crate::engine::kind;
 use crate::journal::{Bounds, Encoded, NewEntry};
 use crate::model::TopicName;
 
-/// The version byte of a stored mark.
+/// The version byte of a stored cursor.
 const VERSION: u8 = 1;
-/// Refused dead letters written down for one topic; more, and nothing more of it is sent: then it
-/// is not the records, it is the topic.
+/// Most refused dead letters recorded per topic. Beyond that forwarding stops, because the topic is
+/// at fault rather than its records.
 pub const REFUSED_MAX: usize = 256;
-/// Characters of a reason that are kept.
+/// Most characters of a recorded reason.
 const REASON_MAX: usize = 200;
 
-/// How far the dead letters of one topic have gone.
+/// Progress of forwarding one topic's dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarded {
-    /// The first that has not been sent, or not been settled.
+    /// Cursor: the first letter without an outcome.
     pub next: i64,
-    /// Earlier ones that the cluster refused, and why.
+    /// Earlier letters that the cluster refused, and why.
     pub refused: BTreeMap<i64, String>,
 }
 
 impl Forwarded {
-    /// One is refused; its reason is cut to a line.
+    /// Records a refused letter; its reason is cut to one line.
     pub fn refuse(&mut self, offset: i64, reason: &str) {
         self.refused.insert(offset, reason.chars().take(REASON_MAX).collect());
     }
 
-    /// Whether no more refusals are written down.
+    /// True when no more refusals are recorded.
     pub fn is_full(&self) -> bool {
         self.refused.len() >= REFUSED_MAX
     }
 
-    /// Everything before this offset has been taken by the cluster.
+    /// Offset before which the cluster has every letter.
     pub fn taken_up_to(&self) -> i64 {
         self.refused.keys().next().copied().unwrap_or(self.next).min(self.next)
     }
@@ -62,7 +62,7 @@ impl Forwarded {
 }
 
 impl Engine {
-    /// Every topic that has, or had, dead letters here, and what it holds now.
+    /// Every topic that has or had dead letters here, with its bounds.
     pub fn dead_letter_topics(&self) -> Vec<(TopicName, Bounds)> {
         let streams = self.journal.stream_list().into_iter();
         let known = streams.filter_map(|(name, stream)| {
@@ -71,7 +71,7 @@ impl Engine {
         known.collect()
     }
 
-    /// How far those of a topic have gone.
+    /// The forwarding progress of a topic.
     pub fn forwarded(&self, topic: &TopicName) -> Result<Forwarded, EngineError> {
         let key = self.render.streams().begun_as(topic).as_str().as_bytes();
         let Some(at) = self.journal.keyed_get(kind::FORWARDED, key)? else {
@@ -80,7 +80,7 @@ impl Engine {
         Forwarded::parse(&self.journal.read(at)?.head).ok_or(EngineError::Mark)
     }
 
-    /// They have gone further; durable on return.
+    /// Journals the forwarding progress of a topic; durable on return.
     pub async fn set_forwarded(
         &self,
         topic: &TopicName,
@@ -89,7 +89,7 @@ impl Engine {
         let begun = self.render.streams().begun_as(topic);
         let key = Bytes::copy_from_slice(begun.as_str().as_bytes());
         let entry = NewEntry::keyed(kind::FORWARDED, key, forwarded.encode(), Bytes::new());
-        // It lets dead letters go: a full disk must not keep it from that.
+        // The cursor frees dead letters, so it may use the reserve of a full disk.
         let seq = self.journal.append_reserved(vec![entry])?.seq();
         Ok(self.journal.durable(seq).await?)
     }

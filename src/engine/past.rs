@@ -1,4 +1,4 @@
-//! What has happened to one record, as the log still tells it, oldest first.
+//! The history of one record, read from the log, oldest event first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,64 +12,62 @@ use crate::retry::suspects::{SetRecord, SuspectsRecord};
 use crate::retry::{Cause, DELAYED, Disposition, Entry, Fact, decode_fact};
 
 const FACTS: [Kind; 3] = [kind::BEGINS, kind::FACT, kind::DEAD_LETTER];
-/// Told at most, the latest.
+/// Most events of a history; the latest are kept.
 const TOLD_MAX: usize = 1_000;
 
-/// The record that is asked for.
+/// The record whose history is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// By where it was produced, in one group or in all.
+    /// By its origin, in one group or in all.
     Origin(Option<GroupId>, Origin),
-    /// By one of its hand-outs through the retry topic.
+    /// By one of its deliveries through the retry topic.
     HandOut(GroupId, LaneOffset),
 }
 
-/// One thing that happened to it in one group.
+/// An event of the record in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// In which group.
     pub group: GroupId,
-    /// When; `None`: the log does not say, between those before and behind it.
+    /// Time of the event; `None` if the log has none: then it lies between its neighbours' times.
     pub at: Option<WallMs>,
-    /// What.
     pub what: Happening,
 }
 
-/// What happened to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// Its entry is so from then on.
+    /// The entry's state changed to this.
     Entry(Box<Entry>, Cause),
-    /// It is not remembered any more.
+    /// The entry was forgotten.
     Forgotten(Cause),
-    /// What was superseded of it is not remembered any more; another entry may have begun since.
+    /// A superseded entry was forgotten; another one may have begun since.
     FormerForgotten(Cause),
-    /// A hand-out in which it may have been was lost with its member, the n-th in a row.
+    /// A delivery that may have had the record was lost with its member; with the count of losses
+    /// in a row.
     Lost(u32),
-    /// It is suspected; held until then, where it is held.
+    /// The record became a suspect; with the time until which it is withheld, if any.
     Suspected(Option<WallMs>),
-    /// It was given to a member, as the only record out there or as the last of some.
+    /// The record was delivered to a member.
     Out {
-        /// The only one.
+        /// No other record was outstanding.
         alone: bool,
     },
-    /// Inference has charged a failure, the n-th.
+    /// The n-th failure was charged by inference.
     Charged(u32, Disposition),
-    /// It is suspected no more: a commit has passed it, or its topic was made anew.
+    /// The record is no longer a suspect: a commit passed it, or its topic was recreated.
     Cleared,
-    /// It is settled, and cut from what its group is given.
+    /// The record is settled and removed from fetches of its group.
     Skipped,
-    /// A commit has passed it.
+    /// A commit passed the record.
     Passed,
 }
 
 impl Engine {
-    /// What the log still holds about a record. Reads all of the log: not for a thread that others
-    /// wait for.
+    /// The history of a record in the log. Reads the whole log, so do not call it on a thread that
+    /// others wait for.
     pub fn past(&self, sought: &Sought) -> Result<Vec<Happened>, EngineError> {
         let mut teller = Teller::new(sought.clone());
         if let Sought::HandOut(group, lane) = sought {
-            // The entry first: what came before that hand-out does not name it.
+            // First finds the entry: facts before that delivery do not name it.
             self.journal.past(&FACTS, &mut |entry| {
                 let Ok(Fact::Entry { entry, .. }) = decode_fact(&entry.head) else { return };
                 if entry.group == *group && entry.lanes.contains(lane) {
@@ -98,21 +96,21 @@ impl Engine {
     }
 }
 
-/// Tells what has happened to one record, of what is journalled in that order.
+/// Builds the history of one record from journal entries in log order.
 #[derive(Debug)]
 pub struct Teller {
     sought: Sought,
-    /// Its entries: one at a time, but another may follow when one is forgotten or superseded;
-    /// whether it is that.
+    /// Entries of the record, each with whether it is superseded. One at a time, but another may
+    /// follow a forgotten or superseded one.
     ids: BTreeMap<EntryId, (GroupId, bool)>,
     windows: BTreeMap<GroupId, WindowRecord>,
-    /// The suspect set that has it.
+    /// The suspect set that has the record.
     sets: BTreeMap<GroupId, SetRecord>,
     told: VecDeque<Happened>,
 }
 
 impl Teller {
-    /// Of this record, of which nothing is told yet.
+    /// An empty history of this record.
     pub fn new(sought: Sought) -> Self {
         Self {
             sought,
@@ -123,7 +121,7 @@ impl Teller {
         }
     }
 
-    /// A fact of the ledger.
+    /// Adds a fact of the ledger.
     pub fn fact(&mut self, fact: &Fact) {
         match fact {
             Fact::Entry { entry, cause, .. } => {
@@ -161,7 +159,7 @@ impl Teller {
         by_origin || self.ids.contains_key(&entry.id)
     }
 
-    /// The latest window that the detector of a group has of a partition.
+    /// Adds the next window of a partition from a group's detector.
     pub fn window(&mut self, group: &GroupId, of: &TopicPartition, window: &WindowRecord) {
         let Sought::Origin(wanted, origin) = &self.sought else { return };
         let is_there = (&of.topic, of.partition) == (&origin.topic, origin.partition);
@@ -177,7 +175,7 @@ impl Teller {
         }
     }
 
-    /// The latest suspects of a group.
+    /// Adds the next suspects of a group.
     pub fn suspects(&mut self, group: &GroupId, record: &SuspectsRecord) {
         let Sought::Origin(wanted, origin) = &self.sought else { return };
         if wanted.as_ref().is_some_and(|wanted| wanted != group) {
@@ -198,7 +196,7 @@ impl Teller {
         }
     }
 
-    /// What there is to tell since the last call, oldest first.
+    /// Removes and returns the events since the last call, oldest first.
     pub fn told(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.told).into()
     }
@@ -211,7 +209,7 @@ impl Teller {
     }
 }
 
-/// The news of one record between two states of its suspect set.
+/// The events of one record between two states of its suspect set.
 fn suspicion(
     before: Option<SetRecord>,
     after: Option<SetRecord>,
@@ -238,7 +236,7 @@ fn suspicion(
     told
 }
 
-/// What became of one record between two states of its window.
+/// The events of one record between two states of its window.
 fn changes(
     offset: i64,
     before: &WindowRecord,

@@ -1,4 +1,4 @@
-//! From the journal to a running engine.
+//! Builds a running engine from the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,32 +30,27 @@ use crate::retry::detector::NACKED_MAX;
 use crate::retry::{DELAYED, Entries, Input, Ledger, Policies};
 use crate::wire::names::{LetterStreams, Templates};
 
-/// What an engine is made of beside its state.
+/// The parts of an engine other than its state.
 #[derive(Debug)]
 pub struct Parts {
-    /// The log.
     pub journal: Journal,
-    /// Names of retry and dead-letter topics.
     pub templates: Templates,
-    /// Streams of dead-letter topics that were renamed.
+    /// Streams of renamed dead-letter topics.
     pub letter_streams: LetterStreams,
-    /// The rules.
     pub policies: Policies,
-    /// Time.
     pub clock: Clock,
-    /// Counters.
     pub metrics: Metrics,
     /// Delivery attempts, for traces.
     pub attempts: Attempts,
-    /// Where records go that have waited.
+    /// Destinations of delayed records.
     pub destinations: Destinations,
-    /// A producer to a retry topic that is silent for so long is forgotten.
+    /// Milliseconds of silence after which a producer to a retry topic is forgotten.
     pub producers_expire_ms: u64,
 }
 
 #[cfg(test)]
 impl Parts {
-    /// With everything else as it comes.
+    /// Parts with default values.
     pub(super) fn plain(journal: &Journal, clock: Clock) -> Self {
         Self {
             journal: journal.clone(),
@@ -71,10 +66,10 @@ impl Parts {
     }
 }
 
-/// By group and partition, ascending.
+/// Offsets by group and partition, ascending.
 pub(super) type NotPassed = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 
-/// Takes journalled entries back, in order, and becomes the engine.
+/// Applies journalled entries in order, then becomes the engine.
 #[derive(Debug)]
 pub struct Replay {
     journal: Journal,
@@ -85,13 +80,13 @@ pub struct Replay {
     /// Committed offsets of partitions with a window, and their metadata.
     committed: Vec<(GroupId, TopicPartition, i64, String)>,
     suspects: GroupSuspects,
-    /// The last sequence the store stands for: that of its rows, then of every entry seen.
+    /// The last sequence in the store: that of its rows, then of each entry applied.
     last_seq: u64,
 }
 
 impl Replay {
-    /// Over tables that have applied the log up to [`Replay::from`], or none at all: then all of
-    /// it is held in memory and the log is replayed whole.
+    /// A replay over tables that have applied the log up to [`Replay::from`]. Without tables, all
+    /// state is in memory and the whole log is replayed.
     pub fn new(tables: Option<Tables>, parts: &Parts) -> Self {
         let store = tables.map_or_else(Store::in_memory, Store::open);
         let last_seq = store.applied();
@@ -107,17 +102,17 @@ impl Replay {
         }
     }
 
-    /// The last sequence the store has applied: replay what follows.
+    /// The last sequence that the store has applied; replay the entries after it.
     pub fn from(&self) -> u64 {
         self.ledger.store().applied()
     }
 
-    /// From now on the tables are written by whoever runs this, not by who replays or decides.
+    /// Moves writes of the tables to the returned flusher's thread.
     pub fn flusher(&mut self) -> Flusher {
         self.ledger.store_mut().flusher()
     }
 
-    /// One entry of the log; kinds of other owners are passed over.
+    /// Applies one entry of the log; other owners' kinds are skipped.
     pub fn entry(&mut self, entry: &Entry, at: EntryRef) {
         self.last_seq = self.last_seq.max(entry.seq);
         match entry.kind {
@@ -128,7 +123,7 @@ impl Replay {
         }
     }
 
-    /// Whether the tables took everything so far; after a failure they hold too little to start on.
+    /// Checks whether the tables took everything so far; after a failure they lack rows.
     pub fn check(&self) -> Result<(), TablesError> {
         let Some(cause) = self.ledger.store().failed() else { return Ok(()) };
         Err(TablesError { file: ROWS_FILE.to_owned(), doing: "reading the log back", cause })
@@ -141,7 +136,7 @@ impl Replay {
         groups
     }
 
-    /// The detectors of groups, with the committed offsets that are known, and the ids of topics.
+    /// Restores the detectors of groups, with their known committed offsets, and the ids of topics.
     fn detectors(&mut self, parts: &Parts) -> (Arc<Detectors>, TopicIds) {
         let now = parts.clock.now();
         let windows = self.windows.take();
@@ -158,8 +153,8 @@ impl Replay {
         (Arc::new(detectors), topic_ids)
     }
 
-    /// Offsets that have an entry and that their group's commit has not passed, once everything is
-    /// replayed.
+    /// Offsets that have an entry and that the group's commit has not passed. Valid after the
+    /// replay.
     fn not_passed(&self) -> NotPassed {
         let store = self.ledger.store();
         let of = |group: GroupId| {
@@ -169,7 +164,7 @@ impl Replay {
         self.groups().into_iter().flat_map(of).collect()
     }
 
-    /// Tells a committed offset the broker remembers (not journalled here a second time).
+    /// Reports a committed offset that the broker remembers; it is not journalled again.
     pub fn committed(&mut self, group: GroupId, of: TopicPartition, offset: i64, metadata: String) {
         let TopicPartition { topic, partition } = of.clone();
         self.seeds.push(Input::OriginCommit { group: group.clone(), topic, partition, offset });
@@ -178,12 +173,12 @@ impl Replay {
         }
     }
 
-    /// The tables an engine keeps beside the log.
+    /// The engine's tables beside the log.
     pub fn tables(journal: &Journal) -> Result<Tables, TablesError> {
         journal.tables(ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES)
     }
 
-    /// The engine and its thread's body. The caller spawns the thread.
+    /// The engine and its driver. The caller runs the driver on a thread.
     pub fn finish(mut self, parts: Parts) -> (Engine, Driver) {
         self.ledger.recovered(parts.clock.now());
         let (commands, receiver) = channel();
@@ -222,7 +217,7 @@ impl Replay {
             clock: parts.clock,
             metrics: parts.metrics,
             fill: Fill::default(),
-            // Not what the rows were saved with: they hold what was replayed since.
+            // Not the sequence the rows were saved with: they have the replayed entries too.
             last_seq: self.last_seq,
             put_off,
             detectors,

@@ -1,4 +1,5 @@
-//! What a client receives: a redelivered record or a dead letter, with our headers set.
+//! Records as clients receive them: redelivered records and dead letters, with the sidecar's
+//! headers.
 
 use std::sync::Arc;
 
@@ -20,20 +21,20 @@ const DELAYED: &str = "rejected";
 /// A redelivery, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneRecord {
-    /// Its Kafka offset.
+    /// Offset in the retry partition.
     pub offset: i64,
     /// One record batch.
     pub batch: Bytes,
-    /// Of which entry.
+    /// The entry that was delivered.
     pub entry: EntryId,
     /// Failures charged so far.
     pub reconsume_times: u32,
-    /// The record it is, while nobody has said that it failed: it has waited behind another one.
+    /// The origin of a record that has not failed and only waited behind another one.
     pub unfailed: Option<Origin>,
 }
 
 impl LaneRecord {
-    /// Gives the batch another offset.
+    /// Rebases the batch to another offset.
     pub(super) fn move_to(&mut self, offset: i64) {
         let mut batch = Vec::from(&self.batch[..]);
         if rebase(&mut batch, offset, LEADER_EPOCH).is_ok() {
@@ -43,7 +44,7 @@ impl LaneRecord {
     }
 }
 
-/// Builds what clients receive.
+/// Builds the records that clients receive.
 #[derive(Clone, Debug)]
 pub(super) struct Render {
     templates: Arc<Templates>,
@@ -52,17 +53,14 @@ pub(super) struct Render {
 }
 
 impl Render {
-    /// By these topic names.
     pub(super) fn new(templates: Templates, streams: LetterStreams, attempts: Attempts) -> Self {
         Self { templates: Arc::new(templates), streams, attempts }
     }
 
-    /// The attempts that are recorded for traces.
     pub(super) fn attempts(&self) -> &Attempts {
         &self.attempts
     }
 
-    /// Streams of dead-letter topics.
     pub(super) fn streams(&self) -> &LetterStreams {
         &self.streams
     }
@@ -77,7 +75,7 @@ impl Render {
         self.streams.stream(&self.dead_letter_topic(group))
     }
 
-    /// The stream of a group's dead letters and what it holds; `None`: there are none.
+    /// The stream of a group's dead letters and its bounds; `None` if there are none.
     pub(super) fn dead_letters(
         &self,
         journal: &Journal,
@@ -86,7 +84,7 @@ impl Render {
         self.letters(journal, &self.dead_letter_topic(group))
     }
 
-    /// The stream of a dead-letter topic and what it holds; `None`: it has had no dead letter.
+    /// The stream of a dead-letter topic and its bounds; `None` if it never had a dead letter.
     pub(super) fn letters(
         &self,
         journal: &Journal,
@@ -96,8 +94,8 @@ impl Render {
         Some((stream, journal.stream_bounds(stream)?))
     }
 
-    /// The place of the dead letter that was journalled as entry `seq`: `<topic>-0@<offset>`; the
-    /// topic alone where the journal does not remember it any more.
+    /// The place of the dead letter journalled as entry `seq`, as `<topic>-0@<offset>`. The topic
+    /// alone if the journal no longer has the offset.
     pub(super) fn dead_letter_place(&self, journal: &Journal, group: &GroupId, seq: u64) -> String {
         let topic = self.templates.dlq_topic(group);
         let stream = journal.stream_find(&self.dead_letter_stream(group));
@@ -107,7 +105,7 @@ impl Render {
         }
     }
 
-    /// Reads a hand-out's bytes and sets our headers.
+    /// Reads the bytes of a delivery and sets the sidecar's headers.
     pub(super) fn lane_record(
         &self,
         journal: &Journal,
@@ -130,7 +128,7 @@ impl Render {
         })
     }
 
-    /// The batch of a dead letter, at offset 0; the journal gives it its own.
+    /// The batch of a dead letter, at offset 0; the journal assigns the offset.
     #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
     pub(super) fn dead_letter(&self, entry: &Entry, record: &RawRecord) -> Bytes {
         build_batch(0, record, &dead_letter_headers(entry))

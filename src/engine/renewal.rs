@@ -7,7 +7,7 @@
 //!    └──── failed again: pause ──── Renewal (flusher) ◀─────────┘
 //!                                      └──▶ new ledger, deferred events, trouble ends
 //! ```
-//! The driver never waits: it looks at the attempt between commands.
+//! The driver never waits: it checks the attempt between commands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use crate::retry::{Entries, Ledger};
 #[cfg(test)]
 mod tests;
 
-/// Between two looks at a failed store, and at one whose changes are on their way to the disk.
+/// Interval between checks of a failed store, or of a store that is flushing.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Pause after a failed attempt; doubled by each further one.
 const PAUSE_MS: u64 = 1_000;
 const PAUSE_MS_MAX: u64 = 30_000;
-/// Free bytes below which an attempt would only fail: a growing file of tables takes as much.
+/// Free bytes below which an attempt would fail: the file of tables grows by as much.
 const ROOM_BYTES: u64 = 1 << 20;
-/// Events that wait for a renewal. Members that leave bring one each, so more is a fault.
+/// Most events that wait for a renewal. A leaving member brings one, so more is a fault.
 const DEFERRED_MAX: usize = 64 << 10;
 
 /// The state of renewals.
 #[derive(Default)]
 pub(super) struct Renewals {
     attempt: Option<Receiver<RenewalOutcome>>,
-    /// No attempt before this.
+    /// No attempt starts before this time.
     pause_until: MonoMs,
-    /// Failed attempts in a row.
+    /// Number of failed attempts in a row.
     failed: u32,
     /// The rows were renewed, and have made no checkpoint since.
     is_suspect: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ pub(super) struct Renewals {
 }
 
 impl Renewals {
-    /// To be called when the rows have made a checkpoint: they are trusted again.
+    /// Returns a callback that marks the rows as trusted, for their next checkpoint.
     pub(super) fn trust(&self) -> impl FnOnce() + Send + use<> {
         let is_suspect = Arc::clone(&self.is_suspect);
         move || is_suspect.store(false, Ordering::Release)
@@ -63,17 +63,17 @@ impl Renewals {
 }
 
 impl Driver {
-    /// Whether the store cannot be used now, but may be again.
+    /// True while the store is unusable and may be renewed.
     pub(super) fn is_renewing(&self) -> bool {
         self.ahead.is_none() && self.ledger.store().failed().is_some()
     }
 
-    /// Whether a full disk keeps so many changes in memory that no more are taken.
+    /// True when a full disk leaves so many changes in memory that no more are accepted.
     pub(super) fn is_crowded(&mut self) -> bool {
         self.ledger.store_mut().is_crowded() && self.journal.stats().disk_full
     }
 
-    /// Keeps an event that nobody repeats until the store is renewed; gives back anything else.
+    /// Keeps an event that is not repeated until the store is renewed; returns every other command.
     pub(super) fn defer(&mut self, command: Command) -> Option<Command> {
         let is_event = matches!(
             command,
@@ -91,7 +91,7 @@ impl Driver {
         None
     }
 
-    /// The event without its caller, who is told that it is not durable.
+    /// Detaches the event's caller, who gets an error because the event is not durable.
     fn detach_caller(&self, command: Command) -> Command {
         match (command, self.usable()) {
             (Command::EndTopic(call), Err(error)) => Command::EndTopic(call.detach(error)),
@@ -99,12 +99,12 @@ impl Driver {
         }
     }
 
-    /// Begins, or looks at, a renewal of a failed store.
+    /// Starts or checks a renewal of a failed store.
     pub(super) fn see_to_store(&mut self) {
         if !self.is_renewing() {
             return;
         }
-        // Told once more, should nobody have asked since the failure.
+        // Reports the failure, if no request has done so.
         let _ = self.usable();
         let Some(attempt) = &self.renewals.attempt else { return self.attempt_renewal() };
         match attempt.try_recv() {
@@ -149,7 +149,7 @@ impl Driver {
         }
     }
 
-    /// Goes on with what the log says.
+    /// Continues with the renewed ledger.
     fn renewed(&mut self, mut ledger: Ledger<Store>) {
         ledger.store_mut().replace(self.ledger.store_mut());
         ledger.recovered(self.clock.now());

@@ -1,4 +1,4 @@
-//! The size of the dead letters of bounded groups, for the ledger and for people.
+//! The size of dead letters in groups with a quota, for the ledger and for log lines.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use crate::journal::Journal;
 use crate::model::GroupId;
 use crate::retry::{Input, Ledger, StateKind};
 
-/// What people were told last of the groups with a bound.
+/// The level last logged for each group with a quota.
 #[derive(Debug, Default)]
 pub(super) struct Fill(BTreeMap<GroupId, Level>);
 
-/// How full.
+/// Use of a quota of dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     #[default]
     Easy,
-    /// 80 % of the bound are taken.
+    /// 80 % of the quota are used.
     Near,
-    /// Records are held.
+    /// Records are withheld.
     Full,
 }
 
-/// Bytes that the dead letters of a group take in the log; what the bound counts.
+/// Bytes of a group's dead letters in the log, which count towards its quota.
 pub(super) fn dead_letter_bytes(journal: &Journal, render: &Render, group: &GroupId) -> u64 {
     render.dead_letters(journal, group).map_or(0, |(_, bounds)| bounds.bytes)
 }
 
-/// The size of a group's dead letters, for the ledger; `None`: the group has no bound.
+/// The size of a group's dead letters, for the ledger; `None` without a quota.
 pub(super) fn telling(
     ledger: &Ledger<Store>,
     journal: &Journal,
@@ -41,7 +41,7 @@ pub(super) fn telling(
 }
 
 impl Fill {
-    /// Warns once each time a group comes near its bound or reaches it.
+    /// Warns once each time a group comes near its quota or reaches it.
     pub(super) fn see(
         &mut self,
         ledger: &Ledger<Store>,

@@ -1,10 +1,10 @@
-//! Windows as earlier builds staged them: those too many for the group of the log they belong to
-//! lie before it, and count if it is there.
+//! Windows staged by earlier builds. Windows too large for their group of the log were written
+//! before it, and are valid only if the group follows.
 //!
 //! ```text
 //!  74 K: the window │ … │ nacks, the end, 72 K: "as staged" │ 72 K: the window, end of 74 K
 //! ```
-//! A staged window that is not followed by its group does not count: the window before it does.
+//! Without its group a staged window is invalid, and the window before it stays in force.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::engine::windows::{self, KeptWindow, Windows};
 use crate::journal::{Entry, NewEntry};
 use crate::model::{GroupId, TopicPartition};
 
-/// A window that is as it was staged: version 3 of a stored one, and nothing behind it.
+/// Head of an entry that makes a staged window valid: version 3 of a stored window, without data.
 const AS_STAGED: &[u8] = &[3];
 
 fn end_of_staged(window: &NewEntry) -> Option<NewEntry> {
     window.key.clone().map(|key| NewEntry::tombstone(kind::STAGED, key))
 }
 
-/// Whether that is a window which was staged and counts.
+/// True for an entry that makes a staged window valid.
 fn is_as_staged(entry: &Entry) -> bool {
     entry.kind == kind::WINDOW && entry.head == AS_STAGED
 }
 
-/// What the log tells of windows, entry by entry.
+/// Windows of the log, collected entry by entry.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     windows: Windows,
@@ -35,7 +35,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 struct Staged {
     window: KeptWindow,
-    /// Its group is there, and no window behind it.
+    /// The log has the window's group, and no later window.
     counts: bool,
 }
 
@@ -71,17 +71,17 @@ impl Told {
         }
     }
 
-    /// Whether the log has a window of this partition.
+    /// True when the log has a valid window of this partition.
     pub(super) fn knows(&self, group: &GroupId, of: &TopicPartition) -> bool {
         self.windows.contains_key(&(group.clone(), of.clone()))
     }
 
-    /// What counts.
+    /// Takes the valid windows.
     pub(super) fn take(&mut self) -> Windows {
         std::mem::take(&mut self.windows)
     }
 
-    /// What is to be journalled, so that nothing is staged.
+    /// Entries that store staged windows as plain ones, and remove the staged ones.
     pub(super) fn unstaged(self) -> Vec<NewEntry> {
         let each = self.staged.into_iter().flat_map(|((group, of), staged)| {
             let KeptWindow { window, topic_id } = &staged.window;
@@ -100,7 +100,7 @@ mod tests {
     use crate::retry::detector::WindowRecord;
     use uuid::Uuid;
 
-    /// The window's own bytes have a test beside them.
+    /// the bytes of a window have a test in `windows`
     #[test]
     fn a_window_staged_by_an_earlier_build_counts() {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };

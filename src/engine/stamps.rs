@@ -1,7 +1,7 @@
-//! Idempotent producers on retry topics: a repeated nack batch is acknowledged, not taken twice.
+//! Idempotent producers on retry topics: a repeated nack batch is acknowledged, but counts once.
 //!
-//! The last five batches of each (group, producer id) are journalled in the same atomic group as
-//! the facts they brought, so a crash cannot part them.
+//! The last five batches of each (group, producer id) are journalled in one atomic group with their
+//! facts: a crash keeps both or neither.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::{GroupId, WallMs};
 use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
 
-/// The version byte of a stored stamp.
+/// The version byte of stored producer sequences.
 const VERSION: u8 = 1;
 
-/// What a batch is to its producer's past.
+/// Relation of a batch to its producer's earlier batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     New,
@@ -25,10 +25,9 @@ pub(super) enum Verdict {
     Fenced,
 }
 
-/// The last batches of one producer, and when it was last seen.
+/// The last batches of one producer, and the time of the latest.
 pub(super) type Past = (ProducerWindow, WallMs);
 
-/// All windows.
 #[derive(Debug)]
 pub(super) struct Stamps {
     windows: BTreeMap<(GroupId, i64), Past>,
@@ -36,12 +35,12 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// None yet; a producer that is silent for so long is forgotten.
+    /// No producers yet; a producer is forgotten after `expire_after_ms` of silence.
     pub(super) fn new(expire_after_ms: u64) -> Self {
         Self { windows: BTreeMap::new(), expire_after_ms }
     }
 
-    /// Judges a batch; changes nothing.
+    /// Checks a batch against its producer's earlier batches.
     pub(super) fn check(&self, group: &GroupId, producer: Producer) -> Verdict {
         let Some((window, _)) = self.windows.get(&(group.clone(), producer.id)) else {
             return Verdict::New;
@@ -54,12 +53,12 @@ impl Stamps {
         }
     }
 
-    /// The past of a producer, for [`Stamps::restore`].
+    /// The state of a producer, for [`Stamps::restore`].
     pub(super) fn of(&self, group: &GroupId, id: i64) -> Option<Past> {
         self.windows.get(&(group.clone(), id)).cloned()
     }
 
-    /// Forgets a batch that did not come into the log.
+    /// Restores a producer's state after a batch that is not in the log.
     pub(super) fn restore(&mut self, group: &GroupId, id: i64, before: Option<Past>) {
         let of = (group.clone(), id);
         match before {
@@ -68,7 +67,7 @@ impl Stamps {
         }
     }
 
-    /// Remembers a batch; the entry to append with its facts.
+    /// Records a batch; returns the entry to append with its facts.
     pub(super) fn record(&mut self, group: &GroupId, producer: Producer, now: WallMs) -> NewEntry {
         let (window, seen) = self.windows.entry((group.clone(), producer.id)).or_default();
         *seen = now;
@@ -86,7 +85,7 @@ impl Stamps {
         NewEntry::keyed(kind::STAMP, key(group, producer.id), head, Bytes::new())
     }
 
-    /// Takes a stored stamp back.
+    /// Restores a producer from a stored entry.
     pub(super) fn replay(&mut self, entry: &Entry) {
         let Some((id, group)) = entry.key.as_deref().and_then(read_key) else { return };
         let stored = entry.head.split_first().filter(|(version, _)| **version == VERSION);
@@ -101,7 +100,7 @@ impl Stamps {
         };
     }
 
-    /// Forgets producers that have been silent for too long; the tombstones to append.
+    /// Forgets producers that have been silent for too long; returns the tombstones to append.
     pub(super) fn expire(&mut self, now: WallMs) -> Vec<NewEntry> {
         let silent: Vec<_> = self
             .windows

@@ -1,4 +1,5 @@
-//! The suspects of groups in the log: the latest record of a group counts. Nobody waits for one.
+//! Journal entries of groups' suspects: the latest record of a group counts. No answer waits for
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +10,16 @@ use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::GroupId;
 use crate::retry::suspects::SuspectsRecord;
 
-/// The version byte of a stored record: version 1 and, for each set, whether its last failed
-/// delivery was a return of a live member.
+/// The version byte of a stored record. Version 2 adds to each set whether its last failed delivery
+/// was a return of a live member.
 const VERSION: u8 = 2;
 /// The version byte of earlier builds.
 const WITHOUT_RETURNS: u8 = 1;
 
-/// The records of the log, by group.
+/// The latest records of the log, by group.
 pub(super) type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
 
-/// The entry of a group's suspects; `None`: the group has none any more.
+/// The entry of a group's suspects; a tombstone if the record is `None`.
 pub(super) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntry {
     let key = Bytes::copy_from_slice(group.as_str().as_bytes());
     match record {
@@ -31,7 +32,7 @@ pub(super) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntr
     }
 }
 
-/// Takes one entry of the log back.
+/// Applies one entry of the log.
 pub(super) fn replay(suspects: &mut GroupSuspects, entry: &Entry) {
     match read(entry) {
         Some((group, Some(record))) => {
@@ -44,7 +45,8 @@ pub(super) fn replay(suspects: &mut GroupSuspects, entry: &Entry) {
     }
 }
 
-/// The group of an entry and its suspects; `None` in it: there are none from then on.
+/// The group of an entry and its suspects; an inner `None` means that the group has none from then
+/// on.
 pub(super) fn read(entry: &Entry) -> Option<(GroupId, Option<SuspectsRecord>)> {
     let group = GroupId::new(std::str::from_utf8(entry.key.as_deref()?).ok()?);
     if entry.head.is_empty() {
@@ -91,7 +93,7 @@ mod tests {
         SuspectsRecord { sets: vec![set] }
     }
 
-    /// A record as version 1 has written it.
+    /// A record as version 1 wrote it.
     const RECORD: [u8; 25] = [
         1, 6, 111, 114, 100, 101, 114, 115, 6, 114, 116, 5, 1, 136, 39, 1, 1, 10, 2, 1, 1, 18, 132,
         7, 1,

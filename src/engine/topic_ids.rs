@@ -1,4 +1,4 @@
-//! The ids of topics: one that was deleted and made again has another id.
+//! Ids of upstream topics. A topic that was deleted and recreated has another id.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use uuid::Uuid;
 use crate::engine::windows::Windows;
 use crate::model::{MonoMs, TopicName};
 
-/// Topics asked for at once.
+/// Most topics of one query.
 const ASKED_MAX: usize = 1_000;
-/// Topics remembered at most; one that is forgotten is taken for what it was.
+/// Most topics remembered; a forgotten topic counts as unchanged.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
-/// The id each topic of the cluster was last told by.
+/// The last known id of each topic.
 #[derive(Clone, Debug)]
 pub struct TopicIds(Arc<Mutex<TopicTable>>);
 
@@ -22,14 +22,14 @@ pub struct TopicIds(Arc<Mutex<TopicTable>>);
 struct TopicTable {
     topics: LruCache<TopicName, KnownTopic>,
     names: LruCache<Uuid, TopicName>,
-    /// When the cluster was last asked for each, whatever it said.
+    /// Time of the last query per topic, whatever its answer.
     asked: LruCache<TopicName, MonoMs>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct KnownTopic {
     id: Uuid,
-    /// A broker that is behind still tells this one.
+    /// The former id: a broker with old metadata may still report it.
     before: Option<Uuid>,
 }
 
@@ -42,8 +42,8 @@ impl Default for TopicIds {
 }
 
 impl TopicIds {
-    /// The ids of remembered windows, as they were told before the start: a topic with another id
-    /// is another topic, and a Fetch by id finds its topic at once.
+    /// Restores the ids of journalled windows, so that a recreated topic is recognised. A Fetch by
+    /// id then finds its topic at once.
     pub(super) fn remembered(windows: &Windows) -> Self {
         let ids = Self::default();
         for ((_, of), kept) in windows.iter().filter(|(_, kept)| !kept.topic_id.is_nil()) {
@@ -52,13 +52,13 @@ impl TopicIds {
         ids
     }
 
-    /// The id a topic was last told by; nil: none.
+    /// The last known id of a topic; nil if unknown.
     pub fn id_of(&self, topic: &TopicName) -> Uuid {
         let mut told = self.lock();
         told.topics.get(topic).map(|known| known.id).unwrap_or_default()
     }
 
-    /// Remembers an id; whether the topic had another one.
+    /// Stores an id; returns whether the topic had another one.
     pub fn is_another(&self, topic: &TopicName, id: Uuid) -> bool {
         let mut told = self.lock();
         let before = told.topics.get(topic).copied();
@@ -68,24 +68,24 @@ impl TopicIds {
         told.topics.put(topic.clone(), KnownTopic { id, before: before.map(|known| known.id) });
         told.names.put(id, topic.clone());
         if let Some(before) = before {
-            // A Fetch by the former id has no topic any more.
+            // A Fetch by the former id no longer has a topic.
             told.names.pop(&before.id);
         }
         before.is_some()
     }
 
-    /// The topics behind these ids, as the cluster last told them.
+    /// The topics of these ids, as last reported by the cluster.
     pub fn names(&self, ids: impl Iterator<Item = Uuid>) -> Vec<Option<TopicName>> {
         let mut told = self.lock();
         ids.map(|id| told.names.get(&id).cloned()).collect()
     }
 
-    /// The cluster has just been asked for this topic.
+    /// Records that the cluster was just queried for this topic.
     pub fn is_asked(&self, topic: &TopicName, now: MonoMs) {
         self.lock().asked.put(topic.clone(), now);
     }
 
-    /// The topics that the cluster was not asked for lately; they count as asked for now.
+    /// The topics that were not queried lately; they count as queried now.
     pub fn due(&self, mut topics: Vec<TopicName>, now: MonoMs, every_ms: u64) -> Vec<TopicName> {
         let mut told = self.lock();
         let is_due = |at: &MonoMs| now.since(*at) >= every_ms;

@@ -2,24 +2,24 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shared by the handle and the driver.
+/// The reason, shared by the handle and the driver.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trouble(Arc<Mutex<Option<Reason>>>);
 
 #[derive(Clone, Debug)]
 struct Reason {
     text: String,
-    /// Only a restart helps.
+    /// Only a restart ends it.
     is_final: bool,
 }
 
 impl Trouble {
-    /// The first reason stays: later ones follow from it.
+    /// Sets the reason, unless there is one: later reasons follow from the first.
     pub(super) fn begin(&self, text: &str) {
         self.lock().get_or_insert_with(|| Reason { text: text.to_owned(), is_final: false });
     }
 
-    /// Only a restart helps now.
+    /// Makes the reason final: only a restart ends it.
     pub(super) fn stay(&self, text: &str) {
         let mut reason = self.lock();
         if reason.as_ref().is_none_or(|reason| !reason.is_final) {
@@ -27,7 +27,7 @@ impl Trouble {
         }
     }
 
-    /// Ends a trouble that passes.
+    /// Clears a reason that is not final.
     pub(super) fn end(&self) {
         self.lock().take_if(|reason| !reason.is_final);
     }
@@ -36,7 +36,7 @@ impl Trouble {
         self.lock().as_ref().map(|reason| reason.text.clone())
     }
 
-    /// The reason for which only a restart helps.
+    /// The final reason, if any.
     pub(super) fn final_reason(&self) -> Option<String> {
         self.lock().as_ref().filter(|reason| reason.is_final).map(|reason| reason.text.clone())
     }

@@ -1,13 +1,13 @@
-//! What people and metrics see of the engine.
+//! Views of the engine for the admin port and metrics.
 
 use crate::engine::store::Store;
 use crate::model::{GroupId, WallMs};
 use crate::retry::{Counts, Entries, Entry, SlotRecord};
 
-/// One entry, for people.
+/// One entry, for the admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryView {
-    /// All that is known of it but its bytes.
+    /// The entry without its record's bytes.
     pub entry: Entry,
 }
 
@@ -17,25 +17,24 @@ impl From<Entry> for EntryView {
     }
 }
 
-/// One group, for people and metrics.
+/// One group, for the admin port and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupView {
-    /// Its id.
     pub group: GroupId,
     /// Entries by state and level.
     pub counts: Counts,
-    /// Waiting entries whose time has come.
+    /// Number of waiting entries that are due.
     pub due: u64,
-    /// The first due time of all that wait.
+    /// The first due time of all waiting entries.
     pub first_due: Option<WallMs>,
-    /// When the oldest hand-out that is not settled left.
+    /// Time of the oldest delivery that is not settled.
     pub oldest_out: Option<WallMs>,
-    /// Lane slots, held or not.
+    /// Retry partitions (slots), assigned or not.
     pub slots: Vec<SlotRecord>,
 }
 
 impl GroupView {
-    /// The group as the store has it.
+    /// The group, read from the store.
     pub(super) fn of(store: &Store, group: &GroupId, now: WallMs) -> Self {
         Self {
             group: group.clone(),
@@ -47,7 +46,7 @@ impl GroupView {
         }
     }
 
-    /// Whether a member holds a slot; in front of a cluster it may be silent.
+    /// True when a slot has an owner; in front of a cluster the owner may be silent.
     pub fn has_slot_holder(&self) -> bool {
         self.slots.iter().any(|slot| slot.member.is_some())
     }

@@ -1,4 +1,4 @@
-//! Lets waiting Fetches of a group try again.
+//! Wakes waiting Fetches of a group.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::model::GroupId;
 
-/// Waiting Fetches by group; each is woken once and registers anew.
+/// Waiting Fetches by group; each is woken once, and must register again.
 #[derive(Debug, Default)]
 pub(super) struct Wakes {
     waiting: Mutex<BTreeMap<GroupId, Vec<Arc<Notify>>>>,
@@ -22,7 +22,7 @@ impl Wakes {
         wakers.push(Arc::clone(waker));
     }
 
-    /// Wakes everyone who waits for `group`.
+    /// Wakes all Fetches that wait for `group`.
     pub(super) fn wake(&self, group: &GroupId) {
         let wakers = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(group);
         for waker in wakers.unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Windows of partitions of groups in the log.
+//! Journal entries of windows: the detector's state of a group in a partition.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,26 @@ use crate::retry::detector::WindowRecord;
 
 /// The version byte of a stored window.
 const VERSION: u8 = 2;
-/// A window of a topic of which the name is known alone, and not whether its group ever committed.
+/// The version byte of a window without its topic's id, and without whether its group ever
+/// committed.
 const NAMED: u8 = 1;
 
-/// A window, and of which topic by that name.
+/// A window and the id of its topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeptWindow {
-    /// The detector's record.
     pub(super) window: WindowRecord,
-    /// Nil: its id is not known.
+    /// Nil if the id is not known.
     pub(super) topic_id: Uuid,
 }
 
-/// Bytes of windows in one group of the log, unless a single one has more: a group is bounded.
+/// Most bytes of windows in one group of the log, which is bounded; a single larger window has its
+/// own group.
 pub(super) const GROUP_BYTES: usize = 16 << 20;
 
-/// What the log remembers, by group and partition.
+/// Windows of the log, by group and partition.
 pub(super) type Windows = BTreeMap<(GroupId, TopicPartition), KeptWindow>;
 
-/// The same entries in groups of so many bytes, unless a single one has more.
+/// Splits entries into groups of at most `most` bytes; a larger entry gets a group of its own.
 pub(super) fn in_groups(entries: Vec<NewEntry>, most: usize) -> Vec<Vec<NewEntry>> {
     let (mut groups, mut bytes) = (Vec::<Vec<NewEntry>>::new(), 0_usize);
     for entry in entries {
@@ -45,7 +46,7 @@ pub(super) fn in_groups(entries: Vec<NewEntry>, most: usize) -> Vec<Vec<NewEntry
     groups
 }
 
-/// One entry of the log.
+/// Applies one entry of the log.
 pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
     match read(entry) {
         Some((group, of, Some(window))) => {
@@ -58,7 +59,8 @@ pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
     }
 }
 
-/// Whose window an entry of the log holds; `None` in it: nothing is remembered from then on.
+/// The group, partition and window of an entry; an inner `None` means that the window is gone from
+/// then on.
 pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<KeptWindow>)> {
     let (group, of) = read_key(entry.key.as_deref()?)?;
     if entry.head.is_empty() {
@@ -67,7 +69,7 @@ pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<Kep
     Some((group, of, Some(parse(&entry.head)?)))
 }
 
-/// The entry of a window; `None`: there is none any more.
+/// The entry of a window; a tombstone for `None`.
 pub(super) fn entry(
     group: &GroupId,
     of: &TopicPartition,
@@ -160,7 +162,7 @@ mod tests {
         KeptWindow { window: window(), topic_id: Uuid::from_u128(0x0102_0304) }
     }
 
-    /// A window as every version has written it.
+    /// A window as every version wrote it.
     const WINDOW: [u8; 21] =
         [100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
     const KEY: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";

@@ -10,7 +10,7 @@ fn lane(sequence: u64) -> LaneOffset {
     LaneOffset { slot: Slot(0), sequence }
 }
 
-/// Entry `id` after `evidence`, in a state.
+/// A fact of entry `id` in a state, caused by `evidence`.
 fn fact(id: u64, evidence: Evidence, state: State) -> Fact {
     let origin = Origin { topic: "orders".into(), partition: 3, offset: 812 };
     let mut entry = Entry::dead(EntryId(id), &"shop".into(), origin, WallMs(0));

@@ -1,4 +1,4 @@
-//! A member commits an offset of its lane: the retries below it are acknowledged.
+//! A member commits an offset of its retry partition: the retries below it are acknowledged.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -7,20 +7,21 @@ use crate::engine::handle::Engine;
 use crate::model::{GroupId, LaneOffset};
 use crate::retry::{Answer, Input, Token};
 
-/// A commit of a lane.
+/// A commit of a retry partition.
 pub(in crate::engine) struct Acknowledge {
     group: GroupId,
     up_to: LaneOffset,
 }
 
-/// Asks whether a commit of a lane could be taken.
+/// Asks whether a commit of a retry partition would be accepted.
 pub(in crate::engine) struct CheckAcknowledge {
     group: GroupId,
     up_to: LaneOffset,
 }
 
 impl Engine {
-    /// Acknowledges a slot's open hand-outs below `up_to`; how many. Durable on return.
+    /// Acknowledges a slot's open deliveries below `up_to` and returns their count. Durable on
+    /// return.
     pub async fn lane_commit(
         &self,
         group: &GroupId,
@@ -29,7 +30,8 @@ impl Engine {
         self.call(Acknowledge { group: group.clone(), up_to }).await
     }
 
-    /// Whether a commit of the lane up to `up_to` could be taken; an error says why not.
+    /// Checks whether a commit of the retry partition up to `up_to` would be accepted; an error
+    /// says why not.
     pub async fn may_commit_lane(
         &self,
         group: &GroupId,
@@ -38,8 +40,8 @@ impl Engine {
         self.call(CheckAcknowledge { group: group.clone(), up_to }).await
     }
 
-    /// Tells that the transaction that was to acknowledge a slot's hand-outs below `up_to` was
-    /// aborted.
+    /// Tells the engine that a transaction was aborted, which would have acknowledged the slot's
+    /// deliveries below `up_to`.
     pub fn lane_aborted(&self, group: &GroupId, up_to: LaneOffset) {
         self.tell_ledger(Input::Aborted { group: group.clone(), up_to });
     }

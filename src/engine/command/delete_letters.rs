@@ -1,5 +1,5 @@
-//! Dead letters leave their topic from the front: by `DeleteRecords`, or because they are too old.
-//! Their records stay out of the partitions they came from.
+//! Deletes dead letters from the front of their topic: by `DeleteRecords`, or by age. Their records
+//! stay settled in the partitions they came from.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::retry::{Action, Entries, State};
 
 /// Bytes of dead letters that one step reads.
 const STEP_BYTES: usize = 1 << 20;
-/// The name of the operator that stands for the retention of dead letters.
+/// Operator name in the audit log for the retention of dead letters.
 const RETENTION: &str = "retention";
 
-/// The letters that go.
+/// The letters to delete.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// Letters before an offset.
@@ -27,7 +27,7 @@ enum Bound {
     Time(WallMs),
 }
 
-/// Deletes the first dead letters of a topic, those of a step.
+/// Deletes the first dead letters of a topic, one step of them.
 pub(in crate::engine) struct DeleteLetters {
     topic: TopicName,
     bound: Bound,
@@ -44,8 +44,8 @@ pub(in crate::engine) struct DeletedLetters {
 }
 
 impl Engine {
-    /// Deletes the dead letters of a topic before an offset, for good. The new first offset, and
-    /// how many dead letters went. Durable on return.
+    /// Deletes the dead letters of a topic before an offset, for good. Returns the new first offset
+    /// and the number deleted. Durable on return.
     pub async fn delete_letters(
         &self,
         topic: &TopicName,
@@ -55,7 +55,7 @@ impl Engine {
         self.delete_up_to(topic, Bound::Offset(up_to), by).await
     }
 
-    /// Deletes the dead letters of a group that died before `oldest`. How many went.
+    /// Deletes the dead letters of a group that died before `oldest` and returns their number.
     pub async fn expire_letters(
         &self,
         group: &GroupId,
@@ -107,12 +107,12 @@ impl Bound {
         match (self, entry_of(batch).map(|entry| entry.state)) {
             (Self::Offset(up_to), _) => batch.base_offset < up_to,
             (Self::Time(oldest), Some(State::Dead { at })) => at < oldest,
-            // A client produced it.
+            // A client produced this record.
             (Self::Time(oldest), _) => batch.max_timestamp_ms < oldest.0,
         }
     }
 
-    /// The first offset that stays, once all batches of a step may go.
+    /// The first offset that stays, if all batches of a step may be deleted.
     fn end(self, batch: &StreamBatch) -> i64 {
         match self {
             Self::Offset(up_to) => batch.end().min(up_to),
@@ -131,7 +131,7 @@ impl Driver {
         if bounds.start >= bounds.visible_end {
             return Ok(DeletedLetters { start: bounds.start, deleted: 0, is_done: true });
         }
-        // Mostly the first letter is young enough: then no more is read.
+        // The first letter is usually young enough, so that no more is read.
         if matches!(bound, Bound::Time(_)) {
             let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
             if first.iter().any(|batch| !bound.admits(batch)) {

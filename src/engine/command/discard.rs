@@ -1,4 +1,4 @@
-//! Dead letters leave the log once the real cluster has taken them.
+//! Deletes dead letters from the log once the upstream cluster has them.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -9,7 +9,7 @@ use crate::journal::StreamBatch;
 use crate::model::{Now, TopicName};
 use crate::retry::{Entries, Input, State};
 
-/// Bytes of dead letters looked at in one go: others get their turn.
+/// Bytes of dead letters examined by one command: other commands run in between.
 const LOOK_BYTES_MAX: usize = 1 << 20;
 /// `offsets.retention.minutes` of Kafka, 7 days.
 const UNPASSED_MS: u64 = 7 * 24 * 3_600_000;
@@ -21,8 +21,8 @@ pub(in crate::engine) struct Discard {
 }
 
 impl Engine {
-    /// Lets go of dead letters that the cluster has taken, from the front on: each as soon as its
-    /// record is remembered no longer than any settled one. How many went.
+    /// Deletes forwarded dead letters from the front on and returns their number. Each one goes
+    /// when its record need not be remembered longer than any settled record.
     pub async fn discard_forwarded(
         &self,
         topic: &TopicName,
@@ -45,11 +45,11 @@ impl Request for Discard {
 }
 
 impl Driver {
-    /// Lets dead letters before `up_to` go, from the front to the first whose record is still to
-    /// be remembered. How many went.
+    /// Deletes dead letters before `up_to`, from the front to the first whose record must still be
+    /// remembered. Returns their number.
     ///
-    /// The ledger forgets first: a crash in between leaves a dead letter that nobody knows any
-    /// more and that goes with the next look.
+    /// The ledger forgets the entry first. A crash in between leaves a dead letter without an
+    /// entry, which the next run deletes.
     fn discard(&mut self, topic: &TopicName, up_to: i64) -> Result<u64, EngineError> {
         self.usable()?;
         let Some((stream, bounds)) = self.render.letters(&self.journal, topic) else {
@@ -59,7 +59,7 @@ impl Driver {
             return Ok(0);
         }
         let now = self.clock.now();
-        // Mostly the first has to stay: then no more is read.
+        // The first usually has to stay, so that no more is read.
         let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
         if !first.iter().all(|batch| self.may_go(batch, up_to, now)) {
             return Ok(0);
@@ -78,9 +78,9 @@ impl Driver {
         Ok(u64::try_from(start - bounds.start).unwrap_or(0))
     }
 
-    /// As any settled record: the consume timeout after its end and the commit that passed it.
-    /// Where none is seen, because the partition has gone to another sidecar or the group is no
-    /// more, that is waited for as long as Kafka keeps committed offsets.
+    /// Says whether a letter may go. A settled record is remembered for the consume timeout after
+    /// its end and the commit that passed it. Without such a commit (partition moved to another
+    /// sidecar, group deleted) Kafka's retention of committed offsets is added.
     fn may_go(&self, batch: &StreamBatch, up_to: i64, now: Now) -> bool {
         if batch.end() > up_to {
             return false;

@@ -1,5 +1,5 @@
-//! The nacks of a transaction, and its end: all of them are good and taken, in one atomic group
-//! with what ends it, or none is and it goes on as it was.
+//! The nacks of a transaction, journalled with its end in one atomic group. If a nack is refused,
+//! nothing is journalled and the transaction stays open.
 
 use crate::engine::batch;
 use crate::engine::command::nack::of_each;
@@ -14,19 +14,19 @@ use crate::model::{GroupId, Now, TopicName};
 use crate::retry::detector::Seen;
 use crate::retry::{Answer, Evidence, Fact, Input, Nack, NackOutcome, Reporter, Token};
 
-/// A transaction that is about to be committed.
+/// A transaction that is being committed.
 pub struct Ending {
     /// The nacks, one batch for each group.
     pub nacks: Vec<NackBatch>,
-    /// Ends it.
+    /// Appends the end of the transaction.
     pub end: AppendBatch,
 }
 
-/// What the nacks of an ending have come to.
+/// The decisions about the nacks of a transaction.
 #[derive(Default)]
 struct Decided {
     facts: Vec<Fact>,
-    /// One of each fact.
+    /// One entry per fact.
     entries: Vec<NewEntry>,
     windows: Vec<NewEntry>,
     judged: Vec<JudgedGroup>,
@@ -34,7 +34,7 @@ struct Decided {
     failed: Option<EngineError>,
 }
 
-/// The rest of a judged batch, for when its entries are in the log.
+/// The rest of a judged batch, applied once its entries are in the log.
 struct JudgedGroup {
     group: GroupId,
     charged: Vec<TopicName>,
@@ -43,9 +43,9 @@ struct JudgedGroup {
 }
 
 impl Engine {
-    /// Takes the nacks of a transaction with its end; none, if one of them is refused: then it is
-    /// not ended either. Nor are they taken if it cannot be ended: whoever ends it says so. One
-    /// answer of each batch, none when nothing was taken; durable.
+    /// Journals the nacks of a transaction together with its end. A refused nack leaves the
+    /// transaction open. If `end` cannot end it, no nack is taken. Returns one reply per batch, or
+    /// none if nothing was taken; durable on return.
     pub fn ends(
         &self,
         ending: Ending,
@@ -92,7 +92,7 @@ impl Driver {
                 let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
                 self.placed(&facts, &refs, bodies);
             }
-            // It has ended before, or cannot.
+            // The transaction was ended before, or cannot be ended.
             _ if !was_asked => return Ok(Vec::new()),
             _ => {
                 for JudgedGroup { group, unkept, .. } in judged {
@@ -109,7 +109,8 @@ impl Driver {
         Ok(replies)
     }
 
-    /// The entries of good nacks. From here on nothing may fail: the ledger has them.
+    /// Makes the entries of valid nacks. From here on nothing may fail: the ledger has applied
+    /// them.
     fn decide(
         &mut self,
         now: Now,
@@ -122,7 +123,7 @@ impl Driver {
                 return None;
             }
         }
-        // The store may have failed while entries were made, and told of no bytes.
+        // The store may have failed meanwhile, which leaves records without bytes.
         if let Err(error) = self.usable() {
             decided.failed = Some(error);
             return None;
@@ -168,7 +169,7 @@ impl Driver {
         }
     }
 
-    /// What was decided did not come into the log.
+    /// Stops the engine: a decision is not in the log.
     fn stops(&mut self, failed: Option<EngineError>) -> EngineError {
         let error = failed.unwrap_or(EngineError::Stopped);
         self.stop(&error);

@@ -1,4 +1,4 @@
-//! A topic is deleted: a failure in a later topic of its name is a first one.
+//! Deletion of a topic: failures in a later topic of the same name count from one again.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -13,8 +13,8 @@ pub(in crate::engine) struct EndTopic {
 }
 
 impl Engine {
-    /// Tells that a topic is deleted. The driver's queue has it when this returns; the future ends
-    /// when it is durable.
+    /// Reports that a topic was deleted. The command is queued on return; the future ends when it
+    /// is durable.
     pub fn topic_gone(
         &self,
         topic: &TopicName,

@@ -1,4 +1,4 @@
-//! Entries leave for another sidecar.
+//! Export of entries to another sidecar.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -14,7 +14,7 @@ pub(in crate::engine) struct Export {
 }
 
 impl Engine {
-    /// A step of moving entries to another sidecar; durable on return.
+    /// Runs a step of moving entries to another sidecar; durable on return.
     pub async fn export(
         &self,
         step: ExportStep,

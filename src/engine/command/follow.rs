@@ -1,4 +1,4 @@
-//! Records that wait behind a failed one of their key.
+//! Records that wait behind a failed record of the same key.
 
 use std::sync::Arc;
 
@@ -14,29 +14,28 @@ use crate::model::{GroupId, OrderKey, TopicPartition};
 use crate::retry::{Answer, Input, Nack, OrderMode, Ordered, Token};
 use crate::wire::batch::{RawRecord, order_key};
 
-/// Records of one partition that a Fetch would be given, or was given before.
+/// Records of one partition that a Fetch is about to deliver, or has delivered before.
 #[derive(Clone, Debug)]
 pub struct Followers {
-    /// Whose.
     pub group: GroupId,
-    /// Of which partition.
     pub partition: TopicPartition,
-    /// Offset, key and stored form (`wire::batch::RawRecord`) of each, by offset.
+    /// Offset, key and stored form (`wire::batch::RawRecord`) of each record, by offset.
     pub records: Vec<(i64, OrderKey, Bytes)>,
 }
 
 impl Engine {
-    /// What is kept in order of a partition; `None`: nothing, every record may go.
+    /// The gate of a partition; `None` when the partition keeps no key in order.
     pub fn gate(&self, group: &GroupId, of: &TopicPartition) -> Option<Arc<Gate>> {
         self.gates.of(group, of)
     }
 
-    /// A number that differs whenever a key was stopped in a partition meanwhile.
+    /// A number that changes whenever a key of the partition is blocked.
     pub fn stops(&self, group: &GroupId, of: &TopicPartition) -> u64 {
         self.gates.epoch(group, of)
     }
 
-    /// Puts records behind earlier ones of their key; what became of each, durably on return.
+    /// Puts records behind earlier ones of their key. Returns the outcome of each; durable on
+    /// return.
     pub async fn follow(&self, followers: Followers) -> Result<Vec<Ordered>, EngineError> {
         self.call(followers).await
     }
@@ -65,7 +64,7 @@ impl Request for Followers {
 }
 
 impl Driver {
-    /// Nacks with the keys of their records, and those.
+    /// Adds the keys of the records to their nacks.
     pub(in crate::engine) fn keyed(
         &self,
         group: &GroupId,
@@ -78,7 +77,7 @@ impl Driver {
         nacks.into_iter().map(of).unzip()
     }
 
-    /// The key by which a record of this group is kept in order; `None`: it is not.
+    /// The key by which the group keeps a record in order; `None` for a record without one.
     pub(in crate::engine) fn order_key(&self, group: &GroupId, record: &Bytes) -> Option<OrderKey> {
         if self.ledger.policy(group).order != OrderMode::Key {
             return None;

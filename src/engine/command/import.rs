@@ -1,8 +1,8 @@
-//! Retries and dead letters come from another sidecar.
+//! Import of retries and dead letters from another sidecar.
 //!
-//! What came is remembered by the other sidecar's cluster id and the entry's number there, for
-//! ever: a file that is brought once more adds nothing, also when what it brought is long settled
-//! and forgotten. The memory is journalled in the same atomic group as the entries.
+//! An imported entry is remembered for ever, by the other sidecar's cluster id and its number
+//! there. A second import of the same file adds nothing, even when its entries were settled and
+//! forgotten since. The memory is journalled in the same atomic group as the entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::retry::{Answer, Import, ImportOutcome, Input, Token};
 const VERSION: u8 = 1;
 /// Entry numbers of one page; a bit each.
 const PAGE_IDS: u64 = 1024;
-/// Bytes of those bits.
+/// Bytes of the bits of one page.
 const PAGE_BYTES: usize = 128;
 
 /// One entry of another sidecar.
@@ -36,17 +36,17 @@ pub struct ImportRequest {
     pub record: Bytes,
 }
 
-/// Entries of one group, brought from another sidecar.
+/// Entries of one group from another sidecar.
 #[derive(Clone, Debug)]
 pub struct ImportBatch {
     pub group: GroupId,
-    /// The cluster id of the other sidecar: with the number an entry's identity.
+    /// The cluster id of the other sidecar; identifies an entry together with its number.
     pub source: String,
     /// In any order.
     pub entries: Vec<ImportRequest>,
 }
 
-/// Which of the entry numbers of one page have come.
+/// The imported entry numbers of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
     bits: [u8; PAGE_BYTES],
@@ -56,7 +56,7 @@ struct Page {
 impl Page {
     const NONE: Self = Self { bits: [0; PAGE_BYTES], changed: false };
 
-    /// Reads a stored page; bytes of another version know nothing.
+    /// Reads a stored page; another version counts as an empty page.
     fn parse(body: &[u8]) -> Self {
         let stored = body.split_first().filter(|(version, _)| **version == VERSION);
         let bits = stored.and_then(|(_, bits)| bits.try_into().ok());
@@ -97,7 +97,7 @@ fn key(source: &str, page: u64) -> Bytes {
 }
 
 impl Engine {
-    /// Takes entries of another sidecar; durable on return.
+    /// Imports entries of another sidecar; durable on return.
     pub async fn import(&self, batch: ImportBatch) -> Result<Vec<ImportOutcome>, EngineError> {
         self.call(batch).await
     }
@@ -153,8 +153,8 @@ impl Request for ImportBatch {
     }
 }
 
-/// The outcome of the next entry with a number: a second one is known, unless the first was
-/// refused.
+/// The outcome of the next entry with a number. A repeated number is known, unless the first one
+/// was refused.
 fn outcome_of(judged: &mut BTreeMap<u64, ImportOutcome>, id: u64) -> ImportOutcome {
     let again = ImportOutcome::Known;
     match judged.get_mut(&id) {
@@ -165,7 +165,7 @@ fn outcome_of(judged: &mut BTreeMap<u64, ImportOutcome>, id: u64) -> ImportOutco
 }
 
 impl Driver {
-    /// What is remembered of these entries.
+    /// The stored pages of these entries.
     fn pages(
         &self,
         source: &str,

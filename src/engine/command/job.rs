@@ -123,8 +123,8 @@ impl Driver {
         Ok(job)
     }
 
-    /// The job after a step, and the log's entries of it. The audit log has the end of a job, not
-    /// each of its steps.
+    /// The job after a step, and its entries for the log. The audit log gets the end of a job, not
+    /// its steps.
     pub(super) fn stepped_job(&self, job: Job) -> Result<(Job, Vec<NewEntry>), EngineError> {
         let job = self.with_end(job);
         let mut entries = self.jobs.entries(&job);

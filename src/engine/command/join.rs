@@ -1,4 +1,4 @@
-//! A member gets its slot of the retry topic.
+//! Assignment of a retry partition (slot) to a member.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -20,17 +20,17 @@ pub(in crate::engine) struct Join {
 pub(in crate::engine) struct FindSlot {
     group: GroupId,
     member: MemberId,
-    /// The member asks where to go on.
+    /// The member is fetching its committed offset.
     resumes: bool,
 }
 
 impl Engine {
-    /// The slot of a member, given to it now if it had none. Durable on return.
+    /// The slot of a member; assigned now if it had none. Durable on return.
     pub async fn join(&self, group: &GroupId, member: MemberId) -> Result<LaneSlot, EngineError> {
         self.call(Join { group: group.clone(), member }).await
     }
 
-    /// The slot a member holds, if any.
+    /// The slot of a member, if it has one.
     pub async fn slot_of(
         &self,
         group: &GroupId,
@@ -39,7 +39,7 @@ impl Engine {
         self.call(FindSlot { group: group.clone(), member, resumes: false }).await
     }
 
-    /// The slot of a member that asks where to go on, if it has any.
+    /// The slot of a member that fetches its committed offset, if it has one.
     pub async fn resume(
         &self,
         group: &GroupId,

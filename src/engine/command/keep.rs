@@ -1,4 +1,4 @@
-//! Housekeeping, asked for now and then and before a stop.
+//! Housekeeping, on a timer and before a stop.
 
 use crate::engine::audit;
 use crate::engine::command::{Command, Reply};
@@ -9,17 +9,17 @@ use crate::engine::store::Checkpoint;
 
 use tokio::sync::oneshot;
 
-/// Tombstones looked at in one round of housekeeping.
+/// Tombstones examined in one round of housekeeping.
 const SWEEP_MAX: usize = 10_000;
 
 impl Engine {
-    /// Housekeeping, after the journal's own checkpoint: forgets silent producers, releases what is
-    /// gone from the log and makes a checkpoint of the look-up tables.
+    /// Runs housekeeping, after the journal's own checkpoint. It forgets silent producers, releases
+    /// entries that are gone from the log and makes a checkpoint of the look-up tables.
     pub async fn keep(&self) -> Result<(), EngineError> {
         let (reply, pending) = oneshot::channel();
         let kept = self.wait(self.send(Command::Keep(reply)), pending).await;
         if matches!(kept, Err(EngineError::Tables(_))) {
-            // The driver may sleep: it is to begin with the renewal.
+            // Wakes the driver, which may have to begin a renewal.
             self.tell(Command::Look);
         }
         kept
@@ -27,8 +27,8 @@ impl Engine {
 }
 
 impl Driver {
-    /// Producers silent for a day go; tombstones whose entries are gone from the log go; the
-    /// tables are made durable as of the last fact, which is durable first.
+    /// Forgets producers that were silent for a day, and tombstones whose entries are gone from the
+    /// log. Makes the tables durable as of the last fact, after that fact is durable itself.
     pub(super) fn keep(&mut self, reply: Reply<()>) {
         if let Err(error) = self.tidy() {
             // The caller may have gone.
@@ -48,7 +48,7 @@ impl Driver {
                 journal.hold_from(OWNER, seq);
                 trust();
             }
-            // Whoever asked may have gone.
+            // The caller may have gone.
             drop(reply.send(kept.map(|()| ((), seq))));
         };
         let checkpoint = Checkpoint { applied: seq, first: Box::new(first), done: Box::new(done) };

@@ -1,4 +1,4 @@
-//! A member leaves, or is not heard of any more: its open hand-outs return to the queue.
+//! A member leaves or falls silent: its open deliveries return to the queue.
 
 use crate::engine::command::Command;
 use crate::engine::driver::Driver;
@@ -6,22 +6,22 @@ use crate::engine::handle::Engine;
 use crate::model::{GroupId, MemberId};
 use crate::retry::Input;
 
-/// The end of a member.
+/// The departure of a member.
 pub(in crate::engine) struct Leave {
     group: GroupId,
     member: MemberId,
-    /// The member gives its slot back.
+    /// The member also gives up its slot.
     is_for_good: bool,
 }
 
 impl Engine {
-    /// E7: the member is gone; its open hand-outs return to the queue.
+    /// Reports that the member left (`lost-delivery`, E7); its open deliveries return to the queue.
     pub fn leave(&self, group: &GroupId, member: MemberId) {
         self.tell(Command::Leave(Leave { group: group.clone(), member, is_for_good: true }));
     }
 
-    /// Tells that a member is not heard of: its open hand-outs return to the queue, and its slot
-    /// stays its own.
+    /// Reports that a member is silent: its open deliveries return to the queue, and it keeps its
+    /// slot.
     pub fn silent(&self, group: &GroupId, member: MemberId) {
         self.tell(Command::Leave(Leave { group: group.clone(), member, is_for_good: false }));
     }

@@ -1,5 +1,5 @@
-//! Commands to the driver: plain data, each with the type of its answer. A file of this folder has
-//! one verb: the request, the driver's work for it, and the call of the handle.
+//! Commands to the driver: plain data, each with the type of its answer. Each file of this folder
+//! has one command: the request, the driver's work, and the method of the handle.
 
 mod acknowledge;
 mod delete_letters;
@@ -57,10 +57,10 @@ pub use self::settle::SettleRequest;
 use self::shapes::ListShapes;
 pub use self::take::{RetryBatch, TakenEntry};
 
-/// The place of an answer, with the sequence that must be durable before a client sees it.
+/// The sending end of an answer, with the sequence that must be durable before a client sees it.
 pub(super) type Reply<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
 
-/// The other end of a [`Reply`].
+/// The receiving end of a [`Reply`].
 pub(super) type Pending<T> = oneshot::Receiver<Result<(T, u64), EngineError>>;
 
 /// A command that has an answer.
@@ -79,7 +79,7 @@ pub(super) trait Request: Sized {
     }
 }
 
-/// A request and the place of its answer.
+/// A request and the sending end of its answer.
 pub(super) struct Call<R: Request> {
     request: R,
     reply: Reply<R::Answer>,
@@ -91,7 +91,7 @@ impl<R: Request> Call<R> {
         (Self { request, reply }, pending)
     }
 
-    /// Runs the request. A caller that has gone gets no answer, and the work is done all the same.
+    /// Runs the request, even if the caller has gone.
     pub(super) fn answer(self, driver: &mut Driver) {
         let answer = self.request.run(driver).map(|answer| {
             let seq = R::rests_on(&answer, driver);
@@ -100,7 +100,7 @@ impl<R: Request> Call<R> {
         drop(self.reply.send(answer));
     }
 
-    /// Answers the caller with an error; the request goes on without a caller.
+    /// Answers the caller with an error and keeps the request, without a caller.
     pub(super) fn detach(self, error: EngineError) -> Self {
         drop(self.reply.send(Err(error)));
         Self::new(self.request).0
@@ -136,7 +136,7 @@ pub(super) enum Command {
     Leave(Leave),
     ListGroups(Call<ListGroups>),
     ListJobs(Call<ListJobs>),
-    /// The driver looks at its store between commands.
+    /// Wakes the driver, which checks its store between commands.
     Look,
     Nacks(Box<Call<Nacks>>),
     Operate(Box<Call<OperateRequest>>),

@@ -1,7 +1,8 @@
-//! A batch of nacks: all of it is taken, or nothing, and what its producer repeats changes nothing.
+//! Batches of nacks. A batch is accepted or refused as a whole, and a batch that its producer
+//! repeats changes nothing.
 //!
-//! A record that waits in its partition (`order.mode: partition`) becomes no entry: its window
-//! changes. Windows, entries and the producer's stamp are one atomic group of the log.
+//! A record that waits in its partition (`order.mode: partition`) gets no entry: only its window
+//! changes. Windows, entries and the producer's sequences are one atomic group of the log.
 
 use bytes::Bytes;
 
@@ -24,12 +25,12 @@ mod tests;
 pub struct NackRequest {
     /// The nack for the ledger.
     pub nack: Nack,
-    /// The record's stored form (`wire::batch::RawRecord`), should an entry begin with it; empty
-    /// when the nack is by reference to an entry.
+    /// The record's stored form (`wire::batch::RawRecord`), for a new entry; empty when the nack
+    /// refers to an existing entry.
     pub record: Bytes,
 }
 
-/// The stamp of an idempotent producer's batch.
+/// Producer id, epoch and sequence numbers of an idempotent producer's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Producer {
     pub id: i64,
@@ -40,15 +41,15 @@ pub struct Producer {
     pub last: i32,
 }
 
-/// A batch produced to a retry topic, or the nacks of one partition's commit: all of it is taken,
-/// or nothing.
+/// A batch produced to a retry topic, or the nacks of one partition's commit: accepted or refused
+/// as a whole.
 #[derive(Clone, Debug)]
 pub struct NackBatch {
-    /// The group of the retry topic, or of the commit.
+    /// The group of the retry topic or of the commit.
     pub group: GroupId,
-    /// The producer, or the member that commits.
+    /// The producer, or the committing member.
     pub by: Reporter,
-    /// Absent for a producer without idempotence, and for a commit.
+    /// `None` for a producer without idempotence, and for a commit.
     pub producer: Option<Producer>,
     /// One per record, in order.
     pub nacks: Vec<NackRequest>,
@@ -57,9 +58,9 @@ pub struct NackBatch {
 /// The answer to a nack batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NackReply {
-    /// Taken now; the outcome of each. `None`: its partition waits for it.
+    /// Accepted now, with an outcome per nack; `None` for a record that waits in its partition.
     Taken(Vec<Option<NackOutcome>>),
-    /// Taken before: the producer repeated it.
+    /// Accepted before: the producer repeated the batch.
     Repeated,
 }
 
@@ -71,7 +72,7 @@ pub(in crate::engine) struct Nacks {
 }
 
 impl Engine {
-    /// Takes a batch of records produced to a retry topic. See [`Engine::said`].
+    /// Accepts a batch of records produced to a retry topic. See [`Engine::said`].
     pub fn nacks(
         &self,
         batch: NackBatch,
@@ -79,8 +80,8 @@ impl Engine {
         self.said(batch, Evidence::Nack)
     }
 
-    /// Takes a batch of nacks, all or nothing. It is in the driver's queue when this returns; the
-    /// future ends when it is durable.
+    /// Accepts or refuses a batch of nacks as a whole. The batch is queued on return; the future
+    /// ends when it is durable.
     pub fn said(
         &self,
         batch: NackBatch,
@@ -99,7 +100,7 @@ struct JudgedBatch {
     records: Vec<Bytes>,
 }
 
-/// One answer for each nack of a batch; `leaves`: which of them became entries.
+/// One outcome per nack of a batch; `leaves` says which nacks became entries.
 pub(in crate::engine) fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) -> NackReply {
     let mut outcomes = outcomes.into_iter();
     let each = leaves.into_iter().map(|leaves| if leaves { outcomes.next() } else { None });
@@ -140,7 +141,8 @@ impl Driver {
         let outcomes = match self.journal_batch(now, &group, batch, windows) {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                // The batch is not in the log: its producer may repeat it. Its windows are true.
+                // The batch is not in the log, so its producer may repeat it; its windows are still
+                // true.
                 if let Some((producer, before)) = before {
                     self.stamps.restore(&group, producer.id, before);
                 }
@@ -154,7 +156,7 @@ impl Driver {
         Ok(of_each(leaves, outcomes))
     }
 
-    /// Decides on nacks and journals all they bring in one group of the log.
+    /// Decides on nacks and journals everything they cause in one group of the log.
     fn journal_batch(
         &mut self,
         now: Now,
@@ -181,7 +183,7 @@ impl Driver {
         Ok(outcomes)
     }
 
-    /// Records of these topics were charged in their own place.
+    /// Counts failures of records of these topics that wait in their partition.
     pub(in crate::engine) fn count_charged(&self, group: &GroupId, topics: &[TopicName]) {
         let word = Disposition::Rejected.as_str();
         for topic in topics {
@@ -189,7 +191,7 @@ impl Driver {
         }
     }
 
-    /// What its producer's past says of a batch; an error: it is not taken.
+    /// Checks a batch against its producer's sequences; an error means that it is refused.
     fn is_repeated(&self, group: &GroupId, producer: Producer) -> Result<bool, EngineError> {
         match self.stamps.check(group, producer) {
             Verdict::New => Ok(false),

@@ -19,7 +19,7 @@ use crate::wire::batch::{RawRecord, build_batch};
 #[cfg(test)]
 mod tests;
 
-/// Entries of one request at most: a group of the log is bounded.
+/// Most entries of one request: a group of the log is bounded.
 pub const OPERATE_MAX: usize = 1_000;
 
 /// An action on entries of one group.
@@ -32,7 +32,7 @@ pub struct OperateRequest {
     pub ids: Vec<EntryId>,
     /// For a redrive the record's stored form (`wire::batch::RawRecord`) of each entry.
     pub records: Vec<Bytes>,
-    /// For [`Action::Send`] the records of the entries, one each. None: a Kafka cluster has them.
+    /// For [`Action::Send`] one record per entry; empty when an upstream cluster has them.
     pub arrivals: Vec<Arrival>,
     /// The topic of [`Action::Send`].
     pub target: Option<SendTarget>,
@@ -50,7 +50,8 @@ pub struct Arrival {
 }
 
 impl Engine {
-    /// Acts on entries, each judged for itself; one outcome each. Durable on return.
+    /// Applies an action to entries, each judged by itself; returns one outcome each. Durable on
+    /// return.
     pub async fn operate(
         &self,
         request: OperateRequest,
@@ -131,7 +132,7 @@ impl Request for OperateRequest {
 }
 
 impl OperateRequest {
-    /// Refuses a request before anything is decided: afterwards there is no way back.
+    /// Refuses an invalid request before any decision; afterwards a refusal would be too late.
     fn check(&self, driver: &Driver) -> Result<(), EngineError> {
         let Self { action, ids, records, arrivals, .. } = self;
         let has_all = !is_redrive(*action) || records.len() == ids.len();
@@ -139,7 +140,7 @@ impl OperateRequest {
         if ids.len() > OPERATE_MAX || !has_all || !fits {
             return Err(EngineError::BadAction);
         }
-        // A full disk must not keep anybody from discarding.
+        // A full disk must not keep an operator from discarding.
         match action {
             Action::Redrive | Action::Edit => {
                 driver.journal.admits()?;
@@ -172,7 +173,7 @@ impl Arrival {
     }
 
     fn entry(self, now: Now) -> NewEntry {
-        // Kept for as long as one that is produced now, whatever its own clock says.
+        // Retained as long as a record produced now, whatever its own timestamp says.
         let latest = now.wall.plus(AHEAD_MS_MAX);
         let max_timestamp_ms = self.timestamp_ms.max(now.wall.0).min(latest.0);
         let append = StreamAppend { stream: self.stream, records: 1, max_timestamp_ms };
@@ -184,13 +185,13 @@ impl Arrival {
 pub(super) struct Operated {
     outcomes: Vec<ActionOutcome>,
     pub(super) facts: Vec<Fact>,
-    /// Entries that change.
+    /// Number of entries that change.
     pub(super) changed: u64,
     left: u64,
 }
 
 impl Driver {
-    /// Has the ledger judge an action on entries of a group.
+    /// Lets the ledger judge an action on entries of a group.
     pub(super) fn operate(
         &mut self,
         now: Now,
@@ -207,8 +208,8 @@ impl Driver {
         Ok(Operated { outcomes, facts, changed, left })
     }
 
-    /// Appends the facts of a send and the records in one atomic group. A topic that went in this
-    /// very moment gets none, and the letters stay.
+    /// Appends the facts of a send and the records in one atomic group. If the topic was deleted
+    /// meanwhile, nothing is appended and the letters stay.
     fn persist_sent(
         &mut self,
         (now, group): (Now, &GroupId),
@@ -251,7 +252,7 @@ impl Driver {
         }
     }
 
-    /// Counts an action that the log has.
+    /// Counts an action that is in the log.
     pub(super) fn operated(&mut self, group: &GroupId, action: Action, changed: u64) {
         self.metrics.operated(group.as_str(), action.as_str(), changed);
         self.see_room(group);

@@ -1,4 +1,4 @@
-//! A group commits offsets of real partitions: what they pass is handled.
+//! A group commits offsets of upstream partitions: records below them are handled.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -14,8 +14,8 @@ pub(in crate::engine) struct Pass {
 }
 
 impl Engine {
-    /// Tells the group's committed offsets of real partitions. On return every nack that came
-    /// before is durable, so a commit that passes it may be accepted.
+    /// Reports the group's committed offsets of upstream partitions. On return every earlier nack
+    /// is durable, so a commit that passes it may be accepted.
     pub async fn origin_commits(
         &self,
         group: &GroupId,
@@ -32,7 +32,7 @@ impl Request for Pass {
         Command::Pass(call)
     }
 
-    /// An offset that cannot be told keeps none of the others from being told.
+    /// a failed offset does not keep the others from being reported
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let mut answer = Ok(());
         for (topic, partition, offset) in self.offsets {

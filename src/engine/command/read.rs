@@ -1,4 +1,4 @@
-//! Lists of entries and groups. They change nothing.
+//! Reads of entries and groups; they change nothing.
 
 use bytes::Bytes;
 
@@ -18,33 +18,33 @@ pub(in crate::engine) struct PageEntries {
     limit: usize,
 }
 
-/// Asks for entries of a group that wait, oldest due first.
+/// Asks for waiting entries of a group, oldest due first.
 pub(in crate::engine) struct PageWaiting {
     group: GroupId,
     from: usize,
     limit: usize,
 }
 
-/// Entries of a group that wait.
+/// Waiting entries of a group.
 #[derive(Debug)]
 pub(in crate::engine) struct WaitingPage {
-    /// Count of all that wait.
+    /// Number of all waiting entries.
     total: usize,
     entries: Vec<TakenEntry>,
 }
 
-/// Asks for the next few entries of a group that wait or are set aside, by id.
+/// Asks for the next few waiting or exported entries of a group, by id.
 pub(in crate::engine) struct ScanEntries {
     group: GroupId,
     after: Option<EntryId>,
     limit: usize,
 }
 
-/// Entries among those that were looked at.
+/// The matching entries among those examined.
 #[derive(Debug)]
 pub(in crate::engine) struct ScannedEntries {
     entries: Vec<TakenEntry>,
-    /// The entry to go on after; `None`: there are no more.
+    /// The entry to continue after; `None` at the end.
     next: Option<EntryId>,
 }
 
@@ -72,9 +72,9 @@ pub(in crate::engine) struct FindGroup {
 pub(in crate::engine) struct ListGroups;
 
 impl Engine {
-    /// The waiting entries of a group, for a reader that is no member: how many, and a page of
-    /// records at offsets `from`… of that list, oldest due first: at most `limit`, and bytes
-    /// beyond `bytes_max` only for the first. Nothing is handed out.
+    /// The waiting entries of a group, for a reader that is no member: their number, and the
+    /// records at positions `from`… of that list, oldest due first. At most `limit` records; only
+    /// the first may exceed `bytes_max`. Delivers nothing to a member.
     pub async fn snapshot(
         &self,
         group: &GroupId,
@@ -92,7 +92,7 @@ impl Engine {
         Ok((total, records))
     }
 
-    /// Entries of a group by id, for people.
+    /// Entries of a group by id, for the admin port.
     pub async fn page(
         &self,
         group: &GroupId,
@@ -102,7 +102,7 @@ impl Engine {
         Ok(self.call_at_once(PageEntries { group: group.clone(), after, limit }).await?.0)
     }
 
-    /// The state of each entry, for people; `None`: it is forgotten.
+    /// The state of each entry, for the admin port; `None` for a forgotten entry.
     pub async fn entry_states(
         &self,
         ids: Vec<EntryId>,
@@ -110,18 +110,18 @@ impl Engine {
         Ok(self.call_at_once(FindStates { ids }).await?.0)
     }
 
-    /// A group, for people; `None`: the engine knows nothing of it.
+    /// A group, for the admin port; `None` for an unknown group.
     pub async fn group(&self, group: &GroupId) -> Result<Option<GroupView>, EngineError> {
         Ok(self.call_at_once(FindGroup { group: group.clone() }).await?.0)
     }
 
-    /// Every group the engine knows, for people and metrics.
+    /// Every known group, for the admin port and metrics.
     pub async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
         Ok(self.call_at_once(ListGroups).await?.0)
     }
 
-    /// Entries of a group that wait or are set aside, by id, with their records' stored forms: at
-    /// most `limit`, and bytes beyond `bytes_max` only for the first.
+    /// Waiting and exported entries of a group by id, with their records' stored forms. At most
+    /// `limit`; only the first may exceed `bytes_max`.
     pub async fn portable(
         &self,
         group: &GroupId,
@@ -140,8 +140,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Entries of a group that wait or are set aside, with the place of their bytes, and the
-    /// sequence they rest on. A command looks at a few: the driver does other work in between.
+    /// Waiting and exported entries of a group, with the place of their bytes and the sequence they
+    /// depend on. Each command reads a few, so that the driver does other work in between.
     pub(in crate::engine) async fn located(
         &self,
         group: &GroupId,
@@ -162,7 +162,7 @@ impl Engine {
     }
 }
 
-/// Count of the entries that take no more than `bytes_max` in the log, the first in any case.
+/// Number of entries that take at most `bytes_max` in the log; at least the first.
 fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
     let mut bytes = 0_u64;
     let fit = entries.iter().enumerate().take_while(|(place, entry)| {

@@ -1,4 +1,4 @@
-//! The rules are loaded again. A log line tells what that means for retries that wait.
+//! A reload of the rules, with a log line for each group whose waiting retries it affects.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use crate::engine::handle::Engine;
 use crate::model::{GroupId, Now};
 use crate::retry::{DELAYED, Entries, Input, Ledger, Policies, StateKind};
 
-/// What is not settled and not out.
+/// States of entries that are neither settled nor delivered.
 const WAITING: [StateKind; 3] = [StateKind::Waiting, StateKind::Behind, StateKind::Held];
 
 impl Engine {
-    /// Puts other rules in force.
+    /// Replaces the rules.
     pub fn policies(&self, now: Now, policies: Policies) {
         self.detectors.reload(now, &policies);
         self.tell(Command::Reload(Box::new(policies)));
@@ -25,26 +25,26 @@ pub(super) fn run(policies: Policies, driver: &mut Driver) {
     tell(&driver.ledger, before);
 }
 
-/// The rules of a group of which something waits.
+/// The rules of a group with waiting entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ruled {
     waiting: u64,
-    /// The `match` of its rule in `groups`; `None`: it has none.
+    /// The `match` of the group's rule in `groups`; `None` without a rule.
     rule: Option<String>,
-    /// It has a retry topic.
+    /// The group has a retry topic.
     lane: bool,
 }
 
-/// A group whose rules have changed under what waits.
+/// A rule change that affects a group's waiting entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
-    /// It has no retry topic any more.
+    /// The group has lost its retry topic.
     NoLane,
-    /// Its rule is in `groups` no more; the one it has now.
+    /// The group's former rule in `groups` is gone; with the rule that applies now.
     NoRule(String, Option<String>),
 }
 
-/// All groups of which something waits.
+/// All groups with waiting entries.
 fn ruled<S: Entries>(ledger: &Ledger<S>) -> BTreeMap<GroupId, Ruled> {
     let groups = ledger.groups().into_iter().filter(|group| group.as_str() != DELAYED);
     let all = groups.map(|group| {
@@ -57,7 +57,8 @@ fn ruled<S: Entries>(ledger: &Ledger<S>) -> BTreeMap<GroupId, Ruled> {
     all.filter(|(_, ruled)| ruled.waiting > 0).collect()
 }
 
-/// Says once of each group what its new rules mean for what waits; `before`: its old ones.
+/// Logs once per group the effect of the new rules on its waiting entries; `before` has the old
+/// rules.
 fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, Ruled>) {
     for (group, waiting, change) in changes(ledger, before) {
         match change {
@@ -106,7 +107,7 @@ mod tests {
         Policies::new(fallback.clone(), patterns.iter().map(of).collect())
     }
 
-    /// A record of `shop` has failed, none of `idle`.
+    /// A ledger in which a record of `shop` has failed, and none of `idle`.
     fn ledger(patterns: &[&str]) -> Ledger<BTreeEntries> {
         let policies = rules(patterns, &Policy::default());
         let mut ledger = Ledger::new(BTreeEntries::default(), policies);
@@ -120,7 +121,7 @@ mod tests {
         ledger
     }
 
-    /// What a reload says of `shop`.
+    /// The changes that a reload reports for `shop`.
     fn says(ledger: &mut Ledger<BTreeEntries>, policies: Policies) -> Vec<Change> {
         let before = ruled(ledger);
         ledger.handle(NOW, Input::Policies(Box::new(policies)));

@@ -1,5 +1,5 @@
-//! Records at their end leave their partition: for the dead letters, or for the queue of their
-//! group. The record and the window without it are one atomic group of the log.
+//! Records with a final outcome leave their partition: for the dead letters, or for the queue of
+//! their group. The record and the window without it are one atomic group of the log.
 
 use std::ops::RangeInclusive;
 
@@ -14,22 +14,22 @@ use crate::model::GroupId;
 use crate::retry::detector::Settling;
 use crate::retry::{Answer, Input, NackOutcome, Token};
 
-/// A record that a plan says is at its end, with its bytes.
+/// A record that a plan says has its final outcome, with its bytes.
 #[derive(Clone, Debug)]
 pub struct SettleRequest {
     /// The group that failed it.
     pub group: GroupId,
-    /// The record, as the plan saw it.
+    /// The record, as in the plan.
     pub settling: Settling,
-    /// The offsets of its batch, if no record of that can be read: they are settled as one.
+    /// The offsets of a batch without readable records, which is settled as one record.
     pub undecodable: Option<RangeInclusive<i64>>,
     /// The record's stored form (`wire::batch::RawRecord`).
     pub record: Bytes,
 }
 
 impl Engine {
-    /// Settles a record; durable on return. `None`: the record is not at its end any more, or was
-    /// settled before.
+    /// Settles a record; durable on return. `None` if the record has no final outcome any more, or
+    /// was settled before.
     pub async fn settle(&self, request: SettleRequest) -> Result<Option<NackOutcome>, EngineError> {
         self.call(request).await
     }

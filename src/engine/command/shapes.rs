@@ -1,4 +1,4 @@
-//! The shapes of a group's dead letters, for people.
+//! The shapes of a group's dead letters, for the admin port.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -25,8 +25,8 @@ impl Engine {
         Ok(self.call_at_once(ListShapes { group: group.clone(), limit }).await?.0)
     }
 
-    /// The offset of a dead letter in its topic. `None`: the log has it no more, or not yet. Reads
-    /// the disk.
+    /// The offset of a dead letter in its topic; `None` if the log has it no more, or not yet.
+    /// Reads the disk.
     pub fn letter_offset(&self, letter: EntryRef) -> Option<i64> {
         let entry = self.journal.read(letter).ok()?;
         entry.stream.map(|part| part.base_offset)

@@ -1,4 +1,4 @@
-//! A Fetch of a lane is given retries that are due.
+//! A Fetch of a retry partition gets retries that are due.
 
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -12,35 +12,35 @@ use crate::retry::{Answer, Company, Entries, Entry, Input, Single, Token};
 #[cfg(test)]
 mod tests;
 
-/// The retries of a Fetch.
+/// The retries for a Fetch.
 #[derive(Debug)]
 pub struct RetryBatch {
-    /// Ready to send, by lane offset.
+    /// The records, by offset in the retry partition.
     pub records: Vec<LaneRecord>,
     /// The first unacknowledged offset of the slot.
     pub position: LaneOffset,
-    /// High watermark and log end.
+    /// High watermark and log end offset.
     pub next: LaneOffset,
-    /// The member that holds the slot.
+    /// The member that owns the slot.
     pub member: Option<MemberId>,
-    /// Something else of the group is due.
+    /// Another entry of the group is due.
     pub is_due: bool,
-    /// A retry that goes alone is due, or out at this slot.
+    /// A retry that is delivered in isolation is due, or out at this slot.
     pub single: Option<Single>,
 }
 
-/// One hand-out, before its bytes are read.
+/// One delivery, before its bytes are read.
 #[derive(Clone, Debug)]
 pub struct TakenEntry {
-    /// The lane offset of the hand-out.
+    /// The delivery's offset in the retry partition.
     pub lane: LaneOffset,
-    /// The entry as handed out.
+    /// The entry as delivered.
     pub entry: Entry,
     /// The place of the record's bytes; `None` only if the journal lost them.
     pub payload: Option<EntryRef>,
 }
 
-/// A Fetch of a lane.
+/// A Fetch of a retry partition.
 pub(in crate::engine) struct Take {
     group: GroupId,
     from: LaneOffset,
@@ -66,7 +66,8 @@ pub(in crate::engine) struct DeadLetterDamaged {
 }
 
 impl Engine {
-    /// Hands out up to `max` entries at a lane offset; their hand-outs are durable on return.
+    /// Delivers up to `max` entries at an offset of the retry partition; their deliveries are
+    /// durable on return.
     pub async fn take(
         &self,
         group: &GroupId,
@@ -79,8 +80,8 @@ impl Engine {
         Ok(RetryBatch { records, position, next, member, is_due, single })
     }
 
-    /// The records of hand-outs, up to the first that cannot be read now. A record that can never
-    /// be read is a dead letter when this returns: a commit that passes it says nothing of it.
+    /// Reads the records of deliveries, up to the first that cannot be read now. A damaged record
+    /// is a dead letter on return, so a commit that passes it does not acknowledge it.
     async fn read_whole(&self, entries: Vec<TakenEntry>) -> Result<Vec<LaneRecord>, EngineError> {
         let mut records = Vec::with_capacity(entries.len());
         for taken in entries {

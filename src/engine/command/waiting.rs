@@ -1,4 +1,4 @@
-//! Reads of the queue by due time, and of one entry with its record. They change nothing.
+//! Reads of the queue by due time, and of one entry with its record; they change nothing.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::retry::{Entries, Entry};
 /// Entries that one command reads: the driver does other work in between.
 const PAGE_MAX: usize = 256;
 
-/// Asks for the next entries of a group that wait, by due time and id.
+/// Asks for the next waiting entries of a group, by due time and id.
 pub(in crate::engine) struct PageDue {
     group: GroupId,
     after: Option<(WallMs, EntryId)>,
@@ -27,8 +27,8 @@ pub(in crate::engine) struct FindEntry {
 }
 
 impl Engine {
-    /// Entries of a group that wait, by due time and id: those after `after` that are due before
-    /// `until`, at most `limit` and 256. For people.
+    /// Waiting entries of a group, by due time and id: after `after`, due before `until`, at most
+    /// `limit` and 256. For the admin port.
     pub async fn due_page(
         &self,
         group: &GroupId,
@@ -40,7 +40,7 @@ impl Engine {
         Ok(self.call_at_once(page).await?.0)
     }
 
-    /// An entry of a group that is not settled, with its record's stored form. For people.
+    /// An entry of a group that is not settled, with its record's stored form. For the admin port.
     pub async fn entry_record(
         &self,
         group: &GroupId,

@@ -1,52 +1,51 @@
-//! How many bytes wait in the log. Counted as records come and go; those of an earlier life are
-//! counted bit by bit after the start, so that no start waits for them.
+//! Bytes of delayed records in the log. Records of this process are counted as they come and go.
+//! Earlier ones are counted in pieces after the start, so that the start does not wait for them.
 
 use crate::model::EntryId;
 
-/// The bytes of what waits.
+/// A running count of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backlog {
     bytes: u64,
-    /// Entries from this one on began in this life.
+    /// First entry id of this process.
     born: EntryId,
-    /// Of the earlier ones those below this one are counted.
+    /// Earlier entries below this id are counted.
     counted: EntryId,
 }
 
 impl Backlog {
-    /// Nothing is counted yet of what there is below `next`, the number of the next entry.
+    /// A count of zero, with all entries below `next` uncounted; `next` is the next new entry id.
     pub(super) fn before(next: EntryId) -> Self {
         Self { bytes: 0, born: next, counted: EntryId(0) }
     }
 
-    /// At most what there is; all of it once everything is counted.
+    /// A lower bound while the count goes on, exact afterwards.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One begins to wait.
     pub(super) fn begins(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// One ends.
+    /// Subtracts a record, unless it is not counted yet.
     pub(super) fn ends(&mut self, id: EntryId, bytes: u64) {
         if id < self.counted || self.born <= id {
             self.bytes = self.bytes.saturating_sub(bytes);
         }
     }
 
-    /// Whether some of an earlier life are not counted yet.
+    /// True while entries of earlier processes are uncounted.
     pub(super) fn is_counting(&self) -> bool {
         self.counted < self.born
     }
 
-    /// Behind which entry the count goes on; `None`: at the first.
+    /// The entry after which the count continues; `None` for the first.
     pub(super) fn counts_after(&self) -> Option<EntryId> {
         self.counted.0.checked_sub(1).map(EntryId)
     }
 
-    /// The next ones there are, by number, at most `limit`: fewer are the last.
+    /// Counts the next entries, by id. Fewer than `limit` means that they are the last.
     pub(super) fn count(&mut self, next: &[(EntryId, u64)], limit: usize) {
         let earlier = next.iter().filter(|(id, _)| *id < self.born);
         self.bytes = earlier.fold(self.bytes, |sum, (_, bytes)| sum.saturating_add(*bytes));

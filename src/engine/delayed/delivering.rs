@@ -1,4 +1,4 @@
-//! How records that have waited enter their topics, and what becomes of those that cannot.
+//! Delivery of delayed records to their topics, and the handling of undeliverable ones.
 
 use std::collections::btree_map::Entry as Place;
 
@@ -11,23 +11,23 @@ use crate::model::{AHEAD_MS_MAX, EntryId, MonoMs, Now, Origin, TopicName};
 use crate::retry::{DELAYED, Entries, Input, delayed};
 use crate::wire::batch::build_batch;
 
-/// Records that enter their topics in one go, at most; others get their turn in between.
+/// Records delivered in one slice; other work runs in between.
 pub(super) const SLICE_RECORDS: usize = 64;
-/// Bytes of them beyond which only the first goes.
+/// Bytes of a slice; only its first record may exceed them.
 pub(super) const SLICE_BYTES: u64 = 1 << 20;
-/// Entries of an earlier life that are counted in one go.
+/// Entries of earlier processes counted in one step.
 const COUNTED: usize = 256;
-/// Entries of a topic that is gone that end in one go.
+/// Entries of a deleted topic that end in one step.
 pub(super) const LEAVING: usize = 256;
-/// While the disk is full it is asked again after this.
+/// Pause between tries while the disk is full.
 pub(super) const FULL_MS: u64 = 1_000;
-/// While it cannot keep up, after this.
+/// Pause between tries while the disk cannot keep up.
 const BUSY_MS: u64 = 10;
-/// What cannot be read is looked at again after this.
+/// Pause between tries to read an unreadable record.
 pub(super) const LOOK_MS: u64 = 60_000;
 
 impl Driver {
-    /// The next piece of all that is to be done.
+    /// Runs one step of each kind of work on delayed records.
     pub(in crate::engine) fn see_to_delayed(&mut self, now: Now) {
         if self.may_decide().is_err() {
             return;
@@ -39,18 +39,18 @@ impl Driver {
         }
     }
 
-    /// Something is due.
+    /// Starts a delivery: a record is due.
     pub(in crate::engine) fn delayed_due(&mut self) {
         self.put_off.at = Some(MonoMs(0));
     }
 
-    /// What was to enter this topic goes with it: the first of it at once.
+    /// Ends the records delayed for a deleted topic, the first of them at once.
     pub(in crate::engine) fn destination_gone(&mut self, topic: &TopicName) {
         self.put_off.leaving.extend(self.ledger.store().of_topic(&delayed(), topic));
         self.let_go();
     }
 
-    /// Lets in a slice of what is due; when to go on, unless that was all.
+    /// Delivers a slice of due records. Returns when to continue, unless none is left.
     fn deliver(&mut self, now: Now) -> Option<MonoMs> {
         let most = SLICE_RECORDS + self.put_off.unreadable.len() + 1;
         let due = self.ledger.store().due(&delayed(), now.wall, most);
@@ -89,7 +89,7 @@ impl Driver {
             }
         };
         let arrival = self.destination(stream, &origin).map(|stream| {
-            // Kept for as long as one that is produced now, whatever its own clock says.
+            // Retained as long as a record produced now, whatever its own timestamp says.
             let latest = now.wall.plus(AHEAD_MS_MAX);
             let max_timestamp_ms = record.timestamp_ms.max(now.wall.0).min(latest.0);
             let append = StreamAppend { stream, records: 1, max_timestamp_ms };
@@ -99,7 +99,7 @@ impl Driver {
         let (_, facts) = self.handle(Input::Delivered { id, arrived });
         match self.append(&facts, &[], arrival.into_iter().collect()) {
             Ok(()) => {}
-            // The topic went in this very moment.
+            // The topic was deleted just now.
             Err(EngineError::Append(AppendError::UnknownStream { .. })) => {
                 arrived = false;
                 self.persist(&facts, &[], Vec::new())?;
@@ -117,7 +117,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Nobody waits for one that cannot be read.
+    /// Sets an unreadable record aside, so that others do not wait for it.
     fn set_aside(&mut self, id: EntryId, origin: &Origin, error: &EngineError, now: Now) {
         let look = now.mono.plus(LOOK_MS);
         match self.put_off.unreadable.entry(id) {
@@ -137,7 +137,7 @@ impl Driver {
         }
     }
 
-    /// What the log holds of one that waits.
+    /// Reads a delayed record from the log.
     fn stored(&self, id: EntryId) -> Result<Stored, EngineError> {
         let at = self.ledger.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
         if let Some(body) = self.unwritten.body(at.seq) {
@@ -147,7 +147,7 @@ impl Driver {
         Stored::read(entry.kind, &entry.body)
     }
 
-    /// The partition it was produced to, unless that is gone.
+    /// The partition that the record was produced to, unless it is deleted.
     fn destination(&self, stream: Option<StreamId>, origin: &Origin) -> Option<StreamId> {
         match stream {
             Some(stream) => self.journal.stream_bounds(stream).map(|_| stream),
@@ -155,7 +155,7 @@ impl Driver {
         }
     }
 
-    /// Some of those end that were to enter a topic that is gone.
+    /// Ends the next records whose topic is deleted.
     fn let_go(&mut self) {
         let count = self.put_off.leaving.len().min(LEAVING);
         if count == 0 {
@@ -167,7 +167,7 @@ impl Driver {
             let entry = self.ledger.store().get(id);
             let entry = entry.filter(|entry| entry.group.as_str() == DELAYED);
             let Some(origin) = entry.and_then(|entry| entry.origin) else { continue };
-            // One that cannot be read goes by its topic's name.
+            // An unreadable record is matched by its topic's name.
             let stream = self.stored(id).ok().and_then(|stored| stored.stream);
             if self.destination(stream, &origin).is_none() {
                 gone.push((id, self.ledger.store().record_bytes(id)));
@@ -184,7 +184,7 @@ impl Driver {
         self.see_delayed(gone.len(), "dropped");
     }
 
-    /// Counts some more of what waits since an earlier life.
+    /// Counts the next records of earlier processes.
     fn count_on(&mut self) {
         if !self.put_off.backlog.is_counting() {
             return;

@@ -1,12 +1,13 @@
-//! Records that wait before they enter their topic.
+//! Delayed records: they wait before they enter their topic.
 //!
-//! **Invariant:** a record begins to wait in the same atomic group as its producer's batch, and
-//! enters its topic in the same atomic group as it stops waiting: a crash leaves both or neither.
+//! **Invariant:** a record begins to wait in the same atomic group as its producer's batch. It
+//! enters its topic in the same atomic group as it stops waiting. A crash leaves both or neither.
 //!
-//! **Invariant:** it enters the topic it was produced to, and no other one by the same name.
+//! **Invariant:** a record enters the topic it was produced to, never a later topic of the same
+//! name.
 //!
-//! What is due is let in by slices, and whoever has asked something meanwhile comes first. A
-//! record that cannot be read is set aside and keeps nobody from entering.
+//! Due records enter in slices, and queued commands run first. An unreadable record is set aside,
+//! so that others do not wait for it.
 
 mod backlog;
 mod delivering;
@@ -31,82 +32,80 @@ use crate::wire::batch::RawRecord;
 use self::backlog::Backlog;
 use self::stored::Stored;
 
-/// Makes the entries that must not be parted from a batch; `None`: the batch must not be appended.
+/// Makes the entries of the batch's atomic group; `None` if the batch must not be appended.
 pub type More<'a> = &'a mut dyn FnMut() -> Option<Vec<NewEntry>>;
 
-/// Appends a producer's batch, with more in one atomic group, and tells where that lies; `None`:
-/// nothing was appended. Runs on the engine's thread.
+/// Appends a producer's batch, with further entries in one atomic group, and returns the places of
+/// these; `None` if nothing was appended. Runs on the engine's thread.
 pub type AppendBatch = Box<dyn FnOnce(More<'_>) -> Option<Vec<EntryRef>> + Send>;
 
-/// Where the log keeps a partition; `None`: there is no such partition.
+/// Finds the stream of a partition; `None` if there is no such partition.
 type Find = dyn Fn(&TopicName, i32) -> Option<StreamId> + Send + Sync;
 
-/// Where records go that have waited, and how much may wait.
+/// The topics that delayed records enter, and the quota of delayed records.
 #[derive(Clone)]
 pub struct Destinations {
     find: Option<Arc<Find>>,
     bytes_max: u64,
 }
 
-/// What a producer's batch holds that is to wait.
+/// The delayed records of a producer's batch.
 pub struct DelayBatch {
-    /// Where it is to enter.
+    /// Topic that the records enter.
     pub topic: TopicName,
-    /// The same.
+    /// Partition that the records enter.
     pub partition: i32,
-    /// Where the log keeps that.
+    /// The partition's stream in the log.
     pub stream: StreamId,
-    /// Until when, and the record's stored form (`wire::batch::RawRecord`).
+    /// The time until which each record waits, and its stored form (`wire::batch::RawRecord`).
     pub records: Vec<(crate::retry::Until, Bytes)>,
-    /// The rest of the batch.
+    /// Appends the rest of the batch.
     pub append: AppendBatch,
 }
 
-/// One record that waits.
 #[derive(Debug)]
 pub struct DelayedRecord {
-    /// What is known of it.
     pub entry: Entry,
-    /// The record, or why it cannot be read.
+    /// The record, or the reason why it cannot be read.
     pub record: Result<RawRecord, EngineError>,
-    /// Its bytes in the log.
+    /// Bytes of its entry in the log.
     pub bytes: u64,
 }
 
-/// All that waits, in figures.
+/// Totals of delayed records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayedTotals {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// What they take in the log; for a moment after a start less.
+    /// Bytes of their entries in the log; too low for a moment after a start.
     pub bytes: u64,
-    /// Those of them that are due and cannot be read.
+    /// Number of due records that cannot be read.
     pub unreadable: u64,
-    /// When the next one is due; `None`: none waits.
+    /// The first due time; `None` if no record waits.
     pub first_due: Option<WallMs>,
 }
 
 /// Asks for the totals of delayed records.
 pub(super) struct CountDelayed;
 
-/// Delayed records that are not to enter their topics. The answer tells which of them waited.
+/// Cancels delayed records. The answer says which of them were waiting.
 pub(super) struct Cancel(Vec<Origin>);
 
-/// What the driver knows of what waits beside its entries.
+/// The driver's state of delayed records, beside their entries.
 #[derive(Debug)]
 pub(super) struct PutOff {
-    /// When what is due is let in; `None`: nothing is.
+    /// Time of the next delivery; `None` if nothing is due.
     pub(super) at: Option<MonoMs>,
     destinations: Destinations,
     backlog: Backlog,
-    /// Due and not readable, and when each is looked at again: a disk may have failed for a moment.
+    /// Due records that cannot be read, and the time of the next try: a disk error may pass.
     unreadable: BTreeMap<EntryId, MonoMs>,
-    /// What was to enter a topic that is gone.
+    /// Records whose topic is deleted.
     leaving: VecDeque<EntryId>,
 }
 
 impl PutOff {
-    /// At a start; `next`: the number of the next entry.
+    /// The state at a start; `next` is the next new entry id.
     pub(super) fn new(destinations: Destinations, next: EntryId) -> Self {
         Self {
             at: None,
@@ -117,13 +116,13 @@ impl PutOff {
         }
     }
 
-    /// After a renewal of the store; `next`: the number of the next entry.
+    /// Resets the state after a renewal of the store; `next` is the next new entry id.
     pub(super) fn renew(&mut self, next: EntryId) {
         let leaving = std::mem::take(&mut self.leaving);
         *self = Self { leaving, ..Self::new(self.destinations.clone(), next) };
     }
 
-    /// When there is something to do.
+    /// Time of the next work.
     pub(super) fn alarm(&self) -> Option<MonoMs> {
         let at_once = self.backlog.is_counting() || !self.leaving.is_empty();
         self.at.into_iter().chain(at_once.then_some(MonoMs(0))).min()
@@ -137,12 +136,12 @@ impl Default for Destinations {
 }
 
 impl Destinations {
-    /// As this says.
+    /// Finds streams with `find`; no quota.
     pub fn new(find: impl Fn(&TopicName, i32) -> Option<StreamId> + Send + Sync + 'static) -> Self {
         Self { find: Some(Arc::new(find)), ..Self::default() }
     }
 
-    /// What waits may take so many bytes in the log.
+    /// Sets the quota of delayed records, in bytes of the log.
     #[must_use]
     pub fn with_bytes_max(self, bytes_max: u64) -> Self {
         Self { bytes_max, ..self }
@@ -160,8 +159,8 @@ impl std::fmt::Debug for Destinations {
 }
 
 impl Engine {
-    /// Takes a batch of which some records may have to wait, behind all that was asked before. What
-    /// waits is durable on return.
+    /// Appends a batch with delayed records, after the commands before it. The delayed records are
+    /// durable on return.
     pub fn delay(
         &self,
         batch: DelayBatch,
@@ -170,8 +169,7 @@ impl Engine {
         async { delayed.await.map(|_| ()) }
     }
 
-    /// What waits to enter its topic, by number, with its record: at most `limit`, and no more than
-    /// one beyond `bytes_max`.
+    /// Delayed records by id: at most `limit`, and at most one beyond `bytes_max`.
     pub async fn delayed(
         &self,
         after: Option<EntryId>,
@@ -195,12 +193,12 @@ impl Engine {
         Ok(found)
     }
 
-    /// All that waits, in figures.
+    /// Totals of delayed records.
     pub async fn delayed_totals(&self) -> Result<DelayedTotals, EngineError> {
         Ok(self.call_at_once(CountDelayed).await?.0)
     }
 
-    /// Ends the waiting of these; which of them were waiting. Durable on return.
+    /// Cancels delayed records; returns which of them were waiting. Durable on return.
     pub async fn cancel(&self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
         self.call(Cancel(records)).await
     }

@@ -1,11 +1,11 @@
-//! A record that waits as the log keeps it (kind 76; a later build may read it).
+//! The format of a delayed record in the log (kind 76; later builds must read it).
 //!
 //! ```text
 //! 0 version = 1                         u8
 //! 1 the stream of its partition         u32, little-endian
 //! 5 the record's stored form            the rest, as `wire::batch::RawRecord` has it
 //! ```
-//! The stream is of that topic and of no other by the same name; its number is never used twice.
+//! The stream identifies the topic, never a later one of the same name: stream ids are not reused.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -15,18 +15,18 @@ use crate::journal::{Kind, StreamId};
 use crate::wire::batch::RawRecord;
 
 const VERSION: u8 = 1;
-/// Before the record.
+/// Bytes before the record.
 const HEAD_BYTES: usize = 5;
 
-/// A record, and where it is to enter.
+/// A delayed record and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
-    /// `None`: only its topic's name is known, as before there was kind 76.
+    /// `None` for entries before kind 76, which have only the topic's name.
     pub(super) stream: Option<StreamId>,
     pub(super) record: RawRecord,
 }
 
-/// What lies in the log of a record in its stored form.
+/// Encodes a record in its stored form as the body of an entry.
 pub(super) fn body_of(stream: StreamId, record: &[u8]) -> Bytes {
     let mut body = BytesMut::with_capacity(HEAD_BYTES + record.len());
     body.put_u8(VERSION);
@@ -36,7 +36,7 @@ pub(super) fn body_of(stream: StreamId, record: &[u8]) -> Bytes {
 }
 
 impl Stored {
-    /// Reads what lies in the log.
+    /// Decodes the body of an entry.
     pub(super) fn read(kind: Kind, body: &Bytes) -> Result<Self, EngineError> {
         if kind != kind::WAITS {
             return Ok(Self { stream: None, record: RawRecord::parse(body)? });

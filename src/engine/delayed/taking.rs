@@ -1,4 +1,4 @@
-//! How records begin to wait, and how people end that.
+//! Acceptance and cancellation of delayed records.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ use crate::retry::{
 };
 
 impl Request for DelayBatch {
-    /// Whether the answer rests on the log: not where no record waits.
+    /// True when the answer depends on the log: at least one record waits.
     type Answer = bool;
 
     fn command(call: Call<Self>) -> Command {
@@ -81,7 +81,7 @@ impl Driver {
             self.usable().ok().map(|()| entries)
         });
         match appended {
-            // Repeated, or refused before anything was decided.
+            // The batch is repeated, or was refused before any decision.
             None if facts.is_empty() => return Ok(()),
             Some(refs) if refs.len() == facts.len() => {
                 for at in &refs {
@@ -95,8 +95,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What was decided did not come into the log with its batch: its topic went in this very
-    /// moment. It ends as it began, without its bytes, in one atomic group.
+    /// Cancels records whose batch was not appended because its topic was deleted just now. Their
+    /// begin and end are one atomic group, without their bytes.
     fn take_back(&mut self, mut facts: Vec<Fact>) -> Result<(), EngineError> {
         let begun = facts.iter().filter_map(|fact| match fact {
             Fact::Entry { entry, .. } => entry.origin.clone(),
@@ -142,7 +142,7 @@ impl Driver {
         }
     }
 
-    /// One does not wait any more.
+    /// Removes a record that no longer waits from the backlog.
     pub(super) fn ended(&mut self, id: EntryId, bytes: u64) {
         self.put_off.backlog.ends(id, bytes);
         self.put_off.unreadable.remove(&id);
@@ -157,7 +157,7 @@ impl Driver {
         }
     }
 
-    /// So many came to this.
+    /// Counts `count` records with an outcome in the metrics.
     pub(in crate::engine) fn see_delayed(&self, count: usize, outcome: &str) {
         self.metrics.records_delayed(outcome, count);
         let bytes = self.put_off.backlog.bytes();
@@ -173,7 +173,7 @@ impl Driver {
     }
 }
 
-/// The log's entry for a record that begins to wait.
+/// The entry of a record that begins to wait.
 fn begun(fact: &Fact, bodies: &[Bytes]) -> Option<NewEntry> {
     let Fact::Entry { payload: PayloadChange::Begins(index), .. } = fact else { return None };
     let body = bodies.get(usize::try_from(*index).ok()?)?.clone();

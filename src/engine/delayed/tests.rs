@@ -1,4 +1,4 @@
-//! The engine with a log on a disk in memory, driven by hand: time is told, nothing runs by itself.
+//! The engine with a log on a disk in memory, stepped by the test; the clock is manual.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use crate::observe::Metrics;
 use crate::retry::Until;
 use crate::wire::batch::{Batch, Headers, TimestampType, records};
 
-/// What a producer's batch is to the log.
+/// Kind of a producer's batch in the log.
 const PRODUCED: Kind = Kind(19);
 
 struct House {
@@ -96,7 +96,7 @@ impl House {
         self.on().journal.stream_open(name).unwrap()
     }
 
-    /// Puts records of so many bytes off, behind a batch of the same partition.
+    /// Delays records of `size` bytes, after a batch of the same partition.
     fn delay(
         &mut self,
         stream: StreamId,
@@ -127,7 +127,7 @@ impl House {
         self.ask(engine.delay(batch))
     }
 
-    /// How many of the records have come into the stream.
+    /// Number of records that have entered the stream.
     fn arrived(&mut self, stream: StreamId) -> usize {
         let journal = &self.on().journal;
         let Some(bounds) = journal.stream_bounds(stream) else { return 0 };
@@ -162,7 +162,7 @@ impl House {
     }
 }
 
-/// A stored record, unlike any other.
+/// A stored record with unique contents.
 fn record(size: usize) -> Bytes {
     let value: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(size).collect();
     RawRecord {
@@ -197,7 +197,7 @@ fn a_record_enters_the_topic_it_was_produced_to_and_no_other_by_the_same_name() 
     house.on().journal.stream_drop(old).unwrap();
     let new = house.stream("t/2/0");
     house.delay(new, 1_000, &[30]).unwrap();
-    // Nobody has told the engine that the topic went: a kill came between.
+    // A kill came before the engine heard of the deletion.
     house.killed();
     house.pass(1_000);
     assert_eq!((house.arrived(new), house.arrived(old)), (1, 0));

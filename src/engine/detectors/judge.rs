@@ -1,4 +1,4 @@
-//! Nacks, judged by the detector of their group: a record waits in its partition
+//! Nacks, judged by the detector of their group. A record waits in its partition
 //! (`order.mode: partition`), or becomes an entry with the failures counted so far.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::model::{GroupId, Now, TopicName, TopicPartition};
 use crate::retry::detector::{Detector, InOrder, Seen};
 use crate::retry::{self, Evidence, Ladder, Nack, Named, OrderMode};
 
-/// The most that windows add to one group of the log; the rest is room for the records.
+/// Most bytes of windows in one group of the log; the rest of the group is for the records.
 const WINDOW_BYTES_MAX: u64 = 24 << 20;
 
 /// The nacks of a batch, judged.
@@ -23,13 +23,13 @@ const WINDOW_BYTES_MAX: u64 = 24 << 20;
 pub(in crate::engine) struct JudgedNacks {
     /// The nacks that become entries.
     pub(in crate::engine) nacks: Vec<Nack>,
-    /// The record of each.
+    /// The record of each nack in `nacks`.
     pub(in crate::engine) records: Vec<Bytes>,
     /// For each nack of the batch, whether it becomes an entry.
     pub(in crate::engine) leaves: Vec<bool>,
-    /// Topics of records that failed and wait in their partition.
+    /// Topics of the records that failed and wait in their partition.
     pub(in crate::engine) charged: Vec<TopicName>,
-    /// Partitions of those.
+    /// Partitions of the records that wait.
     waiting: BTreeSet<TopicPartition>,
     /// Failures that become entries.
     pub(in crate::engine) failures: Vec<Seen>,
@@ -39,7 +39,7 @@ pub(in crate::engine) struct JudgedNacks {
 }
 
 impl Driver {
-    /// Judges the nacks of a batch. A batch with a bad nack of an ordered group changes nothing.
+    /// Judges the nacks of a batch. An invalid nack of an ordered group rejects the whole batch.
     pub(in crate::engine) fn judge(
         &mut self,
         now: Now,
@@ -66,7 +66,7 @@ impl Driver {
             for ((nack, record), ladder) in nacks.into_iter().zip(records).zip(ladders) {
                 judged.add(detector, now, (nack, record), ladder);
             }
-            // Once for each partition: a window may be large.
+            // Once per partition, because a window may be large.
             for partition in &judged.waiting {
                 detector.said(partition);
             }
@@ -76,7 +76,7 @@ impl Driver {
         Ok(JudgedNacks { unkept, windows, ..judged })
     }
 
-    /// Failures that have become entries are in the log: the detector of the group hears of them.
+    /// Reports failures to the group's detector, once their entries are in the log.
     pub(in crate::engine) fn note_failures(&mut self, group: &GroupId, failures: Vec<Seen>) {
         let Some(of) = self.detectors.find(group) else { return };
         of.rest_on(self.last_seq);
@@ -88,7 +88,7 @@ impl Driver {
         self.keep_detector(group);
     }
 
-    /// Refuses nacks whose windows do not fit into one group of the log.
+    /// Refuses nacks whose windows do not fit one group of the log.
     pub(in crate::engine) fn check_windows<'a>(
         &self,
         batches: impl Iterator<Item = &'a NackBatch>,
@@ -116,7 +116,7 @@ impl Driver {
         policy.order == OrderMode::Partition && policy.is_watched()
     }
 
-    /// The ladder of a record of an ordered group that may wait in its partition.
+    /// The ladder of a record that may wait in its partition; `None` for a record that may not.
     fn ladder_in_place(&self, group: &GroupId, nack: &Nack) -> Option<Ladder> {
         let wants_end = nack.want.level.is_some_and(|level| level < 0);
         // A record without bytes is refused.
@@ -129,7 +129,7 @@ impl Driver {
         }
     }
 
-    /// Changes the detector of a group and does what it wants done.
+    /// Changes the detector of a group and processes its outputs.
     pub(in crate::engine) fn change<T>(
         &mut self,
         (group, of): (&GroupId, &GroupDetector),

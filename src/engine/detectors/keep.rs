@@ -1,5 +1,5 @@
-//! Records of detectors in the log. The driver takes the latest ones under the lock of the
-//! detector, so no older record lies behind a newer one.
+//! Journals the records of detectors. The driver takes the newest records under the detector's
+//! lock, so an older record is never appended after a newer one.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ enum SuspectsUpdate {
     Gone,
 }
 
-/// Records of one detector that the journal does not have yet; `None` in them: the journal need not
-/// remember any.
+/// Records of one detector that are not journalled yet; an inner `None` deletes the journal's
+/// record.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct UnkeptRecords {
     windows: BTreeMap<TopicPartition, Option<WindowRecord>>,
     suspects: Option<SuspectsUpdate>,
-    /// The driver knows of them.
+    /// The driver has been told to journal them.
     is_told: bool,
 }
 
@@ -41,12 +41,12 @@ impl UnkeptRecords {
         self.windows.is_empty() && self.suspects.is_none()
     }
 
-    /// Whether the driver does not know of these records yet; it does from now on.
+    /// Returns whether the driver must be told of these records, and marks it as told.
     pub(super) fn must_be_told(&mut self) -> bool {
         !self.is_empty() && !std::mem::replace(&mut self.is_told, true)
     }
 
-    /// Records that could not be journalled; a newer one wins.
+    /// Restores records that could not be journalled; newer ones win.
     fn put_back(&mut self, failed: Self) {
         for (of, record) in failed.windows {
             self.windows.entry(of).or_insert(record);
@@ -59,7 +59,7 @@ impl Driver {
     /// Journals the records of a group's detector.
     pub(in crate::engine) fn keep_detector(&mut self, group: &GroupId) {
         if self.is_renewing() {
-            // All are journalled after the renewal.
+            // The renewal journals all of them.
             return;
         }
         let (unkept, entries) = self.take_unkept(group);
@@ -73,7 +73,7 @@ impl Driver {
         }
     }
 
-    /// Takes the records of a group's detector to journal them.
+    /// Takes the records of a group's detector, to journal them.
     pub(in crate::engine) fn take_unkept(&self, group: &GroupId) -> (UnkeptRecords, Vec<NewEntry>) {
         let Some(of) = self.detectors.find(group) else { return Default::default() };
         let unkept = std::mem::take(&mut of.lock().unkept);
@@ -89,14 +89,14 @@ impl Driver {
         (unkept, entries)
     }
 
-    /// Records that were taken did not come into the log.
+    /// Restores records that were taken and not journalled.
     pub(in crate::engine) fn put_back(&self, group: &GroupId, taken: UnkeptRecords) {
         if let Some(of) = self.detectors.find(group) {
             of.lock().unkept.put_back(taken);
         }
     }
 
-    /// Appends entries that stand each for itself, in groups of bounded size.
+    /// Appends independent entries, in groups of bounded size.
     pub(in crate::engine) fn append_parted(
         &mut self,
         entries: Vec<NewEntry>,

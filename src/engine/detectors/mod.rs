@@ -1,5 +1,5 @@
-//! The detectors of groups: one state for the edge, which observes members into it, and for the
-//! driver, which judges nacks by it, settles records in it and journals it.
+//! The detectors of groups, shared by the edge and the driver. The edge reports members' events to
+//! them. The driver judges nacks by them, settles records in them and journals them.
 
 mod judge;
 mod keep;
@@ -29,15 +29,15 @@ pub(super) use keep::UnkeptRecords;
 #[derive(Debug, Default)]
 pub struct Detectors {
     groups: RwLock<BTreeMap<GroupId, Arc<GroupDetector>>>,
-    /// Counted up when a Fetch may have another owner than before.
+    /// Incremented when a Fetch may have another owner than before.
     changes: AtomicU64,
 }
 
-/// The journal's knowledge of all groups at the start.
+/// The journalled state of all groups at the start.
 pub(super) struct Remembered {
     pub(super) windows: Windows,
     pub(super) suspects: GroupSuspects,
-    /// Records that have entries, and that no commit has passed.
+    /// Records with entries that no commit has passed.
     pub(super) not_passed: NotPassed,
 }
 
@@ -45,22 +45,21 @@ pub(super) struct Remembered {
 #[derive(Debug)]
 pub struct GroupDetector {
     state: Mutex<DetectorState>,
-    /// Counted up when a Fetch that waits may have another plan.
+    /// Incremented when the plan of a waiting Fetch may have changed.
     news: watch::Sender<u64>,
-    /// The sequence of the last decision that the detector was told.
+    /// Sequence of the last decision reported to the detector.
     rests_on: AtomicU64,
 }
 
-/// A detector and its records that the journal does not have yet.
+/// A detector and its records that are not journalled yet.
 #[derive(Debug)]
 pub struct DetectorState {
-    /// The detector of the group's members.
     pub detector: Detector,
     unkept: UnkeptRecords,
 }
 
 impl Detectors {
-    /// Detectors as the journal remembers them.
+    /// Restores detectors from their journalled state.
     pub(super) fn new(now: Now, policies: &Policies, remembered: Remembered) -> Self {
         let Remembered { windows, suspects, not_passed } = remembered;
         let detectors = Self::default();
@@ -81,7 +80,7 @@ impl Detectors {
         detectors
     }
 
-    /// Other rules from now on.
+    /// Replaces the rules.
     pub(super) fn reload(&self, now: Now, policies: &Policies) {
         for (group, of) in self.all() {
             of.lock().detector.rule(now, Rules::from(policies.of(&group)));
@@ -90,7 +89,7 @@ impl Detectors {
         self.change_owners();
     }
 
-    /// An offset that a group had committed before the start.
+    /// Restores an offset that a group had committed before the start.
     pub(super) fn read(
         &self,
         now: Now,
@@ -103,17 +102,17 @@ impl Detectors {
         }
     }
 
-    /// A Fetch may have another owner from now on.
+    /// Signals that a Fetch may have another owner.
     pub fn change_owners(&self) {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// The number of changes after which a Fetch may have another owner.
+    /// Number of changes of owners so far.
     pub fn owner_changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The detector of a group, made if there is none.
+    /// The detector of a group, created if there is none.
     pub fn of(&self, group: &GroupId, policy: &Policy) -> Arc<GroupDetector> {
         if let Some(of) = self.find(group) {
             return of;
@@ -135,14 +134,14 @@ impl Detectors {
         groups.iter().map(|(group, of)| (group.clone(), Arc::clone(of))).collect()
     }
 
-    /// Forgets groups without members, Fetches and records.
+    /// Removes the detectors of groups without members, Fetches and records.
     pub fn forget_idle(&self, now: Now) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let known = groups.len();
         // Another holder may be about to change it.
         groups.retain(|_, of| Arc::strong_count(of) > 1 || !of.lock().is_idle(now));
         if groups.len() < known {
-            // Members that come back are watched anew.
+            // The detector of members that come back starts empty.
             self.change_owners();
         }
     }
@@ -157,22 +156,22 @@ impl GroupDetector {
         Self { state: Mutex::new(state), news: watch::Sender::new(0), rests_on: AtomicU64::new(0) }
     }
 
-    /// The state, for reading; [`Engine::change`] changes it.
+    /// The state, for reading only: use [`Engine::change`] to change it.
     pub fn lock(&self) -> MutexGuard<'_, DetectorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A Fetch that waits may have another plan.
+    /// Signals that the plan of a waiting Fetch may have changed.
     fn notify(&self) {
         self.news.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// The detector was told of a decision that lies there in the log.
+    /// Records that the detector knows a decision journalled at `seq`.
     pub(super) fn rest_on(&self, seq: u64) {
         self.rests_on.fetch_max(seq, Ordering::AcqRel);
     }
 
-    /// Counts the plans that may have changed.
+    /// A counter that changes when plans may have changed.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -190,8 +189,8 @@ impl Engine {
         Arc::clone(&self.detectors)
     }
 
-    /// Waits until every decision that the detector of a group was told is durable: a commit that
-    /// another node stores must not pass a record before its dead letter is.
+    /// Waits until every decision reported to a group's detector is durable. Otherwise a commit
+    /// stored by another node could pass a record before its dead letter is durable.
     pub async fn settled(&self, group: &GroupId) -> Result<(), EngineError> {
         let Some(of) = self.detectors.find(group) else { return Ok(()) };
         let seq = of.rests_on.load(Ordering::Acquire);
@@ -201,8 +200,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes the detector of a group and does what it wants done; `then` runs before another
-    /// change.
+    /// Changes the detector of a group and processes its outputs; `then` runs under the same lock.
     pub fn change<T>(
         &self,
         now: Now,
@@ -213,7 +211,7 @@ impl Engine {
         let mut state = of.lock();
         let changed = f(&mut state.detector, now);
         let inputs = of.hear(&mut state, group, &self.metrics);
-        // Under the lock: the driver hears of the changes in their order.
+        // Under the lock, so that the driver gets the changes in order.
         if state.unkept.must_be_told() {
             self.tell(Command::KeepDetector(group.clone()));
         }
@@ -225,7 +223,7 @@ impl Engine {
     }
 }
 
-/// An offset that a group has committed, with its metadata.
+/// The event of a committed offset with its metadata.
 pub fn seen_offset(partition: TopicPartition, offset: i64, metadata: &str) -> Seen {
     let done = read_progress(offset, metadata).map(|progress| progress.done).unwrap_or_default();
     Seen::Read { partition, offset, done }

@@ -1,4 +1,4 @@
-//! The outputs of a detector: lines of the log, wake-ups, records to journal, inputs of the ledger.
+//! The outputs of a detector: log lines, wake-ups, records to journal, inputs of the ledger.
 
 use crate::engine::detectors::{DetectorState, GroupDetector};
 use crate::model::{GroupId, TopicPartition};
@@ -7,11 +7,11 @@ use crate::retry::Input;
 use crate::retry::detector::Output;
 use crate::retry::suspects::Decision;
 
-/// Records named in one line of the log.
+/// Most records named in one log line.
 const LET_GO_NAMED: usize = 16;
 
 impl GroupDetector {
-    /// Does what a detector wants done; the inputs that the ledger is to hear.
+    /// Processes a detector's outputs; returns the inputs for the ledger.
     pub(super) fn hear(
         &self,
         state: &mut DetectorState,
@@ -93,7 +93,7 @@ fn log_suspicion(group: &GroupId, decision: &Decision) {
     }
 }
 
-/// A record that no partition waits for any more.
+/// Logs records that their partition no longer waits for.
 fn log_let_go(group: &GroupId, partition: &TopicPartition, offsets: &[i64], has_queue: bool) {
     let (records, first) = (offsets.len(), offsets.get(..LET_GO_NAMED).unwrap_or(offsets));
     if has_queue {

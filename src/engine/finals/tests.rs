@@ -1,4 +1,4 @@
-//! Lines about dead letters, with a log on a disk in memory.
+//! Log lines about dead letters, with a log on a disk in memory.
 
 use std::io;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use crate::model::{ClientId, WallMs};
 use crate::retry::{Nack, Named, Reporter, Want};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
-/// Text written to the log.
+/// Text that was logged.
 #[derive(Clone, Default)]
 struct Pen(Arc<Mutex<Vec<u8>>>);
 
@@ -46,7 +46,7 @@ impl House {
         Self { engine, driver, writer }
     }
 
-    /// Nacks `records` records of the group to the dead letters.
+    /// Nacks `records` records of the group, so that they become dead letters.
     fn reject(&mut self, group: &str, records: i64) {
         let nacks = (0..records).map(rejected).collect();
         let batch = NackBatch {
@@ -65,7 +65,7 @@ impl House {
         }
     }
 
-    /// Lines written so far, and by a poll of the writer of lines.
+    /// Lines logged so far, after one poll of the logging task.
     fn lines(&self) -> Vec<String> {
         let pen = Pen::default();
         let writer = pen.clone();

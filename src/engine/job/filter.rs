@@ -1,4 +1,4 @@
-//! The dead letters that an action takes.
+//! Filters of dead letters for operators' actions.
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
@@ -13,24 +13,24 @@ use crate::wire::batch::Headers;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderFilter {
     pub name: String,
-    /// `None`: any value.
+    /// `None` matches any value.
     pub value: Option<String>,
 }
 
 /// Conditions on dead letters; a letter must meet all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetterFilter {
-    /// The topic of the origin; empty: letters without one.
+    /// The topic of the origin; an empty text matches letters without one.
     pub topic: Option<String>,
     /// The cause, as `Disposition` names it.
     pub cause: Option<String>,
-    /// A text in the reason of the application.
+    /// A text contained in the application's reason.
     pub reason_contains: Option<String>,
-    /// The masked reason.
+    /// The masked reason, as [`mask`](super::mask) makes it.
     pub fingerprint: Option<String>,
-    /// Dead letters of this time or later.
+    /// Earliest time of death, inclusive.
     pub since: Option<WallMs>,
-    /// Dead letters before this time.
+    /// Latest time of death, exclusive.
     pub until: Option<WallMs>,
     pub key: Option<String>,
     pub header: Option<HeaderFilter>,
@@ -38,7 +38,7 @@ pub struct LetterFilter {
 }
 
 impl LetterFilter {
-    /// Whether a letter and its entry meet all conditions. The cost is linear in the bytes of the
+    /// True when a letter and its entry meet all conditions. The cost is linear in the bytes of the
     /// record.
     pub fn admits(&self, letter: &DeadLetter, entry: &Entry) -> bool {
         self.admits_entry(entry) && self.admits_record(letter)

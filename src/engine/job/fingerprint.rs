@@ -1,7 +1,7 @@
 //! The fingerprint of a dead letter's reason: digits, hexadecimal numbers and quoted texts are
 //! masked.
 
-/// Characters of a masked reason.
+/// Most characters of a masked reason.
 const REASON_CHARS: usize = 120;
 
 /// A reason with its values masked.
@@ -37,7 +37,7 @@ pub fn mask(reason: &str) -> String {
     out
 }
 
-/// Digits, a hexadecimal number, a UUID, or a word with as many digits as letters.
+/// True for digits, a hexadecimal number, a UUID, or a word with as many digits as letters.
 fn is_number(word: &str) -> bool {
     let digits = word.chars().filter(char::is_ascii_digit).count();
     let is_hex = word.len() >= 8 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');

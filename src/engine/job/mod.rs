@@ -7,7 +7,7 @@
 //!     ├── cancel ────┴──▶ Cancelled
 //!     └── too many failures ──▶ Stopped
 //! ```
-//! **Invariant:** a batch of a job and the job's new cursor are one atomic group of the log, so a
+//! **Invariant:** a batch of a job and the job's new cursor are one atomic group of the log. A
 //! crash repeats no batch and skips none.
 
 mod filter;
@@ -33,11 +33,11 @@ pub use patch::{PatchError, RecordPatch};
 const VERSION: u8 = 1;
 /// The key of the list of jobs. The key of a job has eight bytes.
 const LIST_KEY: &[u8] = b"jobs";
-/// Jobs that are remembered.
+/// Most jobs that are remembered.
 const JOBS_MAX: usize = 200;
-/// Redriven records whose outcome a job waits for at most.
+/// Most redriven records whose outcome a job waits for.
 pub const WATCHED_MAX: usize = 1_000;
-/// Outcomes before the ratio of failures is judged, where no canary says more.
+/// Outcomes before the ratio of failures is judged, for a job without a larger canary.
 const OUTCOMES_LEAST: u64 = 10;
 
 /// The topic that an operator sends records to, for all of its readers.
@@ -66,7 +66,7 @@ pub enum JobAction {
 }
 
 impl JobAction {
-    /// The word for people.
+    /// The action's name for operators.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Redrive => "redrive",
@@ -91,13 +91,13 @@ pub struct JobTerms {
     pub action: JobAction,
     pub filter: LetterFilter,
     pub patch: RecordPatch,
-    /// Records in a second; `None`: no limit.
+    /// Records per second; `None` for no limit.
     pub rate: Option<u32>,
     /// Records that must have an outcome before others follow, at most [`WATCHED_MAX`].
     pub canary: u32,
-    /// Failures in a hundred outcomes above which the job stops.
+    /// Percentage of failures among outcomes above which the job stops.
     pub stop_percent: u8,
-    /// Letters with so many redrives are left.
+    /// Letters with this many redrives are left.
     pub redrives_max: u32,
 }
 
@@ -107,12 +107,12 @@ pub enum JobState {
     Paused,
     Done,
     Cancelled,
-    /// Too many of the redriven records failed again.
+    /// Too many redriven records failed again.
     Stopped,
 }
 
 impl JobState {
-    /// The word for people.
+    /// The status name for operators.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -135,11 +135,11 @@ pub struct Job {
     pub state: JobState,
     /// The offset in the dead-letter topic at which the next batch begins.
     pub cursor: i64,
-    /// One past the last letter at the start. Later letters are not the job's.
+    /// One past the last letter at the start; later letters are not part of the job.
     pub end: i64,
-    /// Letters that changed.
+    /// Number of letters that changed.
     pub changed: u64,
-    /// Letters that the filter admits and that stayed as they were.
+    /// Number of letters that the filter admits and that stayed as they were.
     pub left: u64,
     /// Redriven records that were acknowledged, and that failed again.
     pub acknowledged: u64,
@@ -154,9 +154,9 @@ pub struct JobStep {
     pub id: u64,
     /// The offset at which the next batch begins.
     pub cursor: i64,
-    /// Letters that the filter admits and that the batch leaves out.
+    /// Letters that the filter admits and the batch leaves out.
     pub left: u64,
-    /// Outcomes since the last step, and the records that have none yet.
+    /// Outcomes since the last step, and the records still without one.
     pub outcomes: Outcomes,
 }
 
@@ -190,7 +190,7 @@ pub enum JobError {
 }
 
 impl Job {
-    /// Whether the job can still change letters.
+    /// True while the job can still change letters.
     pub fn is_open(&self) -> bool {
         matches!(self.state, JobState::Running | JobState::Paused)
     }
@@ -200,7 +200,7 @@ impl Job {
         self.acknowledged + self.failed
     }
 
-    /// Letters that the next batch may have, before the rate.
+    /// Most letters of the next batch, before the rate limit.
     pub fn batch_max(&self) -> usize {
         let canary = u64::from(self.terms.canary);
         let open = match &self.terms.action {
@@ -211,7 +211,7 @@ impl Job {
         usize::try_from(open).unwrap_or(usize::MAX)
     }
 
-    /// Whether the job waits for the outcomes of its canary.
+    /// True while the job waits for the outcomes of its canary.
     pub fn awaits_canary(&self) -> bool {
         self.state == JobState::Running && self.batch_max() == 0
     }
@@ -225,7 +225,7 @@ impl Job {
         outcomes >= least && self.failed * 100 > outcomes * u64::from(self.terms.stop_percent)
     }
 
-    /// The job after a step that changed so many letters and redrove these records.
+    /// The job after a step that changed `changed` letters and redrove the records `redriven`.
     pub(super) fn stepped(&self, step: JobStep, changed: u64, redriven: Vec<EntryId>) -> Self {
         let mut job = self.clone();
         job.cursor = step.cursor;
@@ -263,7 +263,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Reads the jobs of the log.
+    /// Reads the jobs from the log.
     pub(super) fn read(journal: &Journal) -> Result<Self, ReadError> {
         let mut jobs = Self::default();
         let Some(list) = journal.keyed_get(kind::JOB, LIST_KEY)? else { return Ok(jobs) };
@@ -306,7 +306,7 @@ impl Jobs {
         }
     }
 
-    /// The jobs that are forgotten for a job: the oldest that are over, for a new one.
+    /// The jobs that a new job evicts: the oldest finished ones.
     fn forgotten_for(&self, job: &Job) -> Vec<u64> {
         if self.all.contains_key(&job.id) {
             return Vec::new();
@@ -315,7 +315,8 @@ impl Jobs {
         self.all().filter(|job| !job.is_open()).take(beyond).map(|job| job.id).collect()
     }
 
-    /// The log's entries of a job: a new one is listed too, and the oldest that are over go.
+    /// The entries of a job for the log. A new job also changes the list, and evicts the oldest
+    /// finished jobs.
     pub(super) fn entries(&self, job: &Job) -> Vec<NewEntry> {
         let mut entries = vec![entry(&job.id.to_be_bytes(), job)];
         if self.all.contains_key(&job.id) {
@@ -332,7 +333,7 @@ impl Jobs {
         entries
     }
 
-    /// Notes a job whose entries the log has.
+    /// Records a job whose entries are in the log.
     pub(super) fn put(&mut self, job: Job) {
         for over in self.forgotten_for(&job) {
             self.all.remove(&over);

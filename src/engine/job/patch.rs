@@ -1,6 +1,6 @@
 //! Changes of a record before it is sent back: headers, the value, a JSON merge patch (RFC 7396).
 //!
-//! A member that the patch does not name keeps its bytes: numbers of any length, order, spaces.
+//! A member that the patch does not name keeps its bytes, so numbers, order and spaces survive.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use serde_json::value::RawValue;
 
 use crate::wire::batch::{Headers, RawRecord};
 
-/// Objects within objects of a merge patch at most.
+/// Deepest nesting of objects in a merge patch.
 const DEPTH_MAX: usize = 32;
 
 /// Changes of one record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordPatch {
-    /// Headers to set, in place of all of the same name.
+    /// Headers to set; each replaces all headers of the same name.
     pub set_headers: Vec<(String, String)>,
     /// Names of headers to remove.
     pub remove_headers: Vec<String>,
@@ -43,12 +43,12 @@ pub enum PatchError {
 }
 
 impl RecordPatch {
-    /// Whether it changes nothing.
+    /// True when the patch changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the patch can be applied to some record.
+    /// Checks whether the patch can be applied to any record.
     pub fn check(&self) -> Result<(), PatchError> {
         if self.merge.is_some() && self.value.is_some() {
             return Err(PatchError::Both);
@@ -90,7 +90,7 @@ fn patch_error(error: impl fmt::Display) -> PatchError {
     PatchError::Patch(error.to_string())
 }
 
-/// An object: its members in order, and the place of each name. A repeated name keeps its last
+/// An object: its members in order, and the index of each name. A repeated name keeps its last
 /// value, as in most readers.
 #[derive(Default)]
 struct Members<'a> {
@@ -99,7 +99,7 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members of a JSON text; `None`: it is not an object.
+    /// The members of a JSON text; `None` when it is not an object.
     fn of(text: &'a str) -> Result<Option<Self>, serde_json::Error> {
         if !text.trim_start().starts_with('{') {
             serde_json::from_str::<&RawValue>(text)?;
@@ -163,7 +163,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// RFC 7396, section 2. `target`: a JSON text.
+/// Applies a merge patch (RFC 7396, section 2); `target` is a JSON text.
 fn merged(target: Option<&str>, patch: &str, depth: usize) -> Result<String, PatchError> {
     if depth > DEPTH_MAX {
         return Err(PatchError::TooDeep);

@@ -1,4 +1,4 @@
-//! Retries go on after failures of their tables, on a disk that fails when told.
+//! Retries continue after failures of their tables, on a disk that fails on demand.
 
 use std::io;
 use std::pin::pin;
@@ -16,19 +16,19 @@ use crate::model::{ClientId, GroupId, LaneOffset, MemberId, Origin, WallMs};
 use crate::retry::{Company, Fingerprint, Nack, Named, Reporter, StateKind};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
-/// The first level, and a little.
+/// Slightly more than the delay of the first level.
 const LEVEL_MS: u64 = 11_000;
 
-/// A fault that writes to the tables meet.
+/// A fault of writes to the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// One write fails.
     Once,
-    /// Writes fail until there is room.
+    /// Writes fail until there is free space.
     Full,
 }
 
-/// Fails writes of one file from the n-th on.
+/// Fails the writes of one file from the n-th on.
 #[derive(Debug, Default)]
 struct Faults {
     writes: u64,
@@ -151,7 +151,7 @@ struct House {
     writer: Writer,
     flusher: Flusher,
     hand: Hand,
-    /// The flusher works.
+    /// The flusher runs.
     flushes: bool,
     /// Offsets whose nacks were acknowledged.
     kept: Vec<i64>,
@@ -174,7 +174,7 @@ fn nack(offset: i64) -> NackRequest {
     NackRequest { nack, record: record.to_bytes() }
 }
 
-/// A replay of the whole log beside what is there.
+/// The state after a replay of the whole log, with the present rows.
 fn replayed(mem: &MemDisk) -> Fingerprint {
     let (journal, _writer, recovery) = Journal::open(mem.disk(), Config::default()).unwrap();
     let (clock, _) = Clock::told(WallMs(1_000));
@@ -248,7 +248,7 @@ impl House {
 
     fn keep(&mut self) -> Result<(), EngineError> {
         let engine = self.engine.clone();
-        // Journal checkpoints wait for the writer, which is driven here.
+        // A journal checkpoint waits for the writer, which the test steps.
         self.settle();
         self.ask(engine.keep())
     }
@@ -259,7 +259,7 @@ impl House {
         }
     }
 
-    /// A member takes what is due, and commits it.
+    /// Delivers due entries to a member, which commits them.
     fn deliver(&mut self) -> Result<usize, EngineError> {
         let engine = self.engine.clone();
         let lane = self.ask(engine.join(&shop(), MemberId::new("m-1")))?;
@@ -284,7 +284,7 @@ impl House {
         self.ask(engine.page(&shop(), None, 10_000)).unwrap().len()
     }
 
-    /// Some work: failures, deliveries, checkpoints; whether all of it was answered well.
+    /// Runs failures, deliveries and checkpoints; returns whether all of them succeeded.
     fn work(&mut self, from: i64) -> bool {
         let mut is_well = true;
         for round in 0..2 {
@@ -297,7 +297,7 @@ impl House {
         is_well
     }
 
-    /// Time passes until the store is renewed.
+    /// Advances the clock until the store is renewed.
     fn recover(&mut self) {
         for _ in 0..8 {
             self.hand.advance(PAUSE_MS_MAX);
@@ -322,7 +322,8 @@ fn survives(fault: Fault) {
             break;
         }
         if fault == Fault::Full {
-            // A page that redb writes early to save memory is no loss: it is written again here.
+            // The database may write a page early to save memory. A failure of that is no loss,
+            // because the page is written again here.
             house.keep().unwrap_err();
             assert!(house.engine.trouble().is_some(), "{n}");
             for offset in 300..303 {
@@ -399,7 +400,7 @@ fn a_full_disk_bounds_waiting_changes_by_refusals() {
     let engine = house.engine.clone();
     house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
     house.mem.set_capacity(Some(house.mem.used_bytes()));
-    // The reserve takes one more, and the writer finds the disk full: the asker waits.
+    // The reserve takes one more, then the writer finds the disk full and the caller waits.
     let group = shop();
     let mut waits = pin!(engine.join(&group, MemberId::new("m-2")));
     assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -1,4 +1,4 @@
-//! Changes that the disk does not have yet, in layers, read as one ordered map.
+//! Changes that are not on disk yet, in layers that are read as one ordered map.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
@@ -7,22 +7,21 @@ use std::ops::Bound;
 use crate::engine::store::row::Row;
 use crate::engine::store::short::Short;
 
-/// By key.
 pub(super) type Changes = BTreeMap<Short, Change>;
 
-/// What becomes of a row.
+/// A change of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It is put down, perhaps in place of one on the disk.
+    /// Writes the row, which may replace one on disk.
     Put(Row),
-    /// It is put down, and older layers and the disk have none of its key.
+    /// Writes the row; neither older layers nor the disk have its key.
     New(Row),
-    /// It goes; hides a row of the disk.
+    /// Removes the row, and hides it on disk.
     Gone,
 }
 
 impl Change {
-    /// The row after it.
+    /// The row after the change.
     pub(super) fn row(&self) -> Option<&Row> {
         match self {
             Self::Put(row) | Self::New(row) => Some(row),
@@ -31,17 +30,15 @@ impl Change {
     }
 }
 
-/// In which order keys are read.
+/// Order in which keys are read: ascending or descending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The least first.
     Up,
-    /// The greatest first.
     Down,
 }
 
 impl Way {
-    /// This key is not read after that one.
+    /// True when `key` is read at or before `that`.
     pub(super) fn is_by(self, key: &[u8], that: &[u8]) -> bool {
         match self {
             Self::Up => key <= that,
@@ -50,21 +47,21 @@ impl Way {
     }
 }
 
-/// The changes to keys of a range, each key once.
+/// Iterator over the changes to a range of keys; the newest layer wins.
 pub(super) struct Merged<'a> {
-    /// The latest first.
+    /// Layers, the newest first.
     layers: Vec<Layer<'a>>,
     way: Way,
 }
 
-/// What is left of one.
+/// The unread part of one layer.
 struct Layer<'a> {
     next: Option<(&'a Short, &'a Change)>,
     rest: Range<'a, Short, Change>,
 }
 
 impl<'a> Merged<'a> {
-    /// Of these layers, the latest first.
+    /// Merges `layers`, newest first.
     pub(super) fn of(
         layers: impl Iterator<Item = &'a Changes>,
         bounds: (Bound<&Short>, Bound<&Short>),

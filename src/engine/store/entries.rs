@@ -1,4 +1,4 @@
-//! The ledger's reads and writes as rows.
+//! Implementation of the ledger's reads and writes on rows.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::model::{
 };
 use crate::retry::{Counts, Entries, Entry, Marks, Rank, SlotRecord, StateKind};
 
-/// Rows that `count_due` reads from either end of a queue at most. Beyond that it answers this
-/// bound: more are due than anybody's alarm is set to.
+/// Most rows that `count_due` reads from either end of a queue. A larger count is reported as this
+/// bound, which exceeds every alert threshold.
 const COUNT_MAX: u64 = 10_000;
 
 impl Entries for Store {
@@ -69,7 +69,8 @@ impl Entries for Store {
         }
     }
 
-    /// Exact while at most [`COUNT_MAX`] are due or at most that many are not; else that bound.
+    /// Exact while at most [`COUNT_MAX`] entries are due or at most that many are not; else that
+    /// bound.
     fn count_due(&self, group: &GroupId, now: WallMs) -> u64 {
         let Some(number) = self.number(group) else { return 0 };
         let waiting = Key::of_group(key::WAITING, number);
@@ -89,7 +90,7 @@ impl Entries for Store {
         self.members(key::HELD, group, after, limit)
     }
 
-    /// The log entry its bytes lie in, some 100 bytes of fact included.
+    /// Bytes of the log entry with the record, including about 100 bytes of fact.
     fn record_bytes(&self, id: EntryId) -> u64 {
         self.payload(id).map_or(0, |at| u64::from(at.len))
     }
@@ -244,7 +245,7 @@ impl Entries for Store {
 }
 
 impl Store {
-    /// Reads more of what waits in a group.
+    /// Reads the next waiting entries of a group into its front.
     fn read_front(&self, group: &Group, (at, id): Due) {
         let waiting = Key::of_group(key::WAITING, group.number);
         let mut rows = Vec::with_capacity(front::READ);
@@ -343,12 +344,12 @@ pub(super) fn line_key(
     of.bytes(&[rank]).bytes(&key)
 }
 
-/// What leads to an entry of a group, which is always the same group's.
+/// An index row that leads to an entry; it belongs to the entry's group for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Index<'a> {
     Member,
     Held,
-    /// Whether the group's commit has passed it.
+    /// With whether the group's commit has passed the origin.
     Origin(&'a Origin, bool),
     Lane(LaneOffset),
     Waiting(WallMs),
@@ -356,7 +357,7 @@ enum Index<'a> {
     Line(&'a Origin, OrderKey, Rank),
 }
 
-/// All that leads to an entry.
+/// All index rows of an entry.
 fn indexes(entry: &Entry) -> Vec<Index<'_>> {
     let mut found = Vec::with_capacity(5 + entry.lanes.len());
     found.push(Index::Member);
@@ -392,7 +393,7 @@ impl Index<'_> {
         }
     }
 
-    /// The id, where it is not at the end of the key.
+    /// The id, unless the key ends with it.
     fn value(&self, id: EntryId) -> Short {
         match self {
             Self::Origin(..) | Self::Lane(_) | Self::Line(..) => {

@@ -1,4 +1,4 @@
-//! Writes changes to the disk's tables, beside the engine's thread or on it.
+//! Writes changes to the tables on disk, on a thread of its own or on the engine's.
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
@@ -8,13 +8,13 @@ use crate::engine::store::changes::{Change, Changes};
 use crate::engine::store::renewal::Renewal;
 use crate::journal::{Table, Tables, TablesError, Turn};
 
-/// All rows lie in one table; the first byte of a key says what it is.
+/// All rows are in one table; the first byte of a key gives the row's type.
 pub(super) const ROWS: Table = Table("rows");
 
-/// Changes whose memory is given back before the clock is looked at.
+/// Changes freed between two checks of the clock.
 const FORGOTTEN_AT_ONCE: usize = 64;
 
-/// The first failure; shared by all who can fail.
+/// The first failure, shared by the store and its flusher.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failure(Arc<OnceLock<String>>);
 
@@ -23,7 +23,7 @@ impl Failure {
         self.0.get().map(String::as_str)
     }
 
-    /// The first reason stays.
+    /// Records a failure; the first reason stays.
     pub(super) fn tell(&self, why: &str) {
         if self.0.set(why.to_owned()).is_ok() {
             tracing::error!(
@@ -40,29 +40,29 @@ impl Failure {
     }
 }
 
-/// One piece of work; they are done in order.
+/// A job of the flusher; jobs run in order.
 pub(super) enum Job {
-    /// Writes changes; durable only with the next checkpoint.
+    /// Writes changes; the next checkpoint makes them durable.
     Write(Arc<Changes>, Sender<()>),
-    /// Makes all that was written before durable.
+    /// Makes all earlier writes durable.
     Checkpoint(Checkpoint),
-    /// Gives back the memory of changes nobody reads any more.
+    /// Frees the memory of changes that are no longer read.
     Forget(Arc<Changes>),
     /// Rebuilds the store from the log.
     Renew(Box<Renewal>),
 }
 
-/// A checkpoint and what belongs to it.
+/// A checkpoint with its callbacks.
 pub(in crate::engine) struct Checkpoint {
     /// The last entry of the log whose fact was applied.
     pub(in crate::engine) applied: u64,
-    /// Goes before: the log, durable so far, and its index.
+    /// Runs before: makes the log durable to `applied`, and saves its index.
     pub(in crate::engine) first: Box<dyn FnOnce() -> Result<(), EngineError> + Send>,
-    /// Hears how it went.
+    /// Gets the result.
     pub(in crate::engine) done: Box<dyn FnOnce(Result<(), EngineError>) + Send>,
 }
 
-/// Does the work of a store on a thread of its own, so that nobody waits for a disk.
+/// Runs a store's jobs on a thread of its own, so that the driver never waits for a disk.
 pub struct Flusher {
     pub(super) jobs: Receiver<Job>,
     pub(super) tables: Option<Tables>,
@@ -70,14 +70,14 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    /// Works until its store is gone.
+    /// Runs jobs until the store is dropped.
     pub fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
             self.work(job);
         }
     }
 
-    /// Does the next piece of work, if there is one.
+    /// Runs the next job, if there is one.
     #[cfg(test)]
     pub(in crate::engine) fn step(&mut self) {
         if let Ok(job) = self.jobs.try_recv() {
@@ -102,11 +102,11 @@ impl Job {
                 {
                     failure.latch(write(tables, &changes));
                 }
-                // The store may have gone meanwhile.
+                // The store may be dropped meanwhile.
                 let _ = written.send(());
             }
             Self::Forget(changes) => forget(changes),
-            // The failure it leaves behind is that of the store it makes.
+            // The new store has its own failure.
             Self::Renew(renewal) => drop(renewal.run(tables)),
             Self::Checkpoint(Checkpoint { applied, first, done }) => {
                 let kept = first();
@@ -122,7 +122,7 @@ impl Job {
     }
 }
 
-/// Tens of thousands of small pieces of memory take milliseconds.
+/// Frees changes in pieces: tens of thousands of small allocations take milliseconds to free.
 fn forget(changes: Arc<Changes>) {
     let turn = Turn::for_later();
     for (forgotten, _) in Arc::into_inner(changes).into_iter().flatten().enumerate() {

@@ -1,43 +1,43 @@
-//! The first of what waits in a group, so that a Fetch need not look for it among the rows: the
-//! disk has those of what went until the next flush, and every Fetch would pass over them.
+//! The first waiting entries of a group, in memory. Removed entries leave rows on disk until the
+//! next flush, and every Fetch would have to skip these.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use crate::model::{EntryId, WallMs};
 
-/// When something is due, and what.
+/// Due time and id of a waiting entry.
 pub(super) type Due = (WallMs, EntryId);
 
-/// As many are kept at most.
+/// Most entries kept.
 const KEPT_MAX: usize = 256;
-/// As many are read at once: half, so that those who come meanwhile push nobody out.
+/// Entries of one read: half of [`KEPT_MAX`], so that new entries do not evict others.
 pub(super) const READ: usize = KEPT_MAX / 2;
 
-/// **Invariant:** everything that waits before `end` is in `first`.
+/// **Invariant:** every waiting entry before `end` is in `first`.
 #[derive(Debug)]
 pub(super) struct Front {
     first: BTreeSet<Due>,
-    /// `None`: nothing else waits.
+    /// `None` when `first` has all waiting entries.
     end: Option<Due>,
 }
 
-/// What is known here of a question.
+/// Answer of the front.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen<T> {
-    /// All there is to say.
+    /// The complete answer.
     Known(T),
-    /// Rows from there on have to be read first.
+    /// Rows from this one on must be read first.
     Ask(Due),
 }
 
 impl Front {
-    /// Nothing waits.
+    /// A front that knows that no entry waits.
     pub(super) fn empty() -> Self {
         Self { first: BTreeSet::new(), end: None }
     }
 
-    /// Nothing is known.
+    /// A front that knows of no entries yet.
     pub(super) fn unread() -> Self {
         Self { first: BTreeSet::new(), end: Some((WallMs(i64::MIN), EntryId(0))) }
     }
@@ -56,19 +56,19 @@ impl Front {
         self.first.remove(&due);
     }
 
-    /// Rows from [`Seen::Ask`] on, in order; `whole`: there are no more behind them.
+    /// Adds rows from [`Seen::Ask`] on, in order; `whole` says that no rows follow.
     pub(super) fn read(&mut self, rows: Vec<Due>, whole: bool) {
         let last = rows.last().copied();
         self.first.extend(rows);
         match last {
             _ if whole => self.end = None,
-            // One past it: ids go on beyond all there are.
+            // Ids after the last row are still unknown.
             Some((at, EntryId(id))) => self.end = Some((at, EntryId(id.saturating_add(1)))),
             None => {}
         }
     }
 
-    /// Those that are due, at most `limit`.
+    /// Due entries, at most `limit`.
     pub(super) fn due(&self, now: WallMs, limit: usize) -> Seen<Vec<EntryId>> {
         let due = self.first.iter().take_while(|(at, _)| *at <= now).take(limit);
         let due: Vec<EntryId> = due.map(|(_, id)| *id).collect();
@@ -78,7 +78,7 @@ impl Front {
         }
     }
 
-    /// The first due time after `after`, of all where that is `None`.
+    /// The first due time after `after`, or of all entries for `None`.
     pub(super) fn next(&self, after: Option<WallMs>) -> Seen<Option<WallMs>> {
         let after = after.map(|after| (after, EntryId(u64::MAX)));
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -89,7 +89,7 @@ impl Front {
         }
     }
 
-    /// So many at most are told by [`Front::due`] at once.
+    /// True when [`Front::due`] can answer this limit.
     pub(super) fn holds(limit: usize) -> bool {
         limit <= READ
     }

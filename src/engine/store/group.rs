@@ -1,4 +1,4 @@
-//! What memory holds of a group: its number, counts and slots.
+//! State of a group in memory: number, counts and slots.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,16 +11,16 @@ use crate::engine::store::value::{self, GroupRow, OpenRow, SlotRow};
 use crate::model::{EntryId, GroupId, LaneOffset, Slot};
 use crate::retry::{Counts, Entry, SlotRecord, State};
 
-/// One group with an entry, a slot or a reference into the log.
+/// A group with an entry, a slot or a reference into the log.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// What it is called in keys.
+    /// The group's name in keys.
     pub(super) number: GroupNumber,
     pub(super) counts: Counts,
     pub(super) slots: BTreeMap<Slot, SlotRecord>,
-    /// The hand-outs each slot has open, by sequence, 500 at most; none is no key.
+    /// Open deliveries of each slot by sequence, at most 500. A slot without any has no key.
     open: BTreeMap<Slot, BTreeMap<u64, EntryId>>,
-    /// Slots whose rows are out of date: they change with every hand-out.
+    /// Slots whose rows are out of date: they change with every delivery.
     stale: BTreeSet<Slot>,
     pub(super) shapes: Shapes,
     pub(super) front: RefCell<Front>,
@@ -41,7 +41,7 @@ impl Group {
         group
     }
 
-    /// Puts down a slot as its row tells it; false when that is no slot's row.
+    /// Loads a slot from its row; false for an invalid row.
     pub(super) fn load_slot(&mut self, key: &[u8], row: Option<SlotRow>) -> bool {
         let (Some(slot), Some((member, next_sequence))) = (key::read_slot(key), row) else {
             return false;
@@ -50,7 +50,7 @@ impl Group {
         true
     }
 
-    /// Puts down what a slot has open as its row tells it; false when that is no row of it.
+    /// Loads the open deliveries of a slot from their row; false for an invalid row.
     pub(super) fn load_open(&mut self, key: &[u8], row: Option<OpenRow>) -> bool {
         let (Some(slot), Some(open)) = (key::read_slot(key), row) else { return false };
         let open = open.into_iter().map(|(sequence, id)| (sequence, EntryId(id)));
@@ -58,24 +58,24 @@ impl Group {
         true
     }
 
-    /// Puts a slot down.
+    /// Sets a slot.
     pub(super) fn put_slot(&mut self, record: &SlotRecord) {
         self.slots.insert(record.slot, record.clone());
         self.stale.insert(record.slot);
     }
 
-    /// What a slot has open from a sequence on.
+    /// Open deliveries of a slot from a sequence on.
     pub(super) fn open_from(&self, from: LaneOffset) -> impl Iterator<Item = (u64, EntryId)> {
         let open = self.open.get(&from.slot).map(|open| open.range(from.sequence..));
         open.into_iter().flatten().map(|(sequence, id)| (*sequence, *id))
     }
 
-    /// How much a slot has open.
+    /// Number of open deliveries of a slot.
     pub(super) fn open_count(&self, slot: Slot) -> usize {
         self.open.get(&slot).map_or(0, BTreeMap::len)
     }
 
-    /// Nothing the ledger knows of.
+    /// True when the ledger knows nothing of the group.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.counts.by_state.is_empty()
     }
@@ -116,12 +116,12 @@ impl Group {
 }
 
 impl Store {
-    /// The group's number in keys; `None` when nothing of it was ever put down.
+    /// The group's number in keys; `None` for a group that was never stored.
     pub(super) fn number(&self, group: &GroupId) -> Option<GroupNumber> {
         self.groups.get(group).map(|group| group.number)
     }
 
-    /// The group, made if there is none; its row is written with the next flush.
+    /// The group, created if there is none; the next flush writes its row.
     pub(super) fn group_mut(&mut self, name: &GroupId) -> &mut Group {
         if !self.stale.contains(name) {
             self.stale.insert(name.clone());
@@ -133,8 +133,7 @@ impl Store {
         })
     }
 
-    /// Brings the rows of the group and its slots up to date; a group of which nothing is left
-    /// loses its own.
+    /// Updates the rows of the group and its slots; an empty group loses its row.
     pub(super) fn write_group(&mut self, name: &GroupId) {
         self.write_shapes(name);
         let Some(group) = self.groups.get_mut(name) else { return };
@@ -159,7 +158,7 @@ impl Store {
     }
 }
 
-/// Takes one off; a count of none is no key, so that equal contents are equal counts.
+/// Decrements a count. A count of 0 has no key, so that equal contents are equal maps.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
     let left = counts.get(&key).map_or(0, |count| count.saturating_sub(1));
     if left == 0 {

@@ -1,4 +1,4 @@
-//! What each slot needs of the log: together they say from which sequence it goes on.
+//! References of slots into the log: together they give the sequence at which each slot continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +14,21 @@ use crate::model::Slot;
 pub(super) struct Hold {
     /// The latest fact of the slot.
     pub(super) slot: Option<At>,
-    /// The latest hand-out after that.
+    /// The latest delivery after that fact.
     pub(super) handout: Option<Handout>,
 }
 
-/// The fact of a hand-out.
+/// The fact of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Handout {
-    /// The entry handed out.
+    /// The delivered entry.
     pub(super) id: u64,
-    /// The hand-out's number in its slot.
+    /// The delivery's sequence in its slot.
     pub(super) sequence: u64,
-    /// The fact.
     pub(super) at: At,
 }
 
-/// Those of all slots, which change with every hand-out: rows are written with the next flush.
+/// The references of all slots. Every delivery changes them, so the next flush writes their rows.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     known: BTreeMap<(GroupNumber, Slot), Hold>,
@@ -37,7 +36,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Puts one down as its row tells it; false when that is no row of one.
+    /// Loads a slot's references from their row; false for an invalid row.
     pub(super) fn load(&mut self, key: &[u8], row: &[u8]) -> bool {
         let of = key::read_group(key).zip(key::read_slot(key));
         let (Some(of), Some(hold)) = (of, value::decode(row)) else { return false };
@@ -54,7 +53,7 @@ impl Holds {
         self.stale.insert((group, slot));
     }
 
-    /// Rows that are out of date.
+    /// Takes the rows that are out of date.
     pub(super) fn take_stale(&mut self) -> Vec<(Key, Hold)> {
         let stale = std::mem::take(&mut self.stale);
         let row = |(group, slot)| {

@@ -1,4 +1,4 @@
-//! Keys of the rows, so that their order as bytes is the order the ledger asks for.
+//! Keys of the rows. Their byte order is the order of the ledger's reads.
 //!
 //! ```text
 //! E id                                            → entry, and its references into the log
@@ -17,7 +17,7 @@
 //! f group shape id                                →        its dead letters
 //! H group slot | T | D id                         →        references into the log
 //! ```
-//! Numbers are big-endian, signed ones with the sign bit turned; a group is its 32-bit number; a
+//! Numbers are big-endian, signed ones with the sign bit flipped. A group is its 32-bit number. A
 //! topic is its length in 32 bits and its bytes.
 
 use crate::engine::store::short::Short;
@@ -35,7 +35,7 @@ pub(super) const ORIGIN: u8 = b'o';
 pub(super) const MEMBER: u8 = b'n';
 pub(super) const HELD: u8 = b'h';
 pub(super) const LINE: u8 = b'k';
-/// The counts of dead letters that look alike.
+/// The counts of one shape of dead letters.
 pub(super) const SHAPE: u8 = b'F';
 /// A dead letter of a shape.
 pub(super) const LETTER: u8 = b'f';
@@ -143,8 +143,8 @@ pub(super) fn read_offset(key: &[u8]) -> Option<i64> {
     Some((u64::from_be_bytes(*turned) ^ (1 << 63)).cast_signed())
 }
 
-/// The due time in a key of [`WAITING`] or the expiry in one of [`EXPIRY`]: the number before the
-/// id at the end.
+/// The due time in a key of [`WAITING`], or the expiry in a key of [`EXPIRY`]: the number before
+/// the id.
 pub(super) fn read_wall(key: &[u8]) -> Option<WallMs> {
     let (before, _) = key.split_last_chunk::<8>()?;
     let turned = before.last_chunk::<8>()?;

@@ -1,10 +1,10 @@
-//! Changes in memory over rows on disk, read as one ordered map of bytes.
+//! Changes in memory above rows on disk, read as one ordered map of bytes.
 //!
 //! ```text
 //! changes ── flush ──▶ leaving (one layer a flush) ── Flusher ──▶ rows on disk
 //! ```
-//! A layer that leaves is read until its rows are on the disk: whoever looks sees a change at once
-//! and for good.
+//! A leaving layer is read until its rows are on disk, so a change is visible at once and stays
+//! visible.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -21,31 +21,31 @@ use crate::engine::store::short::Short;
 use crate::engine::store::value;
 use crate::journal::Tables;
 
-/// Rows of the disk that are kept in mind until the next flush: a batch of a thousand nacks asks
-/// for each of its origins three times.
+/// Most rows of the disk cached until the next flush: a batch of a thousand nacks reads the rows of
+/// each origin three times.
 const SEEN_MAX: usize = 8 << 10;
 
-/// Why a store fails whose flusher is gone.
+/// Failure of a store whose flusher has ended.
 const NOBODY: &str = "the thread that writes the retry tables has ended";
 
 /// Called with a key and its value, until it breaks.
 pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// One ordered map. Reads see a change at once; the disk sees it with the next flush.
+/// One ordered map. Reads see a change at once; the next flush writes it to disk.
 #[derive(Debug)]
 pub(super) struct Layers {
-    /// Not yet flushed.
+    /// Changes that are not flushed.
     changes: Changes,
-    /// Flushed and perhaps not yet on the disk, the latest first.
+    /// Flushed layers that may not be on disk yet, newest first.
     leaving: VecDeque<Leaving>,
-    /// Rows looked up on the disk since the last flush, also those that are not there: before
-    /// anything is decided the same few are asked for more than once.
+    /// Rows read from disk since the last flush, missing ones included: a decision reads the same
+    /// few rows more than once.
     seen: RefCell<HashMap<Short, Option<Row>>>,
-    /// `None`: everything stays in `changes`.
+    /// `None` for a store in memory: everything stays in `changes`.
     tables: Option<Tables>,
-    /// Who writes; nobody: it is done at once.
+    /// Sends jobs to the flusher; `None` to write on this thread.
     flusher: Option<Sender<Job>>,
-    /// From the first failure on every read is empty and every change is dropped.
+    /// After the first failure every read is empty and every change is dropped.
     failure: Failure,
 }
 
@@ -67,24 +67,24 @@ impl Layers {
         }
     }
 
-    /// From now on somebody else writes.
+    /// Moves writes to the returned flusher.
     pub(super) fn flusher(&mut self) -> Flusher {
         let (sender, jobs) = channel();
         self.flusher = Some(sender);
         Flusher { jobs, tables: self.tables.clone(), failure: self.failure.clone() }
     }
 
-    /// Takes the flusher of rows that failed.
+    /// Takes over the flusher of rows that failed.
     pub(super) fn take_flusher(&mut self, old: &mut Self) {
         self.flusher = old.flusher.take();
     }
 
-    /// The place for a failure of these rows.
+    /// The shared failure of these rows.
     pub(super) fn failure(&self) -> Failure {
         self.failure.clone()
     }
 
-    /// Has a renewal made; false: the thread for it has ended.
+    /// Sends a renewal to the flusher; false when its thread has ended.
     pub(super) fn renew(&self, job: Job) -> bool {
         if let Some(flusher) = &self.flusher {
             return flusher.send(job).is_ok();
@@ -93,22 +93,22 @@ impl Layers {
         true
     }
 
-    /// The failure that ended the use of this store.
+    /// The failure that made this store unusable.
     pub(super) fn failed(&self) -> Option<&str> {
         self.failure.told()
     }
 
-    /// Ends the use of this store.
+    /// Makes this store unusable.
     pub(super) fn fail(&self, why: &str) {
         self.failure.tell(why);
     }
 
-    /// Changes that were not flushed.
+    /// Number of changes that are not flushed.
     pub(super) fn unflushed(&self) -> usize {
         if self.tables.is_some() { self.changes.len() } else { 0 }
     }
 
-    /// Changes that were flushed and are not known to be on the disk.
+    /// Number of flushed changes that may not be on disk yet.
     pub(super) fn leaving(&mut self) -> usize {
         while let Some(last) = self.leaving.back() {
             match last.written.try_recv() {
@@ -123,7 +123,7 @@ impl Layers {
         self.leaving.iter().map(|layer| layer.changes.len()).sum()
     }
 
-    /// Waits until the first flush that is not on the disk is there.
+    /// Waits until the oldest flushed layer is on disk.
     pub(super) fn wait(&mut self) {
         let Some(last) = self.leaving.back() else { return };
         match last.written.recv() {
@@ -157,7 +157,7 @@ impl Layers {
         found
     }
 
-    /// What a row of the disk means: whoever asks for it next need not read its bytes again.
+    /// Caches the decoded value of a row, so that its bytes are decoded once.
     pub(super) fn understood(&self, key: &Short, row: Row) {
         if let Some(seen) = self.seen.borrow_mut().get_mut(key) {
             *seen = Some(row);
@@ -169,7 +169,7 @@ impl Layers {
         self.read(from, to, Way::Up, f);
     }
 
-    /// The same from the last to the first.
+    /// [`Layers::each`] from the last key to the first.
     pub(super) fn each_back(&self, from: &Short, to: &Short, f: &mut Visit<'_>) {
         self.read(from, to, Way::Down, f);
     }
@@ -223,7 +223,7 @@ impl Layers {
         }
     }
 
-    /// Puts down a value; one that cannot be encoded ends the use of this store.
+    /// Writes a value; one that cannot be encoded makes this store unusable.
     pub(super) fn put_value<T: Serialize>(&mut self, key: Short, value: &T) {
         if let Some(row) = self.failure.latch(value::encode(value)) {
             self.put(key, row);
@@ -236,8 +236,7 @@ impl Layers {
         }
     }
 
-    /// Puts down a row where there is none: should it go before it is flushed, the disk never
-    /// hears of it.
+    /// Writes a row with a new key. If it is removed before a flush, it never reaches the disk.
     pub(super) fn put_new(&mut self, key: Short, value: Short) {
         match self.changes.get(&key) {
             None | Some(Change::New(_)) if self.failed().is_none() => {
@@ -255,7 +254,7 @@ impl Layers {
         }
     }
 
-    /// Sends every change to the disk's tables; durable only with the next checkpoint.
+    /// Sends every change to the tables; the next checkpoint makes them durable.
     pub(super) fn flush(&mut self) {
         if self.tables.is_none() || self.changes.is_empty() || self.failed().is_some() {
             return;
@@ -267,7 +266,7 @@ impl Layers {
         self.leaving();
     }
 
-    /// Flushes, and makes that durable as the checkpoint says.
+    /// Flushes, and makes the changes durable with a checkpoint.
     pub(super) fn checkpoint(&mut self, checkpoint: Checkpoint) {
         self.flush();
         self.work(Job::Checkpoint(checkpoint));
@@ -293,11 +292,11 @@ impl Layers {
         std::iter::once(&self.changes).chain(self.leaving.iter().map(|layer| &*layer.changes))
     }
 
-    /// The oldest layer is on the disk, and what was seen there before is not what is there now.
+    /// Drops the oldest leaving layer, which is on disk, and the rows cached before.
     fn arrived(&mut self) {
         let arrived = self.leaving.pop_back();
         if let (Some(flusher), Some(layer)) = (&self.flusher, arrived) {
-            // Who is gone has nothing to forget.
+            // A flusher that has ended has nothing to free.
             let _ = flusher.send(Job::Forget(layer.changes));
         }
         self.seen.get_mut().clear();

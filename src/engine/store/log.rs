@@ -1,15 +1,15 @@
-//! What this store asks of the log: to let an entry go, and whether it is still there.
+//! The store's interface to the log: to release entries, and to check whether they exist.
 
 use crate::journal::{EntryRef, Journal};
 
-/// An [`EntryRef`] as it is stored: sequence number, length.
+/// A stored [`EntryRef`]: sequence number, length.
 pub(super) type At = (u64, u32);
 
-/// The log, as far as references to it go.
+/// The log, as far as references to it are concerned.
 pub(in crate::engine) trait Log {
-    /// Nobody needs this entry any more.
+    /// Marks an entry as no longer needed.
     fn release(&self, entry: EntryRef);
-    /// The entry may be found by a replay: released or not, its bytes are there.
+    /// True while a replay may find the entry: its bytes are there, released or not.
     fn holds(&self, entry: EntryRef) -> bool;
 }
 
@@ -56,7 +56,7 @@ mod tests {
         all.push(journal.append_reserved(vec![unwritten]).unwrap().refs[0]);
         let there = |entry: &EntryRef| !matches!(journal.read(*entry), Err(ReadError::Gone { .. }));
         let there: Vec<bool> = all.iter().map(there).collect();
-        // the bytes of one are damaged: it is there as well
+        // A damaged entry still counts as there.
         let logs = disk.disk().list().unwrap();
         assert!(logs.iter().any(|log| disk.damage(log, b"20/r")));
         let before = disk.read_bytes();

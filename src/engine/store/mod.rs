@@ -1,14 +1,14 @@
-//! The retry ledger's store on disk: pending and remembered entries cost no memory each.
+//! The retry ledger's store on disk: waiting and remembered entries take no memory.
 //!
 //! ```text
 //! retry::Ledger ── put ──▶ changes in memory ── flush ──▶ rows on disk ── checkpoint ──▶ durable
 //!                  ◀─ get ── changes, else rows              Flusher
 //! ```
-//! Rows are an index of the log and nothing more: what a crash takes is rebuilt by applying the
-//! log's facts after [`Store::applied`], and all of them when the file is missing.
+//! Rows are only an index of the log. After a crash they are rebuilt from the log's facts after
+//! [`Store::applied`], or from all facts when the file is missing.
 //!
-//! In memory lie: the unflushed changes (at most [`HELD_MAX`]), and of each group its number,
-//! its counts, its slots and what each of these has open.
+//! Memory has the unflushed changes (at most [`HELD_MAX`]) and, per group, its number, counts,
+//! slots and open deliveries.
 
 mod changes;
 mod entries;
@@ -52,13 +52,13 @@ use row::{Known, Row};
 pub use shapes::{ShapeList, ShapeView};
 use value::MarksRow;
 
-/// Changes held in memory before they are flushed: about 8 MiB. A hand-out and its commit often lie
-/// among them together, and the disk hears of both at once.
+/// Changes in memory before a flush: about 8 MiB. A delivery and its commit are often among them
+/// together, and reach the disk as one write.
 const CHANGES_MAX: usize = 32 << 10;
-/// Changes held in memory at most, those on their way to the disk included: about 24 MiB. A
-/// checkpoint of the tables may take as long as these take to come together.
+/// Most changes in memory, flushing ones included: about 24 MiB. A checkpoint of the tables may
+/// take as long as it takes to collect them.
 const HELD_MAX: usize = 3 * CHANGES_MAX;
-/// Changes short of [`HELD_MAX`] from which on a full disk refuses more: room for one large batch.
+/// Distance to [`HELD_MAX`] at which a full disk refuses more changes: space for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
 pub(super) const ROWS_VERSION: u32 = 5;
@@ -72,19 +72,19 @@ pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
 pub(super) struct Store {
     rows: Layers,
     groups: BTreeMap<GroupId, Group>,
-    /// Groups whose row is out of date; written with the next flush.
+    /// Groups whose row is out of date; the next flush writes it.
     stale: BTreeSet<GroupId>,
     holds: Holds,
     marks: Marks,
-    /// Nothing was ever put down of an entry with this id or a higher one.
+    /// No entry with this id or a higher one was ever stored.
     unknown_from: u64,
-    /// The number the next new group gets; never used twice.
+    /// The number of the next new group; never reused.
     next_group: u32,
-    /// Where the next sweep of graves begins.
+    /// Entry at which the next sweep of graves begins.
     swept: Option<EntryId>,
-    /// Told of every entry whose key is kept in order.
+    /// Updated with every entry whose key is kept in order.
     gates: Arc<Gates>,
-    /// Dead letters that their streams are to lose.
+    /// Dead letters to be removed from their streams.
     letters: Vec<At>,
 }
 
@@ -94,8 +94,8 @@ impl Store {
         Self::over(Layers::new(None))
     }
 
-    /// The store as of the tables' last checkpoint; apply the log's facts after
-    /// [`Store::applied`] to it.
+    /// The store as of the tables' last checkpoint; the caller applies the log's facts after
+    /// [`Store::applied`].
     pub(super) fn open(tables: Tables) -> Self {
         let mut store = Self::over(Layers::new(Some(tables)));
         store.load();
@@ -107,13 +107,13 @@ impl Store {
         self.rows.applied()
     }
 
-    /// Why this store can be used no more; every read is empty from then on. Ask before believing
-    /// (and journalling) what the ledger has decided.
+    /// The failure that made this store unusable; every read is empty from then on. Check it before
+    /// a decision of the ledger is used or journalled.
     pub(super) fn failed(&self) -> Option<String> {
         self.rows.failed().map(str::to_owned)
     }
 
-    /// Moves the changes from memory to the rows; a restart still goes back to the checkpoint.
+    /// Writes the changes in memory to the rows; a restart still goes back to the checkpoint.
     pub(super) fn flush(&mut self) {
         for name in std::mem::take(&mut self.stale) {
             self.write_group(&name);
@@ -126,31 +126,32 @@ impl Store {
         self.rows.flush();
     }
 
-    /// Whether so many changes wait for the disk that a few more would be waited for.
+    /// True when the disk is so far behind that a few more changes would wait for it.
     pub(super) fn is_crowded(&mut self) -> bool {
         let unflushed = self.rows.unflushed();
         unflushed >= CROWDED && unflushed + self.rows.leaving() >= HELD_MAX - CROWDED
     }
 
-    /// Whether the flusher has work.
+    /// True while the flusher has work.
     pub(super) fn is_leaving(&mut self) -> bool {
         self.rows.leaving() > 0
     }
 
-    /// Makes everything so far durable, as the state after an entry of the log.
+    /// Makes the state after an entry of the log durable.
     pub(super) fn checkpoint(&mut self, checkpoint: Checkpoint) {
         self.flush();
         self.rows.checkpoint(checkpoint);
     }
 
-    /// The same at once, where nothing goes before.
+    /// [`Store::checkpoint`] at once, without anything to run before it.
     #[cfg(test)]
     pub(super) fn checkpoint_at(&mut self, applied: u64) {
         let (first, done) = (Box::new(|| Ok(())), Box::new(|_| {}));
         self.checkpoint(Checkpoint { applied, first, done });
     }
 
-    /// From now on rows are written by whoever runs this: nobody here waits for a disk any more.
+    /// Moves writes of rows to the returned flusher's thread, so that the driver never waits for a
+    /// disk.
     pub(super) fn flusher(&mut self) -> Flusher {
         self.rows.flusher()
     }
@@ -214,7 +215,7 @@ impl Store {
         self.load_lines();
     }
 
-    /// Tells the gates of the lines that are on the disk.
+    /// Adds the key queues on disk to the gates.
     fn load_lines(&mut self) {
         let mut ids = Vec::new();
         self.scan(&Key::new(key::LINE), |_, value| {
@@ -226,12 +227,12 @@ impl Store {
         }
     }
 
-    /// What a Fetch looks at in groups that keep keys in order.
+    /// The gates, for Fetches of groups that keep keys in order.
     pub(super) fn gates(&self) -> Arc<Gates> {
         Arc::clone(&self.gates)
     }
 
-    /// One past the highest id of which something is known.
+    /// One past the highest known entry id.
     fn ids_end(&self) -> u64 {
         let (rows, mut last) = (Key::new(key::ENTRY), None);
         self.rows.each_back(&rows.0, &rows.clone().end().0, &mut |key, _| {
@@ -241,7 +242,7 @@ impl Store {
         last.map_or(0, |id| id.0.saturating_add(1))
     }
 
-    /// Flushes when memory holds enough changes and the last flush is done with.
+    /// Flushes when memory has enough changes and the last flush is done.
     fn changed(&mut self) {
         let unflushed = self.rows.unflushed();
         if unflushed < CHANGES_MAX {
@@ -255,7 +256,7 @@ impl Store {
         }
     }
 
-    /// The decoded value of a row; damage ends the use of this store.
+    /// The decoded value of a row; damage makes this store unusable.
     fn row<T: serde::de::DeserializeOwned>(&self, key: &Key) -> Option<T> {
         let row = self.rows.get(&key.0)?;
         let value = row.bytes().ok().and_then(|bytes| value::decode(&bytes));
@@ -265,7 +266,7 @@ impl Store {
         value
     }
 
-    /// What is known of an entry; damage ends the use of this store.
+    /// The entry and its references; damage makes this store unusable.
     fn known(&self, id: EntryId) -> Known {
         if id.0 >= self.unknown_from {
             return Known::default();

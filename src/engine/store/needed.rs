@@ -1,4 +1,4 @@
-//! What an entry needs of the log.
+//! References of an entry into the log.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,35 +8,35 @@ use crate::retry::{Entry, Evidence, PayloadChange, State};
 /// The references of one entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refs {
-    /// Its latest fact.
+    /// The latest fact of the entry.
     pub(super) latest: Option<At>,
-    /// The slot whose hand-out the latest fact is: group number, slot.
+    /// The slot (group number, slot) whose latest delivery is the latest fact.
     pub(super) handout: Option<(u32, u16)>,
-    /// The fact its bytes lie in.
+    /// The fact with the record's bytes.
     pub(super) payload: Option<At>,
-    /// The fact that is its dead letter: the stream's, not ours.
+    /// The fact that is the dead letter; it belongs to the letter's stream.
     pub(super) dead: Option<At>,
-    /// Dead letters of it that are in the stream still, of before a redrive or a discard.
+    /// Dead letters of the entry still in the stream, from before a redrive or a discard.
     pub(super) letters: Vec<At>,
-    /// The one of `letters` that stays until an acknowledgement: its record was changed.
+    /// The one of `letters` that stays until an acknowledgement, because its record was edited.
     pub(super) original: Option<At>,
-    /// Not needed any more, but perhaps still on the disk.
+    /// Released facts that may still be on disk.
     pub(super) spent: Vec<At>,
 }
 
 impl Refs {
-    /// Whether it needs this fact.
+    /// True when the entry needs this fact.
     pub(super) fn needs(&self, at: At) -> bool {
         [self.latest, self.payload, self.dead].contains(&Some(at)) || self.letters.contains(&at)
     }
 
-    /// Whether the next fact in the state `Dead` is written as a dead letter: not where there is
-    /// one, or where the latest is restored.
+    /// True when the next fact in the state `Dead` is written as a dead letter: not when there is
+    /// one, or the latest is restored.
     pub(super) fn begins_letter(&self) -> bool {
         self.dead.is_none() && (self.payload.is_some() || self.letters.is_empty())
     }
 
-    /// Takes the dead letters that an entry in this state needs no more.
+    /// Takes the dead letters that an entry in this state no longer needs.
     pub(super) fn take_letters(&mut self, entry: &Entry) -> Vec<At> {
         let is_needed = match entry.state {
             State::Dead { .. } => {
@@ -61,7 +61,7 @@ impl Refs {
         std::mem::take(&mut self.letters)
     }
 
-    /// The references after this fact.
+    /// The references after a fact.
     pub(super) fn after(
         &self,
         entry: &Entry,

@@ -1,4 +1,4 @@
-//! Reads of the driver beside the ledger: entries with the place of their bytes, pages, groups.
+//! The driver's reads beside the ledger: entries with the place of their bytes, pages, groups.
 
 use std::ops::ControlFlow;
 
@@ -9,18 +9,17 @@ use crate::engine::store::key::{self, Key};
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicPartition, WallMs};
 use crate::retry::{Entries, Entry, State, StateKind};
 
-/// Entries read for one command.
+/// Entries read by one command.
 const PAGE: usize = 256;
 
 impl Store {
-    /// Hand-outs with the place of their bytes.
+    /// Deliveries with the place of their bytes.
     pub(in crate::engine) fn located(&self, taken: Vec<(LaneOffset, Entry)>) -> Vec<TakenEntry> {
         taken.into_iter().map(|(lane, entry)| self.locate(lane, entry)).collect()
     }
 
-    /// Offsets in each partition that have an entry and are not passed by the group's commit, by
-    /// offset; of each partition the last `most`, without reading those before: there may be
-    /// millions.
+    /// Offsets with an entry that the group's commit has not passed, by partition and offset. Only
+    /// the last `most` of each partition are read: there may be millions.
     pub(in crate::engine) fn not_passed(
         &self,
         group: &GroupId,
@@ -63,8 +62,9 @@ impl Store {
         self.page(group, after, limit).into_iter().filter_map(|id| self.get(id)).collect()
     }
 
-    /// How many wait in a group, and those at the places `from`… of the list of them, oldest due
-    /// first, at most `limit`. Their lane offset means nothing. Reads `from + limit` index rows.
+    /// The number of waiting entries of a group, and those at positions `from`… of the list, oldest
+    /// due first, at most `limit`. Their offset in the retry partition is meaningless. Reads
+    /// `from + limit` index rows.
     pub(in crate::engine) fn waiting(
         &self,
         group: &GroupId,
@@ -88,8 +88,8 @@ impl Store {
         (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
     }
 
-    /// Entries of a group that wait, by due time and id: those after `after` that are due before
-    /// `until`, at most `limit`.
+    /// Waiting entries of a group, by due time and id: after `after`, due before `until`, at most
+    /// `limit`.
     pub(in crate::engine) fn due_page(
         &self,
         group: &GroupId,
@@ -113,9 +113,9 @@ impl Store {
         self.ids(&from, &end, limit).into_iter().filter_map(|id| self.get(id)).collect()
     }
 
-    /// Entries of a group that wait or are set aside, with an id above `after`, by id, among the
-    /// next few: all of a group may be millions that are only remembered. Their lane offset means
-    /// nothing. And the id to go on after; `None`: there was none.
+    /// Waiting and exported entries with an id above `after`, by id, among the next few: a group
+    /// may have millions of remembered ones. Also returns the id to continue after, `None` at the
+    /// end. Their offset in the retry partition is meaningless.
     pub(in crate::engine) fn portable(
         &self,
         group: &GroupId,
@@ -138,8 +138,8 @@ impl Store {
         (found, ids.last().copied())
     }
 
-    /// When the oldest hand-out of a group that is not settled left. Of each slot the first is
-    /// looked at: they leave in order.
+    /// Time of the oldest delivery of a group that is not settled. Only the first of each slot is
+    /// read, because a slot delivers in order.
     pub(in crate::engine) fn oldest_out(&self, group: &GroupId) -> Option<WallMs> {
         let slots = self.slots(group).into_iter();
         let first = slots.filter_map(|slot| {
@@ -158,12 +158,12 @@ impl Store {
         self.groups()
     }
 
-    /// Whether a group has an entry or a slot.
+    /// True when a group has an entry or a slot.
     pub(in crate::engine) fn has_group(&self, group: &GroupId) -> bool {
         self.groups.get(group).is_some_and(|group| !group.is_empty())
     }
 
-    /// An entry with the place of its bytes. Its lane offset means nothing.
+    /// An entry with the place of its bytes. Its offset in the retry partition is meaningless.
     pub(in crate::engine) fn located_entry(&self, entry: Entry) -> TakenEntry {
         self.locate(LaneOffset { slot: Slot(0), sequence: 0 }, entry)
     }

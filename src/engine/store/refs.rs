@@ -1,18 +1,19 @@
-//! References into the log: which of its entries an entry of ours still needs.
+//! References into the log: the log entries that each retry entry still needs.
 //!
-//! Each fact tells the whole state of its entry, so a later one makes the earlier dead. Needed are
+//! Each fact has the whole state of its entry, so a later fact makes the earlier one dead. The
+//! store keeps
 //!
-//! * the latest fact of each entry, and the one its bytes lie in,
-//! * the latest fact of each slot and the latest hand-out after it: together they say from which
-//!   sequence the slot goes on,
+//! * the latest fact of each entry, and the fact with its record's bytes,
+//! * the latest fact of each slot and the latest delivery after it: they give the sequence at which
+//!   the slot continues,
 //! * the latest check of the delay tables.
 //!
-//! The rest is released. A dead letter belongs to its stream and is never released here: the caller
-//! removes from the stream the letters that [`Store::take_letters`] names.
+//! All other facts are released. A dead letter belongs to its stream and is never released here:
+//! the caller removes from the stream the letters that [`Store::take_letters`] names.
 //!
-//! **Invariant:** a forgotten entry's tombstone (its [`Fact::Forgotten`]) stays in the log until
-//! no other fact of that entry is physically there, so that a replay of the log alone never brings
-//! the entry back.
+//! **Invariant:** a forgotten entry's tombstone (its [`Fact::Forgotten`]) stays in the log as long
+//! as any other fact of that entry is on disk. So a replay of the log alone never brings the entry
+//! back.
 
 use std::sync::Arc;
 
@@ -28,31 +29,31 @@ use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, Slot};
 use crate::retry::{Entry, Evidence, Fact, PayloadChange, State};
 
-/// Released facts of one entry that are kept in mind before those gone from the disk are dropped.
+/// Released facts of one entry that are listed before those gone from the disk are dropped.
 const SPENT_STEP: usize = 64;
 
 /// A forgotten entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Grave {
     tombstone: At,
-    /// Its dead letter, if it has one that was not seen to be gone.
+    /// The dead letter, unless it is known to be gone.
     dead: Option<At>,
-    /// Its facts that may still be on the disk.
+    /// Other facts that may still be on disk.
     rest: Vec<At>,
 }
 
 impl Store {
-    /// True when this fact, not yet given to [`Store::journalled`], is to be written as the dead
-    /// letter itself: the first of its entry in the state `Dead`. Later facts of the dead entry
-    /// are plain ones.
+    /// True when this fact is to be written as the dead letter itself: the first of its entry in
+    /// the state `Dead`. Later facts of the entry are plain ones. Call it before
+    /// [`Store::journalled`].
     pub(in crate::engine) fn is_dead_letter(&self, fact: &Fact) -> bool {
         let Fact::Entry { entry, .. } = fact else { return false };
         matches!(entry.state, State::Dead { .. })
             && self.refs(entry.id).is_none_or(|refs| refs.begins_letter())
     }
 
-    /// Remembers where a fact lies and releases what it made dead. Call it for every fact, in the
-    /// log's order, live and on recovery, after the ledger has applied it.
+    /// Records the place of a fact and releases the facts it supersedes. Call it for every fact in
+    /// the log's order, live and on recovery, after the ledger has applied it.
     pub(in crate::engine) fn journalled(&mut self, log: &impl Log, fact: &Fact, at: EntryRef) {
         let at = (at.seq, at.len);
         match fact {
@@ -75,25 +76,25 @@ impl Store {
         self.changed();
     }
 
-    /// The log entry an entry's bytes lie in: the one it began with, or its dead letter.
+    /// The log entry with an entry's bytes: its first fact, or its dead letter.
     pub(in crate::engine) fn payload(&self, id: EntryId) -> Option<EntryRef> {
         let refs = self.refs(id)?;
         refs.payload.or(refs.dead).or(refs.letters.last().copied()).map(place)
     }
 
-    /// Takes the dead letters that are needed no more since the last call: their streams are to
-    /// lose them.
+    /// Takes the dead letters no longer needed since the last call; the caller removes them from
+    /// their streams.
     pub(in crate::engine) fn take_letters(&mut self) -> Vec<EntryRef> {
         std::mem::take(&mut self.letters).into_iter().map(place).collect()
     }
 
-    /// Letters that could not be removed.
+    /// Restores letters that could not be removed.
     pub(in crate::engine) fn put_letters_back(&mut self, letters: Vec<EntryRef>) {
         self.letters.extend(letters.into_iter().map(|letter| (letter.seq, letter.len)));
     }
 
-    /// Looks at up to `limit` forgotten entries, going round; releases the tombstones of those
-    /// whose facts have all left the disk. How many.
+    /// Checks up to `limit` forgotten entries, round robin. Releases the tombstones of those whose
+    /// facts have all left the disk, and returns their number.
     pub(in crate::engine) fn sweep(&mut self, log: &impl Log, limit: usize) -> usize {
         let graves = self.graves(limit);
         // The end of the round: the next sweep begins at the first again.
@@ -102,7 +103,7 @@ impl Store {
         for (id, grave) in graves {
             let left = still_there(log, &grave);
             let key = Key::of_entry(key::GRAVE, id);
-            // The highest id ever given out is known from its facts alone: one has to stay.
+            // The highest id ever assigned is known only from its facts, so one of them stays.
             let is_last = id.0.saturating_add(1) >= self.marks.next_id;
             if left.dead.is_none() && left.rest.is_empty() && !is_last {
                 log.release(place(grave.tombstone));
@@ -174,8 +175,8 @@ impl Store {
         self.rows.put_value(Key::of_entry(key::GRAVE, id).0, &grave);
     }
 
-    /// The highest hand-out tells where its slot goes on: the one before does not have to any
-    /// more. A later fact of an older hand-out changes nothing.
+    /// The newest delivery gives the sequence at which its slot continues, so the one before is
+    /// released. A later fact of an older delivery changes nothing.
     fn handed_out(&mut self, log: &impl Log, group: GroupNumber, slot: Slot, new: Handout) {
         let mut hold = self.holds.get(group, slot);
         if hold.handout.is_some_and(|held| held.sequence > new.sequence) {
@@ -186,8 +187,8 @@ impl Store {
         self.free_handout(log, before.filter(|before| before.at != new.at));
     }
 
-    /// Tells where its slot goes on. A start may tell a slot's latest fact a second time, whatever
-    /// came after it: then nothing changes.
+    /// Records a fact of a slot. A start may repeat a slot's latest fact after newer ones; then
+    /// nothing changes.
     fn slot_journalled(&mut self, log: &impl Log, group: &GroupId, slot: Slot, at: At) {
         let number = self.group_mut(group).number;
         let before = self.holds.get(number, slot);
@@ -204,17 +205,17 @@ impl Store {
         }
     }
 
-    /// Releases a hand-out its slot does not need any more, unless its entry still does.
+    /// Releases a delivery that its slot no longer needs, unless its entry does.
     fn free_handout(&self, log: &impl Log, handout: Option<Handout>) {
         let Some(Handout { id, at, .. }) = handout else { return };
         let is_needed = self.refs(EntryId(id)).is_some_and(|refs| refs.needs(at));
-        // A failed store knows of no references.
+        // A failed store knows no references.
         if !is_needed && self.failed().is_none() {
             log.release(place(at));
         }
     }
 
-    /// The slot of that hand-out needs this fact.
+    /// True when the slot of that delivery needs this fact.
     fn is_held(&self, handout: Option<(u32, u16)>, at: At) -> bool {
         let Some((group, slot)) = handout else { return false };
         let hold = self.holds.get(GroupNumber(group), Slot(slot));
@@ -236,8 +237,8 @@ impl Store {
     }
 }
 
-/// What of a forgotten entry is left on the disk. Looks no further than the first that is: one is
-/// reason enough to keep the tombstone.
+/// The references of a forgotten entry still on disk. Stops at the first one found, which is reason
+/// enough to keep the tombstone.
 fn still_there(log: &impl Log, grave: &Grave) -> Grave {
     let mut left = grave.clone();
     left.dead = left.dead.filter(|dead| !is_gone(log, *dead));
@@ -247,7 +248,7 @@ fn still_there(log: &impl Log, grave: &Grave) -> Grave {
     left
 }
 
-/// The log has this entry no more.
+/// True when the log no longer has this entry.
 fn is_gone(log: &impl Log, at: At) -> bool {
     !log.holds(place(at))
 }

@@ -1,8 +1,8 @@
 //! Rebuilds a failed store from the log while the process runs.
 //!
-//! The rows are an index of the log. After a failed write they go back to their last checkpoint,
-//! or begin anew, and the log's facts behind it are applied again. Changes in memory are dropped
-//! at the first failure, and nothing is journalled until the renewal ends, so the log is the truth.
+//! The rows are an index of the log. After a failed write they return to their last checkpoint, or
+//! start empty, and the log's facts after it are applied again. Changes in memory are dropped at
+//! the first failure, and nothing is journalled until the renewal ends, so the log is the truth.
 
 use std::sync::mpsc::Sender;
 
@@ -10,20 +10,20 @@ use crate::engine::store::{Failure, Flusher, Job, Store};
 use crate::journal::{Entry, EntryRef, Journal, Tables};
 use crate::retry::{Ledger, Policies, decode_fact};
 
-/// A ledger over a store that holds everything in the log, or the reason there is none.
+/// A ledger over a store that matches the log, or the reason for a failure.
 pub(in crate::engine) type RenewalOutcome = Result<Box<Ledger<Store>>, String>;
 
-/// One attempt; the flusher's thread makes it.
+/// One attempt, made by the flusher's thread.
 pub(in crate::engine) struct Renewal {
     pub(in crate::engine) journal: Journal,
     pub(in crate::engine) policies: Policies,
-    /// The rows begin anew: their last checkpoint is not trusted.
+    /// The rows start empty: their last checkpoint is not trusted.
     pub(in crate::engine) anew: bool,
     pub(in crate::engine) done: Sender<RenewalOutcome>,
 }
 
 impl Renewal {
-    /// Makes the attempt; the failure of the new store, if there is one.
+    /// Makes the attempt; returns the failure handle of the new store, if there is one.
     pub(super) fn run(self, tables: Option<&Tables>) -> Option<Failure> {
         let ledger = self.ledger(tables);
         let failure = ledger.as_ref().ok().map(|ledger| ledger.store().rows.failure());
@@ -47,7 +47,7 @@ impl Renewal {
     }
 }
 
-/// Applies an entry of the log if it holds a fact.
+/// Applies an entry of the log if it has a fact.
 pub(in crate::engine) fn apply(
     ledger: &mut Ledger<Store>,
     journal: &Journal,
@@ -70,12 +70,12 @@ pub(in crate::engine) fn apply(
 }
 
 impl Store {
-    /// Asks the flusher for a renewal; false: its thread has ended.
+    /// Sends a renewal to the flusher; false when its thread has ended.
     pub(in crate::engine) fn renew(&self, renewal: Renewal) -> bool {
         self.rows.renew(Job::Renew(Box::new(renewal)))
     }
 
-    /// Takes the flusher and the gates of the store it replaces.
+    /// Takes over the flusher and the gates of the store it replaces.
     pub(in crate::engine) fn replace(&mut self, old: &mut Self) {
         self.rows.take_flusher(&mut old.rows);
         old.gates.replace(&self.gates);

@@ -1,7 +1,7 @@
-//! What a row holds: bytes, or what they mean until they go to the disk.
+//! The value of a row: bytes, or a decoded value that is encoded when it is written.
 //!
-//! An entry changes a few times in a second and is written once: while it is in memory it is kept
-//! as it is, and its bytes are made by whoever writes them.
+//! An entry may change a few times per second and is written once. So memory has the decoded value,
+//! and the flusher encodes it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,26 +12,25 @@ use crate::engine::store::value;
 use crate::journal::TablesError;
 use crate::retry::Entry;
 
-/// The value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Row {
-    /// As it lies on the disk.
+    /// The encoded value, as on disk.
     Bytes(Short),
-    /// What is known of an entry.
+    /// A decoded entry with its references.
     Known(Known),
 }
 
-/// An entry and its references into the log. One row: a fact changes both.
+/// An entry and its references into the log, in one row because a fact changes both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// `None`: it was forgotten, and the log does not know that yet.
+    /// `None` for a forgotten entry whose tombstone is not in the log yet.
     pub(super) entry: Option<Arc<Entry>>,
-    /// `None`: no fact of it is in the log yet.
+    /// `None` while no fact of the entry is in the log.
     pub(super) refs: Option<Arc<Refs>>,
 }
 
 impl Row {
-    /// As it lies on the disk.
+    /// The encoded value, as on disk.
     pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>, TablesError> {
         match self {
             Self::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),

@@ -1,5 +1,5 @@
-//! Dead letters that look alike: counts for each topic, cause and masked reason of a group, kept
-//! as letters come and go.
+//! Shapes: counts of a group's dead letters by topic, cause and masked reason, updated as letters
+//! come and go.
 //!
 //! **Invariant:** while letters are counted without a shape, no shape is added. So each letter is
 //! subtracted where it was added.
@@ -17,14 +17,14 @@ use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::{Disposition, Entry, State};
 
-/// Shapes of one group. The letters of further ones are counted together.
+/// Most shapes of one group; letters of further shapes are counted together.
 pub(super) const SHAPES_MAX: usize = 10_000;
-/// Hours whose letters are counted one by one.
+/// Hours with a count of their own.
 const HOURS: usize = 24;
 const HOUR_MS: i64 = 3_600_000;
 /// Hours before the latest one.
 const HOURS_BEFORE: i64 = 23;
-/// The number of letters without a shape.
+/// The number for letters without a shape.
 const NO_SHAPE: u32 = 0;
 
 /// The parts that letters of one shape have in common.
@@ -41,10 +41,10 @@ pub struct Shape {
 /// The letters of one shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShapeCount {
-    /// The name of the shape in keys.
+    /// The number of the shape in keys.
     number: u32,
     letters: u64,
-    /// Times at which the first and the last died, since the shape had none.
+    /// Times of death of the first and the last letter, since the shape was last empty.
     first: WallMs,
     last: WallMs,
     hours: Hours,
@@ -55,11 +55,11 @@ pub(super) struct ShapeCount {
 struct Hours {
     /// The latest hour, counted from 1970.
     latest: i64,
-    /// Letters of the latest hours, that of hour `h` at `h % HOURS`.
+    /// Letters of the latest hours; hour `h` is at `h % HOURS`.
     letters: [u32; HOURS],
 }
 
-/// A shape with its letters, as people see it.
+/// A shape with its letters, for the admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeView {
     pub shape: Shape,
@@ -68,11 +68,11 @@ pub struct ShapeView {
     pub last: WallMs,
     /// Letters by the hour of their death, the present hour last.
     pub hours: [u32; HOURS],
-    /// The latest of them, in the log.
+    /// The latest letter, in the log.
     pub example: Option<EntryRef>,
 }
 
-/// Shapes of a group, those with most letters first.
+/// Shapes of a group, most letters first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShapeList {
     pub shapes: Vec<ShapeView>,
@@ -84,10 +84,10 @@ pub struct ShapeList {
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     all: BTreeMap<Shape, ShapeCount>,
-    /// Letters without a shape, and the count that their row has.
+    /// Letters without a shape, and the count in their row.
     rest: u64,
     written_rest: u64,
-    /// Shapes whose rows are out of date, and the numbers of those that are gone.
+    /// Shapes whose rows are out of date, and the numbers of removed shapes.
     stale: BTreeSet<Shape>,
     gone: BTreeSet<u32>,
     /// The greatest number that a shape has had.
@@ -98,7 +98,7 @@ pub(super) struct Shapes {
 pub(super) type ShapeRow = (Shape, ShapeCount);
 
 impl Shape {
-    /// The shape of a dead letter, and the time of its death; `None`: the entry is not dead.
+    /// The shape of a dead letter and the time of its death; `None` for an entry that is not dead.
     fn of(entry: &Entry) -> Option<(Self, WallMs)> {
         let State::Dead { at } = entry.state else { return None };
         let topic = entry.origin.as_ref().map(|origin| origin.topic.to_string());
@@ -139,7 +139,7 @@ impl Hours {
         self.change(at, |letters| letters.saturating_add(1));
     }
 
-    /// Letters of the hours up to a time, oldest first.
+    /// Letters per hour up to a time, oldest hour first.
     fn up_to(&self, now: WallMs) -> [u32; HOURS] {
         let mut hours = self.clone();
         hours.forward(now.0.div_euclid(HOUR_MS));
@@ -162,7 +162,7 @@ impl Shapes {
         }
     }
 
-    /// Counts a letter; the number of its shape.
+    /// Counts a letter; returns the number of its shape.
     fn count(&mut self, shape: Shape, at: WallMs) -> u32 {
         if !self.all.contains_key(&shape) && (self.rest > 0 || self.all.len() >= SHAPES_MAX) {
             self.rest += 1;
@@ -188,7 +188,7 @@ impl Shapes {
         number
     }
 
-    /// Takes a letter off; the number of its shape.
+    /// Subtracts a letter; returns the number of its shape.
     fn uncount(&mut self, shape: &Shape, at: WallMs) -> u32 {
         let Some(count) = self.all.get_mut(shape) else {
             self.rest = self.rest.saturating_sub(1);
@@ -209,7 +209,7 @@ impl Shapes {
 }
 
 impl Store {
-    /// Moves an entry from the shape of its state before to that of its state now.
+    /// Moves an entry from the shape of its old state to that of its new state.
     pub(super) fn reshape(&mut self, id: EntryId, old: Option<&Entry>, new: Option<&Entry>) {
         let has_shape = |entry: Option<&Entry>| {
             entry.is_some_and(|entry| matches!(entry.state, State::Dead { .. }))
@@ -229,7 +229,7 @@ impl Store {
         }
     }
 
-    /// Brings the rows of a group's shapes up to date.
+    /// Updates the rows of a group's shapes.
     pub(super) fn write_shapes(&mut self, name: &GroupId) {
         let Some(group) = self.groups.get_mut(name) else { return };
         let (of, shapes) = (group.number, &mut group.shapes);
@@ -289,7 +289,7 @@ impl Store {
     }
 }
 
-/// Whether an entry in two states has one shape.
+/// True when an entry has the same shape in two states.
 fn alike((old, new): (&Entry, &Entry)) -> bool {
     old.state == new.state
         && old.disposition == new.disposition

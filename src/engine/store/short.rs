@@ -1,28 +1,26 @@
-//! Bytes of a row: nearly all are short, and those lie in the map itself.
+//! Bytes of a row. Nearly all are short, and are stored inside the map.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// As many as fit beside their number in five words.
+/// Most bytes stored inline: with their length they fill five words.
 const HERE: usize = 38;
 
-/// A few bytes, without an allocation while they are at most 38. Ordered as bytes.
+/// A byte string that is stored inline up to 38 bytes. Ordered as bytes.
 #[derive(Clone, Debug)]
 pub(super) enum Short {
-    /// The first so many of these; the others are 0.
+    /// Length and bytes; unused bytes are 0.
     Here(u8, [u8; HERE]),
-    /// Too long for that.
+    /// A longer byte string.
     There(Vec<u8>),
 }
 
 impl Short {
-    /// None.
     pub(super) fn new() -> Self {
         Self::Here(0, [0; HERE])
     }
 
-    /// These behind what there is.
     pub(super) fn extend(&mut self, more: &[u8]) {
         if let Self::Here(len, bytes) = self {
             let begin = usize::from(*len);
@@ -37,7 +35,7 @@ impl Short {
         *self = Self::There(longer);
     }
 
-    /// Takes the last one off.
+    /// Removes the last byte.
     pub(super) fn pop(&mut self) -> Option<u8> {
         let last = *self.last()?;
         match self {
@@ -104,7 +102,7 @@ impl PartialOrd for Short {
 impl Ord for Short {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
-            // With zeros behind them the longer of two that begin alike is the greater.
+            // With zero padding, the longer of two strings with a common prefix is greater.
             (Self::Here(len, bytes), Self::Here(than, other)) => {
                 by_words(bytes, other).then_with(|| len.cmp(than))
             }
@@ -113,7 +111,7 @@ impl Ord for Short {
     }
 }
 
-/// As bytes, eight at a time: searching a map does little else.
+/// Compares as bytes, eight at a time: a search of the map does little else.
 fn by_words(bytes: &[u8; HERE], other: &[u8; HERE]) -> Ordering {
     let (words, rest) = bytes.as_chunks::<8>();
     let (others, other) = other.as_chunks::<8>();

@@ -14,17 +14,17 @@ use crate::journal::TablesError;
 use crate::model::{EntryId, MemberId, OrderKey, WallMs};
 use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind};
 
-/// The version this build writes and reads. The rows are rebuilt from the log when their file is
-/// missing or of another version, so nothing older has to be understood.
+/// The version this build writes and reads. Rows of another version are rebuilt from the log, so
+/// older versions need not be read.
 pub(super) const ROW_VERSION: u8 = 1;
 
 /// Length of an order key.
 const KEY_BYTES: usize = 16;
 
-/// Most values are no longer: an entry has some 100 bytes.
+/// Usual capacity for a value: an entry has about 100 bytes.
 const USUAL_BYTES: usize = 160;
 
-/// The bytes of a value.
+/// The encoded bytes of a value.
 pub(super) fn bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, TablesError> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bytes.push(ROW_VERSION);
@@ -35,12 +35,12 @@ pub(super) fn bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, TablesError> {
     })
 }
 
-/// The same for a row.
+/// [`bytes()`] as the value of a row.
 pub(super) fn encode<T: Serialize>(value: &T) -> Result<Short, TablesError> {
     bytes(value).map(Short::from)
 }
 
-/// Reads what [`encode`] wrote; `None` for anything else.
+/// Decodes the result of [`encode`]; `None` for anything else.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
     match postcard::take_from_bytes(body) {
@@ -49,8 +49,8 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// The bytes of what is known of an entry. Behind the rest lie its count of redrives, u32 LE,
-/// unless 0, and its key, where it has one.
+/// Encodes an entry and its references. Two optional parts follow: the count of redrives as u32 LE,
+/// unless 0, and the order key.
 pub(super) fn known_bytes(known: &Known) -> Result<Vec<u8>, TablesError> {
     let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()))?;
     if let Some(entry) = known.entry.as_ref().filter(|entry| entry.redrives > 0) {
@@ -62,7 +62,7 @@ pub(super) fn known_bytes(known: &Known) -> Result<Vec<u8>, TablesError> {
     Ok(row)
 }
 
-/// Reads what [`known_bytes`] wrote; `None` for anything else.
+/// Decodes the result of [`known_bytes`]; `None` for anything else.
 pub(super) fn decode_known(bytes: &[u8]) -> Option<Known> {
     let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
     let read = postcard::take_from_bytes::<(Option<Entry>, Option<Refs>)>(body);
@@ -80,7 +80,7 @@ pub(super) fn decode_known(bytes: &[u8]) -> Option<Known> {
     Some(Known { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
 }
 
-/// A group's row: number, waiting by level, all by state.
+/// A group's row: number, waiting entries by level, all entries by state.
 pub(super) type GroupRow = (u32, Vec<(Option<u32>, u64)>, Vec<(StateKind, u64)>);
 
 pub(super) fn group_row(number: u32, counts: &Counts) -> GroupRow {
@@ -94,14 +94,14 @@ pub(super) fn read_counts(row: GroupRow) -> Counts {
     Counts { waiting: BTreeMap::from_iter(waiting), by_state: BTreeMap::from_iter(by_state) }
 }
 
-/// A slot's row: who holds it, the sequence of its next hand-out.
+/// A slot's row: owner, sequence of its next delivery.
 pub(super) type SlotRow = (Option<MemberId>, u64);
 
 pub(super) fn slot_row(record: &SlotRecord) -> SlotRow {
     (record.member.clone(), record.next_sequence)
 }
 
-/// What a slot has open: sequences of its hand-outs and the ids of what is out.
+/// Open deliveries of a slot: sequence and entry id of each.
 pub(super) type OpenRow = Vec<(u64, u64)>;
 
 pub(super) fn open_row(open: &BTreeMap<u64, EntryId>) -> OpenRow {

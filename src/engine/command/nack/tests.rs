@@ -1,4 +1,5 @@
-//! The engine with a log on a disk in memory, driven by hand; the group waits in its partitions.
+//! The engine with a log on a disk in memory, stepped by the test; the group has
+//! `order.mode: partition`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ fn ordered() -> Policies {
 }
 
 impl House {
-    /// `None`: the power went meanwhile.
+    /// `None` when the power went meanwhile.
     fn open_with(disk: &MemDisk, policies: Policies) -> Option<Self> {
         let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
         let parts = Parts { policies, ..Parts::plain(&journal, Clock::told(WallMs(1_000)).0) };
@@ -78,7 +79,7 @@ impl House {
         windows
     }
 
-    /// Offsets that a partition waits for, as the log says.
+    /// Offsets that a partition waits for, according to the log.
     fn awaited(&self) -> Vec<i64> {
         let windows = self.windows();
         let window = windows.get(&(shop(), orders())).map(|kept| &kept.window);
@@ -90,7 +91,7 @@ impl House {
         self.writer.step();
     }
 
-    /// `None`: there is none, as after a power cut.
+    /// `None` without an answer, as after a power cut.
     fn answer_of<T>(&mut self, asked: impl Future<Output = T>) -> Option<T> {
         let mut asked = pin!(asked);
         let mut context = Context::from_waker(Waker::noop());
@@ -103,13 +104,13 @@ impl House {
         None
     }
 
-    /// `None`: no answer.
+    /// `None` without an answer.
     fn try_say(&mut self, batch: NackBatch) -> Option<Result<NackReply, EngineError>> {
         let said = self.engine.said(batch, Evidence::Nack);
         self.answer_of(said)
     }
 
-    /// Ends a transaction with these nacks, and says so in the log; `None`: no answer.
+    /// Ends a transaction with these nacks, in the log; `None` without an answer.
     fn try_end(
         &mut self,
         batch: NackBatch,
@@ -119,7 +120,7 @@ impl House {
         self.answer_of(ends)
     }
 
-    /// The end of a transaction: once, with all that comes with it behind its own entry.
+    /// Ends a transaction once: its own entry, then the entries that belong to it.
     fn end(&self, ended: &Arc<AtomicU32>) -> AppendBatch {
         let (journal, ended) = (self.driver.journal.clone(), Arc::clone(ended));
         Box::new(move |more| {
@@ -164,7 +165,7 @@ impl House {
     }
 }
 
-/// Record 2 of the partition is delivered alone.
+/// Delivers record 2 of the partition alone.
 fn deliver_second(detector: &mut Detector, now: Now) {
     let member = MemberId::new("m");
     let by = Fetching { member, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false };
@@ -197,7 +198,7 @@ fn nack(named: Named) -> NackRequest {
     NackRequest { nack, record: record.to_bytes() }
 }
 
-/// Of records of the partition, by a producer whose first sequence number this is.
+/// Nacks of the partition's records, by a producer whose first sequence number is `first`.
 fn batch(first: i32, offsets: &[i64]) -> NackBatch {
     let count = i32::try_from(offsets.len()).unwrap();
     let producer = Producer { id: 7, epoch: 3, first, last: first + count - 1 };
@@ -209,7 +210,7 @@ fn batch(first: i32, offsets: &[i64]) -> NackBatch {
     }
 }
 
-/// Record 2 is not to be tried again: it leaves its partition.
+/// Changes the nack of record 2, so that the record leaves its partition.
 fn second_leaves(mut batch: NackBatch) -> NackBatch {
     for request in &mut batch.nacks {
         if request.nack.named == Named::Origin(origin(2)) {
@@ -406,7 +407,7 @@ fn a_settled_record_leaves_its_window_and_is_settled_once() {
     let first = house.answer_of(first).unwrap().unwrap();
     assert!(matches!(first, Some(NackOutcome::Scheduled { .. })), "{first:?}");
     assert_eq!(house.answer_of(second).unwrap().unwrap(), None, "it is settled");
-    // A stop with clients connected journals the windows as they are.
+    // A stop with connected clients journals the windows as they are.
     house.change(|detector, _| detector.close());
     house.step();
     let windows = house.windows();

@@ -1,4 +1,4 @@
-//! Dead letters and their topic, with a log on a disk in memory, driven by hand.
+//! Dead letters and their topic, with a log on a disk in memory, stepped by the test.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use crate::retry::{Company, Nack, Named, RESTORE_MS, Reporter, StateKind, Want};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 const LETTERS: i64 = 4;
-/// Added to the number of an order that an edit changes.
+/// Added by an edit to the number of an order.
 const EDITED: i64 = 100;
 
 struct House {
@@ -38,7 +38,7 @@ fn record(offset: i64) -> Bytes {
 }
 
 impl House {
-    /// `None`: the power went meanwhile.
+    /// `None` when the power went meanwhile.
     fn open_at(disk: &MemDisk, wall: WallMs) -> Option<Self> {
         let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
         let (clock, hand) = Clock::told(wall);
@@ -54,7 +54,7 @@ impl House {
         Self::open_at(disk, WallMs(1_000))
     }
 
-    /// Steps the driver and the writer until the answer is there; `None`: the power went.
+    /// Steps the driver and the writer until the answer arrives; `None` when the power went.
     fn ask<T>(&mut self, asked: impl Future<Output = Result<T, EngineError>>) -> Option<T> {
         let mut asked = pin!(asked);
         for _ in 0..20 {
@@ -69,7 +69,7 @@ impl House {
         None
     }
 
-    /// Makes dead letters of `orders-0@0` and on.
+    /// Makes dead letters from `orders-0@0` on.
     fn fill(&mut self) -> Option<()> {
         for offset in 0..LETTERS {
             let origin = Origin { topic: "orders".into(), partition: 0, offset };
@@ -126,7 +126,7 @@ impl House {
         self.entries().iter().filter(|view| view.entry.state.kind() == kind).count()
     }
 
-    /// Delivers all that is due and acknowledges it.
+    /// Delivers everything due and acknowledges it.
     fn consume(&mut self) -> Vec<(String, u32)> {
         let engine = self.engine.clone();
         let slot = self.ask(async move { engine.join(&shop(), "m".into()).await }).unwrap();
@@ -332,8 +332,8 @@ fn every_action_is_in_the_audit_log() {
     assert_eq!(house.engine.audit(None, 0, 10).unwrap(), [], "for 90 days");
 }
 
-/// Redrives, discards and consumes until the power goes; the offsets that are acknowledged to be
-/// gone, and those acknowledged to stay.
+/// Redrives, discards and consumes until the power goes. `gone` gets the offsets whose removal was
+/// acknowledged.
 fn run(disk: &MemDisk, gone: &mut Vec<i64>) -> Option<()> {
     let mut house = House::open(disk)?;
     house.fill()?;

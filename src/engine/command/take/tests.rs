@@ -1,4 +1,4 @@
-//! Retries whose bytes the log cannot give back, with a log on a disk in memory.
+//! Retries whose bytes the log cannot read back, with a log on a disk in memory.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -13,10 +13,10 @@ use crate::model::{ClientId, Origin, WallMs};
 use crate::retry::{Nack, Named, Reporter, StateKind, Want};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
-/// The log's first file.
+/// File name of the log's first segment.
 const LOG: &str = "00000000000000000001.0000.log";
 const MESSAGE: &str = "__dlq.errors.message";
-/// The first level, and a little.
+/// Slightly more than the delay of the first level.
 const LEVEL_MS: u64 = 11_000;
 
 struct House {
@@ -61,7 +61,7 @@ impl House {
         panic!("no answer");
     }
 
-    /// Records fail, each with its offset as its text.
+    /// Nacks records, each with its offset as its value.
     fn fail(&mut self, offsets: &[i64]) -> Result<NackReply, EngineError> {
         let named = |offset| (Named::Origin(origin(offset)), Want::default(), text(offset));
         let nacks = offsets.iter().map(|offset| nack(named(*offset))).collect();
@@ -79,7 +79,7 @@ impl House {
         self.ask(engine.nacks(batch))
     }
 
-    /// Those waiting come due; what of them a member is given from its first offset on.
+    /// Makes waiting entries due; returns what a member gets from its first offset on.
     fn taken(&mut self) -> RetryBatch {
         let engine = self.engine.clone();
         let lane = self.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
@@ -94,7 +94,7 @@ impl House {
         page.iter().map(|view| view.entry.state.kind()).collect()
     }
 
-    /// Value and exception message of each.
+    /// Value and exception message of each dead letter.
     fn dead(&self) -> Vec<(Option<bytes::Bytes>, String)> {
         let dead = self.engine.dead_letters(&shop(), 0, 1 << 20).unwrap().letters;
         let message = |letter: &DeadLetter| {

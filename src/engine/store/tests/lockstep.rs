@@ -13,13 +13,13 @@ use crate::retry::{
     BTreeEntries, Disposition, Entries, Entry, Marks, Rank, SlotRecord, State, StateKind,
 };
 
-/// What the last checkpoint that is done stands for.
+/// The model and sequence of the last finished checkpoint.
 type Saved = Arc<Mutex<(BTreeEntries, u64)>>;
 
 const GROUPS: [&str; 4] = ["shop", "", "g\u{e9}\0x", "shop.eu"];
 const TOPICS: [&str; 3] = ["orders", "orde", "a-b@1"];
 
-/// Makes changes that a ledger could make: origins and hand-outs lead to one entry.
+/// Random changes that a ledger could make: each origin and delivery leads to one entry.
 struct Script {
     rng: Rng,
     ids: Vec<EntryId>,
@@ -216,7 +216,7 @@ impl Script {
     }
 }
 
-/// By partition, of each the last few: those that the commits' own index has, and no other.
+/// Compares the last `most` offsets of each partition with the model's commit index.
 fn compare_not_passed(model: &BTreeEntries, store: &Store, (group, most): (&GroupId, usize)) {
     let mut expected = BTreeMap::new();
     for id in model.page(group, None, usize::MAX) {
@@ -313,7 +313,7 @@ fn a_store_on_disk_answers_as_the_reference_does_and_a_crash_goes_back_to_the_ch
     assert!(crashes > 50);
 }
 
-/// Puts a checkpoint on the way; what it stands for once it is done.
+/// Starts a checkpoint; `saved` gets the model once it is done.
 fn checkpoint(store: &mut Store, model: &BTreeEntries, applied: u64, saved: &Saved) {
     let (saved, model) = (Arc::clone(saved), model.clone());
     let done = move |kept: Result<(), EngineError>| {

@@ -1,4 +1,4 @@
-//! The promises of the store.
+//! Tests of the store.
 
 mod fixtures;
 mod lockstep;

@@ -1,4 +1,4 @@
-//! What is read for one command is bounded.
+//! Reads of one command are bounded.
 
 use super::fixtures::entry;
 use crate::engine::store::Store;

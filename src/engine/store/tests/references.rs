@@ -42,7 +42,7 @@ impl Told {
         self.log.released.borrow().contains(&seq)
     }
 
-    /// What was released leaves the disk.
+    /// Removes released entries from the disk.
     fn compact(&self) {
         let released = self.log.released.borrow();
         self.log.facts.borrow_mut().retain(|seq, _| !released.contains(seq));
@@ -151,7 +151,8 @@ fn sweeps_go_round_so_that_none_waits_for_another() {
         .borrow_mut()
         .retain(|seq, fact| matches!(fact, Fact::Forgotten { .. }) || stuck.contains(seq));
     let swept: Vec<usize> = (0..6).map(|_| told.store.sweep(&told.log, 3)).collect();
-    // Ids 5 to 8 are free; 9 is the highest. Three at a time: 0–2, 3–5, 6–8, 9, and round again.
+    // Ids 5 to 8 are free and 9 is the highest; sweeps take three at a time: 0–2, 3–5, 6–8, 9, and
+    // round again.
     assert_eq!(swept, [0, 1, 3, 0, 0, 0]);
     assert!(stuck.iter().all(|seq| told.log.holds(EntryRef { seq: *seq, len: 9 })));
 }

@@ -1,4 +1,4 @@
-//! What is released and what stays: the log alone always gives the same state again.
+//! Releases of facts: a replay of the log alone always gives the same state.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use crate::retry::{
 /// A log whose released entries leave the disk when the test says so.
 #[derive(Default)]
 pub(super) struct FakeLog {
-    /// What is on the disk.
+    /// Facts on disk, by sequence.
     pub(super) facts: RefCell<BTreeMap<u64, Fact>>,
     pub(super) released: RefCell<BTreeSet<u64>>,
     /// Entries that are also batches of a dead-letter stream.
@@ -43,9 +43,9 @@ struct World {
     ledger: Ledger<Store>,
     now: i64,
     seq: u64,
-    /// Facts after this one stay on the disk, released or not.
+    /// Facts after this one stay on disk, released or not.
     held_from: u64,
-    /// Held records that came to an end.
+    /// Held records that were ended.
     ended: u32,
 }
 
@@ -145,7 +145,7 @@ impl World {
         self.drain();
     }
 
-    /// Room for one dead letter or none, and a look at what is held.
+    /// Sets the quota to one dead letter or none, and checks the held records.
     fn room(&mut self) {
         let bytes = self.rng.choice([0, 10_000]).unwrap();
         let told = Input::DeadLetterBytes { group: "bound".into(), bytes };
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Some of what was released leaves the disk.
+    /// Removes some of the released entries from the disk.
     fn compact(&mut self) {
         let released: Vec<u64> = self.log.released.borrow().iter().copied().collect();
         for seq in released {
@@ -196,7 +196,7 @@ impl World {
         self.held_from = self.seq;
     }
 
-    /// Starts again from the last checkpoint and the facts after it.
+    /// Restarts from the last checkpoint and the facts after it.
     fn restart(&mut self) {
         let before = self.ledger.fingerprint();
         self.disk.power_cut();
@@ -215,7 +215,7 @@ impl World {
 
     fn state(fingerprint: Fingerprint) -> Fingerprint {
         let mut state = fingerprint;
-        // The time of the last fact of all may have gone with it.
+        // The time of the very last fact may be gone with it.
         state.marks.latest = None;
         state
     }
