@@ -34,8 +34,8 @@ impl GroupView {
         self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));
     }
 
-    /// Why nobody takes the retries that wait, and the way out; `None` while a live member takes
-    /// them.
+    /// The reason why no live member takes the retries that wait, and the remedy; `None` while a
+    /// member takes them.
     fn takers(&self) -> Option<String> {
         let owed = self.states.owed();
         let live = || self.members.iter().filter(|member| !member.silent);

@@ -63,7 +63,6 @@ pub(super) fn json_answer<T: Serialize>(status: StatusCode, value: &T) -> Respon
     (status, headers, body).into_response()
 }
 
-/// `text` as it is.
 pub(super) fn text_answer(status: StatusCode, text: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text.into()).into_response()
 }

@@ -133,7 +133,7 @@ struct Walk {
     /// The group being read and the last item seen of it.
     current: Option<(String, Option<i64>)>,
     looked_at: usize,
-    /// Of keys and values on the page.
+    /// Bytes of keys and values on the page.
     bytes: usize,
     full: bool,
     page: Page<Value>,
@@ -170,7 +170,8 @@ impl Walk {
         self.current.clone()
     }
 
-    /// How many items to ask for: no more than fit where all are shown.
+    /// Items for the next request to the source. Without a filter every item is shown, so no more
+    /// than fit the page.
     fn wanted(&self) -> usize {
         if self.query.is_narrow() { PIECE } else { PIECE.min(self.limit - self.page.items.len()) }
     }

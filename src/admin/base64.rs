@@ -36,7 +36,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// `None` for what [`encode`] does not write.
+/// Accepts exactly the texts that [`encode`] writes; `None` for every other text.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let body = text.trim_end_matches('=');
     let padding = text.len() - body.len();

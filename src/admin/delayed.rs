@@ -1,4 +1,5 @@
-//! `/api/v1/delayed`: records that wait before they enter their topic, and how that is ended.
+//! `/api/v1/delayed`: lists delayed records, which wait before they enter their topic, and cancels
+//! them.
 
 use std::sync::Arc;
 
@@ -26,14 +27,13 @@ const PIECE: usize = 256;
 /// Records looked at for one page; then the page ends early, with its `next`.
 const LOOKED_AT_MAX: usize = 10_000;
 
-/// Which records.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cancel {
     ids: Vec<String>,
 }
 
-/// What waits, by number.
+/// Lists delayed records, by number.
 pub(super) async fn list<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<Query>, QueryRejection>,
@@ -71,7 +71,7 @@ pub(super) async fn list<S: Source>(
     }
 }
 
-/// Ends the waiting of some: they never enter their topic.
+/// Cancels delayed records: they never enter their topic.
 pub(super) async fn cancel<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<Json<Cancel>, JsonRejection>,

@@ -1,5 +1,5 @@
-//! `/api/v1/explain`: what is known and suspected of a group's consumers, or what has happened to
-//! one record.
+//! `/api/v1/explain`: the state and the suspects of a group's consumers, or the history of one
+//! record.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::answer::{Refusal, json_answer};
 use super::source::Source;
 use crate::model::Origin;
 
-/// Of which group, or of which record.
+/// The query: a group, or a record.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
@@ -23,58 +23,56 @@ pub(super) struct Asked {
     record: Option<String>,
 }
 
-/// What has happened to one record.
+/// The history of one record, and the present state of its partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Told {
-    /// Which, `<topic>-<partition>@<offset>`.
+    /// The record as `<topic>-<partition>@<offset>`.
     pub record: String,
-    /// Its partition as it is now, in every group that was asked for and is watched.
+    /// The record's partition at present, in every requested group whose failures are inferred.
     pub now: Vec<Explained>,
-    /// What the log still holds, oldest first; the last thousand.
+    /// The last thousand events that the journal still has, oldest first.
     pub past: Vec<PastView>,
 }
 
-/// One thing that happened to a record in one group.
+/// One event in the history of a record in one group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PastView {
-    /// In which group.
     pub group: String,
-    /// Unix milliseconds; `None`: between those before and behind it.
+    /// Unix milliseconds; `None`: between the times of the events before and after.
     pub at: Option<i64>,
     /// Evidence in a word, such as `nack`.
     pub evidence: Option<String>,
-    /// What, in words.
+    /// A sentence for the operator.
     pub says: String,
-    /// Until when, where it waits for a moment.
+    /// The end of a wait that has a time.
     pub until: Option<i64>,
     /// Failures charged by then.
     pub reconsume_times: Option<u32>,
     /// The text the application gave.
     pub reason: Option<String>,
-    /// Who brought the evidence.
+    /// The member that gave the evidence.
     pub member: Option<String>,
-    /// What that client calls itself.
+    /// The member's `client.id`.
     pub client: Option<String>,
 }
 
-/// A group's consumers, as they are watched.
+/// A group's consumers, as failure detection sees them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Explained {
-    /// Whose.
     pub group: String,
     /// Every key of `retry` in force; left out where only one record is asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleView>,
     /// Failures are inferred (`retry.lane`).
     pub watched: bool,
-    /// Where its breaker stands, in words.
+    /// The breaker's state, in words.
     pub breaker: String,
     /// Advice for the operator, a sentence each; left out where only one record is asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
     /// Records that may end their consumer: those outstanding at every recent lost delivery.
     pub suspects: Vec<SuspectsView>,
-    /// Retries that go alone, after hand-outs of theirs were lost again and again.
+    /// Isolated retries: earlier deliveries of them were lost again and again.
     pub alone: Vec<AloneView>,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<PartitionView>,
@@ -109,14 +107,13 @@ pub struct SuspectsView {
     pub next: String,
 }
 
-/// A member at which a retry goes alone.
+/// A member that gets an isolated retry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AloneView {
-    /// Whose.
     pub member: String,
     /// Current delivery, such as `reprise.retry.shop-0@…`; absent while the record waits.
     pub retry: Option<String>,
-    /// Where it stands, in words.
+    /// The state of the isolation, in words.
     pub stands: String,
 }
 
@@ -125,54 +122,48 @@ pub struct AloneView {
 pub struct RuleView {
     /// Dotted, such as `dead_letters.keep`.
     pub key: String,
-    /// As it is written.
+    /// The value as it is written in the configuration.
     pub value: String,
-    /// The innermost place that makes it what it is.
+    /// The innermost place of the configuration that sets the value.
     pub from: String,
 }
 
-/// One partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PartitionView {
-    /// Its topic.
     pub topic: String,
-    /// Number of the order.
     pub partition: i32,
-    /// Who holds it.
+    /// The member that the partition is assigned to.
     pub member: Option<String>,
     /// The group's committed offset, as last seen here.
     pub committed: Option<i64>,
-    /// The offset after the last one given out.
+    /// The offset after the last one delivered.
     pub handed_out: i64,
-    /// Why going back is not judged here; absent: it is.
+    /// The reason why seek-backs are not judged here; absent when they are judged.
     pub unjudged: Option<String>,
-    /// Records that the member went back to, and how often since it was assigned.
+    /// Records that the member sought back to, with the count since its assignment.
     pub seek_backs: Vec<SeekBackView>,
     /// Records that are suspected, or have failed.
     pub suspects: Vec<SuspectView>,
-    /// Settled here and cut from what is given out, until a commit passes them.
+    /// Offsets of final records that are left out of fetches until a commit passes them.
     pub skipped: Vec<i64>,
 }
 
-/// Returns of a member to one record: failures, if the group says so (`on_seek_back: retry`).
+/// A member's seek-backs to one record: failures, if the group says so (`on_seek_back: retry`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SeekBackView {
-    /// The record's offset.
     pub offset: i64,
-    /// Returns since the member was assigned.
+    /// Seek-backs since the member was assigned.
     pub times: u32,
 }
 
-/// One record.
+/// A record that is suspected, or has failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SuspectView {
-    /// Its offset.
     pub offset: i64,
-    /// Failures charged.
     pub reconsume_times: u32,
     /// Failures after which the next one is the last.
     pub max_reconsume_times: u32,
-    /// Where it stands, in words.
+    /// The record's state, in words.
     pub stands: String,
     /// Charged failures, oldest first: Unix milliseconds and why.
     pub history: Vec<(i64, String)>,

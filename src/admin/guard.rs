@@ -1,6 +1,6 @@
-//! Who may read groups and records: a page from elsewhere in a browser may not (DNS rebinding),
-//! and callers from other hosts need a token. Who may change anything: callers on this host, and
-//! those with the token of an operator.
+//! Access to the admin port: a page of another site in a browser may not read groups or records
+//! (DNS rebinding), and callers from other hosts need a token. Only callers on this host and
+//! operators with a token may change anything.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use super::Options;
 use super::answer::Refusal;
 use super::token::Login;
 
-/// Paths anyone may ask: probes and figures hold no record.
+/// Paths without access checks: probes and figures hold no record.
 const OPEN: [&str; 10] = [
     "/",
     "/livez",
@@ -29,9 +29,9 @@ const SESSION_PATHS: [&str; 2] = ["/login", "/logout"];
 /// The caller of a request that was let pass.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
-    /// The name of the token that the caller sent; empty: none.
+    /// The name of the token that the caller sent; empty without a token.
     pub(super) name: String,
-    /// The address; empty: not known.
+    /// The address; empty when it is not known.
     pub(super) peer: String,
 }
 
@@ -43,7 +43,7 @@ impl Caller {
     }
 }
 
-/// Judges one request.
+/// Decides whether a request may read.
 pub(super) fn judge(
     options: &Options,
     path: &str,
@@ -75,14 +75,14 @@ pub(super) fn judge(
     ))
 }
 
-/// Judges a request that may change something, once [`judge`] let it pass.
+/// Decides whether a request may change something, once [`judge`] has let it pass.
 pub(super) fn judge_change(
     path: &str,
     headers: &HeaderMap,
     (peer, login): (Option<SocketAddr>, Option<Login<'_>>),
 ) -> Result<(), Refusal> {
     let forbidden = |says: String| Err(Refusal::new(StatusCode::FORBIDDEN, says));
-    // A browser says which page a request comes from; what is no browser says neither.
+    // A browser names the site that a request comes from; other clients send neither header.
     let site = headers.get("sec-fetch-site");
     let by_cookie = login.is_some_and(|login| login.by_cookie);
     if site.is_some_and(|site| site != "same-origin" && site != "none")

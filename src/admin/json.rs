@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-/// Levels that are indented further; deeper ones stay at that column.
+/// Levels that get an indent of their own; deeper ones stay at the last column.
 const DEPTH_MAX: usize = 40;
 
 /// The text of a JSON document; `None`: the bytes are another format.
@@ -57,7 +57,7 @@ fn new_line(out: &mut String, depth: usize) {
     out.extend(std::iter::repeat_n("  ", depth.min(DEPTH_MAX)));
 }
 
-/// The first bytes of a text, by whole letters.
+/// The first bytes of a text, in whole characters.
 fn prefix(text: &str, bytes: usize) -> &str {
     let end = text.floor_char_boundary(bytes.saturating_add(1));
     text.get(..end).unwrap_or(text)

@@ -9,9 +9,9 @@ use super::answer::Refusal;
 use super::json::{json_text, skip_space, token_end};
 use super::view::{DeadLetter, DelayedView, RetryRecord};
 
-/// The sign in the place of a part.
+/// The text that replaces a masked part.
 const SIGN: &str = "•••";
-/// The sign as a JSON string.
+/// [`SIGN`] as a JSON string.
 const JSON_SIGN: &str = "\"•••\"";
 /// Any member or element in a path.
 const ANY: &str = "*";
@@ -136,7 +136,7 @@ impl Concealment {
 struct Level {
     is_array: bool,
     index: usize,
-    /// Paths that lead here so far, a bit each.
+    /// Paths that match so far, a bit each.
     alive: u64,
 }
 
@@ -198,14 +198,14 @@ fn masked(text: &str, paths: &[Vec<String>]) -> Option<String> {
     Some(out)
 }
 
-/// The paths that lead to a member of the innermost container: by its name as it is written, or to
-/// the present element of an array.
+/// The paths that lead to a member of the innermost container: a member by its name as written, an
+/// element of an array by its index.
 fn child(paths: &[Vec<String>], stack: &[Level], written: Option<&str>) -> Lead {
     let Some(level) = stack.last().filter(|level| level.alive != 0) else {
         return Lead::default();
     };
     let name = match written {
-        // A name that cannot be read may be any.
+        // A name that cannot be decoded may be any name, so it matches every path.
         Some(written) => serde_json::from_str::<String>(written).ok(),
         None => Some(level.index.to_string()),
     };

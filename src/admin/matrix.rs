@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// Entries that one count looks at.
+/// Entries that one count reads.
 pub const COUNTED_MAX: usize = 100_000;
 /// Ages are counted from the last full minute, so that a page stays the same for that long.
 const MINUTE_MS: i64 = 60_000;
 
-/// A column of retries: its word in addresses, its title, and the time from now on in which its
+/// A column of retries: its word in addresses, its title, and the time from now within which its
 /// retries are due.
 pub(super) struct DueColumn {
     pub(super) word: &'static str,
@@ -57,7 +57,7 @@ pub struct Matrix {
 pub(super) type Span = (Option<i64>, Option<i64>);
 
 impl Matrix {
-    /// Counts of nothing yet, at a time in Unix ms.
+    /// An empty matrix for a time in Unix ms.
     pub fn at(now_ms: i64) -> Self {
         Self { now_ms, ..Self::default() }
     }

@@ -71,7 +71,7 @@ pub use view::{
     MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
 };
 
-/// Everything there is, for whoever asks for something else.
+/// All routes, listed in the answer to an unknown path.
 const ROUTES: &[&str] = &[
     "/livez",
     "/readyz",
@@ -108,7 +108,7 @@ const ROUTES: &[&str] = &[
     "POST /api/v1/delayed/cancel",
 ];
 
-/// What the operator chose about the admin port.
+/// The configuration of the admin port.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Whether keys, values and headers of records are shown.
@@ -128,8 +128,8 @@ struct Admin<S> {
     sessions: Sessions,
 }
 
-/// Serves the admin port on `listener` until `shutdown` completes; open requests are answered when
-/// that takes no more than a moment.
+/// Serves the admin port on `listener` until `shutdown` completes. Open requests get a second after
+/// that for their answers.
 pub async fn serve<S: Source>(
     listener: TcpListener,
     source: S,
@@ -195,12 +195,12 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .with_state(admin)
 }
 
-/// A route whose bodies are small.
+/// A route with small request bodies.
 fn bounded<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
     route.layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX))
 }
 
-/// A route whose bodies are made of records.
+/// A route whose request bodies hold records.
 fn carrying<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
     route.layer(DefaultBodyLimit::max(moving::IMPORT_BYTES_MAX))
 }
@@ -212,7 +212,7 @@ async fn guarded<S: Source>(
 ) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
     let headers = request.headers();
-    // The list of routes is for anybody; the page names groups.
+    // The list of routes is open to every caller; the page names groups.
     let path = match request.uri().path() {
         "/" if wants_page(headers) => "page",
         path => path,
@@ -239,7 +239,6 @@ async fn guarded<S: Source>(
     }
 }
 
-/// Whether a browser asks.
 fn wants_page(headers: &HeaderMap) -> bool {
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     accepts.is_some_and(|accepts| accepts.contains("text/html"))

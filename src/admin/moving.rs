@@ -1,5 +1,5 @@
-//! Moving what waits from one sidecar to another: read with the bytes, set aside, ended, brought.
-//! Dead letters are copied.
+//! Moving retries from one sidecar to another: read with their bytes, set aside, ended here,
+//! imported there. Dead letters are copied.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use super::source::Source;
 use super::view::GroupView;
 use crate::retry::ExportStep;
 
-/// Largest body of entries that are brought: the largest record a frame may hold, in base64, and
-/// its fact.
+/// Largest body of an import: the largest record that a frame may hold, in base64, and its
+/// metadata.
 pub(super) const IMPORT_BYTES_MAX: usize = 160 << 20;
 /// Entries or numbers of entries in one request.
 const ENTRIES_MAX: usize = 1000;
@@ -30,11 +30,11 @@ const SOURCE_BYTES_MAX: usize = 64;
 
 type Answer = Result<Response, Refusal>;
 
-/// A step of an export, and of which entries.
+/// A step of an export, and the ids of its entries.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
-    /// The cluster id of the sidecar whose numbers these are.
+    /// The cluster id of the sidecar that issued the ids.
     source: String,
     step: Step,
     ids: Vec<u64>,
@@ -48,7 +48,7 @@ enum Step {
     Undo,
 }
 
-/// Entries that are brought.
+/// Entries to import.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Load {
@@ -57,7 +57,7 @@ pub(super) struct Load {
     entries: Vec<Portable>,
 }
 
-/// Entries of one group that wait or are set aside, with their bytes. Changes nothing.
+/// Exports retries of one group that wait or are set aside, with their bytes. Changes nothing.
 pub(super) async fn export<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<Query>, QueryRejection>,
@@ -70,7 +70,7 @@ pub(super) async fn export<S: Source>(
     Ok(json_answer(StatusCode::OK, &json!({ "source": source, "items": items, "next": next })))
 }
 
-/// Dead letters of one group, with their bytes. Changes nothing.
+/// Exports dead letters of one group, with their bytes. Changes nothing.
 pub(super) async fn export_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<Query>, QueryRejection>,
@@ -87,7 +87,7 @@ pub(super) async fn export_letters<S: Source>(
     Ok(json_answer(StatusCode::OK, &answer))
 }
 
-/// The group of an export, and what else is asked; refused where payloads are hidden.
+/// The group and the query of an export; refused where payloads are hidden.
 fn export_query<S>(
     admin: &Admin<S>,
     asked: Result<FromQuery<Query>, QueryRejection>,
@@ -125,7 +125,7 @@ fn admitted(query: &Query, piece: Vec<Portable>) -> Vec<Portable> {
     admitted.collect()
 }
 
-/// Sets aside what waits, ends what is set aside, or gives it back.
+/// Sets retries aside, ends those that are set aside, or releases them.
 pub(super) async fn step<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<Json<Ask>, JsonRejection>,
@@ -149,7 +149,7 @@ pub(super) async fn step<S: Source>(
     Ok(json_answer(StatusCode::OK, &admin.source.export(step, ids).await?))
 }
 
-/// Takes retries of another sidecar.
+/// Imports retries of another sidecar.
 pub(super) async fn import<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<Json<Load>, JsonRejection>,
@@ -157,7 +157,7 @@ pub(super) async fn import<S: Source>(
     bring(&admin, asked, false).await
 }
 
-/// Takes dead letters of another sidecar.
+/// Imports dead letters of another sidecar.
 pub(super) async fn import_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<Json<Load>, JsonRejection>,

@@ -1,4 +1,4 @@
-//! `POST /api/v1/nack`: a record failed, says an operator or a program of theirs (E3).
+//! `POST /api/v1/nack`: an operator or a program reports that a record failed (`admin-nack`).
 
 use std::sync::Arc;
 
@@ -17,11 +17,10 @@ use crate::retry::Want;
 
 /// Largest body: names, numbers and a reason.
 pub(super) const NACK_BYTES_MAX: usize = 64 << 10;
-/// Said wherever the body is not that.
+/// The answer to a body of any other form.
 const FORM: &str = "the body is {\"group\", \"topic\", \"partition\", \"offset\"} and, where \
     wanted, one of \"level\", \"delay_ms\" and \"dlq\": true, and \"reason\"";
 
-/// The body, as it came.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
@@ -38,65 +37,63 @@ pub(super) struct Ask {
 /// A record that failed, of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Whose failure.
     pub group: GroupId,
-    /// What failed, as the application saw it.
+    /// The record as the application saw it: an origin, or a record of the retry topic.
     pub record: Origin,
-    /// When it is to come back.
+    /// The requested delay, level or dead letter.
     pub want: Want,
-    /// Why it failed.
     pub reason: Option<String>,
 }
 
-/// What became of it.
+/// The outcome of an admin nack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum FailedTaken {
-    /// It comes back.
+    /// The record is delivered again.
     Scheduled {
-        /// The number of its entry.
+        /// The id of the entry.
         id: u64,
-        /// When, Unix ms.
+        /// The due time, Unix ms.
         due_ms: i64,
     },
-    /// It is a dead letter.
+    /// The record is a dead letter.
     Dead {
-        /// The number of its entry.
+        /// The id of the entry.
         id: u64,
     },
-    /// It was dropped: the group keeps no dead letters.
+    /// The record was dropped: the group keeps no dead letters.
     Discarded {
-        /// The number of its entry.
+        /// The id of the entry.
         id: u64,
     },
-    /// It is exhausted, and a dead letter once there is room for it.
+    /// The record's retries are used up. It becomes a dead letter once the quota has room.
     Held {
-        /// The number of its entry.
+        /// The id of the entry.
         id: u64,
     },
-    /// Its partition waits for it (`order.mode: partition`).
+    /// The record is retried in place: its partition waits (`order.mode: partition`).
     InPlace,
-    /// That failure was known, or its hand-out is not the current one: nothing is charged.
+    /// Nothing is charged: the failure is recorded already, or the delivery is not the current one.
     Known {
-        /// The number of its entry.
+        /// The id of the entry.
         id: u64,
     },
 }
 
-/// Why it is not taken, a sentence each.
+/// The reason why an admin nack is refused, a sentence each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailedRefused {
-    /// It says what cannot be.
+    /// The request is not valid.
     Bad(String),
-    /// What it names is not there.
+    /// The group or the record does not exist.
     Missing(String),
-    /// As things are it may not be.
+    /// The present state does not allow it.
     Conflict(String),
-    /// Another time, perhaps.
+    /// Another try may succeed.
     NotNow(String),
 }
 
-/// Takes one failure.
+/// Handles an admin nack.
 pub(super) async fn nack<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<Json<Ask>, JsonRejection>,

@@ -157,7 +157,7 @@ pub(super) async fn retries<S: Source>(
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
 }
 
-/// The changes of a record, as a request names them.
+/// The record patch that a request describes.
 pub(super) fn record_patch(
     (set_headers, remove_headers): (&[String], Vec<String>),
     merge: Option<&serde_json::Value>,
@@ -173,7 +173,7 @@ pub(super) fn record_patch(
     Ok(patch)
 }
 
-/// The topic that a request names for its records; `None`: the group's retry topic.
+/// The target topic that a request names; `None`: the group's retry topic.
 pub(super) fn send_target(
     to_origin: bool,
     to_topic: Option<String>,

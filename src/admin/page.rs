@@ -1,4 +1,4 @@
-//! Lists in pieces: `?limit=` items at most, `next` in the answer is the `?after=` of the rest.
+//! Pages of lists: at most `?limit=` items; `next` in the answer is the `?after=` of the next page.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ const LIMIT_MAX: usize = 1000;
 /// Bytes of keys and values on one page; then it ends early, with its `next`.
 pub(super) const BYTES_MAX: usize = 8 << 20;
 
-/// What a list may be narrowed by. Unknown names are refused.
+/// The filters of a list. Unknown names are refused.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Query {
@@ -24,7 +24,7 @@ pub(super) struct Query {
     pub(super) after: Option<String>,
 }
 
-/// The greatest number of items in the answer to a request.
+/// The page size that a request sets, checked against [`LIMIT_MAX`].
 pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Refusal> {
     match limit.unwrap_or(LIMIT_DEFAULT) {
         limit @ 1..=LIMIT_MAX => Ok(limit),
@@ -36,17 +36,16 @@ pub(super) fn limit_of(limit: Option<usize>) -> Result<usize, Refusal> {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Page<T> {
     pub(super) items: Vec<T>,
-    /// What to send as `after` for the rest; absent at the end.
+    /// The `after` of the next page; absent on the last page.
     pub(super) next: Option<String>,
 }
 
 impl Query {
-    /// How many items this page may have.
     pub(super) fn limit(&self) -> Result<usize, Refusal> {
         limit_of(self.limit)
     }
 
-    /// Where to go on: `<number>:<group>`, the last item of the page before.
+    /// The start of the page, `<number>:<group>`: the last item of the page before.
     pub(super) fn position(&self) -> Result<Option<(i64, String)>, Refusal> {
         let Some(after) = self.after.as_deref() else { return Ok(None) };
         let position = after
@@ -57,7 +56,7 @@ impl Query {
         })
     }
 
-    /// Whether some of what there is may not be shown.
+    /// Whether a filter may leave out some of the items.
     pub(super) fn is_narrow(&self) -> bool {
         self.topic.is_some() || self.reason.is_some() || self.state.is_some()
     }

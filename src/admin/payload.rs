@@ -1,4 +1,4 @@
-//! How the bytes of a record look in JSON: text where it is text, base64 where not, or only sizes.
+//! The bytes of a record in JSON: UTF-8 as text, other bytes as base64, hidden ones as their size.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::base64;
 use super::mask::Concealment;
 use super::view::DeadLetter;
 
-/// Headers that hold figures and names of ours: shown even where payloads are hidden. The texts
+/// Headers that hold figures and names of reprise: shown even where payloads are hidden. The texts
 /// an application gave (`x-retry-reason`, `__dlq.errors.message`) are not among them.
 const OURS: [&str; 18] = [
     "RECONSUME_TIME",
@@ -29,12 +29,11 @@ const OURS: [&str; 18] = [
     "UNIQ_KEY",
 ];
 
-/// How much of a record is shown.
+/// The part of a record that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Everything but the value, of which only the size.
+    /// Everything but the value; of the value only the size.
     List,
-    /// Everything.
     Whole,
 }
 
@@ -67,7 +66,7 @@ pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Va
     Value::Object(out)
 }
 
-/// Bytes as text for a page: hexadecimal where they are none.
+/// Bytes for a page: as text where they are UTF-8, otherwise in hexadecimal.
 pub(super) fn text(bytes: Option<&[u8]>, show: bool) -> String {
     match bytes {
         None => "null".to_owned(),
@@ -84,7 +83,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     halves.filter_map(|half| char::from_digit(u32::from(half), 16)).collect()
 }
 
-/// Whether a header holds figures and names of ours.
+/// Whether a header holds figures or names of reprise.
 pub(super) fn is_ours(header: &str) -> bool {
     OURS.contains(&header)
 }

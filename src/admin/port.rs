@@ -1,5 +1,5 @@
-//! Connections of the admin port: how many there may be, how long a request may take to come, and
-//! how they end. Whoever reaches the port shares it with the probes.
+//! Connections of the admin port: their limit, the deadline of a request, and their end. All
+//! callers share the port with the probes.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -20,16 +20,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::Files;
 
-/// Connections at once; who comes then waits until one ends.
+/// Connections at once; a further one waits until one of them ends.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a request may take to come, up to its body, and a connection be silent.
+/// Deadline of a whole request, and of silence on a connection.
 const HEAD: Duration = Duration::from_secs(10);
-/// How long what is asked may still take at a stop.
+/// Time for the answers to open requests at a stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Pause when no file descriptors are left: time for some to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `router` on `listener` until `shutdown` completes, and what was asked by then.
+/// Serves `router` on `listener` until `shutdown` completes, then answers the open requests.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -62,8 +62,8 @@ pub(super) async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
-/// The next connection for which there is a file descriptor. `waits`: there was none, and it was
-/// said.
+/// The next connection for which there is a file descriptor. `waits`: descriptors had run out, and
+/// the log line about it is written.
 async fn accept(listener: &TcpListener, waits: &mut bool) -> (TcpStream, SocketAddr) {
     loop {
         let why = match listener.accept().await {
@@ -98,7 +98,7 @@ async fn converse(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // How it ends concerns nobody but its peer.
+    // The reason why a connection ends matters to its peer only.
     tokio::select! {
         _ended = connection.as_mut() => return,
         _ = stop.wait_for(|stop| *stop) => {}
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A port that answers at once, but `/slow` after this.
+    /// A port that answers at once, except for `/slow`, which takes this long.
     async fn port(slow: Duration) -> (SocketAddr, oneshot::Sender<()>, JoinSet<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -162,7 +162,7 @@ mod tests {
             let (at, stop, mut serving) = port(slow).await;
             let asked = ask(at, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await;
             let half = ask(at, "GET / HTTP/1.1\r\n").await;
-            // Whoever is answered came after both.
+            // The answer comes after the server has seen both earlier connections.
             rest(ask(at, "GET / HTTP/1.0\r\n\r\n").await).await;
             stop.send(()).unwrap();
             serving.join_next().await.unwrap().unwrap();

@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::base64::Base64;
 use crate::retry::Disposition;
 
-/// A failed record, whole: one that waits, or a dead letter.
+/// A failed record with all its data: a retry that waits, or a dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portable {
-    /// Its number in the sidecar it comes from.
+    /// The id of the entry in the sidecar that exported it.
     pub id: u64,
-    /// Its group.
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; `null` when it has none.
     pub origin: Option<String>,
@@ -22,10 +21,10 @@ pub struct Portable {
     pub state: String,
     /// The group's committed offset has passed the origin.
     pub passed: bool,
-    /// When it may be handed out, Unix ms; a dead letter has none.
+    /// The due time, Unix ms; absent for a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_ms: Option<i64>,
-    /// The delay that led to that.
+    /// The delay that led to this due time.
     pub delay_ms: u64,
     /// Level in the delay table; `null` for exact delays and back-offs.
     pub level: Option<u32>,
@@ -36,17 +35,17 @@ pub struct Portable {
     pub reconsume_times: u32,
     /// The limit in force at its last failure.
     pub max_reconsume_times: u32,
-    /// Times its bytes left for a member.
+    /// Deliveries so far.
     pub handouts: u32,
     /// First failure, Unix ms.
     pub first_failed_ms: Option<i64>,
     /// Last failure, Unix ms.
     pub last_failed_ms: Option<i64>,
-    /// Why it waits, or is a dead letter.
+    /// The cause of the retry or the dead letter.
     pub disposition: Option<Disposition>,
-    /// What the application said.
+    /// The text the application gave.
     pub reason: Option<String>,
-    /// Its last failures, latest last: Unix ms and why.
+    /// The last failures, latest last: Unix ms and cause.
     pub history: Vec<(i64, Disposition)>,
     /// The place among the dead letters; absent for an entry that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +60,7 @@ pub struct Portable {
 pub struct PortableLetter {
     /// The offset in the dead-letter topic.
     pub offset: i64,
-    /// When it became a dead letter, Unix ms.
+    /// The time of death, Unix ms.
     pub at_ms: i64,
 }
 
@@ -73,7 +72,7 @@ pub struct PortableLetters {
     pub produced: u64,
     /// Offsets whose bytes cannot be read.
     pub unreadable: Vec<i64>,
-    /// The offset to go on after; `None`: that was all.
+    /// The offset to go on after; `None`: there are no more.
     pub next: Option<i64>,
 }
 
@@ -86,15 +85,14 @@ fn is_zero(count: &u32) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortableRecord {
-    /// Its timestamp, Unix ms.
+    /// Milliseconds since the epoch.
     pub timestamp_ms: i64,
-    /// Whether that is the time a broker appended it.
+    /// Whether the timestamp is the broker's append time.
     pub log_append_time: bool,
-    /// Its key.
     pub key: Option<Base64>,
-    /// Its value; `null` = a tombstone.
+    /// `null`: a tombstone.
     pub value: Option<Base64>,
-    /// Its headers in order: key and value of each.
+    /// Key and value of each header, in order.
     pub headers: Vec<(Base64, Option<Base64>)>,
     /// Earlier builds exported `true` while the record's transaction was open. An import accepts
     /// and ignores it.
@@ -102,28 +100,28 @@ pub struct PortableRecord {
     pub undecided: bool,
 }
 
-/// What a step of an export came to.
+/// The outcome of a step of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExportCounts {
-    /// Entries of which the step was taken now.
+    /// Entries that this request has changed.
     pub done: u64,
-    /// Entries of which it had been taken.
+    /// Entries that an earlier request had changed.
     pub already: u64,
-    /// Entries that do not stand where the step begins; they are as they were.
+    /// Entries that are unchanged: they are not in the state that the step needs.
     pub left: Vec<u64>,
 }
 
-/// What became of one entry that was brought.
+/// The outcome of the import of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Brought {
     /// The entry waits here now, or is a dead letter here.
     Imported,
-    /// It is here, or was before.
+    /// The entry was imported before.
     Known,
-    /// It cannot be taken.
+    /// The entry cannot be imported.
     Refused {
-        /// A sentence.
+        /// A sentence for the operator.
         why: String,
     },
 }

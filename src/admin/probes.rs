@@ -1,5 +1,5 @@
-//! Probes, figures and the version: on the admin port, and alone on the address of `admin.probes`.
-//! They hold no record, so anyone may ask for them.
+//! Probes, figures and the version, on the admin port and by themselves on the address of
+//! `admin.probes`. They hold no record, so they need no token.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ async fn startupz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
 
 async fn metrics_text<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
     admin.metrics.set_ready(admin.source.readiness().ready);
-    // Without the engine its gauges stay as they were; everything else is still worth a scrape.
+    // While the engine does not answer, its gauges keep their last values; the rest stays correct.
     if let Ok(gauges) = admin.source.gauges().await {
         admin.metrics.set_groups(&gauges);
     }

@@ -1,4 +1,5 @@
-//! Where the admin port takes its answers from; the server implements it.
+//! The interface through which the admin port reads and changes the sidecar; the server implements
+//! it.
 
 use std::future::Future;
 
@@ -18,7 +19,7 @@ use crate::model::Origin;
 use crate::observe::GroupGauges;
 use crate::retry::ExportStep;
 
-/// The part that was asked does not answer (any more).
+/// The component that has the answer does not respond, or has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
@@ -26,9 +27,9 @@ pub struct Unavailable(pub String);
 /// Reads the state of the sidecar; `nack`, `operate`, `start_job`, `change_job`, `export`, `import`
 /// and `cancel_delayed` alone change it.
 ///
-/// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
-/// holds at most `limit` items and fewer only at the end. Those of records are bounded in bytes
-/// too: only no record at all is the end.
+/// Lists are read in pages: `after` is the last item of the page before. A page holds at most
+/// `limit` items, and fewer only at the end. Pages of records are bounded in bytes as well: there,
+/// only an empty page is the end.
 pub trait Source: Send + Sync + 'static {
     /// Whether the sidecar can do its work; answers at once, whatever is broken.
     fn readiness(&self) -> Readiness;
@@ -36,7 +37,7 @@ pub trait Source: Send + Sync + 'static {
     /// The configuration in force, secrets masked.
     fn config(&self) -> serde_json::Value;
 
-    /// The whole at a glance.
+    /// The totals of the sidecar.
     fn overview(&self) -> impl Future<Output = Result<Overview, Unavailable>> + Send;
 
     /// The journal and its disk.
@@ -51,7 +52,7 @@ pub trait Source: Send + Sync + 'static {
         group: &str,
     ) -> impl Future<Output = Result<Option<GroupView>, Unavailable>> + Send;
 
-    /// What is known and suspected of a group's consumers; `None` when nothing is known of it.
+    /// The state and the suspects of a group's consumers; `None` when the group is not known.
     fn explain(
         &self,
         group: &str,
@@ -60,15 +61,15 @@ pub trait Source: Send + Sync + 'static {
     /// Every key of `retry` in force for a group, or for records of one topic in it.
     fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView>;
 
-    /// What the log holds about a record, in one group or in all; how its partition stands now is
-    /// left empty.
+    /// The history that the journal has of a record, in one group or in all. The present state of
+    /// the partition is left empty.
     fn past(
         &self,
         group: Option<&str>,
         record: &Origin,
     ) -> impl Future<Output = Result<Told, Unavailable>> + Send;
 
-    /// Retries of a group not yet settled, by id, those after the id `after`.
+    /// Retries of a group that are not final, by id, those after the id `after`.
     fn retries(
         &self,
         group: &str,
@@ -86,14 +87,14 @@ pub trait Source: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
 
-    /// Counts of a group's retries and dead letters, of a bounded number of entries; a few seconds
-    /// old where they are many.
+    /// Counts of a group's retries and dead letters, of a bounded number of entries. Large counts
+    /// may be a few seconds old.
     fn matrix(&self, group: &str) -> impl Future<Output = Result<Matrix, Unavailable>> + Send;
 
     /// The time by the wall clock, Unix ms.
     fn now_ms(&self) -> i64;
 
-    /// A retry that is not settled, with its record.
+    /// A retry that is not final, with its record.
     fn retry(
         &self,
         group: &str,
@@ -101,7 +102,7 @@ pub trait Source: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<RetryRecord>, Unavailable>> + Send;
 
     /// Dead letters of a group by offset, those after the offset `after`, without their values and
-    /// headers. Bounded in bytes too.
+    /// headers. Bounded in bytes as well.
     fn dead_letters(
         &self,
         group: &str,
@@ -123,28 +124,27 @@ pub trait Source: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<FingerprintList, Unavailable>> + Send;
 
-    /// Records that wait before they enter their topic, by number, those after the number `after`.
-    /// Bounded in bytes too.
+    /// Delayed records by number, those after the number `after`. Bounded in bytes as well.
     fn delayed(
         &self,
         after: Option<u64>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<DelayedView>, Unavailable>> + Send;
 
-    /// Ends the waiting of these; which of them were waiting. Durable on return.
+    /// Cancels these delayed records; returns those that were still waiting. Durable on return.
     fn cancel_delayed(
         &self,
         records: Vec<Origin>,
     ) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send;
 
-    /// What is pending, and whether the sidecar is on its way out.
+    /// The pending records, and whether the sidecar is draining.
     fn drain(&self) -> impl Future<Output = Result<Drain, Unavailable>> + Send;
 
-    /// The cluster id of this sidecar: with the number of an entry its identity anywhere.
+    /// The cluster id of this sidecar. With it, the id of an entry is unique among all sidecars.
     fn cluster_id(&self) -> String;
 
     /// Entries of a group that wait or are set aside, with their bytes, by id, those after the id
-    /// `after`. Bounded in bytes too.
+    /// `after`. Bounded in bytes as well.
     fn portable(
         &self,
         group: &str,
@@ -153,7 +153,7 @@ pub trait Source: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Portable>, Unavailable>> + Send;
 
     /// Dead letters of a group with their bytes, by offset, those after the offset `after`, among
-    /// the next `limit` letters. Bounded in bytes too.
+    /// the next `limit` letters. Bounded in bytes as well.
     fn portable_letters(
         &self,
         group: &str,
@@ -161,14 +161,14 @@ pub trait Source: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<PortableLetters, Unavailable>> + Send;
 
-    /// A step of moving entries to another sidecar; durable on return.
+    /// Takes a step of moving entries to another sidecar; durable on return.
     fn export(
         &self,
         step: ExportStep,
         ids: Vec<u64>,
     ) -> impl Future<Output = Result<ExportCounts, Unavailable>> + Send;
 
-    /// Takes retries and dead letters of the sidecar `source`, one outcome each; durable on
+    /// Imports retries and dead letters of the sidecar `source`, one outcome each; durable on
     /// return.
     fn import(
         &self,
@@ -176,7 +176,7 @@ pub trait Source: Send + Sync + 'static {
         entries: Vec<Portable>,
     ) -> impl Future<Output = Result<Vec<Brought>, Unavailable>> + Send;
 
-    /// E3: a record failed; durable on return.
+    /// Records an admin nack (`admin-nack`); durable on return.
     fn nack(
         &self,
         failed: Failed,
@@ -217,7 +217,7 @@ pub trait Source: Send + Sync + 'static {
         by: Operator,
     ) -> impl Future<Output = Result<Result<Job, JobError>, Unavailable>> + Send;
 
-    /// The jobs, oldest first, or the one of a number.
+    /// The jobs, oldest first, or only the one with this number.
     fn jobs(&self, id: Option<u64>) -> impl Future<Output = Result<Vec<Job>, Unavailable>> + Send;
 
     /// The number of the next audit record.

@@ -25,7 +25,7 @@ pub struct StateCounts {
 }
 
 impl StateCounts {
-    /// All of them: what a sidecar that goes away would lose or owe.
+    /// The sum of all states: records that would be lost with the sidecar's data.
     pub fn pending(&self) -> u64 {
         self.waiting
             + self.ready
@@ -36,7 +36,7 @@ impl StateCounts {
             + self.behind
     }
 
-    /// Retries that wait for a member: delays that run and due ones.
+    /// Retries that wait for their due time or for a member.
     pub(super) fn owed(&self) -> u64 {
         self.waiting + self.ready + self.parked
     }

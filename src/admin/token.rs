@@ -59,7 +59,7 @@ impl OperatorTokens {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Login<'a> {
     pub(super) token: &'a Token,
-    /// The browser sends it by itself, with requests of any page.
+    /// Whether a cookie sent it: a browser adds it to requests from any page.
     pub(super) by_cookie: bool,
 }
 
@@ -76,7 +76,7 @@ impl Sessions {
         Self { clock: Clock::start(), open: Mutex::default() }
     }
 
-    /// Opens a session and returns its cookie; `None`: no token is this one.
+    /// Opens a session and returns its cookie; `None`: no token has this secret.
     pub(super) fn open(&self, tokens: &[Token], secret: &str) -> Option<String> {
         let secret = find(tokens, secret)?.secret.clone();
         let (id, now) = (Uuid::new_v4().simple().to_string(), self.clock.elapsed());
@@ -124,7 +124,7 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
     pairs.into_iter().find_map(|(name, id)| (name == COOKIE).then_some(id))
 }
 
-/// The token with a secret. The time depends on lengths only.
+/// The token with a secret. The comparison's time depends on lengths only.
 fn find<'a>(tokens: &'a [Token], secret: &str) -> Option<&'a Token> {
     let is = |token: &Token| same(token.secret.0.as_bytes(), secret.as_bytes());
     let found: Vec<bool> = tokens.iter().map(is).collect();

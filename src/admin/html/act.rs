@@ -1,4 +1,4 @@
-//! The forms of the page: they act as the JSON API does, and lead back to their group.
+//! The forms of the page: they act as the JSON API does, and redirect to the page of their group.
 
 use std::sync::Arc;
 

@@ -11,13 +11,13 @@ use crate::model::utc;
 
 /// Events on a page, the latest.
 const EVENTS_MAX: usize = 50;
-/// A log that is read whole for a page without being asked for.
+/// The largest journal that a page reads as a whole unless the operator asks for it.
 const JOURNAL_MAX: u64 = 256 << 20;
 
 /// The attempts of a record.
 pub(super) struct Attempts {
     events: Vec<PastView>,
-    /// The log was too large to be read.
+    /// The journal was too large to be read.
     is_short: bool,
 }
 

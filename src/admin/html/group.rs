@@ -19,9 +19,8 @@ use crate::admin::view::{DeadLetter, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
 use crate::model::utc;
 
-/// Dead letters that are looked at.
+/// Dead letters that a page reads.
 const LETTERS_MAX: usize = 2_000;
-/// Causes that are shown.
 const KINDS_MAX: usize = 50;
 /// Rows of one list.
 const ROWS_MAX: usize = 50;

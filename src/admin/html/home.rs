@@ -1,4 +1,5 @@
-//! The first page: the groups with something wrong, and the whole at a glance. And the audit log.
+//! The first page: totals, the groups with something wrong, and causes of dead letters. Also the
+//! page of the audit log.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::model::utc;
 
 /// Groups of the first page.
 const GROUPS_MAX: usize = 500;
-/// Causes of dead letters of the first page, and the groups that are looked at for them.
+/// Causes of dead letters on the first page, and the groups that are read for them.
 const CAUSES_MAX: usize = 20;
 const CAUSE_GROUPS_MAX: usize = 50;
 /// Audit records shown, the latest.
@@ -112,7 +113,7 @@ fn table(groups: &[GroupView]) -> Markup {
     }
 }
 
-/// The dead letters of all groups by what they have in common.
+/// The dead letters of all groups by cause.
 fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
     html! {
         table {

@@ -1,5 +1,5 @@
-//! The page of the admin port: rendered here, usable without JavaScript, from the answers that the
-//! JSON API has. A script of its own refreshes a page that nobody works on, and takes keys.
+//! The page of the admin port: rendered here from the answers of the JSON API, usable without
+//! JavaScript. Its script refreshes a page that nobody works on, and handles keys.
 
 mod act;
 mod attempts;
@@ -41,16 +41,16 @@ pub(super) use retry::{retry, retry_value};
 pub(super) use style::{script, style};
 pub(super) use waiting::waiting;
 
-/// One script and one style sheet of our own, no frame, nothing from elsewhere.
+/// Only the sidecar's own script and style sheet; no frames, nothing from another host.
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; \
     style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A whole page, which shows its latest state by itself.
+/// A whole page that refreshes itself.
 fn page(title: &str, content: &Markup) -> Response {
     whole_page(title, content, false)
 }
 
-/// A whole page that stays as it was loaded: it is too dear to be made every few seconds.
+/// A whole page without refresh: it is too expensive to render every few seconds.
 fn still_page(title: &str, content: &Markup) -> Response {
     whole_page(title, content, true)
 }
@@ -103,7 +103,7 @@ fn refused(refusal: &Refusal) -> Response {
     response
 }
 
-/// States with a count, in the order of a record's way.
+/// States with a count, in the order in which a record passes through them.
 fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
     let all = [
         ("waiting", states.waiting),
@@ -127,7 +127,7 @@ fn query<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Refusal> {
     asked.map(|Query(fields)| fields).map_err(|e| Refusal::bad(e.body_text()))
 }
 
-/// Leads back to a page, which shows a sentence.
+/// Redirects to a page, which shows a sentence.
 fn back_to(path: &str, sentence: &str) -> Response {
     let to = format!("{path}?said={}", percent_encoded(sentence));
     (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()

@@ -1,4 +1,4 @@
-//! The style sheet of the page: light and dark, from phone to desk. And its script.
+//! The style sheet of the page, light and dark, from phone to desktop, and its script.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};

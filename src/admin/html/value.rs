@@ -15,7 +15,7 @@ use crate::admin::payload;
 
 /// Room of the value on a page.
 const VALUE_ROOM: usize = 48 << 10;
-/// JSON that is indented without being asked for.
+/// The largest JSON value that is indented unless the operator asks for another form.
 const INDENTED_MAX: usize = 256 << 10;
 /// Bytes of one part in hexadecimal, and of one row.
 const HEX_PART: usize = 4 << 10;
@@ -38,7 +38,7 @@ pub(in crate::admin) struct RecordQuery {
     /// The first header.
     #[serde(default)]
     headers: usize,
-    /// `all`: the attempts are read from all of the log, however large.
+    /// `all`: the attempts are read from the whole journal, however large.
     pub(super) story: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl ValueForm {
 }
 
 impl RecordQuery {
-    /// The form that is asked for, or a refusal that lists the forms.
+    /// The requested form, or a refusal that lists the forms.
     fn form(&self, value: &[u8]) -> Result<ValueForm, Refusal> {
         let Some(word) = self.form.as_deref() else { return Ok(ValueForm::fitting(value)) };
         let known = ValueForm::ALL.into_iter().find(|form| form.word() == word);
@@ -95,7 +95,7 @@ pub(super) struct ShownRecord<'a> {
     pub(super) path: &'a str,
     pub(super) value: Option<&'a [u8]>,
     pub(super) headers: &'a [(String, Option<Vec<u8>>)],
-    /// Whether `admin.payloads` lets records be seen.
+    /// Whether `admin.payloads` allows records to be shown.
     pub(super) show: bool,
     pub(super) concealment: Concealment,
 }
@@ -110,7 +110,7 @@ pub(super) fn record(of: ShownRecord<'_>, query: &RecordQuery) -> Result<Markup,
     })
 }
 
-/// A value as a file. Its name is made of our own numbers, never of the record.
+/// A value as a file. The file name is made of our own numbers, never of the record's bytes.
 pub(super) fn download(
     value: Option<Vec<u8>>,
     name: &str,
@@ -174,7 +174,7 @@ fn value(of: ShownRecord<'_>, query: &RecordQuery) -> Result<Markup, Refusal> {
 
 fn text_part(path: &str, value: &[u8], from: usize) -> Markup {
     let part = value.get(from..).unwrap_or_default();
-    // Four bytes more than fit: a letter that the end tears lies behind the cut.
+    // Four bytes more than fit: a character that the end of the part splits lies behind the cut.
     let end = part.len().min(VALUE_ROOM + 4);
     let text = String::from_utf8_lossy(part.get(..end).unwrap_or_default());
     let cut = cut(&text, VALUE_ROOM);
