@@ -157,9 +157,9 @@ pub struct ForwardView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MemberView {
     pub member_id: String,
-    /// Kafka's `group.instance.id`.
+    /// The member's `group.instance.id`.
     pub instance_id: Option<String>,
-    /// Kafka's `client.id`.
+    /// The client's own name, `client.id`.
     pub client_id: String,
     pub host: String,
     /// No heartbeat for the session timeout: the member does not count as live.

@@ -1,4 +1,5 @@
-//! Settings as the parts of the house take them.
+//! Conversion of the configuration to the types that the engine, the listeners and the journal
+//! take.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ impl Config {
         Policies::new(policy(&self.retry), rules.collect()).with_topics(topics.collect())
     }
 
-    /// How the topics of a group are called.
+    /// The name templates of retry and dead-letter topics.
     pub fn templates(&self) -> Templates {
         Templates::new(&self.names.retry, &self.names.dead_letters).unwrap_or_default()
     }
@@ -46,7 +47,7 @@ impl Config {
         }
     }
 
-    /// The pace of consumer groups (KIP-848).
+    /// The session timeout and heartbeat interval of consumer groups (KIP-848).
     pub fn consumer(&self) -> ConsumerConfig {
         let membership = &self.membership;
         ConsumerConfig {
@@ -64,7 +65,7 @@ impl Config {
         self.admin.tokens().map_err(wrong)
     }
 
-    /// What each listener shows its clients, as the files hold it now; `None` = plain text.
+    /// The TLS of each listener, from its files as they are now; `None`: plain text.
     pub fn listener_tls(&self) -> Result<Vec<Option<ServerTls>>, ConfigError> {
         let load = |(index, listener): (usize, &Listener)| {
             let loaded = listener.tls.as_ref().map(ListenerTls::load).transpose();
@@ -73,7 +74,7 @@ impl Config {
         self.listen.iter().enumerate().map(load).collect()
     }
 
-    /// The users of each listener, as the files hold them now; `None` = nobody is asked. `decoy`:
+    /// The users of each listener, from their files as they are now; `None`: no login. `decoy`:
     /// random bytes, the same for as long as the process lives.
     pub fn listener_users(&self, decoy: [u8; 32]) -> Result<Vec<Option<Arc<Users>>>, ConfigError> {
         let load = |(index, listener): (usize, &Listener)| {
@@ -85,7 +86,7 @@ impl Config {
         self.listen.iter().enumerate().map(load).collect()
     }
 
-    /// What a listener asks of its clients, who are among those received last.
+    /// The login of a listener; it accepts the users that were received last.
     fn listener_login(
         &self,
         index: usize,
@@ -95,14 +96,14 @@ impl Config {
         Some(Arc::new(Login::new(users?, sasl.mechanisms.clone(), sasl.session_max)))
     }
 
-    /// Whom to trust to be a broker, as the files hold it now; `None` = plain text.
+    /// The TLS of connections to brokers, from its files as they are now; `None`: plain text.
     pub fn upstream_tls(&self) -> Result<Option<ClientTls>, ConfigError> {
         let tls = self.upstream.as_ref().and_then(|upstream| upstream.tls.as_ref());
         let loaded = tls.map(UpstreamTls::load).transpose();
         loaded.map_err(|problems| of_files("upstream.tls", &problems))
     }
 
-    /// The cluster to stand in front of; new connections trust what `tls` receives last.
+    /// The upstream; new connections trust the authorities that `tls` received last.
     pub fn cluster(
         &self,
         tls: Option<watch::Receiver<ClientTls>>,
@@ -119,7 +120,7 @@ impl Config {
         Some(upstream.with_tls(tls).with_credentials(credentials, clock))
     }
 
-    /// Where each listener is to be opened, in the order of the configuration.
+    /// The address of each listener, in the order of the configuration.
     pub fn listener(
         &self,
         index: usize,
@@ -138,12 +139,12 @@ impl Config {
         })
     }
 
-    /// The commit log, without a probe.
+    /// The configuration of the journal, without a probe.
     pub fn journal_config(&self) -> journal::Config {
         let defaults = journal::Config::default();
         let segment_bytes = u32::try_from(self.journal.segment_bytes);
         let segment_bytes = segment_bytes.unwrap_or(defaults.segment_bytes);
-        // What waits for the disk is held in memory; all of a request has to have room.
+        // Entries queued for the disk are in memory, and a whole request must fit.
         let queued_bytes = self.limits.memory_bytes.max(self.limits.frame_bytes.saturating_mul(2));
         let max_queued_bytes = defaults.max_queued_bytes.min(queued_bytes);
         journal::Config { segment_bytes, max_queued_bytes, ..defaults }
@@ -208,7 +209,7 @@ fn table(levels: &str) -> LevelTable {
     LevelTable::parse(levels).map(|(table, _)| table).unwrap_or_default()
 }
 
-/// None without a back-off: the delays of a table are what they are.
+/// 0 without a back-off: the delays of a table have no jitter.
 fn jitter(backoff: &Backoff) -> u32 {
     backoff.initial.map_or(0, |_| backoff.jitter)
 }

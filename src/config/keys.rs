@@ -1,4 +1,4 @@
-//! Every key of the configuration, to name the place of one that is written elsewhere.
+//! Index of all configuration keys, for hints where a misplaced or misspelt key belongs.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -9,11 +9,10 @@ use super::problem::nearest;
 use super::raw;
 use super::section::{Findings, Section};
 
-/// The beginning of every variable of ours.
+/// The prefix of all environment variables of reprise.
 pub(super) const PREFIX: &str = "REPRISE_";
-/// Places named in one hint at most.
 const HINTS_MAX: usize = 3;
-/// A shorter name is near to some key of another part by chance.
+/// A shorter name resembles some unrelated key by chance.
 const NEAR_BYTES_LEAST: usize = 5;
 
 /// A configuration with every part that is absent by default.
@@ -25,7 +24,7 @@ groups: [{match: a}]
 traces: {endpoint: 'http://a'}
 ";
 
-/// Names that people bring along from Kafka and RocketMQ, and the key of each one here.
+/// Names from Kafka and RocketMQ, with the key that each one has here.
 const FOREIGN: [(&str, &str); 13] = [
     ("advertised_listeners", "listen[].advertised"),
     ("bootstrap_servers", "upstream.bootstrap"),
@@ -59,9 +58,9 @@ impl KeyIndex {
         })
     }
 
-    /// Whether a variable without `__` may be meant as a key: a top-level key or nearly one, a
-    /// whole key with other signs between its words, or the last part of one if that is no
-    /// everyday word.
+    /// Whether a variable without `__` may be meant as a key. It is one if it is a top-level key or
+    /// nearly one, or a whole key with other signs between its words. The last part of a key counts
+    /// as well, unless it is an everyday word.
     pub(super) fn is_like_a_key(&self, name: &str) -> bool {
         let top: Vec<&str> =
             self.0.iter().map(String::as_str).filter(|key| !key.contains('.')).collect();
@@ -86,7 +85,7 @@ impl KeyIndex {
         found.into_iter().take(HINTS_MAX).map(|key| written(key, &entry.place)).collect()
     }
 
-    /// Keys that have this name when only letters and digits count.
+    /// Keys that have this name when only letters and digits are compared.
     fn spelled_as(&self, name: &str) -> impl Iterator<Item = &str> {
         let name = squeezed(name);
         let foreign = FOREIGN.iter().filter(|(foreign, _)| squeezed(foreign) == name);
@@ -95,7 +94,7 @@ impl KeyIndex {
         foreign.into_iter().chain(own)
     }
 
-    /// Keys whose last part has this name; those of `retry` stand for those of `groups` as well.
+    /// Keys whose last part has this name; those of `retry` count for `groups` as well.
     fn ending_in(&self, name: &str) -> Vec<&str> {
         let name = squeezed(name);
         let same = self.endings().filter(|(_, last)| squeezed(last) == name);
@@ -119,7 +118,7 @@ impl KeyIndex {
         keys.filter_map(|key| Some((key, key.rsplit_once('.')?.1)))
     }
 
-    /// Whether a value of this kind can be at `key`: keys where keys are below it, else no keys.
+    /// Whether a value of this kind can be at `key`: a map fits only a key with keys below it.
     fn fits(&self, key: &str, value: &Value) -> bool {
         let has = |below: &str| self.0.contains(&format!("{key}.{below}"));
         let is_part = self
@@ -134,7 +133,7 @@ impl KeyIndex {
     }
 }
 
-/// A key as it is written where it would replace one at `place`.
+/// The spelling that a key has in the kind of source that `place` is.
 fn written(key: &str, place: &Place) -> String {
     match place {
         Place::Env(_) => {

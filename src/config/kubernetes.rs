@@ -1,7 +1,7 @@
-//! Variables that Kubernetes sets in every pod of a namespace about each Service there.
+//! The environment variables that Kubernetes sets in every pod for each Service of its namespace.
 //!
 //! Source: `pkg/kubelet/envvars/envvars.go`. The variables of a Service named `reprise` or
-//! `reprise-…` begin like ours.
+//! `reprise-…` have the same prefix as ours.
 
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 

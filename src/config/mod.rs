@@ -1,4 +1,4 @@
-//! Raw YAML to valid types: every problem at once, each with its place.
+//! The configuration: YAML, variables and flags to valid types, or every problem with its place.
 //!
 //! ```text
 //! file ──raw──▶ tree ◀── REPRISE_* variables ◀── --set flags
@@ -47,21 +47,20 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Every setting of one sidecar, valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Config {
-    /// The Kafka node id; `None` = made from the cluster id.
+    /// The Kafka node id; `None`: derived from the cluster id.
     #[serde(serialize_with = "node_id_or_auto")]
     pub node_id: Option<i32>,
-    /// Where clients connect; never empty.
+    /// The listeners; never empty.
     pub listen: Vec<Listener>,
-    /// The cluster behind; `None` = this is one itself.
+    /// The upstream; `None`: the sidecar is a cluster itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
-    /// Where everything durable lies.
+    /// The directory of the journal and all other durable data.
     pub data_dir: String,
-    /// The commit log.
     pub journal: Journal,
     /// The topics of this cluster.
     pub topics: Topics,
-    /// How the topics of a group are called.
+    /// The names of the topics that each group gets.
     pub names: Names,
     /// The rules of retrying.
     pub retry: Retry,
@@ -73,14 +72,13 @@ pub struct Config {
     pub admin: Admin,
     /// Bounds of the client side.
     pub limits: Limits,
-    /// How a stop goes.
+    /// The settings of a shutdown.
     pub drain: Drain,
-    /// How much the metrics may hold.
+    /// The limit of metric series.
     pub metrics: MetricsBound,
-    /// The collector of spans; `None` = there are no spans.
+    /// The collector of spans; `None`: no spans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traces: Option<Traces>,
-    /// The log.
     pub log: Log,
 }
 
@@ -107,17 +105,16 @@ impl Default for Config {
     }
 }
 
-/// A valid configuration and what is odd about it.
+/// A valid configuration and its warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// The settings.
     pub config: Config,
-    /// One sentence each; the operator's choice.
+    /// One sentence each: the configuration is odd, but valid.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Reads the file (none = defaults), then `env` (all variables of the process), then `flags`
+    /// Reads the file (none: defaults), then `env` (all variables of the process), then `flags`
     /// (each `key=value`).
     pub fn load(
         file: Option<&Path>,
@@ -130,7 +127,7 @@ impl Config {
         Self::parse(&name, &text, env, flags)
     }
 
-    /// The same for a text already read; `name` is what problems call it.
+    /// [`Config::load`] for a text that is in memory; problems call it `name`.
     pub fn parse(
         name: &str,
         file_text: &str,
@@ -154,7 +151,7 @@ impl Config {
         Err(ConfigError::of(name, file_text, &problems, &findings.secrets.into_inner()))
     }
 
-    /// This configuration as YAML that loads to itself.
+    /// Writes the configuration as YAML; reading that text gives the same configuration.
     pub fn to_yaml(&self) -> Result<String, String> {
         raw::write(self)
     }
@@ -190,7 +187,7 @@ impl Config {
         config
     }
 
-    /// Relations between parts.
+    /// Checks relations between parts.
     fn check_whole(&self, root: &Section<'_>) {
         if self.topics.max_message_bytes > self.limits.frame_bytes {
             root.problem("topics", "max_message_bytes is larger than limits.frame_bytes");
@@ -224,7 +221,7 @@ impl Config {
 }
 
 impl Config {
-    /// Dead letters go to a cluster only where there is one, and under names it can have.
+    /// Dead letters are forwarded only with an upstream, and only under names that Kafka allows.
     fn check_dead_letter_topics(&self, root: &Section<'_>) {
         let templates = self.templates();
         let rules = self.groups.iter().map(|rule| ("groups", &rule.retry));

@@ -1,9 +1,9 @@
 //! The settings as a tree that remembers where each piece came from.
 
-/// Where a key or a value was written.
+/// The source of a key or a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In the file: the index of the entry or item at each depth; `key` = its key, not its value.
+    /// In the file: the index of the entry or item at each depth; `key`: the key, not the value.
     File { path: Vec<usize>, key: bool },
     /// An environment variable.
     Env(String),
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     pub(super) node: Node,
 }
 
-/// What can be written in YAML. A map keeps its order and its duplicates.
+/// A YAML value. A map keeps its order and its duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -34,14 +34,15 @@ pub(super) enum Value {
     Int(i64),
     Float(f64),
     Text(String),
-    /// What `${env:NAME}` stood for: text where text is expected, else read as a scalar.
+    /// The text that replaced `${env:NAME}`: text where text is expected, otherwise read as a
+    /// scalar.
     FromEnv(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
 impl Value {
-    /// What a person would call it.
+    /// The kind of value, as a problem names it.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -61,7 +62,7 @@ impl Node {
         Self { place: Place::File { path: Vec::new(), key: false }, value: Value::Null }
     }
 
-    /// Every node below and including this one is said to come from `place`.
+    /// Sets the place of this node and of all nodes below it.
     pub(super) fn placed(mut self, place: &Place) -> Self {
         self.place = place.clone();
         match &mut self.value {
@@ -82,8 +83,8 @@ impl Node {
         self
     }
 
-    /// Puts `node` at `path`, making maps and lists on the way; the value there before is replaced.
-    /// An error is the length of a list that ends before the index.
+    /// Puts `node` at `path`, replaces a value there, and creates missing maps and lists. An error
+    /// is the length of a list that ends before the index.
     pub(super) fn put(&mut self, path: &[PathStep<'_>], node: Self) -> Result<(), usize> {
         let Some((step, rest)) = path.split_first() else {
             *self = node;
@@ -92,7 +93,7 @@ impl Node {
         self.below(step, &node.place)?.put(rest, node)
     }
 
-    /// The node one step down; one that is missing is made, empty.
+    /// The node one step down; a missing one is created, empty.
     fn below(&mut self, step: &PathStep<'_>, place: &Place) -> Result<&mut Self, usize> {
         let empty = Self { place: place.clone(), value: Value::Null };
         let fits = match step {

@@ -1,28 +1,28 @@
-//! What is wrong with a configuration: all of it at once, each with its place.
+//! Problems of a configuration: all of them at once, each with its place.
 
 use std::fmt;
 
 use super::node::Place;
 use super::raw::{self, At};
 
-/// Problems shown at most; a file of nonsense needs no more.
+/// Problems that are shown at most.
 const SHOWN_MAX: usize = 100;
 /// Characters of a line shown in a snippet.
 const LINE_CHARS_MAX: usize = 160;
 
-/// One problem.
+/// A fault of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Problem {
     pub(super) place: Place,
-    /// The dotted key it is about; empty = the whole text.
+    /// The dotted key of the fault; empty: the whole text.
     pub(super) key: String,
-    /// What is wrong and what was expected.
+    /// The fault and the expected value.
     pub(super) says: String,
-    /// What was written there is nobody's business: only the place is told.
+    /// The value may be a secret: only its place is shown.
     pub(super) is_secret: bool,
 }
 
-/// Everything wrong with one configuration, as people shall read it.
+/// All problems of one configuration, as the operator reads them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .lines.join("\n"))]
 pub struct ConfigError {
@@ -40,14 +40,14 @@ impl ConfigError {
         Self { lines }
     }
 
-    /// One that the parser met at `at`.
+    /// A problem that the YAML parser met at `at`.
     pub(super) fn syntax(name: &str, text: &str, at: At, says: &str) -> Self {
         let shows = !text.contains(SECRET_KEY);
         Self { lines: vec![snippet(name, text, at, says, |_| shows)] }
     }
 
-    /// All of `problems`, those of the file first and in its order. No line with one of `secrets`
-    /// is shown.
+    /// All of `problems`: first those of the file, in its order. A line with one of `secrets` is
+    /// not shown.
     pub(super) fn of(name: &str, text: &str, problems: &[Problem], secrets: &[String]) -> Self {
         let mut placed: Vec<(At, String)> = problems
             .iter()
@@ -91,7 +91,7 @@ impl ConfigError {
     }
 }
 
-/// Where a text that is no YAML has this key, nobody knows which of its lines are a secret.
+/// In a text that is no YAML and has this key, any line may be a secret, so no line is shown.
 const SECRET_KEY: &str = "password:";
 
 const LAST: At = At { line: usize::MAX, column: usize::MAX };
@@ -117,7 +117,7 @@ fn format_snippet(number: usize, line: &str, before: &str) -> String {
     format!("\n  {number} | {line}\n  {gutter} | {before}^")
 }
 
-/// The known word nearest to `word`, when one is near enough to be a slip of the finger.
+/// The known word nearest to `word`, if it is near enough for a typing error.
 pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let allowed = (word.chars().count() / 3).max(1);
     known

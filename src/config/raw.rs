@@ -1,8 +1,8 @@
 //! YAML text to the tree of `node`, and back; the only user of the YAML crate.
 //!
-//! The crate tells positions only in errors. So a piece is found by reading the text a second time
-//! and failing on purpose at that piece: exact for every way to write YAML, and paid only for
-//! text that has a problem.
+//! The crate tells positions only in errors. So [`locate`] reads the text a second time and fails
+//! on purpose at the piece that it looks for. The position is exact for every way to write YAML,
+//! and only a text with a problem costs the second reading.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(super) struct At {
     pub(super) column: usize,
 }
 
-/// Reads a text; an error is the parser's sentence and where it stumbled.
+/// Reads a text; an error is the parser's message and its position.
 pub(super) fn parse(text: &str) -> Result<Node, (At, String)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let seed = Read { path: Vec::new() };
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &str) -> Result<Node, (At, String)> {
     }
 }
 
-/// Where the piece lies in `text`, which `parse` has read.
+/// The position of a piece of `text`, which `parse` has read.
 pub(super) fn locate(text: &str, path: &[usize], key: bool) -> At {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match (Find { path, key }).deserialize(serde_yaml::Deserializer::from_str(text)) {
@@ -55,7 +55,7 @@ fn at(error: &serde_yaml::Error) -> At {
         .map_or(At { line: 1, column: 1 }, |l| At { line: l.line(), column: l.column() })
 }
 
-/// Builds the tree.
+/// A deserializer that builds the tree.
 struct Read {
     path: Vec<usize>,
 }
@@ -104,7 +104,8 @@ impl<'de> Visitor<'de> for Read {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        // Beyond the range of every key: keep it a number, so that the range check speaks.
+        // Larger than the range of every key: it stays a number, so that the range check refuses
+        // it.
         Ok(self.node(Value::Int(i64::try_from(value).unwrap_or(i64::MAX))))
     }
 
@@ -166,7 +167,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Walks to a piece and fails there.
+/// A deserializer that walks to a piece and fails there.
 struct Find<'p> {
     path: &'p [usize],
     key: bool,
@@ -183,7 +184,7 @@ impl<'de> DeserializeSeed<'de> for Find<'_> {
 impl<'de> Visitor<'de> for Find<'_> {
     type Value = ();
 
-    /// Scalars fall through to the default methods, which fail: that is the purpose.
+    /// The default methods fail for scalars, and that failure carries the position.
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the piece looked for")
     }

@@ -1,4 +1,4 @@
-//! What may change while running, and what needs a restart.
+//! Reload of the configuration: keys that may change at run time, and keys that need a restart.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ const RELOADABLE: [&str; 4] = ["retry", "groups", "limits", "log.filter"];
 /// A reload that may be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reload {
-    /// The configuration to be in force.
+    /// The configuration that will be in force.
     pub config: Config,
-    /// The dotted keys that differ; empty = nothing to do.
+    /// The dotted keys that differ; empty: nothing changes.
     pub changed: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Config {
         let tree = |config: &Self| serde_json::to_value(config).unwrap_or(Value::Null);
         differences("", &tree(old), &tree(&new), &mut changed);
         if password(old) != password(&new) {
-            // A tree shows a mask in its place.
+            // The serialized tree has a mask instead of the password, so it shows no difference.
             changed.push("upstream.sasl.password".to_owned());
         }
         if headers(old) != headers(&new) && !changed.iter().any(|key| key.starts_with("traces")) {
@@ -59,7 +59,8 @@ fn reloadable(key: &str) -> bool {
     part || names_a_file(key)
 }
 
-/// Which files hold certificates and users may change; that there is TLS or SASL, or none, may not.
+/// The files of certificates and users may change at a reload. TLS or SASL cannot be switched on or
+/// off.
 fn names_a_file(key: &str) -> bool {
     let listener = key.strip_prefix("listen[").and_then(|rest| rest.split_once(']'));
     let listener = listener

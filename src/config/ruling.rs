@@ -1,4 +1,4 @@
-//! Which value of each key of `retry` is in force for a group or a topic of it, and who says so.
+//! The value of each `retry` key in force for a group or a topic, and the place that sets it.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,14 +11,14 @@ use crate::retry::glob;
 pub struct InForce {
     /// Dotted, such as `dead_letters.keep`.
     pub key: String,
-    /// As it is written.
+    /// The value as it is written in the configuration.
     pub value: String,
-    /// The innermost place that makes it what it is: a rule of `groups`, `retry`, or the default.
+    /// The innermost place that sets the value: a rule of `groups`, `retry`, or the default.
     pub from: String,
 }
 
 impl Config {
-    /// Every key of `retry` for this group, and for records of `topic` where one is named.
+    /// Every key of `retry` for a group, and for records of `topic` if one is named.
     pub fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<InForce> {
         let mut found = Vec::new();
         put(&mut found, &tree(&Retry::default()), "default");
@@ -52,7 +52,7 @@ fn tree<T: Serialize>(keys: &T) -> Value {
     serde_json::to_value(keys).unwrap_or_default()
 }
 
-/// Lays a place's keys over those found so far; what it does not change stays another's.
+/// Lays a place's keys over those found so far; a key with an unchanged value keeps its place.
 fn put(found: &mut Vec<InForce>, keys: &Value, from: &str) {
     let none = Map::new();
     for (key, value) in leaves("", keys.as_object().unwrap_or(&none)) {

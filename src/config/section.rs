@@ -1,5 +1,5 @@
-//! Reads the keys of one part of the tree: each key is asked for once, with the range it may have;
-//! what nobody asked for is unknown.
+//! Reads the keys of one part of the tree, each within its range. A key that no code reads is
+//! unknown.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use super::raw;
 use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::upstream::Secret;
 
-/// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
+/// Planned keys that this build does not have: refused with a message of their own.
 const NOT_IN_THIS_BUILD: [&str; 16] = [
     "brokers",
     "consumers_only",
@@ -33,7 +33,7 @@ const NOT_IN_THIS_BUILD: [&str; 16] = [
     "oauth",
 ];
 
-/// Keys of earlier builds, and the names or keys in their place.
+/// Keys of earlier builds, and the keys that replace them.
 const FORMER: [(&str, &str); 3] = [
     ("narrow_patience", "is called isolation_timeout now"),
     (
@@ -43,16 +43,16 @@ const FORMER: [(&str, &str); 3] = [
     ("timeout_level", "is gone: a record that is open for consume_timeout is counted, not retried"),
 ];
 
-/// What reading leaves behind besides the values.
+/// Problems, warnings and secrets that reading finds besides the values.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) problems: RefCell<Vec<Problem>>,
     pub(super) warnings: RefCell<Vec<String>>,
-    /// What was written where a secret does not belong.
+    /// Texts that may be secrets in a wrong place.
     pub(super) secrets: RefCell<Vec<String>>,
-    /// Every key that was asked for, dotted; an item of a list is `[]`.
+    /// Every key that was read, dotted; an item of a list is `[]`.
     pub(super) keys: RefCell<BTreeSet<String>>,
-    /// The index of keys itself is made of this reading, so it can give no hints.
+    /// No hints: the index of keys is built by this reading.
     pub(super) without_hints: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Section<'a> {
     path: String,
     node: Option<&'a Node>,
     known: Vec<&'static str>,
-    /// Those of them that are secrets.
+    /// The keys of `known` that are secrets.
     secrets: Vec<&'static str>,
     findings: &'a Findings,
 }
@@ -100,7 +100,7 @@ impl<'a> Section<'a> {
         Some(sections.collect())
     }
 
-    /// Reads `key` into `out` with `read`; a missing key leaves `out` as it is.
+    /// Reads `key` into `out` with `read`; a missing key leaves `out` unchanged.
     pub(super) fn take<T>(
         &mut self,
         key: &'static str,
@@ -124,8 +124,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Reads a secret, which is never written where others may read it: only as `${env:NAME}`.
-    /// What is found instead is not shown.
+    /// Reads a secret, which must be written as `${env:NAME}`. A value in any other form is an
+    /// error that does not show it.
     pub(super) fn secret(&mut self, key: &'static str, out: &mut Option<Secret>) {
         self.secrets.push(key);
         let Some(node) = self.value(key) else { return };
@@ -146,7 +146,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Reads names with a secret each, written only as `${env:NAME}`. Names are free.
+    /// Reads secrets by name, each written as `${env:NAME}`. The names are free.
     pub(super) fn secrets(&mut self, key: &'static str, out: &mut BTreeMap<String, Secret>) {
         let Some(node) = self.value(key) else { return };
         let path = self.at(key);
@@ -180,7 +180,7 @@ impl<'a> Section<'a> {
         self.entries().iter().any(|entry| entry.key == key)
     }
 
-    /// Known here, though nothing reads it.
+    /// Marks a key as known, though no code reads it.
     pub(super) fn ignore(&mut self, key: &'static str) {
         self.known.push(key);
     }
@@ -193,14 +193,14 @@ impl<'a> Section<'a> {
         self.refuse(&place, &self.at(key), says);
     }
 
-    /// Reports something odd that is the operator's choice.
+    /// Reports a warning: odd, but the operator may want it.
     pub(super) fn warn(&self, key: &str, says: &str) {
         let key =
             if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         self.findings.warnings.borrow_mut().push(format!("{key}: {says}"));
     }
 
-    /// Refuses every key nobody asked for and every key written twice.
+    /// Refuses every key that was not read, and every key that is written twice.
     pub(super) fn finish(self) {
         let entries = self.entries();
         let path = without_indexes(&self.path);
@@ -220,7 +220,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A secret, or, beside one, what may be meant as one.
+    /// Whether a key is a secret or, in a section with secrets, may be meant as one.
     fn may_be_secret(&self, key: &str) -> bool {
         if key.contains("password") && !key.ends_with("_file") {
             return true;
@@ -230,7 +230,7 @@ impl<'a> Section<'a> {
         !self.secrets.is_empty() && meant.is_none_or(|key| self.secrets.contains(&key))
     }
 
-    /// Its text is not shown, whatever is wrong with the line it is on.
+    /// Keeps the text of a node out of every problem that shows its line.
     fn hide(&self, node: &Node) {
         let keep = |text: String| self.findings.secrets.borrow_mut().push(text);
         match &node.value {
@@ -387,7 +387,7 @@ pub(super) fn size(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64,
     }
 }
 
-/// What `read` takes, or the word `unlimited`.
+/// Reads what `read` reads, or the word `unlimited` as `None`.
 pub(super) fn or_unlimited<T>(
     read: impl Fn(&Value) -> Result<T, String>,
 ) -> impl Fn(&Value) -> Result<Option<T>, String> {
@@ -397,12 +397,12 @@ pub(super) fn or_unlimited<T>(
     }
 }
 
-/// One of a few words.
+/// Reads one of a fixed set of words.
 pub(super) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&Value) -> Result<T, String> {
     move |value| {
         let word = match value {
             Value::Text(t) => t.as_str(),
-            // YAML 1.1 habits: a bare `off` or `on` may come as text or as a truth value.
+            // In YAML 1.1 a bare `off` is a boolean.
             Value::Bool(false) => "off",
             _ => "",
         };

@@ -8,7 +8,8 @@ use super::problem::Problem;
 use super::raw;
 use super::section::Findings;
 
-/// Lays variables and flags over the tree of the file; flags win over variables over the file.
+/// Lays variables and flags over the tree of the file; flags win over variables, and variables over
+/// the file.
 pub(super) fn overlay(
     tree: &mut Node,
     env: &[(String, String)],
@@ -49,7 +50,8 @@ pub(super) fn overlay(
     Listener::spell_out(tree);
 }
 
-/// Puts a node at a path. The default listener is there to be changed, as `config show` has it.
+/// Puts a node at a path. An absent list of listeners is first filled with the default listener, so
+/// that its keys can be set.
 fn lay(tree: &mut Node, path: &[PathStep<'_>], node: Node, problems: &mut Vec<Problem>) {
     let place = node.place.clone();
     if let [listen @ PathStep::Key(Listener::KEY), PathStep::Index(_), ..] = path {
@@ -65,12 +67,12 @@ fn lay(tree: &mut Node, path: &[PathStep<'_>], node: Node, problems: &mut Vec<Pr
     }
 }
 
-/// A value as in the file: YAML, or the text itself where that is no YAML (`*`, `a: b`).
+/// A value in the form of the file: YAML, or plain text where it is no YAML (`*`, `a: b`).
 fn scalar(text: &str) -> Node {
     raw::parse(text).unwrap_or_else(|_| Node { value: Value::Text(text.into()), ..Node::empty() })
 }
 
-/// Replaces each scalar that is wholly `${env:NAME}`; `named` are the variables they name.
+/// Replaces each scalar that is wholly `${env:NAME}`; `named` collects the names.
 fn substitute(
     node: &mut Node,
     env: &[(String, String)],

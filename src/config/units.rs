@@ -1,4 +1,4 @@
-//! Durations (`250ms 10s 15m 2h 7d`) and sizes (`512KiB 64MiB 1GiB`, plain digits = bytes).
+//! Durations (`250ms 10s 15m 2h 7d`) and sizes (`512KiB 64MiB 1GiB`; plain digits are bytes).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const DURATION_UNITS: [(&str, u64); 5] =
 const SIZE_UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads `<digits><unit>`; the error says what was expected.
+/// Reads `<digits><unit>`; an error says what was expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let expected = || format!("{text:?} is no duration; such as 250ms, 10s, 15m, 2h or 7d");
     let (number, unit) = split(text).ok_or_else(expected)?;
@@ -20,7 +20,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is longer than any clock"))
 }
 
-/// Reads `<digits>[<unit>]`; the error says what was expected.
+/// Reads `<digits>[<unit>]`; an error says what was expected.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let expected = || format!("{text:?} is no size; such as 4096, 512KiB, 64MiB or 1GiB");
     let (number, unit) = split(text).ok_or_else(expected)?;

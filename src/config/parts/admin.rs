@@ -9,13 +9,13 @@ use super::{HostPort, host_port};
 use crate::config::node::Value;
 use crate::config::section::{Section, choice, text};
 
-/// The name of a token that is alone in its file.
+/// The name of a token in a file that has one token and no names.
 const LONE_TOKEN: &str = "admin";
 /// Characters of a name.
 const NAME_MAX: usize = 64;
 /// Paths of `mask.json`.
 const MASK_PATHS_MAX: usize = 64;
-/// Characters of a named token.
+/// Characters of a named token at least.
 const SECRET_LEAST: usize = 16;
 
 /// Whether record keys, headers and values are shown.
@@ -51,10 +51,10 @@ impl MaskKeys {
 /// The admin port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Admin {
-    /// Where to listen; `None` = no admin port.
+    /// `None`: no admin port.
     #[serde(serialize_with = "address_or_off")]
     pub address: Option<HostPort>,
-    /// The address of probes and metrics alone; `None` = only the admin port has them.
+    /// An address with probes and metrics only; `None`: only the admin port has them.
     #[serde(serialize_with = "address_or_off")]
     pub probes: Option<HostPort>,
     /// Host names served besides `localhost`, plain addresses and the host of `address`.
@@ -63,7 +63,7 @@ pub struct Admin {
     pub payloads: Payloads,
     /// Parts of records that are not shown.
     pub mask: MaskKeys,
-    /// A file with the tokens, one of which callers from other hosts must send.
+    /// A file with the tokens. Callers from other hosts must send one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
 }
@@ -111,7 +111,7 @@ impl Admin {
         admin
     }
 
-    /// The tokens of the file.
+    /// The tokens of `token_file`.
     pub(in crate::config) fn tokens(&self) -> Result<Vec<AdminToken>, String> {
         let Some(file) = &self.token_file else { return Ok(Vec::new()) };
         let text = std::fs::read_to_string(file);
@@ -141,8 +141,8 @@ impl fmt::Debug for AdminToken {
     }
 }
 
-/// One token alone, or a line `name role token` for each. No word of the file is in an error: any
-/// of them may be a secret in the wrong place.
+/// One token, or a line `name role token` for each. An error never contains a word of the file: any
+/// of them may be a misplaced secret.
 fn read_tokens(text: &str) -> Result<Vec<AdminToken>, String> {
     let lines = (1..).zip(text.lines()).map(|(number, line)| (number, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

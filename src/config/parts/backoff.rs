@@ -1,4 +1,4 @@
-//! `retry.backoff`: delays that grow by a factor, in the place of a table.
+//! `retry.backoff`: delays that grow by a factor, instead of a table.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::config::section::{Section, duration};
 use crate::config::units::{duration_text, ms, ser_duration};
 use crate::retry::{LevelTable, THOUSAND};
 
-/// The longest delay there is.
+/// The longest delay that can be configured.
 const DELAY_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// Delays that grow by a factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Backoff {
-    /// The delay of the first retry; `None` = off: the table has the delays.
+    /// The delay of the first retry; `None`: off, the table has the delays.
     #[serde(serialize_with = "ser_or_off")]
     pub initial: Option<Duration>,
-    /// Each further delay is so many thousandths of the one before.
+    /// Growth of each delay over the one before, in thousandths.
     #[serde(serialize_with = "ser_thousandths")]
     pub factor: u32,
-    /// They grow up to this.
+    /// The longest delay.
     #[serde(serialize_with = "ser_duration")]
     pub max: Duration,
-    /// Each may be longer by up to so many thousandths of itself.
+    /// The longest random extension of a delay, in thousandths of the delay.
     #[serde(serialize_with = "ser_thousandths")]
     pub jitter: u32,
 }
@@ -63,7 +63,7 @@ impl Backoff {
         self
     }
 
-    /// The rungs there are; `None` while it is off.
+    /// The ladder of the back-off; `None`: the back-off is off.
     pub(in crate::config) fn levels(&self) -> Option<LevelTable> {
         Some(LevelTable::backoff(ms(self.initial?), self.factor, ms(self.max)))
     }
@@ -94,7 +94,7 @@ fn ser_or_off<S: Serializer>(delay: &Option<Duration>, s: S) -> Result<S::Ok, S:
     s.serialize_str(&delay.map_or("off".to_owned(), duration_text))
 }
 
-/// `unlimited`, or how long a record may be retried.
+/// The range of `retry.max_elapsed`, besides `unlimited`.
 pub(super) const ELAPSED: std::ops::RangeInclusive<Duration> =
     MS..=Duration::from_secs(DAY.as_secs() * 3650);
 

@@ -9,7 +9,7 @@ use crate::config::section::{Section, duration, text};
 use crate::config::units::ser_duration;
 use crate::retry::UNLIMITED;
 
-/// Keys of `retry` that a rule with a topic cannot have.
+/// Keys of `retry` that apply to a whole group, so a rule with a topic cannot have them.
 const OF_THE_GROUP: [&str; 11] = [
     "lane",
     "breaker",
@@ -24,16 +24,16 @@ const OF_THE_GROUP: [&str; 11] = [
     "rate",
 ];
 
-/// Retry rules for the groups whose name matches, or for what they fail on of some topics.
+/// Retry rules for groups by name, or for their records of some topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRule {
-    /// `*` any text, `?` one character; the first rule that matches the whole name wins.
+    /// `*`: any text, `?`: one character. The first rule that matches the whole name wins.
     pub pattern: String,
-    /// Only for records of topics whose name matches; `None` = the rule is the whole group's.
+    /// The pattern of topics; `None`: the rule applies to all records of the group.
     pub topic: Option<String>,
-    /// `retry` with this rule's keys laid over it, where it is the whole group's.
+    /// The rules of `retry` with the keys of this rule laid over, for a rule without a topic.
     pub retry: Retry,
-    /// What it changes, where it is for some topics.
+    /// The keys that the rule sets, for a rule with a topic.
     pub keys: TopicKeys,
 }
 
@@ -118,14 +118,14 @@ pub struct Membership {
     /// Longest session a member may ask for (`group.max.session.timeout.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub session_timeout_max: Duration,
-    /// How long a new group waits for more members (`group.initial.rebalance.delay.ms`).
+    /// Time that a new group waits for more members (`group.initial.rebalance.delay.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub initial_rebalance_delay: Duration,
     /// Silence after which a member of a KIP-848 group is removed
     /// (`group.consumer.session.timeout.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub consumer_session_timeout: Duration,
-    /// How often such a member is to be heard (`group.consumer.heartbeat.interval.ms`).
+    /// Interval of heartbeats of such a member (`group.consumer.heartbeat.interval.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub consumer_heartbeat_interval: Duration,
 }

@@ -1,4 +1,4 @@
-//! `limits`: what one client, and all of them, may take.
+//! `limits`: bounds for each client, and for all clients together.
 
 use std::time::Duration;
 
@@ -18,19 +18,20 @@ pub struct Limits {
     /// Largest request, in bytes (Kafka's `socket.request.max.bytes`).
     #[serde(serialize_with = "ser_size")]
     pub frame_bytes: u64,
-    /// Largest first request of a connection, in bytes: nobody is known before it.
+    /// Largest first request of a connection, in bytes: the client has not logged in yet.
     #[serde(serialize_with = "ser_size")]
     pub preauth_frame_bytes: u64,
-    /// What all connections together may keep in memory, in bytes.
+    /// Memory of all connections together, in bytes.
     #[serde(serialize_with = "ser_size")]
     pub memory_bytes: u64,
-    /// A connection without a request for this long is closed (`connections.max.idle.ms`).
+    /// Time without a request after which a connection is closed (`connections.max.idle.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub idle: Duration,
-    /// A request that has begun must be whole within this time, when it is small.
+    /// Time in which a small request must arrive whole, once it has begun.
     #[serde(serialize_with = "ser_duration")]
     pub handshake: Duration,
-    /// Bytes of a request for which it may take a second more.
+    /// Bytes per second that a larger request must arrive with: each such amount allows a second
+    /// more.
     #[serde(serialize_with = "ser_size")]
     pub upload_rate_min: u64,
 }

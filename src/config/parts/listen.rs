@@ -1,4 +1,4 @@
-//! `listen`: where clients connect.
+//! `listen`: the addresses that clients connect to.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,9 +13,8 @@ use crate::upstream::Address;
 /// A host (name or address, IPv6 without its brackets) and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
-    /// Name or address.
     pub host: String,
-    /// 0 = any free one.
+    /// 0: any free port.
     pub port: u16,
 }
 
@@ -23,8 +22,8 @@ pub struct HostPort {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindMode {
-    /// A plaintext listener on 127.0.0.1 that advertises nothing binds every address, to tell
-    /// client objects apart; any other listener binds its own address.
+    /// A plaintext listener on 127.0.0.1 without `advertised` binds every address, to tell client
+    /// objects apart; any other listener binds its own address.
     #[default]
     Auto,
     /// The address of the listener and no other.
@@ -34,21 +33,21 @@ pub enum BindMode {
 /// One address clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listener {
-    /// Where to listen.
+    /// The configured address.
     pub address: HostPort,
     /// Whether other addresses of this host are bound too.
     #[serde(skip_serializing_if = "is_default")]
     pub bind: BindMode,
-    /// What clients are told to connect to; `None` = the address they came to.
+    /// The address that clients are told to connect to; `None`: the one that they came to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertised: Option<HostPort>,
     /// The one group whose members use this listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// What clients are shown; `None` = plain text.
+    /// The certificate of the listener; `None`: plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
-    /// Who may connect; `None` = everybody.
+    /// The login of clients; `None`: no login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sasl: Option<ListenerSasl>,
 }
@@ -62,16 +61,16 @@ impl Default for Listener {
 }
 
 impl Listener {
-    /// The key of all listeners.
+    /// The key under which the listeners are configured.
     pub(in crate::config) const KEY: &str = "listen";
 
-    /// The listeners when the key is absent.
+    /// The listeners when the configuration has none.
     pub(crate) fn defaults() -> Vec<Self> {
         vec![Self::default()]
     }
 
-    /// Spells out listeners of which only the address is written: one (`listen: 127.0.0.1:9092`),
-    /// several parted by commas, or as items of the list.
+    /// Replaces short forms by full listeners: one address (`listen: 127.0.0.1:9092`), several with
+    /// commas between them, or addresses as items of the list.
     pub(in crate::config) fn spell_out(tree: &mut Node) {
         let Value::Map(entries) = &mut tree.value else { return };
         for Entry { node, .. } in entries.iter_mut().filter(|entry| entry.key == Self::KEY) {
@@ -126,7 +125,7 @@ impl Listener {
 }
 
 impl HostPort {
-    /// The same for those who dial.
+    /// Converts to the address type of outgoing connections.
     pub fn to_address(&self) -> Address {
         Address { host: self.host.clone(), port: self.port }
     }
@@ -137,7 +136,6 @@ fn is_default(bind: &BindMode) -> bool {
     *bind == BindMode::default()
 }
 
-/// Reads `host:port`.
 pub(in crate::config) fn host_port(value: &Value) -> Result<HostPort, String> {
     text(value)?.parse()
 }

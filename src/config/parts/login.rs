@@ -1,4 +1,4 @@
-//! `listen[].sasl`: who may connect to a node that is a cluster by itself.
+//! `listen[].sasl`: the login of clients, where the sidecar is a cluster itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::sasl::{Mechanism, Users};
 
 /// The largest users file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// What a listener can ask for.
+/// Mechanisms that a listener can offer.
 const SERVED: [Mechanism; 3] = [Mechanism::ScramSha512, Mechanism::ScramSha256, Mechanism::Plain];
 
-/// What clients of a listener have to say first.
+/// The login that a listener demands of its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListenerSasl {
-    /// The users and their verifiers.
+    /// The file of users and their verifiers.
     pub users_file: String,
-    /// What is offered; never empty.
+    /// The mechanisms offered; never empty.
     pub mechanisms: Vec<Mechanism>,
-    /// How long a session lasts before it has to be renewed (KIP-368); `None` = for ever.
+    /// Age at which a session must be renewed (KIP-368); `None`: never.
     #[serde(serialize_with = "ser_limit")]
     pub session_max: Option<Duration>,
 }
 
 impl ListenerSasl {
-    /// `is_open`: others than this host can listen to what passes.
+    /// `is_open`: the listener is reachable from other hosts.
     pub(super) fn read(above: &mut Section<'_>, is_open: bool) -> Option<Self> {
         if !above.has("sasl") {
             return None;
         }
         let mut s = above.section("sasl");
-        // A password in the clear is only asked for by name.
+        // A mechanism that sends the password as it is must be named explicitly.
         let mechanisms = SERVED.into_iter().filter(|m| !(is_open && m.sends_secret())).collect();
         let mut sasl = Self { users_file: String::new(), mechanisms, session_max: None };
         s.take("users_file", &mut sasl.users_file, text);
@@ -66,7 +66,7 @@ impl ListenerSasl {
         Some(sasl)
     }
 
-    /// The users as the file holds them now. `decoy`: random bytes, see [`Users::read`].
+    /// The users from the file as it is now. `decoy`: random bytes, see [`Users::read`].
     pub fn load(&self, decoy: [u8; 32]) -> Result<Users, String> {
         let (file, path) = (&self.users_file, Path::new(&self.users_file));
         let unread = |error: std::io::Error| format!("{file} cannot be read: {error}");

@@ -38,7 +38,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
-/// Ten years: longer than anyone means, shorter than any overflow.
+/// Ten years: longer than any useful setting, and far from overflow.
 const DECADE: Duration = Duration::from_hours(24 * 3650);
 
 const KIB: u64 = 1 << 10;

@@ -1,4 +1,4 @@
-//! `journal`, `names`, `drain`, `metrics`, `log`: the process itself.
+//! `journal`, `names`, `drain`, `metrics`, `log`: settings of the process.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::config::units::{ser_duration, ser_size};
 use crate::observe::{LogFormat, check_filter};
 use crate::wire::names::{TemplateError, Templates};
 
-/// What to do about a data directory that a restart of the pod empties.
+/// The reaction to a data directory that a restart of the pod empties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ephemeral {
-    /// Say so loudly.
+    /// The start fails in front of a cluster; otherwise the log has a warning.
     #[default]
     Refuse,
-    /// The operator knows.
+    /// The operator accepts the loss, so nothing is checked.
     Accept,
 }
 
-/// The commit log.
+/// The settings of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Journal {
     /// Size of a segment, in bytes.
     #[serde(serialize_with = "ser_size")]
     pub segment_bytes: u64,
-    /// What to do about a data directory on tmpfs or an overlay.
+    /// The reaction to a data directory on tmpfs or an overlay.
     pub ephemeral: Ephemeral,
 }
 
@@ -49,12 +49,12 @@ impl Journal {
     }
 }
 
-/// How the topics of a group are called on the Kafka wire.
+/// The names of the topics that each group gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Names {
     /// The retry topic; `{group}` stands for the group.
     pub retry: String,
-    /// The dead letters; `{group}` stands for the group.
+    /// The dead-letter topic; `{group}` stands for the group.
     pub dead_letters: String,
 }
 
@@ -80,7 +80,7 @@ impl Names {
     }
 }
 
-/// Judges one template alone; next to itself it overlaps, which is no fault of its own.
+/// Checks one template alone. It is passed as both templates, so their overlap is ignored.
 fn template(value: &Value) -> Result<String, String> {
     let template = text(value)?;
     match Templates::new(&template, &template) {
@@ -89,30 +89,29 @@ fn template(value: &Value) -> Result<String, String> {
     }
 }
 
-/// The way a stop treats clients.
+/// The treatment of clients at a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DrainMode {
     /// The application leaves by itself; new connections are served until it has left.
     #[default]
     Sidecar,
-    /// Others serve its clients as well: new connections are refused, open ones are closed.
+    /// Other sidecars serve the clients as well: new connections are refused, open ones closed.
     Gateway,
 }
 
-/// How a stop goes.
+/// The settings of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drain {
-    /// The way a stop treats clients.
     pub mode: DrainMode,
-    /// How long clients may take to leave after SIGTERM.
+    /// Time that clients have to leave after SIGTERM.
     #[serde(serialize_with = "ser_duration")]
     pub timeout: Duration,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        // Kubernetes kills after 30 s.
+        // Kubernetes sends SIGKILL after 30 s.
         Self { mode: DrainMode::Sidecar, timeout: SECOND * 25 }
     }
 }
@@ -128,7 +127,7 @@ impl Drain {
     }
 }
 
-/// How much the metrics may hold.
+/// The limit of metric series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricsBound {
     /// Groups with a label of their own.
@@ -137,7 +136,7 @@ pub struct MetricsBound {
 
 impl Default for MetricsBound {
     fn default() -> Self {
-        // About 140 series a group: below twelve thousand in all.
+        // About 140 series per group: below twelve thousand in all.
         Self { max_groups: 80 }
     }
 }
@@ -154,7 +153,6 @@ impl MetricsBound {
 /// The log on stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Log {
-    /// Text or JSON.
     pub format: LogFormat,
     /// A level, or `target=level` pairs.
     pub filter: String,

@@ -1,4 +1,4 @@
-//! `retry`: the ladder, its end, and what counts as late.
+//! `retry`: the ladder, its end, and the failure detection of a group.
 
 use std::time::Duration;
 
@@ -21,41 +21,41 @@ const RETENTION_DAYS_MAX: u32 = 3_650;
 const KEY_NEEDS_EMBEDDED: &str = "key needs the embedded cluster: in front of a Kafka cluster \
                                   (upstream) use partition or off";
 
-/// How retries come back.
+/// The way in which retries are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LaneChoice {
-    /// The best one for what the group's members do.
+    /// Chosen by the subscriptions of the group's members.
     #[default]
     Auto,
-    /// Through the group's retry topic, and only what the application says has failed.
+    /// Through the group's retry topic. Only nacks count as failures.
     RetryTopic,
-    /// From the partition it was read from: it is held, then served again.
+    /// In place: the record's partition waits, then its fetches return the record again.
     InPlace,
-    /// Not at all: the group is passed through.
+    /// No retries, no retry topic and no failure detection.
     Off,
 }
 
-/// What becomes of a retry that waits when a reset has its group read the original again.
+/// The fate of a waiting retry when an offset reset makes the group read the original again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReset {
-    /// The original goes its own way from its first failure on, the retry is given up.
+    /// The retry ends when the original is delivered again, and failures count from 0.
     #[default]
     Supersede,
-    /// It comes all the same.
+    /// The retry is delivered as well.
     Keep,
 }
 
-/// When a group is held: most of its records fail, so that it is not the records.
+/// The breaker of a group: when most records fail, the cause is not the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Breaker {
-    /// More than this part of the last first deliveries failed, in percent.
+    /// Percentage of nacked first deliveries above which the breaker opens.
     #[serde(rename = "ratio", serialize_with = "ser_percent")]
     pub ratio_percent: u32,
-    /// Of so many.
+    /// Number of latest first deliveries that the percentage refers to.
     pub window: u32,
-    /// And at least so many.
+    /// The least number of nacked deliveries among them at which the breaker opens.
     pub min: u32,
 }
 
@@ -66,88 +66,89 @@ impl Default for Breaker {
     }
 }
 
-/// What becomes of exhausted records.
+/// The treatment of records whose retries are used up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeadLetters {
-    /// Keep them; otherwise they are dropped, counted and logged with their origin.
+    /// Whether they are kept; otherwise they are dropped, counted and logged with their origin.
     pub keep: bool,
-    /// What the kept ones of a group may take, in bytes; `None` = no bound. Beyond it exhausted
-    /// records are held.
+    /// The quota of a group's dead letters in bytes; `None`: no bound. Beyond it, exhausted records
+    /// are withheld.
     #[serde(serialize_with = "ser_size_limit")]
     pub max_bytes: Option<u64>,
-    /// Age at which a dead letter is deleted; `None` = never.
+    /// Age at which a dead letter is deleted; `None`: never.
     #[serde(serialize_with = "ser_limit")]
     pub retention: Option<Duration>,
-    /// The topic of the cluster behind that they are sent to, a template; `None` = they stay.
+    /// Template of the upstream topic that dead letters are forwarded to; `None`: they stay here.
     #[serde(serialize_with = "topic_or_off")]
     pub upstream_topic: Option<String>,
 }
 
-/// What becomes of a member that does not come back by itself to what its partition waits for.
+/// The treatment of a member that does not seek back to the record that its partition waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rewind {
-    /// Nothing: it is waited for.
+    /// The sidecar waits for the member.
     #[default]
     Off,
-    /// It is made to join its group anew.
+    /// The sidecar makes the member rejoin its group.
     Rebalance,
 }
 
-/// What waits for a failed record, and for how long.
+/// The order of records after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Order {
-    /// What waits.
+    /// The records that wait for a failed one.
     pub mode: OrderMode,
-    /// How long its partition is held before a record is served again.
+    /// Time that a partition waits before its failed record is delivered again.
     #[serde(serialize_with = "ser_duration")]
     pub interval: Duration,
-    /// What becomes of a member that does not come back to it.
+    /// The treatment of a member that does not seek back to the record.
     pub rewind: Rewind,
 }
 
 /// The rules of retrying, for all groups or for one rule of `groups`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Retry {
-    /// The delay table, checked: delays parted by blanks.
+    /// The delay table, checked: delays with spaces between them.
     pub levels: String,
-    /// Delays that grow by a factor, in the place of the table.
+    /// Delays that grow by a factor, instead of the table.
     pub backoff: Backoff,
     /// Retries before the dead letters; [`UNLIMITED`]: never by themselves.
     #[serde(serialize_with = "limit_or_unlimited")]
     pub max_reconsume_times: u32,
-    /// A failure so long after the first one is the last; `None` = only the count ends it.
+    /// Time since the first failure after which the next failure is the last; `None`: only the
+    /// count ends the retries.
     #[serde(serialize_with = "ser_limit")]
     pub max_elapsed: Option<Duration>,
-    /// Retries that leave in a second; `None` = no bound.
+    /// Retries delivered per second; `None`: no bound.
     #[serde(serialize_with = "rate_or_unlimited")]
     pub rate: Option<u32>,
-    /// How retries come back.
+    /// The way in which retries are delivered.
     pub lane: LaneChoice,
-    /// How long a hand-out may stay open.
+    /// Time after which a delivery times out.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
-    /// Lost deliveries of the same records before they are tested.
+    /// Lost deliveries of the same records before these records are isolated.
     pub crash_limit: u32,
-    /// Time that a part of the suspects is waited for.
+    /// Time that the sidecar waits for the outcome of a part of the suspects.
     #[serde(serialize_with = "ser_duration")]
     pub isolation_timeout: Duration,
     /// Failed deliveries in place that make a dead letter.
     #[serde(serialize_with = "limit_or_unlimited")]
     pub in_place_limit: u32,
-    /// A record that ends every consumer is withheld after so long; `None` = never.
+    /// Time after which a record that ends every consumer is withheld; `None`: never.
     #[serde(serialize_with = "ser_limit")]
     pub give_up_after: Option<Duration>,
-    /// Whether a member that seeks back has failed.
+    /// Whether a seek-back of a member counts as a failure.
     pub on_seek_back: OnSeekBack,
-    /// What waits for a failed record.
+    /// The order of records after a failure.
     pub order: Order,
-    /// When the group is held; `None` = off.
+    /// The breaker; `None`: off.
     #[serde(serialize_with = "breaker_or_off")]
     pub breaker: Option<Breaker>,
-    /// What becomes of a retry that waits when its original is read again.
+    /// The fate of a waiting retry when its original is read again.
     pub on_reset: OnReset,
-    /// What becomes of exhausted records.
+    /// The treatment of records whose retries are used up.
     pub dead_letters: DeadLetters,
 }
 
@@ -184,8 +185,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Reads the keys of one section over `self`; `s.finish()` is the caller's. `has_cluster`: with
-    /// `upstream`.
+    /// Reads the keys of one section over `self`; the caller calls `s.finish()`. `has_cluster`: the
+    /// configuration has an `upstream`.
     pub(in crate::config) fn read_over(self, s: &mut Section<'_>, has_cluster: bool) -> Self {
         let mut retry = self.read_ladder(s);
         let rate = or_unlimited(int(1..=1_000_000));
@@ -207,7 +208,8 @@ impl Retry {
         retry
     }
 
-    /// What waits in its own place needs a place, and only there a record may fail for ever.
+    /// `order.mode: partition` needs a lane that may retry in place. Unlimited retries need `lane:
+    /// in-place` or an order mode.
     fn check_order(&self, s: &mut Section<'_>) {
         let watched = matches!(self.lane, LaneChoice::Auto | LaneChoice::InPlace);
         if self.order.mode == OrderMode::Partition && !watched {
@@ -237,8 +239,8 @@ impl Retry {
         }
     }
 
-    /// What rules one record's way: its delays and its end. A rule that names levels means them,
-    /// whatever back-off it would have inherited.
+    /// Reads the delays and the limits of one record. `levels` in a rule switches an inherited
+    /// back-off off.
     pub(super) fn read_ladder(mut self, s: &mut Section<'_>) -> Self {
         if s.has("levels") {
             self.backoff.initial = None;
@@ -261,7 +263,7 @@ impl Retry {
         self
     }
 
-    /// How failures that nobody reports are told from what consumers do.
+    /// Reads the keys of failure detection.
     fn read_inference(&mut self, s: &mut Section<'_>) {
         s.take("crash_limit", &mut self.crash_limit, int(1..=100));
         let patience = duration(MS * 10..=SECOND * 600);
@@ -371,7 +373,7 @@ fn ser_percent<S: serde::Serializer>(percent: &u32, s: S) -> Result<S::Ok, S::Er
     s.serialize_f64(f64::from(*percent) / 100.0)
 }
 
-/// A part of 1, in whole percent.
+/// A fraction of 1, in whole percent.
 fn percent(value: &Value) -> Result<u32, String> {
     let ratio = match value {
         Value::Float(ratio) => Some(*ratio),
@@ -389,7 +391,7 @@ fn topic_or_off<S: serde::Serializer>(topic: &Option<String>, s: S) -> Result<S:
     s.serialize_str(topic.as_deref().unwrap_or("off"))
 }
 
-/// Text as `RocketMQ` writes it, or a list of delays.
+/// Reads RocketMQ's text form, or a list of delays.
 fn levels(value: &Value) -> Result<String, String> {
     let text = match value {
         Value::Text(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! `upstream.sasl`: who the sidecar is to the cluster, on connections of its own.
+//! `upstream.sasl`: the identity of the sidecar on its own connections to the cluster.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,6 @@ use crate::upstream::{Credentials, Secret, SecretPlace};
 /// The sidecar's own credentials. A secret is never shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamSasl {
-    /// How they are proven.
     pub mechanism: Mechanism,
     /// The user; not with `OAUTHBEARER`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +68,7 @@ impl UpstreamSasl {
         Some(sasl)
     }
 
-    /// The same for those who dial.
+    /// Converts to the credentials of outgoing connections.
     pub fn credentials(&self) -> Credentials {
         let file = self.token_file.as_ref().or(self.password_file.as_ref());
         let given = || SecretPlace::Given(self.password.clone().unwrap_or(Secret::new("")));

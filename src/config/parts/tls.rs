@@ -1,5 +1,6 @@
-//! `listen[].tls` and `upstream.tls`: which files hold certificates and keys. They are read here
-//! already, so that everything wrong with them is told at once, and again at each reload.
+//! `listen[].tls` and `upstream.tls`: the files of certificates and keys. The check of the
+//! configuration reads them, so that all problems are reported at once; each reload reads them
+//! again.
 
 use std::path::Path;
 
@@ -10,28 +11,28 @@ use crate::config::node::Value;
 use crate::config::section::{Section, text};
 use crate::socket::{ClientTls, FileProblem, ServerTls, ValidUntil};
 
-/// What a listener shows its clients.
+/// The certificate of a listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ListenerTls {
-    /// Its certificate, then those that link it to its authority.
+    /// The listener's certificate, then the chain to its authority.
     pub certificate: String,
-    /// The key of the first one.
+    /// The private key of the listener's certificate.
     pub key: String,
-    /// The authorities of clients, who then must show a certificate.
+    /// The authorities of client certificates; when set, clients must show one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<String>,
 }
 
-/// Whom the sidecar trusts to be a broker, and what it shows.
+/// The authorities that sign brokers' certificates, and the certificate of the sidecar.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UpstreamTls {
-    /// The authorities of brokers; `None` = those the system trusts.
+    /// The authorities of brokers; `None`: those that the system trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
     /// Our own certificate, where brokers ask for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// Its key.
+    /// The private key of that certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -56,7 +57,7 @@ impl ListenerTls {
         Some(tls)
     }
 
-    /// Certificate and key as the files hold them now.
+    /// Reads certificate and key from their files.
     pub fn load(&self) -> Result<ServerTls, Vec<FileProblem>> {
         let client_ca = self.client_ca.as_deref().map(Path::new);
         ServerTls::load(Path::new(&self.certificate), Path::new(&self.key), client_ca)
@@ -86,7 +87,7 @@ impl UpstreamTls {
         Some(tls)
     }
 
-    /// Trust and identity as the files hold them now.
+    /// Reads authorities and certificate from their files.
     pub fn load(&self) -> Result<ClientTls, Vec<FileProblem>> {
         let identity = self.certificate.as_deref().zip(self.key.as_deref());
         let identity = identity.map(|(certificate, key)| (Path::new(certificate), Path::new(key)));
@@ -94,7 +95,7 @@ impl UpstreamTls {
     }
 }
 
-/// Brokers are verified: a switch that turns it off is not there to be forgotten.
+/// Verification of brokers cannot be switched off.
 fn always(value: &Value) -> Result<(), String> {
     match value {
         Value::Bool(true) => Ok(()),

@@ -1,4 +1,4 @@
-//! A rule of `groups` with a `topic`: what is different for the records of that topic.
+//! A rule of `groups` with a `topic`: the keys that differ for the records of that topic.
 
 use std::time::Duration;
 
@@ -8,33 +8,28 @@ use super::{Backoff, Retry};
 use crate::config::section::Section;
 use crate::config::units::ser_limit;
 
-/// The keys a rule with a topic may have, as far as they were given: those of one record's
-/// retries. The others are the whole group's.
+/// The keys that a rule with a topic may have: those of one record's retries. A missing key keeps
+/// the group's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TopicKeys {
-    /// See [`Retry::levels`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<String>,
-    /// See [`Retry::max_reconsume_times`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_reconsume_times: Option<u32>,
-    /// See [`Retry::backoff`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// See [`Retry::max_elapsed`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_elapsed: Option<Elapsed>,
-    /// See [`Retry::dead_letters`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<Keep>,
 }
 
-/// How long a record may be retried; `None` = without bound.
+/// Time that a record may be retried; `None`: without bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Elapsed(#[serde(serialize_with = "ser_limit")] pub Option<Duration>);
 
-/// What of `dead_letters` a rule with a topic may have.
+/// The key of `dead_letters` that a rule with a topic may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Keep {
     /// Keep exhausted records.
@@ -42,7 +37,7 @@ pub struct Keep {
 }
 
 impl TopicKeys {
-    /// Reads the keys, each as `retry` has it.
+    /// Reads the keys, each in the form that `retry` has.
     pub(super) fn read(s: &mut Section<'_>, base: &Retry) -> Self {
         let read = base.clone().read_ladder(s);
         if s.has("backoff") && read.backoff.initial.is_none() && !s.has("levels") {

@@ -1,4 +1,4 @@
-//! `topics`: the topics this cluster keeps itself.
+//! `topics`: the topics that this cluster stores itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const PARTITIONS_MAX: i64 = 10_000;
 /// Kafka's longest topic name, in bytes.
 const NAME_BYTES_MAX: usize = 249;
 
-/// When a produced batch is acknowledged.
+/// The moment at which a produced batch is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -25,62 +25,62 @@ pub enum Durability {
     Os,
 }
 
-/// One topic made at start.
+/// A topic that is created at start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Topic {
-    /// Its name.
     pub name: String,
-    /// Its partitions.
     pub partitions: i32,
-    /// How long its records are kept; `None` = for ever.
+    /// Age at which its records are deleted; `None`: never.
     #[serde(serialize_with = "ser_limit")]
     pub retention: Option<Duration>,
-    /// Bytes kept per partition; `None` = no bound.
+    /// Size of a partition above which its oldest records are deleted; `None`: no bound.
     #[serde(serialize_with = "ser_size_limit")]
     pub retention_bytes: Option<u64>,
-    /// Producers may put off when a record enters it.
+    /// Whether producers may delay records on their way into the topic.
     pub produce_delay: bool,
 }
 
-/// Topics in general and those made at start.
+/// Settings of topics, and the topics that are created at start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Topics {
-    /// Make a topic when a client first asks for it.
+    /// Create a topic when a client first asks for it.
     pub auto_create: bool,
-    /// Partitions of a topic made without a number.
+    /// Partitions of a topic that is created without a number of them.
     pub default_partitions: i32,
-    /// When a produced batch is acknowledged.
+    /// The moment at which a produced batch is acknowledged.
     pub durability: Durability,
-    /// How long records are kept; `None` = for ever.
+    /// Age at which records are deleted; `None`: never.
     #[serde(serialize_with = "ser_limit")]
     pub retention: Option<Duration>,
-    /// Bytes kept per partition; `None` = no bound.
+    /// Size of a partition above which its oldest records are deleted; `None`: no bound.
     #[serde(serialize_with = "ser_size_limit")]
     pub retention_bytes: Option<u64>,
     /// Largest batch accepted, in bytes (Kafka's `message.max.bytes`).
     #[serde(serialize_with = "ser_size")]
     pub max_message_bytes: u64,
-    /// Producers may put off when a record enters a topic.
+    /// Whether producers may delay records on their way into a topic.
     pub produce_delay: bool,
-    /// The longest they may.
+    /// The longest delay of a producer.
     #[serde(serialize_with = "ser_duration")]
     pub produce_delay_max: Duration,
-    /// What such records may take in the log together; more is refused, to be tried again.
+    /// Bytes of all delayed records in the journal; beyond it, a produce request gets a retriable
+    /// error.
     #[serde(serialize_with = "ser_size")]
     pub produce_delay_max_bytes: u64,
-    /// A producer that is silent for so long is forgotten by the partitions it wrote to (Kafka's
+    /// Time without a batch after which a partition forgets a producer (Kafka's
     /// `producer.id.expiration.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub producer_id_expiration: Duration,
-    /// A transactional id that nobody uses for so long is forgotten (Kafka's
+    /// Time without use after which a transactional id is forgotten (Kafka's
     /// `transactional.id.expiration.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub transactional_id_expiration: Duration,
-    /// Made at start.
+    /// Topics that are created at start.
     pub list: Vec<Topic>,
 }
 
-/// Kafka's `message.max.bytes`: 1 MiB, and the 12 bytes before a batch's length counts.
+/// Kafka's `message.max.bytes`: 1 MiB, and the 12 bytes of a batch that its length field does not
+/// count.
 const MAX_MESSAGE_BYTES: u64 = MIB + 12;
 
 impl Default for Topics {

@@ -1,4 +1,4 @@
-//! `traces`: the collector of OpenTelemetry that gets a span for each delivery attempt of a retry.
+//! `traces`: the OpenTelemetry collector that gets a span for each delivery attempt of a retry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::retry::THOUSAND;
 use crate::socket::ClientTls;
 use crate::upstream::Secret;
 
-/// The path of the specification, for an endpoint without one.
+/// The path of the OTLP specification, for an endpoint without one.
 const PATH: &str = "/v1/traces";
-/// Headers that a request sets by itself.
+/// Headers that the exporter sets itself, so the configuration cannot.
 const OWN_HEADERS: [&str; 5] =
     ["connection", "content-length", "content-type", "host", "transfer-encoding"];
 
-/// Spans for a collector.
+/// The export of spans to a collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Traces {
-    /// The collector takes spans here (OTLP over HTTP, protobuf).
+    /// The URL of the collector (OTLP over HTTP, protobuf).
     pub endpoint: Endpoint,
     /// The resource attribute `service.name`.
     pub service_name: String,
@@ -39,7 +39,6 @@ pub struct Traces {
 pub struct Endpoint {
     /// `https` rather than `http`.
     pub is_secure: bool,
-    /// Host and port.
     pub address: HostPort,
     /// Path and query.
     pub path: String,
@@ -91,7 +90,7 @@ impl Traces {
     }
 }
 
-/// The reason why a header cannot be sent. The value is not in it.
+/// The reason why a header cannot be sent. The text never contains the value.
 fn fault_of_header(name: &str, value: &str) -> Option<&'static str> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty() || !name.bytes().all(is_token) {
@@ -108,7 +107,7 @@ fn fault_of_header(name: &str, value: &str) -> Option<&'static str> {
 }
 
 impl Endpoint {
-    /// The system's authorities judge the collector's certificate; `None`: it is plain text. The
+    /// The TLS of the connection, which trusts the system's authorities; `None`: plain text. An
     /// error is a sentence.
     pub fn client_tls(&self) -> Result<Option<ClientTls>, String> {
         let tls = self.is_secure.then(|| ClientTls::load(None, None)).transpose();

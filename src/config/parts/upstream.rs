@@ -1,4 +1,4 @@
-//! `upstream`: the cluster this sidecar stands in front of; absent, it is one itself.
+//! `upstream`: the Kafka cluster behind the sidecar; without it, the sidecar is a cluster itself.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::config::node::Value;
 use crate::config::section::{Section, duration};
 use crate::config::units::ser_duration;
 
-/// The real cluster.
+/// The Kafka cluster behind the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Upstream {
-    /// Brokers to ask first; never empty.
+    /// Brokers that are asked first; never empty.
     pub bootstrap: Vec<HostPort>,
-    /// How long a connection to a broker may take to be made.
+    /// Time for opening a connection to a broker.
     #[serde(serialize_with = "ser_duration")]
     pub connect_timeout: Duration,
-    /// Whom to trust; `None` = plain text.
+    /// The TLS of connections to brokers; `None`: plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<UpstreamTls>,
-    /// Who the sidecar is on connections of its own; `None` = nobody.
+    /// The identity of the sidecar on its own connections; `None`: no login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sasl: Option<UpstreamSasl>,
 }
@@ -57,7 +57,7 @@ impl Upstream {
         Some(upstream)
     }
 
-    /// To a broker that is not on this machine.
+    /// Whether a secret crosses the network in plain text, to a broker on another host.
     fn sends_secret_in_the_clear(&self) -> bool {
         let sends = self.sasl.as_ref().is_some_and(|sasl| sasl.mechanism.sends_secret());
         let away = |to: &HostPort| !to.to_address().is_loopback();
@@ -65,7 +65,7 @@ impl Upstream {
     }
 }
 
-/// A list of brokers, or the same as text parted by commas, as Kafka's own clients write it.
+/// A list of brokers, or text with commas between them, as in Kafka's `bootstrap.servers`.
 fn brokers(value: &Value) -> Result<Vec<HostPort>, String> {
     let words: Vec<String> = match value {
         Value::Text(text) => text.split(',').map(|word| word.trim().to_owned()).collect(),
