@@ -1,4 +1,4 @@
-//! The durable half: what is read back before a client is let in.
+//! The durable half of the server, which is recovered before a client is let in.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -22,13 +22,13 @@ use crate::server::renamed;
 use crate::server::start::{StartError, size};
 use crate::wire::names::Templates;
 
-/// The durable half: everything that is read back before a client is let in.
+/// The parts with durable state: the journal, the broker and the retry engine.
 pub(super) struct Core {
     pub(super) journal: Journal,
     pub(super) broker: Arc<Broker>,
     pub(super) engine: Engine,
     pub(super) driver: Driver,
-    /// They write: the retry tables, then the log.
+    /// The writer threads: of the retry tables first, then of the journal.
     pub(super) writers: Vec<thread::JoinHandle<()>>,
     pub(super) groups_of_retries: Vec<GroupId>,
     /// Dead-letter topics that this configuration does not name.
@@ -37,7 +37,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Opens the journal and reads every owner's state back, each from its own checkpoint.
+    /// Opens the journal and recovers the state of every owner from its own checkpoint.
     pub(super) fn open(
         config: &Config,
         templates: &Templates,
@@ -80,7 +80,7 @@ impl Core {
             producers_expire_ms: expiration(config).producer_id_ms,
         };
         let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
-        // What is read back is written beside that.
+        // The flusher writes recovered rows to the tables while the recovery goes on.
         let flusher = replay.flusher();
         let flusher = guard.nice_thread("retry-tables", move || flusher.run())?;
         read_back(&recovery, &broker, &mut replay)?;
@@ -103,7 +103,7 @@ impl Core {
     }
 }
 
-/// Where records of this node's topics go.
+/// Finds the stream of a partition of this node, for records that enter a topic.
 fn destinations(broker: &Arc<Broker>) -> Destinations {
     let broker = Arc::clone(broker);
     Destinations::new(move |topic, partition| {
@@ -112,7 +112,7 @@ fn destinations(broker: &Arc<Broker>) -> Destinations {
     })
 }
 
-/// The broker's state is read back beside that of retries, which waits for its rows to be written.
+/// Recovers the broker on a second thread: the recovery of retries waits while rows are written.
 fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Result<(), StartError> {
     let from = broker.replay_from(recovery.checkpointed())?;
     thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The certificates and users in use: read at start, and again at each reload. New handshakes and
-//! logins take the new ones; a connection keeps what it was opened with.
+//! The certificates and users in force: read at start, and again at each reload. New handshakes and
+//! logins use the new ones; an open connection keeps its own.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::config::{Config, ConfigError};
 use crate::sasl::Users;
 use crate::socket::{ClientTls, ServerTls, ValidUntil};
 
-/// What the files hold.
+/// The certificates and users that the files hold.
 pub(super) struct Credentials {
-    /// Of each listener, in the order of the configuration.
+    /// TLS and users of each listener, in the order of the configuration.
     listeners: Vec<(Option<ServerTls>, Option<Arc<Users>>)>,
     upstream: Option<ClientTls>,
     decoy: [u8; 32],
 }
 
-/// Where new handshakes and logins find them.
+/// The channels through which new handshakes and logins get certificates and users.
 #[derive(Debug)]
 pub(super) struct InUse {
     listeners: Vec<OfListener>,
     upstream: Option<watch::Sender<ClientTls>>,
-    /// See [`Users::read`].
+    /// Random bytes, see [`Users::read`].
     decoy: [u8; 32],
 }
 
@@ -35,7 +35,7 @@ struct OfListener {
 }
 
 impl Credentials {
-    /// All of them, or what is wrong.
+    /// Reads all files, or reports every problem with them.
     pub(super) fn read(config: &Config) -> Result<Self, ConfigError> {
         let mut decoy = [0; 32];
         let random = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
@@ -61,7 +61,7 @@ impl Credentials {
         Ok(Self { listeners: tls.into_iter().zip(users).collect(), upstream, decoy })
     }
 
-    /// From now on for new handshakes and logins.
+    /// Makes channels from which new handshakes and logins take the credentials.
     pub(super) fn put_to_use(self) -> InUse {
         let sender = |(tls, users): (Option<ServerTls>, Option<Arc<Users>>)| OfListener {
             tls: tls.map(|tls| watch::channel(tls).0),
@@ -76,19 +76,19 @@ impl Credentials {
 }
 
 impl InUse {
-    /// The listener of this index, with what it shows and whom it lets in.
+    /// The listener of this index, with its certificate and its users.
     pub(super) fn listener(&self, config: &Config, index: usize) -> Option<ListenerSpec> {
         let of = self.listeners.get(index)?;
         let tls = of.tls.as_ref().map(watch::Sender::subscribe);
         config.listener(index, tls, of.users.as_ref().map(watch::Sender::subscribe))
     }
 
-    /// Whom connections to brokers trust.
+    /// The TLS of connections to brokers.
     pub(super) fn upstream(&self) -> Option<watch::Receiver<ClientTls>> {
         self.upstream.as_ref().map(watch::Sender::subscribe)
     }
 
-    /// Reads the files again, for handshakes and logins to come.
+    /// Reads the files again; later handshakes and logins use what they hold.
     pub(super) fn renew(&self, config: &Config) -> Result<(), ConfigError> {
         let new = Credentials::read_with(config, self.decoy)?;
         for (slot, (tls, users)) in self.listeners.iter().zip(new.listeners) {

@@ -1,4 +1,4 @@
-//! Where the data directory lies.
+//! The check that the data directory is on durable storage.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ pub struct EphemeralError {
     kind: &'static str,
 }
 
-/// By itself, whoever tries it out is warned. In front of a cluster it is refused: the records are
-/// safe there, and here they would not be.
+/// Warns about an ephemeral data directory; in front of a cluster it is an error, because failed
+/// records are safe in Kafka and would not be safe here.
 pub(super) fn check(dir: &Path, in_front: bool) -> Result<(), EphemeralError> {
     let Some(kind) = ephemeral(dir) else { return Ok(()) };
     if in_front {

@@ -1,4 +1,4 @@
-//! Records that wait before they enter their topic, as the admin port shows them.
+//! Delayed records, as the admin port shows them.
 
 use crate::admin::{DelayedView, Unavailable};
 use crate::engine::DelayedRecord;
@@ -28,7 +28,7 @@ impl AdminSource {
     }
 }
 
-/// `None` for one that does not wait any more.
+/// `None` for a record that does not wait any longer.
 fn view(DelayedRecord { entry, record, bytes }: DelayedRecord) -> Option<DelayedView> {
     let (origin, due) = (entry.origin.as_ref()?, entry.due()?);
     let view = DelayedView {

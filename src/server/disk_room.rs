@@ -1,4 +1,4 @@
-//! Tells when the disk has no room for new records any more, and when it has again.
+//! Logs when the disk has no room for new records, and when there is room again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,24 @@ use crate::model::MonoMs;
 use crate::route::Router;
 use crate::server::readiness::{Shortage, shortage};
 
-/// Between two looks; a look costs a lock, and a statvfs only on a disk that is nearly full.
+/// Time between two checks. A check costs a lock, and a statvfs only on a nearly full disk.
 const LOOK: Duration = Duration::from_millis(500);
-/// Room for so long is the end: clients fill at once the room that compaction frees.
+/// Time with room after which the shortage is over: clients soon fill the room that compaction
+/// frees.
 const ROOM_MS: u64 = 5_000;
 
-/// The state of the disk as it was last told.
+/// The state of the disk as it was last logged.
 #[derive(Debug, Default)]
 struct DiskRoom {
     full_since: Option<MonoMs>,
     room_since: Option<MonoMs>,
 }
 
-/// A change that is told.
+/// A change that is logged.
 #[derive(Debug, PartialEq, Eq)]
 enum RoomChange {
     Full(Shortage),
-    /// After so long.
+    /// Room again, after so many milliseconds.
     Room(u64),
 }
 
@@ -46,7 +47,7 @@ impl DiskRoom {
     }
 }
 
-/// Runs for as long as the server does, beside all that may wait for the disk.
+/// Runs for as long as the server does, apart from all tasks that may wait for the disk.
 pub(super) async fn run(journal: Journal, router: Arc<Router>, data_dir: String) {
     let mut room = DiskRoom::default();
     while journal.poisoned().is_none() {
@@ -99,7 +100,7 @@ mod tests {
         let mut room = DiskRoom::default();
         let mut told = Vec::new();
         for second in 0..60 {
-            // Full from 10 on, with room for a moment at 15 and at 22, and for good from 30 on.
+            // Full from second 10 on, with room for a moment at 15 and 22, and for good from 30 on.
             let is_full = (10..30).contains(&second) && second != 15 && second != 22;
             let change = room.look(MonoMs(second * 1_000), is_full.then_some(SHORT));
             told.extend(change.map(|change| (second, change)));

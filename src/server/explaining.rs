@@ -8,7 +8,7 @@ use crate::retry::detector::{self, ApartView, BreakerView, Stand, WindowView};
 use crate::retry::suspects::{Next, SetView, Stage};
 use crate::route::Router;
 
-/// What is known and suspected of a group's consumers.
+/// The state of a group's failure detection.
 pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
     let (watched, view) = router.explain(group);
     Explained {

@@ -1,6 +1,6 @@
-//! Opens the doors of the cluster's brokers when the server starts: clients that knew this sidecar
-//! before it was started anew come straight to those. First of the brokers it knew itself, then of
-//! those the cluster names when it is asked.
+//! Opens the ports of the cluster's brokers at the start: clients that knew the sidecar before its
+//! restart connect to these ports directly. The saved brokers come first, then those that the
+//! cluster names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::upstream::{Failures, UpstreamError};
 /// Pauses while the cluster cannot be reached.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
-/// A cluster that closes so often wants credentials, and there are none: of brokers that were not
-/// known before, the first client that asks for them opens the doors.
+/// A cluster that closes so many connections wants credentials, and there are none. The ports of
+/// unknown brokers are then opened when a client first asks for them.
 const CLOSED_MAX: usize = 3;
 
-/// Opens the doors there were when the brokers were last written down.
+/// Opens the ports of the brokers that were last saved.
 pub(super) async fn reopen(router: &Router, listeners: &[Arc<Doors>]) {
     if router.upstream.is_none() {
         return;
@@ -25,12 +25,12 @@ pub(super) async fn reopen(router: &Router, listeners: &[Arc<Doors>]) {
     for doors in listeners {
         doors.open(&nodes).await;
     }
-    // Of a listener that is no more nothing is kept.
+    // Saved ports of a listener that is no longer configured are forgotten.
     let is_open = |port| listeners.iter().any(|doors| doors.listener() == port);
     router.broker.nodes.keep(|nodes| nodes.doors.retain(|port, _| is_open(*port)));
 }
 
-/// Ends when the doors are open, or when a client has had them opened.
+/// Completes when the broker ports are open, for this task or for a client.
 pub(super) async fn greet(router: Arc<Router>, listeners: Vec<Arc<Doors>>) {
     let Some(upstream) = &router.upstream else { return };
     let (mut failures, mut closed) = (Failures::default(), 0);

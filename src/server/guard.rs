@@ -1,8 +1,8 @@
-//! Turns the panic of a long-lived thread or task into trouble that people see.
+//! Turns the panic of a long-lived thread or task into a state that operators see.
 //!
-//! A vital thread answers requests: without it every one of its kind is refused, and only a
-//! restart helps, so `serve` ends with a code of its own. A task works in the background: without
-//! it the sidecar goes on, `/readyz` fails, and a restart may wait for a good moment.
+//! A vital thread answers requests: without it they are refused and only a restart helps, so
+//! `serve` ends with an exit code of its own. A task works in the background: without it the
+//! sidecar goes on, `/readyz` fails, and a restart can wait.
 
 use std::any::Any;
 use std::fmt;
@@ -25,11 +25,11 @@ pub struct Panic {
     pub thread: String,
     /// The text of the panic.
     pub text: String,
-    /// Requests are refused without it.
+    /// Whether requests are refused without the thread.
     pub is_vital: bool,
 }
 
-/// Detectors over threads and tasks; clones share what they found.
+/// The guard of threads and tasks; clones share the panics it found.
 #[derive(Clone)]
 pub(super) struct Guard {
     metrics: Metrics,
@@ -56,7 +56,7 @@ impl Guard {
         threads::spawn(name, self.guarded(name, body))
     }
 
-    /// Runs a vital thread that gives way to others.
+    /// Runs a vital thread at a lower priority.
     pub(super) fn nice_thread(
         &self,
         name: &'static str,
@@ -65,7 +65,7 @@ impl Guard {
         threads::spawn_nice(name, self.guarded(name, body))
     }
 
-    /// A task that works in the background.
+    /// A background task.
     pub(super) fn task<F: Future<Output = ()>>(
         &self,
         name: &'static str,
@@ -79,7 +79,7 @@ impl Guard {
         }
     }
 
-    /// The panic to tell of: that of a vital thread, or else the first.
+    /// The panic to report: that of a vital thread, or else the first one.
     pub(super) fn panic(&self) -> Option<Panic> {
         self.first.borrow().clone()
     }
@@ -93,7 +93,7 @@ impl Guard {
                 return panic;
             }
             if panics.changed().await.is_err() {
-                // Not while `self` is there.
+                // Unreachable while `self` holds the sender.
                 std::future::pending::<()>().await;
             }
         }
@@ -106,7 +106,7 @@ impl Guard {
     ) -> impl FnOnce() + Send + 'static {
         let guard = self.clone();
         move || {
-            // The body owns all that it may leave half done, and that is dropped by then.
+            // The body owns everything that a panic may leave half done, and it is dropped by now.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
                 guard.report(name, &*panic, true);
             }
@@ -141,7 +141,7 @@ impl Guard {
     }
 }
 
-/// The text of `panic!`, `unwrap` and friends.
+/// The text of `panic!`, `unwrap` and similar macros.
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

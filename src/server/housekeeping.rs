@@ -1,4 +1,4 @@
-//! What is done now and then: retention, checkpoints, compaction, gauges.
+//! Periodic work: retention, checkpoints, compaction, gauges.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,21 +11,21 @@ use crate::server::pace::Pace;
 use crate::server::readiness::is_full;
 use crate::server::vacancy::Vacancies;
 
-/// Between two looks at retention: a topic with a short retention needs them more often than
-/// Kafka's default (`log.retention.check.interval.ms`, 5 min).
+/// Interval of retention: a topic with a short retention needs it more often than Kafka's default
+/// (`log.retention.check.interval.ms`, 5 min).
 const RETENTION_MS: u64 = 60_000;
-/// Rounds between two looks at retention while the disk is full.
+/// Rounds between two runs of retention while the disk is full.
 const RETENTION_ROUNDS: u32 = 5;
-/// Between two looks at offsets that nobody needs, as in Kafka
+/// Interval of the expiry of committed offsets, as in Kafka
 /// (`offsets.retention.check.interval.ms`).
 const OFFSETS_MS: u64 = 600_000;
-/// Rounds after which a checkpoint of the retry tables is due even if the log hardly grew.
+/// Rounds after which the retry tables get a checkpoint even if the log hardly grew.
 const KEEP_ROUNDS: u32 = 60;
 
-/// A wall clock that was set by more than this while running is worth a line in the log.
+/// A step of the wall clock that is larger than this is logged.
 const DEPARTURE_MS_MAX: u64 = 60_000;
 
-/// Why a round was not completed.
+/// The reason why a round was not completed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
@@ -40,39 +40,40 @@ enum Trouble {
     Thread(#[from] tokio::task::JoinError),
 }
 
-/// Which round it is.
+/// The count of rounds, and the times of the last work of each kind.
 #[derive(Debug)]
 struct Rounds {
     count: u32,
-    /// When old offsets were last looked for, or this began.
+    /// Time of the last expiry of offsets, or of the start.
     offsets_at: MonoMs,
-    /// When retention was last looked at; `None`: not since the start.
+    /// Time of the last retention; `None`: not since the start.
     retention_at: Option<MonoMs>,
-    /// What keeps old segments has been let go of since the disk filled up.
+    /// Producer state was saved since the disk filled up, so that old segments can be deleted.
     let_go: bool,
 }
 
-/// What one round does besides compaction.
+/// The work of one round, besides compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each piece of work has its own turn")]
 struct Due {
     retention: bool,
-    /// Offsets nobody commits and groups without members go.
+    /// Expiry of committed offsets and of groups without members.
     offsets: bool,
-    /// Checkpoints, whether or not the log has grown.
+    /// Checkpoints, even if the log has not grown.
     keep: bool,
-    /// The past of producers is journalled: segments wait for that before they go.
+    /// Saving of producer state: segments that hold it cannot be deleted before.
     producers: bool,
 }
 
 impl Rounds {
-    /// Whoever was connected to the process before this one has as long to come back.
+    /// The interval of offset expiry starts anew, so members of an earlier process have time to
+    /// reconnect.
     fn new(now: MonoMs) -> Self {
         Self { count: 0, offsets_at: now, retention_at: None, let_go: false }
     }
 
-    /// The next one. `is_full`: the disk takes no new records; `is_stuck`: nothing at all, so that
-    /// whoever waits for it to be durable waits for ever.
+    /// The next round. `is_full`: the disk takes no new records. `is_stuck`: the disk takes nothing
+    /// at all, and a wait for durability would not end.
     fn next(&mut self, now: MonoMs, is_full: bool, is_stuck: bool) -> Due {
         self.count = self.count.wrapping_add(1);
         let keep = self.count.is_multiple_of(KEEP_ROUNDS);
@@ -126,7 +127,7 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     }
 }
 
-/// Does what is due. What fails keeps nothing else from being done.
+/// Does the work that is due. A failure of one part does not stop the others.
 async fn round(
     journal: &Journal,
     router: &Arc<Router>,
@@ -154,7 +155,7 @@ async fn round(
     (kept, trimmed.and(forgotten).and(let_go).and(stepped).and(engine_kept))
 }
 
-/// The journal's own upkeep.
+/// A round of the journal's own housekeeping.
 async fn step(journal: &Journal) -> (Housekept, Result<(), Trouble>) {
     let mut housekeeper = journal.housekeeper();
     match tokio::task::spawn_blocking(move || housekeeper.step()).await {
@@ -164,7 +165,7 @@ async fn step(journal: &Journal) -> (Housekept, Result<(), Trouble>) {
     }
 }
 
-/// A checkpoint of the retry tables, after one of the journal's own.
+/// Makes a checkpoint of the retry tables, after one of the journal.
 async fn keep(journal: &Journal, router: &Router, kept: Housekept) -> Result<(), Trouble> {
     if kept.checkpoint.is_none() {
         let journal = journal.clone();
@@ -174,7 +175,7 @@ async fn keep(journal: &Journal, router: &Router, kept: Housekept) -> Result<(),
     Ok(())
 }
 
-/// What topics do not keep any longer goes.
+/// Deletes segments and records that topics no longer retain.
 async fn trim(router: &Arc<Router>) -> Result<(), Trouble> {
     let broker = Arc::clone(&router.broker);
     let expired = tokio::task::spawn_blocking(move || broker.expire()).await??;
@@ -203,7 +204,7 @@ async fn expire_letters(router: &Router) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What groups have committed that are empty for long, and groups that keep nothing.
+/// Expires offsets of groups that are long empty, and groups without offsets.
 fn forget(router: &Router, vacancies: &mut Vacancies) -> Result<(), Trouble> {
     let now = router.clock.now().wall;
     let broker = &router.broker;
@@ -218,7 +219,7 @@ fn forget(router: &Router, vacancies: &mut Vacancies) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Segments wait for the past of producers that only they have.
+/// Saves producer state, so that the segments that hold it can be deleted.
 async fn keep_producers(router: &Arc<Router>) -> Result<(), Trouble> {
     let broker = Arc::clone(&router.broker);
     tokio::task::spawn_blocking(move || broker.keep_producers()).await??;
@@ -234,7 +235,7 @@ mod tests {
         let mut rounds = Rounds::new(MonoMs(0));
         let mut kept_at = Vec::new();
         for round in 1..=125 {
-            // Stuck at first; there is room once in between.
+            // Stuck in round 3; with room for a moment in round 50.
             let is_full = (3..=90).contains(&round) && round != 50;
             if rounds.next(MonoMs(round), is_full, round == 3).producers {
                 kept_at.push(round);

@@ -85,7 +85,7 @@ fn select(
     Ok(found)
 }
 
-/// Whether this is the dead letter of an entry: the entry is dead, and no later letter has its
+/// Whether a letter is the dead letter of its entry: the entry is dead, and no later letter has its
 /// changed record.
 fn is_dead(letter: &DeadLetter, entry: Option<EntryState>) -> bool {
     let redrives = letter.entry.as_ref().map_or(0, |entry| entry.redrives);
@@ -145,13 +145,13 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// Adds the records of the time since the last look, those of a second at most.
+    /// Adds the records for the time since the last call, at most those of one second.
     fn look(&mut self, now: MonoMs, rate: u32) -> usize {
         let seconds = Duration::from_millis(now.since(self.at)).as_secs_f64();
         let rate = f64::from(rate);
         self.at = now;
         self.records = (self.records + seconds * rate).min(rate.max(1.0));
-        // `as` rounds down and stays within the type.
+        // `as` rounds down, and the value fits the type.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -167,18 +167,18 @@ impl Allowance {
     }
 }
 
-/// Goes on with the running jobs.
+/// The task that runs jobs.
 pub(super) struct JobRunner {
     router: Arc<Router>,
     /// A job has started or resumed.
     wake: Arc<Notify>,
     sender: Arc<Sender>,
     allowances: BTreeMap<u64, Allowance>,
-    /// A batch failed, and the log says so.
+    /// A batch failed, and the failure is logged.
     is_troubled: bool,
 }
 
-/// The rest before the next round.
+/// The pause before the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rest {
     None,
@@ -239,7 +239,7 @@ impl JobRunner {
             allowance.resumes = None;
             match stepped {
                 Ok(next) => rest = rest.min(next),
-                // Paused, cancelled or stopped meanwhile.
+                // The job was paused, cancelled or stopped during the batch.
                 Err(JobTrouble::Engine(EngineError::Job(_))) => rest = rest.min(Rest::Tick),
                 // The topic of this job is in the way of no other one.
                 Err(error @ JobTrouble::Cluster(_)) => {
@@ -310,8 +310,8 @@ async fn step(
     Ok(if waits { Rest::Tick } else { Rest::None })
 }
 
-/// A batch of a job that sends records to a topic. When the cluster does not answer, the job comes
-/// back to the letters of the batch that are left.
+/// Runs a batch of a job that sends records to a topic. When the cluster does not answer, a later
+/// batch sends the letters that are left.
 async fn send(
     (router, sender): (&Router, &Sender),
     (job, target): (&Job, &SendTarget),
@@ -348,7 +348,7 @@ fn outgoing(one: Candidate) -> Option<OutgoingRecord> {
 }
 
 impl AdminSource {
-    /// The jobs, or the one of a number, with the outcomes as they are now.
+    /// The jobs, or only the one with this number, with their outcomes so far.
     pub(super) async fn list_jobs(&self, id: Option<u64>) -> Result<Vec<Job>, Unavailable> {
         let mut jobs = self.router.engine.jobs().await?;
         jobs.retain(|job| id.is_none_or(|id| job.id == id));

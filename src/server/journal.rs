@@ -1,4 +1,4 @@
-//! The journal and its disk, for people.
+//! The state of the journal and its disk, for the admin port.
 
 use crate::admin::{FsyncTimes, JournalView, LetterSpace, Unavailable};
 use crate::model::GroupId;

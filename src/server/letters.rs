@@ -1,4 +1,4 @@
-//! Dead letters for people, read a little at a time, where a wait for the disk holds up nobody.
+//! Dead letters for the admin port, read in small parts on threads that may wait for the disk.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,26 +12,26 @@ use crate::server::source::AdminSource;
 use crate::server::waiting::history;
 use crate::wire::batch::Headers;
 
-/// Bytes read at once, of which a list keeps far less.
+/// Bytes read at once; a list keeps far fewer.
 const READ_BYTES: usize = 1 << 20;
-/// Letters that a scrape looks at to find the first dead one, and those of one piece.
+/// Letters that a scrape reads to find the first dead one, in all and at once.
 const OLDEST_LOOK: usize = 4_096;
 const OLDEST_PIECE: usize = 256;
-/// Bytes that one piece of a list keeps.
+/// Bytes of one part of a list.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// The first dead letter of a group.
 #[derive(Clone, Copy, Debug)]
 struct OldestLetter {
     offset: i64,
-    /// `None`: a client produced it, or none was found up to this offset.
+    /// `None`: a client produced the letter, or no dead letter was found up to this offset.
     entry: Option<EntryId>,
-    /// When it became one, in seconds since 1970; 0: none was found.
+    /// Time of death in seconds since 1970; 0: no dead letter was found.
     since: f64,
 }
 
-/// The first dead letter of each group. A scrape asks for the state of that one alone, and looks
-/// for the next one once it is none any more.
+/// The first dead letter of each group. A scrape asks only for the state of that letter, and
+/// searches for the next one once its state has changed.
 #[derive(Debug, Default)]
 pub(super) struct Oldest(Mutex<BTreeMap<GroupId, OldestLetter>>);
 
@@ -42,7 +42,7 @@ impl Oldest {
 }
 
 impl AdminSource {
-    /// Without values and headers.
+    /// Dead letters without values and headers.
     pub(super) async fn listed(
         &self,
         group: &GroupId,
@@ -55,7 +55,7 @@ impl AdminSource {
         self.with_states(found).await
     }
 
-    /// One with all of it.
+    /// One dead letter with its value and headers.
     pub(super) async fn letter(
         &self,
         group: &GroupId,
@@ -70,8 +70,7 @@ impl AdminSource {
         Ok(self.with_states(found.await?).await?.pop())
     }
 
-    /// The letters with the present states of their entries. A letter whose entry is forgotten is
-    /// about to leave its topic.
+    /// Adds the present states of the entries. A letter of a forgotten entry is soon deleted.
     async fn with_states(
         &self,
         letters: Vec<(Option<EntryId>, DeadLetter)>,
@@ -96,8 +95,8 @@ impl AdminSource {
         Ok(letters.into_iter().map(with_state).collect())
     }
 
-    /// When the first dead letter of a group became one, in seconds since 1970; 0: there is none,
-    /// or none among those that a scrape looks at.
+    /// The time of death of a group's first dead letter, in seconds since 1970. 0: there is none,
+    /// or a scrape did not reach it.
     pub(super) async fn dead_since(&self, group: &GroupId) -> f64 {
         let bounds = self.router.engine.dead_letter_bounds(group);
         let Some(bounds) = bounds.filter(|bounds| bounds.start < bounds.visible_end) else {
@@ -124,7 +123,7 @@ impl AdminSource {
         matches!(states.as_slice(), [Some(entry)] if entry.state.kind() == StateKind::Dead)
     }
 
-    /// The first dead letter from an offset on, among the next ones.
+    /// The first dead letter from an offset on, within the limit of one scrape.
     async fn oldest_from(&self, group: &GroupId, mut from: i64) -> OldestLetter {
         let mut looked_at = 0;
         while looked_at < OLDEST_LOOK {
@@ -178,7 +177,7 @@ impl AdminSource {
     }
 }
 
-/// The next of a list, at most `limit` and about so many bytes; none: that was all.
+/// The next part of a list: at most `limit` letters and about so many bytes; empty at the end.
 fn piece(
     engine: &Engine,
     group: &GroupId,
@@ -203,7 +202,7 @@ fn piece(
     Ok(found)
 }
 
-/// Whether a letter is neither discarded nor on its way back.
+/// Whether a letter is neither discarded nor redriven.
 fn is_in_topic(letter: &DeadLetter) -> bool {
     matches!(letter.state.as_str(), "dead" | "produced")
 }

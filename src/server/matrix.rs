@@ -10,15 +10,15 @@ use crate::model::{GroupId, MonoMs};
 use crate::retry::{Disposition, State, StateKind};
 use crate::server::source::AdminSource;
 
-/// Entries that the engine reads for one command: it does other work in between.
+/// Entries that the engine reads for one command, so that other work can run in between.
 const PIECE: usize = 256;
-/// A count serves for so many times the time it took: the engine spends a twentieth on counts at
-/// most.
+/// Age limit of a count, as a multiple of the time it took: so the engine spends at most a
+/// twentieth of its time on counts.
 const SERVES_FOR: u64 = 20;
 /// Groups whose counts are kept.
 const KEPT_MAX: usize = 64;
 
-/// The latest counts. One is made at a time.
+/// The latest counts. Only one count runs at a time.
 #[derive(Debug, Default)]
 pub(super) struct Matrices(Mutex<BTreeMap<GroupId, KeptMatrix>>);
 
@@ -70,7 +70,7 @@ impl AdminSource {
         }
     }
 
-    /// Looks at the entries by id until all dead ones are found.
+    /// Reads the entries by id until all dead ones are found.
     async fn count_dead(&self, group: &GroupId, matrix: &mut Matrix) -> Result<(), EngineError> {
         let view = self.router.engine.group(group).await?;
         let mut left = view.map_or(0, |view| view.counts.of(StateKind::Dead));

@@ -1,4 +1,5 @@
-//! Composition root: builds every part, spawns every long-lived task, drains in reverse.
+//! Composition root: builds every part, starts every long-lived task, and stops them in reverse
+//! order.
 //!
 //! ```text
 //! disk ─▶ journal ─▶ replay ─▶ broker, engine ─▶ router ─▶ listeners, admin
@@ -65,16 +66,16 @@ pub use start::StartError;
 use credentials::InUse;
 use guard::Guard;
 
-/// How often a drain looks whether the last client has left.
+/// Interval at which a drain checks whether the last client has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
-/// How long the last answers may take, and the last checkpoint.
+/// Time for the last answers and the last checkpoint.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// The same on a disk without any room, where neither comes to an end.
+/// Time for the same on a full disk, where neither can complete.
 const NO_ROOM: Duration = Duration::from_secs(1);
 
-/// A sidecar on its way. In a box, because what is behind it is then compiled with the library,
-/// and not again with each program that waits for it.
+/// A sidecar that starts. The box makes the library compile the future, and not each program that
+/// awaits it.
 pub type Starting = Pin<Box<dyn Future<Output = Result<Server, StartError>> + Send>>;
 
 /// A running sidecar.
@@ -98,13 +99,13 @@ pub struct Server {
     operator_tokens: OperatorTokens,
 }
 
-/// Why a new configuration is not taken; the running one stays whole.
+/// The reason why a new configuration is refused; the running one stays in force as a whole.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// What differs and needs a restart.
+    /// Keys that differ and need a restart.
     #[error("some keys cannot change while running")]
     Keys(Vec<NotReloadable>),
-    /// A certificate or a key.
+    /// A certificate, a key or a users file cannot be used.
     #[error(transparent)]
     Files(#[from] ConfigError),
 }
@@ -115,13 +116,12 @@ impl Server {
         Box::pin(start::start(config))
     }
 
-    /// The same on another disk than `data_dir` and by another clock than the system's: for
-    /// simulations.
+    /// [`Server::start`] on another disk and another clock, for simulations.
     pub fn start_on(config: Config, disk: Arc<dyn Disk>, clock: Clock) -> Starting {
         Box::pin(start::start_on(config, disk, clock))
     }
 
-    /// Where Kafka clients connect: what people call it and the address, first listener first.
+    /// Name and address of each listener, in the order of the configuration.
     pub fn listening(&self) -> &[(String, SocketAddr)] {
         &self.listening
     }
@@ -137,7 +137,7 @@ impl Server {
         self.admin
     }
 
-    /// The address of probes and metrics alone, unless it is off.
+    /// The address with probes and metrics only, unless it is off.
     pub fn probes_addr(&self) -> Option<SocketAddr> {
         self.probes
     }
@@ -147,13 +147,12 @@ impl Server {
         self.router.config.node_id
     }
 
-    /// What the requests are answered by; for benchmarks that call a route in process.
+    /// The router of requests, for benchmarks that call it in process.
     pub fn router(&self) -> &Arc<Router> {
         &self.router
     }
 
-    /// Takes a new configuration, as far as it can change while running, and reads certificates,
-    /// keys and users again.
+    /// Applies the keys that can change at run time, and reads certificates, keys and users again.
     pub fn reload(&self, new: Config) -> Result<Vec<String>, ReloadError> {
         let old = self.config.borrow().clone();
         let reload = Config::reload_from(&old, new).map_err(ReloadError::Keys)?;
@@ -169,8 +168,8 @@ impl Server {
         Ok(reload.changed)
     }
 
-    /// Returns when a thread without which requests are refused has ended by a panic. Shut down
-    /// then: only a restart helps.
+    /// Completes when a vital thread has panicked. The caller then shuts down: only a restart
+    /// helps.
     pub async fn panicked(&self) -> Panic {
         self.guard.vital_panic().await
     }
@@ -180,8 +179,8 @@ impl Server {
         self.config.borrow().drain.mode
     }
 
-    /// Waits until the last client has left or `drain.timeout` is over. Clients of a sidecar are
-    /// served meanwhile, new connections included; those of a gateway are moved on.
+    /// Waits until the last client has left or `drain.timeout` is over. A sidecar keeps serving its
+    /// clients, new connections included; a gateway closes idle connections and refuses new ones.
     pub async fn drain(&self) {
         self.draining.send_replace(true);
         let timeout = self.config.borrow().drain.timeout;
@@ -227,7 +226,7 @@ impl Server {
         self.journal.close();
         let threads = std::mem::take(&mut self.threads);
         let ended = tokio::task::spawn_blocking(move || {
-            // The guard has told of those that panicked.
+            // The guard has already reported the panics.
             threads.into_iter().map(ThreadHandle::join).for_each(drop);
         });
         drop(ended.await);

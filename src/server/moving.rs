@@ -1,4 +1,4 @@
-//! Retries that are pending before this sidecar goes move to another one. Dead letters are copied.
+//! The transfer of pending retries to another sidecar, and the copy of dead letters.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ impl AdminSource {
                 continue;
             };
             let Some(state) = states.next().flatten() else { continue };
-            // Others are discarded, on their way back, or originals of an edited record.
+            // Entries in other states are discarded, redriven, or originals of an edited record.
             let State::Dead { at } = state.state else { continue };
             if state.redrives > entry.redrives {
                 continue;
@@ -138,7 +138,7 @@ impl AdminSource {
         Ok(counts)
     }
 
-    /// A group at a time: what comes of one is one atomic group of the log.
+    /// Imports group by group: the entries of one group are one atomic write to the log.
     pub(super) async fn bring(
         &self,
         source: String,
@@ -223,7 +223,7 @@ fn record_bytes(record: &RawRecord) -> u64 {
 /// `None` for an entry that neither waits nor is set aside.
 fn retry(entry: Entry, record: RawRecord) -> Option<Portable> {
     let (state, due, delay_ms, level) = match entry.state {
-        // In the other sidecar it is behind the same ones.
+        // In the importing sidecar the record waits behind the same records.
         State::Waiting { due, delay_ms, level } | State::Behind { due, delay_ms, level, .. } => {
             ("waiting", due, delay_ms, level)
         }
@@ -234,7 +234,7 @@ fn retry(entry: Entry, record: RawRecord) -> Option<Portable> {
     Some(Portable { state, due_ms, delay_ms, level, ..portable(entry, record) })
 }
 
-/// An entry without what only its state says.
+/// The fields of an entry that do not depend on its state.
 fn portable(entry: Entry, record: RawRecord) -> Portable {
     let base64 = |bytes: Bytes| Base64(bytes.into());
     let headers = record.headers.iter();
@@ -268,7 +268,7 @@ fn portable(entry: Entry, record: RawRecord) -> Portable {
     }
 }
 
-/// An entry that came; why it cannot be read.
+/// An entry to import, or the reason why it cannot be read.
 fn request(entry: Portable) -> Result<ImportRequest, String> {
     if GroupId::new(&entry.group).is_reserved() {
         return Err("no group may be called so: its name has a NUL".to_owned());

@@ -1,4 +1,4 @@
-//! Failures that the admin port is told (E3).
+//! Failures that operators and programs report to the admin port (`admin-nack`).
 
 use crate::admin::{Failed, FailedRefused, FailedTaken};
 use crate::engine::EngineError;

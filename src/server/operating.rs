@@ -19,12 +19,12 @@ const REDRIVE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one read of the log.
 const READ_BYTES: usize = 1 << 20;
 
-/// Entries of a request, and the names that name none.
+/// The entries of a request, and the names without an entry.
 #[derive(Default)]
 struct NamedEntries {
     names: Vec<i64>,
     ids: Vec<EntryId>,
-    /// For a redrive the changed record of each entry.
+    /// The changed record of each entry, for a redrive.
     records: Vec<OutgoingRecord>,
     left: Vec<LeftEntry>,
 }
@@ -104,7 +104,7 @@ impl AdminSource {
         Ok(report)
     }
 
-    /// Sends records to their topic and discards the letters of those that are there.
+    /// Sends records to their topic and discards the letters of the records that arrived.
     async fn send(
         &self,
         request: OperateRequest,
@@ -218,7 +218,7 @@ pub(super) fn sent_back(letter: &DeadLetter, patch: &RecordPatch) -> Result<RawR
     patch.apply(record)
 }
 
-/// The record of an entry on its way out.
+/// The record of an entry, ready to be sent.
 pub(super) fn outgoing(entry: &Entry, record: RawRecord) -> OutgoingRecord {
     let (id, origin) = (entry.id, entry.origin.clone());
     OutgoingRecord { id, origin, redrives: entry.redrives, record }

@@ -1,29 +1,28 @@
-//! How long housekeeping rests between two rounds: copying segments forward is held to a rate.
+//! Pauses between rounds of housekeeping: compaction is limited to a rate.
 
 use std::time::Duration;
 
-/// Between two rounds; a round with nothing to do costs next to nothing.
+/// Pause between two rounds; a round without work costs next to nothing.
 const ROUND: Duration = Duration::from_secs(1);
-/// Between two rounds while there is more to do and nothing was copied.
+/// Pause when there is more work and nothing was copied.
 const BUSY_ROUND: Duration = Duration::from_millis(20);
-/// Copied in a second, read and written: about a quarter of what the smallest usual cloud volumes
-/// take, so that clients keep the rest.
+/// Bytes copied per second, read and written: about a quarter of the throughput of the smallest
+/// usual cloud volumes. Clients keep the rest.
 const COPIED_BYTES_PER_S: u64 = 32 << 20;
-/// The longest rest, reached with segments above 320 MiB: checkpoints, retention and gauges wait
-/// for it too.
+/// The longest pause, reached with segments above 320 MiB: checkpoints, retention and gauges are
+/// late by as much.
 const REST_MAX: Duration = Duration::from_secs(10);
-/// With less room than so many segments on the disk, room goes before pace.
+/// With less free space than so many segments, compaction is not limited.
 const SHORT_SEGMENTS: u64 = 4;
 
-/// The rests of one journal's housekeeping.
+/// The pauses of one journal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// The size of its segments.
     pub(super) segment_bytes: u64,
 }
 
 impl Pace {
-    /// The rest after a round that copied so much, with `more` to do or not.
+    /// The pause after a round that copied so many bytes; `more`: there is more work.
     pub(super) fn rest(self, copied_bytes: u64, more: bool, free_bytes: u64) -> Duration {
         let least = if more { BUSY_ROUND } else { ROUND };
         if self.is_short(free_bytes) {
@@ -33,7 +32,7 @@ impl Pace {
         Duration::from_millis(paced_ms).min(REST_MAX).max(least)
     }
 
-    /// New records are refused soon, or already.
+    /// New records are refused, or soon will be.
     fn is_short(self, free_bytes: u64) -> bool {
         free_bytes < self.segment_bytes.saturating_mul(SHORT_SEGMENTS)
     }

@@ -1,6 +1,6 @@
-//! The partition of a record that is written into a topic, as Kafka's own producers choose it.
+//! The partition of a record that the sidecar produces, chosen as Kafka's producers choose it.
 
-/// The partition of a record: by the hash of its key, or by a number that goes round.
+/// The partition of a record: by the hash of its key, or round robin by a number.
 pub(super) fn partition_of(key: Option<&[u8]>, number: i64, partitions: i32) -> i32 {
     let partitions = partitions.max(1);
     match key {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_that_of_kafka_s_producers() {
-        // From Kafka's own tests of Utils.murmur2.
+        // Source: the tests of `Utils.murmur2` in Kafka.
         for (text, hash) in [
             ("21", -973_932_308),
             ("foobar", -790_332_482),

@@ -1,4 +1,4 @@
-//! The journal's flushes as metrics, and that it failed.
+//! Metrics of the journal's flushes and of its failure.
 
 use crate::journal::{Flushed, Probe};
 use crate::observe::Metrics;

@@ -13,13 +13,13 @@ use crate::observe::{LogHandle, TraceError, start_log};
 use crate::server::start::open_disk;
 use crate::server::{Panic, ReloadError, Server, StartError};
 
-/// Reads the configuration, once more for each reload.
+/// A source of the configuration, read at the start and at each reload.
 pub trait Load {
-    /// File, environment and flags as they are now.
+    /// Reads file, environment and flags.
     fn load(&self) -> Result<Loaded, ConfigError>;
 }
 
-/// Why `serve` ended without being told to.
+/// The reason why `serve` ended without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration is not valid.
@@ -34,37 +34,37 @@ pub enum ServeError {
     /// The system refuses threads or signals.
     #[error("reprise cannot start: {0}")]
     System(io::Error),
-    /// `--ready-file`.
+    /// The file of `--ready-file` cannot be written.
     #[error("--ready-file {path}: {cause}")]
     ReadyFile {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// A thread without which requests are refused.
+    /// A vital thread panicked.
     #[error(transparent)]
     Panicked(#[from] Panic),
 }
 
 impl ServeError {
-    /// Another process has the data directory.
+    /// Another process has locked the data directory.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Start(StartError::Journal(OpenError::InUse { .. })))
     }
 
-    /// A thread has panicked; a restart helps.
+    /// A vital thread panicked; a restart helps.
     pub fn is_panic(&self) -> bool {
         matches!(self, Self::Panicked(_))
     }
 
-    /// The configuration is to blame.
+    /// The error is in the configuration.
     pub fn is_config(&self) -> bool {
         matches!(self, Self::Config(_) | Self::Log(_) | Self::Start(StartError::Config(_)))
     }
 }
 
-/// Runs the sidecar until it is told to stop.
+/// Runs the sidecar until a signal stops it.
 pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeError> {
     let loaded = load.load()?;
     let clock = Clock::start();
@@ -74,7 +74,7 @@ pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeErr
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().map_err(ServeError::System)?;
     let ended = runtime.block_on(async {
-        // From here on a SIGHUP ends nobody: one that comes during the start is heeded after it.
+        // From here on SIGHUP does not end the process: one during the start takes effect after it.
         let hangup = signal(SignalKind::hangup()).map_err(ServeError::System)?;
         let disk = open_disk(&loaded.config)?;
         ready_file.map(ReadyFile::forget).transpose()?;
@@ -106,7 +106,7 @@ async fn run(
     };
     drop(ready);
     let panicked = match panicked {
-        // Clients could only wait: their commits are refused.
+        // Without the thread commits are refused, so there is no drain.
         Some(panic) => Some(panic),
         None => drain(&server, &mut terminate, &mut interrupt).await,
     };
@@ -115,7 +115,7 @@ async fn run(
     panicked.map_or(Ok(()), |panic| Err(panic.into()))
 }
 
-/// Serves on for as long as clients need it; ends early by a signal, or by a panic.
+/// Drains: keeps serving clients, and ends early by a second signal or by a panic.
 async fn drain(server: &Server, terminate: &mut Signal, interrupt: &mut Signal) -> Option<Panic> {
     let clients = match server.drain_mode() {
         DrainMode::Sidecar => "serving on until the last client has left",
@@ -142,7 +142,7 @@ async fn either(a: &mut Signal, b: &mut Signal) {
     }
 }
 
-/// A line each for what listens where.
+/// Logs each address with its purpose.
 fn announce(server: &Server) {
     for (name, _) in server.listening() {
         tracing::info!(address = %name, node_id = server.node_id(), "Kafka clients connect here");
@@ -190,11 +190,11 @@ fn reload(server: &Server, loaded: Result<Loaded, ConfigError>, log: &LogHandle)
     }
 }
 
-/// Exists while the sidecar serves.
+/// A file that exists while the sidecar serves.
 struct ReadyFile(PathBuf);
 
 impl ReadyFile {
-    /// One that was left behind by a process that was killed says nothing of this one.
+    /// Removes the file of an earlier process that was killed.
     fn forget(path: &Path) -> Result<(), ServeError> {
         match fs::remove_file(path) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
@@ -204,7 +204,8 @@ impl ReadyFile {
         }
     }
 
-    /// One line: the first Kafka address, then the admin address. Appears whole or not at all.
+    /// Writes one line, the first Kafka address and then the admin address. The file appears at
+    /// once with all its content.
     fn make(path: &Path, server: &Server) -> Result<Self, ServeError> {
         let failed = |cause| ServeError::ReadyFile { path: path.to_owned(), cause };
         let admin = server.admin_addr().map_or_else(String::new, |admin| admin.to_string());

@@ -1,4 +1,4 @@
-//! What `/readyz` says: whether clients are served, and what keeps that from being whole.
+//! The answer of `/readyz`: whether clients are served, and which functions are limited.
 
 use crate::admin::Readiness;
 use crate::config::DrainMode;
@@ -7,10 +7,10 @@ use crate::route::Router;
 use crate::server::source::AdminSource;
 use crate::upstream::Upstream;
 
-/// Names of conflicting topics that are listed.
+/// Conflicting topics that are listed.
 const NAMES_TOLD_MAX: usize = 5;
 
-/// As it is now.
+/// The present readiness.
 pub(super) fn readiness(source: &AdminSource) -> Readiness {
     let AdminSource { router, journal, board, .. } = source;
     let mut degraded = Vec::new();
@@ -41,10 +41,10 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     let mut restart: Vec<String> = vital.iter().map(ToString::to_string).collect();
     restart.extend(journal.poisoned().map(|why| why.to_string()));
     restart.extend(router.engine.restart_reason());
-    // Nacks and commits are refused meanwhile.
+    // Nacks and commits are refused while the engine has trouble.
     let mut passing: Vec<String> = task.iter().map(ToString::to_string).collect();
     passing.extend(router.engine.trouble().filter(|_| restart.is_empty()));
-    // Clients of a sidecar are still served; those of a gateway go to another one.
+    // A sidecar still serves its clients while it drains; clients of a gateway go to another one.
     let mode = source.config.borrow().drain.mode;
     if mode == DrainMode::Gateway && *source.draining.borrow() {
         passing.push("draining: new connections are refused, and clients are moved on".to_owned());
@@ -54,7 +54,7 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     Readiness { started: true, ready, restart_reason: restart.into_iter().next(), degraded }
 }
 
-/// Topics of another owner under names of ours.
+/// Topics of other owners under names that reprise uses.
 fn name_conflict(router: &Router) -> Option<String> {
     let count = router.names.conflicts();
     if count == 0 {
@@ -72,20 +72,20 @@ fn name_conflict(router: &Router) -> Option<String> {
     ))
 }
 
-/// Whether new records are refused for want of room.
+/// Whether new records are refused because the disk is full.
 pub(super) fn is_full(journal: &Journal) -> bool {
     shortage(journal).is_some()
 }
 
-/// The room that new records lack.
+/// The free space that new records lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shortage {
     pub(super) needed_bytes: u64,
-    /// Not below the need where a quota or the limit of open files is reached.
+    /// Not below the need when a quota or the limit of open files is the cause.
     pub(super) free_bytes: u64,
 }
 
-/// `None`: new records are taken, or refused for another reason.
+/// `None`: the disk has room, whether or not records are refused for another reason.
 pub(super) fn shortage(journal: &Journal) -> Option<Shortage> {
     if let Err(AppendError::DiskFull { free_bytes, needed_bytes }) = journal.admits() {
         return Some(Shortage { needed_bytes, free_bytes });

@@ -1,5 +1,5 @@
-//! The start after a change of `names`: what is kept by topic name moves to the new names, and one
-//! line says what applications have to know.
+//! The start after a change of `names`: data kept by topic name moves to the new names, and one log
+//! line says what applications must do.
 
 use crate::broker::Broker;
 use crate::clock::Clock;
@@ -9,7 +9,7 @@ use crate::journal::{Journal, JournalError};
 /// Topics that one line lists.
 const LISTED_MAX: usize = 5;
 
-/// Remembers the names of this start.
+/// Saves the names of this start.
 pub(super) fn keep(
     letters: &LetterTopics,
     journal: &Journal,
@@ -20,7 +20,7 @@ pub(super) fn keep(
     for rename in &letters.renames {
         let names = (&rename.from, &rename.to);
         let moved = broker.rename_topic(clock.now().wall, names, rename.entry());
-        // A consumer that asks is told only of offsets that are durable.
+        // Consumers see only offsets that are durable.
         let moved = moved.map_err(JournalError::from);
         if let Err(error) = moved.and_then(|seq| journal.durable_blocking(seq)) {
             tracing::error!(

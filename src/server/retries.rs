@@ -49,7 +49,7 @@ pub(super) fn retry_view(
     }
 }
 
-/// When it comes back, here or elsewhere.
+/// The due time of the next delivery, here or in another sidecar.
 fn due(entry: &Entry) -> Option<WallMs> {
     match entry.state {
         State::Exported { due, .. } => Some(due),

@@ -1,4 +1,4 @@
-//! Groups of either kind in the same words, for people.
+//! Groups of both protocols in one form, for the admin port.
 
 use uuid::Uuid;
 
@@ -13,16 +13,16 @@ use crate::route::members::MemberSeen;
 use crate::server::source::number;
 use crate::wire::assignment::{Assignment, Subscription};
 
-/// The phase of a group that only its coordinator in the cluster knows.
+/// The phase of a group whose coordinator is a broker of the cluster.
 const IN_CLUSTER: &str = "InCluster";
 
-/// What is known of a group's membership.
+/// The membership of a group, as the admin port shows it.
 pub(super) struct Seen {
     pub(super) kind: GroupKind,
     pub(super) phase: String,
     pub(super) generation: i32,
     pub(super) protocol: Option<String>,
-    /// Everyone, without a slot.
+    /// All members, without their retry partitions.
     pub(super) members: Vec<MemberView>,
 }
 
@@ -54,14 +54,15 @@ pub(super) fn states(router: &Router, known: &engine::GroupView) -> StateCounts 
     }
 }
 
-/// Members of a group of the cluster that are connected elsewhere; `None`: no leader is here.
+/// Members of a group of the cluster that are connected elsewhere; `None`: no leader is connected
+/// here.
 pub(super) fn elsewhere(router: &Router, group: &GroupId) -> Option<ElsewhereView> {
     let (members, subscribed) = router.members.elsewhere(group, &router.names.retry_topic(group));
     (members > 0)
         .then(|| ElsewhereView { members: number(members), subscribed: number(subscribed) })
 }
 
-/// One group; none if no member ever joined.
+/// One group; `None` if no member ever joined.
 pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
     let retry = router.names.retry_topic(group);
     if let Some(seen) = router.broker.groups.describe(group) {
@@ -87,7 +88,7 @@ pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
     })
 }
 
-/// A group of the cluster behind: those of its members that speak through here.
+/// A group of the upstream: the members that are connected through the sidecar.
 fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<Seen> {
     let members = router.members.seen(group, router.clock.now().mono);
     if members.is_empty() {
@@ -98,7 +99,8 @@ fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<See
         member_id: member.key.to_string(),
         client_id: member.client_id.to_string(),
         host: member.host,
-        // One that was not seen joining may: then it has a slot.
+        // A member whose join was not seen may subscribe to the retry topic; then it has a retry
+        // partition.
         takes_retries: member.topics.is_none_or(|topics| topics.contains(retry)),
         silent: member.is_silent,
         ..MemberView::default()

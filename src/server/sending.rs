@@ -1,8 +1,8 @@
 //! Records of dead letters that an operator sends to a topic, for all of its readers.
 //!
 //! **Invariant:** in the embedded cluster the record and the discard of its letter are one atomic
-//! group of the log. A Kafka cluster has the record before the letter is discarded: a crash in
-//! between sends it once more.
+//! group of the log. A Kafka cluster stores the record before the letter is discarded: a crash in
+//! between sends the record once more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -44,19 +44,19 @@ pub(super) struct SentRecords {
     /// Records of these entries, in the embedded cluster.
     pub(super) arrivals: Vec<Arrival>,
     pub(super) refused: Vec<(EntryId, String)>,
-    /// The cluster did not answer: the records without an outcome are sent another time.
+    /// The cluster did not answer: records without an outcome are sent again later.
     pub(super) failure: Option<WriteError>,
 }
 
-/// Sends records, those of one request at a time.
+/// Sends records of one request at a time.
 #[derive(Debug)]
 pub(super) struct Sender {
     router: Arc<Router>,
     writer: Mutex<TopicWriter>,
 }
 
-/// The turn of one request. Its letters are discarded before it ends, so no other request sends
-/// them again.
+/// The turn of one request. It discards its letters before it ends, so no other request sends them
+/// again.
 pub(super) struct SendTurn<'a> {
     router: &'a Router,
     writer: MutexGuard<'a, TopicWriter>,
@@ -170,7 +170,7 @@ impl SendTurn<'_> {
         Ok(sent)
     }
 
-    /// The records whose letters are dead letters still.
+    /// The records whose letters are still dead.
     async fn dead(
         &self,
         records: Vec<OutgoingRecord>,
@@ -235,7 +235,7 @@ impl SendTurn<'_> {
     }
 }
 
-/// Gives the records to the engine, which appends them with the facts.
+/// Collects the records that the engine appends together with the discards of their letters.
 fn arrive(
     router: &Router,
     (topic, partition): (&TopicName, i32),

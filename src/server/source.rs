@@ -1,4 +1,4 @@
-//! The admin port's answers, from the broker, the engine and the journal.
+//! The admin port's view of the broker, the engine and the journal.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -34,7 +34,7 @@ use crate::server::seen::{Seen, elsewhere, seen, states};
 use crate::server::sending::Sender;
 use crate::server::telling::told;
 
-/// Reads everything; changes what `server/moving.rs` does.
+/// The source of all answers; `server/moving.rs` and `server/operating.rs` hold the changes.
 #[derive(Clone)]
 pub(super) struct AdminSource {
     pub(super) router: Arc<Router>,
@@ -48,7 +48,7 @@ pub(super) struct AdminSource {
     /// Whether the server was told to drain.
     pub(super) draining: watch::Receiver<bool>,
     pub(super) guard: Guard,
-    /// Wakes the runner of jobs.
+    /// Wakes the job runner.
     pub(super) job_wake: Arc<Notify>,
     pub(super) sender: Arc<Sender>,
 }

@@ -1,4 +1,4 @@
-//! From a configuration to a running server.
+//! The start of the server from a configuration.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -52,60 +52,60 @@ use crate::server::{
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
 
-/// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
+/// Node ids derived from the cluster id are 2^30 and above: no real broker has such an id.
 const NODE_ID_BASE: i32 = 1 << 30;
-/// The first broker of a Kafka that is set up by its documentation.
+/// The id of the first broker in Kafka's own quick start.
 const NODE_ID_BY_ITSELF: i32 = 1;
 
-/// Why the sidecar cannot start.
+/// The reason why the sidecar cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The data directory or the journal in it.
+    /// The data directory or its journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] OpenError),
-    /// The look-up tables beside the journal.
+    /// The lookup tables beside the journal cannot be opened.
     #[error(transparent)]
     Tables(#[from] TablesError),
-    /// The journal could not be read back.
+    /// The journal cannot be replayed.
     #[error("the journal cannot be read back: {0}; `reprise log verify` shows where")]
     Replay(#[from] ReadError),
-    /// A listener.
+    /// A listener cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The admin port, or the address of the probes.
+    /// The admin port or the probe port cannot be opened.
     #[error("cannot listen on {address} for {key}: {cause}; choose another {key}")]
     Admin {
         /// The key of the configuration.
         key: &'static str,
-        /// As configured.
+        /// The address as configured.
         address: String,
-        /// What the system says.
+        /// The error of the system.
         cause: std::io::Error,
     },
-    /// The names of retry and dead-letter topics.
+    /// The names of retry and dead-letter topics are not valid.
     #[error(transparent)]
     Names(#[from] TemplateError),
-    /// The metrics registry.
+    /// The metrics registry cannot be built.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// Where the data directory lies.
+    /// The data directory does not outlive the machine or pod.
     #[error(transparent)]
     Ephemeral(#[from] EphemeralError),
-    /// First writes.
+    /// The first writes of the broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
-    /// Dead letters that cannot be read.
+    /// Dead letters cannot be read.
     #[error("the dead letters cannot be read: {0}")]
     DeadLetters(#[from] EngineError),
     /// No thread can be started.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),
-    /// A setting that only shows to be wrong now.
+    /// A setting whose fault shows only at the start, such as a file that is missing.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
-/// The disk of this machine, which is this process's alone from then on.
+/// Opens the disk of this machine and locks it for this process.
 pub(super) fn open_disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     let dir = Path::new(&config.data_dir);
     let disk = RealDisk::open(dir)?;
@@ -115,7 +115,7 @@ pub(super) fn open_disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     Ok(disk)
 }
 
-/// On the disk and by the clock of this machine.
+/// Starts on the disk and the clock of this machine.
 pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let disk = open_disk(&config)?;
     start_on(config, disk, Clock::start()).await
@@ -171,7 +171,7 @@ pub(super) async fn start_on(
     let operator_tokens = OperatorTokens::new(tokens(&config)?);
     let admin_terms = (&config, operator_tokens.clone());
     let admin = open_admin(admin_terms, source, metrics.clone(), stopped, &mut tasks).await?;
-    // Behind what the configuration asks for: no door takes a port of that.
+    // After all configured ports are bound, so that no broker port takes one of them.
     greeting::reopen(&router, &doors).await;
     tasks.spawn("broker-discovery", greeting::greet(Arc::clone(&router), doors));
     metrics.set_ready(true);
@@ -205,7 +205,7 @@ pub(super) fn tokens(config: &Config) -> Result<Vec<Token>, ConfigError> {
     Ok(config.admin_tokens()?.into_iter().map(token).collect())
 }
 
-/// The tasks that need no listener.
+/// Starts the tasks that need no listener.
 fn spawn_upkeep(
     tasks: &mut Tasks,
     journal: &Journal,
@@ -224,7 +224,7 @@ fn spawn_upkeep(
     tasks.spawn("disk-room", room);
 }
 
-/// Clients of a gateway leave once it drains; those of a sidecar are waited for.
+/// A gateway tells its clients to leave once it drains; a sidecar waits for them.
 fn leaving(config: &Config, told_to_drain: &watch::Receiver<bool>) -> Leaving {
     match config.drain.mode {
         DrainMode::Sidecar => Leaving::never(),
@@ -232,7 +232,7 @@ fn leaving(config: &Config, told_to_drain: &watch::Receiver<bool>) -> Leaving {
     }
 }
 
-/// The server's own tasks: each ends with the server, and is guarded.
+/// The server's own tasks: each ends with the server and is guarded.
 struct Tasks {
     guard: Guard,
     stopped: watch::Receiver<bool>,
@@ -244,7 +244,7 @@ impl Tasks {
         self.all.spawn(self.guard.task(name, until(self.stopped.clone(), task)));
     }
 
-    /// A task that looks itself whether the server stops.
+    /// A task that checks by itself whether the server stops.
     fn spawn_unbound(
         &mut self,
         name: &'static str,
@@ -297,7 +297,7 @@ async fn listen(
     Ok((listening, behind))
 }
 
-/// Starts the runner of jobs. Returns its waker, and the sender of its records.
+/// Starts the job runner. Returns its waker, and the sender of its records.
 fn spawn_jobs(tasks: &mut Tasks, router: &Arc<Router>) -> (Arc<Notify>, Arc<Sender>) {
     let job_wake = Arc::new(Notify::new());
     let sender = Arc::new(Sender::new(Arc::clone(router)));
@@ -365,7 +365,7 @@ async fn begin_broker(broker: &Broker, config: &Config) -> Result<(), BrokerErro
 
 async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError> {
     for topic in &config.topics.list {
-        // Unlimited is said as well: what is not said is as it is for all topics.
+        // `unlimited` is written out: an absent setting would mean the default of all topics.
         let settings = vec![
             ("retention.ms".to_owned(), spelled(topic.retention.map(ms))),
             ("retention.bytes".to_owned(), spelled(topic.retention_bytes)),
@@ -423,7 +423,7 @@ fn names(templates: Templates, core: &Core) -> Names {
     names
 }
 
-/// What all connections may keep.
+/// Memory of all connections, in bytes.
 pub(super) fn memory(config: &Config) -> usize {
     size(config.limits.memory_bytes)
 }
@@ -462,13 +462,13 @@ fn produce_delay(config: &Config) -> ProduceDelay {
     }
 }
 
-/// By itself this node is the first and only one. In front of a cluster its id is one that no
-/// broker has.
+/// The node id without `node_id` in the configuration. An embedded cluster has one broker, the
+/// first. In front of a cluster the id is one that no broker has.
 fn default_node_id(config: &Config, cluster_id: &str) -> i32 {
     if config.upstream.is_some() { node_id(cluster_id) } else { NODE_ID_BY_ITSELF }
 }
 
-/// The same node id at every start of one cluster.
+/// Derives the node id from the cluster id, so every start has the same one.
 fn node_id(cluster_id: &str) -> i32 {
     let hash = Uuid::new_v5(&Uuid::NAMESPACE_OID, cluster_id.as_bytes()).as_u128();
     let low = i32::try_from(hash & 0x3fff_ffff).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What has happened to one record, in words.
+//! The history of one record in words, for `retry show`.
 
 use crate::admin::{PastView, Told};
 use crate::engine::{Happened, Happening};
@@ -6,7 +6,7 @@ use crate::model::{LaneOffset, Origin};
 use crate::retry::{Cause, Entry, Evidence, State};
 use crate::route::Router;
 
-/// A record's story.
+/// The history of a record.
 pub(super) fn told(router: &Router, record: &Origin, past: &[Happened]) -> Told {
     let past = past.iter().map(|happened| view(router, happened)).collect();
     Told { record: record.to_string(), past, ..Told::default() }
@@ -58,7 +58,7 @@ fn view(router: &Router, happened: &Happened) -> PastView {
     view
 }
 
-/// The application said so, perhaps why.
+/// Whether the evidence is a nack, which may carry a reason.
 fn is_said(evidence: Evidence) -> bool {
     matches!(evidence, Evidence::Nack | Evidence::CommitMarker | Evidence::AdminNack)
 }
@@ -145,7 +145,7 @@ fn state(router: &Router, entry: &Entry) -> String {
     }
 }
 
-/// As its client sees it.
+/// The delivery's record id in the retry topic, as its client sees it.
 fn hand_out(router: &Router, entry: &Entry, lane: LaneOffset) -> String {
     let topic = router.names.retry_topic(&entry.group);
     format!("{topic}-0@{}", lane.to_kafka())

@@ -1,11 +1,11 @@
-//! Threads of their own, each with a name.
+//! Named threads.
 
 use std::thread::{self, JoinHandle};
 
 use crate::server::start::StartError;
 
-/// By how much a thread is nicer that works for later: next to those who answer somebody it gets a
-/// tenth of a core, without them all of it.
+/// Niceness of background threads: beside threads that answer requests such a thread gets a tenth
+/// of a core, and otherwise all of it.
 #[cfg(target_os = "linux")]
 const NICER: i32 = 10;
 
@@ -16,14 +16,14 @@ pub(super) fn spawn(
     thread::Builder::new().name(name.to_owned()).spawn(body).map_err(StartError::Thread)
 }
 
-/// The same for work that nobody waits for.
+/// Starts a thread of lower priority, for background work.
 pub(super) fn spawn_nice(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, StartError> {
     spawn(name, move || {
-        // On Linux this is the thread's own, whatever POSIX says. Where it is not allowed the
-        // thread takes its turn with the others.
+        // On Linux the niceness belongs to the thread, whatever POSIX says. Without the permission
+        // the thread keeps the normal priority.
         #[cfg(target_os = "linux")]
         if let Err(error) = rustix::process::nice(NICER) {
             tracing::debug!(%error, "a thread keeps its priority");

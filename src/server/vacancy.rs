@@ -1,24 +1,25 @@
-//! Since when groups of the cluster have had no member here: their coordinator knows them, this
-//! broker only what they have committed of topics of ours.
+//! Times since which groups of the cluster have had no member here. Their coordinator is a broker;
+//! this node has only their offsets in topics of reprise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::broker::groups::Occupancy;
 use crate::model::{GroupId, WallMs};
 
-/// As seen at every look since.
+/// The time at which each group was first found empty, if every later look found it empty as well.
 #[derive(Debug, Default)]
 pub(super) struct Vacancies(BTreeMap<GroupId, WallMs>);
 
 impl Vacancies {
-    /// These keep something, and `here` have members now.
+    /// Updates the times: `keeping` are the groups with offsets here, `here` those with members
+    /// now.
     pub(super) fn look(&mut self, now: WallMs, keeping: Vec<GroupId>, here: &BTreeSet<GroupId>) {
         let empty = keeping.into_iter().filter(|group| !here.contains(group));
         let seen = |group| self.0.get(&group).copied().map(|since| (group, since));
         self.0 = empty.map(|group| seen(group.clone()).unwrap_or((group, now))).collect();
     }
 
-    /// One that was not looked at is not empty.
+    /// A group counts as occupied until a look has found it empty.
     pub(super) fn occupancy(&self, group: &GroupId) -> Occupancy {
         self.0.get(group).map_or(Occupancy::Occupied, |since| Occupancy::VacantSince(*since))
     }

@@ -1,4 +1,4 @@
-//! Retries for people: lists, and one with its record.
+//! Retries for the admin port: lists, and one retry with its record.
 
 use crate::admin::{RetryRecord, RetryView, Unavailable};
 use crate::engine::EngineError;
@@ -10,7 +10,7 @@ use crate::server::source::AdminSource;
 use crate::wire::batch::RawRecord;
 
 impl AdminSource {
-    /// Retries of a group that are not settled, by id.
+    /// Retries of a group that are not final, by id.
     pub(super) async fn listed_retries(
         &self,
         group: &GroupId,

@@ -1,39 +1,39 @@
-//! How the dead letters of each group stand on their way to the cluster, for people and metrics.
+//! The state of forwarding for each group, for the admin port and the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::model::{GroupId, TopicName};
 
-/// One group.
+/// The state of one group's dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct Standing {
-    /// Where they are sent.
+    /// The topic in the cluster.
     pub(in crate::server) topic: TopicName,
-    /// Not there yet.
+    /// Dead letters that the cluster has not stored yet.
     pub(in crate::server) pending: u64,
-    /// The cluster refuses these.
+    /// Dead letters that the cluster refuses.
     pub(in crate::server) refused: u64,
-    /// Why nothing moves.
+    /// The reason why forwarding has stopped.
     pub(in crate::server) trouble: Option<String>,
 }
 
-/// All of them. Clones share it.
+/// The states of all groups. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(in crate::server) struct Board(Arc<Mutex<BTreeMap<GroupId, Standing>>>);
 
 impl Board {
-    /// One group, if its dead letters are sent anywhere.
+    /// The state of one group, if its dead letters are forwarded.
     pub(in crate::server) fn of(&self, group: &GroupId) -> Option<Standing> {
         self.lock().get(group).cloned()
     }
 
-    /// Groups whose dead letters do not move.
+    /// The number of groups whose forwarding has stopped.
     pub(in crate::server) fn troubled(&self) -> usize {
         self.lock().values().filter(|standing| standing.trouble.is_some()).count()
     }
 
-    /// All anew: groups that are not named have none to send.
+    /// Replaces all states; a group that is missing forwards nothing.
     pub(super) fn replace(&self, standings: BTreeMap<GroupId, Standing>) {
         *self.lock() = standings;
     }

@@ -1,5 +1,5 @@
-//! The dead letters of one topic on their way: the mark, the parcel under way, and the pause after
-//! what did not work.
+//! The forwarding of one dead-letter topic: its cursor, the batch in flight, and the pause after a
+//! failure.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::model::{GroupId, TopicName};
 use crate::server::forwarding::parcel::Parcel;
 use crate::upstream::{Failures, WriteError};
 
-/// Between two attempts that fail.
+/// Pauses between two attempts that fail.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
-/// What was refused is tried again after this: a topic may take more by then.
+/// Time after which refused dead letters are sent again: the topic's limits may have changed.
 const REFUSED_AGAIN: Duration = Duration::from_mins(10);
-/// Between two looks at what may leave the log, when nothing did.
+/// Time between two searches for dead letters to discard, after one that found none.
 const DISCARD_AGAIN: Duration = Duration::from_secs(5);
 
-/// One topic of dead letters here.
+/// One dead-letter topic of the sidecar.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// Whose they are.
+    /// The group of the dead letters.
     pub(super) group: GroupId,
-    /// Where they go.
+    /// The topic in the cluster.
     pub(super) topic: TopicName,
     pub(super) mark: Forwarded,
     pub(super) parcel: Option<Parcel>,
@@ -33,9 +33,9 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// With what is known of it from the log; what was refused is tried at once. `next`: the
-    /// offset of the next dead letter. After a repair of the log it may lie before the mark, and
-    /// then nothing from there on has been sent.
+    /// Starts from the cursor that the log holds; refused dead letters are due at once. `next`: the
+    /// offset of the next dead letter. After a repair of the log it may lie before the cursor; then
+    /// nothing from there on has been sent.
     pub(super) fn new(group: GroupId, topic: TopicName, mut mark: Forwarded, next: i64) -> Self {
         mark.next = mark.next.min(next);
         mark.refused.retain(|offset, _| *offset < next);
@@ -57,29 +57,29 @@ impl Lane {
         self.again_at <= now
     }
 
-    /// Whether what was refused is to be tried again.
+    /// Whether refused dead letters are due to be sent again.
     pub(super) fn is_refused_due(&self, now: Duration) -> bool {
         !self.mark.refused.is_empty() && self.refused_at <= now
     }
 
-    /// What was refused was tried. When all of it was judged, not soon another time.
+    /// Refused dead letters were sent again. The next try comes later if each of them was judged.
     pub(super) fn were_tried(&mut self, now: Duration, judged: bool) {
         let pause = if judged { REFUSED_AGAIN } else { PAUSE_MOST };
         self.refused_at = now.saturating_add(pause);
     }
 
-    /// Whether to look at what may leave the log.
+    /// Whether a search for dead letters to discard is due.
     pub(super) fn is_discard_due(&self, now: Duration) -> bool {
         self.discard_at <= now
     }
 
-    /// So many left.
+    /// A search has discarded so many dead letters.
     pub(super) fn discarded(&mut self, gone: u64, now: Duration) {
         let pause = if gone == 0 { DISCARD_AGAIN } else { Duration::ZERO };
         self.discard_at = now.saturating_add(pause);
     }
 
-    /// What is in the way, if anything.
+    /// The reason why the last attempt failed.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -93,7 +93,7 @@ impl Lane {
         }
     }
 
-    /// It did not: the next one is made after a pause. Said once for each reason.
+    /// An attempt failed: the next one follows after a pause. Each reason is logged once.
     pub(super) fn failed(&mut self, error: &WriteError, now: Duration) {
         let pause = self.failures.add(PAUSE_FIRST, PAUSE_MOST);
         let says = match &self.trouble {
@@ -103,7 +103,7 @@ impl Lane {
         self.stop(says, now.saturating_add(pause));
     }
 
-    /// The cluster refuses so many that the topic must be to blame.
+    /// The cluster refuses so many dead letters that the topic itself must be wrong.
     pub(super) fn is_full(&mut self, now: Duration) {
         let says = format!(
             "the cluster refuses {} dead letters: nothing more is sent to {} before that changes; \

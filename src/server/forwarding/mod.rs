@@ -27,13 +27,13 @@ use crate::route::Router;
 use crate::upstream::{Kind, TopicWriter, Upstream, WriteError};
 use crate::wire::names::Templates;
 
-/// Between two rounds with nothing to do.
+/// Pause after a round without work.
 const REST: Duration = Duration::from_millis(500);
-/// Dead letters sent together: below the smallest usual `max.message.bytes`, 1 MiB. One larger
-/// than this goes alone.
+/// Bytes of dead letters in one batch: below the smallest usual `max.message.bytes`, 1 MiB. A
+/// larger dead letter is sent by itself.
 const PARCEL_BYTES: usize = 512 << 10;
 
-/// What runs for as long as the server does.
+/// The forwarding task, which runs for as long as the server does.
 struct Forwarder {
     router: Arc<Router>,
     board: Board,
@@ -41,7 +41,7 @@ struct Forwarder {
     lanes: BTreeMap<TopicName, Lane>,
 }
 
-/// What ended an attempt.
+/// The reason why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
@@ -50,8 +50,8 @@ enum Trouble {
     There(#[from] WriteError),
 }
 
-/// Reads how far all have gone, before there are new ones; what is returned runs for as long as the
-/// server does. Without a cluster there is nothing to do.
+/// Reads the cursors before new dead letters arrive, and returns the task that runs for as long as
+/// the server does. Without a cluster the task does nothing.
 pub(super) fn begin(router: &Arc<Router>, board: &Board) -> impl Future<Output = ()> + use<> {
     let mut forwarder = Forwarder {
         router: Arc::clone(router),
@@ -73,7 +73,7 @@ pub(super) fn begin(router: &Arc<Router>, board: &Board) -> impl Future<Output =
 }
 
 impl Forwarder {
-    /// Every topic once; whether anything moved.
+    /// Visits every topic once; returns whether anything was sent or discarded.
     async fn round(&mut self) -> bool {
         let mut moved = false;
         let mut standings = BTreeMap::new();
@@ -99,7 +99,7 @@ impl Forwarder {
         moved
     }
 
-    /// What is known of a topic, if what lies in it is to be sent anywhere.
+    /// The lane of a topic, if its dead letters are forwarded.
     fn lane(&mut self, source: &TopicName, bounds: Bounds) -> Option<Lane> {
         let known = self.lanes.remove(source);
         let group = match &known {
@@ -123,14 +123,15 @@ impl Forwarder {
         }
     }
 
-    /// Whose dead letters lie there: as the first of them says, or as the topic is called.
+    /// The group of a dead-letter topic: as its first dead letter says, or else as the topic's name
+    /// says.
     fn group_of(&self, source: &TopicName, bounds: Bounds) -> Option<GroupId> {
         let first = self.router.engine.letters(source, bounds.start, 1).ok()?;
         let told = first.letters.into_iter().find_map(|letter| Some(letter.entry?.group));
         told.or_else(|| self.router.names.group_of(source))
     }
 
-    /// The next thing to do for a topic; whether there may be more at once.
+    /// Takes the next step for a topic; returns whether another one may follow at once.
     async fn step(
         &mut self,
         source: &TopicName,
@@ -141,7 +142,7 @@ impl Forwarder {
         let Some(upstream) = &router.upstream else { return Ok(false) };
         let now = router.clock.elapsed();
         let mut moved = false;
-        // One that cannot be taken now is no reason to keep the next ones.
+        // A refused dead letter that fails again must not hold up the later ones.
         let mut tried = Ok(());
         if lane.may_try(now) {
             if lane.is_refused_due(now) {
@@ -166,7 +167,7 @@ impl Forwarder {
         tried.map(|()| moved)
     }
 
-    /// Sends the parcel under way, or the next one.
+    /// Sends the batch in flight, or the next one.
     async fn send(
         &mut self,
         upstream: &Upstream,
@@ -228,8 +229,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// What was refused may be taken by now. What was taken is put down whatever became of the next
-    /// one: else it would be sent again each time.
+    /// Sends refused dead letters again. The cursor is saved even if a later one fails; otherwise
+    /// the stored ones would be sent once more.
     async fn try_refused(
         &mut self,
         upstream: &Upstream,
@@ -251,7 +252,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Each alone, and off the mark when it is taken, up to the first that cannot be judged now.
+    /// Sends each refused dead letter by itself and takes a stored one off the list, up to the
+    /// first without a verdict.
     async fn send_refused(
         &mut self,
         upstream: &Upstream,
@@ -278,8 +280,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// How far they have gone. It counts at once: what the cluster has is not sent a second time
-    /// where that cannot be put down.
+    /// Saves the cursor of a lane. It counts at once, even if saving fails: records that the
+    /// cluster has stored are not sent a second time.
     async fn mark(
         &self,
         source: &TopicName,

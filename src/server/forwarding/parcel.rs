@@ -1,5 +1,5 @@
-//! Consecutive dead letters that are sent together: which of them are settled, and what is sent
-//! next. Attempts that are repeated are repeated exactly, so that a broker can know them again.
+//! A batch of consecutive dead letters: the outcomes so far, and the next request. A retry sends
+//! exactly the same request, so that a broker can recognise the duplicate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use crate::engine::{DeadLetter, Letters};
 use crate::server::partitioner;
 use crate::wire::batch::RawRecord;
 
-/// Dead letters from the mark on.
+/// Dead letters from the cursor on.
 #[derive(Debug)]
 pub(super) struct Parcel {
-    /// One past the last of them.
+    /// The offset after the last of them.
     pub(super) end: i64,
-    /// Taken by the cluster, or refused.
+    /// Offsets that the cluster has stored or refused.
     settled: BTreeSet<i64>,
-    /// The cluster refused several at once: one of them is to blame.
+    /// The cluster refused a request with several records, so each is sent by itself.
     is_alone: bool,
-    /// Refused, and why.
+    /// The refused offsets, each with the reason.
     pub(super) refused: BTreeMap<i64, String>,
 }
 
-/// What is sent next: all for one partition.
+/// The next request: records of one partition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) partition: i32,
@@ -29,7 +29,7 @@ pub(super) struct Piece {
 }
 
 impl Parcel {
-    /// Up to `end`; what cannot be read is refused here already.
+    /// A batch up to `end`. Unreadable letters count as refused from the start.
     pub(super) fn new(letters: &Letters) -> Self {
         let why = "its bytes cannot be read; run `reprise log verify`";
         let refused = letters.unreadable.iter().map(|offset| (*offset, why.to_owned()));
@@ -41,7 +41,7 @@ impl Parcel {
         }
     }
 
-    /// The next piece of `letters`, which are those of this parcel; `None`: all is settled.
+    /// The next request for `letters`, which are those of this batch; `None`: each has an outcome.
     pub(super) fn next(&self, letters: &[DeadLetter], partitions: i32) -> Option<Piece> {
         let mut open = letters
             .iter()
@@ -58,12 +58,13 @@ impl Parcel {
         })
     }
 
-    /// The cluster has them.
+    /// The cluster has stored the records.
     pub(super) fn taken(&mut self, piece: &Piece) {
         self.settled.extend(&piece.offsets);
     }
 
-    /// The cluster does not take them: each is tried alone, one that is alone is written down.
+    /// The cluster refuses a request: several records are then sent one by one, a single record is
+    /// refused.
     pub(super) fn refuse(&mut self, piece: &Piece, why: &str) {
         match piece.offsets.as_slice() {
             [offset] => {
@@ -74,7 +75,7 @@ impl Parcel {
         }
     }
 
-    /// Ends before the first that is not settled: what lies behind is for another parcel.
+    /// Ends the batch before the first letter without an outcome: later ones are for another batch.
     pub(super) fn cut(&mut self, letters: &[DeadLetter]) {
         let mut open = letters.iter().map(|letter| letter.offset);
         let open = open.find(|offset| !self.settled.contains(offset));
@@ -82,14 +83,14 @@ impl Parcel {
         self.settled.retain(|offset| *offset < self.end);
     }
 
-    /// How many the cluster has taken.
+    /// The number of records that the cluster has stored.
     pub(super) fn count_taken(&self) -> u64 {
         let taken = self.settled.iter().filter(|offset| !self.refused.contains_key(offset));
         u64::try_from(taken.count()).unwrap_or(u64::MAX)
     }
 }
 
-/// The partition of a letter, alike at every attempt.
+/// The partition of a letter, the same at every attempt.
 pub(super) fn partition_of(letter: &DeadLetter, partitions: i32) -> i32 {
     partitioner::partition_of(letter.record.key.as_deref(), letter.offset, partitions)
 }
@@ -124,7 +125,7 @@ mod tests {
         let mut parcel = Parcel::new(&all);
         let first = parcel.next(&all.letters, 2).unwrap();
         assert_eq!((first.partition, first.offsets.as_slice()), (0, &[10, 12][..]));
-        // More have come since: they are for the next parcel.
+        // More letters have arrived since: they are for the next batch.
         let more = letters(&[None, None, None, None, None, None]);
         assert_eq!(parcel.next(&more.letters, 2), Some(first));
         let first = parcel.next(&more.letters, 2).unwrap();

@@ -137,7 +137,7 @@ struct House {
     server: Server,
 }
 
-/// Longer than anything here takes.
+/// Longer than anything in these tests takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl House {
@@ -183,13 +183,13 @@ impl House {
         answer
     }
 
-    /// Has `thread` panic at its next use of the disk, by a nack that waits for it.
+    /// Makes `thread` panic at its next use of the disk, with a nack that waits for it.
     async fn panics(self, thread: &'static str) {
         self.nack(1).await.unwrap();
         assert!(self.get("/readyz").starts_with("HTTP/1.1 200"));
         *self.disk.thread.lock().unwrap() = Some(thread);
         if thread == "retry-engine" {
-            // Little room: the engine asks the disk how much it has.
+            // With little room left the engine asks the disk for its free space.
             self.mem.set_capacity(Some(self.mem.used_bytes() + (1 << 20)));
         }
         let waiting = async {
@@ -203,7 +203,7 @@ impl House {
         let panic = tokio::time::timeout(PATIENCE, self.server.panicked()).await.unwrap();
         assert_eq!((&*panic.thread, panic.text.contains("injected")), (thread, true));
         let answer = tokio::time::timeout(PATIENCE, self.nack(0)).await.expect("no answer");
-        // The log takes nacks without the flusher, which only follows it.
+        // Nacks do not need the flusher, which only follows the log.
         assert!(answer.is_err() || thread == "retry-tables");
         for path in ["/readyz", "/livez"] {
             let answer = self.get(path);

@@ -19,12 +19,12 @@ use crate::observe::{LeftOut, LogBudget, LogLimit, Metrics};
 const BATCH_SPANS_MAX: usize = 512;
 /// Longest wait of a span for others.
 const BATCH_WAIT: Duration = Duration::from_secs(1);
-/// Waits before further attempts to post a batch.
+/// Pauses before further attempts to post a batch.
 const BACK_OFFS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// Limit of what a stop waits for spans.
+/// Time that a stop allows for the last spans.
 const LAST_SPANS: Duration = Duration::from_secs(2);
-/// One line a minute about a collector that is away.
+/// One log line a minute while the collector is unreachable.
 const LINES: LogLimit = LogLimit { at_once: 1, one_in: Duration::from_mins(1) };
 
 pub(super) struct Exporter {
@@ -41,7 +41,7 @@ impl Exporter {
         Self { collector, service_name, metrics, clock, log: LogBudget::default() }
     }
 
-    /// Exports until the server stops, then once more what is there.
+    /// Exports until the server stops, then the attempts that are left.
     pub(super) async fn run(
         mut self,
         mut attempts: Receiver<Attempt>,
@@ -67,7 +67,7 @@ impl Exporter {
         self.metrics.spans_dropped("not_exported", number(batch.len().saturating_sub(sent)));
     }
 
-    /// Ends when nothing records any more.
+    /// Exports until the recorder is gone.
     async fn export(&mut self, attempts: &mut Receiver<Attempt>, batch: &mut Vec<Span>) {
         while let Some(first) = attempts.recv().await {
             batch.push(span(&first));
@@ -83,7 +83,7 @@ impl Exporter {
         }
     }
 
-    /// Posts a batch, several times if need be; then it is dropped.
+    /// Posts a batch, with retries; after the last one the batch is dropped.
     async fn deliver(&mut self, batch: &[Span]) {
         let mut waits = BACK_OFFS.into_iter();
         let error = loop {

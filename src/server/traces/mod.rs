@@ -3,8 +3,8 @@
 //! ```text
 //! engine ──Attempt──▶ queue ──▶ exporter ──span──▶ batch ──post──▶ collector
 //! ```
-//! The engine never waits for any of it: a full queue drops attempts, and counts them.
-//! A build without the feature `otlp` records nothing.
+//! The engine never waits for the exporter: a full queue drops attempts and counts them. A build
+//! without the feature `otlp` records nothing.
 
 #[cfg(feature = "otlp")]
 mod exporter;
@@ -42,7 +42,7 @@ pub(super) fn begin(
     (recorded, task)
 }
 
-/// Nothing is recorded in this build, whose configuration refuses `traces`.
+/// Records nothing: the configuration of this build refuses `traces`.
 #[cfg(not(feature = "otlp"))]
 pub(super) fn begin(
     _: &Config,

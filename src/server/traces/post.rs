@@ -1,4 +1,4 @@
-//! One HTTP/1.1 POST to a collector, on a connection of its own.
+//! One HTTP/1.1 POST to a collector, on its own connection.
 
 use std::io;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use tokio::net::TcpStream;
 use crate::config::{Endpoint, Traces};
 use crate::socket::{Budget, ClientTls, ConnectError, ReadHalf, plain};
 
-/// Limit of a whole exchange, as the OTLP specification has it.
+/// Timeout of a whole exchange, as in the OTLP specification.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Largest body of an answer that is read, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Room of TLS for what the collector reads late, in bytes.
+/// Bytes that TLS buffers while the collector reads slowly.
 const TLS_BYTES: usize = 512 << 10;
 /// Longest wait that a collector may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// The collector, and how it is reached.
+/// The collector and its connection settings.
 pub(super) struct Collector {
     endpoint: Endpoint,
-    /// All of a request's head but its length.
+    /// The request's head without its length.
     head: String,
-    /// The error says why the system's authorities cannot be read.
+    /// An error says why the system's authorities cannot be read.
     tls: Result<Option<ClientTls>, String>,
     budget: Budget,
 }
 
-/// Why spans were not taken.
+/// The reason why spans were not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
     #[error("{0}")]
@@ -48,13 +48,13 @@ pub(super) enum PostError {
     #[error("it answers with HTTP status {status}")]
     Refused {
         status: u16,
-        /// The time after which to try again.
+        /// The value of `Retry-After`.
         after: Option<Duration>,
     },
 }
 
 impl PostError {
-    /// Whether another attempt may do better.
+    /// Whether another attempt may succeed.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 429 | 502 | 503 | 504),
@@ -92,7 +92,7 @@ impl Collector {
         &self.endpoint
     }
 
-    /// Posts spans; the number of those that the collector rejects.
+    /// Posts spans and returns the number that the collector rejected.
     pub(super) async fn post(&self, body: &[u8]) -> Result<u64, PostError> {
         let exchanged = tokio::time::timeout(PATIENCE, self.exchange(body)).await;
         exchanged.unwrap_or(Err(PostError::TooSlow))
@@ -122,7 +122,7 @@ impl Collector {
     }
 }
 
-/// The head of an answer, and what came behind it.
+/// The head of an answer, and the bytes after it.
 async fn read_head(read: &mut ReadHalf) -> Result<(String, BytesMut), PostError> {
     let mut answer = BytesMut::with_capacity(1 << 10);
     loop {
@@ -149,7 +149,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The spans that a collector has taken in part are counted by it.
+/// The number of spans that the collector rejected, in its answer of partial success.
 fn rejected(answer: &[u8]) -> u64 {
     let decoded = ExportTraceServiceResponse::decode(answer).ok();
     let partial = decoded.and_then(|answer| answer.partial_success);

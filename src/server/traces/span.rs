@@ -1,4 +1,4 @@
-//! A delivery attempt as a span, in the words of OpenTelemetry's conventions for messaging.
+//! A delivery attempt as a span, by OpenTelemetry's conventions for messaging.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -15,7 +15,7 @@ use crate::wire::TraceParent;
 
 /// W3C flag: the trace is sampled.
 const SAMPLED: u32 = 1;
-/// OTLP flags: it is known that the span of a link lies in another process.
+/// OTLP flags: the linked span is known to be in another process.
 const REMOTE: u32 = 0x300;
 /// The operation, in the span's name and its attributes.
 const OPERATION: &str = "process";
