@@ -1,5 +1,5 @@
-//! A TCP connection under TLS, read in large pieces: the TLS library asks for 4 KiB at a time, four
-//! or five calls of the system for each record.
+//! A TCP connection under TLS, read in large pieces. The TLS library asks for 4 KiB at a time,
+//! which would cost four or five system calls for each record.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -13,25 +13,24 @@ use tokio::net::TcpStream;
 use super::halves::TLS_READ_BYTES;
 use super::{Budget, Charge};
 
-/// Bytes asked of the system at once, at least: a record of TLS.
+/// Least bytes of one read from the system: a TLS record.
 const AHEAD_BYTES_MIN: usize = 16 << 10;
-/// A buffer that was filled grows to so many times its size.
+/// Growth factor of a buffer that a read has filled.
 const GROWS: usize = 4;
 
-/// Whether the peer has closed a connection, as far as the system has said: also while there is
-/// more to read, which alone would say that it goes on.
+/// Whether the system has seen the peer close the connection, even while there is more to read.
 pub(super) fn has_ended(stream: &TcpStream) -> bool {
     let ready = stream.ready(Interest::READABLE).now_or_never();
     ready.is_some_and(|ready| ready.map_or(true, tokio::io::Ready::is_read_closed))
 }
 
-/// The connection, and what was read ahead of who asks. A connection on which nothing comes holds
-/// no memory for it.
+/// The connection, with the bytes read ahead of the TLS library. An idle connection holds no memory
+/// for them.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     stream: TcpStream,
     ahead: BytesMut,
-    /// How much the peer has lately sent at once, roughly.
+    /// The bytes that the peer has recently sent at once, roughly.
     wants: usize,
     budget: Budget,
     charge: Charge,
@@ -48,7 +47,7 @@ impl ReadAhead {
         }
     }
 
-    /// Whether the peer has closed the connection, read to its end or not.
+    /// Whether the peer has closed the connection, even while there is more to read.
     pub(super) fn has_ended(&self) -> bool {
         has_ended(&self.stream)
     }
@@ -57,8 +56,8 @@ impl ReadAhead {
         self.wants.min(self.budget.read_bytes(TLS_READ_BYTES)).max(AHEAD_BYTES_MIN)
     }
 
-    /// Reads once into an empty buffer. Nothing is allocated before there is something to read, and
-    /// a read that was not filled took all: the system is not asked for more in vain.
+    /// Reads once into an empty buffer, which is allocated only when there is something to read. A
+    /// read that does not fill the buffer has read everything, so there is no second system call.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.stream.poll_read_ready(cx))?;
         let room = self.room();
@@ -138,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than anything here takes; only a broken build comes near it.
+    /// Longer than anything in these tests takes.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[tokio::test]

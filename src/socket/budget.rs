@@ -1,5 +1,5 @@
-//! One budget for what all connections keep in memory (`limits.memory_bytes`). Nothing is refused
-//! for want of memory: buffers get smaller, and what is large waits its turn.
+//! One budget for the memory of all connections (`limits.memory_bytes`). No request is refused for
+//! lack of memory: buffers get smaller, and large requests wait for their turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,19 +8,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::READ_BYTES;
 
-/// The smallest buffer, however little is left.
+/// The smallest buffer, however little memory is left.
 pub const READ_BYTES_MIN: usize = 4 << 10;
-/// A read takes this part of what is left. It is small so that a thousand peers that read nothing
-/// leave enough for the one that does: each takes 1/500 of what the others left.
+/// The part of the free memory that a read takes. It is small, so that a thousand silent peers
+/// leave enough for an active one: each takes 1/500 of what the others left.
 const READ_PART: usize = 500;
-/// An answer made here takes this part of what is left.
+/// The part of the free memory that an answer made here takes.
 const ANSWER_PART: usize = 16;
-/// Requests of one connection that wait for their answers take this part of all.
+/// The part of the whole budget for the requests of one connection that wait for their answers.
 const OVERLAP_PART: usize = 16;
-/// Permits are counted in so many bytes.
+/// Bytes that one permit stands for.
 const PERMIT_BYTES: usize = 1 << 10;
 
-/// Shared by all connections. Cheap to clone.
+/// The budget, shared by all connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -30,22 +30,22 @@ struct Shared {
     used: AtomicUsize,
     /// For requests larger than a buffer: half of the budget, first come, first served.
     large: Arc<Semaphore>,
-    /// Permits of it in all; who waits for more than there are any more asks again.
+    /// Permits in all. A waiter for more than there are is woken by a change and asks again.
     permits: watch::Sender<usize>,
-    /// Permits that are one too many since there are fewer: they go as they are given back.
+    /// Permits to remove after a cut of the budget: they are dropped as they are returned.
     surplus: Mutex<usize>,
-    /// Who waits for some.
+    /// Number of waiters for a large request.
     waiting: AtomicUsize,
 }
 
-/// Bytes that are taken until this is dropped.
+/// Bytes that are taken until the value is dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: Budget,
     bytes: usize,
 }
 
-/// Room for one large request, until this is dropped.
+/// Memory for one large request, until the value is dropped.
 #[derive(Debug)]
 pub struct Admission {
     permit: OwnedSemaphorePermit,
@@ -53,7 +53,7 @@ pub struct Admission {
 }
 
 impl Budget {
-    /// `bytes` for everybody.
+    /// A budget of so many bytes for all connections.
     pub fn new(bytes: usize) -> Self {
         let permits = permits(bytes);
         Self(Arc::new(Shared {
@@ -66,8 +66,8 @@ impl Budget {
         }))
     }
 
-    /// Another size from now on. What is taken stays taken, and is not given out again where it is
-    /// more than there is to be.
+    /// Changes the size. Memory that is taken stays taken; above the new size it is not given out
+    /// again.
     pub fn resize(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
         let now = permits(bytes);
@@ -81,37 +81,36 @@ impl Budget {
         self.0.forget_free(&mut surplus);
     }
 
-    /// Bytes that are taken.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// How large the next buffer to read into may be, where all is well `most`: who asks for twice
-    /// [`READ_BYTES`] has twice the part of the others.
+    /// The size of the next read buffer, at most `most`. A reader that asks for twice
+    /// [`READ_BYTES`] gets twice the part of the others.
     pub fn read_bytes(&self, most: usize) -> usize {
         let part = (self.left() / READ_PART).saturating_mul(most) / READ_BYTES;
         whole(part.clamp(READ_BYTES_MIN, most))
     }
 
-    /// How large an answer of at most `wanted` bytes may be.
+    /// The size of an answer that would need `wanted` bytes.
     pub fn answer_bytes(&self, wanted: usize) -> usize {
         wanted.min((self.left() / ANSWER_PART).max(READ_BYTES_MIN))
     }
 
-    /// How much of the requests of one connection may wait for their answers: an eighth of what all
-    /// large ones have.
+    /// Bytes of requests of one connection that may wait for their answers: an eighth of the memory
+    /// for large requests.
     pub fn overlap_bytes(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed) / OVERLAP_PART
     }
 
-    /// Takes bytes, whether or not they are left.
+    /// Takes bytes, even if there are none left.
     pub fn charge(&self, bytes: usize) -> Charge {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
         Charge { budget: self.clone(), bytes }
     }
 
-    /// Waits for the turn of a request of so many bytes; one over half the budget has all of it to
-    /// itself. `None` only if nobody can be let in any more.
+    /// Waits for the turn of a request of so many bytes. A request larger than half of the budget
+    /// waits until no other has memory. `None` only if the semaphore is closed.
     pub async fn admit(&self, bytes: usize) -> Option<Admission> {
         let _waits = Waits::of(&self.0);
         let mut sizes = self.0.permits.subscribe();
@@ -143,7 +142,7 @@ impl Shared {
         self.surplus.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes away what is free of a surplus.
+    /// Removes free permits of a surplus.
     fn forget_free(&self, surplus: &mut usize) {
         *surplus -= self.large.forget_permits(*surplus);
     }
@@ -160,14 +159,14 @@ impl Drop for Admission {
     }
 }
 
-/// The next smaller size that allocators have: a quarter more each, up to twice as much. What is
-/// larger takes as much memory as the next one.
+/// Rounds down to a size class of allocators, which have four steps for each power of two. A size
+/// in between would take the memory of the next class.
 fn whole(bytes: usize) -> usize {
     let step = bytes.checked_ilog2().unwrap_or(0).saturating_sub(2);
     bytes >> step << step
 }
 
-/// Somebody who waits for a turn, until this is dropped.
+/// A waiter for a turn, until the value is dropped.
 struct Waits<'a>(&'a Shared);
 
 impl<'a> Waits<'a> {
@@ -180,23 +179,22 @@ impl<'a> Waits<'a> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        // Some of what it waited for may have been its own already, and is free again.
+        // Some of the permits may have been the waiter's already, and they are free again.
         self.0.forget_free(&mut self.0.surplus());
     }
 }
 
-/// `Semaphore::MAX_PERMITS` is far beyond what a request may ask for at once.
+/// The upper bound is far below `Semaphore::MAX_PERMITS`, and one request may ask for all.
 fn permits(bytes: usize) -> usize {
     (bytes / 2 / PERMIT_BYTES).clamp(1, 0x0fff_ffff)
 }
 
 impl Charge {
-    /// How much is taken.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes this much instead.
+    /// Changes the number of bytes that are taken.
     pub fn set(&mut self, bytes: usize) {
         let used = &self.budget.0.used;
         if bytes >= self.bytes {
@@ -303,7 +301,7 @@ mod tests {
         assert!(budget.admit(2 * MIB).now_or_never().flatten().is_some());
     }
 
-    /// How much is let in at once, in pieces.
+    /// Bytes that are admitted at once, in pieces.
     fn room(budget: &Budget, piece: usize) -> usize {
         let admit = || budget.admit(piece).now_or_never().flatten();
         let all: Vec<Admission> = std::iter::from_fn(admit).collect();
@@ -353,7 +351,7 @@ mod tests {
         assert!(waits.as_mut().now_or_never().is_none(), "8 MiB are still in hand");
         drop(in_hand);
         assert!(waits.as_mut().now_or_never().flatten().is_some());
-        // One that gives up leaves nothing of its own behind.
+        // A waiter that gives up must not keep the permits it has collected.
         budget.resize(64 * MIB);
         let in_hand = budget.admit(8 * MIB).now_or_never().flatten();
         let mut waits = Box::pin(budget.admit(32 * MIB));

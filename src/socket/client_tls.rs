@@ -1,4 +1,4 @@
-//! The client's side: whom we trust to be a broker, and what we show it.
+//! The client's side of TLS: the authorities of brokers, and the certificate of the sidecar.
 
 use std::fmt;
 use std::path::Path;
@@ -16,29 +16,29 @@ use crate::socket::pem::{FileProblem, authorities, certificates, private_key};
 use crate::socket::validity::{subject, valid_until};
 use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf, suites};
 
-/// A broker under TLS, for people.
+/// A broker's TLS session, as `check` and the log show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSeen {
     /// `TLS 1.3` or `TLS 1.2`.
     pub version: &'static str,
-    /// Whose certificate it shows, such as `CN=kafka-1`; may be empty.
+    /// The subject of the broker's certificate, such as `CN=kafka-1`; may be empty.
     pub subject: String,
-    /// Until when that is valid, where it can be read.
+    /// The end of the certificate's validity, if it can be read.
     pub until: Option<ValidUntil>,
 }
 
-/// Trust and identity, ready for handshakes with brokers.
+/// Authorities and certificate, ready for handshakes with brokers.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     until: Option<ValidUntil>,
-    /// Where the authorities come from, for people.
+    /// The source of the authorities, for messages.
     roots: Arc<str>,
 }
 
 impl ClientTls {
-    /// Reads the files: the authorities of brokers (`None`: those the system trusts), and our own
-    /// certificate with its key, where brokers ask for one.
+    /// Reads the files: the authorities of brokers (`None`: those of the system), and the sidecar's
+    /// certificate with its key, for brokers that ask for one.
     pub fn load(
         ca: Option<&Path>,
         identity: Option<(&Path, &Path)>,
@@ -73,18 +73,18 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), until, roots: roots.into() })
     }
 
-    /// Whether we have a certificate of our own to show.
+    /// Whether the sidecar has a certificate.
     pub fn has_identity(&self) -> bool {
         self.config.client_auth_cert_resolver.has_certs()
     }
 
-    /// Until when our own certificate is valid, where there is one.
+    /// The end of the validity of the sidecar's certificate, if it has one.
     pub fn valid_until(&self) -> Option<&ValidUntil> {
         self.until.as_ref()
     }
 
-    /// The handshake with the broker that is to be `host`, a name or an address. A name is sent
-    /// along (SNI).
+    /// The handshake with a broker whose certificate must be for `host`, a name or an address. A
+    /// name is sent along (SNI).
     pub async fn connect(
         &self,
         host: &str,
@@ -95,7 +95,7 @@ impl ClientTls {
         Ok(under_tls(TlsStream::Client(stream), budget))
     }
 
-    /// The same, with what there is to see of the broker.
+    /// [`ClientTls::connect`], with a description of the broker's session.
     pub async fn look(
         &self,
         host: &str,
@@ -135,7 +135,7 @@ fn shown(path: &Path) -> String {
     format!("upstream.tls.ca ({})", path.display())
 }
 
-/// The authorities the system trusts; `SSL_CERT_FILE` and `SSL_CERT_DIR` are heard.
+/// The authorities that the system trusts, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 fn of_the_system() -> Result<RootCertStore, FileProblem> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! Why a handshake failed: who, what, and what to do about it.
+//! Reasons why a handshake failed, each with what to do about it.
 
 use std::io;
 use std::path::Path;
@@ -10,16 +10,16 @@ use tokio_rustls::rustls::{
 use crate::socket::pem::FileProblem;
 
 const SECONDS_PER_DAY: u64 = 86_400;
-/// What the verifier says of an authority's own certificate in the place of a broker's.
+/// The verifier's error for an authority's own certificate in the place of a broker's.
 const AUTHORITY_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// Why a client is not let in.
+/// The reason why a client is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// It closed before it said a word, as port checks do.
+    /// The client closed the connection before its first byte, as port checks do.
     #[error("the peer closed the connection before the TLS handshake")]
     Closed,
-    /// Its first byte is none of TLS.
+    /// The client's first byte is not that of a TLS handshake.
     #[error(
         "the peer does not speak TLS and this listener does: set its security.protocol to SSL or \
          SASL_SSL"
@@ -31,16 +31,16 @@ pub enum AcceptError {
          certificate signed by that authority"
     )]
     NoCertificate,
-    /// Its certificate is not good.
+    /// The client's certificate is not valid.
     #[error("the peer's certificate is refused: {0}; see tls.client_ca of this listener")]
     Certificate(CertificateError),
-    /// It does not like ours, or nothing in common was found.
+    /// The client refuses our certificate, or both sides have no version or cipher in common.
     #[error(
         "the peer breaks off the TLS handshake ({0:?}): does it trust the authority of this \
          listener's certificate, and is the certificate for the name it connects to?"
     )]
     Refused(AlertDescription),
-    /// Anything else TLS finds wrong.
+    /// Any other error of TLS.
     #[error("the TLS handshake failed: {0}")]
     Handshake(TlsError),
     /// The connection broke.
@@ -60,66 +60,66 @@ impl AcceptError {
     }
 }
 
-/// Why there is no TLS with a broker.
+/// The reason why a TLS connection to a broker failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nothing a certificate could be checked against.
+    /// The name is not one that a certificate can contain.
     #[error("{host:?} is no name or address a certificate can be for; see upstream.bootstrap")]
     Name {
-        /// As configured, or as the cluster says.
+        /// The name as configured, or as the cluster advertises it.
         host: String,
     },
-    /// Somebody else, or a certificate that lacks a name.
+    /// The certificate is another host's, or it lacks the name.
     #[error(
         "its certificate is not for {host:?} but for {names}: add that name to the broker's \
          certificate (subjectAltName), or have the cluster advertise a name it is for"
     )]
     OtherName {
-        /// What was to be reached.
+        /// The name that was dialled.
         host: String,
-        /// What the certificate says.
+        /// The names in the certificate.
         names: String,
     },
-    /// Too old.
+    /// The certificate has expired.
     #[error("its certificate has expired {days} days ago: renew the broker's certificate")]
     Expired {
-        /// How long since.
+        /// Days since the expiry.
         days: u64,
     },
-    /// Too new, or our clock is wrong.
+    /// The certificate is not valid yet, or our clock is wrong.
     #[error("its certificate is not yet valid: compare the clocks of this host and of the broker")]
     NotYetValid,
-    /// Nobody vouches for it.
+    /// No known authority has signed the certificate.
     #[error(
         "its certificate is self-signed, or signed by an authority that {roots} does not hold: \
          put that authority's certificate, or the self-signed one, into upstream.tls.ca"
     )]
     UnknownAuthority {
-        /// Where the authorities come from.
+        /// The source of the authorities.
         roots: String,
     },
-    /// An authority's certificate in the place of a server's.
+    /// The certificate is an authority's own, not a server's.
     #[error(
         "its certificate is an authority's own (CA:TRUE), as self-signed ones often are, and no \
          server's: give the broker one that is signed by that authority"
     )]
     Authority,
-    /// Anything else about the certificate.
+    /// Any other fault of the certificate.
     #[error("its certificate is refused: {0}")]
     Certificate(CertificateError),
-    /// It breaks off.
+    /// The broker aborts the handshake with an alert.
     #[error(
         "it breaks off the TLS handshake ({0:?}): does it ask for a client certificate \
          (upstream.tls.certificate, upstream.tls.key) it trusts, and does it serve TLS 1.2 or 1.3?"
     )]
     Refused(AlertDescription),
-    /// Bytes of something else.
+    /// The first bytes are not those of TLS.
     #[error("it does not speak TLS on this port: name its TLS port, or leave out upstream.tls")]
     NotTls,
-    /// Anything else TLS finds wrong.
+    /// Any other error of TLS.
     #[error("the TLS handshake failed: {0}")]
     Handshake(TlsError),
-    /// It closes instead of answering.
+    /// The broker closes the connection during the handshake.
     #[error(
         "it closes the connection inside the TLS handshake ({0}): is that its TLS port? Without \
          TLS leave out upstream.tls"
@@ -170,8 +170,8 @@ impl ConnectError {
     }
 }
 
-/// What the peer says in place of data when it refuses our certificate. In TLS 1.3 that comes
-/// after the handshake, with the first read.
+/// The alert by which a peer refuses our certificate. In TLS 1.3 it arrives after the handshake,
+/// with the first read.
 pub fn refused_by_peer(error: &io::Error) -> Option<ConnectError> {
     match tls_error(error) {
         Some(TlsError::AlertReceived(alert)) => Some(ConnectError::Refused(*alert)),
@@ -179,7 +179,7 @@ pub fn refused_by_peer(error: &io::Error) -> Option<ConnectError> {
     }
 }
 
-/// Why certificate and key cannot be used together.
+/// The reason why certificate and key cannot be used together.
 pub(super) fn unusable(
     key_name: &'static str,
     certificate: &Path,

@@ -1,4 +1,5 @@
-//! The two halves of a connection. An enum: bytes that pass in plain text pay one branch for TLS.
+//! The two halves of a connection. An enum: in plain text each read and write pays one branch for
+//! the possibility of TLS.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,33 +16,31 @@ use super::ahead::{ReadAhead, has_ended};
 use super::tls_half::TlsHalf;
 use super::{Budget, Charge};
 
-/// Bytes asked for in one read at most.
+/// Most bytes of one read.
 pub const READ_BYTES: usize = 128 << 10;
-/// The same under TLS, where each read and write costs the system more: what it copies is no
-/// longer in the processor's caches.
+/// Most bytes of one read under TLS. The reads are larger because each costs the system more: its
+/// data is no longer in the processor's caches.
 pub(super) const TLS_READ_BYTES: usize = 256 << 10;
 
-/// The half that reads.
+/// The reading half.
 #[derive(Debug)]
 pub enum ReadHalf {
-    /// As it comes.
     Plain(OwnedReadHalf),
-    /// Deciphered.
+    /// Decrypted by TLS.
     Tls(TlsHalf),
 }
 
-/// The half that writes.
+/// The writing half.
 #[derive(Debug)]
 pub enum WriteHalf {
-    /// As it is.
     Plain(OwnedWriteHalf),
-    /// Enciphered.
+    /// Encrypted by TLS.
     Tls {
-        /// Keeps what the system did not take.
+        /// Buffers the bytes that the system has not accepted.
         half: TlsHalf,
-        /// Whether it may have kept something.
+        /// Whether bytes may still be buffered.
         owes: bool,
-        /// For what it may have kept.
+        /// Memory of the buffered bytes.
         charge: Charge,
     },
 }
@@ -52,13 +51,13 @@ pub fn plain(stream: TcpStream) -> (ReadHalf, WriteHalf) {
     (ReadHalf::Plain(read), WriteHalf::Plain(write))
 }
 
-/// What a future comes to when it is polled once, and dropped then.
+/// Polls a future once and drops it.
 pub async fn at_once<F: Future>(future: F) -> Poll<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// One whose handshake is done.
+/// The halves of a connection after its handshake.
 pub(super) fn under_tls(
     mut stream: TlsStream<ReadAhead>,
     budget: &Budget,
@@ -73,7 +72,7 @@ pub(super) fn under_tls(
 }
 
 impl ReadHalf {
-    /// Bytes asked for in one read at most.
+    /// Most bytes of one read.
     pub fn read_bytes_max(&self) -> usize {
         match self {
             Self::Plain(_) => READ_BYTES,
@@ -81,7 +80,7 @@ impl ReadHalf {
         }
     }
 
-    /// Whether the peer sends no more, though what it has sent may still have to be read.
+    /// Whether the peer sends no more, though some of its bytes may still be unread.
     pub fn has_ended(&self) -> bool {
         match self {
             Self::Plain(half) => has_ended(half.as_ref()),
@@ -89,13 +88,13 @@ impl ReadHalf {
         }
     }
 
-    /// Reads once behind what `buffer` holds; 0 = the end. Cancel-safe.
+    /// Reads once and appends to `buffer`; 0: the end. Cancel-safe.
     pub async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         match self {
             Self::Plain(half) => half.read_buf(buffer).await,
             Self::Tls(half) => match read_records(half, buffer).await {
-                // Closed without a word of TLS, as many clients do. What that may hide is the end
-                // of a frame, and a frame says its length.
+                // Many clients close without `close_notify`. A truncated frame is still noticed,
+                // because a frame has a length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,
             },
@@ -103,14 +102,14 @@ impl ReadHalf {
     }
 }
 
-/// Waits for a record, then takes what else is here as far as there is room: what goes on together
-/// is enciphered and written together.
+/// Waits for a record, then takes the further records that are here and fit: forwarded together,
+/// they are encrypted and written together.
 async fn read_records(half: &mut TlsHalf, buffer: &mut BytesMut) -> io::Result<usize> {
     let mut read = half.read_buf(buffer).await?;
     while read > 0 && buffer.len() < buffer.capacity() {
         match at_once(half.read_buf(buffer)).await {
             Poll::Ready(Ok(more)) if more > 0 => read = read.saturating_add(more),
-            // An end or an error is there for the next read as well.
+            // The next read returns the end or the error again.
             Poll::Ready(_) | Poll::Pending => break,
         }
     }
@@ -118,7 +117,7 @@ async fn read_records(half: &mut TlsHalf, buffer: &mut BytesMut) -> io::Result<u
 }
 
 impl WriteHalf {
-    /// Writes all of `bytes` and hands them to the system.
+    /// Writes all of `bytes` and flushes them to the system.
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(half) => half.write_all(bytes).await,
@@ -134,8 +133,8 @@ impl WriteHalf {
         }
     }
 
-    /// Writes some of `bytes` and takes that off its front; true: something was written.
-    /// Cancel-safe: [`WriteHalf::owes`] says whether some of what was taken waits here.
+    /// Writes some of `bytes` and removes that from the front; true: something was written.
+    /// Cancel-safe: [`WriteHalf::owes`] tells whether removed bytes are still buffered here.
     pub async fn write_buf(&mut self, bytes: &mut BytesMut) -> io::Result<bool> {
         match self {
             Self::Plain(half) => {
@@ -161,13 +160,13 @@ impl WriteHalf {
         }
     }
 
-    /// Whether bytes that were taken may still wait here: then [`WriteHalf::write_buf`] goes on,
-    /// also with nothing more to write.
+    /// Whether removed bytes may still be buffered: then [`WriteHalf::write_buf`] continues, even
+    /// with nothing more to write.
     pub fn owes(&self) -> bool {
         matches!(self, Self::Tls { owes: true, .. })
     }
 
-    /// Says goodbye as TLS asks: what came before is then known to be whole.
+    /// Sends `close_notify`, so that the peer knows that nothing was cut off.
     pub async fn close(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -186,11 +185,11 @@ mod tests {
     use super::*;
     use crate::socket::{ClientTls, ServerTls};
 
-    /// Longer than anything here takes; only a broken build comes near it.
+    /// Longer than anything in these tests takes.
     const PATIENCE: Duration = Duration::from_secs(20);
     const PIECE: [u8; 1024] = [7; 1024];
 
-    /// A client's and a server's connection to each other.
+    /// The two ends of a connection, a client's and a server's.
     async fn pair() -> ((ReadHalf, WriteHalf), (ReadHalf, WriteHalf)) {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -222,7 +221,7 @@ mod tests {
             while got.len() < sent.len() {
                 turn += 1;
                 let more = !left.is_empty() || write.owes();
-                // Whichever is polled second is often dropped while it is under way.
+                // The future that is polled second is often dropped while it is pending.
                 if turn % 3 == 0 {
                     tokio::select! { biased;
                         n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
@@ -244,7 +243,7 @@ mod tests {
         assert!(written > 1 && !write.owes());
     }
 
-    /// The system keeps much less than TLS does.
+    /// Sockets with buffers much smaller than those of TLS.
     fn narrow() -> TcpSocket {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_send_buffer_size(4096).unwrap();
@@ -252,7 +251,7 @@ mod tests {
         socket
     }
 
-    /// Polls once, however much has been done before.
+    /// Polls once, outside of tokio's cooperative budget.
     fn unhindered<F: Future>(future: F) -> Option<F::Output> {
         tokio::task::unconstrained(future).now_or_never()
     }
@@ -315,7 +314,7 @@ mod tests {
             also.write_all(&PIECE.repeat(2)).await.unwrap();
             near.read_buf(&mut BytesMut::with_capacity(10)).await.unwrap();
             assert!(!near.has_ended(), "it only says nothing more");
-            // What a server says by itself after a handshake is read: nothing is reset over it.
+            // The server's session tickets are read first: unread bytes would reset the connection.
             drop(at_once(far.read_buf(&mut BytesMut::new())).await);
             drop((far, also));
             let seen = async {
@@ -331,7 +330,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_goes_without_a_goodbye_is_the_end_too() {
         let (mut client, (mut read, mut write)) = pair().await;
-        // What the server says by itself after a handshake is read with this.
+        // Reading this byte also reads the server's session tickets.
         write.write_all(b"x").await.unwrap();
         client.0.read_buf(&mut BytesMut::new()).await.unwrap();
         drop(client);

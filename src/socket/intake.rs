@@ -1,4 +1,4 @@
-//! What comes in on a connection: a buffer as large as the peer makes use of and the budget allows.
+//! The read buffer of a connection: as large as the peer makes use of and the budget allows.
 
 use std::io;
 
@@ -6,30 +6,30 @@ use bytes::BytesMut;
 
 use super::{Budget, Charge, READ_BYTES_MIN, ReadHalf};
 
-/// A buffer that was filled grows to so many times its size.
+/// Growth factor of a buffer that a read has filled.
 const GROWS: usize = 4;
-/// Of a request that was announced, and nothing came of yet.
+/// Bytes allocated for a request of which only the length has arrived.
 const BELIEVED_BYTES: usize = 1 << 20;
-/// After so many reads in a row that used less than an eighth, it halves.
+/// The buffer halves after so many reads in a row that used less than an eighth.
 const QUIET_READS: u32 = 64;
 
-/// The half that reads, and what it has read.
+/// The reading half with its buffer.
 #[derive(Debug)]
 pub struct Intake {
     half: ReadHalf,
-    /// What came and was not taken yet.
+    /// Bytes that were read and not yet taken.
     pub buffer: BytesMut,
     budget: Budget,
     charge: Charge,
-    /// How much the peer has lately sent at once, roughly.
+    /// The bytes that the peer has recently sent at once, roughly.
     wants: usize,
     quiet: u32,
-    /// Bytes of a request that has a buffer of its own; 0: none has.
+    /// Bytes of a request that has its own buffer; 0: none has.
     expected: usize,
 }
 
 impl Intake {
-    /// Nothing is allocated before the first read.
+    /// Allocates nothing before the first read.
     pub fn new(half: ReadHalf, budget: &Budget) -> Self {
         Self {
             half,
@@ -42,19 +42,19 @@ impl Intake {
         }
     }
 
-    /// Whose memory it is.
+    /// The budget that the buffer is charged to.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// How large its next buffer may be.
+    /// The largest size of the next buffer.
     pub fn room(&self) -> usize {
         self.budget.read_bytes(self.half.read_bytes_max())
     }
 
-    /// A request of so many bytes, whose turn has come, has a buffer of its size, and nothing else
-    /// is in it: one that is shared with the next request keeps the memory of this one for as long.
-    /// What was only announced is believed a little at a time.
+    /// Gives a request of so many bytes, whose turn has come, a buffer of its own. A buffer shared
+    /// with the next request would keep the memory for as long as that one. The buffer grows with
+    /// the bytes that arrive, not with the announced length.
     pub fn expect(&mut self, bytes: usize) {
         self.expected = bytes;
         self.grow_as_expected();
@@ -69,12 +69,12 @@ impl Intake {
         self.charge.set(self.buffer.capacity());
     }
 
-    /// Whether the peer sends no more, though what it has sent may still have to be read.
+    /// Whether the peer sends no more, though some of its bytes may still be unread.
     pub fn has_ended(&self) -> bool {
         self.half.has_ended()
     }
 
-    /// Reads once; 0 = the end. Cancel-safe: what was read is in the buffer.
+    /// Reads once; 0: the end. Cancel-safe: the bytes are in the buffer.
     pub async fn fill(&mut self) -> io::Result<usize> {
         self.make_room();
         let room = self.buffer.capacity() - self.buffer.len();
@@ -105,7 +105,7 @@ impl Intake {
         }
         let bytes = self.wants.min(self.room());
         if self.buffer.is_empty() && self.charge.bytes() / 2 > bytes {
-            // The old one goes with the last piece of it that is still on its way.
+            // The old buffer is freed with the last slice of it that is in use.
             self.buffer = BytesMut::with_capacity(bytes);
         } else if self.buffer.capacity() - self.buffer.len() < bytes / 2 {
             self.buffer.reserve(bytes);
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::socket::{READ_BYTES, plain};
 
-    /// Longer than anything here takes; only a broken build comes near it.
+    /// Longer than anything in these tests takes.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     async fn pair(budget: &Budget) -> (TcpStream, Intake) {

@@ -5,7 +5,7 @@
 //!                                ├─▶ ReadHalf, WriteHalf ◀─ plain
 //! broker ◀─ ClientTls::connect ──┘
 //! ```
-//! **Invariant:** the name a broker is reached by is always checked against its certificate.
+//! **Invariant:** a broker's certificate is always checked for the name that was dialled.
 
 mod ahead;
 mod budget;

@@ -1,4 +1,4 @@
-//! Certificates and keys from PEM files; what is wrong with one says what to do.
+//! Certificates and keys from PEM files, with errors that say what to do.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,19 +8,19 @@ use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Largest file read, in bytes: every authority of the web fits four times.
+/// Largest file read, in bytes: four times the size of all public authorities together.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// What the head of an encrypted key says, in every spelling.
+/// The word in the header of every form of encrypted key.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
-/// What DER begins with, alone or as PKCS#12.
+/// The first byte of DER, of a certificate as well as of PKCS#12.
 const DER_SEQUENCE: u8 = 0x30;
 
-/// What is wrong with one of the files, and which.
+/// A fault of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileProblem {
     /// The key of the configuration that names the file.
     pub key: &'static str,
-    /// The file, what is wrong and what to do.
+    /// The file, its fault and what to do.
     pub says: String,
 }
 
@@ -31,7 +31,7 @@ impl FileProblem {
     }
 }
 
-/// The certificates in a file, in its order; never none.
+/// The certificates of a file, in order; at least one.
 pub(super) fn certificates(
     key: &'static str,
     path: &Path,
@@ -70,7 +70,7 @@ pub(super) fn private_key(
     }
 }
 
-/// The authorities in a file; never none.
+/// The authorities of a file; at least one.
 pub(super) fn authorities(key: &'static str, path: &Path) -> Result<RootCertStore, FileProblem> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(key, path)? {
@@ -99,7 +99,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(unreadable)
 }
 
-/// What else the file may be.
+/// A guess at the format of a file that is not PEM.
 fn told_apart(bytes: &[u8]) -> &'static str {
     match bytes.first() {
         Some(&DER_SEQUENCE) => ", found DER or PKCS#12; openssl x509, pkey and pkcs12 convert it",

@@ -1,4 +1,4 @@
-//! The server's side: what a listener shows, and whom it lets in.
+//! The server's side of TLS: the certificate of a listener, and the authorities of its clients.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf, suites};
 
 /// The first byte of every TLS handshake.
 const HANDSHAKE: u8 = 0x16;
-/// How long a client that was refused may take to hang up, and what it may still say.
+/// Time and bytes that a refused client has to read the alert and close.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: u64 = 64 << 10;
 
@@ -34,8 +34,8 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Reads the files: the certificate with what links it to its authority, its key, and the
-    /// authorities of clients, who then must show a certificate.
+    /// Reads the files: the certificate with its chain, its key, and the authorities of clients.
+    /// With such authorities a client must show a certificate.
     pub fn load(
         certificate: &Path,
         key: &Path,
@@ -65,18 +65,18 @@ impl ServerTls {
         let mut config = config
             .with_single_cert(chain, secret)
             .map_err(|error| vec![unusable("key", certificate, key, &error)])?;
-        // The order is ours: clients name the costlier cipher first.
+        // The server's order counts: clients offer the more expensive cipher first.
         config.ignore_client_order = true;
         Ok(Self { config: Arc::new(config), until })
     }
 
-    /// Until when the certificate is valid, where it says so.
+    /// The end of the certificate's validity, if it can be read.
     pub fn valid_until(&self) -> Option<&ValidUntil> {
         self.until.as_ref()
     }
 
-    /// The handshake with a client. Somebody who speaks no TLS gets no answer: the seven bytes of
-    /// an alert read as a frame of 336 MiB, for which a Kafka client would make room.
+    /// The handshake with a client. A client without TLS gets no answer: a Kafka client would read
+    /// the seven bytes of an alert as a frame of 336 MiB and allocate memory for it.
     pub async fn accept(
         &self,
         stream: TcpStream,
@@ -100,8 +100,8 @@ impl ServerTls {
     }
 }
 
-/// Lets the alert that says why arrive: a connection closed over unread bytes is reset, and what
-/// was on its way is lost with it.
+/// Waits for the alert to arrive: closing a connection with unread bytes resets it, and the alert
+/// would be lost.
 async fn linger(mut stream: ReadAhead) {
     let unread = async {
         stream.shutdown().await?;

@@ -1,14 +1,14 @@
-//! Which ciphers are offered and taken. AES-128-GCM comes before AES-256-GCM: neither can be
-//! searched, and it costs the sidecar a fifth less, which pays for every byte twice. A broker
-//! chooses for itself.
+//! The order of ciphers. AES-128-GCM comes before AES-256-GCM: both are out of reach of a search,
+//! and AES-128 costs a fifth less for a sidecar that handles each byte twice. A broker chooses for
+//! itself.
 
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{CipherSuite, SupportedCipherSuite};
 
-/// The cryptography of every connection under TLS.
+/// The cryptography of all TLS connections.
 pub(super) fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
-    // Stable: what is left keeps the order of the library.
+    // Stable sort: otherwise the order of the library stays.
     provider.cipher_suites.sort_by_key(|suite| (is_tls_1_2(suite), !is_aes_128(suite)));
     provider
 }

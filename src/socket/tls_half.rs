@@ -1,5 +1,5 @@
-//! A TLS stream that both halves of a connection hold. Unlike the halves that tokio makes it shows
-//! the TCP connection below: whether the peer is gone can be seen without reading what it has sent.
+//! A TLS stream shared by both halves of a connection. Unlike tokio's halves it gives access to the
+//! TCP connection below, so that a closed peer is seen without reading.
 
 use std::io;
 use std::pin::Pin;
@@ -11,18 +11,18 @@ use tokio_rustls::TlsStream;
 
 use super::ahead::ReadAhead;
 
-/// One of the two.
+/// A handle on the shared stream.
 #[derive(Debug)]
 pub struct TlsHalf(Arc<Mutex<TlsStream<ReadAhead>>>);
 
 impl TlsHalf {
-    /// Both of them.
+    /// Makes the two halves of a stream.
     pub(super) fn pair(stream: TlsStream<ReadAhead>) -> (Self, Self) {
         let stream = Arc::new(Mutex::new(stream));
         (Self(Arc::clone(&stream)), Self(stream))
     }
 
-    /// Whether the peer has closed the connection below, read to its end or not.
+    /// Whether the peer has closed the TCP connection, even while there is more to read.
     pub(super) fn has_ended(&self) -> bool {
         self.stream().get_ref().0.has_ended()
     }

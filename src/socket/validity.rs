@@ -1,9 +1,9 @@
-//! Until when a certificate is valid, and whose it is: the fields of X.509 that are of interest to
-//! people. DER is walked by its lengths; what does not fit gives no answer.
+//! Validity and subject of a certificate, read from its DER. A structure that is not as expected
+//! gives no answer.
 
 use crate::model::WallMs;
 
-/// Tags of ASN.1.
+/// Tags of ASN.1 elements.
 const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
@@ -11,7 +11,7 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
 const VERSION: u8 = 0xa0;
-/// Parts of a name people know (RFC 4519): their object ids and what they are called.
+/// Well-known parts of a name (RFC 4519): object ids and short names.
 const NAME_PARTS: [([u8; 3], &str); 6] = [
     ([0x55, 4, 3], "CN"),
     ([0x55, 4, 11], "OU"),
@@ -20,15 +20,14 @@ const NAME_PARTS: [([u8; 3], &str); 6] = [
     ([0x55, 4, 8], "ST"),
     ([0x55, 4, 6], "C"),
 ];
-/// Two digits of a year in `UTCTime` below this are of this century (RFC 5280, 4.1.2.5.1).
+/// A `UTCTime` with a year below this is in the present century (RFC 5280, 4.1.2.5.1).
 const CENTURY_TURN: i64 = 50;
 
-/// The last moment of a certificate.
+/// The end of a certificate's validity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidUntil {
-    /// As a moment.
     pub at: WallMs,
-    /// For people: `2026-05-01 10:00 UTC`.
+    /// The text for messages: `2026-05-01 10:00 UTC`.
     pub text: String,
 }
 
@@ -40,8 +39,8 @@ pub(super) fn valid_until(certificate: &[u8]) -> Option<ValidUntil> {
     moment(tag, text)
 }
 
-/// The subject of a certificate in DER, such as `CN=kafka-1, O=Example`; empty where the names lie
-/// in its extensions alone.
+/// The subject of a certificate in DER, such as `CN=kafka-1, O=Example`. Empty when the names are
+/// only in extensions.
 pub(super) fn subject(certificate: &[u8]) -> Option<String> {
     let (_, rest) = expect(from_validity(certificate)?, SEQUENCE)?;
     let (mut parts, _) = expect(rest, SEQUENCE)?;
@@ -58,7 +57,7 @@ pub(super) fn subject(certificate: &[u8]) -> Option<String> {
     Some(subject.join(", "))
 }
 
-/// What of a certificate in DER begins with its validity.
+/// The part of a certificate in DER that begins with the validity.
 fn from_validity(certificate: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = expect(certificate, SEQUENCE)?;
     let (mut body, _) = expect(certificate, SEQUENCE)?;
@@ -72,12 +71,12 @@ fn from_validity(certificate: &[u8]) -> Option<&[u8]> {
     Some(body)
 }
 
-/// The content of the first element, which must have this tag, and what follows it.
+/// The content of the first element, which must have this tag, and the bytes after it.
 fn expect(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     element(bytes).filter(|found| found.0 == tag).map(|(_, content, rest)| (content, rest))
 }
 
-/// Tag and content of the first element, and what follows it.
+/// Tag and content of the first element, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -117,7 +116,7 @@ fn moment(tag: u8, text: &[u8]) -> Option<ValidUntil> {
     Some(ValidUntil { at: WallMs(seconds * 1000), text })
 }
 
-/// Days from 1970-01-01 to this date: a year begins in March, so that leap days come last.
+/// Days from 1970-01-01 to a date. Years are counted from March, so that leap days come last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
