@@ -1,4 +1,4 @@
-//! Accepts connections within the limits and runs each in a task of its own.
+//! Accepts connections within the limits and serves each in its own task.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,10 +23,10 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::doors::OpenDoor;
 
-/// Pause when no file descriptors are left: time for some to close. Who wants to connect waits.
+/// Pause when no file descriptors are left; new connections wait in the backlog.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What all listeners share.
+/// The state that all listeners share.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     router: Arc<Router>,
@@ -38,16 +38,15 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Connections are answered by `router`; `limits` may change at any time. Once `leaving` says
-    /// so, new connections are refused, and each open one ends when none of its requests is in
-    /// flight.
+    /// `limits` may change at any time. Once `leaving` begins, new connections are refused, and
+    /// each open one ends when none of its requests is in flight.
     pub fn new(router: Arc<Router>, limits: watch::Receiver<Limits>, leaving: Leaving) -> Self {
         let notices = Notices::new(router.clock);
         let ids = Arc::new(AtomicU64::new(1));
         Self { router, limits, notices, seats: Seats::default(), ids, leaving }
     }
 
-    /// Open connections.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.seats.count()
     }
@@ -58,8 +57,8 @@ impl Acceptor {
     }
 }
 
-/// Accepts on `listener` until `stop` is true; then every connection is closed. `asked`: brokers
-/// for which a port is wanted.
+/// Accepts on `listener` until `stop` is true, then closes every connection. `asked`: brokers that
+/// need a port of their own.
 pub async fn accept(
     acceptor: Acceptor,
     mut listener: Listener,
@@ -77,7 +76,7 @@ pub async fn accept(
         tokio::select! {
             Some(OpenDoor { node, before, reply }) = asked.recv() => {
                 if let Some(distance) = doors.get(&node) {
-                    // Asked twice at once: it is open by now.
+                    // A second request for the same broker: its port is open by now.
                     reply.send(Some(*distance)).unwrap_or_default();
                     continue;
                 }
@@ -96,7 +95,7 @@ pub async fn accept(
                          reach it; choose a `listen` address with free ports behind it"
                     );
                 }
-                // The asker may have gone; the port is there for the next one.
+                // The requester may have gone; the port stays open for the next one.
                 reply.send(distance).unwrap_or_default();
             }
             () = stopped(stop.clone()) => break,
@@ -105,7 +104,7 @@ pub async fn accept(
     while loops.join_next().await.is_some() {}
 }
 
-/// Accepts on one socket: connections meant for `node`, or for this node.
+/// Accepts on one socket: connections for the broker `node`, or for this node.
 async fn accept_on(
     acceptor: Acceptor,
     listener: Arc<Listener>,
@@ -126,16 +125,16 @@ async fn accept_on(
         }
     }
     drop(socket);
-    // Each connection sees `stop` and `leaving` too and ends by itself.
+    // Each connection sees `stop` and `leaving` as well, and ends by itself.
     while connections.join_next().await.is_some() {}
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {
-    // An error means that nobody can stop us any more: the server is gone.
+    // An error means that the server, which holds the sender, has ended.
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-/// The client gave up before it was accepted.
+/// Whether the client gave up before it was accepted.
 fn is_its_own(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)

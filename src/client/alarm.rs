@@ -1,5 +1,5 @@
-//! A deadline that moves on all the time: its timer is set anew when it goes off, not whenever the
-//! deadline moves.
+//! An idle timer for a deadline that moves all the time. The timer is set again when it fires, not
+//! whenever the deadline moves.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tokio::time::{Sleep, sleep};
 
 use crate::clock::Clock;
 
-/// At most one timer, whatever is waited for.
+/// The timer, at most one for all waits.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
-    /// When it goes off, as the clock counts.
+    /// The time of the clock at which it fires.
     timer: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
 impl Alarm {
-    /// Ends after `patience`. Cancel-safe.
+    /// Completes after `patience`. Cancel-safe.
     pub(super) async fn after(&mut self, clock: Clock, patience: Duration) {
         let Some(deadline) = clock.elapsed().checked_add(patience) else {
             return std::future::pending().await;
@@ -55,7 +55,7 @@ mod tests {
     async fn whatever_was_waited_for_before_it_goes_off_at_its_time() {
         let (clock, hand) = Clock::told(WallMs(0));
         let mut alarm = Alarm::default();
-        // The last wait's timer went off too early, is as good, or would go off too late.
+        // The timer of the earlier wait fires too early, at the right time or too late.
         for (before_ms, wait_ms) in [(10, 0), (10, 9_000), (10_000, 12_000), (90_000, 300), (7, 7)]
         {
             assert!(alarm.after(clock, Duration::from_millis(before_ms)).now_or_never().is_none());
@@ -66,7 +66,7 @@ mod tests {
                     assert!(wait.as_mut().now_or_never().is_none());
                     pass(hand, wait_ms - 1).await;
                     assert!(wait.as_mut().now_or_never().is_none(), "{before_ms}, {wait_ms}");
-                    // A timer is good to a millisecond.
+                    // Timers are accurate to a millisecond.
                     pass(hand, 2).await;
                 }
                 assert!(wait.now_or_never().is_some(), "{before_ms}, {wait_ms}");

@@ -1,40 +1,40 @@
-//! Why a connection ended, as its metric tells.
+//! The reason why a connection ended, for its metric.
 
 use std::io;
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// The client closed it.
     Client,
     /// The sidecar stops.
     Stop,
-    /// Nothing came for `limits.idle`.
+    /// No request for `limits.idle`.
     Idle,
-    /// A request, a TLS handshake or a login was not whole in its time.
+    /// A request, a TLS handshake or a login was not complete in time.
     Slow,
-    /// Nothing of an answer was taken for `limits.idle`.
+    /// The client read nothing of an answer for `limits.idle`.
     Stalled,
-    /// No TLS handshake on a listener that wants one, or a failed one.
+    /// The TLS handshake failed, or the client sent something else.
     Tls,
-    /// A login that failed, or none where one is wanted.
+    /// The login failed, or a request came before it.
     Unauthenticated,
-    /// Bytes that are no Kafka request.
+    /// The bytes are not a Kafka request.
     Protocol,
     /// A read or write failed.
     Io,
-    /// Over a limit before anything was read.
+    /// A limit was reached before the first read.
     Limit,
-    /// No file descriptors are left for it.
+    /// No file descriptors are left.
     Files,
-    /// Not from this host.
+    /// The connection is from another host.
     NotLoopback,
-    /// The broker behind cannot be reached or has gone.
+    /// The broker cannot be reached or has closed its connection.
     Upstream,
 }
 
 impl Cause {
-    /// Why reading or writing failed: a client that is gone is no fault.
+    /// The cause of a failed read or write: a client that closes the connection is no fault.
     pub(super) fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Client,

@@ -1,14 +1,13 @@
-//! One connection: frames in, replies out in request order.
+//! One connection: requests in, answers out in the order of the requests.
 //!
 //! ```text
 //! client ─▶ inbox ─┬─ passes ───────────▶ link ─▶ broker
 //!                  └─ route ─▶ answer          (in front of a cluster)
 //! client ◀─ replies in request order ◀──── link ◀─ broker
 //! ```
-//! A Produce may follow a Produce whose fdatasync is still awaited, and what only passes may follow
-//! what passes; anything else waits until all earlier requests are answered, as in Kafka. What a
-//! Produce appends is appended when its frame is taken, so overlap never changes the order of the
-//! log.
+//! A Produce may follow a Produce that waits for its fdatasync, and a relayed request may follow a
+//! relayed one. Any other request waits until all earlier ones are answered, as in Kafka. The
+//! records of a Produce are appended when its frame is taken, so overlap never changes their order.
 
 mod ahead;
 mod ends;
@@ -37,7 +36,7 @@ use crate::wire::endpoints::Naming;
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, HeadError, RequestHead};
 
-/// How long a client that reads nothing more may hold up the goodbye of TLS.
+/// Time for TLS `close_notify` when the client has stopped reading.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// One accepted connection.
@@ -88,12 +87,12 @@ impl Connection {
             cause = serving.serve() => cause,
             _ = stop.wait_for(|stop| *stop) => Cause::Stop,
         };
-        // Nobody waits for it: the client may have gone.
+        // The client may have gone, so the result does not matter.
         drop(tokio::time::timeout(GOODBYE, serving.write.close()).await);
         cause
     }
 
-    /// The halves of the connection, after the handshake where the listener is under TLS.
+    /// The halves of the connection, after the handshake if the listener has TLS.
     async fn open(
         &self,
         stream: TcpStream,
@@ -113,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// What to do with a request that cannot be taken.
+    /// The answer to a request with an unsupported version, or the reason to close.
     fn refuse(&self, error: &HeadError) -> Result<Reply, Cause> {
         if let HeadError::UnsupportedVersion { api: Api::ApiVersions, correlation_id, .. } = error {
             return Ok(self.router.unsupported_api_versions(*correlation_id));
@@ -129,7 +128,7 @@ impl Connection {
         Err(Cause::Protocol)
     }
 
-    /// The answer to a request, with the broker's help where it is needed.
+    /// The answer to a request, made with data of the broker if it is needed.
     async fn answer(&self, link: &mut Option<Link>, frame: Frame) -> Result<Reply, Cause> {
         let Self { router, conn, .. } = self;
         if conn.session.awaits_bare_token() {
@@ -154,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// The connection to the broker, made now if there is none.
+    /// The connection to the broker, opened now if there is none.
     async fn linked<'a>(&self, link: &'a mut Option<Link>) -> Result<&'a mut Link, Cause> {
         let known = if let Some(known) = link.take() {
             known
@@ -184,28 +183,28 @@ impl Connection {
     }
 }
 
-/// A connection while it is served.
+/// The state of a connection while it is served.
 struct Serving<'a> {
     connection: &'a Connection,
     inbox: Inbox,
     write: WriteHalf,
     due: Dues<'a>,
-    /// A request that waits until nothing else is due.
+    /// A request that waits until all earlier answers are sent.
     held: Option<Frame>,
-    /// The connection to the broker, from the first request that needs it.
+    /// The connection to the broker, opened for the first request that needs it.
     link: Option<Link>,
-    /// Questions of ours for its broker.
+    /// Requests of the sidecar to this member's broker.
     voice: Option<Voice>,
-    /// The next one.
+    /// The next of these requests.
     question: Option<Question>,
-    /// How many were asked.
+    /// Requests sent so far, for their correlation ids.
     asked: i32,
-    /// The client is saying who it is, again (KIP-368): the broker hears of nothing else.
+    /// The client authenticates again (KIP-368): the broker gets no other request meanwhile.
     in_sasl: bool,
 }
 
 impl Serving<'_> {
-    /// Goes on until the connection has a reason to end.
+    /// Serves until there is a reason to end.
     async fn serve(&mut self) -> Cause {
         loop {
             if let Err(cause) = self.turn().await {
@@ -214,7 +213,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Does all that can be done now, then waits for whatever comes first.
+    /// Does all that can be done now, then waits for the first event.
     async fn turn(&mut self) -> Result<(), Cause> {
         while self.pass_answers().await? {}
         let flushed = self.link.as_ref().is_none_or(|link| link.writer.is_empty());
@@ -236,7 +235,7 @@ impl Serving<'_> {
         self.wait(room && !self.inbox.has_ended()).await
     }
 
-    /// Asks the broker what somebody else wants to know; false when there is nothing to ask.
+    /// Sends the next request of the sidecar to the broker; false when there is none.
     fn ask_aside(&mut self) -> Result<bool, Cause> {
         let connection = self.connection;
         if self.question.is_none() || self.in_sasl || connection.conn.session.awaits_bare_token() {
@@ -254,12 +253,12 @@ impl Serving<'_> {
         Ok(true)
     }
 
-    /// No answer of the broker is half forwarded.
+    /// Whether no answer of the broker is half forwarded.
     fn between_answers(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.reader.is_between_answers())
     }
 
-    /// No request is here, half of one included, and no answer is due.
+    /// Whether no request has arrived, even in part, and no answer is pending.
     fn has_nothing_in_flight(&self) -> bool {
         self.due.is_empty()
             && self.held.is_none()
@@ -267,7 +266,7 @@ impl Serving<'_> {
             && self.inbox.may_be_asked_aside()
     }
 
-    /// Waits for bytes or an answer; each branch is cancel-safe.
+    /// Waits for bytes or for an answer; each branch is cancel-safe.
     async fn wait(&mut self, room: bool) -> Result<(), Cause> {
         let between = self.between_answers();
         let nothing_in_flight = room && self.has_nothing_in_flight();
@@ -285,7 +284,7 @@ impl Serving<'_> {
                 connection.send(write, reply).await
             }
             sent = flush(writer) => sent.map_err(|error| connection.upstream_lost(&error)),
-            // Also while nothing is due: that is how the end of the broker's connection is seen.
+            // Reads even when no answer is pending, to see the broker close its connection.
             came = async { match reader {
                 Some(reader) => reader.fill().await,
                 None => std::future::pending().await,
@@ -297,12 +296,12 @@ impl Serving<'_> {
             came = async {
                 if room { inbox.fill(idle).await } else { Err(inbox.gone(&connection.conn).await) }
             } => came,
-            // Behind the branch that reads: a request that is here by now is answered first.
+            // After the branch that reads: a request that has arrived is answered first.
             () = connection.leaving.begun(), if nothing_in_flight => Err(Cause::Stop),
         }
     }
 
-    /// Sends on what a broker has answered, as far as it is due; true: there may be more.
+    /// Forwards a broker's answer, as far as its turn has come; true: there may be more.
     async fn pass_answers(&mut self) -> Result<bool, Cause> {
         let Self { connection, write, due, link, voice, .. } = self;
         let Some(link) = link.as_mut().filter(|link| !link.reader.is_empty()) else {
@@ -324,7 +323,7 @@ impl Serving<'_> {
                     (None, _) => {}
                 }
                 passing.answered(router);
-                // Whoever was answered a Fetch is known to the broker.
+                // A client whose Fetch was answered is known to its broker as a member.
                 if passing.api == Api::Fetch.name() && voice.is_none() {
                     *voice = router.voice(&connection.conn);
                 }
@@ -370,7 +369,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Takes the next request of those already here; false when more has to come.
+    /// Takes the next request that has arrived; false when more bytes are needed.
     async fn take_next(&mut self) -> Result<bool, Cause> {
         if self.inbox.is_empty() {
             return Ok(false);
@@ -422,7 +421,7 @@ impl Serving<'_> {
         }
     }
 
-    /// A request that is answered here: a Produce at once, anything else when its turn has come.
+    /// A request that is answered here: a Produce at once, any other when its turn has come.
     fn take(&mut self, frame: Frame) {
         let Connection { router, conn, .. } = self.connection;
         let Some((head, back)) = self.connection.at_once(&frame) else {
@@ -435,8 +434,8 @@ impl Serving<'_> {
         self.due.push(Due::Here(Here::new(answering, bytes, frame.room)));
     }
 
-    /// A request that is answered while nothing else is due. A client that goes meanwhile is not
-    /// waited for longer than for `Limits::handshake`: a broker that hangs would keep it for ever.
+    /// Answers a request while no other answer is pending. After the client has gone, the work on
+    /// the answer ends within `Limits::handshake`: a hanging broker would hold it for ever.
     async fn take_alone(&mut self, frame: Frame) -> Result<(), Cause> {
         let Self { connection, inbox, write, link, voice, .. } = self;
         let is_fetch = frame.bytes.starts_with(&Api::Fetch.key().to_be_bytes());
@@ -453,7 +452,7 @@ impl Serving<'_> {
         connection.send(write, reply).await
     }
 
-    /// Sends a request that passes, as far as the system takes it at once.
+    /// Relays a request, as far as the system accepts it at once.
     async fn send_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {
         let connection = self.connection;
         let writer = &mut self.linked().await?.writer;
@@ -461,7 +460,7 @@ impl Serving<'_> {
         writer.start().await.map_err(|error| connection.upstream_lost(&error))
     }
 
-    /// The connection to the broker, made now if there is none.
+    /// The connection to the broker, opened now if there is none.
     async fn linked(&mut self) -> Result<&mut Link, Cause> {
         self.connection.linked(&mut self.link).await
     }

@@ -1,4 +1,4 @@
-//! Answers that are due on a connection, in the order of its requests.
+//! Pending answers of a connection, in the order of its requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,46 +9,46 @@ use crate::socket::{Admission, Budget};
 use crate::upstream::Question;
 use crate::wire::endpoints::Naming;
 
-/// Requests of one connection that may wait for their answer at once
-/// (librdkafka's largest `max.in.flight` that keeps order is 5; Go clients send more).
+/// Requests of one connection that may wait for their answers at once. Librdkafka's largest
+/// `max.in.flight` that keeps order is 5; Go clients send more.
 const OVERLAP_MAX: usize = 64;
 
-/// All answers that are due, in the order of the requests.
+/// All pending answers, in the order of the requests.
 pub(super) struct Dues<'a> {
     queue: VecDeque<Due<'a>>,
-    /// Of the requests that are answered here.
+    /// Bytes of the requests that are answered here.
     bytes: usize,
 }
 
-/// An answer that is due.
+/// A pending answer.
 pub(super) enum Due<'a> {
-    /// From here.
+    /// The sidecar answers the client.
     Here(Here<'a>),
-    /// From the broker.
+    /// The broker answers the client.
     There(Passing),
-    /// From the broker, and not for this client.
+    /// The broker answers the sidecar.
     Aside(Aside),
 }
 
 /// A request that is being answered here.
 pub(super) struct Here<'a> {
     answering: Answering<'a>,
-    /// Of the request, which is kept as long.
+    /// Bytes of the request, which is in memory until it is answered.
     bytes: usize,
 }
 
-/// A request whose answer only passes.
+/// A relayed request.
 pub(super) struct Passing {
     pub(super) correlation_id: i32,
     pub(super) api: &'static str,
     pub(super) began: Duration,
-    /// Of an answer that may name brokers.
+    /// Set for an answer that may name brokers.
     pub(super) looked_at: Option<Naming>,
-    /// Of a member's Fetch: its records are seen as they pass.
+    /// Set for a member's Fetch, whose records are read on their way.
     pub(super) tracked: Option<Box<Tracked>>,
 }
 
-/// A question of ours that was asked in this client's name.
+/// A request that the sidecar has sent on the client's connection.
 pub(super) struct Aside {
     pub(super) correlation_id: i32,
     pub(super) question: Question,
@@ -62,7 +62,7 @@ impl Passing {
 }
 
 impl<'a> Here<'a> {
-    /// The room a large request takes is free again when it is answered.
+    /// The memory of a large request is released when it is answered.
     pub(super) fn new(answering: Answering<'a>, bytes: usize, room: Option<Admission>) -> Self {
         let Some(room) = room else { return Self { answering, bytes } };
         let answering = Box::pin(async move {
@@ -83,8 +83,8 @@ impl<'a> Dues<'a> {
         self.queue.is_empty()
     }
 
-    /// Whether the next request has to wait for an answer: a client that never waits for the disk
-    /// would fill the memory of all others.
+    /// Whether the next request must wait for an answer: clients that never wait for the disk would
+    /// otherwise fill the memory of all others.
     pub(super) fn is_full(&self, budget: &Budget) -> bool {
         self.queue.len() >= OVERLAP_MAX || self.bytes >= budget.overlap_bytes()
     }
@@ -112,7 +112,7 @@ impl<'a> Dues<'a> {
         Some(due)
     }
 
-    /// The answer of the first request, which is answered here.
+    /// The answer of the first request, which is made here.
     pub(super) async fn first_of_here(&mut self) -> Reply {
         match self.queue.front_mut() {
             Some(Due::Here(here)) => (&mut here.answering).await,

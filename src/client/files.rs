@@ -1,29 +1,31 @@
-//! File descriptors: some are kept free, because the log must be able to begin a segment when
+//! File descriptors: some are kept free, because the log must be able to start a segment when
 //! clients have taken all others.
 
 use std::os::fd::AsRawFd;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Kept free of clients, or a quarter where that is less. People who look may take half of that.
+/// Descriptors kept free of clients, at most a quarter of all. The admin port may take half of
+/// them.
 const KEPT: u64 = 32;
 
-/// How many files this process may have open.
+/// The limit of open files for one kind of connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Files {
-    /// Connections may take the descriptors below this one.
+    /// The lowest descriptor number that connections may not take.
     end: u64,
-    /// Files a connection takes in the end.
+    /// Descriptors that one connection takes in the end.
     each: u64,
 }
 
 impl Files {
-    /// As the system says now. In front of a cluster each connection takes a second one, later.
+    /// The limit as the system reports it. In front of a cluster each connection later takes a
+    /// second descriptor.
     pub(super) fn now(in_front: bool) -> Self {
         Self::new(most(), in_front)
     }
 
-    /// For the admin port: it answers when clients have taken all that they may.
+    /// The limit of the admin port: it answers even when clients have taken all of theirs.
     pub fn of_people() -> Self {
         Self { end: most() - kept(most()) / 2, each: 1 }
     }
@@ -32,8 +34,8 @@ impl Files {
         Self { end: most - kept(most), each: if in_front { 2 } else { 1 } }
     }
 
-    /// Whether too few would be left behind `accepted`, one of so many connections. The system
-    /// gives out the lowest descriptor that is free, so its number says how many are taken.
+    /// Whether too few descriptors are left after `accepted`, one of so many connections. The
+    /// system gives out the lowest free descriptor, so its number tells how many are taken.
     pub fn are_short(self, accepted: &impl AsRawFd, connections: usize) -> bool {
         let number = u64::try_from(accepted.as_raw_fd()).unwrap_or(0);
         let connections = u64::try_from(connections).unwrap_or(u64::MAX);

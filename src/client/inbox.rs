@@ -1,6 +1,6 @@
-//! What a client has sent: whole frames for those that are answered here, runs of bytes for those
-//! that only pass. Memory grows with the bytes that came, never with a length that was only
-//! announced, and not at all for a frame that passes.
+//! The request reader of a client: whole frames for requests that are answered here, runs of bytes
+//! for relayed ones. Memory grows with the bytes that arrive, never with an announced length, and
+//! not at all for a relayed frame.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{RequestStart, StartError};
 use crate::wire::split;
 
-/// How often it is looked whether a client is still there that has sent more than is read of it.
+/// Interval of checks whether a client has gone, while its bytes are not read.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The next thing a client has sent.
+/// The next piece of a client's stream.
 #[derive(Debug)]
 pub(super) enum Sent {
     /// A whole frame, to be answered here.
     Frame(Frame),
-    /// A whole frame that passes once it is read.
+    /// A whole frame that is relayed once it is read.
     Gathered(Gathered),
-    /// Bytes that pass: the rest of a frame, whole ones, the beginning of one.
+    /// Bytes to relay: the rest of a frame, whole frames, the beginning of one.
     Passing(BytesMut),
-    /// More has to come.
+    /// More bytes are needed.
     Nothing,
 }
 
@@ -41,23 +41,22 @@ pub(super) enum Sent {
 pub(super) struct Frame {
     /// Without its length prefix.
     pub(super) bytes: Bytes,
-    /// The room it takes, if it is large, until it is answered.
+    /// The memory of a large request, until it is answered.
     pub(super) room: Option<Admission>,
 }
 
-/// A request that is read, and then passes or is answered here.
+/// A request that is read whole, and then relayed or answered here.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    /// Its first fields.
     pub(super) start: RequestStart,
     /// With its length prefix.
     pub(super) bytes: BytesMut,
-    /// The room it takes, if it is large.
+    /// The memory of a large request.
     pub(super) room: Option<Admission>,
 }
 
 impl Gathered {
-    /// It is answered here.
+    /// Turns the request into one that is answered here.
     pub(super) fn into_frame(self) -> Frame {
         let mut bytes = self.bytes.freeze();
         bytes.advance(PREFIX_BYTES.min(bytes.len()));
@@ -70,28 +69,28 @@ pub(super) struct Inbox {
     intake: Intake,
     peer: SocketAddr,
     limits: Limits,
-    /// Of one frame that is read whole: less before the first one is.
+    /// Largest frame that is read whole, in bytes; smaller for the first one.
     bytes_max: usize,
-    /// Of one frame whose start is not read yet: what only passes costs no memory.
+    /// Largest frame whose start is not read yet, in bytes: relayed frames cost no memory.
     start_bytes_max: usize,
     clock: Clock,
     notices: Notices,
-    /// Of the frame that is coming in.
+    /// The read deadline of the frame that is arriving.
     pace: Pace,
     alarm: Alarm,
-    /// Bytes of the frame being passed on that are still to come.
+    /// Bytes of the relayed frame that have not arrived.
     passing: usize,
-    /// Bytes of the frame that is read whole and is not all here yet.
+    /// Bytes of the frame that is read whole and has not arrived completely.
     awaited: usize,
     room: Option<Admission>,
-    /// When a client that has to say who it is must have done so.
+    /// Deadline of the client's login.
     unknown_until: Option<Duration>,
-    /// The client sends no more; it may still wait for answers.
+    /// Whether the client sends no more; it may still wait for answers.
     ended: bool,
 }
 
 impl Inbox {
-    /// `passes`: some frames may pass. `known`: the client need not say who it is.
+    /// `passes`: frames may be relayed. `known`: the client needs no login.
     pub(super) fn new(
         intake: Intake,
         peer: SocketAddr,
@@ -121,8 +120,8 @@ impl Inbox {
         }
     }
 
-    /// The next thing among the bytes that are here. `way` judges each frame by its start; of one
-    /// that passes `passes` hears when it begins, and whether it is answered.
+    /// The next piece among the bytes that have arrived. `way` decides about each frame from its
+    /// start. `passes` is told of each relayed frame and whether it has an answer.
     pub(super) fn next(
         &mut self,
         way: impl Fn(&RequestStart) -> Way,
@@ -146,7 +145,7 @@ impl Inbox {
                 Err(error) => return Err(self.refuse(&error)),
             };
             let way = way(&start);
-            // One that is too large to be read only passes.
+            // A frame that is too large to be read is only relayed.
             let gathers = way == Way::Gather && start.bytes <= self.bytes_max;
             if gathers || way == Way::Answer {
                 if end > 0 {
@@ -183,14 +182,14 @@ impl Inbox {
         }
     }
 
-    /// The client is known: it may send what it likes.
+    /// The client is logged in, so the usual limits apply.
     pub(super) fn trust(&mut self) {
         self.unknown_until = None;
         self.bytes_max = self.limits.frame_bytes;
         self.start_bytes_max = self.limits.frame_bytes;
     }
 
-    /// The next bytes behind a length, whatever they are: of who is to be known by them.
+    /// The next bytes of a bare SASL token, behind their length.
     pub(super) fn bare(&mut self) -> Result<Option<Frame>, Cause> {
         let split = split(&mut self.intake.buffer, self.limits.first_frame_bytes);
         let bytes = split.map_err(|error| self.refuse(&StartError::Frame(error)))?;
@@ -210,8 +209,8 @@ impl Inbox {
         Sent::Gathered(Gathered { start, bytes, room: self.room.take() })
     }
 
-    /// Reads once. `idle`: nobody waits for an answer on this connection, so silence counts
-    /// against `limits.idle`. Cancel-safe: what was read stays in the buffer.
+    /// Reads once. `idle`: no answer is pending on this connection, so silence counts against
+    /// `limits.idle`. Cancel-safe: bytes that were read stay in the buffer.
     pub(super) async fn fill(&mut self, idle: bool) -> Result<(), Cause> {
         self.admit().await;
         let (patience, cause) = if !self.intake.buffer.is_empty() || self.passing > 0 {
@@ -230,7 +229,7 @@ impl Inbox {
             None => (patience, cause),
         };
         if patience.is_zero() {
-            // Also when there is always another byte to read.
+            // Ends even if another byte can always be read.
             return Err(cause);
         }
         let read = tokio::select! {
@@ -246,8 +245,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// A request that has filled a buffer and is still not whole waits for its turn. What was only
-    /// announced takes nobody's.
+    /// A request that fills a buffer and is still not whole waits for its turn. An announced length
+    /// alone takes no memory of others.
     async fn admit(&mut self) {
         let (budget, free) = (self.intake.budget(), self.intake.room());
         if self.room.is_none() && self.awaited > free && self.intake.buffer.len() >= free / 2 {
@@ -257,23 +256,24 @@ impl Inbox {
         }
     }
 
-    /// Nothing is here that was not taken.
+    /// Whether no byte is left to take.
     pub(super) fn is_empty(&self) -> bool {
         self.intake.buffer.is_empty()
     }
 
-    /// The client has said that it sends no more.
+    /// Whether the client has closed its side.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// No request is half passed on, and more may come: another may go in between.
+    /// Whether a request of the sidecar may go to the broker now: no request is half relayed, and
+    /// more may come.
     pub(super) fn may_be_asked_aside(&self) -> bool {
         self.passing == 0 && !self.ended
     }
 
-    /// Ends a while after the client has gone: what it asked for last is done if it can be, and
-    /// not waited for if it cannot. Cancel-safe: what comes meanwhile stays in the buffer.
+    /// Completes some time after the client has gone: the work on its last request gets that time
+    /// and no more. Cancel-safe: bytes that arrive meanwhile stay in the buffer.
     pub(super) async fn gone(&mut self, conn: &Conn) -> Cause {
         self.pace.pause(self.clock.elapsed());
         let cause = loop {
@@ -281,7 +281,7 @@ impl Inbox {
                 break Cause::Client;
             }
             if self.intake.buffer.len() >= READ_BYTES_MIN {
-                // Reading on would take memory for what nobody answers yet.
+                // More reading would take memory for requests that are not answered yet.
                 if self.intake.has_ended() {
                     break Cause::Client;
                 }
@@ -329,7 +329,7 @@ mod tests {
         handshake: Duration::from_secs(30),
     };
 
-    /// A client that has begun a Produce of 4 MiB, the inbox it goes to, and the time.
+    /// A client that has begun a Produce of 4 MiB, its inbox and the clock's hand.
     async fn begun(passes: bool) -> (TcpStream, Inbox, Hand, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -346,15 +346,16 @@ mod tests {
         (far, inbox, hand, look)
     }
 
-    /// Returns once something can be read: paused time runs on when nothing is ready, and knows
-    /// nothing of what the system has still to bring.
+    /// Returns once the socket is readable: paused time advances as soon as all tasks wait, even
+    /// with bytes still on their way.
     fn until_here(look: &std::net::TcpStream) {
         while look.peek(&mut [0]).is_err() {
             std::thread::yield_now();
         }
     }
 
-    /// Seconds until it is cut when so many bytes come each second; `None`: it became whole.
+    /// Seconds until the connection is cut at so many bytes per second; `None`: the frame became
+    /// whole.
     async fn lasts(bytes: usize, way: Way) -> Option<u64> {
         let passes = way == Way::Pass;
         let (mut far, mut inbox, hand, look) = begun(passes).await;

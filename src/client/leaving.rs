@@ -1,27 +1,27 @@
-//! Whether clients are moved on to another node: begins once, and never ends.
+//! The signal that clients should move to another node; it begins once and never ends.
 
 use std::future::pending;
 
 use tokio::sync::watch;
 
-/// Tells acceptors and connections when clients are to leave; `None` = never.
+/// The signal for acceptors and connections; `None`: never.
 #[derive(Clone, Debug)]
 pub struct Leaving(Option<watch::Receiver<bool>>);
 
 impl Leaving {
-    /// Clients are never told to leave: a stop waits for them, or cuts them off.
+    /// No signal: a stop waits for clients or cuts them off.
     pub fn never() -> Self {
         Self(None)
     }
 
-    /// Clients are told to leave once `told` is true.
+    /// The signal begins once `told` is true.
     pub fn when(told: watch::Receiver<bool>) -> Self {
         Self(Some(told))
     }
 
-    /// Completes once clients are to leave. Cancel-safe.
+    /// Completes once the signal has begun. Cancel-safe.
     pub(super) async fn begun(&self) {
-        // A sender that is gone says nothing: the server stops, and `stop` tells of it.
+        // Without a sender the server stops, and `stop` says so.
         if let Some(mut told) = self.0.clone()
             && told.wait_for(|told| *told).await.is_ok()
         {

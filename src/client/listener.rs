@@ -1,4 +1,4 @@
-//! A bound address and what its connections are told.
+//! A bound address, and the addresses that its clients are told.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::socket::ServerTls;
 
 /// Token ports of a loopback listener where 127/8 is not available.
 const TOKEN_PORTS: u16 = 64;
-/// Ports tried first for a broker of the cluster behind.
+/// Ports tried first for a broker of the upstream.
 const DOORS: u16 = 100;
-/// Ports tried for it in all: a cluster that replaces brokers names ever new ids.
+/// Ports tried for a broker in all: a cluster that replaces brokers has ever new ids.
 pub const DOORS_MAX: u16 = 1_000;
-/// Where every address in 127/8 belongs to this host without any set-up.
+/// Whether every address in 127/8 belongs to this host without configuration.
 const HAS_LOOPBACK_NET: bool = cfg!(target_os = "linux");
 
-/// What the configuration says of a listener.
+/// The configuration of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenerSpec {
     /// Host name or address to bind.
     pub host: String,
-    /// Port; 0 = any free one.
+    /// 0: any free port.
     pub port: u16,
-    /// Bind this address and no other; then there are no token addresses either.
+    /// Bind only this address; then there are no token addresses.
     pub is_exact: bool,
-    /// What clients are told instead; then there are no token addresses.
+    /// The address that clients are told; then there are no token addresses.
     pub advertised: Option<(String, u16)>,
-    /// All its clients belong to this group.
+    /// The group that all clients of the listener belong to.
     pub group: Option<GroupId>,
-    /// As last read from the files; `None`: plain text.
+    /// The TLS from the files as last read; `None`: plain text.
     pub tls: Option<watch::Receiver<ServerTls>>,
-    /// What its clients have to say first; `None`: nothing.
+    /// The login that clients must complete; `None`: no login.
     pub login: Option<Arc<Login>>,
 }
 
-/// Why a listener cannot be opened.
+/// The reason why a listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The system refuses the address.
@@ -68,9 +68,9 @@ pub enum BindError {
 /// An open listener.
 #[derive(Debug)]
 pub struct Listener {
-    /// Sockets and, for a token port, the port.
+    /// The sockets: that of the listener, then those of the token ports.
     pub(super) sockets: Vec<TcpListener>,
-    /// What people call it: the configured address with the real port.
+    /// The configured address with the real port, for messages.
     pub name: String,
     /// The address bound first.
     pub address: SocketAddr,
@@ -78,18 +78,18 @@ pub struct Listener {
     pub(super) scheme: TokenScheme,
     advertised: (String, u16),
     pub(super) group: Option<GroupId>,
-    /// Ports of the brokers behind, in front of a cluster.
+    /// The ports of brokers, in front of a cluster.
     pub(super) doors: Option<Arc<Doors>>,
-    /// What new connections are shown.
+    /// The TLS of new connections.
     pub(super) tls: Option<watch::Receiver<ServerTls>>,
     pub(super) login: Option<Arc<Login>>,
 }
 
 impl Listener {
     /// Binds the address of `spec`. A loopback listener on Linux binds the wildcard address,
-    /// because its clients arrive at addresses of their own in 127/8. Connections to other
-    /// addresses are dropped before a byte is read. Under TLS clients are told ports instead,
-    /// because a certificate is for one name.
+    /// because its clients connect to their own addresses in 127/8. Connections to other addresses
+    /// are dropped before a byte is read. Under TLS clients are told ports instead, because a
+    /// certificate is for one name.
     pub async fn bind(spec: &ListenerSpec) -> Result<Self, BindError> {
         let wanted = format!("{}:{}", spec.host, spec.port);
         let failed = |cause| BindError::Refused { address: wanted.clone(), cause };
@@ -108,7 +108,7 @@ impl Listener {
             first
         };
         let socket = match TcpListener::bind(bind).await {
-            // The listener's own address is free, so another one is not.
+            // The listener's own address is free, so the port is taken on another one.
             Err(_) if loopback_only && TcpListener::bind(first).await.is_ok() => {
                 return Err(BindError::PortTaken { address: wanted, port: first.port() });
             }
@@ -139,13 +139,14 @@ impl Listener {
         })
     }
 
-    /// Whether it binds every address of this host, and drops connections to all but 127/8.
+    /// Whether it binds every address of this host and drops connections outside of 127/8.
     pub fn binds_all(&self) -> bool {
         self.loopback_only
     }
 
-    /// The same in front of a cluster: each broker gets a port of its own when it is first named,
-    /// told as its distance from the listener's. A token port would shift it, so there are none.
+    /// Adds broker ports, in front of a cluster: each broker gets a port when it is first named.
+    /// The distance from the listener's port identifies it, and token ports would shift it, so
+    /// there are none.
     pub fn with_doors(mut self, doors: Arc<Doors>) -> Self {
         if let TokenScheme::Ports(_) = self.scheme {
             self.sockets.truncate(1);
@@ -154,13 +155,13 @@ impl Listener {
         Self { doors: Some(doors), ..self }
     }
 
-    /// The socket bound first, for who looks whether connections arrive there.
+    /// The socket bound first, to check whether connections arrive there.
     pub fn socket(&self) -> Option<&TcpListener> {
         self.sockets.first()
     }
 
-    /// Opens a port for a broker: as far behind the listener's own as it was before, or as its id
-    /// says; the next free one if that is taken. The socket and its distance.
+    /// Opens a port for a broker, at its distance from before or at the one of its id; if that is
+    /// taken, at the next free one. Returns the socket and its distance.
     pub async fn open_door(&self, node: i32, before: Option<u16>) -> Option<(TcpListener, u16)> {
         let ip = if self.loopback_only { Ipv4Addr::UNSPECIFIED.into() } else { self.address.ip() };
         let own = self.address.port();
@@ -191,7 +192,7 @@ impl Listener {
         }
     }
 
-    /// What a connection with this token is told to connect to.
+    /// The address that a connection with this client address is told.
     pub(super) fn advertise(&self, token: Option<Token>) -> (String, u16) {
         match token {
             Some(Token::Address(address)) => (address.to_string(), self.address.port()),
@@ -201,10 +202,10 @@ impl Listener {
     }
 }
 
-/// What a listener on all addresses tells clients when it is not told what to say.
+/// The advertised host of a listener on all addresses without `advertised`.
 const LOCAL: &str = "127.0.0.1";
 
-/// The ports behind the listener's own, as many as are free: the same ones after a restart.
+/// The free ports after the listener's own: the same ones after a restart.
 async fn token_ports(ip: IpAddr, port: u16, sockets: &mut Vec<TcpListener>) -> Vec<u16> {
     let mut ports = Vec::new();
     for offset in 1..=TOKEN_PORTS {

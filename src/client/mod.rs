@@ -1,4 +1,4 @@
-//! The edge: sockets, reply order, limits.
+//! The client side: sockets, order of answers, limits.
 //!
 //! ```text
 //! listener ─▶ accept ─▶ connection (one task each)
@@ -31,18 +31,18 @@ pub use listener::{BindError, DOORS_MAX, Listener, ListenerSpec};
 pub struct Limits {
     /// Open connections in all.
     pub connections: usize,
-    /// Open connections from one address; addresses of this host are not counted apart.
+    /// Open connections from one address; loopback addresses are not limited.
     pub per_ip: usize,
     /// Bytes of one request.
     pub frame_bytes: usize,
-    /// Bytes of a connection's first request: nobody is known before it.
+    /// Bytes of a connection's first request: the client has not logged in yet.
     pub first_frame_bytes: usize,
-    /// For each so many bytes of a request that have come it may take a second more.
+    /// Bytes of a request per second: each such amount allows a second more.
     pub upload_rate_min: usize,
-    /// A connection that sends nothing, or takes nothing of an answer, for so long is closed
-    /// (Kafka: `connections.max.idle.ms`).
+    /// Time without a request, or without reading an answer, after which a connection is closed
+    /// (Kafka's `connections.max.idle.ms`).
     pub idle: Duration,
-    /// A request that has begun must be whole within this, when it is small; one whose client has
-    /// gone is worked on for so long.
+    /// Time in which a small request must arrive whole, and for which work goes on after its client
+    /// has gone.
     pub handshake: Duration,
 }

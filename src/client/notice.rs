@@ -1,5 +1,4 @@
-//! Lines about connections that end badly: one each, as many as somebody can read. Each of
-//! thousands that end for one cause is still counted by its metric.
+//! Log lines of connections that end badly, at a limited rate. The metric counts each of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +8,7 @@ use crate::client::cause::Cause;
 use crate::clock::Clock;
 use crate::observe::{LeftOut, LogBudget, LogLimit};
 
-/// The lines of one cause.
+/// The limit of lines for one cause.
 const LIMIT: LogLimit = LogLimit { at_once: 256, one_in: Duration::from_secs(1) };
 
 /// The log rate limit of all connections.
@@ -20,12 +19,11 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Nothing said yet.
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, causes: Arc::default() }
     }
 
-    /// Writes a line about a connection that ends for `cause`, unless there were too many.
+    /// Writes a line about a connection that ends for `cause`, within the limit.
     pub(super) fn tell(&self, cause: Cause, line: impl FnOnce(LeftOut)) {
         let now = self.clock.elapsed();
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +40,7 @@ mod tests {
     use super::*;
     use crate::model::WallMs;
 
-    /// The numbers that each line of `count` attempts tells of lines left out.
+    /// For each line of `count` attempts, the number of lines left out before it.
     fn lines(notices: &Notices, cause: Cause, count: u32) -> Vec<u64> {
         let mut lines = Vec::new();
         (0..count).for_each(|_| notices.tell(cause, |LeftOut(count)| lines.push(count)));

@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::client::cause::Cause;
 use crate::socket::{WriteHalf, at_once};
 
-/// Some of so many bytes has to be taken before patience ends.
+/// A client must read some of each piece of this size within its time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Where bytes go: a connection, or what stands for one in a test.
+/// The target of bytes: a connection, or a stand-in in tests.
 pub(super) trait Outgoing {
-    /// Writes all of it.
+    /// Writes the whole piece.
     fn take(&mut self, piece: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 }
 
@@ -23,8 +23,8 @@ impl Outgoing for WriteHalf {
     }
 }
 
-/// Writes all of `bytes`; `patience` is for each piece, so that a slow client has all the time it
-/// needs and one that reads nothing is let go.
+/// Writes all of `bytes`. `patience` is for each piece: a slow client gets all the time it needs,
+/// and one that reads nothing is closed.
 pub(super) async fn send(
     write: &mut impl Outgoing,
     bytes: &[u8],
@@ -32,7 +32,7 @@ pub(super) async fn send(
 ) -> Result<(), Cause> {
     for piece in bytes.chunks(PIECE_BYTES) {
         let mut taking = pin!(write.take(piece));
-        // Nearly always the system takes all of it, and no timer is needed.
+        // The system nearly always accepts everything at once, so no timer is needed.
         let taken = match at_once(taking.as_mut()).await {
             Poll::Ready(taken) => taken,
             Poll::Pending => {
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a system between the two.
+    /// Bytes that the system buffers between the two ends.
     const ON_THE_WAY: usize = 64 << 10;
     const PATIENCE: Duration = Duration::from_mins(10);
 

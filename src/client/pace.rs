@@ -1,45 +1,45 @@
-//! How long a request that has begun may take. A client that sends a large one over a slow line
-//! goes on as long as bytes keep coming; one that sends a byte now and then does not.
+//! The read deadline of a request. A client that sends a large request over a slow line may go on
+//! while bytes keep coming; a client that sends a byte now and then is cut off.
 
 use std::time::Duration;
 
 use crate::client::Limits;
 
-/// The request that is coming in.
+/// The request that is arriving.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// When it began, moved on by the time in which nobody read from the client.
+    /// Start of the request, moved on by pauses in which the sidecar did not read.
     begun: Option<Duration>,
-    /// Since when more is waited for.
+    /// Start of the present wait for bytes.
     last: Duration,
-    /// Some of it has come since then.
+    /// Whether bytes have arrived since the wait began.
     has_come: bool,
-    /// Bytes of it that have come since.
+    /// Bytes of the request that have arrived.
     came: usize,
-    /// Since when nobody reads.
+    /// Start of a pause in which the sidecar does not read.
     paused: Option<Duration>,
 }
 
 impl Pace {
-    /// It is whole, or was none.
+    /// Ends the request: it is complete, or there was none.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }
 
-    /// Some of it has come.
+    /// Counts bytes that have arrived.
     pub(super) fn came(&mut self, bytes: usize) {
         self.has_come = true;
         self.came = self.came.saturating_add(bytes);
     }
 
-    /// From now on nobody reads: what passes then is not the client's time.
+    /// Starts a pause: the sidecar does not read, and the time is not the client's.
     pub(super) fn pause(&mut self, now: Duration) {
         self.paused.get_or_insert(now);
     }
 
-    /// How long the next byte of it may take. `limits.handshake` is the longest silence. It is also
-    /// the time for the whole request, with a second more for each `limits.upload_rate_min` bytes
-    /// that have come; no more while others wait for the memory it takes.
+    /// Time until the next byte must arrive, at most `limits.handshake`. The whole request has that
+    /// time too, and a second more for each `limits.upload_rate_min` bytes that have arrived. While
+    /// others wait for its memory, there are no more seconds.
     pub(super) fn patience(
         &mut self,
         now: Duration,
@@ -87,7 +87,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Seconds until it is cut; `bytes` come every `every` seconds, `total` in all.
+    /// Seconds until the connection is cut; `bytes` arrive every `every` seconds, `total` in all.
     fn lasts(bytes: usize, every: u64, total: usize, others_wait: bool) -> Option<u64> {
         let (mut pace, limits) = (Pace::default(), limits());
         let (mut now, mut came) = (0, 0);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::route::token::Token;
 
-/// Counts connections.
+/// The permits of open connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seats(Arc<Mutex<Taken>>);
 
@@ -18,7 +18,7 @@ struct Taken {
     by_token: BTreeMap<Token, usize>,
 }
 
-/// One open connection; dropping it frees the seat.
+/// The permit of one open connection; dropping it frees the permit.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Seats,
@@ -26,7 +26,7 @@ pub(super) struct Seat {
     token: Option<Token>,
 }
 
-/// Why a connection is turned away.
+/// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoSeat {
     #[error("limits.connections is reached ({0})")]
@@ -36,7 +36,8 @@ pub(super) enum NoSeat {
 }
 
 impl Seats {
-    /// A seat for a connection from `ip`. Loopback stands for many clients behind one address.
+    /// A permit for a connection from `ip`. Loopback is not limited per address: many clients share
+    /// it.
     pub(super) fn take(&self, ip: IpAddr, all: usize, per_ip: usize) -> Result<Seat, NoSeat> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.all >= all {
@@ -51,7 +52,7 @@ impl Seats {
         Ok(Seat { seats: self.clone(), ip, token: None })
     }
 
-    /// Open connections.
+    /// The number of open connections.
     pub(super) fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).all
     }
@@ -65,7 +66,8 @@ impl Seats {
 }
 
 impl Seat {
-    /// The seat of the client object that is known by `token`; without one, of a client of its own.
+    /// Assigns the permit to the client object with this client address; without one, to a client
+    /// of its own.
     pub(super) fn of_client(mut self, token: Option<Token>) -> Self {
         self.token = token;
         if let Some(token) = token {

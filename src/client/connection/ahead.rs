@@ -1,4 +1,4 @@
-//! What has to be known before a request to this node can be answered.
+//! Data that a request to this node needs before it can be answered.
 
 use crate::client::cause::Cause;
 use crate::client::connection::Connection;
@@ -8,7 +8,7 @@ use crate::upstream::Link;
 use crate::wire::{Api, RequestHead};
 
 impl Connection {
-    /// A Produce for which nobody has to be asked, and what is at hand of what it names.
+    /// A Produce that can be answered without the broker, with the records that it refers to.
     pub(super) fn at_once(&self, frame: &Frame) -> Option<(RequestHead, ReadBack)> {
         let Self { router, conn, .. } = self;
         let head = RequestHead::parse(&frame.bytes).ok().filter(|head| head.api == Api::Produce)?;
@@ -17,7 +17,7 @@ impl Connection {
         back.is_whole().then_some((head, back))
     }
 
-    /// Asks for what is not known; what was read back for the request.
+    /// Asks the broker for missing data; returns the records that the request refers to.
     pub(super) async fn prepare(
         &self,
         link: &mut Option<Link>,

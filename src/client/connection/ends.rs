@@ -1,4 +1,4 @@
-//! The line of the log about a connection that is closed: one each, with the reason.
+//! The log line of a closed connection, with the reason.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::client::connection::Connection;
 use crate::upstream::UpstreamError;
 
 impl Connection {
-    /// It is closed for a fault, which is told unless too many were.
+    /// Logs that the connection is closed for a fault, within the log rate limit.
     pub(in crate::client) fn closes(&self, cause: Cause, why: &dyn Display) {
         let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
         self.notices.tell(cause, |more| {
@@ -15,7 +15,7 @@ impl Connection {
         });
     }
 
-    /// Its client has done what ends it.
+    /// Logs a fault of the client and returns its cause.
     pub(super) fn at_fault(&self, why: &str) -> Cause {
         let is_known = self.conn.session.is_known();
         let cause = if is_known { Cause::Protocol } else { Cause::Unauthenticated };
@@ -23,7 +23,7 @@ impl Connection {
         cause
     }
 
-    /// It has ended for this cause. Of most of them the line was written where they were found.
+    /// Logs the end of the connection, for causes that are not logged where they are found.
     pub(in crate::client) fn ended(&self, cause: Cause) {
         let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
         match cause {
@@ -33,7 +33,7 @@ impl Connection {
                   limits.upload_rate_min)",
             ),
             Cause::Stalled => self.closes(cause, &"nothing of an answer was read for limits.idle"),
-            // So do healthy clients end.
+            // Healthy clients end in this way as well.
             Cause::Idle => self.notices.tell(cause, |more| {
                 tracing::info!(
                     conn, %peer, %client, "connection closed: nothing came for limits.idle{more}"
@@ -43,11 +43,11 @@ impl Connection {
         }
     }
 
-    /// The broker behind it is gone, or lies.
+    /// The connection to the broker is lost, or the broker breaks the protocol.
     pub(in crate::client) fn upstream_lost(&self, error: &UpstreamError) -> Cause {
         match error {
-            // How an idle connection ends, or a broker that restarts: no news.
-            // Nor is a broker that cannot be reached: that was said, once.
+            // An idle connection or a restart of the broker ends like this. An unreachable broker
+            // has a log line of its own.
             UpstreamError::Closed | UpstreamError::Connect { .. } => {
                 let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
                 tracing::debug!(conn, %peer, %client, "connection closed: {error}");

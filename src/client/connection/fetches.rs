@@ -1,5 +1,5 @@
-//! Requests that are read on their way to a broker: Fetches of members, with their answers on the
-//! way back, and the replica lists of tools.
+//! Requests that are read before they are relayed: Fetches of members, with their answers, and the
+//! replica lists of tools.
 
 use std::future::ready;
 
@@ -15,7 +15,7 @@ use crate::wire::relay::RequestStart;
 use crate::wire::{Api, reassignments};
 
 impl Serving<'_> {
-    /// A Fetch that may be a member's: it passes like any other unless something is held of it.
+    /// Relays a Fetch that may be a member's, unless records are withheld from it.
     pub(super) async fn take_gathered(&mut self, mut gathered: Gathered) -> Result<(), Cause> {
         let Connection { router, conn, .. } = self.connection;
         self.in_sasl = false;
@@ -40,7 +40,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// The broker's answer is due.
+    /// Registers the broker's answer as pending.
     fn pass_on(&mut self, start: &RequestStart, api: &'static str, tracked: Option<Box<Tracked>>) {
         self.due.push(Due::There(Passing {
             correlation_id: start.correlation_id,
@@ -51,7 +51,7 @@ impl Serving<'_> {
         }));
     }
 
-    /// Sends on some of the answer that is due, which is read on its way.
+    /// Forwards a part of a pending answer, which is read on its way.
     pub(super) async fn pass_apart(&mut self, bytes: &[u8], begins: bool) -> Result<bool, Cause> {
         let Self { connection, write, due, link, voice, .. } = self;
         let router = &connection.router;
