@@ -12,30 +12,30 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::sasl::{Hash, ITERATIONS};
 
-/// Kafka allows 16384; this bounds what a broker can make us compute.
+/// The most iterations that a broker can make us compute; Kafka allows 16384.
 const ITERATIONS_MAX: u32 = 1_000_000;
 /// The GS2 header `n,,` in base64: no channel binding.
 const NO_BINDING: &str = "biws";
 
-/// What is wrong with a broker's message.
+/// A fault in a broker's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScramError {
-    /// It cannot be read.
+    /// The message cannot be read.
     #[error("its message {0} of SCRAM cannot be read")]
     Unreadable(&'static str),
-    /// It does not continue our nonce: an answer to somebody else.
+    /// The nonce does not continue ours, so the answer is to another exchange.
     #[error("it answers another SCRAM exchange")]
     OtherNonce,
-    /// Too few rounds protect the password, or too many are asked for.
+    /// Too few iterations to protect the password, or more than we compute.
     #[error(
         "it asks for {0} SCRAM iterations; {ITERATIONS} to {ITERATIONS_MAX} are taken: \
          store the user's password in the cluster with iterations=4096 or more"
     )]
     Iterations(u32),
-    /// It refuses.
+    /// The broker refuses the login.
     #[error("it says {0:?}")]
     Told(String),
-    /// It does not know the password either.
+    /// The broker does not know the password either.
     #[error(
         "it cannot prove that it knows the user's password: it may not be the broker it claims \
          to be; check upstream.bootstrap, and that upstream.tls is set"
@@ -51,9 +51,8 @@ pub struct ClientExchange {
     first_bare: String,
 }
 
-/// Our last message, and what the broker must prove.
+/// Our last message, and the signature that the broker must send.
 pub struct ClientFinal {
-    /// The message.
     pub message: String,
     hash: Hash,
     server_key: Vec<u8>,
@@ -73,7 +72,7 @@ impl ClientExchange {
         format!("n,,{}", self.first_bare)
     }
 
-    /// Answers the broker's first message. Takes as long as its iterations do.
+    /// Answers the broker's first message. The time grows with the iterations.
     pub fn answer(&self, first: &[u8], password: &str) -> Result<ClientFinal, ScramError> {
         let unreadable = ScramError::Unreadable("server-first");
         let first = std::str::from_utf8(first).map_err(|_| unreadable.clone())?;

@@ -4,17 +4,15 @@ use hmac::{Hmac, Mac};
 use pbkdf2::pbkdf2_hmac;
 use sha2::{Digest, Sha256, Sha512};
 
-/// Which hash.
+/// A hash function of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hash {
-    /// 32 bytes.
     Sha256,
-    /// 64 bytes.
     Sha512,
 }
 
 impl Hash {
-    /// How long it is.
+    /// The output size.
     pub(super) fn bytes(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -50,7 +48,7 @@ impl Hash {
         }
     }
 
-    /// PBKDF2; takes as long as its iterations do.
+    /// PBKDF2; the time grows with the iterations.
     pub(super) fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         match self {
             Self::Sha256 => {
@@ -67,7 +65,7 @@ impl Hash {
     }
 }
 
-/// `None` never: HMAC takes keys of any length.
+/// Never `None`: HMAC takes keys of any length.
 fn mac<M: Mac + hmac::digest::KeyInit>(key: &[u8], data: &[u8]) -> Option<M> {
     let mut mac = <M as Mac>::new_from_slice(key).ok()?;
     mac.update(data);

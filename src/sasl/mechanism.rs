@@ -1,4 +1,4 @@
-//! How somebody proves who he is.
+//! The SASL mechanisms.
 
 use serde::Serialize;
 
@@ -7,31 +7,31 @@ use crate::sasl::Hash;
 /// A mechanism of SASL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Mechanism {
-    /// The password as it is.
+    /// Sends the password as it is.
     #[serde(rename = "PLAIN")]
     Plain,
     /// Proves the password without sending it (RFC 7677).
     #[serde(rename = "SCRAM-SHA-256")]
     ScramSha256,
-    /// The same with a longer hash.
+    /// Like SCRAM-SHA-256, with a longer hash.
     #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
-    /// A token of somebody both trust (RFC 7628).
+    /// A token of an issuer that both sides trust (RFC 7628).
     #[serde(rename = "OAUTHBEARER")]
     OauthBearer,
 }
 
 impl Mechanism {
-    /// Every one, by its name in the protocol.
+    /// All mechanisms, by their names in the protocol.
     pub const ALL: [Self; 4] =
         [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OauthBearer];
 
-    /// The one of this name.
+    /// The mechanism with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mechanism| mechanism.as_str() == name)
     }
 
-    /// Its name in the protocol.
+    /// The name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
@@ -41,23 +41,23 @@ impl Mechanism {
         }
     }
 
-    /// Whether a login is over with this answer of a broker, the `count`th; one that refuses closes
-    /// the connection.
+    /// Whether a login is complete with the broker's `count`th answer; a refusal closes the
+    /// connection.
     pub fn is_over(self, count: usize, answer: &[u8]) -> bool {
         match self {
             Self::Plain => true,
             Self::ScramSha256 | Self::ScramSha512 => count >= 2,
-            // Otherwise it says why not, and the client says that it has heard.
+            // A non-empty answer is an error, which the client acknowledges with one more message.
             Self::OauthBearer => count >= 2 || answer.is_empty(),
         }
     }
 
-    /// Whether whoever listens to the connection learns the secret.
+    /// Whether an eavesdropper on the connection learns the secret.
     pub fn sends_secret(self) -> bool {
         matches!(self, Self::Plain | Self::OauthBearer)
     }
 
-    /// The hash of SCRAM.
+    /// The hash of a SCRAM mechanism.
     pub(super) fn hash(self) -> Option<Hash> {
         match self {
             Self::ScramSha256 => Some(Hash::Sha256),

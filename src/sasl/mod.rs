@@ -1,5 +1,5 @@
-//! Who somebody is, and how it is proven: both sides of SCRAM, PLAIN, and the users of a node that
-//! is a cluster by itself. Pure: messages in, messages out.
+//! Authentication: both sides of SCRAM, PLAIN, and the users of an embedded cluster. Pure: messages
+//! in, messages out.
 //!
 //! ```text
 //! a broker ◀─ ClientExchange ─ password          (the sidecar's own connections)

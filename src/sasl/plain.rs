@@ -1,13 +1,13 @@
 //! The one message of PLAIN (RFC 4616): `authzid NUL authcid NUL password`.
 
-/// A name and a password, as somebody claims them.
+/// The name and password that a client claims.
 #[derive(Clone, Copy)]
 pub(super) struct Claim<'a> {
     pub(super) name: &'a str,
     pub(super) password: &'a [u8],
 }
 
-/// Reads the message; `None`: it is none, or claims to act for somebody else.
+/// Reads the message. `None`: it is malformed, or it asks to act for another user.
 pub(super) fn read(token: &[u8]) -> Option<Claim<'_>> {
     let mut parts = token.split(|byte| *byte == 0);
     let (acts_for, name, password) = (parts.next()?, parts.next()?, parts.next()?);

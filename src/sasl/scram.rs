@@ -6,18 +6,18 @@ use base64::engine::general_purpose::STANDARD;
 use crate::sasl::server::LoginError;
 use crate::sasl::{Hash, UserName, Users, Verifier};
 
-/// Of a client's nonce, as Kafka's clients make it: 26 characters; of any other: more.
+/// The longest nonce of a client; Kafka's clients send 26 characters.
 const NONCE_CHARS_MAX: usize = 256;
 
-/// After the client's first message, until its last.
+/// The state between the client's first and last message.
 pub(super) struct Challenge {
-    /// Whoever the client claims to be; `None`: there is no such user.
+    /// The user that the client claims to be; `None`: there is no such user.
     user: Option<UserName>,
     verifier: Verifier,
-    /// `n,,` or the like: the last message repeats it.
+    /// The GS2 header, `n,,` or similar: the last message repeats it.
     header: String,
     nonce: String,
-    /// Both first messages.
+    /// The first messages of both sides, which the proof covers.
     messages: String,
 }
 
@@ -62,7 +62,7 @@ impl Challenge {
         Ok((Self { user, verifier, header, nonce, messages }, answer))
     }
 
-    /// Judges the client's last message: who it is, and what proves us to it.
+    /// Checks the client's last message; returns the user and the server's signature.
     pub(super) fn finish(self, last: &[u8]) -> Result<(UserName, String), LoginError> {
         let broken = LoginError::Unreadable("client-final");
         let last = std::str::from_utf8(last).map_err(|_| broken.clone())?;
@@ -86,7 +86,7 @@ impl Challenge {
     }
 }
 
-/// A name as SCRAM spells it, with `=2C` for a comma and `=3D` for an equals sign.
+/// Decodes a name as SCRAM writes it: `=2C` is a comma, `=3D` an equals sign.
 fn spelled(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -3,36 +3,36 @@
 use crate::sasl::scram::Challenge;
 use crate::sasl::{Hash, Mechanism, UserName, Users, plain};
 
-/// Why somebody is not let in.
+/// The reason why a login fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// Name and password do not fit, or there is no such user: which is not told.
+    /// The password is wrong or there is no such user; the client is not told which.
     #[error("the user or the password is wrong")]
     Refused,
-    /// A message that is none.
+    /// The message is malformed.
     #[error("the {0} message cannot be read")]
     Unreadable(&'static str),
-    /// The client wants to bind to TLS.
+    /// The client asks for channel binding.
     #[error("channel binding is not offered; use the mechanism without -PLUS")]
     Binding,
-    /// The authorization id is not the name.
+    /// The authorization id differs from the user name.
     #[error("nobody may act for another user: leave the authorization id empty")]
     ActsForAnother,
-    /// More than the mechanism has to say.
+    /// A message came after the end of the exchange.
     #[error("a message came after the last one")]
     Over,
 }
 
-/// What to answer.
+/// The answer to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// This, and another message is awaited.
+    /// The answer; the client must send another message.
     More(Vec<u8>),
-    /// This, and the client is this user.
+    /// The user who has logged in, and the answer.
     Done(UserName, Vec<u8>),
 }
 
-/// One login. Dropped after an error.
+/// One login; unusable after an error.
 pub struct ServerExchange(State);
 
 enum State {
@@ -43,8 +43,8 @@ enum State {
 }
 
 impl ServerExchange {
-    /// By a mechanism; `None`: it is not served. `nonce`: printable ASCII without commas, never
-    /// used twice.
+    /// `None`: the mechanism is not served. `nonce`: printable ASCII without commas, never used
+    /// twice.
     pub fn new(mechanism: Mechanism, nonce: String) -> Option<Self> {
         let scram = |hash| State::Scram { hash, nonce };
         match mechanism {
@@ -53,18 +53,18 @@ impl ServerExchange {
         }
     }
 
-    /// The next message takes some thousand hashes to judge.
+    /// Whether the next message costs thousands of hashes.
     pub fn is_costly(&self) -> bool {
         matches!(self.0, State::Plain)
     }
 
-    /// Judges the client's next message.
+    /// Checks the client's next message.
     pub fn step(&mut self, users: &Users, message: &[u8]) -> Result<Step, LoginError> {
         match std::mem::replace(&mut self.0, State::Over) {
             State::Plain => {
                 let claim = plain::read(message).ok_or(LoginError::Unreadable("PLAIN"))?;
                 let (user, verifier) = users.any_verifier(claim.name);
-                // Strangers cost the same.
+                // An unknown user costs as much time as a known one.
                 let fits = verifier.is_of(claim.password);
                 let user = user.filter(|_| fits).ok_or(LoginError::Refused)?;
                 Ok(Step::Done(user, Vec::new()))
@@ -113,7 +113,7 @@ mod tests {
         ServerExchange::new(mechanism, "ours".to_owned()).unwrap()
     }
 
-    /// A whole SCRAM login with the client that logs in to clusters.
+    /// A whole SCRAM login, with the client side of this crate.
     fn login(hash: Hash, name: &str, password: &str) -> Result<UserName, String> {
         let mechanism =
             if hash == Hash::Sha256 { Mechanism::ScramSha256 } else { Mechanism::ScramSha512 };

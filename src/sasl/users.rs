@@ -1,4 +1,4 @@
-//! Who may come in: the lines of a users file.
+//! The users who may log in, read from a users file.
 //!
 //! ```text
 //! # a comment
@@ -12,31 +12,32 @@ use std::sync::Arc;
 
 use crate::sasl::{Hash, ITERATIONS, Verifier};
 
-/// Characters of a name: it stands in logs.
+/// Characters of a name: names are written to logs.
 const NAME_CHARS_MAX: usize = 128;
-/// Lines that are told about at once.
+/// Faulty lines that one error lists.
 const TOLD_MAX: usize = 5;
 
-/// Who somebody is.
+/// The name of a user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UserName(Arc<str>);
 
-/// Everybody who may come in.
+/// All users of a listener.
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: BTreeMap<UserName, BTreeMap<Hash, Verifier>>,
     usual: Usual,
-    /// What strangers are answered depends on it, so that nobody learns who exists.
+    /// Random bytes from which the answers to unknown users are derived, so that nobody learns who
+    /// exists.
     decoy: [u8; 32],
 }
 
-/// What most verifiers are made with. A stranger's is like those: how long a login takes, and the
-/// iterations that SCRAM tells, are the same for him.
+/// The hash and iterations of most verifiers. An unknown user gets a verifier like those, so the
+/// duration of a login and SCRAM's iterations do not tell him apart.
 #[derive(Clone, Debug)]
 struct Usual {
-    /// Where no mechanism says it.
+    /// The hash for mechanisms that leave it open, such as PLAIN.
     hash: Hash,
-    /// With each hash.
+    /// The iterations for each hash.
     iterations: BTreeMap<Hash, u32>,
 }
 
@@ -46,7 +47,7 @@ struct Usual {
 pub struct UsersError(pub Vec<(usize, String)>);
 
 impl UserName {
-    /// A name: neither empty nor long, without colons and control characters.
+    /// `None` for a name that is empty, too long, or has colons or control characters.
     pub fn new(name: &str) -> Option<Self> {
         let legal = |c: char| c != ':' && !c.is_control();
         let fits = !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX;
@@ -54,7 +55,6 @@ impl UserName {
         (fits && !padded && name.chars().all(legal)).then(|| Self(Arc::from(name)))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -88,13 +88,13 @@ impl Users {
         if wrong.is_empty() { Ok(Self { by_name, usual, decoy }) } else { Err(UsersError(wrong)) }
     }
 
-    /// How many there are.
+    /// The number of users.
     pub fn count(&self) -> usize {
         self.by_name.len()
     }
 
-    /// The user of this name, where there is one; the verifier is that of the user, or one like it
-    /// that nobody's password fits.
+    /// The user with this name and the verifier; for an unknown name a verifier that no password
+    /// fits.
     pub(super) fn verifier(&self, name: &str, hash: Hash) -> (Option<UserName>, Verifier) {
         let known = self.by_name.get_key_value(&UserName(Arc::from(name)));
         let found = known.and_then(|(name, of)| Some((name.clone(), of.get(&hash)?.clone())));
@@ -104,14 +104,15 @@ impl Users {
         }
     }
 
-    /// The verifier a password is checked against.
+    /// The user with this name and the verifier of its strongest hash, for a check of a plain
+    /// password.
     pub(super) fn any_verifier(&self, name: &str) -> (Option<UserName>, Verifier) {
         let known = self.by_name.get(&UserName(Arc::from(name)));
         let hash = known.and_then(|of| of.keys().next_back()).copied();
         self.verifier(name, hash.unwrap_or(self.usual.hash))
     }
 
-    /// The same for the same name, as a user's would be.
+    /// The verifier of an unknown user: always the same one for the same name, as for a real user.
     fn stranger(&self, name: &str, hash: Hash) -> Verifier {
         let derived = |what: &str| {
             let key = hash.hmac(&self.decoy, what.as_bytes());
@@ -138,7 +139,7 @@ impl Usual {
     }
 }
 
-/// Which of them there is most often.
+/// The most frequent value.
 fn most<T: Ord + Copy>(all: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     for one in all {

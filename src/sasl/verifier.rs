@@ -1,5 +1,4 @@
-//! What is kept of a password, as RFC 5803 writes it: enough to check a proof, not enough to make
-//! one.
+//! The verifier of a password (RFC 5803): enough to check a proof, not enough to make one.
 //!
 //! ```text
 //! SCRAM-SHA-512$4096:salt$stored key:server key      (the last three in base64)
@@ -13,10 +12,10 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::sasl::{Hash, Mechanism};
 
-/// Rounds of PBKDF2: Kafka's default, and the least RFC 7677 asks for. Fewer are somebody's attempt
-/// to learn a password cheaply.
+/// Iterations of PBKDF2: Kafka's default and the minimum of RFC 7677. A broker that asks for fewer
+/// may want to learn the password cheaply.
 pub const ITERATIONS: u32 = 4_096;
-/// A client of PLAIN makes us compute so many at each login.
+/// Most iterations of a verifier: each login by PLAIN makes us compute them.
 pub const ITERATIONS_MAX: u32 = 100_000;
 const SALT_BYTES_MAX: usize = 64;
 const SALT_BYTES_MIN: usize = 8;
@@ -31,25 +30,25 @@ pub struct Verifier {
     pub(super) server_key: Vec<u8>,
 }
 
-/// Text that is no verifier.
+/// The reason why a text is not a verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifierError {
-    /// Not the parts.
+    /// The text does not have the parts of a verifier.
     #[error("is not MECHANISM$ITERATIONS:SALT$STORED_KEY:SERVER_KEY (RFC 5803)")]
     Shape,
-    /// Another hash.
+    /// The mechanism has no verifier.
     #[error("names no mechanism with a verifier: SCRAM-SHA-256 or SCRAM-SHA-512")]
     Mechanism,
-    /// Too few to be safe, or so many that a login takes seconds.
+    /// Too few iterations to be safe, or so many that a login takes seconds.
     #[error("has iterations out of range: {ITERATIONS} to {ITERATIONS_MAX}")]
     Iterations,
-    /// Not base64, or not of that length.
+    /// A part is not base64, or has the wrong length.
     #[error("has a {0} that is not base64 of the right length")]
     Part(&'static str),
 }
 
 impl Verifier {
-    /// Of a password. Takes as long as its iterations do.
+    /// The verifier of a password. The time grows with the iterations.
     pub fn of(hash: Hash, password: &[u8], salt: Vec<u8>, iterations: u32) -> Self {
         let salted = hash.salted(password, &salt, iterations);
         let stored_key = hash.digest(&hash.hmac(&salted, b"Client Key"));
@@ -57,7 +56,7 @@ impl Verifier {
         Self { hash, iterations, salt, stored_key, server_key }
     }
 
-    /// Whether this is the password. Takes as long as its iterations do.
+    /// Whether the password is right. The time grows with the iterations.
     pub(super) fn is_of(&self, password: &[u8]) -> bool {
         let other = Self::of(self.hash, password, self.salt.clone(), self.iterations);
         is_same(&other.stored_key, &self.stored_key)
@@ -73,7 +72,7 @@ impl Verifier {
         is_same(&self.hash.digest(&client_key), &self.stored_key)
     }
 
-    /// What proves to the client that we know it, too.
+    /// The server's signature, which proves that it knows the verifier.
     pub(super) fn signature(&self, messages: &[u8]) -> Vec<u8> {
         self.hash.hmac(&self.server_key, messages)
     }
@@ -131,7 +130,7 @@ impl fmt::Display for Verifier {
     }
 }
 
-/// Who knows it can guess the password offline: it is shown to nobody.
+/// Omits the keys: with them the password can be guessed offline.
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier").field("hash", &self.hash).finish_non_exhaustive()
@@ -142,7 +141,7 @@ impl fmt::Debug for Verifier {
 mod tests {
     use super::*;
 
-    /// Of the password `pencil` and the salt of RFC 7677, computed with Python's hashlib and hmac.
+    /// For the password `pencil` and the salt of RFC 7677, computed with Python's hashlib and hmac.
     const PENCIL: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==\
         $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
 
