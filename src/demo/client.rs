@@ -1,5 +1,5 @@
-//! The application of the demo on a small Kafka client of its own: a producer of orders, the
-//! shop's consumer, and a reader of the dead letters.
+//! The application of the demo on a small Kafka client: a producer of orders, the shop's consumer,
+//! and a reader of the dead letters.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ async fn deliver(
     Ok(Delivery { order, attempt, at_ms, due_ms, failed })
 }
 
-/// Joins the group as its only member; the positions of its partitions.
+/// Joins the group as its only member; returns the committed offsets of its partitions.
 async fn join(
     connection: &mut Connection,
 ) -> Result<(Membership, BTreeMap<TopicPartition, i64>), DemoError> {

@@ -10,7 +10,7 @@ use crate::wire::{Api, decode_answer, encode_request};
 
 /// The name under which the sidecar knows the connection.
 const CLIENT_ID: &str = "reprise-demo";
-/// The largest answer of the story: twenty small orders are below 16 KiB.
+/// The largest answer of the demo: twenty small orders are below 16 KiB.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// One connection to the sidecar.

@@ -37,7 +37,7 @@ impl Ladder {
         (level, self.delays_ms.get(level - 1).copied().unwrap_or(0))
     }
 
-    /// The last delay of the story.
+    /// The longest delay of the run.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_millis(self.step(RETRIES_MAX).1)
     }

@@ -1,7 +1,7 @@
 //! `reprise demo`: twenty orders, a handler that fails some of them, and none is lost.
 //!
 //! A sidecar runs in this process, on free ports and in a temporary directory. The application is
-//! an ordinary consumer with one topic more in its subscription; each step of it goes over TCP.
+//! an ordinary consumer that subscribes to one more topic, and all its requests go over TCP.
 
 mod client;
 mod connection;
@@ -32,7 +32,7 @@ pub use tally::{DeadLetter, Delivery, Event};
 
 /// The longest silence beyond the ladder's delays: joining a group, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The silence at the end of the story, in which a second delivery would come.
+/// The silence at the end of the run, in which a duplicate delivery would come.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
 /// The options of the demo.
@@ -64,7 +64,7 @@ pub enum DemoError {
     /// An answer cannot be decoded.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// An answer is above every bound of the story.
+    /// The answer is larger than any answer of the demo can be.
     #[error("the sidecar announced an answer above 4 MiB")]
     AnswerTooLarge,
     /// The sidecar refused a request.

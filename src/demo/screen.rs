@@ -142,14 +142,14 @@ impl Screen {
         self.line(format_args!("  metrics         {}/metrics", sidecar.admin()));
     }
 
-    /// The summary as one line of JSON, whatever else is silent.
+    /// Prints the summary as one line of JSON, even if all else is silent.
     pub(super) fn show_json(summary: &Summary) {
         if let Ok(text) = serde_json::to_string(summary) {
             let _ = writeln!(std::io::stdout(), "{text}");
         }
     }
 
-    /// Writes one line; a reader that has gone ends no demo.
+    /// Writes one line; a closed stdout does not end the demo.
     fn line(&self, text: Arguments<'_>) {
         if !self.is_silent {
             let _ = writeln!(std::io::stdout(), "{text}");

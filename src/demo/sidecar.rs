@@ -11,7 +11,7 @@ use crate::demo::ladder::{Ladder, RETRIES_MAX};
 use crate::demo::shop::{GROUP, PARTITIONS, TOPIC};
 use crate::server::Server;
 
-/// A running sidecar with threads of its own, so that the application can block as it likes.
+/// A running sidecar with its own threads, so that the application may block.
 #[derive(Debug)]
 pub(super) struct Sidecar {
     runtime: Runtime,

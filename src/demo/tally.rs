@@ -1,4 +1,4 @@
-//! Counts of the story, from the events of the application and from nothing else.
+//! Counts of a run, from the events of the application only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
