@@ -1,4 +1,4 @@
-//! `dlq redrive` and `dlq discard`: named letters at once, or a job for all that a filter admits.
+//! `dlq redrive` and `dlq discard`: they act on named letters at once, and on a filter by a job.
 
 use std::io::Write;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::table::defused;
 use crate::clock::Clock;
 use crate::config::{ms, parse_duration};
 
-/// Time between two looks at a running job.
+/// Interval between two requests for the state of a running job.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Conditions on dead letters; all must be met.
@@ -173,7 +173,7 @@ impl LettersArgs {
         follow(self.at.single()?, job, verb.done, out)
     }
 
-    /// A dry run.
+    /// Tells which letters a job would change, without a change.
     fn plan(&self, action: &str, request: &Value, out: &mut dyn Write) -> Result<(), Failure> {
         let plan = self.at.post("/api/v1/jobs/plan", request)?;
         let count = |key: &str| plan.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -246,13 +246,13 @@ fn object(fields: Vec<(&str, Value)>) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// Unix milliseconds of a time that is so long ago.
+/// The Unix milliseconds of a moment that is `age` ago.
 fn ago_ms(age: &str) -> Result<i64, Failure> {
     let age = parse_duration(age).map_err(|error| Failure::new(Exit::Usage, error))?;
     Ok(Clock::start().now().wall.0.saturating_sub_unsigned(ms(age)))
 }
 
-/// Waits until a job does not run any more; a terminal sees the progress.
+/// Waits until a job has ended or pauses; a terminal shows the progress.
 pub(super) fn wait(sidecar: &Sidecar, mut job: Value) -> Result<Value, Failure> {
     let path = format!("/api/v1/jobs/{}", cell(&job, "id"));
     let mut progress = Progress::start();
@@ -272,7 +272,7 @@ fn is_running(job: &Value) -> bool {
     job.get("state").and_then(Value::as_str) == Some("running")
 }
 
-/// A job that did not come to its end is a failure.
+/// A failure, unless the job is done.
 pub(super) fn check_end(job: &Value) -> Result<(), Failure> {
     let says = match job.get("state").and_then(Value::as_str) {
         Some("done") => return Ok(()),
@@ -288,7 +288,7 @@ pub(super) fn check_end(job: &Value) -> Result<(), Failure> {
     Err(Failure::new(Exit::Refused, says))
 }
 
-/// Waits for the end of a job and tells the outcome.
+/// Waits for the end of a job and prints the outcome.
 fn follow(sidecar: &Sidecar, job: Value, done: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let job = wait(sidecar, job)?;
     let (changed, left) = (cell(&job, "changed"), cell(&job, "left"));

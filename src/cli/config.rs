@@ -20,7 +20,7 @@ pub(super) enum ConfigCommand {
 pub(super) struct ShowArgs {
     #[command(flatten)]
     source: ConfigSource,
-    /// How it is written.
+    /// The format of the output.
     #[arg(long, value_enum, default_value = "yaml")]
     format: Written,
 }

@@ -40,7 +40,7 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct CancelArgs {
-    /// As `delayed list` shows them.
+    /// Ids of records, as `delayed list` shows them.
     #[arg(required = true)]
     ids: Vec<String>,
     #[command(flatten)]

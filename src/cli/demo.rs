@@ -1,4 +1,4 @@
-//! `demo`: its flags; the demo itself is built above the command line.
+//! `demo`: its flags; the demo itself is in the room `demo`.
 
 use clap::Args;
 

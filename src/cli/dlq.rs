@@ -97,9 +97,9 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
-    /// Its group.
+    /// The group of the dead letter.
     group: String,
-    /// Its offset in the dead-letter topic.
+    /// The offset in the dead-letter topic.
     offset: u64,
     #[command(flatten)]
     reading: Reading,
@@ -211,7 +211,7 @@ fn lines(letter: &Value, screen: &Screen) -> Vec<String> {
     out
 }
 
-/// Whole, but with nothing a terminal would obey.
+/// A value as text, without control characters that a terminal would obey.
 fn visible(value: Option<&Value>) -> String {
     let text = text(value.unwrap_or(&Value::Null));
     let keep = |c: char| !c.is_control() || c == '\n' || c == '\t';

@@ -6,20 +6,20 @@ use std::process::ExitCode;
 use super::table::defused;
 use crate::config::ConfigError;
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// The command did what was asked.
     Ok,
-    /// It did not work.
+    /// The command failed.
     Failed,
-    /// The command line makes no sense.
+    /// The command line is not valid.
     Usage,
-    /// The list is empty, the thing does not exist.
+    /// The list is empty, or the named thing does not exist.
     NothingMatched,
-    /// The sidecar would not.
+    /// The sidecar refused.
     Refused,
-    /// Part of it is done; the rest cannot be read, or its sidecar did not answer.
+    /// Part of the work is done; the rest cannot be read, or its sidecar did not answer.
     Partial,
     /// The configuration is not valid (`EX_CONFIG` of sysexits).
     BadConfig,
@@ -30,7 +30,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The code a shell sees.
+    /// The exit code of the process.
     pub fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -45,7 +45,7 @@ impl Exit {
         }
     }
 
-    /// Says a sentence on stderr on the way out.
+    /// Writes a sentence to stderr and returns the outcome.
     pub fn saying(self, says: &str) -> Self {
         complain(says);
         self
@@ -62,7 +62,7 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) exit: Exit,
-    /// What, where, what to do; may be several lines, may be empty.
+    /// The fault, its place and the remedy; may have several lines, may be empty.
     pub(super) says: String,
 }
 
@@ -73,7 +73,7 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// For writing to stdout: a reader that has seen enough (`| head`) is no failure.
+    /// For writes to stdout: a reader that closes early (`| head`) is no failure.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(Exit::Ok, "");
@@ -88,7 +88,7 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// Writes a sentence to stderr; there is nobody to tell when that fails.
+/// Writes a sentence to stderr; a failure of that is ignored.
 pub(super) fn complain(says: &str) {
     if !says.is_empty() {
         let says: Vec<String> = says.lines().map(defused).collect();

@@ -9,16 +9,16 @@ use super::show::{cell, text};
 use super::table::defused;
 use crate::model::utc;
 
-/// Settings that a failure brings with it.
+/// A note on the settings that a nack itself may carry.
 const OF_A_FAILURE: &str = "a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
     (in a commit level=, delay=, max=)";
-/// States of a breaker that hold nothing back.
+/// States of a breaker in which deliveries go on.
 const IDLE_BREAKER: [&str; 2] = ["off", "closed"];
 
-/// The consumers of a group: first what is unusual now, then its partitions.
+/// The consumers of a group as lines: first what is unusual now, then its partitions.
 pub(super) fn lines(explained: &Value) -> Vec<String> {
     let mut out = vec![format!("group         {}", defused(&cell(explained, "group")))];
-    // A usual partition is one line.
+    // A partition without anything unusual takes one line.
     let (unusual, usual): (Vec<Vec<String>>, Vec<Vec<String>>) =
         items(explained, "partitions").map(partition).partition(|lines| lines.len() > 1);
     let breaker = defused(&cell(explained, "breaker"));
@@ -42,7 +42,7 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
     out
 }
 
-/// [`lines`], and the settings in force behind them.
+/// [`lines`], with the settings in force after them.
 pub(super) fn lines_with_settings(explained: &Value) -> Vec<String> {
     let mut out = lines(explained);
     out.push("settings".to_owned());
@@ -54,7 +54,7 @@ pub(super) fn lines_with_settings(explained: &Value) -> Vec<String> {
     out
 }
 
-/// Records, one of which may end its consumer.
+/// The lines of a set of suspects.
 fn suspects(set: &Value) -> Vec<String> {
     let list = |key: &str| items(set, key).map(text).collect::<Vec<String>>().join(" ");
     let ago = |key: &str| lasted(set.get(key).and_then(Value::as_u64).unwrap_or(0));
@@ -75,7 +75,7 @@ fn suspects(set: &Value) -> Vec<String> {
     out
 }
 
-/// A duration in its largest unit that tells enough.
+/// A duration in its largest suitable unit.
 fn lasted(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{ms} ms"),
@@ -90,7 +90,7 @@ fn alone(alone: &Value) -> String {
     format!("{retry}  goes alone at {}: {}", said("member"), said("stands"))
 }
 
-/// What has happened to a record, oldest first.
+/// The history of a record as lines, oldest first.
 pub(super) fn told(told: &Value) -> Vec<String> {
     let mut out = vec![format!("record        {}", defused(&cell(told, "record")))];
     for now in items(told, "now") {

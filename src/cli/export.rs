@@ -1,4 +1,4 @@
-//! `retry export`: what waits, as JSON lines; set aside, ended or given back.
+//! `retry export`: writes waiting retries as JSON lines; sets them aside, ends or releases them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -58,12 +58,12 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure>
     })
 }
 
-/// Sets aside what waits; false: it only told what it would do.
+/// Sets waiting retries aside; false: it was a dry run.
 fn take(args: &ExportArgs) -> Result<bool, Failure> {
     let (mut ids, mut inflight, mut held) = (Vec::new(), 0_u64, 0_u64);
     let found = args.list(None)?;
     if let Some(group) = found.first().and_then(|item| item.get("group")).and_then(Value::as_str) {
-        // Whoever may not read them would have them set aside for nothing.
+        // A caller who may not read the records is refused before anything is set aside.
         args.at.get(&args.query().page(group, None))?;
     }
     for item in found {
@@ -135,7 +135,7 @@ fn undo(args: &ExportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the steps of several requests came to.
+/// The sums of the steps of several requests.
 #[derive(Default)]
 struct Steps {
     taken: u64,
@@ -171,7 +171,7 @@ impl ExportArgs {
         Ok(steps)
     }
 
-    /// The export of what waits, or of what is set aside.
+    /// The query of waiting retries, or of those that are set aside.
     fn query(&self) -> ExportQuery<'_> {
         let state = self.take.then_some("exported");
         ExportQuery { at: &self.at, kind: ExportKind::Retries, filter: &self.filter, state }
@@ -182,8 +182,8 @@ fn id_of(item: &Value) -> Option<u64> {
     item.get("id").and_then(Value::as_u64)
 }
 
-/// The sidecar the entries came from, the numbers of those the other one has, and how many it
-/// refused.
+/// The sidecar that exported the entries, the ids that the importing sidecar has, and the number
+/// that it refused.
 fn read_receipt(path: &Path) -> Result<(String, Vec<u64>, u64), Failure> {
     let wrong = |why: String| Failure::new(Exit::Failed, format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;

@@ -56,7 +56,7 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct DescribeArgs {
-    /// The group.
+    /// The group to describe.
     group: String,
     #[command(flatten)]
     reading: Reading,
@@ -64,7 +64,7 @@ pub(super) struct DescribeArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    /// The group.
+    /// The group to explain.
     group: String,
     /// The settings for records of this topic, where it has some of its own.
     topic: Option<String>,
@@ -108,7 +108,7 @@ pub(super) fn run(
     }
 }
 
-/// Live members, and silent ones where there are some.
+/// The number of live members, and of silent ones if there are some.
 pub(super) fn members(group: &Value) -> Cell {
     let (silent, live): (Vec<&Value>, Vec<&Value>) =
         items(group, "members").partition(|member| is_silent(member));
@@ -190,14 +190,14 @@ fn lines(group: &Value) -> Vec<String> {
     out
 }
 
-/// The partitions of a member.
+/// The assigned partitions of a member.
 fn held(member: &Value) -> String {
     let held: Vec<String> =
         items(member, "assignment").map(text).map(|name| defused(&name)).collect();
     if held.is_empty() { String::new() } else { format!(": {}", held.join(" ")) }
 }
 
-/// The title of a list, which says so when the list is empty.
+/// The title of a list, with `none` when the list is empty.
 fn heading(key: &str, group: &Value) -> String {
     if items(group, key).next().is_none() { format!("{key:<14}none") } else { key.to_owned() }
 }

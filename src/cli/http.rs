@@ -8,32 +8,32 @@ use serde_json::Value;
 
 use super::exit::{Exit, Failure};
 
-/// Limit of the time that connecting takes.
+/// Timeout of connecting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Limit of the time until an answer: some count all dead letters of a group.
+/// Timeout of an answer: some requests count all dead letters of a group.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
-/// Largest answer taken, in bytes.
+/// Largest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// One admin port.
 #[derive(Clone, Debug)]
 pub(super) struct Sidecar {
-    /// The address as people know it.
+    /// The address as messages name it.
     pub(super) name: String,
     /// The value of the `Host` header: the text of `--admin`.
     pub(super) host: String,
-    /// Tried in turn.
+    /// The addresses to try, in order.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) token: Option<String>,
 }
 
 impl Sidecar {
-    /// GETs a path and reads JSON; anything but 200 is a failure with the sidecar's own sentence.
+    /// GETs a path and reads JSON; any status but 200 is a failure with the sidecar's own sentence.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
         self.ask("GET", path, &[])
     }
 
-    /// POSTs JSON and reads JSON, alike.
+    /// POSTs JSON and reads JSON; failures are those of `get`.
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.ask("POST", path, body.to_string().as_bytes())
     }
@@ -114,7 +114,7 @@ impl Sidecar {
     }
 }
 
-/// Status and body of an answer that came whole.
+/// Status and body of a complete answer.
 fn split(answer: &[u8]) -> Option<(u16, &[u8])> {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
     let head = std::str::from_utf8(answer.get(..end)?).ok()?;

@@ -1,5 +1,5 @@
-//! `retry import` and `dlq import`: the lines of an export to another sidecar. For retries a
-//! receipt comes back, which `retry export --end` takes.
+//! `retry import` and `dlq import`: send the lines of an export to another sidecar. For retries
+//! they write a receipt, which `retry export --end` reads.
 //!
 //! ```text
 //! {"reprise_import":1,"source":"<cluster id>","target":"<cluster id>"}
@@ -136,8 +136,8 @@ impl FileImport<'_> {
         Ok(())
     }
 
-    /// Sends the records that were read. The receipt of a batch is out before the next one goes,
-    /// so it says for sure what the other sidecar has.
+    /// Sends the records that were read. The receipt of a batch is written before the next batch is
+    /// sent, so it is certain about what the importing sidecar has.
     fn send(&mut self) -> Result<(), Failure> {
         let ImportLines { numbers, entries, .. } = std::mem::take(&mut self.batch);
         if entries.is_empty() {

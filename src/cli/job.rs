@@ -133,7 +133,7 @@ impl ChangeArgs {
     }
 }
 
-/// A job in lines.
+/// The lines of a job.
 fn job_lines(job: &Value, screen: &Screen) -> Vec<String> {
     let mut out: Vec<String> = ["id", "group", "action"]
         .map(|key| format!("{key:<14}{}", defused(&cell(job, key))))

@@ -15,10 +15,10 @@ use super::sidecars::{AdminAt, Fleet};
 use super::watch::{self, Frame};
 use crate::admin::percent_encoded;
 
-/// Items asked for at once.
+/// Items of one request.
 const PAGE: usize = 500;
 
-/// The column of several sidecars.
+/// The column with the sidecar's address, for answers of several.
 pub(super) const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
 
 /// Flags of every list.
@@ -45,16 +45,16 @@ pub(super) struct Listing {
 pub(super) struct List<'a> {
     pub(super) path: &'a str,
     pub(super) query: Vec<(&'static str, String)>,
-    /// Most items that are shown; absent where the answer comes in one piece.
+    /// The most items that are shown; absent for a list without pages.
     pub(super) limit: Option<u64>,
     pub(super) columns: &'a [Column],
-    /// The order of items of several sidecars, as `--sort` names it.
+    /// The order of the items when several sidecars answer, in the form of `--sort`.
     pub(super) order: &'a str,
-    /// Absent where the length of the list is not known without reading it.
+    /// Absent where the length of the list is unknown before it is read.
     pub(super) total: Option<Total>,
 }
 
-/// The answer and its field with the length of a list.
+/// The path of an answer, and its field with the length of a list.
 pub(super) struct Total {
     pub(super) path: String,
     pub(super) key: String,
@@ -65,11 +65,11 @@ pub(super) struct Total {
 struct Answer {
     items: Vec<Value>,
     is_cut: bool,
-    /// Records of items that the answer left out.
+    /// Records of the items that are not in the answer.
     rest: u64,
 }
 
-/// A list that was read.
+/// A list with its columns and notes.
 struct ListAnswer {
     items: Vec<Value>,
     columns: Vec<Column>,
@@ -79,7 +79,7 @@ struct ListAnswer {
 }
 
 impl Listing {
-    /// Reads a whole list and writes it; an empty one is a failure.
+    /// Reads a whole list and prints it; an empty one is a failure.
     pub(super) fn show(
         &self,
         (out, screen): (&mut dyn Write, &Screen),
@@ -157,7 +157,7 @@ impl Total {
         Self { path, key: key.to_owned() }
     }
 
-    /// The sum over all sidecars; absent where one does not tell.
+    /// The sum over all sidecars; absent if one does not tell its length.
     fn ask(&self, fleet: &mut Fleet) -> Option<usize> {
         let answers = fleet.gather(|sidecar| match sidecar.get(&self.path) {
             Err(failure) if failure.exit == Exit::NothingMatched => Ok(Some(0)),
@@ -168,7 +168,7 @@ impl Total {
     }
 }
 
-/// The sentence of a list that was cut. The total comes later than the list: it may be too small.
+/// The note on a list that was cut. The total is read after the list, so it may be too small.
 fn cut_note(shown: usize, total: Option<usize>, is_sorted: bool) -> String {
     let sorted = if is_sorted { ", and only these are sorted" } else { "" };
     match total.filter(|total| *total > shown) {
@@ -178,7 +178,7 @@ fn cut_note(shown: usize, total: Option<usize>, is_sorted: bool) -> String {
 }
 
 impl List<'_> {
-    /// Puts the answers of sidecars together.
+    /// Merges the answers of sidecars.
     fn merge(
         &self,
         answers: Vec<(String, Answer)>,
@@ -252,7 +252,7 @@ pub(super) fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
     items.extend(keyed.into_iter().map(|(_, item)| item));
 }
 
-/// The whole list at `path` of the one sidecar that a command acts on, at most `limit` items.
+/// The list at `path` of the one sidecar that a command acts on, at most `limit` items.
 pub(super) fn items(
     at: &AdminAt,
     path: &str,
@@ -273,7 +273,7 @@ pub(super) fn paged(
     let mut items: Vec<Value> = Vec::new();
     let mut query = query.to_vec();
     loop {
-        // A full list has one look more: whether there is another item.
+        // A full list needs one request more, to see whether there is another item.
         let page = PAGE.min(limit - items.len()).max(1);
         let mut answer = sidecar.get(&url(path, Some(page), &query))?;
         let more = taken(&mut answer);

@@ -1,4 +1,4 @@
-//! `log verify` and `log repair`: the journal of a sidecar that is not running.
+//! `log verify` and `log repair`: work on the journal of a sidecar that is not running.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ const MOVED: [Column; 4] = [
     ("INTO", |v| field(v, "into")),
 ];
 
-/// Names of files are not cut.
+/// A pipe's screen: file names are not cut.
 const WHOLE: Screen = Screen { size: None, now_ms: 0, has_color: false };
 
 #[derive(Debug, Subcommand)]
@@ -44,7 +44,7 @@ pub(super) struct LogArgs {
     /// The data directory, instead of the one the configuration names.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// How the answer is written.
+    /// The format of the answer.
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
 }
@@ -107,7 +107,7 @@ fn repair(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 impl LogArgs {
-    /// The data directory, locked; it must be there: a slip of the finger makes none.
+    /// Locks the data directory. It must exist: a typing error must not create one.
     fn open(&self) -> Result<Arc<dyn Disk>, Failure> {
         let dir = match &self.data_dir {
             Some(dir) => dir.clone(),

@@ -129,7 +129,7 @@ enum Command {
     Version,
 }
 
-/// What is left to do after the command line was read.
+/// The work that is left after the command line was read.
 #[derive(Debug)]
 pub enum Next {
     /// Run the sidecar.
@@ -140,12 +140,13 @@ pub enum Next {
     Done(Exit),
 }
 
-/// Reads the command line and runs the command, `serve` excepted: that is the caller's.
+/// Reads the command line and runs the command, except for `serve` and `demo`: these are the
+/// caller's.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(said) => {
-            // Help and version come as errors too, meant for stdout, with code 0.
+            // Clap returns help and version as errors that go to stdout, with exit code 0.
             let exit = if said.exit_code() == 0 { Exit::Ok } else { Exit::Usage };
             return Next::Done(if said.print().is_ok() { exit } else { Exit::Failed });
         }
@@ -180,7 +181,7 @@ fn completion(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// Says a failure on stderr and turns it into the exit code.
+/// Writes a failure to stderr and returns the exit code.
 fn report(result: Result<(), Failure>) -> Exit {
     match result {
         Ok(()) => Exit::Ok,
@@ -191,7 +192,7 @@ fn report(result: Result<(), Failure>) -> Exit {
     }
 }
 
-/// Every variable of the process that is text.
+/// All environment variables that are UTF-8.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -1,5 +1,5 @@
-//! `dlq restore` and `retry now|delay|kill`: actions on named entries, or on all
-//! that a filter matches. Bulk is a dry run unless `--execute`.
+//! `dlq restore` and `retry now|delay|kill`: actions on named entries, or on all that a filter
+//! matches. A bulk action is a dry run without `--execute`.
 
 use std::io::Write;
 
@@ -82,7 +82,7 @@ impl ActionArgs {
         act(&self.at, verb, (&self.group, self.why.as_deref()), (&names, terms), out)
     }
 
-    /// The names of all records that match, with a count and the first of them for people.
+    /// The names of all matching records; prints their count and the first of them.
     fn matching(&self, verb: Verb, out: &mut dyn Write) -> Result<Vec<u64>, Failure> {
         let mut query = vec![("group", self.group.clone())];
         query.extend(self.topic.clone().map(|topic| ("topic", topic)));

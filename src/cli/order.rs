@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::table::Cell;
 
-/// Compares cells: moments by time, numbers inside of texts by value.
+/// Compares cells: moments by time, numbers inside texts by value.
 pub(super) fn compare(a: &Cell, b: &Cell) -> Ordering {
     match (a, b) {
         (Cell::Time(a), Cell::Time(b)) => a.cmp(b),
@@ -14,7 +14,7 @@ pub(super) fn compare(a: &Cell, b: &Cell) -> Ordering {
     }
 }
 
-/// Whether a cell shows nothing; such rows are last in any order.
+/// Whether a cell is empty; rows with an empty cell are last in any order.
 pub(super) fn is_absent(cell: &Cell) -> bool {
     match cell {
         Cell::Time(at_ms) => at_ms.is_none(),
@@ -22,7 +22,7 @@ pub(super) fn is_absent(cell: &Cell) -> bool {
     }
 }
 
-/// Compares `orders-9@2` and `orders-10@1` as people do.
+/// Compares names by the numbers in them: `orders-9@2` is before `orders-10@1`.
 fn natural(mut a: &str, mut b: &str) -> Ordering {
     while !a.is_empty() && !b.is_empty() {
         let ((piece_a, rest_a), (piece_b, rest_b)) = (piece(a), piece(b));
@@ -39,7 +39,7 @@ fn natural(mut a: &str, mut b: &str) -> Ordering {
     a.len().cmp(&b.len())
 }
 
-/// The digits at the start, or else one character; and the rest.
+/// The digits at the start, or else one character, and the rest of the text.
 fn piece(text: &str) -> (&str, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let first = text.chars().next().map_or(0, char::len_utf8);

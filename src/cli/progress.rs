@@ -12,7 +12,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Characters of a bar.
 const BAR_CHARS: u64 = 20;
 
-/// The bar of one command; it is wiped when this is dropped.
+/// The bar of one command; dropping it removes the bar.
 pub(super) struct Progress {
     clock: Clock,
     is_terminal: bool,
@@ -25,7 +25,7 @@ impl Progress {
         Self { clock: Clock::start(), is_terminal, is_shown: false }
     }
 
-    /// Shows that so much is done; what cannot be shown is left out.
+    /// Shows the progress; what does not fit is cut.
     pub(super) fn show(&mut self, done: u64, total: u64, says: &str) {
         if !self.is_terminal || self.clock.elapsed() < QUIET {
             return;
@@ -38,7 +38,7 @@ impl Progress {
         drop(write!(stderr.lock(), "\r\x1b[K{line}"));
     }
 
-    /// Makes room for another line.
+    /// Removes the bar, to make room for another line.
     pub(super) fn wipe(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             drop(write!(std::io::stderr().lock(), "\r\x1b[K"));

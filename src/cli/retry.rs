@@ -18,7 +18,7 @@ use super::transfer::ExportKind;
 use crate::admin::percent_encoded;
 use crate::config::{ms, parse_duration};
 
-/// What `--state` takes.
+/// The values of `--state`.
 const STATES: [&str; 7] = ["waiting", "ready", "inflight", "parked", "held", "exported", "behind"];
 
 const COLUMNS: [Column; 9] = [
@@ -38,7 +38,7 @@ pub(super) enum RetryCommand {
     /// Failed records on their way back.
     #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
-    /// What has happened to one record, from the log, oldest first.
+    /// The history of one record, from the log, oldest first.
     Show(ShowArgs),
     /// Write what waits, records included, as JSON lines; and take it off a sidecar that goes.
     Export(ExportArgs),

@@ -10,10 +10,10 @@ use crate::model::utc;
 /// Columns and rows of a terminal that does not tell its size.
 const SIZE_DEFAULT: Size = Size { columns: 80, rows: 24 };
 
-/// Decides how text is written; `default` is a pipe.
+/// The properties of stdout; the default is a pipe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Screen {
-    /// Absent where stdout is no terminal: cells are whole then, and times are UTC.
+    /// Absent for a pipe: cells are not cut, and times are UTC.
     pub(super) size: Option<Size>,
     /// Unix milliseconds, for relative times.
     pub(super) now_ms: i64,
@@ -27,7 +27,7 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
-/// The meaning of a word that is coloured.
+/// The meaning of a coloured word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Good,
@@ -52,7 +52,7 @@ impl Screen {
         if self.size.is_some() { relative(self.now_ms, at_ms) } else { utc(at_ms) }
     }
 
-    /// A moment where there is room for both forms.
+    /// A moment in both forms, where there is room for them.
     pub(super) fn long_time(&self, at_ms: i64) -> String {
         if self.size.is_none() {
             return utc(at_ms);
@@ -60,7 +60,7 @@ impl Screen {
         format!("{} ({})", utc(at_ms), relative(self.now_ms, at_ms))
     }
 
-    /// A word of a state, in the colour of its meaning.
+    /// The word of a state, in the colour of its meaning.
     pub(super) fn state(&self, word: &str) -> String {
         self.paint(word, tone(word))
     }
@@ -113,7 +113,7 @@ pub(super) fn tone(state: &str) -> Option<Tone> {
     }
 }
 
-/// A moment seen from now: `3 min ago`, `in 12 s`.
+/// A moment relative to now: `3 min ago`, `in 12 s`.
 fn relative(now_ms: i64, at_ms: i64) -> String {
     let seconds = now_ms.abs_diff(at_ms) / 1000;
     let span = match seconds {

@@ -20,7 +20,7 @@ pub struct ServeArgs {
     pub ready_file: Option<PathBuf>,
 }
 
-/// Where a configuration comes from.
+/// The sources of a configuration.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct ConfigSource {
     /// The configuration file; without one the defaults hold (`reprise config sample`).
@@ -31,7 +31,7 @@ pub(super) struct ConfigSource {
     set: Vec<String>,
 }
 
-/// Flags for the keys that a first start mostly needs.
+/// Flags for the keys that a first start usually sets.
 #[derive(Clone, Debug, Default, Args)]
 struct KeyFlags {
     /// The address for clients: the key `listen[0].address`.
@@ -63,25 +63,25 @@ impl KeyFlags {
 }
 
 impl ConfigSource {
-    /// Reads file, environment and flags (anew).
+    /// Reads file, environment and flags as they are now.
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
         self.load_with(Vec::new())
     }
 
-    /// Reads the sources with further settings, which `--set` goes before.
+    /// Reads the sources with further settings; `--set` overrides them.
     fn load_with(&self, mut settings: Vec<String>) -> Result<Loaded, ConfigError> {
         settings.extend(self.set.iter().cloned());
         Config::load(self.config.as_deref(), &environment(), &settings)
     }
 
-    /// What people call it.
+    /// The name of the source in messages.
     pub(super) fn name(&self) -> String {
         self.config.as_ref().map_or("the defaults".to_owned(), |path| path.display().to_string())
     }
 }
 
 impl ServeArgs {
-    /// Reads file, environment and flags; once more for each reload.
+    /// Reads file, environment and flags; called again for each reload.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
         self.source.load_with(self.keys.settings())
     }

@@ -11,7 +11,7 @@ use super::screen::Screen;
 use super::sidecars::AdminAt;
 use super::table::{self, Cell};
 
-/// How data is written.
+/// A format of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     Table,
@@ -19,17 +19,17 @@ pub(super) enum Format {
     Jsonl,
 }
 
-/// Where to ask and how to write; on every read.
+/// The flags of every read: the sidecars and the format.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Reading {
     #[command(flatten)]
     pub(super) at: AdminAt,
-    /// How the answer is written.
+    /// The format of the answer.
     #[arg(long, value_enum, default_value = "table")]
     pub(super) format: Format,
 }
 
-/// What narrows a list, and how long it may be.
+/// The filters and the length of a list.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Filter {
     /// Only this group.
@@ -46,17 +46,17 @@ pub(super) struct Filter {
     pub(super) limit: u64,
 }
 
-/// One column: its title and how a cell is made of an item.
+/// One column: its title, and the function that makes its cell from an item.
 pub(super) type Column = (&'static str, fn(&Value) -> Cell);
 
 impl Filter {
-    /// The length of the list by the counter `key`; topics and reasons are not counted apart.
+    /// The length of the list by the counter `key`; there is no count for a topic or a reason.
     pub(super) fn total(&self, key: &str) -> Option<Total> {
         let is_counted = self.topic.is_none() && self.reason.is_none();
         is_counted.then(|| Total::of_group(self.group.as_deref(), key))
     }
 
-    /// As pairs of a query.
+    /// The filters as parameters of a query.
     pub(super) fn query(&self) -> Vec<(&'static str, String)> {
         let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
         pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
@@ -64,7 +64,7 @@ impl Filter {
 }
 
 impl Reading {
-    /// Writes one item: as `lines` for people, or as JSON. Several sidecars may have one each.
+    /// Prints one item: as `lines`, or as JSON. Several sidecars may have an item each.
     pub(super) fn one(
         &self,
         out: &mut dyn Write,
@@ -122,7 +122,7 @@ impl Reading {
     }
 }
 
-/// An item with the address of its sidecar.
+/// An item with the address of its sidecar added.
 pub(super) fn of_sidecar(mut item: Value, name: &str) -> Value {
     if let Some(fields) = item.as_object_mut() {
         fields.insert("admin".to_owned(), Value::from(name));
@@ -130,7 +130,7 @@ pub(super) fn of_sidecar(mut item: Value, name: &str) -> Value {
     item
 }
 
-/// Writes items as a table under the titles of `columns`, as one JSON array or a line each.
+/// Prints items as a table with the titles of `columns`, as a JSON array or as JSON lines.
 pub(super) fn rows(
     (out, screen): (&mut dyn Write, &Screen),
     format: Format,
@@ -189,7 +189,7 @@ pub(super) fn time(item: &Value, key: &str) -> Cell {
     Cell::Time(item.get(key).and_then(Value::as_i64))
 }
 
-/// A field with Unix milliseconds, for people who read one item; `-` when absent.
+/// A field with Unix milliseconds, for a page about one item; `-` when absent.
 pub(super) fn moment(screen: &Screen, item: &Value, key: &str) -> String {
     let at_ms = item.get(key).and_then(Value::as_i64);
     at_ms.map_or("-".to_owned(), |at_ms| screen.long_time(at_ms))

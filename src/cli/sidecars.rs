@@ -1,4 +1,4 @@
-//! The sidecars that a command asks: addresses of `--admin`, and names that resolve to several.
+//! The sidecars that a command asks: the addresses in `--admin`, and names with several addresses.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -47,7 +47,7 @@ pub(super) struct SilentAddress {
     says: String,
 }
 
-/// An address that was asked who it is.
+/// An address with the answer to the question for its id.
 struct Probe {
     /// The position of its text in `--admin`.
     text: usize,
@@ -95,7 +95,7 @@ impl AdminAt {
         }
     }
 
-    /// Finds all sidecars that `--admin` leads to. One address is not asked who it is.
+    /// Finds all sidecars behind `--admin`. A single address is not asked for its id.
     pub(super) fn fleet(&self) -> Result<Fleet, Failure> {
         let token = self.token()?;
         let mut silent = Vec::new();
@@ -150,8 +150,8 @@ impl Fleet {
         self.sidecars.len() + self.silent.len() > 1
     }
 
-    /// Judges probes: one identity is one sidecar, and an address family of a name that none
-    /// listens on is left out (`localhost` is `::1` as well).
+    /// Groups the answers: addresses with the same id are one sidecar. An address family of a name
+    /// is ignored if nothing listens there, such as `::1` for `localhost`.
     fn of(probes: Vec<Probe>, silent: Vec<SilentAddress>) -> Result<Self, Failure> {
         let answering: BTreeSet<(usize, bool)> =
             probes.iter().filter(|probe| probe.identity.is_ok()).map(Probe::family).collect();
@@ -181,7 +181,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Asks all for something. A sidecar that fails is silent from here on.
+    /// Asks all sidecars. A sidecar that fails counts as silent from then on.
     pub(super) fn gather<T: Send>(
         &mut self,
         ask: impl Fn(&Sidecar) -> Result<T, Failure> + Sync,
@@ -216,7 +216,7 @@ impl Fleet {
         says.join("\n")
     }
 
-    /// The end of a command that showed so many items.
+    /// The outcome of a command that showed so many items.
     pub(super) fn end(&self, items: usize) -> Result<(), Failure> {
         if !self.silent.is_empty() {
             return Err(Failure::new(Exit::Partial, self.complaint()));
@@ -229,13 +229,13 @@ impl Fleet {
 }
 
 impl Probe {
-    /// The text that led to it, and whether its address is IPv6.
+    /// The text in `--admin` that led to the address, and whether it is IPv6.
     fn family(&self) -> (usize, bool) {
         (self.text, self.sidecar.addresses.iter().any(SocketAddr::is_ipv6))
     }
 }
 
-/// One sidecar with all addresses of its name: its failure names the name.
+/// The fleet without an answer: one sidecar with all addresses, so that the failure names the name.
 fn unanswered(found: Vec<(usize, Sidecar)>) -> Fleet {
     let mut found = found.into_iter().map(|(_, sidecar)| sidecar);
     let Some(mut first) = found.next() else { return Fleet::default() };
@@ -244,7 +244,7 @@ fn unanswered(found: Vec<(usize, Sidecar)>) -> Fleet {
     Fleet { sidecars: vec![first], silent: Vec::new() }
 }
 
-/// The addresses of a text, each once.
+/// The addresses of a text, each of them once.
 fn resolve(host: &str) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = host.to_socket_addrs().map_err(|_| {
         let says = format!("--admin {host:?} is no address; such as 127.0.0.1:9664");
@@ -273,7 +273,7 @@ impl SilentAddress {
     }
 }
 
-/// Asks all, many at a time; the answers have the order of what is asked.
+/// Asks all, several at a time; the answers are in the order of `asked`.
 fn each<A: Sync, T: Send>(asked: &[A], ask: impl Fn(&A) -> T + Sync) -> Vec<T> {
     let mut answers = Vec::with_capacity(asked.len());
     for some in asked.chunks(AT_ONCE_MAX) {

@@ -1,12 +1,12 @@
-//! Columns of text, each as wide as its widest cell. On a terminal the widest ones are cut.
+//! Tables of text: each column is as wide as its widest cell. A terminal cuts the widest columns.
 
 use super::screen::{Screen, Tone, tone};
 
-/// Blanks between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
 /// Columns are not cut below this width.
 const CELL_WIDTH_MIN: usize = 6;
-/// Characters that take two columns of a terminal, both ends included (East Asian Width W and F).
+/// Ranges of characters that take two columns of a terminal (East Asian Width W and F), inclusive.
 const WIDE: [(char, char); 9] = [
     ('\u{1100}', '\u{115f}'),
     ('\u{2e80}', '\u{a4cf}'),
@@ -88,7 +88,7 @@ fn line<'a>(
     out.push('\n');
 }
 
-/// Lowers the widest columns until a table fits; a column keeps its title.
+/// Narrows the widest columns until a table fits; a column is never narrower than its title.
 fn fit(widths: &mut [usize], titles: &[&str], columns: usize) {
     let gaps = GAP * widths.len().saturating_sub(1);
     let lowered = |cap: usize, (width, title): (&usize, &&str)| (*width).min(cap.max(title.len()));
@@ -126,14 +126,15 @@ pub(super) fn width(text: &str) -> usize {
 
 fn char_width(char: char) -> usize {
     match char {
-        // combining marks, joiners and variation selectors
+        // Combining marks, joiners and variation selectors.
         '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' => 0,
         _ if WIDE.iter().any(|(first, last)| (*first..=*last).contains(&char)) => 2,
         _ => 1,
     }
 }
 
-/// One line, no control characters (records come from anywhere; a terminal obeys escapes).
+/// A text in one line without control characters: records come from anywhere, and a terminal obeys
+/// escape sequences.
 pub(super) fn defused(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

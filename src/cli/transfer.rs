@@ -1,4 +1,5 @@
-//! Files of exported records: a line that says their kind and their sidecar, then a record on each.
+//! Files of exported records: a first line with their kind and their sidecar, then a record per
+//! line.
 //!
 //! ```text
 //! {"reprise_export":1,"kind":"dead-letters","source":"<cluster id>"}
@@ -23,10 +24,10 @@ const EXPORT: &str = "reprise_export";
 pub(super) const VERSION: u64 = 1;
 /// Entries in one request.
 pub(super) const ENTRIES_MAX: usize = 1000;
-/// Bytes of a line at most: the admin port takes no larger request.
+/// Longest line in bytes: a request of the admin port must hold it.
 const LINE_BYTES_MAX: usize = (160 << 20) - (64 << 10);
 
-/// The records of a file.
+/// The kind of records in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExportKind {
     Retries,
@@ -38,7 +39,7 @@ impl ExportKind {
         [Self::Retries, Self::DeadLetters].into_iter().find(|kind| kind.word() == word)
     }
 
-    /// The word in the first line, and in the path of the admin API.
+    /// The word in the first line and in the path of the admin API.
     fn word(self) -> &'static str {
         match self {
             Self::Retries => "retries",
@@ -46,7 +47,7 @@ impl ExportKind {
         }
     }
 
-    /// The words for people.
+    /// The name in messages.
     fn name(self) -> &'static str {
         match self {
             Self::Retries => "retries",
@@ -75,7 +76,7 @@ impl ExportKind {
         json!({ EXPORT: VERSION, "kind": self.word(), "source": source })
     }
 
-    /// The sidecar that the records of a file come from, by its first line.
+    /// The id of the sidecar that exported a file, from its first line.
     pub(super) fn source(self, line: &[u8]) -> Result<String, String> {
         let first: Value = serde_json::from_slice(line).map_err(|_| "is no JSON".to_owned())?;
         match first.get(EXPORT).and_then(Value::as_u64) {
@@ -123,7 +124,7 @@ impl ExportKind {
     }
 }
 
-/// The next line of a file without its end; `None`: there are no more.
+/// The next line without its line end; `None`: there are no more.
 pub(super) fn next_line(file: &mut dyn BufRead) -> io::Result<Option<Result<Vec<u8>, String>>> {
     let mut line = Vec::new();
     let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
@@ -154,7 +155,7 @@ pub(super) struct ExportFilter {
 }
 
 impl ExportFilter {
-    /// The pairs of a query.
+    /// The filter as parameters of a query.
     pub(super) fn query(&self) -> Vec<(&'static str, String)> {
         let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
         pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
@@ -166,7 +167,7 @@ pub(super) struct ExportQuery<'a> {
     pub(super) at: &'a AdminAt,
     pub(super) kind: ExportKind,
     pub(super) filter: &'a ExportFilter,
-    /// Only this state.
+    /// The one state that is exported; absent: the default of the API.
     pub(super) state: Option<&'static str>,
 }
 
@@ -179,7 +180,7 @@ struct ExportTotals {
 }
 
 impl ExportQuery<'_> {
-    /// Writes the records to a file that must not be there, or to stdout.
+    /// Writes the records to stdout, or to a file that must not exist.
     pub(super) fn save(&self, path: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
         let Some(path) = path else {
             return self.write(out)?.tell();
@@ -232,7 +233,7 @@ impl ExportQuery<'_> {
         Ok(groups.iter().filter_map(name).collect())
     }
 
-    /// The path of a piece.
+    /// The path of one page.
     pub(super) fn page(&self, group: &str, after: Option<&str>) -> String {
         let pairs = [
             ("topic", self.filter.topic.as_deref()),
@@ -252,7 +253,7 @@ impl ExportQuery<'_> {
 }
 
 impl ExportTotals {
-    /// Counts the letters of a piece that are in no line.
+    /// Counts the letters of a page that get no line.
     fn leave_out(&mut self, group: &str, answer: &Value) {
         self.produced += answer.get("produced").and_then(Value::as_u64).unwrap_or(0);
         let unreadable = answer.get("unreadable").and_then(Value::as_array);
@@ -282,7 +283,7 @@ impl ExportTotals {
     }
 }
 
-/// Refuses a file that is there.
+/// Refuses a file that exists.
 pub(super) fn check_absent(path: &Path) -> Result<(), Failure> {
     if path.exists() {
         let says = format!("{} is there already; choose another --out", path.display());
@@ -291,7 +292,7 @@ pub(super) fn check_absent(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A file that appears whole or not at all, and replaces none.
+/// A new file that appears complete or not at all, and replaces none.
 struct Unfinished {
     out: BufWriter<File>,
     path: PathBuf,

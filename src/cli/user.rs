@@ -1,4 +1,4 @@
-//! `user`: lines for a listener's `sasl.users_file`.
+//! `user`: prints lines for a listener's `sasl.users_file`.
 
 use std::io::{IsTerminal, Read, Write};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::exit::{Exit, Failure};
 use crate::sasl::{Hash, ITERATIONS, ITERATIONS_MAX, UserName, Verifier};
 
-/// The longest password: more than anybody has.
+/// The longest password; no real one is longer.
 const PASSWORD_BYTES_MAX: u64 = 4 << 10;
 
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ enum Mechanism {
     ScramSha512,
 }
 
-/// Reads a password from standard input and prints what is kept of it.
+/// Reads a password from standard input and prints its verifiers.
 pub(super) fn run(args: &UserArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(name) = UserName::new(&args.name) else {
         let says = format!(
@@ -55,7 +55,7 @@ pub(super) fn run(args: &UserArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As a users file may have them.
+/// The number of iterations, within the range of a users file.
 fn iterations(text: &str) -> Result<u32, String> {
     let taken = text.parse().ok().filter(|n| (ITERATIONS..=ITERATIONS_MAX).contains(n));
     taken.ok_or_else(|| format!("expected {ITERATIONS} to {ITERATIONS_MAX}"))
@@ -74,7 +74,7 @@ fn password(name: &str) -> Result<String, Failure> {
     let read = input.lock().take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text);
     let wrong = |why: &str| Failure::new(Exit::Usage, format!("the password {why}"));
     read.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-    // The end of its line is no part of it, as in every file of a secret.
+    // The line end is no part of the password, as in every file of a secret.
     let password = text.trim_end_matches(['\r', '\n']);
     if password.is_empty() {
         return Err(wrong("on standard input is empty"));

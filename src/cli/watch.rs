@@ -1,4 +1,4 @@
-//! `--watch`: a list that is drawn again and again.
+//! `--watch`: redraws a list at an interval.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::screen::{Screen, Size};
 use super::table::defused;
 use crate::model::utc;
 
-/// Clears the terminal; the first frame needs it.
+/// Clears the terminal before the first frame.
 const CLEAR: &str = "\x1b[2J";
 
 /// The lines of a list, or of the reason why there is none.
@@ -18,7 +18,7 @@ pub(super) struct Frame {
     pub(super) notes: Vec<String>,
 }
 
-/// Draws frames until the process is ended or stdout is closed.
+/// Draws frames until the process ends or stdout is closed.
 pub(super) fn run(
     every: Duration,
     (out, screen): (&mut dyn Write, &Screen),
@@ -33,7 +33,7 @@ pub(super) fn run(
     loop {
         let frame = match look(&screen) {
             Ok(frame) => frame,
-            // The next look would end in the same way.
+            // The next read would fail in the same way.
             Err(failure) if matches!(failure.exit, Exit::Usage | Exit::Refused) => {
                 return Err(failure);
             }
@@ -51,14 +51,14 @@ pub(super) fn run(
     }
 }
 
-/// The bytes of a frame: lines over those before, cut at the edges of the terminal.
+/// The bytes of a frame: its lines over the last frame, cut to the size of the terminal.
 fn drawn(head: &str, frame: &Frame, size: Size) -> String {
     // The last row stays free for the cursor.
     let below = frame.notes.len() + 2;
     let mut rows = size.rows.saturating_sub(below).max(2);
     let is_cut = frame.lines.len() > rows;
     rows -= usize::from(is_cut);
-    // Lines longer than the terminal do not go on in the next row.
+    // Switches off wrapping of lines that are longer than the terminal.
     let mut out = format!("\x1b[?7l\x1b[H{head}\x1b[K\n");
     let mut line = |text: &str| {
         out.push_str(text);

@@ -1,5 +1,5 @@
-//! Whether what clients are told to connect to leads here: each advertised address is resolved and
-//! dialled from this host, and what is sent there has to arrive at the listener.
+//! The check of advertised addresses: each is resolved and dialled from this host, and what is sent
+//! there must arrive at the listener.
 
 use std::io;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use uuid::Uuid;
 
 use super::Finding;
 
-/// A name resolves, and bytes arrive, within this time.
+/// Timeout of resolving a name, and of bytes on their way.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A connection of somebody else holds up the expected one no longer.
+/// Time that an unrelated connection may hold up the expected one.
 const STRANGER: Duration = Duration::from_millis(200);
-/// Brokers told at most whose ports lead elsewhere.
+/// Brokers that a finding lists when their ports lead elsewhere.
 const TOLD_MAX: usize = 20;
 const CHECK: &str = "advertised";
 const ELSEWHERE: &str = "a name or address by which clients reach this host, or a port that leads \
                          to the listener; check it from a client's host too";
 
-/// A port of ours and where clients are told it is.
+/// A bound port, and the broker that it is for.
 pub(super) struct Port<'a> {
-    /// The broker behind the port; `None`: this node.
+    /// The broker of the port; `None`: this node.
     pub(super) node: Option<i32>,
     pub(super) number: u16,
-    /// `None`: another process listens there, a running sidecar perhaps.
+    /// `None`: another process listens there, perhaps a running sidecar.
     pub(super) socket: Option<&'a TcpListener>,
 }
 
-/// The end of a connection.
+/// The destination of a dialled connection.
 #[derive(Debug)]
 enum Arrival {
-    /// To the listener.
+    /// The connection reached the listener.
     Here,
-    /// To somebody who accepts it, and is not known.
+    /// An unknown process accepted the connection.
     Unknown,
-    /// To somebody else.
+    /// The connection reached another process.
     Elsewhere,
     /// No connection was made.
     Failed(io::Error),
 }
 
-/// The listener's own port first, then those of brokers.
+/// Checks the listener's own port first, then those of brokers.
 pub(super) async fn look(host: &str, ports: &[Port<'_>]) -> Vec<Finding> {
     let Some(own) = ports.first() else { return Vec::new() };
     let on = format!("{host}:{}", own.number);
@@ -90,7 +90,7 @@ fn finding(on: &str, addresses: &str, arrival: &Arrival) -> Finding {
     }
 }
 
-/// The ports of brokers, at the same distances behind the advertised one.
+/// Checks the broker ports, at the same distances from the advertised port.
 async fn of_brokers(host: &str, on: &str, brokers: &[Port<'_>]) -> Finding {
     let arrivals = join_all(brokers.iter().map(|port| arrival(host, port))).await;
     let is_astray = |arrival: &Arrival| !matches!(arrival, Arrival::Here | Arrival::Unknown);
@@ -118,7 +118,7 @@ async fn of_brokers(host: &str, on: &str, brokers: &[Port<'_>]) -> Finding {
     Finding::warn(CHECK, on, found, way_out)
 }
 
-/// The addresses of a name, for people.
+/// The addresses of a name, for messages.
 async fn resolved(host: &str, port: u16) -> io::Result<String> {
     let found = timeout(PATIENCE, lookup_host((host, port))).await;
     let found = found.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
@@ -141,7 +141,7 @@ async fn arrival(host: &str, port: &Port<'_>) -> Arrival {
         Ok(dialled) => dialled,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     };
-    // Kept open until the listener has read the bytes.
+    // The connection stays open until the listener has read the bytes.
     let _stream = match dialled {
         Ok(stream) => stream,
         Err(error) => return Arrival::Failed(error),
@@ -153,7 +153,7 @@ async fn arrival(host: &str, port: &Port<'_>) -> Arrival {
     }
 }
 
-/// Waits for a connection that says that word.
+/// Waits for a connection that sends the expected word.
 async fn arrives(socket: &TcpListener, word: [u8; 16]) {
     loop {
         let Ok((mut stream, _)) = socket.accept().await else {

@@ -1,4 +1,4 @@
-//! What the cluster is to us: each broker, names and numbers that must not meet.
+//! The check of the upstream: its brokers, conflicting names and numbers, and broker ports.
 
 use tokio::sync::watch;
 
@@ -16,11 +16,11 @@ use crate::upstream::{
 };
 use crate::wire::names::Owned;
 
-/// What the connections of a check may keep in memory.
+/// Memory of the connections of a check, in bytes.
 const CHECK_BYTES: usize = 64 << 20;
-/// Names of conflicting topics listed at most.
+/// Conflicting topics that are listed at most.
 const CONFLICTS_MAX: usize = 20;
-/// Ports of brokers told at most.
+/// Broker ports that are listed at most.
 const DOORS_TOLD_MAX: usize = 20;
 
 pub(super) async fn look(
@@ -29,7 +29,7 @@ pub(super) async fn look(
     metrics: &Metrics,
     reserved: &mut Reserved,
 ) -> Vec<Finding> {
-    // Files that cannot be read are told with the certificates.
+    // Files that cannot be read are reported with the certificates.
     let Ok(tls) = config.upstream_tls() else { return Vec::new() };
     let tls = tls.map(|tls| watch::channel(tls).1);
     let Some(upstream) = config.cluster(tls, &Budget::new(CHECK_BYTES), metrics, clock) else {
@@ -70,7 +70,7 @@ fn broker(seen: &BrokerSeen, clock: Clock) -> Vec<Finding> {
         Ok(reached) => reached,
         Err(error) => {
             let is_away = matches!(error, UpstreamError::Connect { .. } | UpstreamError::TooSlow);
-            // Other sentences say themselves what to do.
+            // Other errors say themselves what to do.
             let way_out = if !is_away {
                 ""
             } else if seen.node.is_some() {
@@ -173,14 +173,14 @@ fn node_id(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
     Finding::ok("node_id", on, format!("{ours} is no broker's"))
 }
 
-/// The ports that a first start opens behind each listener, one for each broker: firewalls and
+/// The ports that a first start opens behind each listener, one for each broker. Firewalls and
 /// services in front of this host must let them through.
 async fn doors(config: &Config, cluster: &ClusterSeen, reserved: &mut Reserved) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, listener) in config.listen.iter().enumerate() {
         let port = listener.address.port;
-        // A taken listener has a finding already. Port 0 is chosen at the start, and so are those
-        // behind it.
+        // A taken listener has a finding already. With port 0 the start chooses the port, and the
+        // broker ports after it.
         let Some(bound) = reserved.listener(index).filter(|_| port != 0) else { continue };
         let nodes = cluster.nodes.iter().map(|(node, _)| *node);
         let shut = bound.open_broker_ports(nodes).await;
@@ -233,8 +233,8 @@ fn names(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
     )
 }
 
-/// Whether dead letters of the cluster's own share groups (KIP-1191) could lie in topics that are
-/// called like ours. Then neither the share group nor its readers would see them here.
+/// Whether dead letters of the cluster's own share groups (KIP-1191) could be in topics with names
+/// of ours. Then clients of this sidecar would not see them.
 fn share_dead_letters(
     config: &Config,
     cluster: &ClusterSeen,
@@ -274,7 +274,7 @@ fn share_dead_letters(
     }
 }
 
-/// The setting by which a topic of ours may begin with `prefix`.
+/// The configuration key whose template may give a topic name that begins with `prefix`.
 fn clashing_template(config: &Config, prefix: &str) -> Option<&'static str> {
     let (templates, group) = (config.templates(), GroupId::new("g"));
     let sample = format!("{prefix}g");

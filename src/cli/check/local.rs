@@ -1,4 +1,4 @@
-//! What a start needs of this host: directory, room, addresses, certificates, files, the clock.
+//! The check of this host: data directory, free space, addresses, certificates, files, the clock.
 
 use std::path::Path;
 
@@ -15,20 +15,20 @@ use crate::journal::Place;
 use crate::model::WallMs;
 use crate::socket::{ClientTls, ServerTls};
 
-/// With less room than so many segments new records are refused.
+/// With space for fewer segments new records are refused.
 const SEGMENTS_LEAST: u64 = 2;
-/// With less than so many, copying segments forward goes before pace.
+/// With space for fewer segments compaction runs without a rate limit.
 const SEGMENTS_SHORT: u64 = 4;
-/// Files a sidecar has open beside connections: segments, look-up files, listeners, a port for each
+/// Open files of a sidecar besides connections: segments, lookup files, listeners, a port for each
 /// broker.
 const OTHER_FILES: u64 = 256;
 /// A clock before this moment was never set: 2024-01-01.
 const CLOCK_LEAST: WallMs = WallMs(1_704_067_200_000);
-/// And one after this: 2100-01-01.
+/// A clock after this moment is wrong: 2100-01-01.
 const CLOCK_MOST: WallMs = WallMs(4_102_444_800_000);
-/// The directory may have been written by a clock that ran ahead of ours by this much.
+/// The wall clock may be this much behind the newest time in the data directory.
 const CLOCK_BEHIND_MS: u64 = 60_000;
-/// The owner of a finding that is about nothing smaller.
+/// The subject of a finding about the whole host.
 const HOST: &str = "this host";
 
 /// The findings, and the ports that stay reserved until the check ends.
@@ -67,7 +67,7 @@ pub(super) async fn look(config: &Config, clock: Clock) -> (Vec<Finding>, Reserv
     (findings, reserved)
 }
 
-/// The room of dead letters that nobody acts on.
+/// A finding about dead letters without a bound.
 fn dead_letters(config: &Config) -> Option<Finding> {
     let rule = &config.retry.dead_letters;
     let is_bounded = !rule.keep || rule.max_bytes.is_some() || rule.retention.is_some();
@@ -82,7 +82,7 @@ fn data_dir(config: &Config, now: WallMs) -> Vec<Finding> {
     let on = &config.data_dir;
     let place = match Place::look(Path::new(on)) {
         Ok(place) => place,
-        // The sentence says what to do.
+        // The error itself says what to do.
         Err(error) => return vec![Finding::fail("data_dir", on, error.to_string(), "")],
     };
     let state = if place.exists { "there, and writable" } else { "not there; a start makes it" };
@@ -119,7 +119,8 @@ fn room(config: &Config, free_bytes: u64) -> Finding {
     Finding::ok("disk_room", &config.data_dir, found(SEGMENTS_SHORT))
 }
 
-/// Due times are journalled by the wall clock; nobody tells a better time over the Kafka protocol.
+/// Checks the wall clock, because due times are saved by it; Kafka's protocol gives no time to
+/// compare with.
 fn wall_clock(now: WallMs, written: Option<WallMs>) -> Finding {
     let ntp = "set the clock of this host (NTP) before the start";
     if !(CLOCK_LEAST..CLOCK_MOST).contains(&now) {
@@ -137,8 +138,8 @@ fn wall_clock(now: WallMs, written: Option<WallMs>) -> Finding {
     Finding::ok("clock", HOST, "plausible, and not behind the data directory")
 }
 
-/// Binds what the configuration asks for, as a start does: listeners first, then the admin
-/// port and the address of the probes.
+/// Binds the configured addresses as a start does: listeners first, then the admin port and the
+/// probe port.
 async fn reserve(
     config: &Config,
     certificates: &[Option<ServerTls>],

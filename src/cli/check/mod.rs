@@ -1,4 +1,4 @@
-//! `check`: the configuration; with `--connect` what it names, here and in the cluster.
+//! `check`: checks the configuration and, with `--connect`, this host and the cluster.
 
 mod advertised;
 mod cluster;
@@ -21,7 +21,7 @@ use crate::model::WallMs;
 use crate::observe::Metrics;
 use crate::socket::ValidUntil;
 
-/// A certificate that ends sooner is worth a warning.
+/// Days of validity below which a certificate gets a warning.
 const RENEW_DAYS: i64 = 30;
 const MS_PER_DAY: i64 = 86_400_000;
 
@@ -34,32 +34,32 @@ pub(super) struct CheckArgs {
     /// anything fails.
     #[arg(long)]
     connect: bool,
-    /// How the findings are written.
+    /// The format of the findings.
     #[arg(long, value_enum, default_value = "table", requires = "connect")]
     format: Format,
 }
 
-/// How bad a finding is.
+/// The grade of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Grade {
     Ok,
-    /// It works; somebody should know.
+    /// The sidecar works, but the operator should know.
     Warn,
-    /// It would not work.
+    /// The sidecar would not work.
     Fail,
 }
 
-/// One thing looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
-    /// What was checked, a word: the same one at every run.
+    /// A word for the check, the same one at every run.
     check: &'static str,
-    /// What it was checked on.
+    /// The subject of the check, such as an address or a file.
     on: String,
     grade: Grade,
-    /// A sentence.
+    /// A sentence for the operator.
     found: String,
-    /// What to do; empty where nothing is to be done.
+    /// The remedy; empty where there is nothing to do.
     way_out: String,
 }
 
@@ -90,7 +90,7 @@ impl Finding {
         Self { check, on: on.to_owned(), grade, found, way_out: way_out.to_owned() }
     }
 
-    /// A certificate by the time it has left.
+    /// A finding about a certificate, by the time it has left.
     fn of_certificate(
         check: &'static str,
         on: &str,
@@ -147,7 +147,7 @@ pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), Failure> 
 async fn look(config: &Config) -> Vec<Finding> {
     let clock = Clock::start();
     let (mut findings, mut reserved) = local::look(config, clock).await;
-    // Nobody reads these figures.
+    // The metrics of the check are not read.
     let Ok(metrics) = Metrics::new(1) else { return findings };
     findings.extend(cluster::look(config, clock, &metrics, &mut reserved).await);
     findings.extend(reserved.advertised(config).await);

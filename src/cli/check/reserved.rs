@@ -1,5 +1,5 @@
-//! Ports that a start takes, held until the check ends: what is foretold of broker ports passes
-//! them over, as a start does.
+//! The ports that a start takes, bound until the check ends: broker ports in its findings skip
+//! them, as those of a start do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::client::Listener;
 use crate::config::Config;
 use crate::route::doors::Doors;
 
-/// Broker ports dialled at most.
+/// Broker ports that are dialled at most.
 const DIALLED_MAX: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
-    /// By their index in the configuration; one that another process has is missing.
+    /// Listeners by their index in the configuration; a listener whose port is taken is missing.
     listeners: BTreeMap<usize, ReservedListener>,
-    /// The admin port and the address of the probes.
+    /// The admin port and the probe port.
     pub(super) admin: Vec<TcpListener>,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct ReservedListener {
 #[derive(Debug)]
 pub(super) struct BrokerPort {
     pub(super) node: i32,
-    /// From the listener's own.
+    /// The distance from the listener's own port.
     pub(super) distance: u16,
     socket: TcpListener,
 }
 
 impl Reserved {
-    /// `fronts`: a cluster is behind, so there are broker ports and no token ports.
+    /// `fronts`: with an upstream there are broker ports and no token ports.
     pub(super) fn add(&mut self, index: usize, bound: Listener, fronts: bool) {
         let listener = if fronts {
             let (doors, _) = Doors::new(bound.address.port(), BTreeMap::new());
@@ -54,7 +54,7 @@ impl Reserved {
         self.listeners.get_mut(&index)
     }
 
-    /// Whether what clients are told leads here.
+    /// Checks whether the advertised addresses lead here.
     pub(super) async fn advertised(&self, config: &Config) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (index, listener) in config.listen.iter().enumerate() {
@@ -74,7 +74,7 @@ impl Reserved {
 }
 
 impl ReservedListener {
-    /// Opens a port for each; how many find none.
+    /// Opens a port for each broker; returns the number of brokers without one.
     pub(super) async fn open_broker_ports(&mut self, nodes: impl Iterator<Item = i32>) -> usize {
         let mut shut = 0;
         for node in nodes {

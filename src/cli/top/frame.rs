@@ -39,7 +39,7 @@ const LEVELS_MAX: usize = 3;
 /// Jobs of a frame.
 const JOBS_MAX: usize = 5;
 
-/// A look in the order of its groups.
+/// The groups of a snapshot in the order of the frame.
 #[derive(Clone, Copy)]
 pub(super) struct Frame<'a> {
     pub(super) look: &'a Snapshot,
@@ -204,7 +204,7 @@ fn fitted(line: &str, screen: &Screen) -> String {
     screen.size.map_or(line.to_owned(), |size| cut(line, size.columns))
 }
 
-/// The bytes that draw lines over those before, with a note in the last row.
+/// The bytes that draw the lines over the last frame, with a note in the last row.
 pub(super) fn drawn(lines: &[String], note: &str, size: Option<Size>) -> String {
     let rows = size.map_or(usize::MAX, |size| size.rows.saturating_sub(1));
     let mut out = "\x1b[H".to_owned();

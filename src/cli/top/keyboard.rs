@@ -1,4 +1,4 @@
-//! The terminal of `top`: keys without Enter, another screen, and all as before at the end.
+//! The terminal of `top`: keys without Enter and the alternate screen, restored at the end.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::exit::{Exit, Failure};
 
-/// Another screen, no cursor, and long lines that do not go on in the next row.
+/// The alternate screen without a cursor; long lines do not wrap.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Ctrl-C, which is no signal while keys come one by one.
+/// Ctrl-C, which is a key in raw mode and no signal.
 const CTRL_C: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Keyboard {
         Ok(keyboard)
     }
 
-    /// The next key, if there is one in time. The end of stdin is a key that quits.
+    /// The next key, if one comes in time. The end of stdin counts as the key that quits.
     pub(super) fn key(&self, within: Duration) -> Result<Option<Key>, Failure> {
         if self.is_ended.load(Ordering::Relaxed) {
             return Ok(Some(Key::Quit));
@@ -68,14 +68,14 @@ impl Keyboard {
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        // There is nobody to tell when that fails: the terminal is gone.
+        // A failure means that the terminal is gone, so it is ignored.
         let mut stdout = io::stdout();
         drop(stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush()));
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
 
-/// Notes signals that end a process.
+/// Sets the flag when a signal should end the process.
 fn watch_signals(is_ended: Arc<AtomicBool>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut term, mut hup, mut int) = {

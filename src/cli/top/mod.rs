@@ -1,4 +1,4 @@
-//! `top`: groups, retries, dead letters and jobs, drawn anew every two seconds.
+//! `top`: groups, retries, dead letters and jobs, redrawn every two seconds.
 
 mod frame;
 mod keyboard;
@@ -17,9 +17,9 @@ use frame::Frame;
 use keyboard::{Key, Keyboard};
 use snapshot::Snapshot;
 
-/// Time between two looks of `--once`, for the rates.
+/// Time between the two snapshots of `--once`, for the rates.
 const ONCE: Duration = Duration::from_secs(1);
-/// Limit of the time until a key, a signal or a new size has an effect.
+/// Longest delay of the reaction to a key, a signal or a new size.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The end of `reprise top --help`.
@@ -78,7 +78,7 @@ impl TopArgs {
         self.draw(&looks, &keyboard, out)
     }
 
-    /// Draws until a key or a signal ends it.
+    /// Draws frames until a key or a signal ends the command.
     fn draw(
         &self,
         looks: &mpsc::Receiver<Result<Snapshot, Failure>>,
@@ -98,7 +98,7 @@ impl TopArgs {
                     note.clear();
                     is_new = true;
                 }
-                // Another look would end in the same way.
+                // The next snapshot would fail in the same way.
                 Ok(Err(failure)) if matches!(failure.exit, Exit::Usage | Exit::Refused) => {
                     return Err(failure);
                 }
@@ -120,7 +120,7 @@ impl TopArgs {
         }
     }
 
-    /// Looks in a thread: a sidecar that is slow to answer does not stop the keyboard.
+    /// Takes snapshots in a thread: a slow sidecar does not block the keyboard.
     fn looks(&self) -> mpsc::Receiver<Result<Snapshot, Failure>> {
         let (sender, looks) = mpsc::channel();
         let (at, every) = (self.at.clone(), Duration::from_secs(self.every));

@@ -1,4 +1,4 @@
-//! One look at all sidecars, and the rates between two of them.
+//! A snapshot of all sidecars, and the rates between two of them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::model::WallMs;
 
 /// Most groups of a sidecar.
 const GROUPS_MAX: u64 = 1000;
-/// Groups of a sidecar whose suspects are asked for: those with failures first.
+/// Groups of a sidecar whose suspects are read: those with failures first.
 const EXPLAINED_MAX: usize = 32;
 
 /// Everything that a frame shows.
@@ -23,9 +23,9 @@ const EXPLAINED_MAX: usize = 32;
 pub(super) struct Snapshot {
     pub(super) at: WallMs,
     pub(super) overviews: Vec<Value>,
-    /// Groups of the API with further fields for the columns.
+    /// Groups of the API, with added fields for the columns.
     pub(super) groups: Vec<Value>,
-    /// Jobs that are not over.
+    /// Jobs that have not ended.
     pub(super) jobs: Vec<Value>,
     pub(super) fleet: Fleet,
 }
@@ -52,7 +52,7 @@ impl Snapshot {
         Ok(look)
     }
 
-    /// Adds what happened in each second since the look before.
+    /// Adds rates per second since the snapshot before.
     pub(super) fn with_rates(mut self, before: &Self) -> Self {
         let ms = u64::try_from(self.at.0.saturating_sub(before.at.0)).unwrap_or(0);
         let key = |group: &Value| (cell(group, "admin"), cell(group, "group"));
@@ -138,7 +138,7 @@ fn lag(group: &Value) -> Option<u64> {
     lags.next().map(|first| lags.fold(first, u64::saturating_add))
 }
 
-/// Offsets that a group gained since the look before; absent where none is known in both.
+/// Offsets that a group gained since the snapshot before; absent without a partition in both.
 fn advance(group: &Value, before: &Value, key: &str) -> Option<u64> {
     let offsets = |group: &Value| -> BTreeMap<(String, String), i64> {
         let known = array(group, "offsets").filter_map(|offset| {
@@ -149,13 +149,13 @@ fn advance(group: &Value, before: &Value, key: &str) -> Option<u64> {
     };
     let before = offsets(before);
     let mut steps = offsets(group).into_iter().filter_map(|(partition, now)| {
-        // An offset that was set back is no progress.
+        // An offset that was reset counts as 0.
         Some(u64::try_from(now.saturating_sub(*before.get(&partition)?)).unwrap_or(0))
     });
     steps.next().map(|first| steps.fold(first, u64::saturating_add))
 }
 
-/// A count in so many milliseconds as text: `12.5` in a second.
+/// A count in so many milliseconds as a rate per second, such as `12.5`.
 fn rate(count: u64, ms: u64) -> Option<String> {
     let tenths = u128::from(count).saturating_mul(10_000).checked_div(u128::from(ms))?;
     let (whole, tenth) = (tenths / 10, tenths % 10);
