@@ -1,4 +1,4 @@
-//! Access to the admin port: a page of another site in a browser may not read groups or records
+//! Access to the admin port. A page of another site in a browser may not read groups or records
 //! (DNS rebinding), and callers from other hosts need a token. Only callers on this host and
 //! operators with a token may change anything.
 

@@ -37,7 +37,7 @@ pub enum Concealment {
 
 impl Mask {
     /// Masks headers of these names, in any case of letters, and the members of JSON at these
-    /// paths: at most 64, names with dots between them.
+    /// paths. At most 64 paths: names with dots between them.
     pub fn new(headers: Vec<String>, json: &[String]) -> Self {
         let path = |path: &String| path.split('.').map(str::to_owned).collect();
         Self { headers, paths: json.iter().map(path).collect() }
@@ -198,8 +198,8 @@ fn masked(text: &str, paths: &[Vec<String>]) -> Option<String> {
     Some(out)
 }
 
-/// The paths that lead to a member of the innermost container: a member by its name as written, an
-/// element of an array by its index.
+/// The paths that lead to a member of the innermost container. Members match by their name as
+/// written, elements of an array by their index.
 fn child(paths: &[Vec<String>], stack: &[Level], written: Option<&str>) -> Lead {
     let Some(level) = stack.last().filter(|level| level.alive != 0) else {
         return Lead::default();

@@ -268,8 +268,8 @@ pub struct DeadLetter {
     pub origin: Option<String>,
     /// Failures charged, the last one included.
     pub reconsume_times: u32,
-    /// `dead`; `discarded`: it can be restored; `redriven`: its record is being delivered again;
-    /// `edited`: its changed record is a later dead letter; `produced`: a client produced it to the
+    /// `dead`. `discarded`: it can be restored. `redriven`: its record is being delivered again.
+    /// `edited`: its changed record is a later dead letter. `produced`: a client produced it to the
     /// dead-letter topic.
     pub state: String,
     /// Earlier redrives of the record.

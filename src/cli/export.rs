@@ -18,7 +18,7 @@ use super::transfer::{ENTRIES_MAX, ExportFilter, ExportKind, ExportQuery, VERSIO
 pub(super) struct ExportArgs {
     #[command(flatten)]
     filter: ExportFilter,
-    /// Set them aside as well: nobody gets them here any more.
+    /// Set them aside as well: they are not delivered here any more.
     #[arg(long)]
     take: bool,
     /// End what was set aside and is in another sidecar now, as `retry import` told in this file.

@@ -104,7 +104,7 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
-    /// `<topic>-<partition>@<offset>`, as produced or as handed out by the retry topic.
+    /// `<topic>-<partition>@<offset>`, as produced or as delivered by the retry topic.
     record: String,
     /// Only what happened in this group.
     #[arg(long)]

@@ -121,7 +121,7 @@ impl Inbox {
     }
 
     /// The next piece among the bytes that have arrived. `way` decides about each frame from its
-    /// start. `passes` is told of each relayed frame and whether it has an answer.
+    /// start. `passes` is called for each relayed frame, with whether it has an answer.
     pub(super) fn next(
         &mut self,
         way: impl Fn(&RequestStart) -> Way,

@@ -160,8 +160,8 @@ impl Listener {
         self.sockets.first()
     }
 
-    /// Opens a port for a broker, at its distance from before or at the one of its id; if that is
-    /// taken, at the next free one. Returns the socket and its distance.
+    /// Opens a port for a broker: at the distance that it had before, or that its id gives, or else
+    /// the next free one. Returns the socket and its distance.
     pub async fn open_door(&self, node: i32, before: Option<u16>) -> Option<(TcpListener, u16)> {
         let ip = if self.loopback_only { Ipv4Addr::UNSPECIFIED.into() } else { self.address.ip() };
         let own = self.address.port();

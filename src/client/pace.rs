@@ -1,5 +1,5 @@
 //! The read deadline of a request. A client that sends a large request over a slow line may go on
-//! while bytes keep coming; a client that sends a byte now and then is cut off.
+//! while bytes keep coming. A client that sends a byte now and then is cut off.
 
 use std::time::Duration;
 

@@ -120,8 +120,8 @@ impl Tally {
         }
     }
 
-    /// Whether each order is done or a dead letter, and each delivery is counted: a dead letter
-    /// may be read before the shop reports its last attempt.
+    /// Whether each order is done or a dead letter, and each delivery is counted. A dead letter may
+    /// be read before the shop reports its last attempt.
     pub(super) fn is_over(&self) -> bool {
         let is_counted = |letter: &DeadLetter| {
             let tries = self.tries.get(&letter.order).copied().unwrap_or(0);

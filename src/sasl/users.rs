@@ -26,8 +26,8 @@ pub struct UserName(Arc<str>);
 pub struct Users {
     by_name: BTreeMap<UserName, BTreeMap<Hash, Verifier>>,
     usual: Usual,
-    /// Random bytes from which the answers to unknown users are derived, so that nobody learns who
-    /// exists.
+    /// Random bytes from which the answers to unknown users are derived, so that a login does not
+    /// reveal which users exist.
     decoy: [u8; 32],
 }
 

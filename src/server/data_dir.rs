@@ -15,8 +15,8 @@ pub struct EphemeralError {
     kind: &'static str,
 }
 
-/// Warns about an ephemeral data directory; in front of a cluster it is an error, because failed
-/// records are safe in Kafka and would not be safe here.
+/// Warns about an ephemeral data directory. In front of a cluster it is an error: the failed
+/// records are safe in Kafka, and would not be safe here.
 pub(super) fn check(dir: &Path, in_front: bool) -> Result<(), EphemeralError> {
     let Some(kind) = ephemeral(dir) else { return Ok(()) };
     if in_front {

@@ -66,8 +66,8 @@ struct Due {
 }
 
 impl Rounds {
-    /// The interval of offset expiry starts anew, so members of an earlier process have time to
-    /// reconnect.
+    /// Offset expiry first runs after a whole interval, so members of an earlier process have time
+    /// to reconnect.
     fn new(now: MonoMs) -> Self {
         Self { count: 0, offsets_at: now, retention_at: None, let_go: false }
     }

@@ -12,7 +12,7 @@ use crate::server::source::AdminSource;
 
 /// Entries that the engine reads for one command, so that other work can run in between.
 const PIECE: usize = 256;
-/// Age limit of a count, as a multiple of the time it took: so the engine spends at most a
+/// Age limit of a count, as a multiple of the time it took. So the engine spends at most a
 /// twentieth of its time on counts.
 const SERVES_FOR: u64 = 20;
 /// Groups whose counts are kept.

@@ -1,4 +1,4 @@
-//! The start after a change of `names`: data kept by topic name moves to the new names, and one log
+//! The start after a change of `names`. Data kept by topic name moves to the new names, and one log
 //! line says what applications must do.
 
 use crate::broker::Broker;

@@ -75,7 +75,7 @@ impl ServerTls {
         self.until.as_ref()
     }
 
-    /// The handshake with a client. A client without TLS gets no answer: a Kafka client would read
+    /// The handshake with a client. A client without TLS gets no answer. A Kafka client would read
     /// the seven bytes of an alert as a frame of 336 MiB and allocate memory for it.
     pub async fn accept(
         &self,

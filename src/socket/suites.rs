@@ -1,5 +1,5 @@
 //! The order of ciphers. AES-128-GCM comes before AES-256-GCM: both are out of reach of a search,
-//! and AES-128 costs a fifth less for a sidecar that handles each byte twice. A broker chooses for
+//! and AES-128 costs a fifth less. The sidecar handles each byte twice. A broker chooses for
 //! itself.
 
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};

@@ -1,4 +1,4 @@
-// Replaces the content of a page by its latest state, while nobody is at work on it. And keys: j and
+// Replaces the content of a page by its latest state, unless the operator works on it. Keys: j and
 // k move through the rows of a table, x marks a row, / goes to the filter, ? lists the keys.
 "use strict";
 

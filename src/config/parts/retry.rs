@@ -128,7 +128,7 @@ pub struct Retry {
     /// Time after which a delivery times out.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
-    /// Lost deliveries of the same records before these records are isolated.
+    /// Lost deliveries of the same records before these suspects are tested.
     pub crash_limit: u32,
     /// Time that the sidecar waits for the outcome of a part of the suspects.
     #[serde(serialize_with = "ser_duration")]

@@ -79,7 +79,7 @@ impl Lane {
         self.discard_at = now.saturating_add(pause);
     }
 
-    /// The reason why the last attempt failed.
+    /// The reason why forwarding has stopped.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
