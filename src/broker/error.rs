@@ -44,7 +44,7 @@ pub enum BrokerError {
     /// The cluster has one node.
     #[error("replication factor {0}: this cluster has one node; use 1 or -1")]
     InvalidReplicationFactor(i16),
-    /// CreatePartitions may only add partitions.
+    /// `CreatePartitions` may only add partitions.
     #[error("topic {topic} has {has} partitions already; {asked} would not be an increase")]
     NotAnIncrease {
         topic: String,

@@ -134,7 +134,7 @@ pub struct CommitCheck {
     pub has_epochs: bool,
 }
 
-/// A ConsumerGroupHeartbeat (KIP-848). An absent field has not changed.
+/// A `ConsumerGroupHeartbeat` (KIP-848). An absent field has not changed.
 #[derive(Clone, Debug)]
 pub struct ConsumerHeartbeat {
     /// Member id, made by the client.

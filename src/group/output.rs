@@ -89,7 +89,7 @@ pub struct Synced {
     pub held: Option<BTreeMap<TopicName, Vec<i32>>>,
 }
 
-/// The answer to a successful ConsumerGroupHeartbeat, a leave included.
+/// The answer to a successful `ConsumerGroupHeartbeat`, a leave included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alive {
     pub member_id: MemberId,

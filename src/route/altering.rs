@@ -1,4 +1,4 @@
-//! Changes of settings by either AlterConfigs API: only settings of topics can be changed here.
+//! Changes of settings by either `AlterConfigs` API: only settings of topics can be changed here.
 //!
 //! Settings of the broker, and of retry and dead-letter topics, come from its configuration file.
 

@@ -27,7 +27,7 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
-/// First version that needs no AddOffsetsToTxn before (KIP-890).
+/// First version that needs no `AddOffsetsToTxn` before (KIP-890).
 const IMPLIED_SINCE: i16 = 5;
 /// First version with `TRANSACTION_ABORTABLE` for an invalid state (KIP-890).
 const ABORTABLE_SINCE: i16 = 4;

@@ -1,5 +1,5 @@
 //! Records that a partition waits for, but that the cluster's log has lost: to retention or
-//! DeleteRecords.
+//! `DeleteRecords`.
 
 use std::collections::BTreeMap;
 

@@ -133,7 +133,7 @@ pub(super) const CREATE_PARTITIONS: Schema = Schema {
     tagged: &[],
 };
 
-/// Answer fields of AlterConfigs and IncrementalAlterConfigs.
+/// Answer fields of `AlterConfigs` and `IncrementalAlterConfigs`.
 const ALTERED: &[Field] = &[
     always(I32), // throttle_time_ms
     // responses: error_code, error_message, resource_type, resource_name
