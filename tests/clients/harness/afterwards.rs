@@ -1,4 +1,5 @@
-//! What the cluster shows when everything is over: nothing of ours, whoever looks.
+//! Checks of the cluster after all scenarios: its topics, groups and group logs name none of
+//! reprise's topics.
 
 use std::fs;
 
@@ -6,13 +7,14 @@ use serde_json::Value;
 
 use crate::cluster::{asked, dir, tool};
 
-/// The only place where the cluster may hear of a topic of ours: what a classic member tells its
-/// group's leader that it wants.
+/// JSON path of a classic member's subscription: the only text in the cluster that may name a topic
+/// of reprise.
 const WANTED: &str = "/members/subscription/topics";
-/// The same as the cluster takes it along where the group changes to KIP-848.
+/// JSON path of the same subscription after the group was converted to KIP-848.
 const TAKEN_ALONG: &str = "/data/subscribedTopicNames";
 
-/// Applications that make topics of the cluster by such names themselves are called otherwise.
+/// Groups of the scenarios begin with `shop-`. Applications that create such topics in the cluster
+/// themselves use other group names.
 fn is_ours(text: &str) -> bool {
     text.contains("reprise.retry.shop-") || text.contains("reprise.dlq.shop-")
 }
@@ -52,7 +54,7 @@ fn nothing_of_ours_was_ever_written_to_the_log_of_a_group() {
     assert_eq!(strangers, Vec::<String>::new());
 }
 
-/// Everything coordinators have written down about groups, since the cluster exists.
+/// Every entry that coordinators have written to `__consumer_offsets` since the cluster exists.
 fn decoded() -> String {
     let mut files = Vec::new();
     for node in fs::read_dir(dir()).unwrap() {
@@ -67,7 +69,7 @@ fn decoded() -> String {
     tool("DumpLogSegments", &["--offsets-decoder", "--files", &files.join(",")])
 }
 
-/// Each text in a JSON value, with the names of what it lies in.
+/// Calls `found` with the path and the text of every string in a JSON value.
 fn look(json: &Value, path: &str, found: &mut impl FnMut(&str, &str)) {
     match json {
         Value::String(text) => found(path, text),

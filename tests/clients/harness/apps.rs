@@ -1,6 +1,6 @@
-//! Applications that know nothing of reprise, each failing on a record as its framework lets it,
-//! and the table of what is seen of them. A target of its own, left out of a plain `cargo test`,
-//! because it needs their runtimes; `tests/clients/run signals` runs it.
+//! Tests of applications without reprise code, each failing on a record as its framework lets it,
+//! and the table of their signals. A target of its own, left out of a plain `cargo test`, because
+//! it needs their runtimes; `tests/clients/run signals` runs it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

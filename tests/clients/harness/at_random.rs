@@ -1,4 +1,4 @@
-//! Healthy consumers at random, with the clients themselves. A target of its own, left out of a
+//! Random scripts for healthy consumers, with the real clients. A target of its own, left out of a
 //! plain `cargo test`, because it needs a JDK and Maven; `tests/clients/run healthy` runs it.
 #![expect(
     clippy::unwrap_used,

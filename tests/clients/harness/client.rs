@@ -1,19 +1,20 @@
-//! A client program: commands go in, JSON lines come out. A process, or one of many in a JVM.
+//! A client program: commands go in, JSON lines come out. A client is a process, or one of many in
+//! a JVM.
 //!
 //! Arguments: bootstrap, group, session timeout in ms, `group.protocol`, then settings of the
 //! client library as `KEY=VALUE`; `consumer.KEY` and `producer.KEY` are for one side only.
 //!
 //! | command | does |
 //! |---|---|
-//! | `subscribe TOPIC[,TOPIC]…` | joins the group; what begins with `^` is a pattern |
+//! | `subscribe TOPIC[,TOPIC]…` | joins the group; a topic that begins with `^` is a pattern |
 //! | `poll MS` | prints a `record` line for each record received |
-//! | `produce TAG CODEC TOPIC PARTITION KEY VALUE [HEADER=VALUE]…` | queues one |
-//! | `nack TAG CODEC ORIGIN value\|reference [HEADER=VALUE]…` | queues what sends it back |
+//! | `produce TAG CODEC TOPIC PARTITION KEY VALUE [HEADER=VALUE]…` | queues a record |
+//! | `nack TAG CODEC ORIGIN value\|reference [HEADER=VALUE]…` | queues a nack |
 //! | `flush` | sends what is queued: a `sent` or `refused` line for each |
-//! | `seek TOPIC PARTITION OFFSET` | goes on from there |
-//! | `commit [TOPIC PARTITION OFFSET]…` | commits everything polled, or exactly that |
-//! | `mark TOPIC PARTITION OFFSET [METADATA]` | commits that with that metadata, in hex |
-//! | `begin`, `offsets`, `end commit\|abort` | a transaction; in it, the offsets polled |
+//! | `seek TOPIC PARTITION OFFSET` | continues at that offset |
+//! | `commit [TOPIC PARTITION OFFSET]…` | commits all polled records, or these offsets |
+//! | `mark TOPIC PARTITION OFFSET [METADATA]` | commits one offset with metadata in hex |
+//! | `begin`, `offsets`, `end commit\|abort` | a transaction, with the polled offsets |
 //! | `close` | leaves the group and ends |
 //!
 //! Each command ends with a `done` or `failed` line; `assigned`, `revoked` and `lost` lines come in
@@ -38,9 +39,9 @@ use crate::wait::until;
 
 /// Longest wait for one line.
 const LINE_MAX: Duration = Duration::from_mins(1);
-/// librdkafka waits for requests that nobody answers any more (`socket.timeout.ms`: a minute).
+/// At its close librdkafka waits for unanswered requests up to `socket.timeout.ms` (one minute).
 const EXIT_MAX: Duration = Duration::from_secs(90);
-/// Signal of a process that touches memory it may not.
+/// Signal that ends a process after an invalid memory access.
 const SIGSEGV: i32 = 11;
 
 /// A line of a client program.
@@ -67,40 +68,39 @@ pub(crate) struct Record {
     pub(crate) key: Option<String>,
     pub(crate) value: Option<String>,
     pub(crate) timestamp: i64,
-    /// When, Unix ms by the client's clock.
+    /// Unix ms of the receipt, by the client's clock.
     pub(crate) at: i64,
     pub(crate) headers: Vec<(String, Option<String>)>,
 }
 
-/// Where a record came to lie, or why not.
+/// Partition, offset and timestamp of a produced record, or the error.
 pub(crate) type Fate = Result<(i32, i64, i64), String>;
 
-/// How it is spoken to.
 #[derive(Debug)]
 enum Link {
     Process(Child, ChildStdin),
     Hosted(TcpStream),
 }
 
-/// One that lives; dropped, it goes without a word.
+/// A running client program; dropping it kills the process or cuts the connection.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: String,
     pub(crate) program: Program,
     link: Link,
     lines: Receiver<String>,
-    /// Partitions held.
+    /// Assigned partitions, as `topic-index`.
     pub(crate) owned: BTreeSet<String>,
-    /// How often each was taken away.
+    /// Number of times that each partition was revoked or lost.
     taken: BTreeMap<String, usize>,
     /// Assignments, revocations and losses seen.
     pub(crate) rebalances: usize,
-    /// What polls said besides records.
+    /// Errors of polls.
     pub(crate) troubles: Vec<String>,
 }
 
 impl Client {
-    /// A member-to-be of `group`, which shares a process with others where that can be.
+    /// Starts a client of `group`. A Java client shares one JVM with others.
     pub(crate) fn start(
         program: Program,
         bootstrap: &str,
@@ -116,7 +116,8 @@ impl Client {
         Self::ready(who.0, program, Link::Hosted(link), said)
     }
 
-    /// In a process of its own, which can be killed; its stderr goes to a file below `dir`.
+    /// Starts the client in a process of its own, which can be killed; its stderr goes to a file
+    /// below `dir`.
     pub(crate) fn process(
         program: Program,
         bootstrap: &str,
@@ -160,12 +161,11 @@ impl Client {
         client
     }
 
-    /// How often a partition was taken away from it.
     pub(crate) fn taken(&self, partition: &str) -> usize {
         self.taken.get(partition).copied().unwrap_or_default()
     }
 
-    /// Writes one command; [`Client::answer`] reads what it led to.
+    /// Writes one command; [`Client::answer`] reads its lines.
     pub(crate) fn send(&mut self, command: &str) {
         let words = format!("{command}\n");
         let sent = match &mut self.link {
@@ -175,13 +175,13 @@ impl Client {
         sent.unwrap_or_else(|e| panic!("{}: {e}", self.name));
     }
 
-    /// Every line up to the end of the command.
+    /// Reads every line up to the end of the command.
     pub(crate) fn answer(&mut self) -> Result<Vec<Event>, String> {
         let mut events = Vec::new();
         loop {
             match self.line() {
                 Event::Done => return Ok(events),
-                // A poll may tell of a passing trouble and go on.
+                // A poll may report a transient error and go on.
                 Event::Failed { command, error } if command == "poll" => {
                     eprintln!("{}: poll: {error}", self.name);
                     self.troubles.push(error);
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    /// A command that has to work.
+    /// Runs a command that must succeed, and returns its lines.
     pub(crate) fn run(&mut self, command: &str) -> Vec<Event> {
         self.send(command);
         self.answer().unwrap_or_else(|error| panic!("{}: {error}", self.name))
@@ -202,7 +202,7 @@ impl Client {
         records(self.run(&format!("poll {}", wait.as_millis())))
     }
 
-    /// Sends what is queued: each tag and what became of it.
+    /// Sends queued records, and returns the outcome of each by tag.
     pub(crate) fn flush(&mut self) -> Vec<(String, Fate)> {
         fates(self.run("flush"))
     }
@@ -228,7 +228,6 @@ impl Client {
         });
     }
 
-    /// SIGKILL.
     pub(crate) fn kill(mut self) {
         let Link::Process(child, _) = &mut self.link else {
             panic!("{} shares its process with others", self.name);
@@ -295,7 +294,6 @@ impl Drop for Client {
     }
 }
 
-/// What it is started with.
 fn arguments(
     program: Program,
     bootstrap: &str,
@@ -308,7 +306,6 @@ fn arguments(
     first.chain(settings.iter().cloned()).collect()
 }
 
-/// The records among the lines.
 pub(crate) fn records(events: Vec<Event>) -> Vec<Record> {
     let record = |event| match event {
         Event::Record(record) => Some(record),
@@ -317,7 +314,7 @@ pub(crate) fn records(events: Vec<Event>) -> Vec<Record> {
     events.into_iter().filter_map(record).collect()
 }
 
-/// What became of each record sent.
+/// Outcome of each produced record, by tag.
 pub(crate) fn fates(events: Vec<Event>) -> Vec<(String, Fate)> {
     let fate = |event| match event {
         Event::Sent { tag, partition, offset, timestamp } => {

@@ -1,5 +1,4 @@
-//! The real cluster behind the sidecar: what an administrator does there, and what is done to its
-//! brokers.
+//! The real cluster behind the sidecar: administration, and starts and stops of its brokers.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +13,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use crate::wait::until;
 
-/// Longest wait for a topic to be gone, or a broker to be back.
+/// Longest wait until a topic is deleted or a broker is back.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -22,39 +21,38 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Where the sidecar finds it; `None`: the sidecar is the cluster.
+/// Bootstrap address of the cluster for the sidecar; `None`: the sidecar works without a cluster.
 pub(crate) fn bootstrap() -> Option<String> {
     variable("CLIENTS_UPSTREAM")
 }
 
-/// What this run is kept apart by: the kind of the cluster.
+/// Kind of the cluster. Each kind has files of its own, so that runs do not mix.
 pub(crate) fn place() -> String {
     variable("CLIENTS_PLACE").unwrap_or_else(|| "alone".to_owned())
 }
 
-/// Where who knows no password finds it.
+/// Address of a listener of the cluster that needs no login.
 pub(crate) fn back_door() -> String {
     variable("CLIENTS_BACK_DOOR").expect("tests/clients/run --upstream sets it")
 }
 
-/// Where its brokers keep everything.
+/// Directory in which the brokers keep their data.
 pub(crate) fn dir() -> String {
     variable("CLIENTS_KAFKA").expect("tests/clients/run --upstream sets it")
 }
 
-/// How many brokers there are.
 pub(crate) fn nodes() -> usize {
     variable("CLIENTS_NODES").expect("tests/clients/run --upstream sets it").parse().unwrap()
 }
 
-/// An administrator; whoever is asked by its methods is done when they return.
+/// An administrator. Each method returns only when its change has been made.
 pub(crate) struct Admin {
     client: AdminClient<DefaultClientContext>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Admin {
-    /// Connected to the cluster itself.
+    /// Connects to the cluster itself, past the sidecar.
     pub(crate) fn direct() -> Self {
         Self::at(&back_door())
     }
@@ -65,9 +63,9 @@ impl Admin {
         Self { client, runtime }
     }
 
-    /// Whether it was made; not while one by this name is being deleted.
+    /// Returns false while a topic by this name exists or is being deleted.
     fn makes(&self, topic: &str, partitions: i32) -> bool {
-        // Brokers of before 2.4 have no default.
+        // Brokers before 2.4 have no default replication factor.
         let replicas = variable("CLIENTS_NODES").map_or(1, |nodes| nodes.parse().unwrap());
         let topic = NewTopic::new(topic, partitions, TopicReplication::Fixed(replicas));
         let made = self.client.create_topics([&topic], &AdminOptions::new());
@@ -96,7 +94,7 @@ impl Admin {
         });
     }
 
-    /// Returns when what it is told of this topic, or of each, holds.
+    /// Returns when `holds` is true for `topic`, or for every topic where `topic` is `None`.
     fn wait_for(&self, topic: Option<&str>, what: &str, holds: fn(&[MetadataPartition]) -> bool) {
         until(PATIENCE, what, || {
             let told = self.client.inner().fetch_metadata(topic, ANSWER_MAX);
@@ -104,7 +102,7 @@ impl Admin {
         });
     }
 
-    /// Deletes a topic and makes one by the same name.
+    /// Deletes a topic and creates one by the same name.
     pub(crate) fn remake_topic(&self, topic: &str, partitions: i32) {
         let deleted = self.client.delete_topics(&[topic], &AdminOptions::new());
         self.runtime.block_on(deleted).unwrap().remove(0).unwrap();
@@ -112,16 +110,16 @@ impl Admin {
     }
 }
 
-/// Returns when every broker of the cluster knows a leader of each partition: the controller says
-/// that a topic is made before the brokers have heard of it, and a client that asks one of those
-/// joins its group without that topic.
+/// Returns when every broker knows a leader of each partition. The controller acknowledges a new
+/// topic before the brokers know it. A client that asks such a broker joins its group without the
+/// topic.
 fn wait_for_leaders(topic: &str) {
     if bootstrap().is_none() {
         return;
     }
     let first: SocketAddr = back_door().parse().unwrap();
     for port in (first.port()..).take(nodes()) {
-        // Not connected to anybody else: it asks this one.
+        // With one bootstrap address, this client asks only that broker.
         let asking = Admin::at(&SocketAddr::new(first.ip(), port).to_string());
         asking.wait_for(Some(topic), "a broker knows the topic", |partitions| {
             !partitions.is_empty() && partitions.iter().all(|p| p.leader() >= 0)
@@ -129,19 +127,19 @@ fn wait_for_leaders(topic: &str) {
     }
 }
 
-/// `kill`, `stop` or `start`s one broker; returns when that has happened.
+/// Runs `kill`, `stop` or `start` for one broker, and returns when the script has finished.
 pub(crate) fn node(verb: &str, node: usize) {
     let done = script().args([verb, &node.to_string(), "--dir", &dir()]).status().unwrap();
     assert!(done.success(), "{verb} {node}");
 }
 
-/// What one of Kafka's own tools prints, asked of the cluster itself.
+/// Output of a command-line tool of Kafka, connected to the cluster itself.
 pub(crate) fn asked(class: &str, args: &[&str]) -> String {
     let door = back_door();
     tool(class, &[&["--bootstrap-server", door.as_str()], args].concat())
 }
 
-/// What one of Kafka's own tools prints.
+/// Output of a command-line tool of Kafka.
 pub(crate) fn tool(class: &str, args: &[&str]) -> String {
     let told = script().args(["tool", class]).args(args).output().unwrap();
     assert!(told.status.success(), "{class}: {told:?}");

@@ -1,4 +1,4 @@
-//! What a record has to look like at each of its hops.
+//! Checks of a record at each of its hops: first delivery, retry, dead letter.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use crate::order::{Order, marks};
 use crate::sidecar::{LEVELS_MS, RETRIES_MAX};
 use crate::wait::slewed_ms;
 
-/// Offsets of a lane begin here.
+/// First offset of a retry partition.
 const LANE: i64 = 1 << 50;
 /// The level of the first retry, as an index into the table.
 const FIRST_LEVEL: usize = 2;
 
-/// A first delivery lies where it was produced.
+/// Checks that a first delivery has the topic, partition and offset of the produced record.
 pub(crate) fn first(record: &Record, order: &Order) {
     assert_eq!(record.topic, order.topic, "{record:?}");
     let (offset, _) = order.home.expect("produced");
     assert_eq!((record.partition, record.offset), (order.partition, offset), "{record:?}");
 }
 
-/// A retry says how often it failed and why, and does not come before it is due: `exact`ly on the
-/// ladder, or later.
+/// Checks that a retry names its failures and reason, and does not arrive before it is due. With
+/// `exact` the due time lies on the ladder, otherwise there or later.
 pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
     assert!(order.failures > 0, "a retry of what never failed: {record:?}");
     assert!(!order.is_dead(), "a retry of a dead letter: {record:?}");
@@ -51,12 +51,12 @@ pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
     assert!(early <= slewed_ms(), "{early} ms early, slewed by {}: {record:?}", slewed_ms());
 }
 
-/// How often it has failed, as a retry says.
+/// Failures so far, from the headers of a retry.
 pub(crate) fn failures(record: &Record) -> u32 {
     marks(record)["RECONSUME_TIME"].parse().unwrap()
 }
 
-/// A dead letter says where it came from and how it ended.
+/// Checks that a dead letter is intact and names its origin and its last failure.
 pub(crate) fn dead_letter(record: &Record, order: &Order, (group, tag): (&str, &str)) {
     order.assert_intact(record);
     let marks = marks(record);

@@ -1,5 +1,5 @@
-//! One JVM for many clients: to start it takes longer than most of them have to do. Each is a
-//! connection to it.
+//! One JVM for many clients, because a JVM takes longer to start than most clients run. Each client
+//! is a connection to it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -13,11 +13,11 @@ use crate::program::Program;
 
 struct Host {
     port: u16,
-    /// It ends when its stdin is closed: with the process of the tests.
+    /// The JVM ends when its stdin is closed, at the latest with the test process.
     _jvm: Child,
 }
 
-/// A client with these arguments, as it would be in a process of its own.
+/// Starts a client in the JVM with the arguments that a process of its own would get.
 pub(crate) fn connect(program: Program, args: &[String]) -> TcpStream {
     static HOST: OnceLock<Host> = OnceLock::new();
     let host = HOST.get_or_init(|| Host::start(program));

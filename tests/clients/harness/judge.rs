@@ -1,4 +1,5 @@
-//! Works as an application would, and holds every record received against what has to come.
+//! An application under test: handles records as an application would, and checks every record
+//! received against what is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::order::{Order, Plan, Way, When, tag_of};
 use crate::scene::Scene;
 use crate::sidecar::{PARTITIONS, Sidecar};
 
-/// Longest wait for everything to be worked off.
+/// Longest wait until all orders are done or dead.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
 
@@ -23,45 +24,46 @@ pub(crate) struct Judge {
     pub(crate) orders: BTreeMap<String, Order>,
     /// Received and not yet committed, by order and attempt.
     open: BTreeMap<(String, u32), Open>,
-    /// Somebody left: what lay in that client's buffers comes later than on the ladder.
+    /// A client left: records in its buffers may come later than the ladder says.
     pub(crate) somebody_left: bool,
-    /// Brokers die: of a batch that was sent twice they tell the time of its last record, so an
-    /// order's is that of its first delivery.
+    /// Brokers die. They answer a batch that was sent twice with the time of its last record, so an
+    /// order takes its timestamp from its first delivery.
     pub(crate) brokers_die: bool,
-    /// Of the topic of orders.
+    /// Partitions of the topic of orders.
     pub(crate) partitions: i32,
-    /// Clients that know of no retries: whatever they are given is worked off.
+    /// Clients without retry code: they handle every record without a failure.
     pub(crate) plain: BTreeSet<String>,
 }
 
 #[derive(Debug)]
 struct Open {
-    /// The client that has it.
+    /// Client that received the record.
     client: String,
-    /// The handler was content.
+    /// The handler succeeded.
     worked: bool,
-    /// Where it came from, and how often that was taken away from the client before.
+    /// Partition of the record, and how often it had been revoked from the client before the
+    /// receipt.
     partition: String,
     taken: usize,
-    /// A commit of it was refused.
+    /// A commit of the record was refused.
     is_refused: bool,
 }
 
-/// A delivery that failed and is to be told.
+/// A failed delivery whose nack is to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
     pub(crate) tag: String,
-    /// As the application saw the record.
+    /// Position of the record as the application saw it.
     place: String,
     way: Way,
     when: When,
     codec: &'static str,
-    /// Whether the sidecar has to count it: it counts no second nack of one failure.
+    /// Whether the sidecar has to count the nack: it counts no second nack of one failure.
     counts: bool,
 }
 
 impl Failed {
-    /// What tells it.
+    /// Client command that sends the nack.
     pub(crate) fn command(&self) -> String {
         let Self { tag, place, way, codec, .. } = self;
         let way = if *way == Way::Value { "value" } else { "reference" };
@@ -87,7 +89,7 @@ impl Judge {
         self.produce_filled(client, name, plans, "");
     }
 
-    /// The same with a filler in each value.
+    /// Produces orders with a filler in each value.
     pub(crate) fn produce_filled(
         &mut self,
         client: &mut Client,
@@ -105,7 +107,7 @@ impl Judge {
         self.produced(client.flush());
     }
 
-    /// Notes where orders came to lie.
+    /// Stores the offsets and timestamps of produced orders.
     pub(crate) fn produced(&mut self, fates: Vec<(String, Fate)>) {
         for (tag, fate) in fates {
             let (_, offset, timestamp) = fate.unwrap_or_else(|e| panic!("{tag} is refused: {e}"));
@@ -114,20 +116,20 @@ impl Judge {
         assert!(self.orders.values().all(|order| order.home.is_some()), "each is acknowledged");
     }
 
-    /// Polls all clients at once and works off what each received.
+    /// Polls all clients at once and handles the records of each.
     pub(crate) fn round(&mut self, clients: &mut [&mut Client]) {
         let received = poll_all(clients);
         for (client, records) in clients.iter_mut().zip(received) {
             if !records.is_empty() {
                 self.work_off(client, &records);
             } else if self.open.values().any(|open| open.client == client.name) {
-                // What was refused is tried again.
+                // A refused commit is tried again.
                 self.commit(client);
             }
         }
     }
 
-    /// Rounds until `enough`.
+    /// Runs rounds until `enough` is true.
     pub(crate) fn rounds_until(
         &mut self,
         clients: &mut [&mut Client],
@@ -146,12 +148,13 @@ impl Judge {
         }
     }
 
-    /// Rounds until each order is done or dead; then nothing may be left and nothing may come.
+    /// Runs rounds until each order is done or dead. No retry may be left then, and no record may
+    /// come.
     pub(crate) fn finish(&mut self, clients: &mut [&mut Client], sidecar: &Sidecar) {
         self.finish_at(clients, &[sidecar]);
     }
 
-    /// The same with several sidecars.
+    /// Does the same as `finish` with several sidecars.
     pub(crate) fn finish_at(&mut self, clients: &mut [&mut Client], sidecars: &[&Sidecar]) {
         self.rounds_until(clients, "everything is worked off", |judge, _| judge.is_complete());
         for sidecar in sidecars {
@@ -163,7 +166,7 @@ impl Judge {
         }
     }
 
-    /// Holds what was received against what has to come; gives back what the handler failed on.
+    /// Checks received records against what is due, and returns those on which the handler failed.
     pub(crate) fn receive(&mut self, client: &Client, records: &[Record]) -> Vec<Failed> {
         let mut failed = Vec::new();
         let exact = !self.somebody_left;
@@ -178,7 +181,7 @@ impl Judge {
             }
             order.assert_intact(record);
             let is_retry = record.topic == retry_topic;
-            // Handed out once more before its failure was told: the partition was taken meanwhile.
+            // A repeated delivery from before the nack: the partition was revoked meanwhile.
             let again = is_retry
                 .then(|| expect::failures(record))
                 .filter(|told| *told < order.failures && order.excused.contains_key(&(told + 1)));
@@ -188,7 +191,7 @@ impl Judge {
                 None => 1,
             };
             if again.is_some() {
-                // What it says of itself was held against its first hand-out.
+                // The headers were checked at the first delivery of this attempt.
             } else if is_retry {
                 expect::retry(record, order, &tag, exact);
             } else {
@@ -206,18 +209,19 @@ impl Judge {
                 let place = format!("{}-{}@{}", record.topic, record.partition, record.offset);
                 let Plan { way, when, codec, .. } = order.plan;
                 let counts = if is_retry { again.is_none() } else { order.failures == 0 };
-                // Told behind the commit, while its retry is handed out, a second failure of the
-                // original could not be told from one of the hand-out (docs/semantics.md).
+                // A nack after the commit, while the retry is delivered, would look like a failure
+                // of that delivery (docs/semantics.md).
                 let when = if counts { when } else { When::BeforeCommit };
-                // A client that joins anew reads an original again while it may have fetched the
-                // retry already, and has to remember what it told.
+                // A client that rejoins reads an original again while it may have fetched the retry
+                // already. It has to remember which nacks it sent.
                 let joins_anew = client.program.library.has(Trait::JoinsAnew);
                 if counts || is_retry || !joins_anew {
                     failed.push(Failed { tag: tag.clone(), place, way, when, codec, counts });
                 }
             }
             let partition = format!("{}-{}", record.topic, record.partition);
-            // What was on its way when the partition was taken away is given to the next one, too.
+            // Records in flight when the partition was revoked are delivered to its next owner,
+            // too.
             if !client.owned.contains(&partition) {
                 *self.order(&tag).excused.entry(attempt).or_default() += 1;
             }
@@ -228,7 +232,8 @@ impl Judge {
         failed
     }
 
-    /// What an application does with a batch: tell failures, commit, and here some failures later.
+    /// Does what an application does with a batch: nacks failures, commits, and nacks the failures
+    /// that are due after the commit.
     pub(crate) fn work_off(&mut self, client: &mut Client, records: &[Record]) {
         let failed = self.receive(client, records);
         let (before, after): (Vec<Failed>, Vec<Failed>) =
@@ -238,7 +243,7 @@ impl Judge {
         self.nack(client, &after);
     }
 
-    /// Tells failures, all of them acknowledged.
+    /// Sends nacks, each of which must be acknowledged.
     pub(crate) fn nack(&mut self, client: &mut Client, failed: &[Failed]) {
         queue_nacks(client, failed);
         let fates = client.flush();
@@ -248,7 +253,8 @@ impl Judge {
     /// Counts acknowledged nacks.
     pub(crate) fn nacked(&mut self, failed: &[Failed], fates: Vec<(String, Fate)>) {
         assert_eq!(fates.len(), failed.len(), "each nack is answered");
-        // One bad record refuses all of its batch: only together do they tell which and why.
+        // One bad record refuses its whole batch: the message shows all nacks, to tell which one
+        // and why.
         let refused: Vec<_> =
             failed.iter().zip(&fates).filter(|(_, fate)| fate.1.is_err()).collect();
         assert!(refused.is_empty(), "nacks are refused: {refused:?}");
@@ -258,8 +264,8 @@ impl Judge {
         }
     }
 
-    /// Commits all that `client` has. What it was refused for may come again, unless a later
-    /// commit covers it.
+    /// Commits everything that `client` has received. Records of a refused commit may come again,
+    /// unless a later commit covers them.
     pub(crate) fn commit(&mut self, client: &mut Client) {
         client.send("commit");
         let refused = client.answer().err();
@@ -275,16 +281,16 @@ impl Judge {
                 *order.excused.entry(*attempt).or_default() += u32::from(news);
                 return true;
             }
-            // Whoever gets a partition anew begins at what was committed before. With clients that
-            // take part in rebalances while nobody polls, that may be before this commit.
+            // The next owner of a partition begins at the offset committed before. A client that
+            // takes part in rebalances between polls may lose a partition before this commit.
             let was_taken = open.taken != client.taken(&open.partition);
             if was_taken && !open.is_refused {
                 *order.excused.entry(*attempt).or_default() += 1;
             }
-            // A broker that dies may have stored a commit: its original does not come again then.
+            // A broker that dies may have stored the commit: the original then does not come again.
             let may_be_stored = brokers_die && !open.partition.starts_with(&retry_topic);
             let covers = !open.is_refused || !was_taken || may_be_stored;
-            // An original that comes again while its retry waits ends nothing.
+            // An original that comes again while its retry waits completes nothing.
             if covers && open.worked && *attempt > order.failures {
                 order.done = true;
             }
@@ -295,7 +301,7 @@ impl Judge {
         }
     }
 
-    /// What `client` has received and not committed may come once more.
+    /// Allows one more delivery of every record that `client` has received and not committed.
     pub(crate) fn excuse(&mut self, client: &str) {
         let orders = &mut self.orders;
         self.open.retain(|(tag, attempt), open| {
@@ -307,13 +313,13 @@ impl Judge {
         });
     }
 
-    /// Orders whose failures the sidecar is to bring back.
+    /// Number of orders that the sidecar has to deliver again.
     pub(crate) fn waiting(&self) -> usize {
         let waits = |order: &&Order| order.failures > 0 && !order.done && !order.is_dead();
         self.orders.values().filter(waits).count()
     }
 
-    /// Each order is done or dead.
+    /// Whether each order is done or dead.
     pub(crate) fn is_complete(&self) -> bool {
         self.orders.values().all(|order| order.done || order.is_dead())
     }
@@ -336,7 +342,7 @@ fn queue_nacks(client: &mut Client, failed: &[Failed]) {
     }
 }
 
-/// What each client received, all polling at the same time.
+/// Records received by each client; all clients poll at the same time.
 pub(crate) fn poll_all(clients: &mut [&mut Client]) -> Vec<Vec<Record>> {
     for client in &mut *clients {
         client.send(&format!("poll {}", POLL.as_millis()));

@@ -1,4 +1,4 @@
-//! kcat as Debian has it: an older librdkafka on a command line.
+//! Scenario with kcat as Debian packages it: an older librdkafka on a command line.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::program::Program;
 use crate::sidecar::{PARTITIONS, RETRIES_MAX};
 use crate::stage::Stage;
 
-/// What kcat prints that is content with the answer.
+/// Output of kcat, which must succeed.
 pub(crate) fn kcat(address: &str, args: &[&str], input: &str) -> String {
     let told = said(Command::new("kcat").args(["-b", address]).args(args), input);
     assert!(told.good, "{args:?}: {told:?}");
@@ -31,7 +31,7 @@ fn what_it_hands_back_comes_again_until_it_is_a_dead_letter() {
     send(topic, "bad", "cannot be handled", &["trace=7".to_owned()]);
 
     let group = ["-b", &address, "-G", &scene.group, "-u", "-q", "-J"];
-    // What it commits by itself would be done, also what it is about to hand back.
+    // Auto-commit would also commit a record that the test is about to send back.
     let rules = ["-X", "enable.auto.commit=false", "-X", "auto.offset.reset=earliest"];
     let mut command = Command::new("kcat");
     let mut reading = Running::of(command.args(group).args(rules).args([topic, &retry]));
@@ -63,13 +63,13 @@ fn what_it_hands_back_comes_again_until_it_is_a_dead_letter() {
     reading.stop();
 }
 
-/// A record as it prints it.
+/// A record in kcat's JSON output.
 #[derive(Debug)]
 struct Got {
     topic: String,
     partition: i64,
     offset: i64,
-    /// Key=value.
+    /// Key and value, joined by `=`.
     text: String,
     headers: BTreeMap<String, String>,
 }
@@ -89,7 +89,7 @@ impl Got {
         }
     }
 
-    /// Its own headers, and the one that names it.
+    /// The record's headers and the header that names its origin.
     fn handed_back(&self) -> Vec<String> {
         let origin = format!("x-retry-origin={}-{}@{}", self.topic, self.partition, self.offset);
         let headers = self.headers.iter().map(|(key, value)| format!("{key}={value}"));

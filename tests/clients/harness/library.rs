@@ -1,4 +1,4 @@
-//! The client libraries: what a program of each is built from, and what the library cannot do.
+//! The client libraries: the source of each program, and the features that a library lacks.
 
 #[path = "../../support/example.rs"]
 mod example;
@@ -8,35 +8,37 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::runtimes::{self, Built};
 
-/// A client library and the program of `tests/clients` that speaks for it.
+/// A client library and the program of `tests/clients` that uses it.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// What people call it.
+    /// Name in the tables.
     pub(crate) title: &'static str,
     pub(crate) source: Source,
-    /// Settings of each of its clients: waits in the measure of the scenarios.
+    /// Settings of every client that shorten its waits to the times of the scenarios.
     pub(crate) paced: &'static [&'static str],
-    /// Settings with which it forgets nothing while nobody is there.
+    /// Settings with which a client keeps its metadata while no broker answers.
     pub(crate) steadfast: &'static [&'static str],
-    /// Settings with which it looks for new partitions and topics all the time.
+    /// Settings with which a client looks for new partitions and topics all the time.
     pub(crate) curious: &'static [&'static str],
     pub(crate) traits: &'static [Trait],
-    /// Groups of scenarios (list.rs) that it cannot play, and why, for people.
+    /// Groups of scenarios (list.rs) that the library cannot play, each with a reason for the
+    /// table.
     pub(crate) cannot: &'static [(&'static str, &'static str)],
 }
 
-/// What a scenario has to know of a library.
+/// A property of a library that scenarios have to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trait {
-    /// Of headers it knows only the order of those by one name.
+    /// The library keeps the order of headers only among those of one name.
     HeadersByName,
-    /// It fetches each partition on a connection of its own.
+    /// The library fetches each partition on a connection of its own.
     FetchesEach,
-    /// Whoever loses its coordinator for a moment joins the group anew.
+    /// A member that loses its coordinator for a moment joins the group again.
     JoinsAnew,
-    /// It does so by chance: while nobody listens it looks for its coordinator at one address after
-    /// the other, and gives up, its session with it, where two of its requests take their turns so
-    /// that one of them comes to the same address twice in a row.
+    /// A member that loses its coordinator may join the group again. While no broker listens, the
+    /// library tries one address after the other for its coordinator. Two of its requests can
+    /// alternate so that one gets the same address twice in a row. The library then gives up its
+    /// session.
     MayJoinAnew,
     /// A leader joins a second time when its first metadata arrives during its join; all members
     /// see that rebalance.
@@ -46,7 +48,7 @@ pub(crate) enum Trait {
     MayCrashAtClose,
 }
 
-/// What its program is built from, below `tests/clients`.
+/// Source of the program, below `tests/clients`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// An example of this crate.
@@ -62,15 +64,15 @@ pub(crate) enum Source {
 }
 
 pub(crate) static JAVA: Library = Library {
-    // Else it begins anew with its bootstrap addresses once all others have failed (KIP-899), knows
-    // of no topic then, and the leader of a group calls for a rebalance: whatever answers again.
+    // By default the client returns to its bootstrap addresses once all others have failed
+    // (KIP-899). It then knows no topic, and the leader of a group starts a rebalance.
     steadfast: &["metadata.recovery.strategy=none"],
     curious: &["metadata.max.age.ms=300"],
     ..Library::of("Java client", Source::Java("java", "kafka-clients", "Client"))
 };
 
 pub(crate) static LIBRDKAFKA: Library = Library {
-    // Of itself it waits up to 10 s, twice as long after each try, for a broker to be there again.
+    // The default backoff doubles with each try, up to 10 s.
     paced: &["reconnect.backoff.max.ms=1000"],
     curious: &["topic.metadata.refresh.interval.ms=300", "metadata.max.age.ms=900"],
     ..Library::of("librdkafka", Source::Example)
@@ -158,12 +160,12 @@ pub(crate) static AIOKAFKA: Library =
     Library::of("aiokafka", Source::Python("python", "aiokafka", "aiokafka.txt", "of_aiokafka.py"));
 
 impl Library {
-    /// One that can do everything.
+    /// A library without settings, traits or exceptions.
     const fn of(title: &'static str, source: Source) -> Self {
         Self { title, source, paced: &[], steadfast: &[], curious: &[], traits: &[], cannot: &[] }
     }
 
-    /// Built on first use.
+    /// Builds the program on first use.
     pub(crate) fn built(&self) -> &'static Built {
         static BUILT: Mutex<BTreeMap<String, &'static OnceLock<Built>>> =
             Mutex::new(BTreeMap::new());
@@ -179,7 +181,7 @@ impl Library {
         let key = format!("{:?}", self.source);
         let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         let place = *known.entry(key).or_insert_with(|| Box::leak(Box::default()));
-        // While one is built, those that are built are at work.
+        // Other programs stay usable while this one is built.
         drop(known);
         place.get_or_init(build)
     }
@@ -193,7 +195,7 @@ impl Library {
     }
 }
 
-/// A moment when `cargo test` just did.
+/// Takes a moment where `cargo test` has just built the example.
 fn librdkafka() -> Built {
     let tls = ["--features", "librdkafka-tls"];
     let options: &[&str] = if cfg!(feature = "librdkafka-tls") { &tls } else { &[] };

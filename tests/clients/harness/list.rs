@@ -1,9 +1,9 @@
-//! Every scenario, each named after the promise it keeps, in groups: a library can play all of a
-//! group, or says in library.rs why it cannot.
+//! Every scenario, each named after the promise it keeps, in groups. A library plays all of a
+//! group, or library.rs says why the library cannot.
 
-/// Groups of scenarios with one client, as tests in a module of its name.
+/// Groups of scenarios with one client, as tests in a module named after the client.
 macro_rules! scenarios {
-    // Those that only a real cluster can play.
+    // Scenarios that only a real cluster can play.
     (in front: $client:ident, $program:ident) => {
         mod $client {
             played! { $program, front, "front":
@@ -21,7 +21,7 @@ macro_rules! scenarios {
             $(scenarios! { @$group $program })+
         }
     };
-    // One group of them.
+    // Each arm below is one group of scenarios.
     (@records $program:ident) => {
         played! { $program, scenario, "records":
             records_of_every_codec_come_back_byte_for_byte

@@ -1,4 +1,5 @@
-//! Clients log in, and again: at the cluster through the sidecar, or at the sidecar by itself.
+//! Logins of clients and their renewal, at the cluster through the sidecar or at a sidecar without
+//! one.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use crate::sidecar::Sidecar;
 use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
-/// How long a login lasts: a client begins anew after 85 to 95 % of it, and must be on time also on
-/// a busy machine.
+/// Lifetime of a login. A client renews it after 85 to 95 %, and must be on time also on a busy
+/// machine.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// Connections that have been closed.
+/// Closed connections by cause, from the sidecar's metrics.
 struct Closed {
     by_the_client: u64,
-    /// The lines of all other causes.
+    /// Metric lines of all other causes.
     by_others: Vec<String>,
 }
 
@@ -32,8 +33,8 @@ impl Closed {
     }
 }
 
-/// A login ends after a few seconds (KIP-368), and with it the connection of a client that has not
-/// said again who it is.
+/// A login expires after a few seconds (KIP-368). The connection of a client that has not
+/// authenticated again is then closed.
 pub(crate) fn logs_in_again_and_again_on_one_connection(stage: &Stage) {
     let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);
@@ -49,8 +50,8 @@ pub(crate) fn logs_in_again_and_again_on_one_connection(stage: &Stage) {
     judge.finish(&mut [&mut a], &stage.sidecar);
     let after = Closed::count(sidecar);
     assert_eq!(after.by_others, before.by_others, "no login has ended with its connection");
-    // A login that fails closes each connection. One alone may be that of a coordinator: a Java
-    // consumer gives it up when the broker is slow.
+    // A failed login closes each connection of a client. A single closed one may be a
+    // coordinator's: a Java consumer gives that up when the broker is slow.
     let given_up = after.by_the_client - before.by_the_client;
     assert!(given_up < connections / 2, "{given_up} of {connections} connections given up");
     assert_eq!(a.rebalances, rebalances, "nor to join");
@@ -68,7 +69,7 @@ pub(crate) fn hears_that_its_password_is_wrong(mut stage: Stage) {
     });
     assert!(a.owned.is_empty());
     drop(a);
-    // Another one is let in by the same sidecar.
+    // A client with the right password is let in by the same sidecar.
     stage.login = good;
     let mut b: Client = stage.member("b", LONG_SESSION);
     let mut judge = Judge::new(&stage.scene);

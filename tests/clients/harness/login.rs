@@ -1,5 +1,5 @@
-//! How clients, sidecar and cluster know each other: by nothing, by TLS and SASL, or by users of
-//! the sidecar's own.
+//! Authentication between clients, sidecar and cluster: none, TLS and SASL, or users of the
+//! sidecar's own.
 
 use std::fs;
 use std::io::Write;
@@ -8,41 +8,41 @@ use std::process::{Command, Stdio};
 
 use crate::program::Program;
 
-/// As `tests/support/real-kafka` has it.
+/// User that `tests/support/real-kafka` creates.
 const USER: &str = "reprise";
 const PASSWORD: &str = "reprise-secret";
 
-/// How long a login lasts at the sidecar: as long as at the cluster (`connections.max.reauth.ms`).
+/// Lifetime of a login at the sidecar, equal to that at the cluster (`connections.max.reauth.ms`).
 const SESSION: &str = "10s";
 
-/// One user who logs in.
+/// Credentials of one user.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     at: At,
-    /// The SASL mechanism.
     mechanism: String,
     pub(crate) password: String,
 }
 
-/// Where.
+/// Server that checks the credentials.
 #[derive(Clone, Debug)]
 enum At {
-    /// At the cluster, with TLS on both sides of the sidecar. The directory holds `ca.pem` and
-    /// `server.pem`, the latter for this host.
+    /// The cluster, with TLS on both sides of the sidecar. The directory holds `ca.pem` and
+    /// `server.pem`, a certificate of this host.
     Cluster(PathBuf),
-    /// At a sidecar by itself, which has this file of users.
+    /// A sidecar without a cluster, which has this file of users.
     Sidecar(PathBuf),
 }
 
 impl Login {
-    /// What `CLIENTS_LOGIN` (a mechanism) and `CLIENTS_KAFKA` (where the certificates are) say.
+    /// Login from `CLIENTS_LOGIN` (a mechanism) and `CLIENTS_KAFKA` (the directory of the
+    /// certificates).
     pub(crate) fn wanted() -> Option<Self> {
         let mechanism = std::env::var("CLIENTS_LOGIN").ok().filter(|name| !name.is_empty())?;
         let dir = std::env::var("CLIENTS_KAFKA").expect("the cluster's directory").into();
         Some(Self { at: At::Cluster(dir), mechanism, password: PASSWORD.to_owned() })
     }
 
-    /// A user of a sidecar by itself, as `reprise user` writes it.
+    /// Login of a user that `reprise user` writes for a sidecar without a cluster.
     pub(crate) fn of_users(dir: &Path, mechanism: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_reprise"))
             .args(["user", USER])
@@ -59,7 +59,7 @@ impl Login {
         Self { at: At::Sidecar(file), mechanism, password }
     }
 
-    /// Behind the address of a listener.
+    /// Configuration behind the address of a listener.
     pub(crate) fn listener(&self) -> String {
         match &self.at {
             At::Cluster(dir) => {
@@ -73,12 +73,11 @@ impl Login {
         }
     }
 
-    /// Behind the bootstrap brokers.
+    /// Configuration behind the bootstrap brokers.
     pub(crate) fn upstream(&self) -> String {
         self.ca().map(|ca| format!(", tls: {{ca: '{ca}'}}")).unwrap_or_default()
     }
 
-    /// Settings of a client.
     pub(crate) fn settings(&self, program: Program) -> Vec<String> {
         let is_java = program.library.is_java();
         let mut settings = vec![format!("sasl.mechanism={}", self.mechanism)];
@@ -127,7 +126,7 @@ impl Login {
         vec![format!("sasl.username={USER}"), format!("sasl.password={}", self.password)]
     }
 
-    /// Whom clients have to trust.
+    /// File of the CA that clients have to trust.
     fn ca(&self) -> Option<String> {
         match &self.at {
             At::Cluster(dir) => Some(dir.join("ca.pem").display().to_string()),

@@ -1,4 +1,4 @@
-//! One order: what was produced, what is to happen to it, what happened.
+//! An order: the produced record, the plan for it, and its deliveries and failures.
 
 use std::collections::BTreeMap;
 
@@ -6,44 +6,42 @@ use crate::client::Record;
 use crate::login::Login;
 use crate::sidecar::RETRIES_MAX;
 
-/// How the application says that a record failed.
+/// The kind of nack that the application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The record itself is produced to the retry topic.
     Value,
-    /// Only its origin is named.
+    /// The nack names only the origin.
     Reference,
 }
 
-/// Whether the nack is sent before or after the commit that passes the record.
+/// Order of the nack and the commit that passes the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     BeforeCommit,
     AfterCommit,
 }
 
-/// What the handler does with an order.
+/// Result of the handler for an order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Deliveries that fail, from the first.
+    /// Number of deliveries that fail, from the first.
     pub(crate) failures: u32,
     pub(crate) way: Way,
     pub(crate) when: When,
-    /// Of the record and of its nacks.
+    /// Compression of the record and of its nacks.
     pub(crate) codec: &'static str,
 }
 
-/// Fails for ever.
 pub(crate) const ALWAYS: u32 = u32::MAX;
 
 impl Plan {
-    /// Never fails.
     pub(crate) const GOOD: Self =
         Self { failures: 0, way: Way::Value, when: When::BeforeCommit, codec: "none" };
 
-    /// The `n`-th of every way there is to fail up to `failures` times.
+    /// Plan `n` of the four kinds of nack, with this many failures.
     pub(crate) fn mixed(n: usize, failures: u32) -> Self {
-        // A cluster that wants to know who asks does not let the sidecar read records back.
+        // A cluster with authentication does not let the sidecar read records back.
         let by_value = n.is_multiple_of(2) || Login::wanted().is_some();
         let way = if by_value { Way::Value } else { Way::Reference };
         let when = if (n / 2).is_multiple_of(2) { When::BeforeCommit } else { When::AfterCommit };
@@ -51,13 +49,13 @@ impl Plan {
     }
 }
 
-/// Plans of every kind: good ones, failing ones, some for ever.
+/// Plans of every kind: good ones, failing ones, some that always fail.
 pub(crate) fn failing(count: usize) -> Vec<Plan> {
     let failures = [0, 1, 2, ALWAYS, 1, 3];
     (0..count).map(|n| Plan::mixed(n, failures[n % failures.len()])).collect()
 }
 
-/// An order and its life so far.
+/// An order and its deliveries so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) plan: Plan,
@@ -65,19 +63,19 @@ pub(crate) struct Order {
     pub(crate) partition: i32,
     pub(crate) key: String,
     pub(crate) value: String,
-    /// Name and value in hex, duplicates and all.
+    /// Names, and values in hex, duplicates included.
     pub(crate) headers: Vec<(String, String)>,
-    /// Whether its client knows their order, not only that of those by one name.
+    /// Whether the client keeps the order of all headers, not only of those by one name.
     pub(crate) orders_headers: bool,
     /// Offset and timestamp once produced.
     pub(crate) home: Option<(i64, i64)>,
-    /// Failures the sidecar acknowledged and has to count.
+    /// Failures that the sidecar acknowledged and has to count.
     pub(crate) failures: u32,
-    /// Deliveries by attempt.
+    /// Number of deliveries by attempt.
     pub(crate) deliveries: BTreeMap<u32, u32>,
-    /// Deliveries by attempt that may come again, because somebody was killed meanwhile.
+    /// Number of allowed repetitions by attempt, for example after a client was killed.
     pub(crate) excused: BTreeMap<u32, u32>,
-    /// Worked off and committed.
+    /// Handled without a failure, and committed.
     pub(crate) done: bool,
 }
 
@@ -96,7 +94,7 @@ impl Order {
             partition,
             key: hex(&format!("key of {tag}")),
             value: hex(&format!("{tag}|{filler}")),
-            // Twice the same name, an empty one, and a lie in a name of the sidecar's.
+            // A repeated name, an empty value, and a false value for a header of the sidecar.
             headers: vec![
                 header("trace", tag),
                 header("RECONSUME_TIME", "99"),
@@ -113,7 +111,7 @@ impl Order {
         }
     }
 
-    /// The words after `produce`.
+    /// Arguments of the client command `produce`.
     pub(crate) fn words(&self, tag: &str) -> String {
         let headers: Vec<String> =
             self.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -121,7 +119,7 @@ impl Order {
         format!("{tag} {} {topic} {partition} {key} {value} {}", plan.codec, headers.join(" "))
     }
 
-    /// Whether it has to be in the dead letters.
+    /// Whether the order has to be a dead letter.
     pub(crate) fn is_dead(&self) -> bool {
         self.failures > RETRIES_MAX
     }
@@ -132,7 +130,8 @@ impl Order {
         format!("{}-{}@{offset}", self.topic, self.partition)
     }
 
-    /// Key, value, timestamp and the application's own headers are those that were produced.
+    /// Checks that key, value, timestamp and the application's own headers are those that were
+    /// produced.
     pub(crate) fn assert_intact(&self, record: &Record) {
         let (_, timestamp) = self.home.expect("produced");
         assert_eq!(record.key.as_ref(), Some(&self.key), "the key of {record:?}");
@@ -154,13 +153,13 @@ impl Order {
     }
 }
 
-/// The order a record is about.
+/// Tag of the record's order, from its value.
 pub(crate) fn tag_of(record: &Record) -> String {
     let text = text_of(record.value.as_deref().unwrap_or_default());
     text.split('|').next().unwrap_or_default().to_owned()
 }
 
-/// The sidecar's headers of a record; each at most once.
+/// The sidecar's headers of a record. Each may come only once.
 pub(crate) fn marks(record: &Record) -> BTreeMap<String, String> {
     let mut marks = BTreeMap::new();
     for (name, value) in record.headers.iter().filter(|(name, _)| is_the_sidecars(name)) {

@@ -1,6 +1,6 @@
-//! Partitions and keys in order. `order.mode: partition` for clients that say a failure and poll
-//! on: `order.rewind: rebalance` brings them back to the record. `order.mode: key` for those that
-//! subscribe to the retry topic, with the embedded cluster.
+//! Scenarios with `order.mode`. With `partition`, clients nack a record and poll on: `order.rewind:
+//! rebalance` brings them back to it. With `key`, clients subscribe to the retry topic of the
+//! embedded cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::sidecar::PARTITIONS;
 use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
-/// Longer than anything here may take: a cooperative client is called back by two calls, each time.
+/// Longest wait. A cooperative client needs two rebalances for each rewind.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Failures until the record is a dead letter.
+/// Deliveries until the record is a dead letter.
 const DELIVERIES: usize = 3;
-/// The next record follows the record's commit or `isolation_timeout`, which a busy machine takes
-/// longer than.
+/// Without the record's commit, the next one follows after `isolation_timeout`, which exceeds the
+/// time that a busy machine needs.
 const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, isolation_timeout: 3s, \
     order: {mode: partition, interval: 100ms, rewind: rebalance}}\n";
 /// Orders of each batch, over all partitions.
 const ORDERS: usize = 12;
-/// The one that fails, and others behind it.
+/// Order that fails; others lie behind it in its partition.
 const FAILING: &str = "early-4";
 
 const BY_KEY: &str = "retry: {levels: 50ms, breaker: off, order: {mode: key}}\n";
 const KEYS: usize = 6;
 const RECORDS: usize = 90;
 
-/// What a member has in hand behind a failed record of its key comes again, after it.
+/// A member skips the records behind a failed record of their key. They come again after its retry.
 pub(crate) fn the_last_deliveries_of_a_key_come_in_its_order(program: Program) {
     if cluster::bootstrap().is_some() {
         // reprise refuses the mode in front of a cluster.
@@ -79,7 +79,7 @@ pub(crate) fn the_last_deliveries_of_a_key_come_in_its_order(program: Program) {
     client.close();
 }
 
-/// Of the key of a record.
+/// Partition of the key of record `n`.
 fn partition_of(n: usize) -> i32 {
     i32::try_from(n % KEYS).unwrap() % PARTITIONS
 }
@@ -100,7 +100,7 @@ pub(crate) fn who_polls_on_is_called_back_to_the_record_that_failed(program: Pro
             if tag != FAILING {
                 continue;
             }
-            // It was served alone: no Fetch is on its way that could bring what comes now.
+            // The record was delivered in isolation: no Fetch in flight can return the late orders.
             if given[FAILING] == 2 {
                 held = Some(record.partition);
                 produce(&stage, &mut client, "late");
@@ -134,7 +134,7 @@ fn produce(stage: &Stage, client: &mut Client, batch: &str) {
     assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
 }
 
-/// Says it, durably, and goes on.
+/// Nacks the record; the sidecar has stored the nack when this returns.
 fn nack(client: &mut Client, failed: &Record) {
     let Record { topic, partition, offset, .. } = failed;
     client.run(&format!("nack {FAILING} none {topic}-{partition}@{offset} value"));

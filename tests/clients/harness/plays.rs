@@ -1,5 +1,5 @@
-//! Healthy consumers that a rule of failures could harm, with librdkafka: the plays of which one
-//! record a second, or a dead letter, came before the rule of suspects.
+//! Healthy consumers that failure detection could harm, with librdkafka. Detection once slowed each
+//! of these applications to a record a second, or made a dead letter.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::wait::until;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);
-/// Nothing here is to wait for a patience of the sidecar.
+/// `isolation_timeout` exceeds the duration of every test, so that none depends on it.
 const RULES: &str = "retry: {isolation_timeout: 2m}\n";
 
 struct Play {
@@ -26,7 +26,7 @@ struct Play {
     scene: Scene,
 }
 
-/// A record, as far as a play looks at it.
+/// Position and time of a received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Delivery {
     partition: i32,
@@ -62,7 +62,7 @@ impl Play {
         consumer
     }
 
-    /// `each` records in each of the first partitions.
+    /// Produces `each` records in each of the first `partitions` partitions.
     fn produce(&self, each: usize, partitions: i32) {
         let producer: BaseProducer = self.config("none").create().unwrap();
         for n in 0..each {
@@ -93,7 +93,7 @@ impl Play {
     }
 }
 
-/// The next record; fails if none comes.
+/// Returns the next record; fails if none comes.
 fn next_record(consumer: &BaseConsumer) -> Delivery {
     let mut next = None;
     until(PATIENCE, "a record comes", || {
@@ -122,8 +122,7 @@ fn commit(play: &Play, consumer: &BaseConsumer, done: Delivery) {
     consumer.commit(&offsets, CommitMode::Sync).unwrap();
 }
 
-/// Reads that many records without a commit of its own, and tells how long it took from the first
-/// one on.
+/// Reads that many records without commits of its own; returns the time from the first record on.
 fn read(consumer: &BaseConsumer, records: usize) -> Duration {
     next_record(consumer);
     let clock = Clock::start();
@@ -133,8 +132,8 @@ fn read(consumer: &BaseConsumer, records: usize) -> Duration {
     clock.elapsed()
 }
 
-/// Reads that many records in batches, with a commit behind each, and tells how long it took from
-/// the first one on.
+/// Reads that many records in batches with a commit after each; returns the time from the first
+/// record on.
 fn read_all(consumer: &BaseConsumer, records: usize) -> Duration {
     const BATCH: usize = 500;
     next_record(consumer);
@@ -158,7 +157,7 @@ fn a_consumer_that_recovers_gets_everything_at_once() {
     play.produce(EACH, PARTITIONS);
     let records = EACH * usize::try_from(PARTITIONS).unwrap();
     let group = play.scene.group.as_str();
-    // The group has worked before.
+    // The group has committed before.
     let before = play.consumer(group);
     for _ in 0..PARTITIONS {
         next_record(&before);
@@ -207,7 +206,7 @@ fn an_outage_of_everything_makes_no_dead_letter() {
     let done = next_record(&before);
     commit(&play, &before, done);
     drop(before);
-    // Each record it gets ends it, before the client commits.
+    // Every record ends its consumer before the client commits.
     for _ in 0..10 {
         next_record(&play.consumer(group));
     }
@@ -260,7 +259,7 @@ fn a_delay_queue_handles_each_record_when_it_is_due() {
         let record = next_record(&consumer);
         if now_ms() < record.produced_ms + DELAY_MS {
             seek(&play, &consumer, record);
-            // The queue's own pause between two looks.
+            // Pause of the delay queue between two attempts.
             std::thread::sleep(Duration::from_millis(300));
             continue;
         }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// What one has said.
+/// Output of a program, and whether it succeeded.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) out: String,
@@ -11,14 +11,14 @@ pub(crate) struct Said {
     pub(crate) good: bool,
 }
 
-/// One that goes on until it is told to stop.
+/// A program that runs until it is stopped.
 pub(crate) struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Said {
-    /// Everything, whatever it was printed on.
+    /// Everything printed, on stdout and stderr.
     pub(crate) fn all(&self) -> String {
         format!("{}\n{}", self.out, self.err)
     }
@@ -31,12 +31,12 @@ impl Running {
         Self { child, lines }
     }
 
-    /// The next line it prints.
+    /// Returns the next line of stdout.
     pub(crate) fn line(&mut self) -> String {
         self.until("")
     }
 
-    /// Reads on until it prints a line with this in it.
+    /// Reads up to a line that contains `text`, and returns it.
     pub(crate) fn until(&mut self, text: &str) -> String {
         let mut seen = String::new();
         loop {
@@ -50,11 +50,11 @@ impl Running {
         }
     }
 
-    /// SIGTERM, and until it has ended.
+    /// Sends SIGTERM and waits for the end.
     pub(crate) fn stop(mut self) {
         let asked = Command::new("kill").arg(self.child.id().to_string()).status();
         assert!(asked.unwrap().success());
-        // Nobody else reads what it still says.
+        // The program must not block on a full pipe.
         std::io::copy(&mut self.lines, &mut std::io::sink()).unwrap();
         self.child.wait().unwrap();
     }
@@ -62,17 +62,17 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Only of one that a failed test has left is anything left to end.
+        // After `stop` both calls do nothing; after a failed test they end the program.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// What a command says that is given this to read.
+/// Runs a command with this input.
 pub(crate) fn said(command: &mut Command, input: &str) -> Said {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
-    // One that has read enough may be gone before it has read all.
+    // A program may end before it has read all of its input.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
     let told = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

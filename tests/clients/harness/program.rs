@@ -1,11 +1,11 @@
-//! Which client programs there are: a library, and how it is set.
+//! The client programs: a library and its settings.
 
 use std::process::Command;
 
 use crate::library::{self, Library, Source};
 use crate::runtimes::{self, Built};
 
-/// Java's name for it.
+/// Setting of the Java client with the class of an assignor.
 macro_rules! assignor {
     ($name:literal) => {
         concat!("consumer.partition.assignment.strategy=org.apache.kafka.clients.consumer.", $name)
@@ -15,24 +15,26 @@ macro_rules! assignor {
 /// One row of docs/clients.md.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
-    /// As `tests/clients/run` calls it.
+    /// Name in `tests/clients/run`.
     pub(crate) name: &'static str,
     pub(crate) library: &'static Library,
-    /// `group.protocol`.
+    /// Value of `group.protocol`: `classic` or `consumer`.
     pub(crate) protocol: &'static str,
-    /// How it differs from the library as it comes, for people.
+    /// Text for the table: how the program differs from the library's defaults.
     pub(crate) setting: &'static str,
-    /// The same as settings of a client.
+    /// Settings of each client.
     pub(crate) settings: &'static [&'static str],
-    /// What is played of scenarios (list.rs), beside what its library cannot; none: all of them.
+    /// Groups of scenarios (list.rs) that the program plays, without those that its library cannot;
+    /// empty: all.
     only: &'static [&'static str],
-    /// What it cannot play with these settings, beside what its library cannot.
+    /// Groups that the program cannot play with these settings, beside those that its library
+    /// cannot.
     cannot: &'static [(&'static str, &'static str)],
 }
 
-/// Where an assignor has a say.
+/// Groups that depend on the assignor.
 const SHARED: &[&str] = &["sharing", "restarts"];
-/// Also where it matters that a rebalance takes nothing away.
+/// Groups that depend on the assignor, or on a rebalance that revokes nothing.
 const COOPERATIVE: &[&str] = &["sharing", "restarts", "ordered"];
 
 impl Program {
@@ -79,7 +81,7 @@ impl Program {
     pub(crate) const KAFKA_PYTHON_2: Self = Self::of("kafka-python-2", &library::KAFKA_PYTHON_2);
     pub(crate) const AIOKAFKA: Self = Self::of("aiokafka", &library::AIOKAFKA);
 
-    /// In the order of the table.
+    /// Every program, in the order of the table.
     pub(crate) const ALL: &[Self] = &[
         Self::JAVA,
         Self::JAVA_848,
@@ -104,7 +106,7 @@ impl Program {
         Self::AIOKAFKA,
     ];
 
-    /// As the library comes.
+    /// The library with its defaults.
     const fn of(name: &'static str, library: &'static Library) -> Self {
         Self {
             name,
@@ -117,7 +119,7 @@ impl Program {
         }
     }
 
-    /// The same library with the other `group.protocol`.
+    /// Program of the same library with the other `group.protocol`.
     pub(crate) fn by_other_protocol(self) -> Self {
         let is_other = |other: &&Self| {
             other.library.title == self.library.title && other.protocol != self.protocol
@@ -129,7 +131,7 @@ impl Program {
         Self { name, protocol: "consumer", setting: "KIP-848", ..self }
     }
 
-    /// Librdkafka's name for it.
+    /// Adds librdkafka's name of the cooperative assignor.
     const fn by_cooperative_sticky(self, name: &'static str) -> Self {
         let settings = &["consumer.partition.assignment.strategy=cooperative-sticky"];
         Self { only: COOPERATIVE, ..self.with(name, "`cooperative-sticky`", settings) }
@@ -144,43 +146,43 @@ impl Program {
         Self { name, setting, settings, only: SHARED, ..self }
     }
 
-    /// Whether it plays a group of scenarios.
+    /// Whether the program plays a group of scenarios.
     pub(crate) fn plays(self, group: &str) -> bool {
         let can = !self.cannot().any(|(cannot, _)| *cannot == group);
         can && (self.plays_all() || self.only.contains(&group))
     }
 
-    /// Whether it plays whatever it can.
+    /// Whether the program plays every group that it can.
     pub(crate) fn plays_all(self) -> bool {
         self.only.is_empty()
     }
 
-    /// Groups of scenarios that it cannot play, and why.
+    /// Groups of scenarios that the program cannot play, with reasons.
     pub(crate) fn cannot(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
         self.library.cannot.iter().chain(self.cannot)
     }
 
-    /// Settings of each of its clients.
+    /// Settings of every client that shorten its waits.
     pub(crate) fn paced(self) -> Vec<String> {
         owned(self.library.paced)
     }
 
-    /// Settings of a client that forgets nothing while nobody is there.
+    /// Settings with which a client keeps its metadata while no broker answers.
     pub(crate) fn steadfast(self) -> Vec<String> {
         owned(self.library.steadfast)
     }
 
-    /// Settings of a client that looks for new partitions and topics all the time.
+    /// Settings with which a client looks for new partitions and topics all the time.
     pub(crate) fn curious(self) -> Vec<String> {
         owned(self.library.curious)
     }
 
-    /// The command that starts it, built on first use.
+    /// Command that starts the program, built on first use.
     pub(crate) fn command(self) -> Command {
         self.library.built().command()
     }
 
-    /// Of its library.
+    /// Version of the library.
     pub(crate) fn version(self) -> String {
         match self.library.source {
             Source::Example => rdkafka::util::get_rdkafka_version().1,
@@ -189,7 +191,7 @@ impl Program {
     }
 }
 
-/// The application of Kafka Streams, `tests/clients/streams`.
+/// Command of the Kafka Streams application, `tests/clients/streams`.
 pub(crate) fn streams() -> Command {
     static STREAMS: std::sync::OnceLock<Built> = std::sync::OnceLock::new();
     STREAMS.get_or_init(|| runtimes::java("streams", "kafka-streams", "Counts")).command()

@@ -1,5 +1,5 @@
-//! How programs that are not Rust's are built: what they need is downloaded into the cache, in the
-//! versions that lie beside them.
+//! Builds of programs in other languages. Their dependencies are downloaded into the cache, in the
+//! versions that their projects name.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What starts a program.
+/// Command and version of a built program.
 #[derive(Debug)]
 pub(crate) struct Built {
     /// The program itself and its first arguments.
     pub(crate) command: Vec<OsString>,
-    /// Of the client or framework.
+    /// Version of the client or framework.
     pub(crate) version: String,
 }
 
@@ -20,14 +20,14 @@ impl Built {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
-        // A test finds the libraries its own build has made there, also those of the same name that
-        // a client has brought along.
+        // Cargo sets the variable for a test: a client would load the libraries of the test's build
+        // in place of its own libraries of the same name.
         command.env_remove("LD_LIBRARY_PATH");
         command
     }
 }
 
-/// A main class of a Maven project; its version is that of the library.
+/// Builds a main class of a Maven project; the version is that of the library.
 pub(crate) fn java(project: &str, library: &str, class: &str) -> Built {
     let out = maven(project);
     let jars = fs::read_dir(out.join("lib")).unwrap();
@@ -46,15 +46,15 @@ pub(crate) fn java(project: &str, library: &str, class: &str) -> Built {
     }
 }
 
-/// A JVM that starts from an archive of classes.
+/// Command of a JVM that starts from an archive of classes.
 pub(crate) fn jvm(archive: &Path) -> Vec<OsString> {
     let mut shared = OsString::from("-XX:SharedArchiveFile=");
     shared.push(archive);
     JVM.iter().map(OsString::from).chain([shared]).collect()
 }
 
-/// JVMs live for seconds: what a compiler would gain they never earn. What they say of themselves
-/// is not what a program says.
+/// A JVM here runs for seconds, too short for the second compiler to pay off. Logs of the JVM must
+/// not mix with output of the program.
 const JVM: &[&str] = &[
     "java",
     "-Xmx256m",
@@ -70,11 +70,11 @@ const LOGS: &[&str] = &[
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 ];
 
-/// Classes as a JVM has them in memory (class data sharing): a client starts with half the work. A
-/// JVM that finds none, or one of another JVM, starts as ever.
+/// Archive of loaded classes (class data sharing), which halves the start of a client. A JVM
+/// without a fitting archive starts as usual.
 const ARCHIVE: &str = "classes.jsa";
 
-/// Of jars alone, in one order: an archive of classes is for one path.
+/// Jars only, in one order: an archive of classes is valid for one class path.
 fn class_path(out: &Path) -> OsString {
     let mut jars: Vec<PathBuf> =
         fs::read_dir(out.join("lib")).unwrap().map(|jar| jar.unwrap().path()).collect();
@@ -83,8 +83,8 @@ fn class_path(out: &Path) -> OsString {
     std::env::join_paths(jars).unwrap()
 }
 
-/// Main classes, what each is given, and what it is told on stdin, for a look around with nobody
-/// there: what it loads meanwhile, it loads whenever it starts.
+/// Main classes, arguments and stdin of a trial run without a broker. The classes that it loads go
+/// into the archive.
 const LOOKS: [(&str, &[&str], &[u8]); 3] = [
     (
         "Client",
@@ -97,10 +97,10 @@ const LOOKS: [(&str, &[&str], &[u8]); 3] = [
 
 const NOBODY: &str = "127.0.0.1:1";
 
-/// What a client says when it is at work, and found nobody.
+/// Text on stderr when a client runs and has found no broker.
 const FOUND_NOBODY: &str = "could not be established";
 
-/// The archive of a project, by its main class.
+/// Writes the class archive of a project with a trial run of its main class.
 fn archive(out: &Path) {
     let is_there = |class: &str| out.join(format!("classes/reprise/{class}.class")).exists();
     let Some((class, args, told)) = LOOKS.into_iter().find(|(class, ..)| is_there(class)) else {
@@ -113,7 +113,7 @@ fn archive(out: &Path) {
     java.arg(format!("reprise.{class}")).args(args).current_dir(out);
     java.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = java.spawn().unwrap();
-    // One that ends before it has read all of that has left what it can.
+    // A program may end before it has read all of its input.
     let _ = child.stdin.take().unwrap().write_all(told);
     let said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let mut goes_on = told.is_empty();
@@ -126,7 +126,7 @@ fn archive(out: &Path) {
     child.wait().unwrap();
 }
 
-/// Classes and libraries of a project below `tests/clients`.
+/// Builds the classes and libraries of a project below `tests/clients`.
 fn maven(project: &str) -> PathBuf {
     built(project, project, |project, out| {
         // A library of another version must not stay beside the new one.
@@ -138,7 +138,7 @@ fn maven(project: &str) -> PathBuf {
             text.push(path);
             text
         };
-        // It keeps what it fetches in one folder, and knows of no other that does so as well.
+        // Two runs of Maven at once corrupt the local repository, which it does not lock.
         let alone = File::create(cache().join("maven.lock")).unwrap();
         alone.lock().unwrap();
         let mut mvn = Command::new("mvn");
@@ -156,7 +156,7 @@ fn maven(project: &str) -> PathBuf {
     })
 }
 
-/// A module of a project with a lock file; its version is that of the package.
+/// Builds a module of a project with a lock file; the version is that of the package.
 pub(crate) fn node(project: &str, package: &str, module: &str) -> Built {
     let out = built(project, project, |project, out| {
         // A module finds packages in the folders above its own.
@@ -164,7 +164,7 @@ pub(crate) fn node(project: &str, package: &str, module: &str) -> Built {
             fs::copy(project.join(file), out.join(file)).unwrap();
         }
         let mut npm = Command::new("npm");
-        // librdkafka in it is built against libraries that are here, where none comes ready made.
+        // Without a prebuilt librdkafka, the package builds it against libraries of this machine.
         npm.args(["ci", "--no-audit", "--no-fund"]).env("CKJS_LINKING", "dynamic");
         run(npm.current_dir(out));
     });
@@ -175,8 +175,8 @@ pub(crate) fn node(project: &str, package: &str, module: &str) -> Built {
     Built { command: words(["node".into(), out.join(module)]), version }
 }
 
-/// A script of a project, in an environment of its own with these requirements, which is named
-/// after them; its version is that of the package.
+/// Builds an environment named after these requirements for a script of a project; the version is
+/// that of the package.
 pub(crate) fn python(project: &str, package: &str, requirements: &str, script: &str) -> Built {
     let name = format!("{project}/{}", requirements.trim_end_matches(".txt"));
     let out = built(project, &name, |project, out| {
@@ -185,7 +185,7 @@ pub(crate) fn python(project: &str, package: &str, requirements: &str, script: &
         let mut pip = Command::new(venv.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         run(pip.arg("--requirement").arg(project.join(requirements)));
-        // What is imported is compiled beside itself.
+        // Python writes compiled modules beside their source.
         for file in fs::read_dir(project).unwrap().map(|file| file.unwrap().path()) {
             if file.extension().is_some_and(|extension| extension == "py") {
                 fs::copy(&file, out.join(file.file_name().unwrap())).unwrap();
@@ -198,7 +198,7 @@ pub(crate) fn python(project: &str, package: &str, requirements: &str, script: &
     Built { command: words([python, out.join(script)]), version }
 }
 
-/// A main package of a module; its version is that of the library.
+/// Builds a main package of a module; the version is that of the library.
 pub(crate) fn go(project: &str, library: &str, package: &str) -> Built {
     let out = built(project, project, |project, out| {
         let mut go = Command::new("go");
@@ -210,7 +210,7 @@ pub(crate) fn go(project: &str, library: &str, package: &str) -> Built {
     Built { command: words([out.join("bin").join(package)]), version }
 }
 
-/// A tool that a module asks for by its `tool` directive.
+/// Builds a tool that a module names in its `tool` directive.
 pub(crate) fn go_tool(project: &str, package: &str) -> Command {
     let name = package.rsplit('/').next().unwrap();
     let out = built(project, project, |project, out| {
@@ -220,11 +220,11 @@ pub(crate) fn go_tool(project: &str, package: &str) -> Command {
     Command::new(out.join(name))
 }
 
-/// Goes up with a change of how programs are built from their files.
+/// Version of the build steps; raise it when they change.
 const WAY: u32 = 4;
 
-/// What is built of a project below `tests/clients` goes to the cache, to a folder of its own; the
-/// repository stays clean. What was built from the same files is not built again.
+/// Builds a project below `tests/clients` in a folder of the cache; the repository stays clean. A
+/// project whose files have not changed is not built again.
 fn built(project: &str, name: &str, build: impl FnOnce(&Path, &Path)) -> PathBuf {
     let out = cache().join(format!("{}-client", name.replace('/', "-")));
     let project = folder(project);
@@ -245,8 +245,8 @@ fn folder(project: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project)
 }
 
-/// The text of every file below a folder, in the order of their names: the same in every checkout,
-/// so that none of them builds anew what another one has built.
+/// Text of every file below a folder, in the order of names. Every checkout has equal text, so none
+/// repeats the build of another.
 fn sources(dir: &Path) -> String {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -258,7 +258,7 @@ fn sources(dir: &Path) -> String {
     paths.iter().map(text).collect()
 }
 
-/// What a command says that has to succeed.
+/// Runs a command that has to succeed, and returns its stdout.
 fn run(command: &mut Command) -> String {
     let program = Path::new(command.get_program()).display().to_string();
     let done = command.output();
@@ -267,7 +267,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }
 
-/// A build that did not is told with what it said.
+/// Fails with the output of a build that did not succeed.
 pub(crate) fn must_succeed(built: &Output, what: &str) {
     let said = [&built.stdout[..], &built.stderr[..]].concat();
     assert!(built.status.success(), "{what} is not built:\n{}", String::from_utf8_lossy(&said));
@@ -277,7 +277,7 @@ fn words(command: impl IntoIterator<Item = PathBuf>) -> Vec<OsString> {
     command.into_iter().map(PathBuf::into_os_string).collect()
 }
 
-/// Downloads and builds that outlive `cargo clean`.
+/// Folder of downloads and builds that outlive `cargo clean`.
 fn cache() -> PathBuf {
     let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");

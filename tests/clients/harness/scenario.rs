@@ -1,4 +1,4 @@
-//! One client library against one sidecar, scenario by scenario.
+//! Scenarios of one client library against one sidecar.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,8 +17,8 @@ use crate::sidecar::{PARTITIONS, RETRIES_MAX, Sidecar};
 use crate::stage::{LONG_SESSION, SHORT_SESSION, Stage};
 use crate::wait::until;
 
-/// FindCoordinator requests of two clients after a start. Java sends ten a second while the sidecar
-/// does not know the cluster yet.
+/// Most FindCoordinator requests of two clients after a start. Java sends ten a second while the
+/// sidecar does not know the cluster yet.
 const FIND_COORDINATOR_MAX: u64 = 40;
 
 pub(crate) fn records_of_every_codec_come_back_byte_for_byte(program: Program) {
@@ -159,7 +159,8 @@ pub(crate) fn a_stopped_sidecar_comes_back_as_it_was(program: Program) {
     restart(program, "restart-clean", Sidecar::stop);
 }
 
-/// Retries wait, records are in hand, some are nacked while nobody listens.
+/// Restarts the sidecar while retries wait and clients hold records, some of which they nack before
+/// it is back.
 fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     let mut stage = Stage::new(program, name);
     let mut judge = Judge::new(&stage.scene);
@@ -182,11 +183,11 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     let rebalances = (a.rebalances, b.rebalances);
     let joins_anew = program.library.has(Trait::JoinsAnew);
     stop(&mut stage.sidecar);
-    // What one that joins anew was given before waits a second for the next, once more; that may be
-    // what comes first.
+    // After a rejoin, the first record to come may be the second delivery of a retry, which waits a
+    // second.
     judge.somebody_left = joins_anew;
-    // Java's producer forgets all topics when no broker is left, and then blocks: no answer is
-    // waited for while the sidecar is away.
+    // Java's producer forgets all topics when no broker is left, and then blocks: the test waits
+    // for its answer only after the restart.
     for failed in &failed {
         a.send(&failed.command());
     }
@@ -234,7 +235,7 @@ pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Pro
     judge.produce(&mut a, "early", &failing(24));
     judge.rounds_until(&mut [&mut a, &mut b], "some wait", |judge, _| judge.waiting() > 4);
     let (held, rebalances) = (a.owned.clone(), b.rebalances);
-    // It leaves for a moment and says so, or does not leave at all; retries go on falling due.
+    // The member sends a LeaveGroup for a restart, or none at all; retries fall due meanwhile.
     judge.somebody_left = true;
     a.close();
     let mut a = stage.member_with("a", &named("one"));
@@ -250,7 +251,7 @@ pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Pro
     b.close();
 }
 
-/// Everybody has a lane and some of the partitions of orders, each of which is somebody's alone.
+/// Every client has a retry partition and some partitions of orders, each of which has one owner.
 fn share(stage: &Stage, clients: &[&mut Client]) -> bool {
     let retry = format!("{}-0", stage.scene.retry_topic());
     let orders = (0..PARTITIONS).map(|index| format!("{}-{index}", stage.scene.topic));
@@ -260,7 +261,7 @@ fn share(stage: &Stage, clients: &[&mut Client]) -> bool {
         && orders.into_iter().all(|name| held(&name) == 1)
 }
 
-/// The one record that is to come.
+/// Returns the only record to come.
 fn received(client: &mut Client) -> Record {
     let mut records = Vec::new();
     until(PATIENCE, "the record comes", || {
@@ -271,7 +272,7 @@ fn received(client: &mut Client) -> Record {
     records.remove(0)
 }
 
-/// Whether some file below `dir` contains these bytes.
+/// Whether a file below `dir` contains these bytes.
 fn lies_in(dir: &Path, needle: &[u8]) -> bool {
     fs::read_dir(dir).unwrap().any(|entry| {
         let path = entry.unwrap().path();

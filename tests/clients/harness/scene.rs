@@ -1,11 +1,11 @@
-//! Topic and groups of one scenario, like nobody else's: a real cluster is shared by all.
+//! Topic and groups of one scenario. Scenarios share a real cluster, so every scenario has names of
+//! its own.
 
-/// The names of one scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
-    /// Where orders are produced.
+    /// Topic of orders.
     pub(crate) topic: String,
-    /// The application's group.
+    /// Group of the application.
     pub(crate) group: String,
     suffix: String,
 }
@@ -15,28 +15,26 @@ impl Scene {
         Self::of("shop")
     }
 
-    /// With another name of the application.
+    /// Names with another prefix of the application's group.
     pub(crate) fn of(application: &str) -> Self {
         let suffix: String = (0..8).map(|_| fastrand::lowercase()).collect();
         Self { topic: format!("orders-{suffix}"), group: format!("{application}-{suffix}"), suffix }
     }
 
-    /// Where failed orders come back.
     pub(crate) fn retry_topic(&self) -> String {
         format!("reprise.retry.{}", self.group)
     }
 
-    /// Where exhausted orders lie.
     pub(crate) fn dead_letter_topic(&self) -> String {
         format!("reprise.dlq.{}", self.group)
     }
 
-    /// A group beside the application's.
+    /// Name of a group beside the application's.
     pub(crate) fn other_group(&self, name: &str) -> String {
         format!("{name}-{}", self.suffix)
     }
 
-    /// What the application subscribes to.
+    /// Client command that subscribes to orders and retries.
     pub(crate) fn subscription(&self) -> String {
         format!("subscribe {},{}", self.topic, self.retry_topic())
     }

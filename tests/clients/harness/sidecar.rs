@@ -1,4 +1,4 @@
-//! The sidecar under test: the shipped binary, a directory and a port of its own.
+//! The sidecar under test: the shipped binary, with a directory and a port of its own.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,20 +15,21 @@ use crate::port::{Port, free_port};
 use crate::scene::Scene;
 use crate::wait::{note_slew, until};
 
-/// The delay table of every scenario; the first retry takes the third.
+/// Delays of every scenario; the first retry takes the third.
 pub(crate) const LEVELS_MS: [u64; 6] = [50, 100, 300, 400, 500, 600];
-/// Retries before the dead letters.
+/// Retries before a record is a dead letter.
 pub(crate) const RETRIES_MAX: u32 = 3;
 
-/// Of the topic of orders.
+/// Partitions of the topic of orders.
 pub(crate) const PARTITIONS: i32 = 4;
-/// Session of members by KIP-848, who have no word in it: longer than any restart of the sidecar.
+/// Session timeout of KIP-848 members, which the client cannot set: longer than any restart of the
+/// sidecar.
 pub(crate) const CONSUMER_SESSION: &str = "12s";
 
 const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(20);
 
-/// `reprise serve` as a process.
+/// A process of `reprise serve`.
 #[derive(Debug)]
 pub(crate) struct Sidecar {
     dir: PathBuf,
@@ -39,9 +40,9 @@ pub(crate) struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts with an empty data directory below `dir`; logs stay there. In front of the cluster
-    /// that `CLIENTS_UPSTREAM` names, if it does; by itself otherwise. `session`: of members by
-    /// KIP-848.
+    /// Starts with an empty data directory below `dir`; logs stay there. The sidecar runs in front
+    /// of the cluster that `CLIENTS_UPSTREAM` names, or without one. `session` is the timeout of
+    /// KIP-848 members.
     pub(crate) fn start(dir: &Path, scene: &Scene, login: Option<&Login>, session: &str) -> Self {
         let topics = if cluster::bootstrap().is_some() {
             String::new()
@@ -49,7 +50,7 @@ impl Sidecar {
             format!("topics: {{list: [{{name: {}, partitions: {PARTITIONS}}}]}}\n", scene.topic)
         };
         let levels: Vec<String> = LEVELS_MS.iter().map(|ms| format!("{ms}ms")).collect();
-        // More fails here than an outage takes, and each failure is to count.
+        // Scenarios fail more records than an outage does, and every failure has to count.
         let retry = format!(
             "retry: {{max_reconsume_times: {RETRIES_MAX}, breaker: off, on_seek_back: retry, \
                 give_up_after: 1s, levels: {}}}\n",
@@ -58,7 +59,7 @@ impl Sidecar {
         Self::by_rules(dir, login, session, &(topics + &retry))
     }
 
-    /// The same with other rules: lines of its configuration.
+    /// Starts with `rules`, lines of the configuration.
     pub(crate) fn by_rules(dir: &Path, login: Option<&Login>, session: &str, rules: &str) -> Self {
         let port = free_port();
         let upstream = cluster::bootstrap();
@@ -89,7 +90,7 @@ impl Sidecar {
         sidecar
     }
 
-    /// Whether it stands in front of no other.
+    /// Whether the sidecar runs without a cluster.
     pub(crate) fn is_the_cluster(&self) -> bool {
         self.is_the_cluster
     }
@@ -127,14 +128,14 @@ impl Sidecar {
         });
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// SIGTERM, and the exit code 0.
+    /// Sends SIGTERM; the exit code must be 0.
     pub(crate) fn stop(&mut self) {
         let mut child = self.child.take().unwrap();
         let term = Command::new("kill").arg(child.id().to_string()).status();
@@ -147,7 +148,7 @@ impl Sidecar {
         assert!(ended.unwrap().success(), "a clean stop ends with 0");
     }
 
-    /// By which protocol the members of a group speak: what `reprise group describe` says.
+    /// Protocol of the group's members, from `reprise group describe`.
     pub(crate) fn kind_of(&self, group: &str) -> String {
         let told = Command::new(env!("CARGO_BIN_EXE_reprise"))
             .args(["group", "describe", group, "--format", "json", "--admin", &self.admin])
@@ -157,12 +158,12 @@ impl Sidecar {
         seen["kind"].as_str().unwrap().to_owned()
     }
 
-    /// What it has written to its log.
+    /// Text of the log file.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("sidecar.log")).unwrap()
     }
 
-    /// GET on the admin port: status line, headers and body.
+    /// Answer to a GET on the admin port: status line, headers and body.
     pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.admin).unwrap();
         let host = &self.admin;
@@ -173,14 +174,14 @@ impl Sidecar {
         answer
     }
 
-    /// The body of a GET on the admin port; null where there is none.
+    /// Body of a GET on the admin port; null where there is none.
     pub(crate) fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         serde_json::from_str(body).unwrap_or_default()
     }
 
-    /// The value of a counter as written in `/metrics`, labels included; 0 when there is none.
+    /// Value of a counter as written in `/metrics`, labels included; 0 when there is none.
     pub(crate) fn metric(&self, series: &str) -> u64 {
         let text = self.get("/metrics");
         let of = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.trim().parse().ok();
@@ -193,13 +194,13 @@ impl Sidecar {
         text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
     }
 
-    /// What `reprise retry list` says.
+    /// Output of `reprise retry list`.
     pub(crate) fn retries(&self) -> Vec<Value> {
         let told = Command::new(env!("CARGO_BIN_EXE_reprise"))
             .args(["retry", "list", "--format", "jsonl", "--admin", &self.admin])
             .output()
             .unwrap();
-        // 3 = nothing matched
+        // Exit code 3: nothing matched.
         assert!(matches!(told.status.code(), Some(0 | 3)), "{told:?}");
         let text = String::from_utf8(told.stdout).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,4 +1,4 @@
-//! Clients without a producer, that say in a commit's metadata what failed.
+//! Scenario of clients without a producer: the metadata of a commit names the records that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,6 @@ use crate::sidecar::PARTITIONS;
 use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
-/// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 const ORDERS: usize = 16;
 /// Orders that fail, and how often.
@@ -52,7 +51,7 @@ pub(crate) fn what_a_commit_s_metadata_names_comes_back(program: Program) {
     until(PATIENCE, "nothing waits", || stage.sidecar.retries().is_empty());
     assert_eq!(client.poll(Duration::from_millis(500)).len(), 0, "one time too many");
 
-    // Metadata nobody can follow is an error of that commit, and the client says so.
+    // The sidecar refuses a commit with invalid metadata, and the client reports the error.
     let at = &first["order-1"];
     client.send(&format!("mark {topic} {} {} {}", at.partition, at.offset + 1, hex("!retry:x")));
     let refused = client.answer().unwrap_err();
@@ -68,7 +67,7 @@ fn failures(tag: &str) -> u32 {
     FAILING.iter().find(|(failing, _)| *failing == tag).map_or(0, |(_, times)| *times)
 }
 
-/// Key, value and headers are those of the order.
+/// Checks that key, value and headers of a retry are those of the order.
 fn judge(retry: &Record, first: &Record, origin: &str) {
     assert_eq!((&retry.key, &retry.value), (&first.key, &first.value), "{retry:?}");
     assert!(retry.headers.contains(&first.headers[0]), "{retry:?}");
@@ -76,7 +75,7 @@ fn judge(retry: &Record, first: &Record, origin: &str) {
     assert_eq!(origin, format!("{}-{}@{}", first.topic, first.partition, first.offset));
 }
 
-/// Commits past these records; for each partition the metadata names those that failed.
+/// Commits past these records; the metadata of a partition names its failed records.
 fn commit(client: &mut Client, records: &[Record], fails: impl Fn(&str) -> bool) {
     let mut partitions: BTreeMap<(&str, i32), Vec<&Record>> = BTreeMap::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! Where one scenario runs: a directory, a sidecar, names, and clients of one program.
+//! Stage of one scenario: a directory, a sidecar, names, and clients of one program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::sidecar::{CONSUMER_SESSION, PARTITIONS, Sidecar};
 
 /// Longer than any restart of the sidecar.
 pub(crate) const LONG_SESSION: Duration = Duration::from_secs(30);
-/// A killed client is missed soon.
+/// Short, so that a killed client soon leaves its group.
 pub(crate) const SHORT_SESSION: Duration = Duration::from_secs(3);
 
 pub(crate) struct Stage {
@@ -25,17 +25,17 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// An empty directory, kept afterwards for its logs.
+    /// A stage with an empty directory, kept afterwards for its logs.
     pub(crate) fn new(program: Program, name: &str) -> Self {
         Self::with(program, name, Scene::new(), CONSUMER_SESSION)
     }
 
-    /// With a sidecar that goes by the rules it has by itself.
+    /// A stage whose sidecar has the default rules.
     pub(crate) fn by_default_rules(program: Program, name: &str) -> Self {
         Self::by_rules(program, name, "")
     }
 
-    /// With a sidecar that goes by these rules: lines of its configuration.
+    /// A stage whose sidecar has these rules, lines of its configuration.
     pub(crate) fn by_rules(program: Program, name: &str, rules: &str) -> Self {
         let (dir, scene, login) = (empty_dir(program.name, name), Scene::new(), Login::wanted());
         let sidecar = Sidecar::by_rules(&dir, login.as_ref(), CONSUMER_SESSION, rules);
@@ -44,7 +44,7 @@ impl Stage {
         stage
     }
 
-    /// With these names, and this session of members by KIP-848.
+    /// A stage with these names; `session` is the timeout of KIP-848 members.
     pub(crate) fn with(program: Program, name: &str, scene: Scene, session: &str) -> Self {
         let dir = empty_dir(program.name, name);
         let login = Login::wanted();
@@ -56,7 +56,7 @@ impl Stage {
         stage
     }
 
-    /// By itself, with a user who has to log in by this mechanism.
+    /// A stage without a cluster, whose user logs in with this SASL mechanism.
     pub(crate) fn with_users(program: Program, name: &str, mechanism: &str) -> Self {
         let (dir, scene) = (empty_dir(program.name, name), Scene::new());
         let login = Some(Login::of_users(&dir, mechanism));
@@ -64,7 +64,7 @@ impl Stage {
         Self { program, dir, sidecar, scene, login }
     }
 
-    /// By an administrator who knows only the sidecar's address, where that needs no password.
+    /// Creates the topic through the sidecar, or in the cluster where the sidecar needs a login.
     pub(crate) fn make_topic(&self, topic: &str, partitions: i32) {
         let admin = match self.login {
             None => Admin::at(&self.sidecar.address()),
@@ -73,7 +73,7 @@ impl Stage {
         admin.make_topic(topic, partitions);
     }
 
-    /// A second sidecar in front of the same cluster.
+    /// Starts a second sidecar in front of the same cluster.
     pub(crate) fn sidecar_beside(&self) -> Sidecar {
         Sidecar::start(&self.dir.join("beside"), &self.scene, self.login.as_ref(), CONSUMER_SESSION)
     }
@@ -82,13 +82,13 @@ impl Stage {
         self.client_at(&self.sidecar.address(), (name, group, session), &[])
     }
 
-    /// One that can be killed, and is missed soon.
+    /// Starts a client that can be killed and soon leaves its group then.
     pub(crate) fn mortal(&self, name: &str, group: &str) -> Client {
         let (who, at) = ((name, group, SHORT_SESSION), self.sidecar.address());
         Client::process(self.program, &at, &self.dir, who, &self.settings(self.program, &[]))
     }
 
-    /// A client of any address, with settings of its own.
+    /// Starts a client with any bootstrap address and more settings.
     pub(crate) fn client_at(
         &self,
         bootstrap: &str,
@@ -108,13 +108,13 @@ impl Stage {
         Client::start(program, bootstrap, &self.dir, who, &self.settings(program, more))
     }
 
-    /// What a client of this program is told: its waits, its login, and this.
+    /// Settings of a client: short waits, login, and `more`.
     fn settings(&self, program: Program, more: &[String]) -> Vec<String> {
         let login = self.login.as_ref().map(|login| login.settings(program));
         [program.paced(), login.unwrap_or_default(), more.to_vec()].concat()
     }
 
-    /// A member of the application's group with another program.
+    /// Starts a member of the application's group with another program.
     pub(crate) fn member_of(&self, program: Program, name: &str, session: Duration) -> Client {
         let who = (name, self.scene.group.as_str(), session);
         let mut client = self.client_of(program, &self.sidecar.address(), who, &[]);
@@ -122,14 +122,14 @@ impl Stage {
         client
     }
 
-    /// A member of the application's group.
+    /// Starts a member of the application's group.
     pub(crate) fn member(&self, name: &str, session: Duration) -> Client {
         let mut client = self.client(name, &self.scene.group, session);
         client.run(&self.scene.subscription());
         client
     }
 
-    /// The same with settings of its own, for a scenario in which nobody is missed.
+    /// Starts a member with more settings and a long session.
     pub(crate) fn member_with(&self, name: &str, settings: &[String]) -> Client {
         let who = (name, self.scene.group.as_str(), LONG_SESSION);
         let mut client = self.client_at(&self.sidecar.address(), who, settings);
@@ -138,7 +138,7 @@ impl Stage {
     }
 }
 
-/// Of one scenario, kept afterwards for its logs.
+/// Empties the directory of one scenario, which is kept afterwards for its logs.
 pub(crate) fn empty_dir(program: &str, name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
     let dir = root.join(cluster::place()).join(format!("{program}-{name}"));

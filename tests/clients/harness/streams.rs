@@ -1,4 +1,4 @@
-//! An application of Kafka Streams as a process, and what it does wherever it runs.
+//! A Kafka Streams application as a process, and the scenario that needs no real cluster.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,21 +19,20 @@ use crate::wait::until;
 
 const SAID_MAX: Duration = Duration::from_mins(1);
 
-/// A line of the application.
 #[derive(Debug, Deserialize)]
 struct Said {
     event: String,
     text: String,
 }
 
-/// The application `tests/clients/streams`, counting words.
+/// The application `tests/clients/streams`, which counts words.
 pub(crate) struct Counts {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Counts {
-    /// Of these topics; its application id is the scene's group.
+    /// Starts the application on these topics; its application id is the scene's group.
     pub(crate) fn start(stage: &Stage, name: &str, inputs: &str, settings: &[&str]) -> Self {
         let log = File::create(stage.dir.join(format!("{name}.log"))).unwrap();
         let kept = stage.dir.join(format!("{name}.state")).display().to_string();
@@ -58,7 +57,7 @@ impl Counts {
         Self { child, lines }
     }
 
-    /// Reads until it says this; what came before is passed over.
+    /// Reads up to the line with this event and text, and skips the lines before it.
     pub(crate) fn says(&self, event: &str, text: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(SAID_MAX);
@@ -77,7 +76,6 @@ impl Counts {
         self.child.wait().unwrap();
     }
 
-    /// SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -95,7 +93,7 @@ pub(crate) fn output(stage: &Stage) -> String {
     stage.scene.other_group("counts")
 }
 
-/// Ten different words, over and over.
+/// Produces ten different words in turn.
 pub(crate) fn produce(stage: &Stage, p: &mut Client, count: i32) {
     for n in 0..count {
         let (topic, word) = (&stage.scene.topic, hex(&format!("word-{}", n % 10)));
@@ -104,7 +102,7 @@ pub(crate) fn produce(stage: &Stage, p: &mut Client, count: i32) {
     assert!(p.flush().iter().all(|(_, fate)| fate.is_ok()));
 }
 
-/// By itself as in front of a cluster: what it writes comes once, also when it dies in between.
+/// Output is written exactly once, also when the application dies in between.
 #[test]
 fn an_application_without_state_writes_each_record_once() {
     let _beside_others = crate::turn::beside_others();

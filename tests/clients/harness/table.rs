@@ -1,4 +1,5 @@
-//! The table of `docs/clients.md`: who plays which scenarios, and that all of it has passed.
+//! The tables of `docs/clients.md` and `docs/getting-started.md`: groups of scenarios by client.
+//! Every scenario in them has passed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +9,10 @@ use crate::library::Trait;
 use crate::matrix::note;
 use crate::program::Program;
 
-/// The table stands between these lines.
+/// Lines before and after the table.
 const MARKS: [&str; 2] = ["<!-- made by tests/clients/run matrix -->\n", "<!-- end -->\n"];
 
-/// A column: a group of scenarios (list.rs), its scenarios, and what it is called.
+/// Columns: a group of scenarios (list.rs), its scenarios, and its title.
 const GROUPS: &[(&str, &[&str], &str)] = &[
     (
         "records",
@@ -63,7 +64,7 @@ fn the_tables_in_docs_are_what_was_played() {
     );
 }
 
-/// Whether this is the table between the marks of a file; after `--renew` it is.
+/// Whether `table` lies between the marks of a file; with `--renew` the file is written so.
 fn holds(file: &str, table: &str) -> bool {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let text = fs::read_to_string(&path).unwrap();
@@ -80,7 +81,7 @@ fn holds(file: &str, table: &str) -> bool {
     seen == text
 }
 
-/// A row for each library, by all of its programs that play everything they can.
+/// A row for each library, from all of its programs that play every group they can.
 fn short_table() -> String {
     let groups: Vec<_> = GROUPS.iter().filter(|(name, ..)| SHORT.contains(name)).collect();
     let titles = groups.iter().map(|(.., title)| (*title).to_owned());
@@ -102,13 +103,13 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The first two lines.
+/// Title line and separator line.
 fn head(titles: impl Iterator<Item = String>) -> String {
     let cells: Vec<String> = ["client".to_owned()].into_iter().chain(titles).collect();
     line(&cells) + &"|---".repeat(cells.len()) + "|\n"
 }
 
-/// A row for each program, and why some cells say no.
+/// A row for each program, and the reasons for each "no".
 fn table() -> String {
     let mut table = head(GROUPS.iter().map(|(_, _, title)| (*title).to_owned()));
     let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
@@ -133,7 +134,7 @@ fn title(program: &Program) -> String {
     name + setting + program.setting
 }
 
-/// What one program says to one column.
+/// Cell of one program in one column.
 fn cell(program: &Program, group: &str, scenarios: &[&str]) -> String {
     if !program.plays(group) {
         return if program.plays_all() { "no".to_owned() } else { String::new() };

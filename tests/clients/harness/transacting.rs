@@ -1,4 +1,4 @@
-//! Transactions: of the sidecar by itself, or of the cluster, begun and ended through it.
+//! Scenarios with transactions, of the sidecar without a cluster or of a cluster behind it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::stage::{LONG_SESSION, Stage};
 
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// A client that produces in transactions only.
+/// Starts a client that produces in transactions only.
 fn transactional(stage: &Stage, name: &str, group: &str, more: &[&str]) -> Client {
     let id = format!("producer.transactional.id={group}-{name}");
     let settings = more.iter().map(|setting| (*setting).to_owned()).chain([id]);
@@ -36,7 +36,7 @@ pub(crate) fn what_a_transaction_aborted_is_never_retried(program: Program) {
         p.run("end commit");
         p.run("begin");
         for partition in 0..PARTITIONS {
-            // Nobody is told of it: the judge knows no such order.
+            // The judge knows no such order: a delivery would fail the test.
             let order = Order::new("aborted", (&stage.scene.topic, partition), Plan::GOOD, "");
             p.run(&format!("produce {}", order.words("aborted")));
         }
@@ -59,7 +59,7 @@ pub(crate) fn offsets_in_a_transaction_are_the_group_s(program: Program) {
     judge.produce(&mut p, "order", &[Plan::GOOD; 12]);
     p.close();
 
-    // Twice the same: the first attempt is aborted, so the second begins at the beginning.
+    // Two equal attempts. The first one is aborted, so the second begins at the beginning.
     for (name, end, left) in [("one", "abort", None), ("two", "commit", Some(12))] {
         let mut worker = transactional(&stage, name, &group, &[]);
         worker.run(&format!("subscribe {topic}"));
@@ -81,7 +81,7 @@ pub(crate) fn offsets_in_a_transaction_are_the_group_s(program: Program) {
         assert_eq!(committed(&stage, &group, topic), left, "after {end}");
         worker.close();
     }
-    // Who reads what is committed sees one copy of each.
+    // A `read_committed` consumer sees one copy of each record.
     assert_eq!(read_committed(&stage, &copies, 12).len(), 12, "each once");
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn a_killed_sidecar_leaves_transactions_whole(program: Program) {
     p.close();
 }
 
-/// What an application reads that wants committed records only, until there are so many.
+/// Reads with `read_committed` until `count` records have come.
 fn read_committed(stage: &Stage, topic: &str, count: usize) -> Vec<Record> {
     let read = ["consumer.isolation.level=read_committed".to_owned()];
     let readers = stage.scene.other_group("reader");
@@ -145,7 +145,7 @@ fn read_committed(stage: &Stage, topic: &str, count: usize) -> Vec<Record> {
     seen
 }
 
-/// The sum of what a group has committed, as the cluster itself says; `None`: nothing at all.
+/// Sum of the group's committed offsets, as the cluster reports them; `None`: no commit.
 fn committed(stage: &Stage, group: &str, topic: &str) -> Option<i64> {
     let at = cluster::bootstrap().map_or_else(|| stage.sidecar.address(), |_| cluster::back_door());
     let consumer: BaseConsumer =

@@ -1,4 +1,4 @@
-//! Scenarios run beside each other, except those that stop brokers.
+//! Lock for scenarios that run beside each other, except those that stop brokers.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -9,7 +9,7 @@ pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
     TURN.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Held while nobody else may need a broker.
+/// Held while a scenario stops brokers and no other may run.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
     TURN.write().unwrap_or_else(PoisonError::into_inner)
 }

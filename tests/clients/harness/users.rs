@@ -1,5 +1,5 @@
-//! Clients log in at a sidecar by itself. librdkafka is built without OpenSSL here, and then has
-//! PLAIN only.
+//! Logins of clients at a sidecar without a cluster. librdkafka is built without OpenSSL here, and
+//! then has PLAIN only.
 
 use crate::logging_in::{
     hears_that_its_password_is_wrong, logs_in_again_and_again_on_one_connection,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use reprise::clock::Clock;
 
-/// Between two looks: who has waited long does not notice a little more, and a look may be a
-/// process.
+/// Shortest and longest pause between two checks. It grows with the wait, because a check may start
+/// a process.
 const LOOK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
 
-/// Looks again and again; a test that waits longer than `max` fails and says for what.
+/// Checks again and again; a test that waits longer than `max` fails and names `what`.
 pub(crate) fn until(max: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !holds() {
@@ -19,17 +19,17 @@ pub(crate) fn until(max: Duration, what: &str, mut holds: impl FnMut() -> bool) 
     }
 }
 
-/// The clock of this process. A sidecar counts from its own start in the same way.
+/// Clock of this process. A sidecar counts from its own start in the same way.
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
 /// The most that the wall clock was ahead of [`CLOCK`].
 static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
 
-/// Notes how far the wall clock, which is slewed, is ahead: at the start of each sidecar.
+/// Records at each start of a sidecar how far the slewed wall clock is ahead of [`CLOCK`].
 pub(crate) fn note_slew() {
     AHEAD_MS.fetch_max(CLOCK.departure_ms(), Ordering::Relaxed);
 }
 
-/// Milliseconds by which the wall clock may be behind that of a sidecar. Both are cut to
+/// Milliseconds by which the wall clock may be behind that of a sidecar. Both are truncated to
 /// milliseconds.
 pub(crate) fn slewed_ms() -> i64 {
     note_slew();

@@ -1,6 +1,6 @@
-//! What a sidecar by itself has beyond the scenarios: Kafka's own tools, kcat, kaf and
-//! kafka-python's, Kafka Streams, and clients that log in. A target of its own, left out of a plain
-//! `cargo test`, because it needs them; `tests/clients/run tools` runs it.
+//! Tests of a sidecar without a cluster beyond the scenarios: Kafka's own tools, kcat, kaf,
+//! kafka-python's tools, Kafka Streams, and logins. A target of its own, left out of a plain `cargo
+//! test`, because it needs them; `tests/clients/run tools` runs it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

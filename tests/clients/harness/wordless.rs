@@ -1,4 +1,4 @@
-//! Clients that know nothing of retries, in front of a record they cannot handle.
+//! Scenarios of clients without retry code that get a record they cannot handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::sidecar::PARTITIONS;
 use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
-/// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_mins(3);
 /// Orders of each batch, over all partitions.
 const ORDERS: usize = 24;
-/// The one that cannot be handled: one with others behind it in its partition, or the last one.
+/// Order that cannot be handled: [`MIDDLE`] has others behind it in its partition, [`LAST`] has
+/// none.
 pub(crate) const MIDDLE: &str = "late-10";
 const LAST: &str = "late-23";
-/// Orders behind those of both batches.
+/// Order produced after both batches.
 const LATER: &str = "later";
-/// A client that waits for records asks twice a second (`fetch.max.wait.ms`).
+/// An idle client fetches twice a second (`fetch.max.wait.ms`).
 const FETCHES_PER_S: u64 = 2;
 
-/// The loop throws, and its process ends without a commit: a supervisor starts the next one.
+/// The application throws and its process ends without a commit: a supervisor starts the next one.
 pub(crate) fn a_record_that_ends_its_process_is_found_and_left_out(program: Program) {
     let given = ends_its_process(Stage::new(program, "exits"), MIDDLE);
     assert!(given >= 4, "given {given} times");
 }
 
-/// The loop catches, and seeks back to whatever it has not handled.
+/// The application catches the error, and seeks back to every record that it has not handled.
 pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: Program) {
     let given = is_sought_back_to(Stage::new(program, "seeks-back"), LAST);
     assert!(given >= 4, "given {given} times");
 }
 
-/// How often the record was given until it was `crashed`.
+/// Returns the number of deliveries of the record until it was `crashed`.
 pub(crate) fn ends_its_process(stage: Stage, poison: &'static str) -> usize {
     let mut app = App::new(stage, poison);
     let mut ends = 0;
@@ -60,7 +60,7 @@ pub(crate) fn ends_its_process(stage: Stage, poison: &'static str) -> usize {
     app.given[poison]
 }
 
-/// How often the record was given until it was `seek_back`.
+/// Returns the number of deliveries of the record until it was `seek_back`.
 pub(crate) fn is_sought_back_to(stage: Stage, poison: &'static str) -> usize {
     let mut app = App::new(stage, poison);
     let mut client = app.start("a");
@@ -89,18 +89,18 @@ pub(crate) fn is_sought_back_to(stage: Stage, poison: &'static str) -> usize {
     app.given[poison]
 }
 
-/// One application, whatever process it runs in.
+/// One application over all of its processes.
 struct App {
     stage: Stage,
-    /// What it cannot handle.
+    /// Order that the application cannot handle.
     poison: &'static str,
     done: BTreeSet<String>,
-    /// How often each order was given.
+    /// Number of deliveries of each order.
     given: BTreeMap<String, usize>,
 }
 
 impl App {
-    /// Orders in every partition are handled and committed; then come those with the poison.
+    /// Handles and commits orders in every partition, then produces the batch with the poison.
     fn new(stage: Stage, poison: &'static str) -> Self {
         let mut app = Self { stage, poison, done: BTreeSet::new(), given: BTreeMap::new() };
         let mut client = app.start("first");
@@ -132,14 +132,14 @@ impl App {
         assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
     }
 
-    /// A record of another partition than the last order's: the topic goes on.
+    /// Produces a record in another partition than the last order's, so that the topic goes on.
     fn produce_later(&self, client: &mut Client) {
         let (topic, value) = (&self.stage.scene.topic, hex(LATER));
         client.run(&format!("produce {LATER} lz4 {topic} 0 {value} {value}"));
         assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
     }
 
-    /// Handles records up to the one it cannot; which that is.
+    /// Handles records up to the poison, and returns its index.
     fn handle(&mut self, polled: &[Record]) -> Option<usize> {
         for (n, record) in polled.iter().enumerate() {
             let tag = tag_of(record);
@@ -158,15 +158,14 @@ impl App {
         self.done.len() == 2 * ORDERS - 1
     }
 
-    /// The group's dead letters.
     fn letters(&self) -> Vec<Value> {
         let Stage { sidecar, scene, .. } = &self.stage;
         let letters = sidecar.json(&format!("/api/v1/dead-letters?group={}", scene.group));
         letters["items"].as_array().unwrap().clone()
     }
 
-    /// Fetches a client has on their way at a time: one to each broker that leads a partition, if
-    /// not one for each partition.
+    /// Fetches that a client has in flight at a time: one for each broker that leads a partition,
+    /// or one for each partition.
     fn fetchers(&self) -> u64 {
         let partitions = u64::try_from(PARTITIONS).unwrap();
         let Stage { program, sidecar, .. } = &self.stage;
@@ -179,8 +178,8 @@ impl App {
         }
     }
 
-    /// The poison alone is a dead letter, and is given to nobody any more; whoever has consumed all
-    /// the rest waits for more as everyone does.
+    /// Checks that the poison alone is a dead letter and is not delivered again. A client that has
+    /// consumed all the rest then waits for records as on Kafka.
     fn judge(&self, disposition: &str) {
         let letters = self.letters();
         assert_eq!(letters.len(), 1, "{letters:?}");
@@ -193,7 +192,7 @@ impl App {
         left.extend(client.poll(waits));
         let fetched = asked() - before;
         assert!(left.iter().all(|record| tag_of(record) != self.poison), "{left:?}");
-        // Of each, one that was on its way at either end.
+        // Two more for each fetcher: one Fetch may be in flight at either end of the wait.
         let most = (FETCHES_PER_S * waits.as_secs() + 2) * self.fetchers();
         assert!(before > 0 && fetched <= most, "{fetched} Fetches in {waits:?}");
         client.close();

@@ -1,5 +1,5 @@
-//! The librdkafka client of tests/clients: does what stdin says, one command a line, and prints
-//! JSON lines; judges nothing. Arguments, commands and lines: tests/clients/harness/client.rs.
+//! The librdkafka client of tests/clients: runs commands from stdin, one a line, and prints JSON
+//! lines. Arguments, commands and lines: tests/clients/harness/client.rs.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -48,13 +48,13 @@ impl ConsumerContext for Listener {
 struct Client {
     bootstrap: String,
     group: String,
-    /// Settings KEY=VALUE, those of one side behind `consumer.` or `producer.`.
+    /// Settings `KEY=VALUE`; the prefix `consumer.` or `producer.` limits one to that side.
     settings: Vec<String>,
     clock: Clock,
     consumer: BaseConsumer<Listener>,
     /// One producer for each codec.
     producers: BTreeMap<String, FutureProducer>,
-    /// What was received, by topic-partition@offset: a nack sends it back.
+    /// Received records by topic-partition@offset, for nacks.
     received: BTreeMap<String, OwnedMessage>,
     sent: Vec<(String, DeliveryFuture)>,
 }
@@ -152,7 +152,7 @@ impl Client {
         Ok(())
     }
 
-    /// The first record within `wait`, and what lies ready behind it.
+    /// Prints the first record within `wait`, and all records that are ready after it.
     fn poll(&mut self, mut wait: Duration) {
         while let Some(polled) = self.consumer.poll(wait) {
             match polled {
@@ -202,9 +202,9 @@ impl Client {
         self.sent.push((words[1].to_owned(), delivery));
     }
 
-    /// Leaves the group before it closes: who is told of a change of what it has while it closes
-    /// may wait for ever for what has ended already (confluentinc/librdkafka#4884). A static member
-    /// just closes, which is no leaving; nothing of what it has changes.
+    /// Leaves the group before the consumer closes. A rebalance during the close may wait for ever
+    /// for a callback that has ended (confluentinc/librdkafka#4884). A static member just closes,
+    /// which is no leave: its assignment does not change.
     fn leave(&self) -> Result<(), KafkaError> {
         if self.settings.iter().any(|setting| setting.starts_with("consumer.group.instance.id=")) {
             return Ok(());
@@ -258,7 +258,7 @@ impl Client {
     }
 }
 
-/// Sets what is for this side, or for both.
+/// Applies the settings of one side, and those of both.
 fn set(config: &mut ClientConfig, settings: &[String], own: &str, others: &str) {
     for setting in settings.iter().filter(|setting| !setting.starts_with(others)) {
         let (key, value) = setting.split_once('=').unwrap();

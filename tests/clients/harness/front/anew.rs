@@ -1,5 +1,5 @@
-//! A topic is made anew under a client of versions without ids of topics (kafkajs, aiokafka), whose
-//! words are spoken here byte by byte.
+//! A topic is recreated under a client whose versions have no topic ids (kafkajs, aiokafka). The
+//! test sends the requests of such a client byte by byte.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::stage::Stage;
 use crate::support::{Client, Rec};
 use crate::wait::until;
 
-/// The last that kafkajs asks.
+/// Newest version of Metadata that kafkajs sends.
 const METADATA: i16 = 6;
 
 #[test]
@@ -29,7 +29,7 @@ fn what_waits_is_not_taken_for_a_record_of_the_new_topic() {
     assert_eq!(is_there(&mut client), 0);
     assert_eq!([fails(&mut client), fails(&mut client)], [(0, Some(1)); 2], "one record");
     Admin::direct().remake_topic(topic, PARTITIONS);
-    // A broker that lags behind the controller still answers with the topic of before.
+    // A broker that lags behind the controller still answers with the old topic.
     let new = |client: &mut Client| is_there(client) == 0 && fails(client) == (0, Some(2));
     until(PATIENCE, "a record of the new topic waits", || new(&mut client));
     assert_eq!(fails(&mut client), (0, Some(2)), "one record of it");

@@ -16,7 +16,7 @@ use crate::wait::until;
 const EVERYBODY: [Program; 4] =
     [Program::JAVA, Program::JAVA_848, Program::LIBRDKAFKA, Program::LIBRDKAFKA_848];
 
-/// Set when the last broker is back, or somebody has failed.
+/// Sets the flag when the last broker is back, or when a thread fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -40,7 +40,7 @@ fn each_is_killed_and_started_again_under_load_and_nothing_is_lost() {
         until(PATIENCE, "all are at work", || {
             at_work.load(Ordering::SeqCst) == EVERYBODY.len() || over.load(Ordering::SeqCst)
         });
-        // One of them goes as an operator would have it go.
+        // Every broker is killed in turn; then broker 0 is stopped as an operator would do it.
         let ends = (0..cluster::nodes()).map(|node| ("kill", node)).chain([("stop", 0)]);
         for (end, node) in ends {
             cluster::node(end, node);
@@ -57,9 +57,9 @@ fn each_is_killed_and_started_again_under_load_and_nothing_is_lost() {
 }
 
 fn works_on(program: Program, over: &AtomicBool, at_work: &AtomicUsize, worked: &AtomicUsize) {
-    // Whoever fails here ends it for all.
+    // A failure here ends the test for every client.
     let failed = Over(over);
-    // Nobody is missed before a coordinator is back, however slow the machine.
+    // The session lasts until a coordinator is back, however slow the machine.
     let stage = Stage::with(program, "brokers", Scene::new(), "1m");
     let mut judge = Judge::new(&stage.scene);
     (judge.somebody_left, judge.brokers_die) = (true, true);

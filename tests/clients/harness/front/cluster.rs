@@ -1,4 +1,5 @@
-//! What the cluster's own tools show, and what is said of a topic that should not be there.
+//! Tests of the output of Kafka's own tools, and of the report of a retry topic that exists in the
+//! cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,14 +28,14 @@ fn tools_show_the_same(program: Program) {
     let _beside_others = crate::turn::beside_others();
     let stage = Stage::new(program, "tools");
     let mut judge = Judge::new(&stage.scene);
-    // Else it is numbered as one of those in its process.
+    // A default client id would number the clients of the shared JVM.
     let id = ["consumer.client.id=a".to_owned()];
     let mut a = stage.member_with("a", &id);
     judge.produce(&mut a, "order", &failing(24));
     judge.finish(&mut [&mut a], &stage.sidecar);
     let with = shown(&stage.scene);
 
-    // The same without: nothing fails, because nothing would come back.
+    // A group without the sidecar: no record fails, because none would be retried.
     let direct = Scene::new();
     crate::cluster::Admin::direct().make_topic(&direct.topic, crate::sidecar::PARTITIONS);
     let mut judge = Judge::new(&direct);
@@ -68,7 +69,7 @@ fn tools_show_no_dead_letters(program: Program) {
     judge.finish(&mut [&mut a], &stage.sidecar);
     let letters = judge.orders.values().filter(|order| order.is_dead()).count();
     let group = stage.scene.other_group("audit");
-    // One dies with the dead letters in its hands; the next one has them.
+    // The first reader dies before it commits its dead letters; the next one gets them.
     for end in [Client::kill, Client::close] {
         let mut audit = stage.mortal("audit", &group);
         audit.run(&format!("subscribe {topic},{dlq}"));
@@ -88,7 +89,7 @@ fn tools_show_no_dead_letters(program: Program) {
     a.close();
 }
 
-/// What the tools say of a scene, without what tells one run from another.
+/// Output of the tools for a scene, without what differs from run to run.
 fn shown(scene: &Scene) -> Vec<String> {
     let group = |more: &[&str]| {
         let words = [&["--describe", "--group", &scene.group], more].concat();
@@ -127,7 +128,7 @@ fn plain(line: &str, scene: &Scene) -> String {
     words.join(" ")
 }
 
-/// A UUID in Kafka's own spelling.
+/// Whether a word is a UUID in Kafka's own spelling.
 fn is_member_id(word: &str) -> bool {
     let is_of_base64 = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     word.len() == 22 && word.chars().all(is_of_base64)

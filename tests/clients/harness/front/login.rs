@@ -1,4 +1,4 @@
-//! Clients log in at the cluster, through the sidecar's TLS and its own to the brokers.
+//! Logins of clients at the cluster, through the sidecar's TLS and its own TLS to the brokers.
 
 use crate::logging_in::{
     hears_that_its_password_is_wrong, logs_in_again_and_again_on_one_connection,

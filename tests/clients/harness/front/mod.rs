@@ -1,4 +1,4 @@
-//! What happens in a cluster while retries wait.
+//! Scenarios that only a real cluster can play.
 
 mod anew;
 mod brokers;

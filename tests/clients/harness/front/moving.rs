@@ -1,4 +1,4 @@
-//! The topic of orders changes while its retries wait.
+//! Scenarios in which the topic of orders changes while retries wait.
 
 use crate::cluster::Admin;
 use crate::judge::Judge;
@@ -7,7 +7,7 @@ use crate::program::Program;
 use crate::sidecar::PARTITIONS;
 use crate::stage::{LONG_SESSION, Stage};
 
-/// After the topic has grown.
+/// Partitions after the topic has grown.
 const MORE: i32 = PARTITIONS + 2;
 
 pub(crate) fn partitions_that_are_added_while_retries_wait_are_consumed_too(program: Program) {
@@ -25,7 +25,7 @@ pub(crate) fn partitions_that_are_added_while_retries_wait_are_consumed_too(prog
         all.iter().all(|name| held(name) == 1) && held(&retry) == 2
     });
     judge.partitions = MORE;
-    // By a producer that was not there before.
+    // Every codec has a producer of its own: a new one knows the new partitions.
     let late: Vec<Plan> =
         failing(24).into_iter().map(|plan| Plan { codec: "gzip", ..plan }).collect();
     judge.produce(&mut a, "late", &late);
@@ -43,12 +43,13 @@ pub(crate) fn a_topic_made_anew_while_retries_wait_begins_anew(program: Program)
     judge.rounds_until(&mut [&mut a], "all were delivered, and some wait", |judge, _| {
         judge.orders.values().all(|order| !order.deliveries.is_empty()) && judge.waiting() > 4
     });
-    // A consumer that stays may go on anywhere in the new topic, or make one itself.
+    // A consumer that stays may continue at any offset of the new topic, or create the topic
+    // itself.
     judge.somebody_left = true;
     a.close();
     Admin::direct().remake_topic(topic, PARTITIONS);
     let mut b = stage.member("b", LONG_SESSION);
-    // At the same offsets as the first ones, some of which still wait.
+    // Late orders get the offsets of the early ones, some of which still wait.
     judge.produce(&mut b, "late", &failing(24));
     judge.finish(&mut [&mut b], &stage.sidecar);
     b.close();

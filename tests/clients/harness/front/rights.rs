@@ -1,5 +1,5 @@
-//! What the cluster forbids a user it forbids through the sidecar, where it comes to retries too;
-//! whom it slows down hears so. Spoken byte by byte: clients would hide the answers.
+//! Tests that the cluster's authorization covers retries, and that a throttled client hears for how
+//! long. Requests are sent byte by byte, because clients would hide the answers.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::{Client, Member, Rec, Trust};
 use crate::wait::until;
 
-/// As `tests/support/real-kafka` has it: one who may do nothing by himself.
+/// A user without rights of his own, whom `tests/support/real-kafka` creates.
 const GUEST: &[u8] = b"\0guest\0guest-secret";
 const HOST: &str = "127.0.0.1";
-/// Of which the cluster takes little.
+/// Client id with low quotas.
 const SLOW: &str = "slow";
 
-/// Logged in there.
+/// A client that is logged in as the guest.
 fn guest(addr: &str) -> Client {
     let mut client = Client::secure(addr.parse().unwrap(), HOST, &trust()).unwrap();
     log_in(&mut client);
@@ -55,7 +55,7 @@ fn log_in(client: &mut Client) {
     assert_eq!(client.call(1, &password).error_code, 0);
 }
 
-/// The same user at one of the brokers.
+/// Connects to one of the brokers as the guest.
 fn at_broker(client: &mut Client, node: i32) -> Client {
     let mut broker = broker(client, node);
     log_in(&mut broker);
@@ -68,14 +68,14 @@ fn broker(client: &mut Client, node: i32) -> Client {
     client.connect_to(broker.expect("a broker of the cluster"))
 }
 
-/// Of the topic's first partition, as the cluster itself says.
+/// Leader of the topic's first partition, as the cluster itself reports it.
 fn leader(topic: &str) -> i32 {
     let topic = MetadataRequestTopic::default().with_name(Some(s(topic)));
     let told = within().call(9, &MetadataRequest::default().with_topics(Some(vec![topic])));
     told.topics[0].partitions[0].leader_id.0
 }
 
-/// Of the group, likewise; it has one afterwards.
+/// Coordinator of the group, as the cluster itself reports it; waits until there is one.
 fn coordinator(group: &str) -> i32 {
     let find = FindCoordinatorRequest::default().with_key(s(group));
     let mut node = None;
@@ -87,12 +87,12 @@ fn coordinator(group: &str) -> i32 {
     node.unwrap()
 }
 
-/// One who may do everything, connected to the cluster itself.
+/// A client with all rights, connected to the cluster itself.
 fn within() -> Client {
     Client::connect(back_door().parse().unwrap())
 }
 
-/// From now on the guest may do everything with this topic and group.
+/// Allows the guest every operation on this topic and group.
 fn allow(topic: &str, group: &str) {
     let to = ["--add", "--force", "--allow-principal", "User:guest", "--operation", "All"];
     asked("AclCommand", &[&to[..], &["--topic", topic, "--group", group]].concat());
@@ -105,7 +105,7 @@ fn stage(name: &str) -> Stage {
     stage
 }
 
-/// What the cluster itself has of the group.
+/// Committed offset of the topic's first partition, as the cluster itself reports it.
 fn committed(group: &str, topic: &str) -> i64 {
     let mut client = broker(&mut within(), coordinator(group));
     let mut asked = OffsetFetchRequestTopic::default();
@@ -125,7 +125,7 @@ fn waiting(stage: &Stage) -> Value {
     stage.sidecar.json("/api/v1/overview")["pending"].clone()
 }
 
-/// A commit of nobody's member that says that the first record has failed.
+/// Commits past the first record without a membership; `metadata` may nack the record.
 fn commit(client: &mut Client, (topic, group): (&str, &str), metadata: &str) -> i16 {
     let nobody = Client::secure(client.stream.tcp().peer_addr().unwrap(), HOST, &trust()).unwrap();
     let request = Member::on(nobody, group, &[]).commit_request(topic, 0, 1, metadata);
@@ -152,7 +152,7 @@ fn without_read_on_the_group_no_failure_is_taken_and_nothing_kept() {
     let retries = guest(&addr).fetch(&format!("reprise.retry.{shut}"), 0, 0, 0).error_code;
     assert_eq!(retries, ResponseError::TopicAuthorizationFailed.code());
     assert_eq!(committed(shut, topic), -1);
-    // What the cluster says itself to such a commit.
+    // The cluster's own answer to such a commit.
     let denied = commit(&mut at_broker(&mut guest(direct), coordinator(shut)), (topic, shut), "");
     assert_eq!(denied, ResponseError::GroupAuthorizationFailed.code());
     for metadata in ["", "!retry:0"] {
@@ -187,7 +187,7 @@ fn a_client_that_is_slowed_down_is_told_for_how_long() {
     let records = plain(&[Rec::new(&"x".repeat(100_000))]);
     let put = produce_request(topic, 0, records, -1);
     let node = leader(topic);
-    // Each on a connection of its own: the broker reads nothing more of one that it slows down.
+    // Each call has a connection of its own, because a broker stops reading from a throttled one.
     let throttled = |told: &dyn Fn() -> i32| (0..20).map(|_| told()).find(|ms| *ms > 0);
     let produced = || at_broker(&mut slow(), node).call(9, &put).throttle_time_ms;
     assert!(throttled(&produced).is_some(), "its bytes pass");

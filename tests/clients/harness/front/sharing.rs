@@ -1,4 +1,5 @@
-//! Who else is in the group, and how its members came to subscribe.
+//! Scenarios with a second sidecar and a direct member in the group, and with a subscription by
+//! pattern.
 
 use crate::client::Client;
 use crate::cluster::back_door;
@@ -42,7 +43,7 @@ pub(crate) fn two_sidecars_and_a_direct_member_share_a_group(program: Program) {
     judge.produce(&mut a, "late", &failing(24));
     judge.finish_at(&mut [&mut a, &mut b], &[&stage.sidecar, &beside]);
 
-    // Nothing of its lane waits: who is left takes over the partitions, not the lane.
+    // The retry partition of `a` is empty: `b` takes over its partitions of orders only.
     a.close();
     judge.produce(&mut b, "last", &failing(12));
     judge.finish_at(&mut [&mut b], &[&stage.sidecar, &beside]);
@@ -59,7 +60,7 @@ pub(crate) fn a_pattern_that_matches_the_retry_topic_takes_part(program: Program
         ("a", &stage.scene.group, LONG_SESSION),
         &program.curious(),
     );
-    // librdkafka leaves patterns to a KIP-848 coordinator, and this one has no retry topics.
+    // librdkafka leaves patterns to a KIP-848 coordinator, and the cluster's has no retry topics.
     let subscription = if program.name == Program::LIBRDKAFKA_848.name {
         format!("^{topic}$,{retry}")
     } else {
@@ -67,7 +68,7 @@ pub(crate) fn a_pattern_that_matches_the_retry_topic_takes_part(program: Program
     };
     a.run(&format!("subscribe {subscription}"));
     judge.produce(&mut a, "order", &failing(24));
-    // The topic is there for whoever looks as soon as the group has failed on something.
+    // The retry topic is listed as soon as the group has had a failure.
     let lane = format!("{retry}-0");
     judge.rounds_until(&mut [&mut a], "the pattern has found it", |_, clients| {
         clients[0].owned.contains(&lane) && clients[0].owned.len() == 5

@@ -39,7 +39,7 @@ fn counts_exactly_once(name: &str, settings: &[&str]) {
     reader.run(&format!("subscribe {}", output(&stage)));
     let mut counted = BTreeMap::new();
     read_counts(&mut reader, &mut counted, 40);
-    // It dies, and another one goes on where its transactions ended.
+    // The first process dies, and the second continues where the transactions ended.
     produce(&stage, &mut p, 40);
     first.kill();
     let second = Counts::start(&stage, "second", &stage.scene.topic, settings);
@@ -53,7 +53,7 @@ fn counts_exactly_once(name: &str, settings: &[&str]) {
     p.close();
 }
 
-/// Each word's counts rise one by one; until all words together were counted `total` times.
+/// Reads until all words together were counted `total` times; each word's counts rise one by one.
 fn read_counts(reader: &mut Client, counted: &mut BTreeMap<String, u64>, total: u64) {
     until(PATIENCE, "everything is counted", || {
         for record in reader.poll(Duration::from_millis(200)) {

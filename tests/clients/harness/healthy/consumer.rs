@@ -1,4 +1,4 @@
-//! One consumer of a script: what it is like, and how it is told what to do.
+//! One consumer of a script: its habits and its commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use fastrand::Rng;
 use super::World;
 use super::librdkafka;
 
-/// When it commits what it has handled.
+/// Moment at which a consumer commits its handled records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// After each record.
@@ -20,11 +20,11 @@ pub(super) enum Style {
     Async,
     /// Every one and a half seconds.
     Time,
-    /// The client itself does, every 0.7 s, whatever it has given out.
+    /// By auto-commit, every 0.7 s, which passes unhandled records, too.
     Auto,
-    /// Four workers commit their own records, in whatever order they are done.
+    /// By four workers, each for its own record, in the order in which they finish.
     Pool,
-    /// Only when it is closed, or a partition is taken away.
+    /// Only at its close, or when a partition is revoked.
     Close,
 }
 
@@ -45,20 +45,20 @@ impl Style {
     }
 }
 
-/// What a consumer is like.
+/// Behaviour of a consumer, chosen at random.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
     pub(super) style: Style,
-    /// The most a record takes.
+    /// Longest time for one record.
     pub(super) slow_ms: u64,
-    /// While it handles a record, it polls on with every partition paused, as who must not be
-    /// missed.
+    /// While a record is handled, the consumer polls with every partition paused, to keep its
+    /// membership.
     pub(super) is_polling: bool,
-    /// The most records it takes at a time.
+    /// Most records of a batch.
     pub(super) batch: usize,
-    /// Of a thousand polls, those after which it resumes what it has paused, and pauses others.
+    /// Polls in a thousand after which paused partitions are resumed and others paused.
     pub(super) pauses: u32,
-    /// Of a thousand polls, those after which it goes back for a replay.
+    /// Polls in a thousand after which the consumer seeks back for a replay.
     pub(super) seeks: u32,
     pub(super) seed: u64,
 }
@@ -66,7 +66,7 @@ pub(super) struct Habits {
 impl Habits {
     pub(super) fn new(rng: &mut Rng, pauses: u32) -> Self {
         let slow_ms = [0, 20, 100, 300][rng.usize(0..4)];
-        // A batch is over before anybody misses its member.
+        // A batch ends before its member's session does.
         let most = if slow_ms > 20 { 8 } else { 40 };
         let style = Style::ALL[rng.usize(0..Style::ALL.len())];
         Self {
@@ -81,7 +81,6 @@ impl Habits {
     }
 }
 
-/// Where a consumer belongs.
 #[derive(Clone, Debug)]
 pub(super) struct Membership {
     pub(super) bootstrap: String,
@@ -89,22 +88,22 @@ pub(super) struct Membership {
     pub(super) topic: String,
     /// `classic`, `cooperative` or `consumer`.
     pub(super) protocol: &'static str,
-    /// `group.instance.id`.
+    /// `group.instance.id` of a static member.
     pub(super) instance: Option<String>,
 }
 
-/// What is heard of one.
+/// Event of a consumer or an administrator.
 #[derive(Clone, Debug)]
 pub(super) enum Said {
-    /// It has handled this record.
+    /// The consumer has handled this record.
     Done { partition: i32, offset: i64 },
-    /// It has left.
+    /// The consumer has left, or the administrator is done.
     Ended { id: u64 },
-    /// It is over, and not as it should be.
+    /// The consumer or the administrator ended with an error.
     Failed { why: String },
 }
 
-/// One that lives; dropped, it leaves.
+/// A running consumer; dropping it makes it leave.
 pub(super) struct Consumer<'a> {
     pub(super) id: u64,
     pub(super) membership: Membership,
@@ -116,12 +115,12 @@ enum Client<'a> {
     Librdkafka(Arc<Orders>),
 }
 
-/// What it is told while it lives.
+/// Commands to a consumer in a thread.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
-    /// It hurries, commits whatever it has handled, and stays where it is.
+    /// Handle without delay, commit every handled record, and do not move.
     pub(super) is_calm: AtomicBool,
-    /// It commits what it has handled, and leaves.
+    /// Commit every handled record, and leave.
     pub(super) is_over: AtomicBool,
 }
 

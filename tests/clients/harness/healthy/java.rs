@@ -1,17 +1,17 @@
 //! Consumers of Java's client: threads of one process, `reprise.Consumers` of
 //! `tests/clients/apps/kafka-clients`.
 //!
-//! | it reads | and does |
+//! | command | effect |
 //! |---|---|
-//! | `start ID GROUP TOPIC PROTOCOL INSTANCE HABIT…` | a consumer lives |
-//! | `calm ID` | it hurries, commits whatever it has handled, and stays where it is |
-//! | `stop ID` | it commits what it has handled, and leaves |
-//! | `reset ID GROUP TOPIC [PARTITION OFFSET]…` | an administrator sets the group's offsets |
+//! | `start ID GROUP TOPIC PROTOCOL INSTANCE HABIT…` | starts a consumer |
+//! | `calm ID` | handles without delay, commits every handled record, does not move |
+//! | `stop ID` | commits every handled record, and leaves |
+//! | `reset ID GROUP TOPIC [PARTITION OFFSET]…` | sets the group's offsets as an administrator |
 //!
 //! Habits are `STYLE SLOW_MS POLLING BATCH PAUSES SEEKS SEED`, as in [`super::consumer::Habits`].
 //!
-//! It prints `done ID PARTITION OFFSET` for each record handled, and `ended ID` or `failed ID WHY`
-//! when a consumer or an administrator is done.
+//! The process prints `done ID PARTITION OFFSET` for each record handled. It prints `ended ID` or
+//! `failed ID WHY` when a consumer or an administrator is done.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,10 +24,10 @@ use std::sync::{Arc, Mutex};
 use super::consumer::Said;
 use crate::runtimes;
 
-/// Who is told what is said of each id.
+/// Channels for the events of consumers and administrators, by id.
 type Listeners = Arc<Mutex<HashMap<u64, Sender<Said>>>>;
 
-/// The process.
+/// The process of all Java consumers.
 pub(super) struct Jvm {
     child: Child,
     stdin: Mutex<ChildStdin>,
@@ -58,7 +58,7 @@ impl Jvm {
         self.write(&format!("start {id} {words}"));
     }
 
-    /// `calm` or `stop`.
+    /// Sends `calm` or `stop`.
     pub(super) fn tell(&self, verb: &str, id: u64) {
         self.write(&format!("{verb} {id}"));
     }
@@ -79,7 +79,7 @@ impl Jvm {
 
     fn write(&self, line: &str) {
         let mut stdin = self.stdin.lock().unwrap();
-        // Whoever waits for what it leads to finds out.
+        // A script that waits for the effect fails at its deadline.
         if let Err(error) = writeln!(stdin, "{line}") {
             eprintln!("{line}: {error}");
         }
@@ -108,7 +108,7 @@ fn hear(stdout: ChildStdout, listeners: &Listeners) {
             "failed" => Said::Failed { why: rest.to_owned() },
             _ => panic!("reprise.Consumers says {line:?}"),
         };
-        // Its script may be over.
+        // The script of this consumer may be over.
         let _ = listeners.lock().unwrap()[&id].send(said);
     }
 }

@@ -17,22 +17,23 @@ use reprise::clock::Clock;
 
 use super::consumer::{Habits, Membership, Orders, Said, Style};
 
-/// Tries of the commit with which a consumer leaves.
+/// Most tries of the commit with which a consumer leaves.
 const LAST_COMMITS_MAX: u32 = 20;
 const POLL: Duration = Duration::from_millis(100);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Records that its workers have at a time, where it has workers.
+/// Number of workers, each of which has one record at a time.
 const WORKERS: usize = 4;
 
 type Handled = BTreeMap<i32, i64>;
 
-/// What callbacks see.
+/// State that the rebalance callback shares with the loop.
 struct Ledger {
     topic: String,
     style: Style,
-    /// Everything below is handled, since the partition was assigned or sought back in.
+    /// Position by partition. Every record below it is handled, since the assignment or the last
+    /// seek.
     next: Mutex<Handled>,
-    /// Taken away since the batch in hand began.
+    /// Partitions revoked since the current batch began.
     revoked: Mutex<BTreeSet<i32>>,
 }
 
@@ -56,8 +57,8 @@ impl ConsumerContext for Ledger {
 }
 
 impl Ledger {
-    /// What is refused now is committed with what comes next, or read again by somebody else.
-    /// Whether it was taken, as far as is known.
+    /// Returns false where the commit was refused. A later commit includes the records, or the next
+    /// owner of the partition reads them again.
     fn commit(&self, consumer: &BaseConsumer<Self>, handled: &Handled, mode: CommitMode) -> bool {
         if self.style == Style::Auto || handled.is_empty() {
             return true;
@@ -82,10 +83,10 @@ struct Healthy<'a> {
     said: &'a Sender<Said>,
     rng: Rng,
     consumer: BaseConsumer<Ledger>,
-    /// Since the last commit.
+    /// Time since the last commit.
     clock: Clock,
     paused: BTreeSet<i32>,
-    /// Given while it handled others.
+    /// Records polled while others were handled.
     waiting: Vec<(i32, i64)>,
 }
 
@@ -131,7 +132,7 @@ impl Healthy<'_> {
             let batch = self.batch();
             self.handle(&batch);
             if self.is_calm() {
-                // What is not paused must not be resumed: that drops what is on its way.
+                // Only paused partitions are resumed, because a resume drops fetches in flight.
                 for partition in std::mem::take(&mut self.paused) {
                     let _ = self.consumer.resume(&self.partition(partition));
                 }
@@ -139,8 +140,8 @@ impl Healthy<'_> {
                 self.fidget();
             }
         }
-        // By KIP-848 a commit races with the heartbeat that tells of a new epoch. There may be
-        // nobody after this one to read again what is refused.
+        // By KIP-848 a commit races with the heartbeat that brings a new epoch. No later consumer
+        // may be there to read refused records again.
         let mut tries = 0;
         while !self.commit_all() && tries < LAST_COMMITS_MAX {
             tries += 1;
@@ -148,7 +149,7 @@ impl Healthy<'_> {
             self.waiting.extend(one);
         }
         self.consumer.unsubscribe();
-        // What auto-commit passes is handled, too.
+        // Auto-commit passes these records, so they count as handled.
         while self.consumer.assignment().is_ok_and(|assigned| assigned.count() > 0) {
             if let Some((partition, offset)) = self.one(POLL) {
                 self.done(partition, offset);
@@ -211,12 +212,13 @@ impl Healthy<'_> {
         };
     }
 
-    /// What was taken away meanwhile is somebody else's; but auto-commit has passed it.
+    /// Whether records of the partition may be handled: not after a revocation, unless auto-commit
+    /// has passed them.
     fn is_mine(&self, partition: i32) -> bool {
         !self.commits() || !self.context().revoked.lock().unwrap().contains(&partition)
     }
 
-    /// Workers are done in any order, and each commits its own record.
+    /// Handles records in random order, as workers finish.
     fn work(&mut self, partition: i32, offsets: &[i64]) {
         let mut done = offsets.to_vec();
         self.rng.shuffle(&mut done);
@@ -254,7 +256,7 @@ impl Healthy<'_> {
     }
 
     fn done(&self, partition: i32, offset: i64) {
-        // Its script may be over.
+        // The script of this consumer may be over.
         let _ = self.said.send(Said::Done { partition, offset });
     }
 
@@ -276,7 +278,7 @@ impl Healthy<'_> {
         }
     }
 
-    /// It resumes what it has paused, and pauses others, some only for a moment.
+    /// Resumes paused partitions and pauses others, some only for a moment.
     fn pause(&mut self, assigned: &[i32]) {
         let is_for_a_moment = self.rng.bool();
         for partition in assigned {
@@ -292,7 +294,7 @@ impl Healthy<'_> {
         }
     }
 
-    /// It goes back to what is committed, or before.
+    /// Seeks back to the committed offset, or before it.
     fn replay(&mut self, partition: i32) {
         let known = self.consumer.committed_offsets(self.partition(partition), ANSWER_MAX);
         let known = known.ok().and_then(|known| known.elements().first().map(Elem::offset));
@@ -301,7 +303,7 @@ impl Healthy<'_> {
             && committed >= back
         {
             let (topic, to) = (&self.context().topic, Offset::Offset(committed - back));
-            // Not while it is being taken away.
+            // The seek fails while the partition is being revoked.
             if self.consumer.seek(topic, partition, to, ANSWER_MAX).is_ok() {
                 self.context().next.lock().unwrap().remove(&partition);
             }
@@ -318,7 +320,7 @@ impl Healthy<'_> {
         self.consumer.context()
     }
 
-    /// By itself; otherwise the client does.
+    /// Whether the application commits; otherwise the client does.
     fn commits(&self) -> bool {
         self.habits.style != Style::Auto
     }

@@ -1,8 +1,7 @@
-//! Healthy consumers of every kind, at random, in front of a sidecar that goes by the rules it has
-//! by itself: slow ones, late and backward commits, pauses, rebalances, restarts, replays. Whatever
-//! they do, not one record may be charged.
+//! Random scripts of healthy consumers against a sidecar with default rules: slow ones, late and
+//! backward commits, pauses, rebalances, restarts, replays. No record may count as failed.
 //!
-//! The same by a model, and many more of them: `tests/inference/random.rs`.
+//! `tests/inference/random.rs` plays many more such scripts with a model.
 
 mod consumer;
 mod java;
@@ -22,13 +21,13 @@ use crate::stage::empty_dir;
 use java::Jvm;
 use script::{Played, Script};
 
-/// Scripts that run beside each other.
+/// Number of scripts that run beside each other.
 const AT_ONCE: usize = 34;
 
-/// Of members by KIP-848: nobody here is to be missed, however busy the machine is.
+/// Session timeout of KIP-848 members: none may expire, however busy the machine is.
 const SESSION: &str = "30s";
 
-/// What all scripts share.
+/// Sidecar, administrator and JVM of all scripts.
 struct World {
     sidecar: Sidecar,
     admin: Admin,
@@ -65,7 +64,7 @@ fn random_scripts_of_healthy_consumers_charge_nobody() {
     assert!(failed.is_empty(), "HEALTHY_SEED=<n> runs one again:\n{}", failed.join("\n"));
 }
 
-/// What became of each script, and what those that failed say.
+/// Results of the scripts, and messages of those that failed.
 fn play(world: &World, seeds: std::ops::Range<u64>) -> (Vec<Played>, Vec<String>) {
     let left: Mutex<VecDeque<u64>> = Mutex::new(seeds.collect());
     let (played, failed) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
@@ -89,7 +88,7 @@ fn play(world: &World, seeds: std::ops::Range<u64>) -> (Vec<Played>, Vec<String>
     (played.into_inner().unwrap(), failed.into_inner().unwrap())
 }
 
-/// What a panic says.
+/// Message of a panic.
 fn text(why: &(dyn std::any::Any + Send)) -> &str {
     let owned = why.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| why.downcast_ref::<&str>().copied()).unwrap_or("it says nothing")

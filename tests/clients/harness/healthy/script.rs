@@ -1,4 +1,4 @@
-//! One script: who lives in a group, and what happens to it.
+//! One random script: the members of a group, and the events of the group.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,23 +16,22 @@ use super::consumer::{Consumer, Habits, Membership, Said};
 use super::seen::Seen;
 use crate::scene::Scene;
 
-/// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Between two looks at what the sidecar knows: much shorter than any hold.
+/// Interval of checks of the sidecar, much shorter than the time for which a suspect is held.
 const LOOK: Duration = Duration::from_millis(150);
-/// Consumers that read, one after the other, what the last ones have left.
+/// Most consumers that in turn read what the members have left uncommitted.
 const REREADS_MAX: usize = 5;
 const MEMBERS_MAX: usize = 3;
 
-/// What became of one script.
+/// Result of one script.
 pub(super) struct Played {
     pub(super) is_java: bool,
     pub(super) records: usize,
-    /// How many records were handled, again or not.
+    /// Number of handled records, repetitions included.
     pub(super) given: usize,
     pub(super) was_suspected: bool,
     pub(super) was_narrow: bool,
-    /// Most times that one record was given out alone.
+    /// Most isolated deliveries of one record.
     pub(super) alone: usize,
 }
 
@@ -44,23 +43,23 @@ pub(super) struct Script<'a> {
     scene: Scene,
     is_java: bool,
     protocol: &'static str,
-    /// Its members have names of their own, and come back when they go.
+    /// The members are static, and join again with the same instance id.
     is_static: bool,
-    /// Of a thousand polls, those with a pause behind.
+    /// Polls in a thousand that a pause follows.
     pauses: u32,
-    /// Of each partition.
+    /// End offset by partition.
     ends: Vec<i64>,
     handled: Vec<BTreeSet<i64>>,
     given: usize,
     living: Vec<Consumer<'a>>,
-    /// Consumers so far, and whatever else has an id.
+    /// Number of ids given to consumers and administrators.
     named: u64,
     ended: BTreeSet<u64>,
     says: Sender<Said>,
     said: Receiver<Said>,
     looked: Duration,
     seen: Seen,
-    /// What happened, for whoever has to find out why.
+    /// Events for the message of a failed script.
     told: Vec<String>,
 }
 
@@ -111,16 +110,16 @@ impl<'a> Script<'a> {
         }
         self.calm_down();
         let ends = self.ends.clone();
-        // A consumer commits its position as it leaves. It may have gone back for a replay, or have
-        // taken the partition over before the last commit of its former owner. Another one reads
-        // the rest.
+        // A consumer commits its position as it leaves. The position may lie before the end: after
+        // a replay, or where the partition was taken over before its former owner's last commit.
+        // Another consumer reads the rest.
         for _ in 0..REREADS_MAX {
             self.leave_all();
             if self.committed() == ends {
                 break;
             }
             self.join(None);
-            // Commits of before do not count.
+            // Commits of the former members do not count.
             self.seen.committed.clear();
             self.calm_down();
         }
@@ -173,7 +172,7 @@ impl<'a> Script<'a> {
         producer.flush(PATIENCE).unwrap();
     }
 
-    /// A new member, or the one by this name again.
+    /// Starts a new member, or the static member `instance` again.
     fn join(&mut self, instance: Option<String>) {
         self.named += 1;
         let id = self.seed * 1_000 + self.named;
@@ -195,7 +194,7 @@ impl<'a> Script<'a> {
         });
     }
 
-    /// It commits what it has handled, and leaves.
+    /// Ends a consumer, which commits its handled records and leaves; returns its instance id.
     fn leave(&mut self, n: usize) -> Option<String> {
         let gone = self.living.remove(n);
         let (id, instance) = (gone.id, gone.membership.instance.clone());
@@ -217,7 +216,7 @@ impl<'a> Script<'a> {
         many
     }
 
-    /// One process takes the place of another: after it, or before.
+    /// Replaces one process by another, which starts before or after the end of the first.
     fn restart(&mut self) {
         let n = self.rng.usize(0..self.living.len());
         if !self.is_static && self.rng.bool() {
@@ -233,22 +232,22 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Everybody leaves, an administrator sets the group back, and everybody comes again.
+    /// Every member leaves, an administrator resets the offsets, and as many members join again.
     fn replay(&mut self) {
         let many = self.leave_all();
         let committed = self.committed().into_iter();
         let to: Vec<i64> = committed.map(|committed| self.rng.i64(0..=committed)).collect();
         self.tell(&format!("the group is set back to {to:?}"));
-        // The coordinator may not have heard yet that everybody has left.
+        // The coordinator may still know a member, and then refuses.
         self.until("an administrator is heard", |script| script.resets(&to));
-        // What was seen of it is of before.
+        // Observed offsets are from before the reset.
         self.seen.committed.clear();
         for _ in 0..many {
             self.join(None);
         }
     }
 
-    /// Whether an administrator may set the group's offsets.
+    /// Resets the group's offsets as an administrator; returns false where that is refused.
     fn resets(&mut self, to: &[i64]) -> bool {
         self.named += 1;
         let id = self.seed * 1_000 + self.named;
@@ -264,7 +263,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Nothing new happens any more: everything is handled and committed.
+    /// Ends all events, and waits until everything is handled and committed.
     fn calm_down(&mut self) {
         self.tell("calm");
         for consumer in &self.living {
@@ -279,7 +278,7 @@ impl<'a> Script<'a> {
         });
     }
 
-    /// What the group has committed, in the words of a client that is no member.
+    /// Committed offsets of the group, read by a client that is no member.
     fn committed(&self) -> Vec<i64> {
         let tool: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", self.world.sidecar.address())
@@ -293,7 +292,7 @@ impl<'a> Script<'a> {
         known.elements().iter().map(|at| offset(at.offset())).collect()
     }
 
-    /// Listens and looks until something holds.
+    /// Receives events and checks the sidecar until `holds` is true.
     fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let clock = Clock::start();
         while !holds(self) {
@@ -304,7 +303,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Listens and looks for a while.
+    /// Receives events and checks the sidecar for `max`.
     fn live(&mut self, max: Duration) {
         let clock = Clock::start();
         loop {

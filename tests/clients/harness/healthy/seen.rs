@@ -1,8 +1,8 @@
-//! What the sidecar says of one group: never that a record of it has failed.
+//! Observations of one group at the sidecar: no record may count as failed.
 //!
-//! A charge that a commit has passed is forgotten, and no counter tells of it. But whatever is
-//! charged is held for a second, before or after: it is seen here as a suspect. What the log holds
-//! of each suspect is asked for at the end.
+//! A failure that a commit has passed is forgotten, and no counter shows it. But a record with a
+//! failure is held for a second, and so is observed as a suspect. The sidecar's history of each
+//! suspect is read at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +11,20 @@ use serde_json::Value;
 use crate::scene::Scene;
 use crate::sidecar::Sidecar;
 
-/// Of one group, so far.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Records that were suspects at some time: partition and offset.
+    /// Partition and offset of every record that was ever a suspect.
     pub(super) suspects: BTreeSet<(i32, i64)>,
-    /// A part of the suspects was delivered at a time.
+    /// Only a part of the suspects was delivered at some time.
     pub(super) was_narrow: bool,
-    /// Most times that one record was given out alone; known at the end.
+    /// Most isolated deliveries of one record; known at the end.
     pub(super) alone: usize,
-    /// As last seen.
+    /// Committed offset by partition, as last observed.
     pub(super) committed: BTreeMap<i32, i64>,
 }
 
 impl Seen {
-    /// What is known now; `Err`: somebody was charged.
+    /// Reads the state of the group; `Err`: a record has a failure or is skipped.
     pub(super) fn look(&mut self, sidecar: &Sidecar, scene: &Scene) -> Result<(), String> {
         let known = sidecar.json(&format!("/api/v1/explain?group={}", scene.group));
         let mut sets = known["suspects"].as_array().into_iter().flatten();
@@ -49,7 +48,7 @@ impl Seen {
         Ok(())
     }
 
-    /// What is left when everything is over.
+    /// Checks dead letters, metrics and the history of each suspect.
     pub(super) fn end(&mut self, sidecar: &Sidecar, scene: &Scene) -> Result<(), String> {
         self.look(sidecar, scene)?;
         let letters = sidecar.json(&format!("/api/v1/dead-letters?group={}", scene.group));
@@ -76,8 +75,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Where the group has not committed all, for whoever has to find out why: the partition as it
-    /// is, and the last record below its offset and the first above.
+    /// Text for the message of a failed script, for partitions not committed to their ends. The
+    /// text is the history of the last record below the committed offset, and of the first above.
     pub(super) fn behind(&self, sidecar: &Sidecar, scene: &Scene, ends: &[i64]) -> String {
         let lines = (0..).zip(ends).flat_map(|(partition, end)| {
             let committed = self.committed.get(&partition).copied().unwrap_or(0);
@@ -91,7 +90,7 @@ impl Seen {
     }
 }
 
-/// What has happened to a record.
+/// The sidecar's history of a record.
 fn past(sidecar: &Sidecar, scene: &Scene, (partition, offset): (i32, i64)) -> Value {
     let Scene { topic, group, .. } = scene;
     sidecar.json(&format!("/api/v1/explain?group={group}&record={topic}-{partition}@{offset}"))

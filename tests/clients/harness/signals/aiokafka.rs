@@ -1,11 +1,11 @@
-//! aiokafka: a loop over the records, by itself and with its own idea of what to do about an error.
+//! aiokafka: applications that loop over records and handle errors themselves.
 
 use super::app::{App, python};
 use super::{Case, Ends, Tries};
 
 static APP: App = App::new("aiokafka", "aiokafka", python);
 
-/// An exception ends the loop, and the process.
+/// Application whose loop and process end with the exception.
 const RAISES: Case = Case {
     app: &APP,
     way: "raises-and-exits",

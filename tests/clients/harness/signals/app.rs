@@ -1,9 +1,9 @@
 //! An application as a process: a supervisor starts it again when it ends by itself.
 //!
 //! Arguments: bootstrap, group, topic, and the way it fails; `SESSION_MS` is its session timeout.
-//! It prints `done PARTITION OFFSET KEY` for each order it has handled and `failed PARTITION OFFSET
-//! KEY` for the one with the value `poison`, on which it then fails; logs go to stderr. SIGTERM
-//! ends it.
+//! The application prints `done PARTITION OFFSET KEY` for each order it has handled and `failed
+//! PARTITION OFFSET KEY` for the one with the value `poison`, on which it then fails; logs go to
+//! stderr. SIGTERM ends it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -23,11 +23,11 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 
 /// One client or framework, as an application uses it.
 pub(super) struct App {
-    /// Its folder below `tests/clients/apps`.
+    /// Folder below `tests/clients/apps`.
     pub(super) name: &'static str,
-    /// What people call it.
+    /// Title in the table.
     pub(super) title: &'static str,
-    /// The harness itself is the application, with a client that does what it is told.
+    /// Client program with which the harness itself plays the application.
     pub(super) program: Option<Program>,
     build: fn(&App) -> Built,
     built: OnceLock<Built>,
@@ -42,7 +42,7 @@ impl App {
         Self { name, title, program: None, build, built: OnceLock::new() }
     }
 
-    /// Played by the harness.
+    /// An application that the harness plays.
     pub(super) const fn played(
         program: Program,
         (name, title): (&'static str, &'static str),
@@ -51,35 +51,35 @@ impl App {
         Self { name, title, program: Some(program), build: version, built: OnceLock::new() }
     }
 
-    /// Built on first use.
+    /// Builds the application on first use.
     pub(super) fn built(&self) -> &Built {
         self.built.get_or_init(|| (self.build)(self))
     }
 }
 
-/// A Maven project with a main class `reprise.Application`; its version is that of the library it
-/// is named after.
+/// Builds the class `reprise.Application` of a Maven project. The version is that of the library
+/// with the application's name.
 pub(super) fn java(app: &App) -> Built {
     java_by(app, app.name)
 }
 
-/// The same with this library.
+/// Builds a Maven project whose version is that of `library`.
 pub(super) fn java_by(app: &App, library: &str) -> Built {
     runtimes::java(&project(app), library, "Application")
 }
 
-/// A module `app.mjs`; its version is that of the package it is named after.
+/// Builds a module `app.mjs`; the version is that of the package with the application's name.
 pub(super) fn node(app: &App) -> Built {
     runtimes::node(&project(app), app.name, "app.mjs")
 }
 
-/// A script `app.py` with its `requirements.txt`; its version is that of the package it is named
-/// after.
+/// Builds a script `app.py` with its `requirements.txt`; the version is that of the package with
+/// the application's name.
 pub(super) fn python(app: &App) -> Built {
     runtimes::python(&project(app), app.name, "requirements.txt", "app.py")
 }
 
-/// A main package; its version is that of the library.
+/// Builds a main package; the version is that of the library.
 pub(super) fn go(app: &App, library: &str) -> Built {
     runtimes::go(&project(app), library, app.name)
 }
@@ -88,10 +88,10 @@ fn project(app: &App) -> String {
     format!("apps/{}", app.name)
 }
 
-/// A line of an application.
+/// A line that an application prints.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// The order was handled; otherwise it failed.
+    /// Whether the order was handled; otherwise it failed.
     pub(super) is_done: bool,
     pub(super) partition: i32,
     pub(super) offset: i64,
@@ -105,7 +105,7 @@ pub(super) struct Process {
     session_ms: u32,
     dir: PathBuf,
     child: Option<Child>,
-    /// Processes so far.
+    /// Number of processes started.
     starts: usize,
     says: Sender<String>,
     said: Receiver<String>,
@@ -163,7 +163,7 @@ impl Process {
         self.child = Some(child);
     }
 
-    /// What was said since the last time. An application that has ended is started again.
+    /// Returns the lines since the last call. An application that has ended is started again.
     pub(super) fn look(&mut self) -> Vec<Line> {
         if self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some()) {
             self.start_again();
@@ -171,7 +171,6 @@ impl Process {
         self.said.try_iter().map(|line| line_of(&line)).collect()
     }
 
-    /// Processes that were started.
     pub(super) fn starts(&self) -> usize {
         self.starts
     }
@@ -183,10 +182,10 @@ impl Process {
         let _ = child.wait();
     }
 
-    /// SIGTERM; it has to end.
+    /// Sends SIGTERM; the process has to end.
     pub(super) fn stop(&mut self) {
         let mut child = self.child.take().unwrap();
-        // It may have ended by itself just now.
+        // The process may have ended by itself just now.
         let _ = Command::new("kill").arg(child.id().to_string()).stderr(Stdio::null()).status();
         until(STOP_MAX, "the application ends", || child.try_wait().unwrap().is_some());
     }

@@ -1,5 +1,4 @@
-//! Clients whose application is the harness: the scenarios of `wordless.rs`, by the rules a sidecar
-//! has by itself.
+//! Applications that the harness plays with librdkafka: the scenarios of `wordless.rs`.
 
 use super::app::App;
 use super::{Case, Ends, Seen, Tries};
@@ -16,7 +15,7 @@ fn version(_: &App) -> Built {
     Built { command: Vec::new(), version: Program::LIBRDKAFKA.version() }
 }
 
-/// Plays one.
+/// Plays the application of one way to fail.
 pub(super) fn seen(program: Program, way: &str) -> Seen {
     let rules = "retry: {on_seek_back: retry, give_up_after: 1s}\n";
     let stage = Stage::by_rules(program, &format!("signals-{way}"), rules);

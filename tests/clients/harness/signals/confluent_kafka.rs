@@ -1,5 +1,5 @@
-//! confluent-kafka of Python: librdkafka as an application uses it that pauses its partitions while
-//! it works. With each pause librdkafka drops what it has fetched ahead, and asks for it again.
+//! confluent-kafka for Python: librdkafka in an application that pauses its partitions while it
+//! works. On each pause librdkafka drops prefetched records, and fetches them again.
 
 use super::app::{App, python};
 use super::{Case, Ends, Tries};

@@ -1,7 +1,7 @@
-//! Clients × habits of commits × situations, by the default settings but for shorter intervals.
+//! Grid of clients, commit habits and situations, with default settings but shorter intervals.
 //!
-//! One run has each habit of each client in one situation, so that all pairs are met;
-//! `GRID=whole` has every cell, `GRID=close-poison` only those with that in their name.
+//! A run plays each habit of each client in one situation, so that all pairs are covered.
+//! `GRID=whole` plays every cell, `GRID=close-poison` only cells with that in their name.
 
 use std::fs;
 use std::time::Duration;
@@ -17,13 +17,14 @@ use crate::wait::until;
 const RULES: &str = "retry: {give_up_after: 2s, isolation_timeout: 1s}\n";
 const PARTITIONS: i32 = 3;
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Ends of the process in an outage.
+/// Number of process ends in an outage.
 const OUTAGE_ENDS: usize = 8;
-/// Ends of the process at a record that is never found: the group never commits.
+/// Number of process ends at a record that is never found, because the group never commits.
 const NEVER_FOUND: usize = 14;
-/// Ends of the process that no other record may notice, while each part waits for a commit.
+/// Number of process ends with commits at close only. Isolation waits for a commit at each step, so
+/// nothing is found yet.
 const SLOWLY_FOUND: usize = 6;
-/// Orders come so often until the record is found, and so many times at most.
+/// Interval of further orders until the record is found, and their largest number.
 const ORDERS_EVERY: Duration = Duration::from_secs(1);
 const GOES_ON: usize = 120;
 
@@ -197,7 +198,7 @@ impl Cell {
         fs::remove_file(&file).unwrap();
         self.until_done("all orders are done after the outage");
         self.process.stop();
-        // By the law an outage counts one failure of one record.
+        // An outage counts at most one failure of one record.
         self.assert_untouched(1);
     }
 
@@ -216,7 +217,7 @@ impl Cell {
     }
 
     fn found(&mut self) {
-        // The topic goes on.
+        // Orders keep coming until the record is found.
         for n in 0..GOES_ON {
             self.trial.produce(&format!("more{n}"), None);
             let clock = Clock::start();

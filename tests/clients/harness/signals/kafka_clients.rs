@@ -1,11 +1,11 @@
-//! Apache Kafka's own Java client: loops as its documentation shows them.
+//! Apache Kafka's own Java client, in loops from its documentation.
 
 use super::app::{App, java};
 use super::{Case, Ends, Tries};
 
 pub(super) static APP: App = App::new("kafka-clients", "Java client", java);
 
-/// The loop ends with the exception, and its process with the loop.
+/// Application whose loop and process end with the exception.
 const LEAVES: Case = Case {
     app: &APP,
     way: "leaves",
@@ -14,11 +14,12 @@ const LEAVES: Case = Case {
     partitions: 4,
     session_ms: 10_000,
     ends: Ends::DeadLetter("crashed"),
-    // Three are lost before it is given alone, and seven are charged.
+    // By default three deliveries are lost before isolation (`crash_limit`), and four more count as
+    // failures (`in_place_limit`).
     tries: Tries::AtLeast(6),
 };
 
-/// The process is gone without a word.
+/// Application whose process dies without leaving the group.
 const DIES: Case = Case {
     way: "dies",
     fails: "the process dies; `commitSync` after each batch",
@@ -27,7 +28,7 @@ const DIES: Case = Case {
     ..LEAVES
 };
 
-/// The loop catches.
+/// Application whose loop catches the exception, and seeks back.
 const SEEKS: Case = Case {
     way: "seeks",
     fails: "the loop catches, commits what it has handled and seeks back to the record",

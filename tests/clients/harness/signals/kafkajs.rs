@@ -5,7 +5,7 @@ use super::{Case, Ends, Tries};
 
 pub(super) static APP: App = App::new("kafkajs", "kafkajs", node);
 
-/// Everything is as it comes.
+/// Application with the defaults of the library.
 const THROWS: Case = Case {
     app: &APP,
     way: "each-message-throws",

@@ -1,6 +1,7 @@
-//! Every application and way of failing: a test for each, which writes a row of the table.
+//! Applications that cannot handle a record: a test for each way to fail, which writes a row of the
+//! table.
 //!
-//! A new one is a file here with its [`App`] and its `cases!`, a line below, and a line in
+//! A new application is a file here with its [`App`] and its `cases!`, a line below, and a line in
 //! [`cases`].
 
 mod app;
@@ -12,10 +13,10 @@ use app::{App, Process};
 use row::Row;
 use trial::Trial;
 
-/// Tests of one application, each a [`Case`], named after what becomes of the record.
+/// Tests of one application, each a [`Case`], named after the result for the record.
 macro_rules! cases {
     ($($name:ident: $case:expr;)+) => {
-        /// In the order of the table.
+        /// Cases of the application, in the order of the table.
         pub(super) fn cases() -> Vec<super::Case> {
             vec![$($case),+]
         }
@@ -40,7 +41,7 @@ mod parallel_consumer;
 mod sarama;
 mod spring_kafka;
 
-/// In the order of the table.
+/// Cases of all applications, in the order of the table.
 fn cases() -> Vec<Case> {
     [
         kafka_clients::cases(),
@@ -60,21 +61,19 @@ fn cases() -> Vec<Case> {
 #[derive(Clone)]
 struct Case {
     app: &'static App,
-    /// Its last argument.
+    /// Last argument of the application.
     way: &'static str,
-    /// How it fails, for people.
+    /// Text for the table: the failure.
     fails: &'static str,
-    /// What its client then does on the wire, for people.
+    /// Text for the table: the client's requests after the failure.
     wire: &'static str,
-    /// Of its topic.
     partitions: i32,
-    /// Until a member that does not speak is missed.
     session_ms: u32,
     ends: Ends,
     tries: Tries,
 }
 
-/// Where the record has to end.
+/// Final place of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     /// In the dead letters, with this disposition.
@@ -87,12 +86,12 @@ enum Ends {
     Kept,
 }
 
-/// How often the application is given the record until then.
+/// Number of deliveries of the record until its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tries {
     Exactly(usize),
     Between(usize, usize),
-    /// It is a matter of timing.
+    /// The number depends on timing.
     AtLeast(usize),
 }
 
@@ -106,18 +105,18 @@ impl Tries {
     }
 }
 
-/// What was seen of one application.
+/// Observations of one application.
 #[derive(Debug, Default)]
 struct Seen {
-    /// How often it failed.
+    /// Number of failures of the record.
     tries: usize,
-    /// Dispositions of dead letters: of the record, since nothing else may be one.
+    /// Dispositions of the dead letters; only the record may be one.
     letters: Vec<String>,
     /// Failures of another record, as the sidecar counted them.
     innocent_failures: u64,
-    /// Records that were handled, each as often as it was.
+    /// Number of handled records, repetitions included.
     handled: usize,
-    /// A consumer went back to the record at some time.
+    /// A consumer sought back to the record at some time.
     is_sought_back: bool,
 }
 
@@ -130,7 +129,8 @@ fn play(case: &Case) {
     Row::of(case, &seen).write(case);
 }
 
-/// The application works for a while, is restarted, and then finds the record among others.
+/// Runs one case: the application handles orders, is restarted, and then gets the record among
+/// others.
 fn seen(case: &Case) -> Seen {
     let mut trial = Trial::new(case);
     let mut process = Process::new(case, &trial);

@@ -1,4 +1,4 @@
-//! One row of the table: what was seen of one application that failed in one way.
+//! One row of the table: the observations of one application that failed in one way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Case, Ends, Seen, Tries};
 use crate::cluster;
 
-/// As it is written down until all are there.
+/// Text of a row; a file keeps it until all rows exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Row {
     client: String,
@@ -19,7 +19,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Judges what was seen.
+    /// Checks the observations against the case.
     pub(super) fn of(case: &Case, seen: &Seen) -> Self {
         let tries = seen.tries;
         assert_eq!(seen.innocent_failures, 0, "{seen:?}");
@@ -56,7 +56,7 @@ impl Row {
         }
     }
 
-    /// No row of an earlier run stands for this one.
+    /// Deletes the row of an earlier run, which must not count for this one.
     pub(super) fn forget(case: &Case) {
         let _ = fs::remove_file(path(case));
     }
@@ -67,7 +67,7 @@ impl Row {
         fs::write(path, serde_json::to_string_pretty(self).unwrap()).unwrap();
     }
 
-    /// What the test of this case has written.
+    /// Row that the test of this case has written.
     pub(super) fn read(case: &Case) -> Self {
         let path = path(case);
         let text = fs::read_to_string(&path)

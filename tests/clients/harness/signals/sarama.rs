@@ -1,4 +1,4 @@
-//! sarama: a `ConsumerGroupHandler`, and `Consume` called again and again.
+//! sarama: a `ConsumerGroupHandler`, and repeated calls of `Consume`.
 
 use super::app::{App, go};
 use super::{Case, Ends, Tries};
@@ -10,7 +10,7 @@ fn built(app: &App) -> Built {
     go(app, "github.com/IBM/sarama")
 }
 
-/// The error ends the session of its group.
+/// Application whose error ends the session of its group.
 const RETURNS: Case = Case {
     app: &APP,
     way: "returns-the-error",

@@ -5,7 +5,7 @@ use super::{Case, Ends, Tries};
 
 pub(super) static APP: App = App::new("spring-kafka", "Spring Kafka", java);
 
-/// The listener throws, and nothing but what `way` says is configured.
+/// Application whose listener throws; only `way` is configured.
 const THROWS: Case = Case {
     app: &APP,
     way: "default",
@@ -15,7 +15,7 @@ const THROWS: Case = Case {
     partitions: 10,
     session_ms: 10_000,
     ends: Ends::DeadLetter("seek_back"),
-    // Before it would give up.
+    // Spring would give up after ten.
     tries: Tries::Between(5, 9),
 };
 

@@ -1,4 +1,4 @@
-//! The table of `docs/failure-signals.md`: made of the rows of a run, and held against it.
+//! The table of `docs/failure-signals.md`, made of the rows of a run and compared with the file.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::cases;
 use super::row::Row;
 
-/// The table stands between these lines.
+/// Lines before and after the table.
 const MARKS: [&str; 2] = ["<!-- made by tests/clients/run signals -->\n", "<!-- end -->\n"];
 const HEAD: [&str; 5] = ["client", "how it fails", "on the wire", "what reprise sees", "the end"];
 

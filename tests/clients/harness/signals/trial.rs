@@ -1,5 +1,5 @@
-//! One application in front of one record that it cannot handle: what is produced, what the
-//! application says, and what the sidecar has seen.
+//! One trial of an application with a record that it cannot handle: orders, lines of the
+//! application, and observations at the sidecar.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,32 +19,29 @@ use crate::scene::Scene;
 use crate::sidecar::{CONSUMER_SESSION, Sidecar};
 use crate::stage::empty_dir;
 
-/// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Between two looks at what the sidecar knows.
+/// Interval of checks of the sidecar.
 const LOOK: Duration = Duration::from_millis(50);
 /// Orders of each batch in each partition.
 const ORDERS: usize = 3;
-/// The one of its partition that cannot be handled.
+/// Index of the poison among the orders of its batch in its partition.
 const POISONED: usize = 1;
 
 /// Partition and offset.
 type Place = (i32, i64);
 
-/// One application's world.
 pub(super) struct Trial {
     pub(super) dir: PathBuf,
     pub(super) sidecar: Sidecar,
     pub(super) scene: Scene,
     partitions: i32,
-    /// Where each order lies.
+    /// Partition and offset of each order, by key.
     orders: BTreeMap<String, Place>,
-    /// The one that cannot be handled.
+    /// Key and place of the order that cannot be handled.
     poison: Option<(String, Place)>,
     done: BTreeSet<String>,
-    /// Offsets committed, as last seen.
+    /// Committed offset by partition, as last observed.
     committed: BTreeMap<i32, i64>,
-    /// What became of the poison.
     pub(super) seen: Seen,
 }
 
@@ -53,9 +50,9 @@ impl Trial {
         Self::by_rules(case, case.way, "retry: {on_seek_back: retry, give_up_after: 1s}\n")
     }
 
-    /// By other rules, in a folder named after `name`.
+    /// A trial with other rules, in a folder named after `name`.
     pub(super) fn by_rules(case: &Case, name: &str, rules: &str) -> Self {
-        // It is built before anything waits for it.
+        // The build must not count against a deadline.
         case.app.built();
         let scene = Scene::new();
         let dir = empty_dir(case.app.name, name);
@@ -74,7 +71,7 @@ impl Trial {
         }
     }
 
-    /// Orders in every partition; one of those in partition `poisoned` cannot be handled.
+    /// Produces orders in every partition; one of those in partition `poisoned` cannot be handled.
     pub(super) fn produce(&mut self, name: &str, poisoned: Option<i32>) {
         let producer: BaseProducer<Fates> = ClientConfig::new()
             .set("bootstrap.servers", self.sidecar.address())
@@ -100,7 +97,7 @@ impl Trial {
         }
     }
 
-    /// Looks at application and sidecar until `enough`.
+    /// Checks application and sidecar until `enough` is true.
     pub(super) fn until(
         &mut self,
         process: &mut Process,
@@ -118,7 +115,7 @@ impl Trial {
         }
     }
 
-    /// What the application says of an order.
+    /// Records a line of the application.
     fn hear(&mut self, line: Line) {
         let Line { is_done, partition, offset, key } = line;
         assert_eq!(self.orders.get(&key), Some(&(partition, offset)), "{key}");
@@ -132,7 +129,7 @@ impl Trial {
         }
     }
 
-    /// What the sidecar knows: of no other record it ever says that it has failed.
+    /// Reads the state of the group. No other record may be skipped or a dead letter.
     fn see(&mut self) {
         let group = &self.scene.group;
         let poison = self.poison.as_ref().map(|(_, place)| *place);
@@ -171,30 +168,30 @@ impl Trial {
         })
     }
 
-    /// Everything but the poison was handled.
+    /// Whether everything but the poison was handled.
     pub(super) fn is_done(&self) -> bool {
         let poison = self.poison.as_ref().map(|(key, _)| key);
         self.orders.keys().all(|key| Some(key) == poison || self.done.contains(key))
     }
 
-    /// Everything was handled and committed.
+    /// Whether everything but the poison was handled, and every partition is committed to its end.
     pub(super) fn is_committed(&self) -> bool {
         self.is_done() && self.are_past()
     }
 
-    /// Every partition is committed to its end.
+    /// Whether every partition is committed to its end.
     fn are_past(&self) -> bool {
         (0..self.partitions).all(|partition| self.is_past(partition))
     }
 
-    /// A partition is committed to its end.
+    /// Whether a partition is committed to its end.
     fn is_past(&self, partition: i32) -> bool {
         let of_it = self.orders.values().filter(|(of, _)| *of == partition);
         let last = of_it.map(|(_, offset)| *offset).max().unwrap();
         self.committed.get(&partition).is_some_and(|committed| *committed > last)
     }
 
-    /// The others are handled, and the poison is where the case says.
+    /// Whether the other orders have ended, and the poison is where the case says.
     pub(super) fn has_ended(&self, case: &Case) -> bool {
         let (_, (partition, offset)) = self.poison.as_ref().unwrap();
         match case.ends {
@@ -225,7 +222,7 @@ impl std::fmt::Debug for Trial {
     }
 }
 
-/// Where records came to lie.
+/// Partition and offset of each produced order, by key.
 #[derive(Clone, Default)]
 struct Fates(Arc<Mutex<BTreeMap<String, Place>>>);
 

@@ -1,4 +1,4 @@
-//! Groups and their offsets: `kafka-consumer-groups`, by both protocols.
+//! Tests of groups and their offsets with `kafka-consumer-groups`, by both protocols.
 
 use super::{CONSOLE_CONSUMER, GROUPS, House, TOPICS, rows};
 
@@ -97,7 +97,7 @@ fn a_group_with_a_member(protocol: &str) {
     assert!(told.contains("'shop') was successful"), "{told}");
 }
 
-/// The column that names the member.
+/// Index of the column that names the member.
 fn at_of(head: &[&str]) -> usize {
     head.iter().position(|name| *name == "CONSUMER-ID").unwrap()
 }

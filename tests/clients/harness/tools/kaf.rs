@@ -1,4 +1,4 @@
-//! kaf, a command line on sarama that speaks as to an old broker unless it is told otherwise.
+//! Tests with kaf, a command line on sarama that by default uses the versions of an old broker.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::{House, Running, Said, rows, said};
 use crate::runtimes::go_tool;
 use crate::wait::until;
 
-/// Rather a failure than a test that never ends.
+/// Longest wait for a commit of kaf.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// With settings that are nobody's.
+/// Command of kaf with a home of its own, which has no settings.
 fn command(house: &House, args: &[&str]) -> Command {
     let mut kaf = go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf");
     kaf.env("HOME", &house.dir).args(["-b", &house.sidecar.address()]).args(args);
@@ -21,7 +21,7 @@ fn asked(house: &House, args: &[&str], input: &str) -> Said {
     said(&mut command(house, args), input)
 }
 
-/// What kaf prints that is content with the answer.
+/// Output of kaf, which must succeed.
 fn kaf(house: &House, args: &[&str], input: &str) -> String {
     let told = asked(house, args, input);
     assert!(told.good, "{args:?}: {told:?}");
@@ -60,11 +60,11 @@ fn records_come_back_and_groups_tell_how_far_they_are() {
     assert_eq!(told.out, "1\n2\n", "{told:?}");
     assert!(told.err.contains("Key: from   Value: here"), "{told:?}");
 
-    // A consumer of a group stays until it is ended.
+    // A consumer of a group runs until it is stopped.
     let args = ["consume", "orders", "-g", "shop", "--commit"];
     let mut reader = Running::of(&mut command(&house, &args));
     reader.until("2");
-    // It commits from time to time.
+    // kaf commits at intervals.
     let described = || kaf(&house, &["group", "describe", "shop"], "");
     let is_done = |group: &str| rows(group).contains(&vec!["Total", "2", "0"]);
     until(WAIT, "kaf has committed", || is_done(&described()));
@@ -72,7 +72,7 @@ fn records_come_back_and_groups_tell_how_far_they_are() {
     let listed = kaf(&house, &["groups"], "");
     assert_eq!(rows(&listed)[1][0], "shop");
 
-    // What is added to the topics is there for who asks by its name, and nobody else.
+    // The dead-letter topic can be described by its name, and is in no list.
     let dead = kaf(&house, &["topic", "describe", "reprise.dlq.shop"], "");
     assert!(dead.contains("Summed HighWatermark:  0\n"), "{dead}");
     assert_eq!(rows(&kaf(&house, &["topics"], "")).len(), 2);

@@ -1,10 +1,10 @@
-//! kcat, which is librdkafka on a command line.
+//! Tests with kcat, a command line on librdkafka.
 
 use serde_json::Value;
 
 use super::{House, TOPICS};
 
-/// What kcat prints that is content with the answer.
+/// Output of kcat, which must succeed.
 fn kcat(house: &House, args: &[&str], input: &str) -> String {
     crate::kcat::kcat(&house.sidecar.address(), args, input)
 }

@@ -1,7 +1,7 @@
-//! What tools print when they are sent to the sidecar.
+//! Tests with command-line tools against the sidecar.
 //!
-//! Each of Kafka's is a JVM of its own, a second or two: a scenario calls them one after the other,
-//! scenarios run beside each other.
+//! Each tool of Kafka is a JVM that takes a second or two. A test calls its tools in turn; tests
+//! run beside each other.
 
 mod groups;
 mod kaf;
@@ -31,7 +31,7 @@ pub(crate) const OFFSETS: &str = "GetOffsetShell";
 pub(crate) const CONSOLE_PRODUCER: &str = "ConsoleProducer";
 pub(crate) const CONSOLE_CONSUMER: &str = "consumer.ConsoleConsumer";
 
-/// A sidecar by itself, with an empty directory.
+/// A sidecar without a cluster, with an empty directory.
 pub(crate) struct House {
     pub(crate) sidecar: Sidecar,
     pub(crate) dir: PathBuf,
@@ -45,25 +45,25 @@ impl House {
         Self { sidecar, dir }
     }
 
-    /// What one of Kafka's tools says, when it is given that to read.
+    /// Runs a tool of Kafka with this input.
     pub(crate) fn given(&self, class: &str, args: &[&str], input: &str) -> Said {
         let address = self.sidecar.address();
         said(tool(class).args(["--bootstrap-server", &address]).args(args), input)
     }
 
-    /// What one of Kafka's tools says, whether it liked the answer or not.
+    /// Runs a tool of Kafka, which may fail.
     pub(crate) fn asked(&self, class: &str, args: &[&str]) -> Said {
         self.given(class, args, "")
     }
 
-    /// What one of Kafka's tools prints that is content with the answer.
+    /// Output of a tool of Kafka, which must succeed.
     pub(crate) fn told(&self, class: &str, args: &[&str]) -> String {
         let said = self.asked(class, args);
         assert!(said.good, "{class} {args:?}: {said:?}");
         said.out
     }
 
-    /// Lines of `key:value` for a topic.
+    /// Produces lines of `key:value` to a topic.
     pub(crate) fn produce(&self, topic: &str, lines: &str) {
         let keyed = ["--reader-property", "parse.key=true", "--reader-property"];
         let args = [&["--topic", topic][..], &keyed, &["key.separator=:"]].concat();
@@ -71,13 +71,13 @@ impl House {
         assert!(said.good, "{said:?}");
     }
 
-    /// Starts one that goes on.
+    /// Starts a tool that runs until it is stopped.
     pub(crate) fn start(&self, class: &str, args: &[&str]) -> Running {
         let address = self.sidecar.address();
         Running::of(tool(class).args(["--bootstrap-server", &address]).args(args))
     }
 
-    /// A file for a tool to read.
+    /// Writes a file for a tool, and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.dir.join(name);
         std::fs::write(&path, text).unwrap();
@@ -85,7 +85,7 @@ impl House {
     }
 }
 
-/// One of Kafka's tools: those of its package `tools` by their short name.
+/// Command of a tool of Kafka; tools of its package `tools` go by their short names.
 pub(crate) fn tool(class: &str) -> Command {
     static CLASS_PATH: LazyLock<String> = LazyLock::new(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/real-kafka");
@@ -101,7 +101,7 @@ pub(crate) fn tool(class: &str) -> Command {
     command
 }
 
-/// The lines of a table, in words; without the empty ones.
+/// Words of each line of a table, without empty lines.
 pub(crate) fn rows(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.filter(|words| !words.is_empty()).collect()

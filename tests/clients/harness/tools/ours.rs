@@ -1,8 +1,8 @@
-//! Retry and dead-letter topics, as tools see them.
+//! Tests of retry and dead-letter topics with Kafka's tools.
 
 use super::{CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, GROUPS, House, OFFSETS, TOPICS};
 
-/// A group `shop` with a retry and a dead letter, said with the console producer.
+/// A group `shop` with a retry and a dead letter, nacked by the console producer.
 fn house(name: &str) -> House {
     let house = House::new(name);
     house.told(TOPICS, &["--create", "--topic", "orders"]);
@@ -28,7 +28,7 @@ fn what_waits_and_what_has_ended_is_listed_and_read_with_a_console() {
     for part in ["ORIGIN_MESSAGE_ID:orders-0@1", "x-retry-reason:no stock", "second"] {
         assert!(letter.contains(part), "{letter}");
     }
-    // one that is a member, and one that only looks
+    // A reader without a group, and a member of the group.
     let read = ["--topic", "reprise.retry.shop", "--max-messages", "1", "--from-beginning"];
     for more in [&["--partition", "0"][..], &["--group", "shop"]] {
         let retry = house.told(CONSOLE_CONSUMER, &[&read[..], more, &shown].concat());
@@ -67,7 +67,7 @@ fn what_cannot_be_changed_of_them_is_refused_in_words() {
     let ends = house.told(OFFSETS, &["--topic", "reprise.dlq.shop", "--time", "latest"]);
     assert_eq!(begins, ends, "no dead letter is left");
 
-    // A group that is deleted comes back to what waits for it.
+    // A group that is deleted and created again still gets its retries.
     let read = ["--topic", "orders", "--group", "shop", "--from-beginning", "--max-messages", "2"];
     house.told(CONSOLE_CONSUMER, &read);
     house.told(GROUPS, &["--group", "shop", "--delete"]);

@@ -1,4 +1,4 @@
-//! `python -m kafka.admin`, the tool of kafka-python.
+//! Tests with `python -m kafka.admin`, the tool of kafka-python.
 
 use std::process::Command;
 use std::sync::LazyLock;
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::{House, said};
 use crate::runtimes::{self, Built};
 
-/// Where the interpreter is that has it.
+/// Environment in which kafka-python is installed.
 static CLIENT: LazyLock<Built> = LazyLock::new(|| {
     runtimes::python("python", "kafka-python", "kafka-python.txt", "of_kafka_python.py")
 });
 
-/// What it prints, whether it liked the answer or not.
+/// JSON output of the tool, which may fail.
 fn admin(house: &House, args: &str) -> Value {
     let mut command = Command::new(&CLIENT.command[0]);
     command.args(["-m", "kafka.admin", "--format", "json", "-b", &house.sidecar.address()]);
@@ -31,7 +31,8 @@ fn topics_settings_and_groups_are_changed_as_kafka_python_asks() {
     let grown = admin(&house, "partitions create -p orders:3");
     assert_eq!(grown["results"][0]["error_code"], 0, "{grown}");
 
-    // by IncrementalAlterConfigs, and by AlterConfigs with what it has read before
+    // By IncrementalAlterConfigs, and by AlterConfigs with the settings that the tool has read
+    // before.
     let done = json!({"topic": {"orders": "OK"}});
     assert_eq!(admin(&house, "configs alter -r topic -n orders -c retention.ms=60000"), done);
     let all = "configs alter -r topic -n orders -c retention.bytes=9000 --force-alter";

@@ -1,10 +1,10 @@
-//! Records and where they are: `kafka-get-offsets`, `kafka-delete-records`, `kafka-log-dirs`.
+//! Tests of offsets and sizes: `kafka-get-offsets`, `kafka-delete-records`, `kafka-log-dirs`.
 
 use serde_json::Value;
 
 use super::{CONSOLE_CONSUMER, House, OFFSETS, TOPICS};
 
-/// Partition and bytes, as `kafka-log-dirs` prints them.
+/// Partitions and their bytes, as `kafka-log-dirs` prints them.
 fn sizes(house: &House) -> Vec<(String, u64)> {
     let told = house.told("LogDirsCommand", &["--describe", "--topic-list", "orders"]);
     let json: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Topics and their settings: `kafka-topics`, `kafka-configs`, `kafka-log-dirs`.
+//! Tests of topics and their settings: `kafka-topics`, `kafka-configs`.
 
 use super::{CONFIGS, House, TOPICS};
 

@@ -1,4 +1,4 @@
-//! Tools that produce and consume to check or to measure: verifiable ones, and perf tests.
+//! Tests with Kafka's verifiable clients and its performance tools.
 
 use serde_json::Value;
 
