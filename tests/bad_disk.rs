@@ -1,6 +1,6 @@
-//! The shipped binary on a disk that is damaged, foreign, locked, read-only or full: it starts
-//! clean, or refuses with a sentence that says what to do next. It never starts on less than it
-//! acknowledged.
+//! The shipped binary on a disk that is damaged, foreign, locked, read-only or full. It starts
+//! clean, or refuses with a message that names the next step. It never starts without an
+//! acknowledged record.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -26,7 +26,7 @@ struct Home {
     dir: tempfile::TempDir,
 }
 
-/// How a start went.
+/// The outcome of a start.
 struct Started {
     code: Option<i32>,
     said: String,
@@ -67,7 +67,7 @@ impl Home {
         command.spawn().unwrap()
     }
 
-    /// Waits until it serves (true) or has ended (false).
+    /// Waits until the process serves (true) or has ended (false).
     fn serves(&self, child: &mut Child) -> bool {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -82,7 +82,7 @@ impl Home {
         panic!("neither serving nor ended");
     }
 
-    /// Starts; when it serves it is killed and has no code.
+    /// Starts the sidecar. If it serves, it is killed and has no exit code.
     fn start(&self) -> Started {
         let mut child = self.serve();
         let served = self.serves(&mut child);
@@ -101,8 +101,8 @@ impl Home {
         (output.status.code().unwrap(), String::from_utf8(said).unwrap())
     }
 
-    /// A data directory with something in it, as a killed sidecar leaves it. How many bytes of the
-    /// segment lie before the last flush: damage behind that looks like a torn end.
+    /// Fills a data directory, as a killed sidecar leaves it. Returns the bytes of the segment
+    /// before the last flush: damage behind them looks like a torn end.
     fn fill(&self) -> usize {
         assert_eq!(self.start().code, None);
         let disk = RealDisk::open(&self.data()).unwrap();
@@ -110,7 +110,7 @@ impl Home {
         let mut before_last = 0;
         for n in 0..40 {
             let body = Bytes::from(format!("entry {n} {}", "y".repeat(100)));
-            // Of a kind no owner knows: passed over by all, checked by the journal.
+            // No component reads this kind of entry; the journal checks its checksum all the same.
             journal.append(vec![NewEntry::bare(Kind(200), body)]).unwrap();
             if n % 8 == 7 {
                 before_last = fs::metadata(self.segment()).unwrap().len();
@@ -120,7 +120,7 @@ impl Home {
         usize::try_from(before_last).unwrap()
     }
 
-    /// The one segment.
+    /// The only segment file.
     fn segment(&self) -> PathBuf {
         let files = fs::read_dir(self.data()).unwrap().map(|file| file.unwrap().path());
         let mut logs: Vec<_> =
@@ -227,7 +227,8 @@ fn a_flipped_bit_is_refused_with_file_and_offset_or_was_never_durable() {
     }
 }
 
-/// A refusal names file, offset and command; the command helps and keeps the damaged bytes.
+/// A refusal names file, offset and command. The command repairs the journal, and keeps the damaged
+/// bytes.
 fn repairs(home: &Home, code: Option<i32>, said: &str) {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains(".log") && said.contains("byte"), "{said}");
@@ -268,7 +269,7 @@ fn a_data_directory_that_cannot_be_written_is_refused_by_name() {
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("write permission"), "{said}");
     }
-    // Who may write anywhere meets the same with a file where the directory should be.
+    // A user with write permission everywhere gets the error from a file in the directory's place.
     let blocked = Home::new();
     fs::write(blocked.data(), b"a file").unwrap();
     let Started { code, said } = blocked.start();
@@ -292,7 +293,7 @@ fn a_full_disk_refuses_new_data_loses_none_and_goes_on_when_there_is_room() {
             Ok(appended) => kept.push(appended.refs[0]),
             Err(refused) => break refused,
         }
-        // Full although it was said to have room: what was taken waits, nothing is lost.
+        // The disk fills up after the check for room: accepted entries wait, and none is lost.
         if writer.step() == Stepped::DiskFull {
             break journal.append(entry(0)).unwrap_err();
         }

@@ -1,4 +1,4 @@
-//! `reprise check --connect`: what would keep a sidecar from working here is told before it starts.
+//! `reprise check --connect`: obstacles to a sidecar are reported before it starts.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -30,7 +30,7 @@ struct Home {
     dir: TempDir,
 }
 
-/// What a run found.
+/// The outcome of a run.
 struct Found {
     code: i32,
     findings: Vec<Value>,
@@ -66,15 +66,15 @@ impl Home {
 const PORTS: &str = "listen: [{address: '127.0.0.1:0'}]\nadmin: {address: '127.0.0.1:0'}\n";
 
 impl Found {
-    /// State and sentence of the findings of a check, in order.
+    /// State and message of the findings of a check, in order.
     fn of(&self, check: &str) -> Vec<(String, String)> {
         let of = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
         let matching = self.findings.iter().filter(|finding| finding["check"] == check);
         matching.map(|finding| (of(finding, "state"), of(finding, "found"))).collect()
     }
 
-    /// Every finding of a check, at least one, must be in this state and say this. A broker may be
-    /// seen twice: at the address that is configured, and at the one it names.
+    /// Every finding of a check, at least one, has this state and contains these words. A broker
+    /// may appear twice: at the configured address and at its advertised one.
     fn is(&self, check: &str, state: &str, words: &str) {
         let found = self.of(check);
         let fit = |(is, says): &(String, String)| is == state && says.contains(words);
@@ -169,12 +169,13 @@ fn a_cluster_is_described_and_names_and_numbers_that_meet_are_told() {
     home.check(&other).is("node_id", "ok", "7 is no broker's");
 }
 
-/// What every request begins with.
+/// Whether the request is of this API: every request begins with its key.
 fn is(asked: &broker::Request, api: i16) -> bool {
     asked.frame[..2] == api.to_be_bytes()
 }
 
-/// ApiVersions 0 with these APIs; of itself up to version 2, so that nothing more is asked.
+/// Body of `ApiVersions` 0 with these APIs. `ApiVersions` itself goes up to version 2, so that the
+/// sidecar asks no further.
 fn versions(apis: &[Api]) -> Vec<u8> {
     let mut body = vec![0, 0];
     body.extend(u32::try_from(apis.len()).unwrap().to_be_bytes());
@@ -199,7 +200,7 @@ fn metadata(brokers: &[(i32, u16)]) -> Vec<u8> {
     body.to_vec()
 }
 
-/// Answers ApiVersions, then Metadata with itself and a broker at `away`.
+/// Answers `ApiVersions`, then Metadata with this broker and another one at port `away`.
 fn leads(mut stream: TcpStream, away: u16) {
     let own = stream.local_addr().unwrap().port();
     while let Some(asked) = request(&mut stream) {
@@ -212,7 +213,7 @@ fn leads(mut stream: TcpStream, away: u16) {
     }
 }
 
-/// Answers ApiVersions, then Metadata with itself and more brokers of these ids at its place.
+/// Answers `ApiVersions`, then Metadata with this broker and more ids at the same address.
 fn many(mut stream: TcpStream, ids: &[i32]) {
     let own = stream.local_addr().unwrap().port();
     let brokers: Vec<_> = ids.iter().map(|id| (*id, own)).collect();
@@ -289,7 +290,7 @@ fn an_advertised_address_is_resolved_and_dialled() {
     let of = right.of("advertised");
     assert!(of[0].1.contains("a connection arrives here"), "{of:?}");
     assert!(of[1].1.contains("connections to 2 ports of brokers arrive here"), "{of:?}");
-    // Another port, as if nothing forwarded it.
+    // Another port, as if no port forwarding existed.
     let astray = check("localhost", 90);
     assert_eq!(astray.code, 0, "clients may reach what this host does not");
     astray.is("advertised", "warn", "");
@@ -297,7 +298,7 @@ fn an_advertised_address_is_resolved_and_dialled() {
     check("no-such-name.invalid", 0).is("advertised", "warn", "does not resolve");
 }
 
-/// A broker of Kafka 4.4: `share.version` 2, and its setting where it is asked for it.
+/// A broker of Kafka 4.4: `share.version` 2, and the group setting if it is requested.
 fn shares(mut stream: TcpStream, prefix: &str) {
     let own = stream.local_addr().unwrap().port();
     while let Some(asked) = request(&mut stream) {
@@ -372,7 +373,7 @@ fn a_broker_the_cluster_names_and_nobody_reaches_is_a_failure() {
     found.is("cluster", "ok", "brokers 2, topics 0");
 }
 
-/// Knows nobody before SASL: closes on anything but ApiVersions and the handshake.
+/// A broker that wants SASL first: it closes on any request but `ApiVersions` and the handshake.
 fn secretive(mut stream: TcpStream) {
     while let Some(asked) = request(&mut stream) {
         if is(&asked, Api::ApiVersions.key()) {

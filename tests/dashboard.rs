@@ -1,4 +1,4 @@
-//! Every metric and label a dashboard in `grafana/` asks for exists. Each panel explains itself.
+//! Every metric and label in a query of `grafana/` exists. Each panel has a description.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -14,17 +14,17 @@ use panels::{Panel, panels};
 use reprise::observe::names::{ALL, Def, Kind};
 use serde_json::Value;
 
-/// Rows of the dashboard, from what an operator looks at first to what lies below.
+/// Rows of the dashboard, most important first.
 const ROWS: [&str; 7] =
     ["Now", "Failures", "Retries", "Dead letters", "Edge", "Upstream", "Journal"];
-/// Metrics without a panel: the variable of the dashboard asks for the first, the others are there
-/// for dashboards of processes.
+/// Metrics without a panel: the first fills a variable of the dashboard, the others are for
+/// dashboards of processes.
 const NOT_SHOWN: [&str; 3] =
     ["reprise_build_info", "process_virtual_memory_bytes", "process_threads"];
 /// Words in one sentence of a description, as in all of `docs/`.
 const SENTENCE_WORDS_MAX: usize = 25;
 
-/// Labels Prometheus adds itself.
+/// Labels that Prometheus adds by itself.
 const SCRAPE_LABELS: &[&str] = &["instance", "job", "le"];
 
 fn metric(name: &str) -> Option<&'static Def> {
@@ -210,7 +210,7 @@ fn alerts_ask_for_what_exists_and_have_a_runbook() {
     }
 }
 
-/// The page of all metrics: what they mean, where they are shown, which alert asks for them.
+/// The page of all metrics: meaning, panels and alerts of each.
 fn metrics_page() -> String {
     let (_, panels) = panels();
     let alerts = alerts();

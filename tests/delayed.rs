@@ -1,5 +1,5 @@
-//! The real process is killed again and again while a real client, librdkafka with idempotence on,
-//! puts records off: what was acknowledged enters its topic once, and never before it is due.
+//! Kills the real process again and again while librdkafka, as an idempotent producer, sends
+//! delayed records. Each acknowledged record enters its topic once, and never before it is due.
 //!
 //! `DELAYED_CYCLES=200 cargo test --test delayed -- --nocapture` is a longer run.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -20,9 +20,9 @@ use rdkafka::message::{Header, Message, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-/// Acknowledged in every life before it may end.
+/// Acknowledged records in every life before it may end.
 const ACKNOWLEDGED: usize = 60;
-/// Records are put off by up to so much; every third is not.
+/// The longest delay of a record; every third record has none.
 const DELAY_MS_MAX: u64 = 1_500;
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -90,8 +90,8 @@ fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-/// Everything in the topic as it comes, number and due time, until `seen` has enough; nothing for a
-/// while is the number `u64::MAX`.
+/// Reads the topic from the start, number and due time of each record, until `seen` has enough. A
+/// pause without records is passed as the number `u64::MAX`.
 fn read(client: &ClientConfig, mut seen: impl FnMut(u64, u64) -> bool) {
     let consumer: BaseConsumer = client.create().unwrap();
     let mut from = TopicPartitionList::new();
@@ -114,7 +114,7 @@ fn read(client: &ClientConfig, mut seen: impl FnMut(u64, u64) -> bool) {
     }
 }
 
-/// How often each was read, once everything acknowledged is there and nothing more may come.
+/// Deliveries of each record, once all acknowledged records came and no more can come.
 fn all(client: &ClientConfig, acknowledged: &[u64]) -> BTreeMap<u64, u32> {
     let (mut found, last_due) = (BTreeMap::new(), wall_ms() + DELAY_MS_MAX);
     read(client, |number, _| {
@@ -128,7 +128,7 @@ fn all(client: &ClientConfig, acknowledged: &[u64]) -> BTreeMap<u64, u32> {
     found
 }
 
-/// Reads all the time, across every kill: how many came, and how many of them early.
+/// Reads across all kills. Returns the number of records, and of early ones.
 fn watch(client: &ClientConfig, finished: &AtomicBool) -> (usize, usize) {
     let (mut watched, mut early) = (0, 0);
     read(client, |number, due| {
@@ -141,7 +141,7 @@ fn watch(client: &ClientConfig, finished: &AtomicBool) -> (usize, usize) {
     (watched, early)
 }
 
-/// Produces until told to stop; what was acknowledged.
+/// Produces until told to stop. Returns the acknowledged records.
 async fn produce(
     producer: FutureProducer,
     stop: Arc<AtomicBool>,

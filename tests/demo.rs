@@ -1,4 +1,4 @@
-//! The demo tells the story it promises.
+//! The demo prints the story that its documentation promises.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 #[path = "support/example.rs"]
 mod example;
 
-/// The example, whose application uses librdkafka: of the same build as this test.
+/// The example's binary, whose application uses librdkafka, of the same build as this test.
 fn example() -> PathBuf {
     let has_tls = cfg!(feature = "librdkafka-tls");
     let options: &[&str] = if has_tls { &["--features", "librdkafka-tls"] } else { &[] };

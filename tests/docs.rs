@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md and docs/ say is so: tables equal the code, links lead somewhere.
+//! ARCHITECTURE.md and docs/ against the code: tables equal it, and links lead to files.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;

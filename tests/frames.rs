@@ -1,5 +1,5 @@
-//! Bytes that are no Kafka request, over TCP: the connection is closed or told the right code,
-//! little is allocated, one line says why, a counter rises, and a good client goes on.
+//! Invalid request bytes over TCP. The connection is closed or gets the right error code, little is
+//! allocated, one log line says why, and a counter rises. A good client goes on.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -20,10 +20,10 @@ use support::{Client, Rec, Server, instant, until};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What one hostile frame may make the whole process allocate, the test's own part included.
+/// Bytes that one hostile frame may make the process allocate, the test's own part included.
 const ALLOCATED_BYTES_MAX: usize = 1 << 20;
 
-/// The log of this process, line by line.
+/// The log of this process.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -57,7 +57,7 @@ impl Lines {
     }
 }
 
-/// A server, its log, and a client that must go on whatever others send.
+/// A server, its log, and a client that must be served throughout.
 struct House {
     server: Server,
     lines: Lines,
@@ -70,8 +70,8 @@ impl House {
         self.server.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
     }
 
-    /// Sends `bytes` on a connection of their own: it is closed, cheaply, with one line that says
-    /// `says`.
+    /// Sends `bytes` on a new connection. The sidecar closes it, allocates little, and logs one
+    /// line that contains `says`.
     fn refused(&mut self, what: &str, bytes: &[u8], says: &str) {
         let before = self.disconnects("protocol");
         let mut bad = self.server.client();
@@ -101,7 +101,7 @@ impl House {
     }
 }
 
-/// The allocator's count and the log are the process's, so the promises are kept one by one.
+/// One test for all cases: the allocator's count and the log belong to the whole process.
 #[test]
 fn hostile_bytes_cost_a_connection_and_nothing_else() {
     let lines = Lines::capture();
@@ -133,7 +133,7 @@ fn lengths_that_cannot_be(house: &mut House) {
         bytes.extend(std::iter::repeat_n(0, usize::from(len)));
         house.refused("shorter than a header", &bytes, "too short");
     }
-    // key 3, version 8, correlation id 1, a client id of 30 000 bytes that is not there
+    // key 3, version 8, correlation id 1, a client id of 30 000 bytes that does not follow
     let cut = [0, 0, 0, 10, 0, 3, 0, 8, 0, 0, 0, 1, 0x75, 0x30];
     house.refused("a lying client id", &cut, "header is broken");
 }
@@ -166,7 +166,7 @@ fn unknown_keys_and_versions(house: &mut House) {
     house.refused("Produce 2", &[0, 0, 0, 10, 0, 0, 0, 2, 0, 0, 0, 1, 0xff, 0xff], "Produce");
 }
 
-/// A frame of this request and version, length first.
+/// A frame with this request header, version and body, length first.
 fn frame<R: Request>(version: i16, body: &[u8]) -> BytesMut {
     let mut out = BytesMut::new();
     out.put_i32(0);
@@ -182,7 +182,7 @@ fn frame<R: Request>(version: i16, body: &[u8]) -> BytesMut {
     out
 }
 
-/// Bodies that begin with as much as is needed to reach the first array, and then lie.
+/// Bodies that are valid up to the first array, whose count is a lie.
 fn counts_of_2_to_the_31_in_every_api(house: &mut House) {
     let lie = [0x7f, 0xff, 0xff, 0xff];
     let of = |before: &[u8]| [before, &lie].concat();
@@ -216,10 +216,10 @@ fn counts_of_2_to_the_31_in_every_api(house: &mut House) {
 }
 
 fn cut_messages_in_every_api(house: &mut House) {
-    // ApiVersions is answered whatever follows its header: nothing in it matters here
+    // ApiVersions is answered whatever follows its header
     for api in Api::ALL.iter().filter(|api| **api != Api::ApiVersions) {
         let (_, max) = api.served();
-        // a header and then nothing, where every API wants something
+        // a header without a body, which every API needs
         let mut bytes = BytesMut::new();
         bytes.put_i32(0);
         bytes.put_i16(api.key());
@@ -250,8 +250,8 @@ fn a_slow_frame_is_closed_after_the_handshake_time(house: &mut House) {
     house.goes_on("after slow ones");
 }
 
-/// A stranger's first request may be small only; a client that has said something sensible may
-/// send a large one.
+/// The first request of a connection must be small. After a valid request, a client may send a
+/// large one.
 fn the_first_frame_has_a_bound_of_its_own(house: &mut House) {
     let mut large = frame::<MetadataRequest>(1, &[0, 0, 0, 0]);
     large.resize(600 << 10, 0);
@@ -265,7 +265,7 @@ fn the_first_frame_has_a_bound_of_its_own(house: &mut House) {
     house.goes_on("after large frames");
 }
 
-/// 100 MiB announced, a few bytes sent, on many connections at once.
+/// 100 MiB announced and a few bytes sent, on many connections at once.
 fn a_frame_that_never_comes_costs_no_memory(house: &mut House) {
     let region = Region::new(ALLOCATOR);
     let mut announced: Vec<Client> = (0..8).map(|_| house.server.client()).collect();

@@ -1,5 +1,5 @@
-//! Jobs on dead letters: planned, tried on a few records, paced, stopped, paused, and resumed
-//! after a kill.
+//! Jobs on dead letters: planned, tried on a few records, rate limited, stopped, paused, and
+//! resumed after a kill.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -11,12 +11,12 @@ use std::process::Output;
 use serde_json::{Value, json};
 use support::{Got, Member, Rec, Server, until};
 
-/// A command that must do what is asked: its stdout.
+/// Runs a command that must succeed. Returns its stdout.
 fn done(server: &Server, args: &[&str]) -> String {
     both(server, args).0
 }
 
-/// A command that must do what is asked: stdout and stderr.
+/// Runs a command that must succeed. Returns stdout and stderr.
 fn both(server: &Server, args: &[&str]) -> (String, String) {
     let Output { status, stdout, stderr } = server.reprise(args);
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -25,7 +25,7 @@ fn both(server: &Server, args: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// Dead letters of so many orders; the address of every eightieth is bad.
+/// Makes dead letters of this many orders; the address of every eightieth is bad.
 fn fill(member: &mut Member, orders: i64) {
     for at in 0..orders {
         let record =
@@ -46,7 +46,7 @@ fn count(job: &Value, key: &str) -> u64 {
     job[key].as_u64().unwrap()
 }
 
-/// Starts a job on all letters of the group.
+/// Starts a job on all dead letters of the group. Returns status and answer.
 fn start(server: &Server, terms: &Value) -> (u16, Value) {
     let mut body = json!({ "group": "shop", "why": "test" });
     body.as_object_mut().unwrap().extend(terms.as_object().unwrap().clone());
@@ -64,7 +64,7 @@ fn until_state(server: &Server, id: u64, state: &str) -> Value {
     job(server, id)
 }
 
-/// Handles retries until the group has none: how often each came.
+/// Handles retries until the group has none. Returns the deliveries of each and its last record.
 fn consume(member: &mut Member, server: &Server, orders: usize) -> BTreeMap<String, (u32, Got)> {
     let mut came = BTreeMap::new();
     while came.len() < orders {

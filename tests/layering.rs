@@ -1,11 +1,11 @@
-//! Who may import whom: the rank of the imported module is strictly lower, pure modules stay pure,
-//! and each outside crate stays behind its fence.
+//! Imports between modules: an imported module has a strictly lower rank. Pure modules stay pure,
+//! and each outside crate is limited to its modules.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every module of the crate and its rank; a module that is missing here fails.
+/// Every module of the crate and its rank; a module missing here fails the test.
 const RANKS: &[(&str, u8)] = &[
     ("model", 0),
     ("clock", 0),
@@ -29,10 +29,10 @@ const RANKS: &[(&str, u8)] = &[
     ("main", 8),
 ];
 
-/// `clock` makes what `model` names; both are at the bottom.
+/// `clock` creates values of types in `model`; both have the lowest rank.
 const WITHIN_RANK: &[(&str, &str)] = &[("clock", "model")];
 
-/// Outside crates and the modules (or the one file) that may name them.
+/// Outside crates and the modules (or the single file) that may name them.
 const FENCES: &[(&str, &[&str])] = &[
     ("kafka_protocol", &["wire", "route", "broker", "upstream", "demo"]),
     ("serde_yaml", &["config/raw.rs"]),
@@ -55,7 +55,7 @@ const FENCES: &[(&str, &[&str])] = &[
 ];
 
 const PURE: &[&str] = &["wire", "retry", "sasl", "group"];
-/// What a pure module never says. `std::sync::Arc` alone is allowed.
+/// Words forbidden in a pure module. Of `std::sync`, only `Arc` is allowed.
 const IMPURE_WORDS: &[&str] =
     &["tokio", "async", "await", "Instant", "SystemTime", "rand", "fastrand", "HashMap", "HashSet"];
 const IMPURE_STD: &[&str] = &["fs", "io", "net", "thread", "sync", "time", "env", "process"];
@@ -137,7 +137,7 @@ fn what_is_allowed_passes() {
     }
 }
 
-/// Everything wrong with one file of `src/`.
+/// All faults of one file of `src/`.
 fn judge(path: &str, source: &str) -> Vec<String> {
     let text = without_tests(&without_comments_and_strings(source));
     let module = module_of(path);
@@ -190,7 +190,7 @@ fn impurities(text: &str) -> Vec<String> {
     found
 }
 
-/// Names of the crate's own modules this text reaches.
+/// Names of the crate's own modules that this text imports.
 fn imports(path: &str, text: &str) -> Vec<String> {
     let mut paths = paths_after(text, "crate::");
     if path == "main.rs" {
@@ -199,7 +199,7 @@ fn imports(path: &str, text: &str) -> Vec<String> {
     let top = path.matches('/').count() == 0
         || path.matches('/').count() == 1 && path.ends_with("/mod.rs");
     if top {
-        // Here `super` is the crate root; inside inline modules it is not, so only known names.
+        // Here `super` is the crate root. In inline modules it is not, so only known names count.
         let above = paths_after(text, "super::");
         paths
             .extend(above.into_iter().filter(|p| rank_of(p.split("::").next().unwrap()).is_some()));
@@ -209,7 +209,7 @@ fn imports(path: &str, text: &str) -> Vec<String> {
     if text.contains("use crate as") || names.iter().any(|name| name == "self") {
         names.push("*".to_owned());
     }
-    // An item of the crate root (`crate::Error`) would have no rank: there are none.
+    // The crate root has no items of its own (`crate::Error`), since they would have no rank.
     names.retain(|name| name != "self" && !name.is_empty());
     names
 }
@@ -228,7 +228,7 @@ fn paths_after(text: &str, head: &str) -> Vec<String> {
     out
 }
 
-/// Expands one use tree at the start of `text` behind `prefix`; returns what is left.
+/// Expands one use tree at the start of `text` behind `prefix`. Returns the rest of the text.
 fn expand<'t>(text: &'t str, prefix: &str, out: &mut Vec<String>) -> &'t str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -389,7 +389,8 @@ fn block(text: &str) -> usize {
     text.len()
 }
 
-/// Every file of `src/` (its path below it, with `/`) but `lib.rs`, whose modules must have ranks.
+/// Every file of `src/` but `lib.rs`, by its path below `src/` with `/`. All modules of `lib.rs`
+/// must have ranks.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();

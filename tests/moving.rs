@@ -1,5 +1,5 @@
-//! What waits in one sidecar moves to another: whole, once, also when anything is done twice or a
-//! process dies in between.
+//! Moves of pending retries from one sidecar to another: complete and once, even if steps are
+//! repeated or a process is killed.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const HOURS: &str = "retry: {levels: 1h 2h 3h 4h}";
 
-/// One that must do what is asked; what it says on stderr.
+/// Runs a command that must succeed. Returns its stderr.
 fn did(server: &Server, args: &[&str]) -> String {
     let output = server.retry(args);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -22,7 +22,7 @@ fn did(server: &Server, args: &[&str]) -> String {
     said
 }
 
-/// The files of a move.
+/// The files of a move: the export and its receipt.
 struct Files {
     dir: TempDir,
 }
@@ -44,7 +44,7 @@ impl Files {
         did(from, &["export", "--take", "--execute", "--out", &self.pending()])
     }
 
-    /// Brings the file; what is said, and the receipt.
+    /// Imports the file. Returns the stderr and the receipt.
     fn bring(&self, to: &Server) -> (String, String) {
         let output = to.retry(&["import", &self.pending(), "--execute"]);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -64,7 +64,7 @@ fn pending(server: &Server) -> u64 {
     server.json("/drain")["pending"].as_u64().unwrap()
 }
 
-/// What a group has in this state.
+/// Number of the group's records in this state.
 fn state(server: &Server, group: &str, state: &str) -> u64 {
     let found = server.json(&format!("/api/v1/retries?group={group}&state={state}"));
     u64::try_from(found["items"].as_array().unwrap().len()).unwrap()
@@ -87,7 +87,7 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     let again = format!("reprise.retry.shop-0@{}", first.offset);
     member.client.nack("shop", &again, Rec::odd().header("x-retry-reason", "still none"));
     member.leave();
-    // A group nobody consumes: parked, and one of its records never was in a topic.
+    // A group without members: a parked retry, and a record that never was in a topic.
     source.client().nack("lonely", "orders-0@5", Rec::new("parked"));
     source.client().put("reprise.retry.lonely", 0, &[Rec::new("delayed")]);
     let would = did(&source, &["export", "--take", "--out", &files.pending()]);
@@ -134,7 +134,7 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     assert_eq!(pending(&source), 0);
     let said = did(&source, &["export", "--end", &receipt, "--execute"]);
     assert!(said.contains("0 ended, 3 before"), "{said}");
-    // The original is failed on here once more: it is another sidecar's now.
+    // The original fails here once more, but its retry belongs to the other sidecar now.
     late.client.nack("shop", &origin, Rec::odd());
     assert_eq!(pending(&source), 0);
 }
@@ -179,7 +179,7 @@ fn a_file_brought_once_more_adds_nothing_when_what_it_brought_is_long_forgotten(
     for _ in 0..2 {
         let (said, _) = files.bring(&target);
         assert!(said.contains("0 imported, 1 known before"), "{said}");
-        // The index and the rows are made again from the log.
+        // The restarted sidecar rebuilds index and rows from the log.
         target = target.killed();
     }
 }
@@ -239,7 +239,8 @@ fn what_would_lose_or_double_a_record_is_refused() {
     let own = source.retry(&["import", &path, "--execute"]);
     assert_eq!((code(&own), own.stdout.len()), (4, 0), "{}", said(&own));
     assert!(said(&own).contains("this very sidecar"), "{}", said(&own));
-    // Brought although never set aside: the end says that both have it.
+    // The records are imported although they were not set aside: the final step reports that both
+    // sidecars have them.
     let (_, receipt) = files.bring(&target);
     let both = source.retry(&["export", "--end", &receipt, "--execute"]);
     assert_eq!(code(&both), 4);

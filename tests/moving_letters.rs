@@ -1,4 +1,4 @@
-//! Dead letters of one sidecar are dead letters of another: whole, once, and as good as its own.
+//! Dead letters moved from one sidecar to another: complete, once, and equal to the other's own.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -14,13 +14,13 @@ use support::batch::Pair;
 use support::{Got, Member, Rec, Server, until};
 use tempfile::TempDir;
 
-/// A command's exit code and stderr.
+/// Runs a command. Returns its exit code and stderr.
 fn ran(server: &Server, args: &[&str]) -> (i32, String) {
     let Output { status, stderr, .. } = server.reprise(args);
     (status.code().unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// The stderr of a command that must succeed.
+/// Runs a command that must succeed. Returns its stderr.
 fn done(server: &Server, args: &[&str]) -> String {
     let (code, said) = ran(server, args);
     assert_eq!(code, 0, "{args:?}: {said}");
@@ -34,7 +34,7 @@ struct Export {
 }
 
 impl Export {
-    /// The dead letters of a sidecar.
+    /// Exports the dead letters of a sidecar.
     fn of(server: &Server) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("letters.jsonl");
@@ -60,7 +60,7 @@ impl Export {
         ran(to, &["dlq", "import", self.path.to_str().unwrap(), "--execute"])
     }
 
-    /// Imports every line; the totals.
+    /// Imports every line. Returns the totals.
     fn imported(&self, to: &Server) -> String {
         let (code, said) = self.import(to);
         assert_eq!(code, 0, "{said}");
@@ -68,7 +68,7 @@ impl Export {
     }
 }
 
-/// A dead letter of a record in `orders`; its origin.
+/// Makes a record of `orders` a dead letter. Returns its origin.
 fn fail(member: &mut Member, record: Rec) -> String {
     let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
     let origin = format!("orders-0@{offset}");
@@ -88,7 +88,7 @@ fn sidecar_with(letters: usize) -> Server {
     server
 }
 
-/// The dead letters of the group, by every count there is.
+/// The number of the group's dead letters; every count must agree.
 fn dead(server: &Server) -> usize {
     let listed = server.json("/api/v1/dead-letters?group=shop")["items"].as_array().unwrap().len();
     let counted = server.json("/api/v1/groups/shop")["dead_letters"].as_u64().unwrap();
@@ -107,7 +107,8 @@ fn an_imported_letter_is_the_same_byte_for_byte() {
     let (source, target) = (Server::start(), Server::start());
     let mut member = Member::of_shop(&source);
     fail(&mut member, Rec::odd());
-    // A tombstone, which was edited, sent back and is dead again; its original stays at offset 1.
+    // A tombstone that was edited, redriven and is a dead letter again; its original stays at
+    // offset 1.
     let tombstone = fail(&mut member, Rec { value: None, ..Rec::odd() });
     done(&source, &["dlq", "redrive", "shop", "1", "--set-header", "tenant=b"]);
     let got = member.retry_once();
@@ -115,7 +116,7 @@ fn an_imported_letter_is_the_same_byte_for_byte() {
     let again = format!("reprise.retry.shop-0@{}", got.offset);
     member.client.nack("shop", &again, Rec::new("").header("x-retry-level", "-1"));
     member.done(got.offset + 1);
-    // A record that never was in a topic.
+    // A delayed record, which never was in a topic.
     let delayed = Rec::new("delayed").header("x-retry-level", "-1");
     member.client.put("reprise.retry.shop", 0, &[delayed]);
     let produced = Rec::new("produced by a client");
@@ -188,7 +189,7 @@ fn damaged_lines_are_named_and_the_others_imported() {
     let export = Export::of(&source);
     let whole = export.text();
     export.change(|lines| {
-        // The second and the fourth record, behind the first line.
+        // The second and the fourth record; the first line is a header.
         lines[2] = lines[2].chars().take(40).collect();
         lines[4] = lines[4].replace("\"reconsume_times\"", "\"reconsume_timez\"");
     });
@@ -235,7 +236,7 @@ fn another_kind_and_the_same_sidecar_are_refused() {
     let (code, said) = ran(&target, &["dlq", "import", retries, "--execute"]);
     let says = "line 1: is an export of retries; `reprise retry import` takes it";
     assert_eq!((code, said.contains(says)), (1, true), "{said}");
-    // One line of the other kind is damage like any.
+    // A line of the other kind of export is refused like any damage.
     let stray = std::fs::read_to_string(retries).unwrap();
     export.change(|lines| lines.push(stray.lines().last().unwrap().to_owned()));
     let (code, said) = export.import(&target);

@@ -1,4 +1,4 @@
-//! An operator looks at dead letters, sends some back, discards others, and can prove it later.
+//! An operator lists dead letters, redrives some, discards others, and can prove it later.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -16,14 +16,14 @@ fn cli(server: &Server, args: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// A command that must do what is asked: its stdout.
+/// Runs a command that must succeed. Returns its stdout.
 fn done(server: &Server, args: &[&str]) -> String {
     let (code, out, err) = cli(server, args);
     assert_eq!(code, 0, "{args:?}: {out}{err}");
     out
 }
 
-/// Dead letters of orders 0 to 4; the reason of the last one is another.
+/// Makes dead letters of orders 0 to 4; the last one has another reason.
 fn fill(member: &mut Member) {
     for at in 0..5 {
         let record = Rec::new(&format!("order-{at}"));
@@ -73,7 +73,7 @@ fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
         assert_eq!((got.number("RECONSUME_TIME"), got.number("x-retry-redrive-count")), (0, 1));
         assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), format!("orders-0@{at}"));
     }
-    // The last of them fails for good once more.
+    // The last one becomes a dead letter again.
     let last = &got[3];
     let again = format!("reprise.retry.shop-0@{}", last.offset);
     member.client.nack("shop", &again, Rec::new("order-3").header("x-retry-level", "-1"));

@@ -1,4 +1,4 @@
-//! The page of the admin port, as a browser without JavaScript sees it.
+//! The page of the admin port in a browser without JavaScript.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -11,7 +11,7 @@ use support::{Member, Rec, Server};
 
 const HOSTILE: &str = "<script>alert(1)</script>";
 
-/// One request of a browser: status, head, body.
+/// Sends one request as a browser does. Returns status, head and body.
 fn browse(server: &Server, method: &str, path: &str, form: &str) -> (u16, String, String) {
     send(server, method, path, &format!("Sec-Fetch-Site: same-origin\r\n{}", head_of(form)), form)
 }
@@ -45,7 +45,7 @@ fn send(
     (status, head.to_lowercase(), body.to_owned())
 }
 
-/// A page that must be there.
+/// A page that must exist.
 fn page(server: &Server, path: &str) -> String {
     let (status, head, body) = browse(server, "GET", path, "");
     assert_eq!(status, 200, "{path}: {body}");
@@ -56,7 +56,7 @@ fn page(server: &Server, path: &str) -> String {
     body
 }
 
-/// A group of which three records are dead letters and one waits.
+/// A group with three dead letters and one waiting retry.
 fn filled() -> (Server, Member) {
     let server = Server::with("retry: {levels: 1h 2h}");
     let mut member = Member::of_shop(&server);
@@ -217,7 +217,7 @@ fn a_browser_logs_in_and_out_with_a_token() {
     assert!(with("GET", "/login", "", "same-origin").2.contains("type=\"password\""));
 }
 
-/// One record of `orders` that is a dead letter at once.
+/// One record of `orders` that becomes a dead letter at once.
 fn dead_letter(record: &Rec) -> (Server, Member) {
     let server = Server::start();
     let mut member = Member::of_shop(&server);
@@ -297,7 +297,7 @@ fn a_waiting_record_has_a_page_with_its_actions() {
     assert_eq!(browse(&server, "GET", &path, "").0, 404, "it waits no more");
 }
 
-/// The address behind a count of a matrix: the first link to a list.
+/// The link of a number in a matrix: the first link to a list.
 fn cell_link(page: &str, list: &str) -> String {
     let from = page.find(&format!("href=\"/groups/shop/{list}?")).unwrap();
     let link = page[from..].split('"').nth(1).unwrap();

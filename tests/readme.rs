@@ -51,25 +51,25 @@ fn commands(text: &str) -> Vec<String> {
     blocks(text).into_iter().filter(|(l, _)| shells.contains(l)).flat_map(of).collect()
 }
 
-/// How the cluster behind is named on the command line.
+/// The option that names the cluster on the command line.
 const UPSTREAM: &str = "upstream.bootstrap=";
 
-/// What has to be true for a command to be tried.
+/// The environment that a shown command needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
-    /// Cargo runs it; `tests/demo.rs` runs the demo.
+    /// Cargo builds and runs the command; `tests/demo.rs` covers the demo.
     ByCargo,
     /// A sidecar that serves until it is stopped.
     ForEver,
-    /// It serves in front of a cluster.
+    /// A sidecar that serves in front of a cluster.
     InFront,
-    /// It asks a running sidecar.
+    /// A command that asks a running sidecar.
     OfARunningOne,
-    /// It needs nothing but files.
+    /// A command that needs only files.
     OfFiles,
 }
 
-/// Comments and empty lines are `None`; a command nobody knows how to try is an error.
+/// Comments and empty lines are `None`; an unknown command is an error.
 fn sort(line: &str) -> Result<Option<Shown>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
@@ -88,7 +88,7 @@ fn sort(line: &str) -> Result<Option<Shown>, String> {
     }
 }
 
-/// Runs a line as a reader would, with `reprise` on the path.
+/// Runs a line as a reader does, with `reprise` on the path.
 fn shell(line: &str, dir: &Path) -> Output {
     let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
     let path = std::env::var("PATH").unwrap_or_default();
@@ -107,7 +107,7 @@ fn assert_works(line: &str, dir: &Path) {
     );
 }
 
-/// A group `shop` with one dead letter and one record that waits.
+/// Fills group `shop` with one dead letter and one waiting record.
 fn fill(bootstrap: &str) {
     let producer: BaseProducer =
         ClientConfig::new().set("bootstrap.servers", bootstrap).create().unwrap();
@@ -150,7 +150,7 @@ async fn every_command_it_shows_works() {
     }
 }
 
-/// A server by itself, for the test to stand on.
+/// A sidecar by itself that plays the cluster.
 async fn cluster(dir: &Path) -> Server {
     let text = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: off }}\n\
@@ -166,7 +166,7 @@ async fn in_front_of_a_cluster_an_application_changes_nothing_but_the_address() 
     let line = lines.iter().find(|line| sort(line) == Ok(Some(Shown::InFront))).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let cluster = cluster(dir.path()).await;
-    // The brokers it names are not there; everything else is as it is shown.
+    // The named brokers do not exist, so the command gets the address of the test's cluster.
     let words = line.split_whitespace().map(|word| match word.strip_prefix(UPSTREAM) {
         Some(_) => format!("{UPSTREAM}{}", cluster.kafka_addr()),
         None => word.to_owned(),

@@ -1,5 +1,5 @@
-//! Secrets stay where they belong: two sidecars with passwords and tokens work and are attacked,
-//! with all log lines on; no answer and no line of a log has a secret.
+//! Secrets in answers and logs: two sidecars with passwords and tokens work and are attacked, with
+//! all log lines on. No answer and no log line has a secret.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
@@ -17,7 +17,7 @@ use support::batch::{Rec, plain};
 use support::client::{produce_request, s};
 use support::{Client, until};
 
-/// The password of an application, and of the sidecar in front.
+/// The password of an application, and of the sidecar in front of the cluster.
 const USER: &str = "canary-user-5f1c";
 const SIDECAR: &str = "canary-sidecar-90ab";
 /// Tokens of the admin port.
@@ -25,11 +25,11 @@ const OPERATOR: &str = "canary-operator-77de";
 const READER: &str = "canary-reader-23f4";
 const ALL: [&str; 4] = [USER, SIDECAR, OPERATOR, READER];
 
-/// The headers of a form of the page.
+/// The headers of a form submitted by the page.
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n\
     Sec-Fetch-Site: same-origin\r\n";
 
-/// A process with all its log lines in a file.
+/// A process that logs every line to a file.
 struct Sidecar {
     child: Child,
     kafka: SocketAddr,
@@ -69,7 +69,7 @@ impl Sidecar {
         Self { child, kafka: kafka.parse().unwrap(), admin: admin.parse().unwrap(), log }
     }
 
-    /// A whole answer of the admin port.
+    /// A complete answer of the admin port.
     fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
         let length = body.len();
@@ -105,7 +105,7 @@ fn users(dir: &Path) -> String {
     lines
 }
 
-/// Logs in by PLAIN; the error code.
+/// Logs in by PLAIN. Returns the error code.
 fn log_in(client: &mut Client, password: &str) -> i16 {
     let handshake = SaslHandshakeRequest::default().with_mechanism(s("PLAIN"));
     assert_eq!(client.call(1, &handshake).error_code, 0);
@@ -114,7 +114,7 @@ fn log_in(client: &mut Client, password: &str) -> i16 {
     client.call(2, &login).error_code
 }
 
-/// All that a caller may ask of the admin port, with right and wrong tokens.
+/// Sends every kind of admin request, with valid and invalid tokens.
 fn attack(sidecar: &Sidecar) -> Vec<String> {
     let paths = [
         "/",

@@ -1,5 +1,5 @@
-//! An operator sends dead letters to a topic, where every group that reads it gets them; an edited
-//! record that dies again keeps its original.
+//! An operator sends dead letters to a topic, where every group that reads it gets them. An edited
+//! record that becomes a dead letter again keeps its original.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -18,14 +18,14 @@ fn cli(server: &Server, args: &[&str]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// A command that must do what is asked: its stdout.
+/// Runs a command that must succeed. Returns its stdout.
 fn done(server: &Server, args: &[&str]) -> String {
     let (code, out, err) = cli(server, args);
     assert_eq!(code, 0, "{args:?}: {out}{err}");
     out
 }
 
-/// Dead letters of orders 0 to 3, each with a header, from two partitions.
+/// Makes dead letters of orders 0 to 3, each with a header, from two partitions.
 fn fill(member: &mut Member) {
     for at in 0..4 {
         let record = Rec::new(&format!("order-{at}")).header("tenant", "a");

@@ -1,4 +1,4 @@
-//! Signals, as an orchestrator and an operator send them to the shipped binary.
+//! Signals of an orchestrator or an operator to the shipped binary.
 #![cfg(unix)]
 #![expect(
     clippy::unwrap_used,
@@ -19,9 +19,9 @@ use tempfile::TempDir;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Longer than anything here takes; only a broken build comes near it.
+/// Longer than any wait of these tests; only a broken build comes near it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// An ApiVersions request, version 0, correlation id 7, no client id.
+/// An `ApiVersions` request, version 0, correlation id 7, no client id.
 const API_VERSIONS: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
 
 const LISTEN: &str = "listen:\n  - address: 127.0.0.1:0\n";
@@ -60,7 +60,7 @@ impl Sidecar {
         eventually(|| self.child.try_wait().unwrap()).code().unwrap()
     }
 
-    /// What the admin port answers.
+    /// The answer of the admin port to a GET.
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
         let host = self.admin;
@@ -121,7 +121,7 @@ fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether an ApiVersions request gets its whole answer.
+/// Whether an `ApiVersions` request gets its whole answer.
 fn is_answered(stream: &mut TcpStream) -> bool {
     let mut len = [0; 4];
     if stream.write_all(&API_VERSIONS).is_err() || stream.read_exact(&mut len).is_err() {
@@ -137,10 +137,10 @@ fn sigterm_goes_on_serving_new_connections_too_until_the_last_client_has_left() 
     let mut first = TcpStream::connect(sidecar.kafka).unwrap();
     assert!(is_answered(&mut first));
     sidecar.signal("TERM");
-    // The ready file goes when the signal was taken.
+    // The sidecar removes the ready file once it got the signal.
     eventually(|| (!sidecar.dir.path().join("ready").exists()).then_some(()));
     let mut late = TcpStream::connect(sidecar.kafka).unwrap();
-    // An answer on the new connection: the listener took it in.
+    // An answer on the new connection shows that the listener accepted it.
     while !is_answered(&mut late) {
         late = TcpStream::connect(sidecar.kafka).unwrap();
     }
@@ -277,11 +277,12 @@ fn sighup_reads_certificates_again_and_a_broken_one_leaves_the_old_in_force() {
 fn a_sighup_during_the_start_is_heeded_after_it() {
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
-    // Whoever reads it waits until it is written: for the configuration, and late in the start.
+    // A read of the pipe waits until the test writes the token. The sidecar reads it for the
+    // configuration, and again late in the start.
     assert!(Command::new("mkfifo").arg(&token).status().unwrap().success());
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
     let path = token.clone();
-    // An error before somebody reads.
+    // Opening fails until the sidecar reads.
     let open = move || fs::OpenOptions::new().write(true).custom_flags(flags).open(&path);
     let told = || eventually(|| open().ok()).write_all(b"t0ken").unwrap();
     let configure = |most: u32| {
@@ -315,7 +316,7 @@ fn a_sighup_during_the_start_is_heeded_after_it() {
 fn a_ready_file_of_a_process_that_was_killed_does_not_outlive_the_next_start() {
     let mut first = Sidecar::start();
     let ready = first.dir.path().join("ready");
-    // Who finds the directory taken leaves the file to whom it belongs.
+    // A sidecar that finds the directory locked leaves the ready file of the other one alone.
     assert!(!serve(&first.dir).wait().unwrap().success());
     assert!(ready.exists());
     first.child.kill().unwrap();

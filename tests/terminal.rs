@@ -1,4 +1,4 @@
-//! Lists and `top` for people: what fits a terminal, and what several sidecars answer.
+//! Lists and `top` for people: fitted to the terminal, with the answers of several sidecars.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -12,7 +12,7 @@ use support::{Member, Rec, Server, Terminal, until};
 
 const REASON: &str = "no stock of article 4711 in warehouse 12, and none is on its way there";
 
-/// Dead letters and waiting retries of orders; so many each.
+/// Makes this many dead letters and waiting retries of orders.
 fn fill(member: &mut Member, dead: usize, waiting: usize) {
     for at in 0..dead + waiting {
         let record = Rec::new(&format!("order-{at}"));
@@ -23,7 +23,7 @@ fn fill(member: &mut Member, dead: usize, waiting: usize) {
     }
 }
 
-/// A command on a terminal that must do what is asked: the lines, escapes included.
+/// Runs a command on a terminal; it must succeed. Returns the lines, escapes included.
 fn shown(server: &Server, args: &[&str], size: (u16, u16), variables: &[(&str, &str)]) -> String {
     let admin = server.admin().to_string();
     let args = [args, &["--admin", &admin]].concat();
@@ -38,7 +38,7 @@ fn piped(server: &Server, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Text without the escapes of colours.
+/// The text without colour escapes.
 fn plain(text: &str) -> String {
     let mut parts = text.split("\x1b[");
     let first = parts.next().unwrap().to_owned();
@@ -79,7 +79,7 @@ fn states_have_colours_on_a_terminal_only() {
     assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
 }
 
-/// A command without a terminal: code, stdout and stderr.
+/// Runs a command without a terminal. Returns code, stdout and stderr.
 fn run(args: &[&str], admin: &str) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
     let output = command.args(args).args(["--admin", admin]).output().unwrap();
@@ -87,7 +87,7 @@ fn run(args: &[&str], admin: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// Two sidecars of their own, with dead letters, and an address where nothing listens.
+/// Two independent sidecars with dead letters, and an address without a listener.
 fn two() -> ([Server; 2], String) {
     let servers = [3, 1].map(|dead| {
         let server = Server::with("retry: {levels: 1h}");

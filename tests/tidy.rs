@@ -1,4 +1,4 @@
-//! The house stays readable: budgets, file heads, names, and nothing left lying about.
+//! Rules for the repository's files: budgets, file heads, names, and no leftovers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -9,7 +9,7 @@ const LINE_COLUMNS_MAX: usize = 100;
 const MEDIAN_LINES_MAX: usize = 150;
 const BANNED_NAMES: &[&str] =
     &["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"];
-/// Folders that builds and tools fill.
+/// Folders filled by builds and tools.
 const NOT_OURS: &[&str] = &["target", ".git", "node_modules", "build", ".gradle", "__pycache__"];
 
 fn root() -> PathBuf {

@@ -1,4 +1,4 @@
-//! Spans of delivery attempts, as a collector of OpenTelemetry gets them.
+//! Spans of delivery attempts, as an OpenTelemetry collector gets them.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -23,7 +23,7 @@ use support::{Got, Member, Rec, Server, instant, until, wall_ms};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// A collector that takes everything.
+/// A collector that accepts every export.
 #[derive(Clone)]
 struct Collector {
     addr: SocketAddr,
@@ -68,7 +68,7 @@ impl Collector {
         requests.iter().flat_map(of).collect()
     }
 
-    /// Waits for so many spans.
+    /// Waits for this many spans.
     fn await_spans(&self, count: usize) -> Vec<Span> {
         until("the spans", || {
             std::thread::yield_now();
@@ -80,7 +80,7 @@ impl Collector {
         spans
     }
 
-    /// A sidecar that exports to it.
+    /// A sidecar that exports to this collector.
     fn sidecar(&self, more: &str) -> Server {
         Server::with(&format!(
             "retry: {{levels: 20ms, max_reconsume_times: 3}}\n\
@@ -131,7 +131,7 @@ fn failing(server: &Server, traceparent: Option<&str>) -> Member {
     member
 }
 
-/// Says that a retry has failed.
+/// Nacks a retry.
 fn nack(member: &mut Member, got: &Got, traceparent: &str) {
     let place = format!("reprise.retry.shop-0@{}", got.offset);
     let record = Rec::new("a").header("traceparent", traceparent);

@@ -1,4 +1,4 @@
-//! An admin source that is nobody's: two groups with what every view may hold.
+//! An admin source without a sidecar: two groups with an item of every view.
 
 use reprise::admin::{
     ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,

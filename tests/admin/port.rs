@@ -1,4 +1,4 @@
-//! Who may hold the admin port, and for how long.
+//! Bounds on admin connections: their number, and the time until their request is there.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use reprise::admin::Options;
 use crate::fake::Fake;
 use crate::{get, with_admin};
 
-/// Far less than a request may take to come, far more than an answer takes.
+/// Far less than the time limit of a request, far more than an answer takes.
 const SOON: Duration = Duration::from_millis(500);
 /// Connections served at once.
 const CONNECTIONS: usize = 64;

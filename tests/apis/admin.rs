@@ -225,7 +225,7 @@ fn the_cluster_is_described_in_every_version() {
     }
 }
 
-/// A client that is told 3 asks again, since the topic may yet come.
+/// A client retries `UNKNOWN_TOPIC_OR_PARTITION` (3), since the topic may still be created.
 #[test]
 fn a_name_that_no_topic_can_have_is_told_as_that() {
     let server = Server::start();
@@ -285,7 +285,7 @@ fn partitions_are_listed_page_by_page_without_a_gap() {
     assert_eq!(error, ResponseError::UnknownTopicOrPartition.code());
 }
 
-/// As a Kafka without an authorizer tells it.
+/// Kafka without an authorizer answers every operation.
 #[test]
 fn who_asks_is_told_which_operations_there_are() {
     let server = Server::start();

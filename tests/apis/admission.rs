@@ -21,15 +21,15 @@ const DIFFERENCES: &[(&str, E)] = &[
     ("codec 6", E::UnsupportedCompressionType),
     ("codec 7", E::UnsupportedCompressionType),
     ("codec 5 by v3", E::UnsupportedCompressionType),
-    // Two records of one offset could not be told apart when one of them fails.
+    // With equal offsets, a nack could not say which of the two records failed.
     ("deltas 0 0 0", E::InvalidRecord),
     ("deltas 1 2 3", E::InvalidRecord),
     ("deltas 0 2 1", E::InvalidRecord),
-    // Kafka's own consumer stops at each of them.
+    // Kafka's own consumer stops at each of these batches.
     ("gzip record len lies", E::InvalidRecord),
     ("gzip record len lies short", E::InvalidRecord),
     ("gzip record len neg", E::InvalidRecord),
-    // Other clients stop at each of them.
+    // Other clients stop at each of these batches.
     ("varint of 5 bytes, high bits", E::InvalidRecord),
     ("gzip reserved flags", E::InvalidRecord),
     ("lz4 content checksum wrong", E::InvalidRecord),
@@ -79,7 +79,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The error code there should be; `Err` as in `code`.
+    /// The expected error code; `Err` as in `code`.
     fn wanted(&self) -> Result<i16, bool> {
         let ours = DIFFERENCES.iter().find(|(name, _)| *name == self.name);
         match (ours, self.code) {
@@ -110,7 +110,7 @@ fn cases() -> Vec<Case<'static>> {
 }
 
 /// Attributes and largest time of the first stored batch; its checksum is right. A Fetch waits for
-/// an expected batch: with acks 0 nothing says when it is stored.
+/// an expected batch: with acks 0 no answer says when it is stored.
 fn stored(client: &mut Client, index: i32, is_expected: bool) -> Option<(i16, i64)> {
     let wait_ms = if is_expected { 10_000 } else { 0 };
     let data = client.fetch("t", index, 0, wait_ms).records?;
@@ -152,7 +152,7 @@ fn odd_batches_are_answered_and_stored_as_kafka_does() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// With another field at `at`, and a checksum that fits.
+/// The batch with another field at `at`, and a checksum that fits.
 fn patched(bytes: &Bytes, at: usize, field: &[u8]) -> Bytes {
     let mut out = bytes.to_vec();
     out[at..at + field.len()].copy_from_slice(field);

@@ -1,4 +1,4 @@
-//! Topics that grow and begin later, and how much room they take.
+//! Partitions that are added, records that are deleted, and the bytes that topics take.
 
 use kafka_protocol::messages::create_partitions_request::{
     CreatePartitionsAssignment, CreatePartitionsTopic,
@@ -22,7 +22,7 @@ fn grown(name: &str, count: i32) -> CreatePartitionsTopic {
     topic
 }
 
-/// A topic that says where its new partitions are to be.
+/// A topic with an assignment of its new partitions.
 fn placed(name: &str, count: i32, brokers: &[i32]) -> CreatePartitionsTopic {
     let mut topic = grown(name, count);
     let on = |broker: &i32| {
@@ -32,7 +32,7 @@ fn placed(name: &str, count: i32, brokers: &[i32]) -> CreatePartitionsTopic {
     topic
 }
 
-/// What became of the topics, by name.
+/// Creates partitions. Returns the error of each topic by name.
 fn grow(
     client: &mut Client,
     version: i16,
@@ -126,7 +126,7 @@ fn members_by_kip_848_are_given_what_is_added() {
     assert_eq!(member.orders(), [0, 1, 2, 3]);
 }
 
-/// What became of each deletion: the first offset kept, and the error.
+/// Deletes records. Returns the low watermark and the error of each partition.
 fn delete(
     client: &mut Client,
     version: i16,

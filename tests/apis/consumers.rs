@@ -118,7 +118,7 @@ fn members_of_the_past_are_fenced_and_their_commits_refused() {
     let quiet = stranger.quiet_request();
     assert_eq!(stranger.refused(&quiet), ResponseError::UnknownMemberId.code());
     assert_eq!(stranger.commit("orders", 0, 9), ResponseError::UnknownMemberId.code());
-    // an administrator may not commit while there are members, but may read
+    // an administrator may not commit while there are members, but may fetch offsets
     (stranger.id, stranger.generation) = (String::new(), -1);
     assert_eq!(stranger.commit("orders", 0, 9), ResponseError::UnknownMemberId.code());
     assert_eq!(stranger.position_of("orders", 0), 7);
@@ -164,7 +164,7 @@ fn a_restart_is_not_noticed_by_the_group() {
     b.send(&second);
     assert_eq!((a.held.clone(), b.held.clone(), a.generation), held, "told the same again");
     assert_eq!((a.commit("orders", 0, 6), a.position_of("orders", 0)), (0, 6));
-    // and after a kill
+    // the member goes on after a kill as well
     let killed = server.killed();
     a.client = killed.client();
     assert_eq!(a.beat().assignment, None);
@@ -267,7 +267,7 @@ fn an_empty_group_becomes_what_the_next_member_speaks() {
     classic.join(PARTITIONS);
     assert_eq!(classic.leave(), 0);
     let mut a = member(&server);
-    // refused: the empty group stays what it was
+    // the request is refused, and the empty group stays as it was
     let mut bad = a.whole_request();
     (bad.member_epoch, bad.server_assignor) = (0, Some(s("sticky")));
     assert_eq!(a.refused(&bad), ResponseError::UnsupportedAssignor.code());

@@ -1,4 +1,4 @@
-//! Records that their producer puts off: they enter their topic when they are due, once.
+//! Records with a delivery time set by their producer: each enters its topic once, when it is due.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ fn after(value: &str, ms: &str) -> Rec {
     Rec::new(value).header("trace", "1").header(AFTER, ms)
 }
 
-/// What is in the partition; a batch may have less than its offsets.
+/// All records of the partition. A batch may have fewer records than offsets.
 fn all(client: &mut Client) -> Vec<Got> {
     let data = client.fetch("t", 0, 0, 0);
     assert_eq!(data.error_code, 0);
@@ -71,7 +71,7 @@ fn post(server: &Server, path: &str, body: &Value) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap())
 }
 
-/// Names of what waits.
+/// Names of the records that are not due yet.
 fn waiting(server: &Server) -> Vec<String> {
     let items = server.json("/api/v1/delayed")["items"].clone();
     items.as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Fetch: byte bounds, the long poll, offsets that are not there.
+//! Fetch: byte limits, the long poll, offsets out of range.
 
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ fn min_bytes_is_waited_for() {
 fn an_error_in_one_partition_is_told_at_once_and_spoils_no_other() {
     let (_server, mut client) = with_batches();
     let mut request = fetch_request("t", 0, 3, 15_000);
-    // Named again, a partition is told once.
+    // A partition that is requested twice is answered once.
     for (index, offset) in [(1, 4), (1, -1), (2, 0)] {
         let mut other = request.topics[0].partitions[0].clone();
         (other.partition, other.fetch_offset) = (index, offset);

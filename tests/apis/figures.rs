@@ -1,13 +1,13 @@
-//! Gauges and counters that say how it stands: each is seen to move.
+//! Gauges and counters: each changes with what it counts.
 
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
-/// What a series says, to the thousandth.
+/// The value of a series, with three decimals.
 fn milli(server: &Server, series: &str) -> String {
     format!("{:.3}", server.metric(series))
 }
 
-/// Asks for the dead letters at once.
+/// A nack that asks for a dead letter at once.
 fn letter(value: &str) -> Rec {
     Rec::new(value).header("x-retry-level", "-1")
 }

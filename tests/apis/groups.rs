@@ -66,7 +66,7 @@ fn join_and_leave_are_answered_in_every_version() {
         let expected = if leave >= 3 { vec![0, unknown] } else { vec![] };
         assert_eq!(codes, expected, "v{leave}");
 
-        // a refusal can be written in every version too
+        // every version can encode a refusal as well
         request = member_gone(&request);
         let again = member.client.call(leave, &request);
         let told = again.members.first().map_or(again.error_code, |member| member.error_code);

@@ -1,4 +1,4 @@
-//! Dead letters as people see them, page by page.
+//! Dead letters in the admin port's list, page by page.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use reprise::wire::batch::Codec;
 use crate::support::batch::{Around, batch};
 use crate::support::{Rec, Server};
 
-/// Offsets and sizes of the values on all pages of so many; how many pages there were.
+/// Offsets and value sizes on all pages of `limit` items, and the number of pages.
 fn pages(server: &Server, limit: usize) -> (Vec<(i64, i64)>, usize) {
     let (mut seen, mut after, mut count) = (Vec::new(), String::new(), 0);
     loop {

@@ -67,7 +67,7 @@ fn plain(client: &mut Client, name: &str, password: &str) -> SaslAuthenticateRes
     says(client, format!("\0{name}\0{password}").as_bytes())
 }
 
-/// The broker's proof is checked, too.
+/// Logs in by SCRAM, and checks the broker's proof.
 fn scram(client: &mut Client, name: &str, password: &str) -> SaslAuthenticateResponse {
     assert_eq!(chooses(client, SCRAM), 0);
     let exchange = ClientExchange::new(Hash::Sha512, name, "theirs".to_owned());
@@ -188,7 +188,7 @@ fn mechanisms_are_those_that_are_configured() {
     assert_eq!(told.error_code, ResponseError::UnsupportedSaslMechanism.code());
     let names: Vec<String> = told.mechanisms.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["SCRAM-SHA-256"]);
-    // Where nobody is asked, nobody can answer.
+    // A listener without users refuses a handshake.
     let open = Server::start();
     let illegal = ResponseError::IllegalSaslState.code();
     assert_eq!(open.client().call(1, &handshake).error_code, illegal);

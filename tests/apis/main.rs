@@ -1,4 +1,4 @@
-//! Every API at every advertised version, over TCP, and what each one promises.
+//! Every API at every advertised version, over TCP.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 

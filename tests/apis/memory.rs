@@ -8,7 +8,7 @@ use crate::support::{Client, Rec, Server, until};
 
 const MIB: usize = 1 << 20;
 
-/// Little memory, large records, and two partitions' worth of patience.
+/// Little memory and large records; `handshake` is the value of `limits.handshake`.
 fn house(handshake: &str) -> (Server, Client) {
     let yaml = format!(
         "limits: {{memory_bytes: 8MiB, handshake: {handshake}}}\n\
@@ -38,7 +38,7 @@ fn a_fetch_is_answered_with_less_than_it_asks_for_and_never_with_nothing() {
         let answer = client.call(12, &request);
         unpack(answer.responses[0].partitions[0].records.as_ref().unwrap()).len()
     };
-    // A sixteenth of what is left.
+    // The limit is a sixteenth of the free memory.
     assert_eq!(read(0), 2);
     assert_eq!(read(2), 2);
     assert_eq!(read(8), 1, "one whole batch, however large");
@@ -49,7 +49,7 @@ fn a_large_request_waits_for_another_one_and_is_served() {
     let (server, mut first) = house("20s");
     let frame =
         |client: &Client| client.encoded(9, &produce_request("t", 0, plain(&[large(3 * MIB)]), -1));
-    // Known, so that a large request may follow.
+    // A first request makes the client known, so that a large request may follow.
     let mut second = server.client();
     second.metadata(9, &["t"]);
     let bytes = frame(&first);

@@ -1,4 +1,4 @@
-//! A disk that takes nothing, not even what is kept in reserve: people can look, and stop it.
+//! A disk without any room, reserve included: the admin port still answers, and the sidecar stops.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use reprise::clock::Clock;
 
 use crate::support::{Member, Rec, Server, until};
 
-/// Far less than a test is patient for.
+/// Far less than the patience of a test.
 const BOUND: Duration = Duration::from_secs(8);
 
 #[test]
@@ -19,7 +19,7 @@ fn a_disk_without_any_room_keeps_nobody_from_looking_or_from_stopping_it() {
     member.join(&[("orders", 1)]);
     assert_eq!(client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
     server.disk().set_capacity(Some(server.disk().used_bytes()));
-    // It is decided and not written: its answer never comes.
+    // The commit is decided but never durable, so its answer never comes.
     let commit = member.commit_request("orders", 0, 1, "");
     let _ = member.client.send(7, &commit);
     until("it waits for the disk", || server.get("/readyz").contains("disk full"));

@@ -1,4 +1,4 @@
-//! Offsets: of partitions by name and by time, and those a group commits.
+//! Offsets: of partitions by name and by time, and committed offsets of groups.
 
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
@@ -43,7 +43,7 @@ fn offsets_are_found_by_name_and_by_time() {
     assert_eq!(client.list_offset("reprise.dlq.shop", 0, -1), (0, 0, -1), "no dead letter yet");
 }
 
-/// Whatever a client keeps in the metadata comes back byte for byte.
+/// The metadata of a commit comes back byte for byte.
 const METADATA: &str = "!again:x;é\u{0}\"{}\n base64==";
 
 #[test]

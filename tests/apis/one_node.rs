@@ -1,4 +1,4 @@
-//! APIs of tools about a cluster: one node answers them as a Kafka of one node does.
+//! Cluster APIs of tools: one node answers as Kafka with one broker does.
 
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
@@ -63,7 +63,7 @@ fn no_election_is_needed_where_one_node_leads_everything() {
             let answer = client.call(version, &request);
             assert_eq!(answer.error_code, ResponseError::InvalidRequest.code());
         }
-        // All partitions: those with the wanted leader are left out.
+        // All partitions: those already led by the requested leader are left out.
         let all = ElectLeadersRequest::default().with_topic_partitions(None);
         let answer = client.call(version, &all);
         assert_eq!((answer.error_code, answer.replica_election_results.len()), (0, 0));
@@ -223,7 +223,7 @@ fn acls_quotas_and_users_are_answered_as_by_plain_kafka() {
 fn an_api_that_is_not_served_is_refused_in_words() {
     let (_server, mut client) = house();
     let unsupported = ResponseError::UnsupportedVersion.code();
-    // Key, version, correlation id 7, no client id, an empty tag section, and no body to speak of.
+    // Key, version, correlation id 7, no client id, an empty tag section, and hardly a body.
     for (key, error_at) in [(71_u8, 9), (64, 9), (57, 9)] {
         client.raw(&[0, 0, 0, 11, 0, key, 0, 0, 0, 0, 0, 7, 0xff, 0xff, 0]);
         let frame = client.frame().unwrap();
@@ -232,7 +232,7 @@ fn an_api_that_is_not_served_is_refused_in_words() {
         assert_eq!(frame[error_at..error_at + 2], unsupported.to_be_bytes(), "{key}");
     }
     assert_eq!(client.metadata(9, &[]).brokers.len(), 1, "the connection goes on");
-    // WriteTxnMarkers has no error of its own.
+    // The answer to `WriteTxnMarkers` has no error field of its own.
     client.raw(&[0, 0, 0, 11, 0, 27, 0, 1, 0, 0, 0, 7, 0xff, 0xff, 0]);
     assert_eq!(client.frame(), None);
 }

@@ -30,7 +30,7 @@ fn by_pattern(server: &Server, pattern: &str) -> Consumer {
     member
 }
 
-/// The names of the topics it holds partitions of.
+/// The names of the topics of the member's assigned partitions.
 fn topics(member: &mut Consumer) -> Vec<String> {
     member.holds().into_iter().map(|(topic, _)| topic).collect()
 }

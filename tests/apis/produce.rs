@@ -80,7 +80,7 @@ fn a_batch_that_found_no_room_is_not_called_stored_when_the_one_behind_it_was() 
     let mut client = server.client();
     client.create("t", 1);
     let large = "x".repeat(900 << 10);
-    // A segment is kept in reserve; of what is left the second batch takes little.
+    // The disk keeps one segment in reserve; the second batch takes little of the rest.
     server.disk().set_capacity(Some(server.disk().used_bytes() + (3 << 19)));
     let free = || server.metric("reprise_journal_disk_free_bytes");
     until("it knows how little is free", || free() < f64::from(2 << 20));
@@ -187,7 +187,8 @@ fn what_cannot_be_stored_is_refused_by_name_and_leaves_nothing() {
         assert!(answer.error_message.is_some() && answer.base_offset == -1, "{what}");
     }
     assert_eq!(client.put("t", 0, &[Rec::new("good")]), 0);
-    // Half a second batch is trimmed; a transactional id does not concern a batch outside it.
+    // Kafka trims an incomplete second batch. A transactional id does not affect batches outside
+    // it.
     let mut request = produce_request("t", 0, [&good[..], &good[..30]].concat().into(), -1);
     request.transactional_id = Some(s("tx"));
     let answer = client.call(9, &request);

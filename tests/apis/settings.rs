@@ -34,7 +34,7 @@ fn of_topic(name: &str, configs: Vec<AlterableConfig>) -> AlterConfigsResource {
     resource
 }
 
-/// The error of one resource, and what is said of it.
+/// Alters one resource. Returns its error code and message.
 fn alter(client: &mut Client, version: i16, resource: AlterConfigsResource) -> (i16, String) {
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
     let answer = client.call(version, &request);
@@ -78,7 +78,7 @@ fn settings_are_changed_one_by_one_in_every_version() {
         assert_eq!(setting(&mut client, "orders", "retention.ms"), ("60000".to_owned(), 1));
         assert_eq!(setting(&mut client, "orders", "retention.bytes"), ("9000".to_owned(), 1));
 
-        // a batch that fits no more is refused from now on
+        // a batch larger than the new limit is refused from now on
         assert_eq!(alter(&mut client, version, set("max.message.bytes", "90")).0, 0);
         let large = plain(&[Rec::new(&"x".repeat(90))]);
         let refused = client.produce("orders", 0, large.clone());
@@ -89,7 +89,7 @@ fn settings_are_changed_one_by_one_in_every_version() {
         assert_eq!(client.produce("orders", 0, large).error_code, 0, "v{version}");
         assert_eq!(setting(&mut client, "orders", "retention.ms").1, 5);
 
-        // what is set is the topic's own, also when it is what holds anyway
+        // a value set on the topic is the topic's own, even if it equals the default
         let (value, _) = setting(&mut client, "orders", "retention.ms");
         assert_eq!(alter(&mut client, version, set("retention.ms", &value)).0, 0);
         assert_eq!(setting(&mut client, "orders", "retention.ms"), (value, 1));
@@ -292,7 +292,7 @@ fn a_setting_is_told_with_its_type_its_words_and_what_it_would_be() {
     }
 }
 
-/// Nothing goes from a topic by itself any more.
+/// Turns retention off for a topic.
 pub(crate) fn keep_for_ever(client: &mut Client, topic: &str) {
     let kept = of_topic(topic, vec![change("retention.ms", SET, Some("-1"))]);
     assert_eq!(alter(client, 1, kept).0, 0);

@@ -1,4 +1,4 @@
-//! Fresh records and retries, of both more than one answer holds: neither keeps the other waiting.
+//! Fresh records and retries, more of each than one answer holds: neither delays the other.
 
 use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
@@ -37,7 +37,7 @@ fn overdue_retries_and_fresh_records_leave_side_by_side_with_a_rate_and_without(
 /// Retries that are due.
 const BACKLOG: usize = 10_000;
 
-/// A member of which so many records have failed, and are due.
+/// A member with [`BACKLOG`] failed records, all of them due.
 fn behind() -> (Server, Member) {
     let server = Server::told("retry: {levels: 1s}");
     server.client().create("orders", 1);
@@ -64,7 +64,7 @@ fn each_fetch_brings_of_ten_thousand_overdue_retries_and_of_fresh_records_whiche
         let retries_first = round % 2 == 0;
         let (mut request, other) = if retries_first { (retries, fresh) } else { (fresh, retries) };
         request.topics.extend(other.topics);
-        // Less than the retries of one answer take.
+        // The retries of one answer take more than that.
         request.max_bytes = 300;
         let answer = member.client.call(12, &request);
         let given = |topic: &str| {

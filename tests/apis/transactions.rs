@@ -1,4 +1,4 @@
-//! Transactions of a cluster of this node alone, over TCP.
+//! Transactions of a sidecar by itself, over TCP.
 
 mod fenced;
 mod keyed;
@@ -44,7 +44,7 @@ fn committed_only(client: &mut Client, topic: &str, version: i16) -> PartitionDa
     answer.responses.remove(0).partitions.remove(0)
 }
 
-/// What an application that reads committed records gets: what any client library makes of it.
+/// Values that a `read_committed` consumer delivers, filtered as any client library does.
 fn given(client: &mut Client, topic: &str) -> Vec<String> {
     let data = committed_only(client, topic, 12);
     let aborted: Vec<(i64, i64)> = data
@@ -54,7 +54,7 @@ fn given(client: &mut Client, topic: &str) -> Vec<String> {
         .map(|one| (one.producer_id.0, one.first_offset))
         .collect();
     let mut rest = data.records.unwrap();
-    // whose aborted transaction it is in at the moment
+    // producers whose aborted transaction is open at this offset
     let mut inside: Vec<i64> = Vec::new();
     let mut values = Vec::new();
     while let Ok(batch) = Batch::parse(&rest) {
@@ -81,7 +81,7 @@ fn stable_end(client: &mut Client, version: i16, isolation: i8) -> i64 {
     client.call(version, &request).topics[0].partitions[0].offset
 }
 
-/// Offset and error, as asked by who must not be told what is about to change.
+/// Offset and error, with `require_stable`: a pending transactional commit is an error.
 fn stable_offset(client: &mut Client, group: &str) -> (i64, i16) {
     let mut asked = OffsetFetchRequestTopic::default();
     (asked.name, asked.partition_indexes) = (s("t"), vec![0]);
@@ -106,7 +106,7 @@ fn a_transaction_is_seen_when_it_is_committed_and_by_nobody_who_asks_when_it_is_
             if version < 5 {
                 assert_eq!(producer.add(version.min(3), &[("t", 0)]), [0], "v{version}");
             }
-            // in the last versions a batch takes its partition along
+            // in the last versions Produce adds the partition to the transaction
             let produce = [3, 5, 7, 9, 11, 13][usize::try_from(version).unwrap()];
             let before = stable_end(&mut client, 2, 1);
             assert_eq!(producer.put(produce, "t", value), 0, "v{version}");
@@ -131,7 +131,7 @@ fn a_transaction_is_seen_when_it_is_committed_and_by_nobody_who_asks_when_it_is_
 fn a_fetch_that_waits_is_woken_by_the_end_of_a_transaction() {
     let (server, mut client) = with_topic();
     let mut producer = Producer::begin(&server, "pay");
-    // Often, because the marker may be on the disk before its append has returned.
+    // Repeated, because the marker may be durable before its append has returned.
     for round in 0..50 {
         assert_eq!(producer.add(3, &[("t", 0)]), [0]);
         assert_eq!(producer.put(11, "t", "x"), 0);
@@ -235,7 +235,7 @@ fn who_was_fenced_is_told_so_in_words_its_version_knows() {
     for version in [11, 12, 13] {
         assert_eq!(old.put(version, "t", "late"), fenced(false), "v{version}");
     }
-    // A producer that says who it was may not have been somebody else since (KIP-360).
+    // A producer that names its former epoch must not have been replaced since (KIP-360).
     for version in 3..=5 {
         let mut request = InitProducerIdRequest::default();
         request.transactional_id = Some(s("pay"));

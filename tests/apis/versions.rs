@@ -1,4 +1,4 @@
-//! Every API × every advertised version: answered, decodable, with content.
+//! Every API at every advertised version: answered, decodable, with content.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ fn metadata_is_whole_in_every_version() {
         let names: Vec<String> = all.map(|t| t.name.unwrap().to_string()).collect();
         assert_eq!(names, ["orders", "reprise.dlq.shop", "reprise.retry.shop"], "v{version}");
 
-        // a name that cannot be a topic is an error of that topic alone
+        // an invalid topic name is an error of that topic alone
         let bad = client.metadata(version, &["no spaces", "orders"]);
         let codes: Vec<i16> = bad.topics.iter().map(|t| t.error_code).collect();
         assert_eq!(codes, [ResponseError::InvalidTopicException.code(), 0], "v{version}");
@@ -142,7 +142,7 @@ fn produce_is_answered_in_every_version_from_3() {
                 next += 1;
             }
         }
-        // a refusal with words and the guilty records
+        // a refusal with a message and the indexes of the bad records
         let mut request = produce_request("reprise.retry.shop", 0, plain(&[bad_nack()]), 1);
         if version >= 13 {
             request.topic_data[0].name = s("");

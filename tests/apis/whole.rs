@@ -1,5 +1,5 @@
-//! Every API in every version, and what lies around them: what is answered is exactly the encoding
-//! of its version, and what is not served is not answered.
+//! Every API in every version: the answer is exactly the encoding of its version. A version that is
+//! not served gets no answer.
 
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::*;
@@ -10,14 +10,14 @@ use crate::support::client::s;
 use crate::support::reading::reader;
 use crate::support::{Client, Consumer, Rec, Server};
 
-/// Of the frames of `cases`.
+/// Correlation id in the frames of `cases`.
 const CORRELATION_ID: i32 = 77;
 
 fn served() -> impl Iterator<Item = Api> {
     Api::ALL.iter().copied()
 }
 
-/// What the requests of `cases` name is there: a topic with a record, a group with a member.
+/// The topic, the record and the member that the requests of `cases` name.
 fn shop() -> (Server, Client) {
     let server = Server::start();
     let mut client = server.client();
@@ -26,7 +26,7 @@ fn shop() -> (Server, Client) {
     (server, client)
 }
 
-/// Makes the topic where there is none; a request may have deleted it.
+/// Creates the topic if a request has deleted it.
 fn make(client: &mut Client) {
     let mut topic = CreatableTopic::default();
     (topic.name, topic.num_partitions, topic.replication_factor) = (s("shop"), 4, 1);
@@ -45,7 +45,7 @@ fn every_answer_is_exactly_its_encoding_in_every_version() {
         for version in min..=max {
             make(&mut client);
             let request = (case.frame)(version);
-            // A login that failed is answered, and ends its connection.
+            // A failed login is answered, and ends its connection.
             let mut asks = server.client();
             asks.raw(&i32::try_from(request.len()).unwrap().to_be_bytes());
             asks.raw(&request);
@@ -83,7 +83,7 @@ fn the_answer_to_api_versions_has_no_tagged_fields_in_its_header() {
     }
 }
 
-/// Kafka closes the connection where it does not know how to read what follows.
+/// Kafka closes a connection if it cannot parse the request.
 #[test]
 fn what_is_not_served_is_not_answered() {
     let (server, mut client) = shop();
@@ -105,7 +105,7 @@ fn what_is_not_served_is_not_answered() {
         }
     }
     for case in cases.iter().filter(|case| case.api != Api::ApiVersions) {
-        // Each as it would be read if its version were served, or the API.
+        // Each body is encoded as if its version, or the API, were served.
         let (min, max) = case.api.served();
         let (first, last) = ((case.frame)(min), (case.frame)(max));
         for version in [min - 1, -1, i16::MIN] {

@@ -1,4 +1,5 @@
-//! The configuration: the shipped file is the defaults, bad input is refused whole, with places.
+//! The configuration: the shipped file is the defaults. Bad input is refused as a whole, with the
+//! place of each problem.
 #![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod admin;
@@ -75,7 +76,7 @@ fn a_rule_takes_what_it_does_not_say_from_retry() {
     assert_eq!(rule.retry.levels, config.retry.levels);
 }
 
-/// (text, line:column of the problem, words its sentence must hold)
+/// (text, line:column of the problem, words that its message must contain)
 const BAD: &[(&str, &str, &str)] = &[
     ("retry:\n  level: 1s\n", "2:3", "retry.level: unknown key; did you mean levels?"),
     ("retry: {backoff: {initial: 1m, max: 30s}}\n", "1:37", "max is shorter than backoff.initial"),
@@ -383,15 +384,15 @@ fn a_password_in_the_wrong_place_is_pointed_at_and_not_repeated() {
     };
     let whole = "    mechanism: PLAIN\n    username: u\n";
     for (sasl, place) in [
-        // The place says which line, and the line is not shown.
+        // The message names the line and does not quote it.
         (format!("{whole}    password: hunter2\n"), "t:6:15: upstream.sasl.password: a secret"),
         (format!("{whole}    password: [hunter2]\n"), "t:6:15: upstream.sasl.password"),
         (format!("{whole}    password: \"hunter\\x32\"\n"), "t:6:15: upstream.sasl.password"),
-        // A slip of the finger is no reason to tell it either.
+        // A misspelt key must not reveal the secret either.
         (format!("{whole}    pasword: hunter2\n"), "t:6:5: upstream.sasl.pasword: unknown key"),
         (format!("{whole}    pwd: hunter2\n"), "t:6:5: upstream.sasl.pwd: unknown key"),
         (format!("{whole}    password: \"hunter2\n"), "t:"),
-        // Nor is another problem on its line.
+        // Another problem on the line of a secret must not reveal it either.
         ("    {username: [], password: hunter2}\n".to_owned(), "upstream.sasl.username"),
         ("    {mechnism: x, password: hunter2}\n".to_owned(), "did you mean mechanism?"),
     ] {

@@ -1,4 +1,4 @@
-//! Keys by flags and variables: items of lists, keys in the wrong place, variables of others.
+//! Keys by flags and variables: list items, misplaced keys, variables of other programs.
 
 use std::process::Command;
 
@@ -111,7 +111,7 @@ fn a_variable_is_refused_if_it_looks_like_a_key() {
         assert!(warning.contains(name) && !warning.contains("hunter2"), "{warning}");
         assert_eq!(loaded.config, Config::default());
     }
-    // A variable that the file names is no key.
+    // A variable that the file itself refers to is not a key.
     let env = pairs(&[("REPRISE_DATA_HOME", "d")]);
     let loaded = Config::parse("t", "data_dir: '${env:REPRISE_DATA_HOME}'\n", &env, &[]).unwrap();
     assert_eq!((loaded.config.data_dir.as_str(), loaded.warnings), ("d", vec![]));

@@ -1,4 +1,4 @@
-//! `traces`: what a collector may be, and no secret in an error.
+//! `traces`: valid collector addresses, and no secret in an error.
 
 use reprise::config::Config;
 

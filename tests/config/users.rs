@@ -1,4 +1,4 @@
-//! Lines for a users file, and who is asked for them.
+//! `reprise user` prints a line of a users file; the tests feed its password.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use reprise::config::Config;
 
 use crate::good;
 
-/// What `reprise user` says to a password.
+/// Runs `reprise user` with this password on stdin: exit code, stdout, stderr.
 fn user(args: &[&str], password: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
     command.arg("user").args(args).stdin(Stdio::piped());

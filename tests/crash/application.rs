@@ -1,5 +1,5 @@
-//! A producer and a consumer in one: produces, fails some records, commits behind its nacks
-//! without waiting for them, and goes on after a crash as a real client would.
+//! A producer and a consumer in one. It produces, fails some records, commits past its nacks
+//! without waiting for them, and goes on after a crash as a real client does.
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ const DEAD: &str = "reprise.dlq.shop";
 const PRODUCE: i16 = 9;
 const FETCH: i16 = 12;
 const COMMIT: i16 = 8;
-/// What a producer may have unanswered: so many batches are known again (KIP-98).
+/// Unanswered batches of a producer: a broker recognizes this many repeated ones (KIP-98).
 const IN_FLIGHT: usize = 5;
 
 /// A batch sent and not answered.
@@ -45,7 +45,7 @@ struct Sent {
     topic: &'static str,
     sequence: i32,
     bytes: Bytes,
-    /// The records in it; for nacks, with the failures counted before.
+    /// Indexes of the batch's records; for nacks, with the failures counted before.
     items: Vec<(usize, u32)>,
 }
 
@@ -56,11 +56,11 @@ struct Producer {
     unanswered: Vec<Sent>,
 }
 
-/// A record delivered and worked on.
+/// A delivered and handled record.
 struct Work {
     item: usize,
     count: u32,
-    /// As the application saw it.
+    /// Topic and offset as delivered.
     place: (&'static str, i64),
     value: String,
 }
@@ -72,15 +72,15 @@ pub struct Application {
     nacks: Producer,
     member: String,
     generation: i32,
-    /// Where to fetch next: orders, lane.
+    /// Next fetch offsets: orders, retry partition.
     next: (i64, i64),
-    /// Commit of orders acknowledged, and the highest sent.
+    /// The acknowledged and the highest sent commit of orders.
     committed: (i64, i64),
-    /// Done with by a commit that is not answered yet: record, topic, offset.
+    /// Records whose commit is not answered yet: record, topic, offset.
     in_doubt: Vec<(usize, &'static str, i64)>,
-    /// Operations acknowledged, over all lives.
+    /// Acknowledged operations over all lives of the sidecar.
     pub acknowledged: Arc<AtomicU64>,
-    /// Nothing new is produced.
+    /// The application produces no new records.
     pub draining: bool,
 }
 
@@ -174,8 +174,8 @@ impl Application {
         Ok(())
     }
 
-    /// As after any reconnect: unanswered batches once more, positions from the group. Half of the
-    /// time the application itself has restarted and knows nothing of its unanswered nacks.
+    /// Reconnects: sends unanswered batches again, and fetches the positions of the group. In half
+    /// of the cases the application has restarted too, and has forgotten its unanswered nacks.
     fn resume(&mut self, wire: &mut Wire) -> io::Result<()> {
         if self.orders.id < 0 {
             self.orders.id = new_producer(wire)?;
@@ -212,7 +212,7 @@ impl Application {
         let position = |at: usize| answer.topics[at].partitions[0].committed_offset;
         self.next = (position(0).max(0), position(1));
         assert!(self.next.1 >= LANE_BASE, "no position in the lane: {:?}", self.next);
-        // The unanswered commit has taken effect where the group is past it.
+        // The unanswered commit took effect if the group's offset is past it.
         for (item, topic, offset) in std::mem::take(&mut self.in_doubt) {
             if offset < if topic == RETRY { self.next.1 } else { self.next.0 } {
                 self.ledger.settled(item);
@@ -227,7 +227,7 @@ impl Application {
         Ok(())
     }
 
-    /// Takes the answers of everything unanswered, oldest first.
+    /// Reads the answers to all pending batches, oldest first.
     fn answers(&mut self, wire: &mut Wire, orders: bool) -> io::Result<()> {
         let count = if orders { &self.orders } else { &self.nacks }.unanswered.len();
         for _ in 0..count {
@@ -312,7 +312,7 @@ impl Application {
         self.orders.send(ORDERS, items, &produced);
     }
 
-    /// What a fetched partition brought.
+    /// Handles the records of a fetched partition.
     fn take(&mut self, lane: bool, bytes: Bytes, came_ms: i64) -> Vec<Work> {
         let mut work = Vec::new();
         for record in read(bytes) {
@@ -337,7 +337,7 @@ impl Application {
         work
     }
 
-    /// Fails what is to fail, is done with the rest.
+    /// Nacks the records that are to fail, and is done with the rest.
     fn work(&mut self, work: Vec<Work>) {
         let mut failed = Vec::new();
         for Work { item, count, place: (topic, offset), value } in work {
@@ -452,7 +452,7 @@ fn fetch(places: &[(&str, i64)], wait: bool) -> FetchRequest {
         .with_topics(places.iter().map(topic).collect())
 }
 
-/// Of one partition, at once.
+/// A Fetch of one partition that does not wait.
 pub fn fetch_one(topic: &str, index: i32, offset: i64) -> FetchRequest {
     let mut request = fetch(&[(topic, offset)], true);
     request.topics[0].partitions[0].partition = index;

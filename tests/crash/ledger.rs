@@ -1,35 +1,34 @@
-//! What the application knows of every record: what was acknowledged to it and what it only sent.
+//! The application's own book of every record: acknowledged operations and sent ones.
 //!
-//! An answer that never came may mean done or not done; both are right. What was acknowledged is
-//! right in one way only.
+//! A request without an answer may or may not have taken effect, and both are right. An
+//! acknowledged one must have taken effect.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::sidecar::{DELAYS_MS, RETRIES};
 
-/// Clocks are cut to whole milliseconds on both sides of the wire, and once more at a start.
+/// Client and sidecar cut clocks to whole milliseconds, and a start does so once more.
 const ROUNDING_MS: i64 = 3;
 
-/// One record.
 #[derive(Debug, Default)]
 pub struct Item {
-    /// How many of its deliveries fail.
+    /// Deliveries of the record that fail.
     pub fails: u32,
     pub produced: bool,
     offset: Option<i64>,
-    /// Failures acknowledged, failures sent.
+    /// Acknowledged failures and sent failures.
     charged: u32,
     charged_sent: u32,
-    /// When each failure was sent first.
+    /// Time of the first send of each failure.
     sent_ms: Vec<i64>,
     settled: bool,
-    /// The life in which its last delivery came, and the failures counted then.
+    /// The life of the last delivery, and the failures counted then.
     delivered: Option<(u32, u32)>,
     dead_letters: u32,
 }
 
-/// What went wrong.
+/// Violations found in a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub lost: u64,
@@ -52,7 +51,7 @@ pub fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap()
 }
 
-/// A redelivery as it came.
+/// A redelivery, as the consumer got it.
 #[derive(Clone, Copy, Debug)]
 pub struct Redelivery {
     pub item: usize,
@@ -72,7 +71,7 @@ impl Ledger {
         println!("{what}: record {item}: {found:?}");
     }
 
-    /// A record came from the topic it was produced to.
+    /// Notes the first delivery of a record, from its own topic.
     pub fn first_delivery(&mut self, item: usize, offset: i64) {
         let other = *self.by_offset.entry(offset).or_insert(item);
         let known = &mut self.items[item];
@@ -83,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// A failure is about to be sent: the first, or the one after `count`.
+    /// Notes a failure that is about to be sent: the first one, or the one after `count`.
     pub fn failing(&mut self, item: usize, count: u32) {
         let known = &mut self.items[item];
         known.charged_sent = known.charged_sent.max(count + 1);
@@ -101,7 +100,7 @@ impl Ledger {
         self.items[item].settled = true;
     }
 
-    /// A retry came.
+    /// Checks a redelivery.
     pub fn redelivery(&mut self, came: Redelivery) {
         self.redelivered += 1;
         let known = &mut self.items[came.item];
@@ -135,12 +134,12 @@ impl Ledger {
         }
     }
 
-    /// Everything produced has come to its end.
+    /// Whether every produced record is final.
     pub fn is_done(&self) -> bool {
         self.items.iter().all(|item| !item.produced || item.settled || item.charged > RETRIES)
     }
 
-    /// After the last record and the last dead letter were read.
+    /// Checks all records, once the last record and the last dead letter were read.
     pub fn close(&mut self) {
         for (n, item) in self.items.iter().enumerate().filter(|(_, item)| item.produced) {
             let ends = if item.fails > RETRIES { item.dead_letters > 0 } else { item.settled };

@@ -1,6 +1,6 @@
-//! Kills the real process at random moments under produce, nack and commit load: nothing
-//! acknowledged is lost, no count falls, nothing is early, nothing settled comes again, and
-//! transactions are seen whole, with their offsets, or not at all.
+//! Kills the real process at random moments under produce, nack and commit load. No acknowledged
+//! record is lost, no count falls, no delivery is early, and no final record comes again.
+//! Transactions are visible whole, with their offsets, or not at all.
 //!
 //! `CRASH_CYCLES=2000 cargo test --release --test crash -- --nocapture` is the full run;
 //! `CRASH_SEED=<n>` chooses another one.
@@ -34,12 +34,12 @@ use ledger::Verdict;
 use payments::Payments;
 use sidecar::Sidecar;
 
-/// Operations acknowledged in every life before it may end.
+/// Acknowledged operations in every life before it may end.
 const OPERATIONS: u64 = 100;
-/// One life of so many is long enough for retention and compaction.
+/// One life of this many is long enough for retention and compaction.
 const LONG_LIFE_EVERY: u64 = 200;
 const LONG_LIFE: Duration = Duration::from_secs(7);
-/// The drain may take this long before what is left counts as lost.
+/// After this time, records that are not drained count as lost.
 const DRAIN: Duration = Duration::from_secs(30);
 
 fn number(name: &str) -> Option<u64> {
@@ -92,7 +92,7 @@ fn main() {
     assert_eq!(ledger.verdict, Verdict::default());
 }
 
-/// One life: start, load, kill −9 at a random moment. How many operations it acknowledged.
+/// One life: start, load, kill −9 at a random moment. Returns the acknowledged operations.
 fn life(
     sidecar: &mut Sidecar,
     (application, payments): (&mut Application, &mut Payments),

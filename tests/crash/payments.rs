@@ -1,6 +1,6 @@
-//! Producers that write in transactions, each over several partitions and with an offset, and what
-//! a reader of committed records may see of them: a transaction that was committed whole, one that
-//! was not committed never, and the offset of the last one that was committed.
+//! Transactional producers, each with several partitions and an offset, and the view of a
+//! `read_committed` reader. The reader sees a committed transaction whole and no other one. The
+//! committed offset is that of the last committed transaction.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,15 +27,15 @@ use crate::wire::{Produced, Stamp, TRANSACTIONAL, Wire, batch_of};
 
 const TOPIC: &str = "payments";
 const PARTITIONS: i32 = 3;
-/// What is left open ends by itself so long after it has begun.
+/// Transaction timeout of the producer that leaves its transactions open.
 const LEFT_OPEN_MS: i32 = 500;
 const PATIENCE: Duration = Duration::from_secs(30);
 const BYTES_MAX: usize = 16 << 20;
 
-/// What was asked last for a transaction, and answered.
+/// The last request about the end of a transaction, and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Nobody has asked for a commit, so it must never be seen.
+    /// No commit was sent, so readers must never see the transaction.
     NotCommitted,
     /// A commit was sent, and its answer has not come.
     InDoubt,
@@ -46,7 +46,7 @@ enum Fate {
 struct Payment {
     fate: Fate,
     records: usize,
-    /// By whom.
+    /// Index of the producer.
     payer: usize,
 }
 
@@ -54,16 +54,17 @@ struct Payment {
 struct Payer {
     id: &'static str,
     timeout_ms: i32,
-    /// Its transactions are left open, or aborted.
+    /// True: the producer commits or aborts each transaction. False: it aborts some, and leaves the
+    /// others open.
     commits: bool,
     by: Option<(i64, i16)>,
-    /// Its next sequence number in each partition.
+    /// The next sequence number in each partition.
     next: BTreeMap<i32, i32>,
-    /// The transaction under way: its number, and what is still to be asked, first first.
+    /// The open transaction: its number and the remaining steps, next one first.
     open: Option<(usize, Vec<Step>)>,
 }
 
-/// What a producer asks; asked again when its answer has not come.
+/// A request of a producer, repeated until its answer comes.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Partition(i32),
@@ -79,7 +80,7 @@ pub struct Payments {
     all: Vec<Payment>,
 }
 
-/// What came of it.
+/// Transactions by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub committed: usize,
@@ -101,8 +102,8 @@ impl Payments {
         Self { rng: Rng::with_seed(seed ^ 0xbeef), payers, all: Vec::new() }
     }
 
-    /// Pays until the connection breaks. Half of the time a producer goes on where it was, half of
-    /// the time it has begun anew itself.
+    /// Runs transactions until the connection breaks. In half of the cases a producer continues, in
+    /// the other half it gets a new epoch.
     pub fn live(&mut self, to: SocketAddr) -> io::Result<()> {
         let mut wire = Wire::connect(to)?;
         for payer in 0..self.payers.len() {
@@ -123,7 +124,7 @@ impl Payments {
         let Some((number, step)) = self.next(at) else { return Ok(()) };
         let code = self.ask(wire, at, number, step)?;
         if code != 0 {
-            // Left open for too long.
+            // The transaction has exceeded its timeout.
             assert!(!self.payers[at].commits, "{step:?} of {number}: {code}");
             self.payers[at].by = None;
             return Ok(());
@@ -143,7 +144,8 @@ impl Payments {
         Ok(())
     }
 
-    /// Whatever it had open is over: how, is not known where a commit was sent.
+    /// Gets a new epoch, which ends the open transaction. After a sent commit the outcome is
+    /// unknown.
     fn begin(&mut self, wire: &mut Wire, at: usize) -> io::Result<()> {
         let payer = &mut self.payers[at];
         let request = InitProducerIdRequest::default()
@@ -164,7 +166,7 @@ impl Payments {
             if let Some(step) = left.first() {
                 return Some((*number, *step));
             }
-            // It is left as it is.
+            // The transaction stays open until its timeout.
             (payer.by, payer.open) = (None, None);
             return None;
         }
@@ -188,7 +190,7 @@ impl Payments {
         Some((number, step))
     }
 
-    /// Asks it; the error code of the answer.
+    /// Sends a step. Returns the error code of the answer.
     fn ask(&mut self, wire: &mut Wire, at: usize, number: usize, step: Step) -> io::Result<i16> {
         let payer = &self.payers[at];
         let (id, (producer, epoch)) = (s(payer.id), payer.by.unwrap());
@@ -259,8 +261,9 @@ impl Payments {
         Ok(code)
     }
 
-    /// Whoever pays begins anew and so aborts what it left; what the other left ends by time. Then
-    /// nothing holds readers back, and what they see is what was decided.
+    /// Gets a new epoch for the producer that commits, which aborts its open transaction. The other
+    /// transaction ends by its timeout. Then the last stable offset is the log end, and readers see
+    /// every decision.
     pub fn close(&mut self, to: SocketAddr) -> io::Result<Tally> {
         let mut wire = Wire::connect(to)?;
         self.begin(&mut wire, 0)?;
@@ -306,8 +309,8 @@ impl Payments {
     }
 }
 
-/// Offsets from one on, each with the payment whose record lies there, if a reader of committed
-/// records is given it; where those end, and where all do.
+/// Records of a `read_committed` Fetch: offsets, each with its payment if the record is visible.
+/// Then the last stable offset and the log end offset.
 type Read = (Vec<(i64, Option<usize>)>, i64, i64);
 
 fn read_committed(wire: &mut Wire, index: i32, from: i64) -> io::Result<Read> {

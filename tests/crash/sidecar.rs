@@ -56,7 +56,7 @@ impl Sidecar {
         Self { dir: dir.to_owned(), child: None }
     }
 
-    /// Starts it; the address once it listens.
+    /// Starts the process. Returns its address once it listens.
     pub fn start(&mut self) -> SocketAddr {
         assert!(self.child.is_none());
         let ready = self.dir.join("ready");
@@ -85,12 +85,12 @@ impl Sidecar {
         }
     }
 
-    /// The process, for whoever kills it.
+    /// Hands over the process, to be killed.
     pub fn take(&mut self) -> Child {
         self.child.take().unwrap()
     }
 
-    /// Everything it logged.
+    /// The file with all log lines.
     pub fn log(&self) -> PathBuf {
         self.dir.join("log")
     }

@@ -1,4 +1,4 @@
-//! The smallest Kafka client that will do: one connection, requests pipelined, answers in order.
+//! A minimal Kafka client: one connection, pipelined requests, answers in order.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -9,13 +9,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
-/// Longer than any answer takes, even on a machine that is busy with other things.
+/// Longer than any answer takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Wire {
     socket: TcpStream,
     out: BytesMut,
-    /// Correlation ids of requests not answered yet.
+    /// Correlation ids of unanswered requests.
     open: VecDeque<i32>,
     next: i32,
 }
@@ -28,7 +28,7 @@ impl Wire {
         Ok(Self { socket, out: BytesMut::new(), open: VecDeque::new(), next: 0 })
     }
 
-    /// Adds a request to what the next flush sends.
+    /// Appends a request to the bytes of the next flush.
     pub fn put<R: Request>(&mut self, version: i16, request: &R) {
         let mut body = BytesMut::new();
         self.next += 1;
@@ -45,13 +45,13 @@ impl Wire {
         self.open.push_back(self.next);
     }
 
-    /// Sends all that was put, in one write.
+    /// Sends the appended requests in one write.
     pub fn flush(&mut self) -> io::Result<()> {
         let bytes = self.out.split();
         self.socket.write_all(&bytes)
     }
 
-    /// The next answer, which must be of this request.
+    /// The next answer, which must belong to this request.
     pub fn get<R: Request>(&mut self, version: i16) -> io::Result<R::Response> {
         let mut length = [0; 4];
         self.socket.read_exact(&mut length)?;
@@ -83,7 +83,7 @@ pub struct Produced {
 /// Attributes of a batch in a transaction.
 pub const TRANSACTIONAL: i16 = 1 << 4;
 
-/// Whose a batch is, and what it is.
+/// Producer and sequence of a batch, and its attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     pub producer: i64,

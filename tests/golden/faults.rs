@@ -1,4 +1,4 @@
-//! What is not as it is written down, told at the end and all at once.
+//! Differences from the golden frames, collected and reported together.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use reprise::wire::Api;
 use crate::fixture::{Fixture, Row, hex};
 use crate::support::reading::reader;
 
-/// Rows told with everything in them; of more only what differs.
+/// Rows printed in full; of further rows only the differences are printed.
 const TOLD_WHOLE: usize = 3;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Faults {
         self.rows.push(format!("{} version {version}: {what}", api.name()));
     }
 
-    /// `seen` is to be what `golden` is.
+    /// Notes each difference of `seen` from `golden`.
     pub(crate) fn compare(&mut self, golden: &Fixture, seen: &Fixture) {
         let api = seen.api;
         for row in &seen.rows {
@@ -73,7 +73,7 @@ impl Faults {
     }
 }
 
-/// Where they part; `None`: they are alike.
+/// Index of the first difference; `None`: the frames are equal.
 fn first_difference(golden: &[u8], now: &[u8]) -> Option<usize> {
     let same = golden.iter().zip(now).take_while(|(golden, now)| golden == now).count();
     (same < golden.len().max(now.len())).then_some(same)

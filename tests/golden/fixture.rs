@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use reprise::wire::Api;
 
-/// The format of these files.
+/// First line of each file.
 const FORMAT: &str = "golden frames, format 1";
 /// Bytes a line.
 const LINE: usize = 32;
 
-/// One version: frames without their length.
+/// One version, with frames without their length.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) version: i16,
@@ -21,11 +21,11 @@ pub(crate) struct Row {
     pub(crate) answer: Bytes,
 }
 
-/// All of one API.
+/// The content of one file.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     pub(crate) api: Api,
-    /// What a node draws by chance, and what stands here instead.
+    /// Names of random values in the frames, which fixed bytes replace.
     pub(crate) drawn: BTreeSet<String>,
     pub(crate) rows: Vec<Row>,
 }
@@ -48,7 +48,7 @@ impl Fixture {
         fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path()).collect()
     }
 
-    /// As it is written down; nothing where it is not.
+    /// The file of an API; without a file, no rows.
     pub(crate) fn read(api: Api) -> Self {
         let text = fs::read_to_string(Self::path(api)).unwrap_or_default();
         let mut fixture = Self::new(api);
@@ -93,7 +93,7 @@ impl Fixture {
     }
 }
 
-/// As these files have it.
+/// Hex digits, as in the files.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();

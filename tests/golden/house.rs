@@ -1,7 +1,7 @@
-//! The node that is asked: by itself, at one moment, with one of each thing it can have.
+//! The node under test: a sidecar by itself with a fixed clock, and one item of each kind.
 //!
-//! A few values it draws by chance, so that no two nodes have them alike. They are learned over the
-//! protocol, and wherever they stand in a frame, others of their length are written down.
+//! A few values are random, so no two nodes share them. The tests learn them over the protocol, and
+//! replace them in each frame by fixed bytes of the same length.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +20,22 @@ use crate::support::batch::{Around, TRANSACTIONAL, batch};
 use crate::support::client::{produce_request, s};
 use crate::support::{Client, Consumer, Member, Rec, Server};
 
-/// What its clients call themselves.
+/// The client id of the clients.
 pub(crate) const CLIENT: &str = "golden";
-/// Two partitions: two records in 0, in 1 one of a transaction that is open.
+/// Partition 0 has two records; partition 1 has a record of an open transaction.
 pub(crate) const ORDERS: (&str, Uuid) = ("orders", Uuid::from_u128((0x1111 << 112) | 0x11));
 /// The retry topic of `shop`.
 pub(crate) const RETRY: (&str, Uuid) =
     ("reprise.retry.shop", Uuid::from_u128((0x2222 << 112) | 0x22));
-/// Its dead letters.
+/// The dead-letter topic of `shop`.
 pub(crate) const DEAD: (&str, Uuid) = ("reprise.dlq.shop", Uuid::from_u128((0x3333 << 112) | 0x33));
-/// A topic that CreateTopics makes.
+/// The topic that `CreateTopics` creates.
 pub(crate) const MADE: (&str, Uuid) = ("made", Uuid::from_u128((0x4444 << 112) | 0x44));
 /// The only member of the classic group `till`, in generation 1; it has committed `orders-0` at 1.
 pub(crate) const MEMBER: &str = "golden-00000000-0000-4000-8000-000000000000";
 /// The only member of the KIP-848 group `shop`, which subscribes to `orders` and its retries.
 pub(crate) const CONSUMER: &str = "consumer-1";
-/// The transactional id whose transaction is open: of producer 0 in epoch 0, with `orders-1` and
+/// The transactional id of the open transaction, producer 0 in epoch 0. It holds `orders-1` and
 /// offsets of the group `free`, which has no members and has committed `orders-0` at 2.
 pub(crate) const PRODUCER: &str = "pay";
 const CLUSTER: &str = "golden-cluster-00000-0";
@@ -44,16 +44,16 @@ const YAML: &str = "node_id: 1\n\
     topics: {auto_create: false}\n\
     membership: {initial_rebalance_delay: 0s}\n";
 
-/// Who is let in.
+/// The listener of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// Everybody.
+    /// A listener without users.
     Open,
-    /// Whoever proves to be `alice`, whose word is `pencil`.
+    /// A listener with the user `alice` and the password `pencil`.
     Guarded,
 }
 
-/// A value that is drawn: what it is, how it came out, what is written instead.
+/// A random value: its name, its bytes, and the bytes written instead.
 #[derive(Debug)]
 pub(crate) struct Drawn {
     pub(crate) what: &'static str,
@@ -64,7 +64,7 @@ pub(crate) struct Drawn {
 pub(crate) struct House {
     server: Server,
     place: Place,
-    /// What was drawn before a request is answered; its answer may have more.
+    /// Random values known before a request; its answer may have more.
     drawn: Vec<Drawn>,
     _users: TempDir,
 }
@@ -121,8 +121,7 @@ impl House {
         self.drawn.extend(ids(&mut client));
     }
 
-    /// What is answered to that version on a connection of its own; `None` when that is closed
-    /// instead.
+    /// The answer at that version, on a new connection; `None`: the connection is closed instead.
     pub(crate) fn answer(&mut self, ask: &Ask, version: i16, request: &Bytes) -> Option<Bytes> {
         let mut client = self.client();
         let send = |client: &mut Client, frame: &[u8]| {
@@ -140,7 +139,7 @@ impl House {
         let answer = send(&mut client, &of_this)?;
         self.drawn.extend(ask.of_the_moment.and_then(|find| find(version, &answer)));
         if let Place::Open = self.place {
-            // What the request has made.
+            // The request may have created a topic with a random id.
             let made = ids(&mut self.client());
             self.drawn.extend(made.into_iter().filter(|drawn| drawn.written == MADE.1.as_bytes()));
         }
@@ -151,7 +150,7 @@ impl House {
         Some(written.into())
     }
 
-    /// What of these frames was drawn.
+    /// Names of the random values in these frames.
     pub(crate) fn drawn_in(&self, request: &Bytes, answer: &Bytes) -> Vec<String> {
         let is_in = |drawn: &&Drawn| {
             let has =
@@ -163,7 +162,7 @@ impl House {
     }
 }
 
-/// The ids of cluster and topics.
+/// The random ids of the cluster and its topics.
 fn ids(client: &mut Client) -> Vec<Drawn> {
     let all = client.call(12, &MetadataRequest::default().with_topics(None));
     let ids: BTreeMap<String, Uuid> = all
@@ -212,7 +211,7 @@ fn begin_transaction(client: &mut Client) {
     assert_eq!(client.call(3, &request).error_code, 0);
 }
 
-/// The bytes with `to` wherever `from` stands, which is as long.
+/// The bytes with each `from` replaced by `to`, of the same length.
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut out = bytes.to_vec();

@@ -1,7 +1,6 @@
-//! Golden frames: for every API and version that a sidecar by itself answers, a request of fixed
-//! bytes and its answer of fixed bytes, in `frames/`. What a client is sent changes on purpose
-//! only: `GOLDEN_RENEW=1 cargo test --test golden` writes them anew, for the eyes of who changed
-//! it.
+//! Golden frames in `frames/`: for every API and version of a sidecar by itself, a fixed request
+//! and its fixed answer. A change of an answer must be intended: `GOLDEN_RENEW=1 cargo test --test
+//! golden` rewrites the files for review.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -20,7 +19,7 @@ use house::House;
 use reprise::wire::Api;
 use support::reading::reader;
 
-/// What is asked of each API, against what is written down. A node of its own for each version:
+/// Compares the answers to these requests with the golden frames. Each version gets a new node, so
 /// no row depends on another.
 fn hold(asks: &[Ask]) {
     let renew = std::env::var_os("GOLDEN_RENEW").is_some();
@@ -51,8 +50,8 @@ fn hold(asks: &[Ask]) {
     faults.none();
 }
 
-/// What of this the codec crate, which has Kafka's schemas, does not read to the end or would
-/// write otherwise.
+/// Differences from the codec crate, which has Kafka's schemas: a frame that it cannot read to the
+/// end or encodes otherwise.
 fn is_the_codecs(api: Api, version: i16, request: &Bytes, answer: &Bytes) -> Vec<String> {
     let reader = reader(api);
     let both = [("request", reader.request, request), ("answer", reader.answer, answer)];

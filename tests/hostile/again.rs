@@ -1,5 +1,5 @@
-//! Requests of a few kilobytes that name one thing thousands of times, of which there is much to
-//! tell.
+//! Requests of a few kilobytes that name one thing thousands of times, each time with a large
+//! answer.
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
@@ -17,9 +17,9 @@ use crate::bounded::Bounded;
 use crate::support::client::{fetch_request, s};
 use crate::support::{Client, Member, Rec};
 
-/// Kept low, so that a build that answers each does not take the machine with it.
+/// Low enough that a build which answers each repetition does not exhaust the machine.
 const TIMES: usize = 2000;
-/// One answer of each kind, the largest of half a MiB, and what an allocator keeps of it.
+/// One answer of each kind, the largest half a MiB, and memory that the allocator retains.
 const GROWN_MIB_MAX: f64 = 24.0;
 
 fn often<T: Clone>(one: T) -> Vec<T> {

@@ -1,5 +1,5 @@
-//! Records no well-behaved client makes: those of old formats are refused by name, odd ones survive
-//! byte for byte, through a topic and through a nack.
+//! Records that no well-behaved client produces. Old formats are refused with a message; odd
+//! records survive byte for byte, through a topic and through a nack.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reprise::wire::ResponseError as E;
@@ -12,15 +12,16 @@ use crate::support::{Client, Member, Rec};
 
 const DAY_MS: i64 = 86_400_000;
 const SOON: &str = "retry.levels=20ms";
-/// What the process may grow by for small batches: a reader of each codec, and the log's buffers;
-/// what they claim to be is thousands of times as much.
+/// Growth for small batches: a decoder of each codec and the log's buffers. Their claimed sizes are
+/// thousands of times larger.
 const GROWN_MIB_MAX: f64 = 12.0;
-/// And for a record of 10 MiB: its request, the log's buffer, its answer; and all of it again for
-/// the nack, before an allocator gives anything back.
+/// Growth for a record of 10 MiB: its request, the log's buffer and its answer. The nack needs as
+/// much again, before the allocator returns memory.
 const LARGE_GROWN_MIB_MAX: f64 = 96.0;
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
-/// A message set of format 0 or 1, as clients before Kafka 0.11 sent it; `value` is its only one.
+/// A message set of format 0 or 1, as clients before Kafka 0.11 sent it; `value` is its only
+/// record.
 fn old(magic: i8, value: &[u8]) -> Bytes {
     let mut message = BytesMut::new();
     message.put_i8(magic);
@@ -71,7 +72,7 @@ fn lengths_that_lie_are_refused_and_store_nothing() {
     client.create("orders", 1);
     let good = plain(&[Rec::new("x"), Rec::odd()]);
     let corrupt = [-1, 0, 1, 48, 49, 50, i32::MIN].map(|length| (length, E::CorruptMessage));
-    // Kafka sees no whole batch there.
+    // Kafka finds no whole batch in these bytes.
     for (length, code) in corrupt.into_iter().chain([(i32::MAX, E::InvalidRecord)]) {
         let mut bytes = BytesMut::from(&good[..]);
         bytes[8..12].copy_from_slice(&length.to_be_bytes());
@@ -84,7 +85,7 @@ fn lengths_that_lie_are_refused_and_store_nothing() {
     house.has_grown_less_than(GROWN_MIB_MAX, "lengths that lie");
 }
 
-/// Everything at once: times 30 days apart, keys that are not UTF-8, headers of one name.
+/// Odd records: times 30 days apart, keys that are not UTF-8, repeated header names.
 fn odd_ones() -> Vec<Rec> {
     vec![
         Rec::odd(),

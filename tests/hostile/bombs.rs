@@ -1,4 +1,4 @@
-//! A few kilobytes that unpack to very much, again and again on one connection.
+//! Compressed requests of a few kilobytes that unpack to far more, repeated on one connection.
 
 use bytes::Bytes;
 use kafka_protocol::messages::ProduceRequest;
@@ -11,12 +11,12 @@ use crate::support::client::produce_request;
 use crate::support::{Client, Rec};
 
 const MIB: usize = 1 << 20;
-/// Beyond the bound, and within it.
+/// Sizes above the limit and below it.
 const SIZES: [usize; 8] = [100, 40, 100, 40, 100, 40, 100, 40];
-/// What the process may grow by: one that is refused, while its memory grows, and two that wait.
+/// Growth: one refused nack, while its buffer grows, and two waiting ones.
 const GROWN_MIB_MAX: f64 = 300.0;
 
-/// A nack of less than 1 MiB with a record of so many.
+/// A nack of less than 1 MiB whose record unpacks to `mib` MiB.
 fn bomb(origin: usize, mib: usize) -> Bytes {
     let mut record = Rec::new("").header("x-retry-origin", format!("orders-0@{origin}"));
     record.value = Some(vec![0; mib * MIB].into());

@@ -1,5 +1,5 @@
-//! The real process, and what it may grow by: the most memory it ever had is looked at, whatever
-//! it has given back since.
+//! The real process and a bound on its memory: the test reads its peak, even if memory was returned
+//! since.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::sidecar::Sidecar;
 use crate::support::Client;
 
-/// A sidecar, and the memory it had when it had answered one request.
+/// A sidecar, and its memory after its first answer.
 pub(crate) struct Bounded {
     pub(crate) sidecar: Sidecar,
     before_mib: f64,
@@ -18,7 +18,8 @@ pub(crate) struct Bounded {
 }
 
 impl Bounded {
-    /// With these settings. The records of tests are years old, and stay.
+    /// Starts a sidecar with these settings. The records of tests are years old, so retention is
+    /// off.
     pub(crate) fn start(settings: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let settings =
@@ -29,13 +30,13 @@ impl Bounded {
         Self { sidecar, before_mib, log: dir.path().join("data.log"), _dir: dir }
     }
 
-    /// In front of `cluster`, whose retries are of other names.
+    /// Starts a sidecar in front of `cluster`. Its retry topics have names unknown to the cluster.
     pub(crate) fn in_front_of(cluster: &Self, settings: &[&str]) -> Self {
         let bootstrap = format!("upstream.bootstrap={}", cluster.sidecar.addr);
         Self::start(&[&[bootstrap.as_str()], settings].concat())
     }
 
-    /// To stand behind another.
+    /// Starts a sidecar that plays the cluster.
     pub(crate) fn cluster() -> Self {
         Self::start(&["names.retry=not-here.{group}", "names.dead_letters=nor-here.{group}"])
     }
@@ -51,13 +52,13 @@ impl Bounded {
         text.lines().find_map(of).unwrap_or(0.0)
     }
 
-    /// The same of what is counted one by one.
+    /// The value of a counter, which is a whole number.
     pub(crate) fn count(&self, series: &str) -> u32 {
         format!("{}", self.metric(series)).parse().unwrap()
     }
 
-    /// It is there and serves, nothing in it has panicked, and it never had more than so much
-    /// above what it had at first.
+    /// Checks that the process serves, nothing in it panicked, and its peak exceeds the first
+    /// measure by less than `most_mib`.
     #[expect(clippy::print_stdout, reason = "the figure of a run")]
     pub(crate) fn has_grown_less_than(&self, most_mib: f64, what: &str) {
         let answer = self.client().try_call(9, &MetadataRequest::default());

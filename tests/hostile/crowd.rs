@@ -1,23 +1,24 @@
-//! Room for thousands of sockets in this process: one test at a time has them.
+//! Sockets by the thousand in this process: one test at a time may have them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files of the other tests of this process.
+/// Files left to the other tests of this process.
 const OTHERS: u64 = 500;
 
 static ROOM: Mutex<()> = Mutex::new(());
 
-/// Room for so many sockets.
+/// The permit to open many sockets.
 pub(crate) struct Room {
-    /// As many as were wished for, or as the system allows.
+    /// The requested number, or what the system allows.
     pub(crate) sockets: u32,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Room {
-    /// Waits for its turn. Processes started from now on may have as many files.
+    /// Waits until no other test has the permit, and raises the file limit for processes started
+    /// later.
     pub(crate) fn of(sockets: u32) -> Self {
         let alone = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
         let maximum = getrlimit(Resource::Nofile).maximum;

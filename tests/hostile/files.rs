@@ -1,4 +1,5 @@
-//! File descriptors run out: those who are connected go on, the log too, and others come in later.
+//! File descriptors run out: connected clients and the log go on, and new clients are accepted
+//! later.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use crate::support::batch::plain;
 use crate::support::client::produce_request;
 use crate::support::{Client, Rec, instant, until};
 
-/// Of the sidecar's process; about thirty are its own.
+/// File limit of the sidecar's process, which needs about thirty for itself.
 const FILES: u64 = 120;
-/// The pause behind a connection that cannot be accepted.
+/// The pause after an accept that failed.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// Files the sidecar may have open from now on.
+/// Sets the file limit of the running sidecar.
 pub(crate) fn allow(sidecar: &Sidecar, files: u64) {
     let pid = Pid::from_raw(i32::try_from(sidecar.pid()).unwrap());
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -39,7 +40,7 @@ fn metric(admin: SocketAddr, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
 }
 
-/// Whether it is served; otherwise it was let go.
+/// Whether the client is served; otherwise the connection was closed.
 pub(crate) fn asks(client: &mut Client) -> bool {
     let request = client.encoded(9, &kafka_protocol::messages::MetadataRequest::default());
     client.raw_lossy(&request);
@@ -79,7 +80,7 @@ fn an_accept_that_fails_is_no_busy_loop_and_a_log_without_files_waits() {
     let mut good = Client::connect(sidecar.addr);
     good.create("t", 1);
     let before = failures(sidecar.admin);
-    // Fewer than are open already.
+    // Fewer files than are open already.
     allow(&sidecar, 8);
     let cpu = sidecar.cpu_s();
     let began = instant();
@@ -88,7 +89,7 @@ fn an_accept_that_fails_is_no_busy_loop_and_a_log_without_files_waits() {
         assert_eq!(good.put("t", 0, &[Rec::new("still served")]), n);
         assert!(good.fetch("t", 0, n + 1, 100).records.is_none_or(|records| records.is_empty()));
     }
-    // The second and the third need a file of their own.
+    // The second and the third batch need a new segment file each.
     let large = || plain(&[Rec::new(&"x".repeat(600 << 10))]);
     let sent = [(); 3].map(|()| good.send(9, &produce_request("t", 0, large(), -1)));
     let mut code =

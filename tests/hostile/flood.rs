@@ -1,5 +1,4 @@
-//! Twenty thousand connections at once, to a process that may have fewer files, and to one that
-//! lets half of them in.
+//! Twenty thousand connections at once: first too few files for them, then a limit of half of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,22 +14,22 @@ use crate::files::{PAUSE, allow, asks};
 use crate::support::{Client, PATIENCE, Rec, instant, until};
 
 const CONNECTIONS: u32 = 20_000;
-/// Of the sidecar, where they are few.
+/// File limit of the sidecar in the test of few files.
 const FILES: u32 = 4096;
-/// `limits.connections`, as it comes.
+/// The default of `limits.connections`.
 const SEATS: u32 = 10_000;
-/// What of one core the sidecar may take while nobody new is let in and all others press, its good
-/// client included.
+/// Share of one core that the sidecar may use while it accepts nobody and all others try to
+/// connect. The good client is included.
 const CPU_SHARE_MAX: f64 = 0.25;
 const FAILURES: &str = "reprise_client_accept_failures_total";
-/// A connection that has said nothing: its task, its place in the runtime and in the counts.
-/// Without optimisation it is near to this.
+/// Memory of an idle connection: its task, its place in the runtime and in the counts. A build
+/// without optimisation is near this bound.
 const KIB_EACH: f64 = 16.0;
-/// Besides, for the good client and for whatever comes and goes.
+/// Memory besides the connections, for the good client and short-lived buffers.
 const BESIDES_MIB: f64 = 24.0;
 
-/// Connects when it is its turn, says nothing, and stays until `over`; who is let go comes again if
-/// that is its way. How often it was let go.
+/// Connects in turn, sends nothing, and stays until `over`. A refused connection is repeated if
+/// `again` is set. Returns the number of refusals.
 async fn press(
     addr: SocketAddr,
     turns: Arc<Semaphore>,
@@ -42,7 +41,7 @@ async fn press(
         turns.acquire().await.unwrap().forget();
         loop {
             if let Ok(mut stream) = TcpStream::connect(addr).await {
-                // An end, or a reset.
+                // The read ends with an end of stream or a reset.
                 drop(stream.read(&mut [0]).await);
             }
             let_go += 1;
@@ -58,14 +57,14 @@ async fn press(
     let_go
 }
 
-/// A client that goes on whatever others do.
+/// A client that is served throughout.
 struct Good {
     client: Client,
     puts: i64,
 }
 
 impl Good {
-    /// A record, and a look for the next one, which does not come: that takes so long.
+    /// Produces a record, and fetches the next one, which does not come within `wait_ms`.
     fn goes_on(&mut self, wait_ms: i32) {
         assert_eq!(self.client.put("t", 0, &[Rec::new("good")]), self.puts);
         self.puts += 1;
@@ -73,21 +72,21 @@ impl Good {
     }
 }
 
-/// So many connections, and how they come.
+/// A number of connections, and their order of arrival.
 #[derive(Clone, Copy)]
 struct Wave {
     count: u32,
-    /// As many as may be on their way: of more than the system queues, the rest tries again later
-    /// and later.
+    /// Connections under way at once. Beyond the system's accept queue, clients retry after growing
+    /// pauses.
     at_once: u32,
-    /// As many as come as far as the sidecar.
+    /// Connections that reach the sidecar.
     come: u32,
-    /// Whether who is let go comes again at once.
+    /// Whether a refused client connects again at once.
     again: bool,
 }
 
-/// All of them against `house`, and a while in which they press. How many were let go, and how many
-/// the sidecar had open.
+/// Opens all connections to `house`, and keeps them for a while. Returns the refusals and the open
+/// connections.
 #[expect(clippy::print_stdout, reason = "the figure of a run")]
 fn flood(house: &Bounded, wave: Wave) -> (usize, u32) {
     let mut good = Good { client: house.client(), puts: 0 };
@@ -159,7 +158,7 @@ fn of_twenty_thousand_connections_so_many_are_let_in_as_there_are_seats() {
     let all = room.sockets;
     let (let_go, open) =
         flood(&house, Wave { count: all, at_once: 120, come: all + 2, again: false });
-    // The good client has one; another was there before it.
+    // The good client has one permit; an earlier connection had another.
     let seats = SEATS.min(all + 1);
     assert_eq!(let_go, usize::try_from(all + 1 - seats).unwrap());
     assert_eq!(open, seats);

@@ -1,4 +1,4 @@
-//! A client that says it sends no more still gets what it has asked for.
+//! A client that closes its sending side still gets the answers to its requests.
 
 use std::net::Shutdown;
 
@@ -10,9 +10,9 @@ use crate::support::Rec;
 use crate::support::batch::plain;
 use crate::support::client::produce_request;
 
-/// Many, so that some of them still wait for the disk, or the broker, when the end is seen.
+/// Many, so that some still wait for the disk, or the broker, when the end of stream is seen.
 const PRODUCES: usize = 40;
-/// A few small requests at a time; room for what an allocator keeps.
+/// A few small requests at a time, and memory that the allocator retains.
 const GROWN_MIB_MAX: f64 = 8.0;
 
 fn answers_come_after_the_end(house: &Bounded) {

@@ -1,4 +1,4 @@
-//! How many connections, for how long, and to whom: each limit with its line and its counter.
+//! Limits on connections: number, idle time and peer address, each with its log line and counter.
 
 use reprise::config::Config;
 
@@ -36,7 +36,7 @@ fn a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_for_an_ans
 fn silence_ends_it(server: &Server) {
     server.client().create("t", 1);
     let mut waits = at_leader(server.client(), "t");
-    // Longer than a silence may be.
+    // Longer than the idle limit.
     let (mut silent, mut spoke) = (server.client(), server.client());
     spoke.metadata(9, &[]);
     let data = waits.fetch("t", 0, 0, 5_000);
@@ -55,7 +55,7 @@ fn without_being_told_otherwise_this_host_alone_is_served() {
     assert_eq!(config.admin.address.unwrap().host, "127.0.0.1");
     let server = Server::start();
     assert!(server.addr().ip().is_loopback() && server.admin().ip().is_loopback());
-    // Where this host has another address, a connection to it is dropped before a byte is read.
+    // If this host has another address, a connection to it is dropped before a byte is read.
     let outside = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let reached = outside.connect("192.0.2.1:9").and_then(|()| outside.local_addr());
     let Some(other) = reached.ok().filter(|addr| !addr.ip().is_loopback()) else { return };

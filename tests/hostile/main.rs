@@ -1,5 +1,5 @@
-//! Clients that do what none should: slow ones, half closed ones, ones that send rubbish or make up
-//! names. Nobody else notices, nothing is lost, and the process goes on.
+//! Hostile clients: slow ones, half closed ones, random bytes, made-up names. Other clients are not
+//! affected, no record is lost, and the process goes on.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ mod slow;
 
 use support::Client;
 
-/// A connection to whoever has the topic: in front of a cluster that is its broker.
+/// A connection to the topic's leader: in front of a cluster, its broker.
 fn at_leader(mut client: Client, topic: &str) -> Client {
     let told = client.metadata(9, &[topic]);
     let leader = told.topics[0].partitions[0].leader_id;

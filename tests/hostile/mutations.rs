@@ -1,4 +1,4 @@
-//! Requests of every API, damaged at random, against the real process: it stays, serves others, and
+//! Requests of every API, damaged at random, against the real process. It stays, serves others, and
 //! its memory is bounded. `HOSTILE_SEED=<n> cargo test --test hostile mutations` replays one seed.
 
 use std::collections::VecDeque;
@@ -13,18 +13,18 @@ use crate::sidecar::Sidecar;
 use crate::support::{Client, Rec};
 
 const SEEDS: u64 = 3000;
-/// Frames of one connection, as long as it stays open.
+/// Frames on one connection, as long as it stays open.
 const FRAMES: usize = 8;
-/// What the process may grow by: the budget of its connections, and as much for the rest.
+/// Growth: the memory budget of connections, and as much for the rest.
 const GROWN_MIB_MAX: f64 = 128.0;
 
-/// One damaged frame, length first; now and then the length lies too.
+/// One damaged frame, length first; sometimes the length is wrong too.
 fn damaged(rng: &mut fastrand::Rng, cases: &[Case]) -> Vec<u8> {
     let case = &cases[rng.usize(..cases.len())];
     let (least, most) = case.api.served();
     let mut bytes = (case.frame)(rng.i16(least..=most)).to_vec();
     for _ in 0..rng.usize(..4) {
-        // The API key is left alone: others are refused at once.
+        // The API key is not damaged: unknown keys are refused at once.
         let at = rng.usize(2..bytes.len());
         match rng.u8(..5) {
             0 => bytes[at] ^= 1 << rng.u8(..8),
@@ -55,7 +55,7 @@ fn damaged(rng: &mut fastrand::Rng, cases: &[Case]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &bytes].concat()
 }
 
-/// Starts one, and a client of it that goes on whatever others send.
+/// Starts a sidecar, and connects a client that must be served throughout.
 fn house(dir: &Path, settings: &[&str]) -> (Sidecar, Client) {
     let settings = [&["journal.ephemeral=accept", "limits.handshake=1s"], settings].concat();
     let sidecar = Sidecar::start(&dir.join("data"), &settings);
@@ -64,7 +64,7 @@ fn house(dir: &Path, settings: &[&str]) -> (Sidecar, Client) {
     (sidecar, good)
 }
 
-/// A connection with damaged requests for each seed.
+/// Opens a connection with damaged requests for each seed.
 fn attack(dir: &Path, sidecar: &Sidecar, mut good: Client, seeds: Range<u64>) {
     let before = sidecar.resident_mib();
     let seeds = match std::env::var("HOSTILE_SEED") {
@@ -83,7 +83,7 @@ fn attack(dir: &Path, sidecar: &Sidecar, mut good: Client, seeds: Range<u64>) {
                 break;
             }
         }
-        // Half of them wait for answers, as far as there are any.
+        // Half of the connections read answers, if any come.
         if rng.bool() {
             drop(stream.shutdown(Shutdown::Write));
         }

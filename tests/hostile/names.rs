@@ -1,5 +1,5 @@
-//! Names made up to do harm: none becomes a path, none is taken for another, and a hundred thousand
-//! of them do not fill the metrics.
+//! Hostile names: none becomes a path, none is confused with another, and 100 000 of them do not
+//! fill the metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,9 +21,9 @@ use crate::support::client::{produce_request, s};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server};
 
-/// Longest name of a topic.
+/// The longest name of a topic.
 const LONGEST: usize = 249;
-/// What a process may grow by that is told 100 000 names: the series of some.
+/// Growth after 100 000 names: series for a bounded number of them.
 const GROWN_MIB_MAX: f64 = 24.0;
 
 fn illegal() -> Vec<String> {
@@ -53,7 +53,7 @@ fn illegal() -> Vec<String> {
     fixed.into_iter().map(str::to_owned).chain(long).collect()
 }
 
-/// Legal ones that a careless reader takes for each other, or for a path.
+/// Legal names that a careless reader confuses with each other, or takes for a path.
 fn alike() -> Vec<String> {
     let fixed =
         ["orders", "Orders", "ORDERS", "or.ders", "or_ders", "or-ders", "...", "..a", "-", "_"];
@@ -61,7 +61,7 @@ fn alike() -> Vec<String> {
     fixed.into_iter().map(str::to_owned).chain(long).collect()
 }
 
-/// Every file and folder below, by its path from there.
+/// Every file and folder below `dir`, as a relative path.
 fn below(dir: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut dirs = vec![dir.to_owned()];
@@ -77,7 +77,7 @@ fn below(dir: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The error of a topic by that name.
+/// Creates a topic. Returns the error code.
 fn create(client: &mut Client, name: &str) -> i16 {
     let mut asked = CreatableTopic::default();
     (asked.name, asked.num_partitions, asked.replication_factor) = (s(name), 1, 1);
@@ -123,7 +123,7 @@ fn no_name_becomes_a_path_and_no_two_are_one() {
         let mut member = Member::new(&server, &group, &[]);
         let request = member.commit_request("orders", 0, offset, &group);
         let answer = member.client.call(8, &request);
-        // Names with a NUL are kept for what is no client's.
+        // Names with a NUL are reserved for the sidecar itself.
         let is_kept = group.contains('\0');
         let expected = if is_kept { ResponseError::InvalidGroupId.code() } else { 0 };
         assert_eq!(answer.topics[0].partitions[0].error_code, expected, "{group}");
@@ -152,7 +152,7 @@ fn no_name_becomes_a_path_and_no_two_are_one() {
     assert!(new.iter().all(ours), "{new:?}");
 }
 
-/// One of a hundred thousand, of every kind there is.
+/// The nth made-up name; every eighth is of the same kind.
 fn made_up(n: u32) -> String {
     match n % 8 {
         0 => format!("../../made-up-{n}"),
@@ -163,7 +163,7 @@ fn made_up(n: u32) -> String {
     }
 }
 
-/// A request of its own for each of so many names, sent at once.
+/// Sends one request for each of `count` names, all at once.
 fn flood<R: Request>(house: &Bounded, count: u32, version: i16, of: impl Fn(&str) -> R) {
     let mut client = house.client();
     for hundred in 0..count / 100 {

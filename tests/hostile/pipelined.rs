@@ -11,13 +11,13 @@ use crate::support::client::{Sent, fetch_request, produce_request};
 use crate::support::{Client, Rec, Server, until};
 
 const REQUESTS: i32 = 1000;
-/// Of each answer that is not read.
+/// Bytes of each unread answer.
 const ANSWER_BYTES: usize = 200 << 10;
 const FETCHES: &str = "reprise_requests_total{api=\"Fetch\"}";
-/// What the process may grow by: an answer or two, and what an allocator keeps of them.
+/// Growth: an answer or two, and memory that the allocator retains.
 const GROWN_MIB_MAX: f64 = 8.0;
 
-/// The requests of a thread that does not care for answers.
+/// Sends the requests on a thread that reads no answers.
 fn blindly(client: &mut Client, frames: Vec<u8>) -> std::thread::JoinHandle<()> {
     let mut writer = client.writer();
     std::thread::spawn(move || writer.write_all(&frames).unwrap())
@@ -76,7 +76,7 @@ fn fetches(client: &mut Client) -> (Vec<u8>, Vec<Sent>) {
     (frames, sent)
 }
 
-/// The first ones are under way; then nothing more can be, whatever the client has asked.
+/// Waits until the sidecar answers no further Fetch: unread answers block the rest.
 fn until_no_more_is_answered(count: impl Fn() -> f64) {
     let mut seen = 0.0;
     until("no more is answered", || {

@@ -1,4 +1,4 @@
-//! Slowloris: thousands of connections on which a request comes byte by byte.
+//! Slowloris: thousands of connections, each with a request that arrives byte by byte.
 
 use std::time::Duration;
 
@@ -10,22 +10,23 @@ use crate::crowd::Room;
 use crate::support::{PATIENCE, Rec, until};
 
 const CONNECTIONS: u32 = 5000;
-/// A tenth of a second where an attacker waits a second; `limits.handshake` is scaled alike.
+/// A tenth of a second instead of an attacker's whole one; `limits.handshake` is scaled alike.
 const TRICKLE: Duration = Duration::from_millis(100);
-/// A connection with the beginning of a request: its task, and a buffer for what has come, not for
-/// the half MiB that is announced.
+/// A connection with the beginning of a request: its task, and a buffer for the bytes that came.
+/// The announced half MiB is not allocated.
 const KIB_EACH: f64 = 16.0;
-/// Besides, for the good client and the log.
+/// Memory besides the connections, for the good client and the log.
 const BESIDES_MIB: f64 = 24.0;
 
-/// The beginning of a Metadata of 512 KiB, in single bytes, then zeros; whether it is closed.
+/// Sends a Metadata request of 512 KiB in single bytes: its beginning, then zeros. Returns whether
+/// the connection is closed.
 async fn trickle(mut stream: TcpStream) -> bool {
     let begin = [0, 8, 0, 0, 0, 3, 0, 9, 0, 0, 0, 1, 255, 255];
     for byte in begin.into_iter().chain(std::iter::repeat(0)) {
         if stream.write_all(&[byte]).await.is_err() {
             return true;
         }
-        // Closed by the other side: an end, or a reset.
+        // The sidecar has closed the connection: an end of stream or a reset.
         match tokio::time::timeout(TRICKLE, stream.read(&mut [0])).await {
             Err(_) => {}
             Ok(Ok(0) | Err(_)) => return true,
@@ -35,7 +36,7 @@ async fn trickle(mut stream: TcpStream) -> bool {
     false
 }
 
-/// So many connections, a few at a time: what the system queues has a bound, too.
+/// Opens `count` connections, a few at a time, since the system's accept queue is bounded.
 fn connect(house: &Bounded, count: u32) -> Vec<std::net::TcpStream> {
     let mut streams = Vec::new();
     for done in 1..=count {

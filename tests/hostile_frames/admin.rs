@@ -1,4 +1,4 @@
-//! Cases: replicas, the quorum, rights, users and quotas.
+//! Cases: replicas, the quorum, ACLs, users and quotas.
 
 use bytes::Bytes;
 use kafka_protocol::messages::alter_partition_reassignments_request::{

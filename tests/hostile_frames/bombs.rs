@@ -1,5 +1,5 @@
-//! Batches and requests that claim much more than they are. Each is read by everything that reads
-//! such bytes, under the same bound on what is allocated.
+//! Batches and requests that claim far more than they contain. Each parser of such bytes reads
+//! them, under the same bound on allocations.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::ApiVersionsRequest;
@@ -9,12 +9,12 @@ use reprise::wire::{self, RequestHead};
 use crate::batch::{Around, Rec, batch, plain};
 use crate::{ALLOCATED_BYTES_MAX, bounded, within};
 
-/// What a batch may unpack to here.
+/// Limit of the unpacked bytes of a batch.
 const UNPACKED_MAX: usize = 64 << 10;
-/// LZ4 is read block by block; a block has up to 4 MiB, packed and unpacked.
+/// LZ4 is decoded block by block; a block has up to 4 MiB, packed and unpacked.
 const LZ4_BYTES_MAX: usize = 9 << 20;
 
-/// The seven of them, one by one.
+/// Runs all seven cases in turn.
 pub(crate) fn all() {
     record_counts();
     header_counts();
@@ -24,7 +24,7 @@ pub(crate) fn all() {
     tagged_fields_by_the_million();
 }
 
-/// The same with another field at `at`, and a checksum that fits.
+/// The batch with another field at `at`, and a checksum that fits.
 fn patched(bytes: &Bytes, at: usize, field: &[u8]) -> Bytes {
     let mut out = BytesMut::from(&bytes[..]);
     out[at..at + field.len()].copy_from_slice(field);
@@ -33,7 +33,7 @@ fn patched(bytes: &Bytes, at: usize, field: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// A batch of one record with these bytes for it.
+/// A batch whose only record consists of these bytes.
 fn holding(count: i32, record: &[u8]) -> Bytes {
     let mut out = BytesMut::from(&plain(&[Rec::new("x")])[..61]);
     out.put_slice(record);
@@ -43,7 +43,8 @@ fn holding(count: i32, record: &[u8]) -> Bytes {
     patched(&out, 23, &(count - 1).to_be_bytes())
 }
 
-/// Whether every reader refuses it or ends early; nobody panics or allocates for it.
+/// Checks that every parser refuses the batch or stops early, without a panic and without a large
+/// allocation.
 fn refused(what: &str, bytes: &Bytes) {
     let batch = Batch::parse(bytes).unwrap();
     let lz4 = batch.header.codec() == Some(Codec::Lz4);
@@ -54,7 +55,7 @@ fn refused(what: &str, bytes: &Bytes) {
     });
     assert!(!read, "{what} is read");
     within(bytes_max, what, || batches(bytes.clone(), usize::MAX).count());
-    // What is cut away, or is not asked for, need not be whole.
+    // A parser may accept the batch if the bad record is cut away or not requested.
     drop(within(bytes_max, what, || cut::without(bytes, &[0], UNPACKED_MAX)));
     drop(within(bytes_max, what, || cut::alone(bytes, 0, &[], UNPACKED_MAX)));
     drop(within(bytes_max, what, || whole_at(bytes, 0, i64::MAX, UNPACKED_MAX)));
@@ -72,7 +73,7 @@ fn record_counts() {
     }
 }
 
-/// A record of null key and value with so many headers by its own account.
+/// A record of null key and value that claims many headers.
 fn header_counts() {
     for count in [&[2][..], &[0x80, 0x89, 0x7a], &[0xfe, 0xff, 0xff, 0xff, 0x0f], &[1]] {
         let mut record = vec![0, 0, 0, 1, 1];
@@ -103,7 +104,7 @@ fn compressed() {
     }
 }
 
-/// Raw snappy begins with the length it unpacks to: 2 GiB, 4 GiB, and just within the bound.
+/// Raw snappy begins with the unpacked length: 2 GiB, 4 GiB, and just within the bound.
 fn snappy_that_claims() {
     for claim in
         [&[0xff, 0xff, 0xff, 0xff, 0x07][..], &[0xff, 0xff, 0xff, 0xff, 0x0f], &[0xff, 0xff, 7]]
@@ -113,19 +114,19 @@ fn snappy_that_claims() {
     }
 }
 
-/// Twenty million, all there: two bytes each, in a request of 40 MB.
+/// Twenty million real tagged fields of two bytes each, in a request of 40 MB.
 fn tagged_fields_by_the_million() {
     const COUNT: u32 = 20_000_000;
     let count = [0x80, 0xda, 0xc4, 0x09];
     for (what, start) in [
-        // ApiVersions 3: in the header, and behind two empty texts of the body.
+        // ApiVersions 3: in the header, and behind two empty strings of the body.
         ("header", &[0, 18, 0, 3, 0, 0, 0, 1, 255, 255][..]),
         ("body", &[0, 18, 0, 3, 0, 0, 0, 1, 255, 255, 0, 1, 1]),
     ] {
         let mut frame = BytesMut::from(start);
         frame.put_slice(&count);
         let short = frame.clone().freeze();
-        // Tag 0 again and again, of no bytes.
+        // Tag 0 without data, repeated.
         frame.put_bytes(0, usize::try_from(COUNT).unwrap() * 2);
         for frame in [short, frame.freeze()] {
             bounded(&format!("{COUNT} tagged fields in the {what}"), || {

@@ -1,4 +1,4 @@
-//! A request with something in every field, for every API and version.
+//! A request with a value in every field, for every API and version.
 
 use std::fmt::Debug;
 
@@ -60,7 +60,7 @@ fn s<T: From<StrBytes>>() -> T {
 /// Whether the body decodes; the second argument asks for equality with the sample.
 pub(crate) type Reads = Box<dyn Fn(&RequestHead, bool) -> bool>;
 
-/// One API: a request with something in every field at every version, and how it is read.
+/// One API: a request with a value in every field at every version, and its decoder.
 pub(crate) struct Case {
     pub(crate) api: Api,
     pub(crate) frame: Box<dyn Fn(i16) -> Bytes>,
@@ -381,7 +381,7 @@ fn topic_cases() -> Vec<Case> {
     ]
 }
 
-/// What tools change of topics and groups that are there.
+/// Cases: changes of existing topics and groups.
 fn change_cases() -> Vec<Case> {
     vec![
         case(|_, r: &mut CreatePartitionsRequest| {
@@ -425,7 +425,7 @@ fn change_cases() -> Vec<Case> {
     ]
 }
 
-/// Inside a transaction, and about them.
+/// Cases: requests of transactional producers, and about transactions.
 fn transaction_cases() -> Vec<Case> {
     vec![
         case(|_, r: &mut AddPartitionsToTxnRequest| {

@@ -1,5 +1,5 @@
-//! Frames that lie about their counts are refused; nothing panics and nothing is allocated by
-//! their say-so. Every API and version we serve is decoded from what the codec crate encodes.
+//! Frames with false counts are refused without a panic or a large allocation. Every served API and
+//! version is decoded from the codec crate's encoding.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 #[path = "../support/batch.rs"]
@@ -20,10 +20,10 @@ use cases::{Case, cases};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What any frame of this file may make us allocate, all together.
+/// Bytes that the decoder may allocate for one frame.
 const ALLOCATED_BYTES_MAX: usize = 1 << 20;
 
-/// Every frame of every API and version.
+/// Calls `look` with every frame of every API and version.
 fn every(mut look: impl FnMut(&Case, i16, Bytes)) {
     let mut apis = Vec::new();
     for case in cases() {
@@ -39,12 +39,12 @@ fn every(mut look: impl FnMut(&Case, i16, Bytes)) {
     assert_eq!(apis, all, "an API has no case here");
 }
 
-/// `work`, whose allocations must stay under the bound.
+/// Runs `work`, whose allocations must stay under the bound.
 fn bounded<T>(what: &str, work: impl FnOnce() -> T) -> T {
     within(ALLOCATED_BYTES_MAX, what, work)
 }
 
-/// The same with another bound.
+/// Runs `work` under another bound.
 fn within<T>(bytes_max: usize, what: &str, work: impl FnOnce() -> T) -> T {
     let region = Region::new(ALLOCATOR);
     let answer = work();
@@ -55,7 +55,7 @@ fn within<T>(bytes_max: usize, what: &str, work: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// The allocator's count is the process's, so the promises of this file are kept one by one.
+/// One test for all cases: the allocator's count belongs to the whole process.
 #[test]
 fn hostile_frames_are_refused_without_panic_or_allocation() {
     what_the_codec_crate_encodes_is_read_back_equal();
@@ -126,7 +126,7 @@ fn a_lying_number_anywhere_costs_no_memory() {
     assert!(refused > 10_000, "only {refused} lies were noticed");
 }
 
-/// Metadata version 1, one topic array of 2^31 − 1 elements: 206 GB in the crate.
+/// Metadata 1 with an array of 2^31 − 1 topics, for which the codec crate allocates 206 GB.
 fn the_frame_that_aborts_the_bare_crate_is_refused() {
     let bytes = Bytes::from_static(&[0, 3, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
     let head = RequestHead::parse(&bytes).unwrap();
@@ -140,7 +140,7 @@ fn the_frame_that_aborts_the_bare_crate_is_refused() {
 
 fn many_small_elements_cost_a_bounded_multiple_of_their_frame() {
     use wire::scan::{COST_BYTES_PER_ITEM, TAGGED_FIELD_ITEMS};
-    // OffsetFetch 8: groups of an empty name and no topics, without and with one tagged field
+    // OffsetFetch 8: a group with an empty name and no topics, without and with one tagged field
     let (bare, tagged): (&[u8], &[u8]) = (&[1, 0, 0], &[1, 0, 1, 9, 0]);
     for (group, items) in [(bare, 1), (tagged, 1 + TAGGED_FIELD_ITEMS)] {
         let head = offset_fetch(1_000, group);

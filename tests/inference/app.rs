@@ -1,5 +1,5 @@
 //! A consumer application like one with Kafka's Java client, and its broker. The client fetches
-//! ahead, hands batches to a handler and commits in its own way.
+//! ahead, hands batches to a handler and commits by its habit.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -83,7 +83,7 @@ fn and_when_it_was_one_before_and_is_read_once_more() {
     let given = world.fetch(&app, None).records;
     assert!(!given.contains(&(partition.clone(), poison)), "it is a dead letter");
     world.lose(&app);
-    // The commit goes back below the dead letter, so the record is judged anew.
+    // The commit goes back below the dead letter, so the record counts as new.
     world.commit(&partition, 55);
     let deaths = run(&mut world, Commits::PerRecord, 0);
     assert!(deaths <= RESTARTS_MAX, "{deaths} restarts");

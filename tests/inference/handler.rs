@@ -1,4 +1,4 @@
-//! The application of a script: which records it fails, in which way, and how often.
+//! The application of a script: the records it fails, the kind of each failure, and their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Journalled windows: enough for a restart, and little.
+//! Journalled windows: enough for a restart, and small.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};

@@ -1,7 +1,8 @@
 //! Random healthy consumers: slow records, batches, late and backward commits, pauses, rebalances,
 //! restarts, replays. No failure may count.
 //!
-//! `INFERENCE_SEEDS=10000 cargo test --test inference` runs more, `INFERENCE_SEED=<n>` one again.
+//! `INFERENCE_SEEDS=10000 cargo test --test inference` runs more seeds; `INFERENCE_SEED=<n>`
+//! replays one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,7 +28,7 @@ enum Style {
     Async,
     /// Each worker commits its own record when it is done, in any order.
     Pool,
-    /// Records handed to the application are committed at the next poll.
+    /// Delivered records are committed at the next poll.
     Auto(u64),
 }
 

@@ -7,8 +7,8 @@
 //! and end after as many attempts. Aborted records never count. Order is kept where it is
 //! configured, and every script ends.
 //!
-//! `INFERENCE_SEEDS=10000 cargo test --test inference world` runs more, `INFERENCE_SEED=<n>` one
-//! again.
+//! `INFERENCE_SEEDS=10000 cargo test --test inference world` runs more seeds; `INFERENCE_SEED=<n>`
+//! replays one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Who gets a private partition: SyncGroup, slots, leaving, coming back.
+//! Assignment of private partitions: `SyncGroup`, slots, leaving, rejoining.
 
 use bytes::Bytes;
 use reprise::wire::ResponseError;
@@ -57,8 +57,8 @@ fn a_member_that_does_not_subscribe_to_the_retry_topic_has_none() {
     assert_eq!(b.position(), 0, "it would see the snapshot");
 }
 
-/// Gives the first member by id three real partitions, the other one and the retry topic: even for
-/// an assignor that counts the retry topic like any other.
+/// Gives the first member by id three real partitions, and the other one the fourth and the retry
+/// topic. An assignor that counts the retry topic like any other finds this balanced.
 const SKEWED: Assignor<'static> = &|mut seen| {
     seen.sort();
     let mut all: Vec<(String, Assignment)> =
@@ -123,7 +123,7 @@ fn a_members_open_retries_come_to_another_member_after_it_left() {
     assert_eq!(second.number("x-retry-attempt"), first.number("x-retry-attempt"));
     let gap = second.number("x-retry-due-ms") - first.number("x-retry-due-ms");
     assert!(gap >= 1000, "backed off by {gap} ms");
-    // a's own slot: nobody is there, nothing comes, and no reset is caused
+    // `a`'s own slot has no member: it delivers nothing, and causes no offset reset
     let data = b.fetch_lane(first.offset, 0);
     assert_eq!((data.error_code, data.high_watermark), (0, first.offset));
     assert!(data.records.unwrap().is_empty());
@@ -133,12 +133,12 @@ fn a_members_open_retries_come_to_another_member_after_it_left() {
 fn a_static_member_that_leaves_by_its_member_id_alone_gives_back_what_it_had() {
     let server = house();
     let mut a = member(&server).fixed("one");
-    // Its silence is told later than this test waits.
+    // The session outlasts this test, so the silence does not expire it.
     a.session_ms = 60_000;
     a.join(PARTITIONS);
     assert_eq!(a.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
     let first = a.retry_once();
-    // As the Java client does that closes for good.
+    // A Java client that closes for good sends no `group.instance.id`.
     a.instance = None;
     assert_eq!(a.leave(), 0);
     until("it is given back", || server.json("/api/v1/groups/shop")["inflight"] == 0);

@@ -1,4 +1,5 @@
-//! The lane of members by KIP-848: appended to what they are told, stripped from what they say.
+//! Retry partitions of KIP-848 members: added to assignments in answers, removed from those in
+//! heartbeats.
 
 use crate::support::{Consumer, Rec, Server, settle, until};
 
@@ -191,7 +192,7 @@ fn ids_of_retry_and_dead_letter_topics_are_known_before_anyone_asks_metadata() {
     let server = house();
     let mut a = member(&server);
     a.enter();
-    // by id alone, on another connection, as a client that has seen only the heartbeat's answer
+    // by id alone, on another connection, like a client that got only the heartbeat's answer
     a.client = server.client();
     let names: Vec<String> = a.holds().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["orders", "reprise.retry.shop"]);

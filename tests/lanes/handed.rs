@@ -1,4 +1,4 @@
-//! Hand-outs: when, how many, acknowledged how far, returned when.
+//! Deliveries of retries: their time and number, acknowledgement, and return.
 
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ fn a_restarted_consumer_loses_no_timed_out_retry() {
     let first = member.retry_once();
     let state = || server.json("/api/v1/retries?group=shop")["items"][0]["state"].clone();
     until("the consume timeout is over", || state() != "inflight");
-    // The consumer has restarted under its id, and has forgotten the delivery.
+    // The consumer restarted under its id, and has forgotten the delivery.
     let from = member.position();
     member.client.nack("shop", "orders-0@77", Rec::new("another"));
     let mut seen = Vec::new();

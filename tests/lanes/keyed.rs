@@ -1,5 +1,5 @@
-//! Keys kept in order (`order.mode: key`): whatever fails, and whenever the sidecar is killed, the
-//! last deliveries of a key come in the order it was produced in.
+//! `order.mode: key`: the last deliveries of a key keep the order of production, whichever records
+//! fail and whenever the sidecar is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ fn member(server: &Server) -> Member {
     member
 }
 
-/// What is there from an offset on, and where the client goes on. Batches may have lost records.
+/// The records from an offset on, and the next fetch offset. Batches may have cut records.
 fn read(member: &mut Member, from: i64, wait_ms: i32) -> (Vec<Got>, i64) {
     let data = member.client.fetch("orders", 0, from, wait_ms);
     assert_eq!(data.error_code, 0);
@@ -57,7 +57,7 @@ fn values(got: &[Got]) -> Vec<String> {
     got.iter().map(Got::text).collect()
 }
 
-/// The next retries until one of this value came and is acknowledged.
+/// Fetches `count` retries one by one, and acknowledges each. Returns their values and failures.
 fn retried(member: &mut Member, count: usize) -> Vec<(String, i64)> {
     let mut seen = Vec::new();
     while seen.len() < count {
@@ -197,17 +197,17 @@ fn listed(server: &Server) -> Vec<String> {
     listed
 }
 
-/// A random consumer: what it was given, and how often each record is to fail.
+/// A random consumer: delivered values, and the remaining failures of each record.
 struct Script {
     rng: fastrand::Rng,
     server: Server,
     member: Member,
     next: i64,
     produced: Vec<(String, u32)>,
-    /// Key of each, and the place of its last delivery.
+    /// Number of the last delivery of each record, by value.
     last: BTreeMap<String, usize>,
     failed: BTreeMap<String, u32>,
-    /// Done when they came out of their partition.
+    /// Records that were done at their first delivery.
     read: BTreeSet<String>,
     deliveries: usize,
 }
@@ -246,7 +246,7 @@ impl Script {
         self.server.client().put("orders", 0, &records);
     }
 
-    /// Whether the application fails on this delivery.
+    /// Notes a delivery. Returns whether the application fails on it.
     fn deliver(&mut self, value: &str) -> bool {
         self.deliveries += 1;
         self.last.insert(value.to_owned(), self.deliveries);
@@ -266,7 +266,7 @@ impl Script {
     fn consume(&mut self) {
         let (got, next) = read(&mut self.member, self.next, 0);
         for got in got {
-            // After a kill whatever was not committed comes again, as ever.
+            // After a kill, uncommitted records are delivered again.
             if self.read.contains(&got.text()) {
                 continue;
             }
@@ -310,7 +310,7 @@ impl Script {
         }
     }
 
-    /// Nothing is pending any more.
+    /// Whether no retry is pending any more.
     fn is_done(&mut self) -> bool {
         self.consume();
         self.retry();

@@ -1,4 +1,5 @@
-//! A group that is reset below its retries: the originals come again, and win over those that wait.
+//! An offset reset below pending retries: the original records are delivered again, and supersede
+//! the retries.
 
 use crate::support::batch::unpack;
 use crate::support::{Member, Rec, Server, until};
@@ -6,7 +7,7 @@ use crate::support::{Member, Rec, Server, until};
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
-/// A group that has committed all of eight records, and a retry of the fourth that waits.
+/// A group that has committed all of eight records, with a waiting retry of the fourth.
 fn passed(rules: &str) -> Server {
     let server = Server::with(&format!("retry: {{levels: 1h{rules}}}"));
     let mut member = Member::new(&server, "shop", TOPICS);
@@ -25,13 +26,13 @@ fn read(member: &mut Member, from: i64) -> usize {
     unpack(&member.client.fetch("orders", 0, from, 1_000).records.unwrap()).len()
 }
 
-/// As the tool does it, while nobody consumes.
+/// Resets the offset while the group has no members, as Kafka's tool does.
 fn reset(server: &Server, offset: i64) {
     let mut tool = Member::new(server, "shop", &[]);
     assert_eq!(tool.commit("orders", 0, offset), 0);
 }
 
-/// The next process, from where the group stands.
+/// A new member, which begins at the committed offset.
 fn next(server: &Server) -> Member {
     let mut member = Member::new(server, "shop", TOPICS);
     member.join(PARTITIONS);
@@ -56,7 +57,7 @@ fn a_replayed_original_wins_over_its_retry_once_it_is_handed_out() {
     let mut member = next(&server);
     until("it is superseded", || waiting(&server) == 0);
     until("its story says so", || says(&server).contains("superseded"));
-    // What fails from now on has failed since, whoever reads it again.
+    // A nack after the reset counts: a later delivery of the record does not supersede it.
     assert_eq!(member.client.nack("shop", "orders-0@3", Rec::new("3")).error_code, 0);
     assert_eq!(member.leave(), 0);
     next(&server);

@@ -1,4 +1,4 @@
-//! What everyone sees of a retry topic: Metadata, positions, the snapshot, parking.
+//! The public view of a retry topic: Metadata, offsets, the snapshot, parked retries.
 
 use kafka_protocol::messages::MetadataRequest;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -39,7 +39,7 @@ fn a_retry_topic_is_there_by_every_name_it_has_and_by_id() {
     let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
     let found = client.call(12, &request);
     assert_eq!(found.topics[0].name, Some(s("reprise.retry.shop")));
-    // nothing is stored by asking: the names are listed once there is a nack or a member
+    // Metadata stores nothing: the names are listed once there is a nack or a member
     let all = MetadataRequest::default().with_topics(None);
     assert!(client.call(12, &all).topics.is_empty());
     assert_eq!(client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
@@ -149,7 +149,7 @@ fn another_group_reads_the_snapshot_and_acknowledges_nothing() {
     let open = member.retry_once().offset;
     let later = Rec::new("later").header("x-retry-delay-ms", "3600000");
     assert_eq!(member.client.nack("shop", "orders-0@2", later).error_code, 0);
-    // with a lane of its own, so that the two could be mixed up
+    // the other group has a retry partition as well, so the two could be mixed up
     let mut spy = Member::new(&server, "spy", &["reprise.retry.shop", "reprise.retry.spy"]);
     spy.join(&[("reprise.retry.shop", 1), ("reprise.retry.spy", 1)]);
     let both = ["reprise.retry.shop", "reprise.retry.spy"].map(|topic| (topic.to_owned(), vec![0]));
@@ -214,7 +214,7 @@ fn a_group_whose_lane_is_off_has_no_retry_topic_and_none_is_made_of_its_name() {
     let server = Server::with(config);
     let mut client = server.client();
     let unknown = ResponseError::UnknownTopicOrPartition.code();
-    // What the RocketMQ spelling means to the cluster behind is the cluster's affair.
+    // The cluster decides about the RocketMQ spelling of a name.
     let names = if in_front() {
         vec!["reprise.retry.shop"]
     } else {
@@ -228,7 +228,7 @@ fn a_group_whose_lane_is_off_has_no_retry_topic_and_none_is_made_of_its_name() {
     assert_eq!(client.fetch("reprise.retry.shop", 0, 0, 0).error_code, unknown);
     let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
-    // In front of a cluster the name is the cluster's, and the assignment its leader's.
+    // In front of a cluster the topic is the cluster's, and its group leader assigns it.
     let given = member.assigned.iter().any(|(topic, _)| topic == "reprise.retry.shop");
     assert_eq!(given, in_front(), "{:?}", member.assigned);
     assert_eq!(server.json("/api/v1/overview")["topics"], 0, "nothing was made");

@@ -1,5 +1,5 @@
-//! A retry that kills its consumer goes alone, and is a dead letter in the end; nobody else is
-//! charged.
+//! A retry that kills its consumer is isolated and becomes a dead letter; no other record counts a
+//! failure.
 
 use crate::support::batch::{Got, unpack};
 use crate::support::{Member, Rec, Server, until};
@@ -16,7 +16,7 @@ fn is_given(member: &mut Member, offset: i64) -> bool {
     !member.client.fetch("orders", 0, offset, 50).records.unwrap().is_empty()
 }
 
-/// The next retry, alone; its consumer asks for orders meanwhile, and there are none.
+/// The next retry, which comes alone. The consumer also fetches orders, of which there are none.
 fn retry(member: &mut Member, order: i64) -> Got {
     let from = member.position();
     let mut got = Vec::new();
@@ -47,7 +47,7 @@ fn a_retry_that_kills_its_consumer_is_a_dead_letter_and_its_neighbour_is_not_cha
     assert_eq!(dies.leave(), 0);
     let alone = || server.json("/api/v1/explain?group=shop")["alone"][0].clone();
     let (mut orders, mut committed, mut deaths, mut well) = (1, 0, 1, 0);
-    // One beside the other, two alone, and the last try.
+    // One delivery beside another retry, two isolated ones, and the last attempt.
     while deaths < 4 || well == 0 {
         let mut next = member(&server);
         until("an order is given", || is_given(&mut next, committed));

@@ -1,4 +1,4 @@
-//! A failed record is in one state at a time, and every state is counted once.
+//! States of failed records: each record is in one at a time, and is counted once.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,8 +13,7 @@ fn shop(server: &Server) -> Value {
     server.json("/api/v1/groups/shop")
 }
 
-/// Every state of the group by the admin port, after the metrics, the drain and the overview have
-/// said the same.
+/// All states of the group at the admin port. Metrics, drain and overview must agree.
 fn states(server: &Server) -> [u64; 7] {
     let (shop, overview, drain) =
         (shop(server), server.json("/api/v1/overview"), server.json("/drain"));

@@ -1,4 +1,4 @@
-//! A topic that is deleted and made anew: the same origins, other records.
+//! A deleted and recreated topic: equal origins, other records.
 
 use kafka_protocol::messages::DeleteTopicsRequest;
 
@@ -7,7 +7,7 @@ use crate::support::{Client, Member, Rec, Server, in_front, until};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
-/// Metadata that tells ids.
+/// A Metadata version with topic ids.
 const METADATA: i16 = 12;
 
 fn shop(yaml: &str) -> (Server, Member) {
@@ -24,7 +24,7 @@ fn member(server: &Server) -> Member {
     member
 }
 
-/// By an administrator who may be connected to the cluster itself.
+/// Recreates the topic, as an administrator does, perhaps connected to the cluster directly.
 fn make_anew(server: &Server) {
     let addr = if in_front() { server.cluster().addr() } else { server.addr() };
     let mut admin = Client::connect(addr);
@@ -45,7 +45,7 @@ fn what_fails_at_the_same_place_fails_for_the_first_time() {
     let (server, mut member) = shop("retry: {levels: 20ms, max_reconsume_times: 0}");
     let old = ["a", "b"].map(Rec::new);
     member.client.put("orders", 0, &old);
-    // A dead letter, which answers for its origin as long as it is kept.
+    // A dead letter, which is found by its origin as long as it is kept.
     assert_eq!(member.client.nack("shop", "orders-0@1", Rec::new("b")).error_code, 0);
     until("the dead letter", || member.client.read_all("reprise.dlq.shop").len() == 1);
     make_anew(&server);
@@ -82,7 +82,7 @@ fn a_group_whose_offsets_are_gone_has_passed_nothing() {
     old.done(retry.offset + 1);
     assert_eq!(old.commit("orders", 0, 4), 0);
     assert_eq!(old.leave(), 0);
-    // The sidecar is not there when it happens, and nothing tells it the old id.
+    // The topic is recreated while the sidecar is down, and nothing tells it the old id.
     let again = server.killed();
     make_anew(if in_front() { &server } else { &again });
     let mut member = member(&again);

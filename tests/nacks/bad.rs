@@ -1,4 +1,4 @@
-//! Bad nacks: refused with the reason, and nothing of their batch is kept.
+//! Invalid nacks: refused with a reason, and no record of their batch is stored.
 
 use reprise::wire::ResponseError;
 
@@ -11,7 +11,7 @@ fn named(origin: &str) -> Rec {
     Rec::new("x").header("x-retry-origin", origin)
 }
 
-/// The words of the refusal of a batch whose only record is this.
+/// The error message for a batch with only this record.
 fn why(client: &mut Client, record: Rec) -> String {
     let answer = client.produce("reprise.retry.shop", 0, plain(&[record]));
     assert_eq!(answer.error_code, ResponseError::InvalidRecord.code());
@@ -74,7 +74,8 @@ fn a_hand_out_settled_long_ago_is_refused_and_never_begun_at_0() {
     let origin = format!("reprise.retry.shop-0@{}", got.offset);
     let never = format!("reprise.retry.shop-0@{}", got.offset + 5);
     assert!(why(&mut client, named(&never)).contains("no longer remembered"));
-    // a nack before the memory's end would make it alive again: another retry tells the time
+    // a nack before the entry is forgotten would revive it: another retry shows that the time has
+    // passed
     let later = Rec::new("b").header("x-retry-delay-ms", "1100");
     assert_eq!(member.client.nack("shop", "orders-0@7", later).error_code, 0);
     let clock = member.retry_once();

@@ -1,4 +1,4 @@
-//! Nack batches as producers send them: compressed, repeated, fenced, many at once.
+//! Nack batches of producers: compressed, repeated, fenced, with many records.
 
 use reprise::wire::ResponseError;
 use reprise::wire::batch::Codec;
@@ -52,7 +52,7 @@ fn a_repeated_batch_of_an_idempotent_producer_is_taken_once_across_a_restart() {
     let mut server = Server::with("retry: {levels: 1h}");
     let mut client = server.client();
     let of = |sequence: i32, epoch: i16| {
-        // without an origin every record would be a new one: only the sequence tells a repeat
+        // without an origin every record would be a new one: only the sequence marks a repetition
         let records = [Rec::new(&sequence.to_string()), Rec::new("second")];
         batch(&records, Around::producer(70, epoch, sequence))
     };

@@ -1,9 +1,10 @@
-//! `dead_letters.max_bytes`: what does not fit is held, says so, and leaves when there is room.
+//! `dead_letters.max_bytes`: a record above the quota is withheld, reported, and becomes a dead
+//! letter when there is room.
 
 use crate::support::batch::{plain, unpack};
 use crate::support::{Member, Rec, Server, until};
 
-/// Exhausted at once; two dead letters of 400 KiB fit, a third does not.
+/// No retries. Two dead letters of 400 KiB fit, a third one does not.
 const YAML: &str = "retry: {levels: 20ms, max_reconsume_times: 0, dead_letters: {max_bytes: 1MiB}}";
 
 fn shop(yaml: &str) -> (Server, Member) {
@@ -70,7 +71,8 @@ fn a_restart_keeps_what_is_held_and_a_record_larger_than_all_the_room_says_so() 
     let says = advice(&server);
     assert!(says.contains("reprise.dlq.shop has no room for a record of that size"), "{says}");
     server.restart();
-    // What is taken is known again: neither the one held nor a new one of that size fits.
+    // The restarted sidecar restores the quota: neither the withheld record nor a new one of its
+    // size fits.
     let mut client = server.client();
     client.metadata(9, &["orders"]);
     let record = Rec::new(&"v".repeat(900_000));

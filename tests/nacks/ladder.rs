@@ -1,4 +1,4 @@
-//! What comes back and when: headers in full, levels, exact delays, the end of the ladder.
+//! Content and time of retries: complete headers, levels, exact delays, the last level.
 
 use crate::support::batch::plain;
 use crate::support::{Client, Got, Member, Rec, Server, until, wall_ms};
@@ -144,7 +144,7 @@ fn a_dead_letter_says_everything_that_happened() {
     assert_eq!(got.headers.len(), 5 + 17, "and nothing else: {:?}", names(&got, 5));
 }
 
-/// Nacks with these headers; the entry as the snapshot shows it.
+/// Sends a nack with these headers. Returns the entry in the snapshot.
 fn scheduled(client: &mut Client, n: i64, headers: &[(&str, &str)]) -> Got {
     let mut record = Rec::new("x");
     for (name, value) in headers {
@@ -159,7 +159,7 @@ fn scheduled(client: &mut Client, n: i64, headers: &[(&str, &str)]) -> Got {
 
 #[test]
 fn levels_and_exact_delays_are_taken_literally() {
-    // hours: nothing becomes due while we look
+    // delays of hours: no retry becomes due during the test
     let server = Server::with("retry: {levels: 1h 2h 3h 4h 5h}");
     let mut client = server.client();
     let hour = 3_600_000;

@@ -1,5 +1,5 @@
-//! More than the log takes at once: a batch that may bring too much is refused whole, a reload that
-//! moves more entries than one group of the log holds goes through.
+//! Nacks beyond the size of one journal group. A batch that may be too large is refused as a whole;
+//! a reload that moves many entries succeeds.
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -11,14 +11,14 @@ use crate::support::client::s;
 use crate::support::{Member, Rec, Server, until};
 
 const LATER: &str = "retry: {levels: 1h}";
-/// More than the engine puts into one group of the log.
+/// More entries than the engine puts into one journal group.
 const ENTRIES: usize = 5_000;
-/// The largest batch of a topic of these tests.
+/// The largest batch in a topic of these tests.
 const LARGE_BYTES: usize = 3_100_000;
-/// Nacks in one batch.
+/// Number of nacks in one batch.
 const BATCH: usize = 1_000;
 
-/// A topic that holds larger batches than others.
+/// Creates a topic with a larger batch limit.
 fn create_large(server: &Server, topic: &str) {
     let mut config = CreatableTopicConfig::default();
     (config.name, config.value) = (s("max.message.bytes"), Some(s(&LARGE_BYTES.to_string())));
@@ -29,7 +29,7 @@ fn create_large(server: &Server, topic: &str) {
     assert_eq!(answer.topics[0].error_code, 0, "{:?}", answer.topics[0].error_message);
 }
 
-/// The largest batch of a topic by DescribeConfigs.
+/// The batch limit of a topic by `DescribeConfigs`.
 fn described(member: &mut Member, topic: &str) -> usize {
     let mut resource = DescribeConfigsResource::default();
     (resource.resource_type, resource.resource_name) = (2, s(topic));
@@ -48,7 +48,7 @@ fn a_record_that_its_topic_took_is_nacked_by_value() {
     let mut member = Member::new(&server, "shop", &["orders", "small", "reprise.retry.shop"]);
     member.join(&[("orders", 1), ("small", 1), ("reprise.retry.shop", 1)]);
     let value = "v".repeat(LARGE_BYTES - 100);
-    // The first request of a connection is small.
+    // A first request is small, since a connection may not begin with a large one.
     member.client.fetch("orders", 0, 0, 0);
     member.client.put("orders", 0, &[Rec::new(&value)]);
     let reason = "r".repeat(1_000);
@@ -57,7 +57,7 @@ fn a_record_that_its_topic_took_is_nacked_by_value() {
     assert_eq!(told.error_code, 0, "{:?}", told.error_message);
     let retry = member.retry_once();
     assert!(retry.text() == value && retry.reconsume_times() == 1);
-    // The application copies our headers with its own.
+    // The application copies our headers into its nack.
     let mut again = Rec::new(&value).header("x-retry-level", "-1");
     for name in ["RECONSUME_TIME", "ORIGIN_MESSAGE_ID", "x-retry-reason"] {
         again = again.header(name, retry.header(name).unwrap());

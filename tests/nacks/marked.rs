@@ -1,4 +1,4 @@
-//! A commit whose metadata says what failed: what it counts as, and what is kept of it.
+//! Commit nacks (E1): the effect of a marker in commit metadata, and the stored metadata.
 
 use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
 use kafka_protocol::protocol::StrBytes;
@@ -15,27 +15,27 @@ fn shop(yaml: &str) -> (Server, Member) {
     server.client().create("orders", 2);
     let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
-    // Of today: retention would take others soon.
+    // Present times: retention would remove older records soon.
     let at = crate::support::wall_ms();
     let record = |n: i32| Rec::new(&format!("order {n}")).header("a", n.to_string()).at(at);
     member.client.put("orders", 0, &(0..10).map(record).collect::<Vec<_>>());
     (server, member)
 }
 
-/// Commits with that metadata; the error code.
+/// Commits with this metadata. Returns the error code.
 fn commit(member: &mut Member, topic: &str, offset: i64, metadata: &str) -> i16 {
     let request = member.commit_request(topic, 0, offset, metadata);
     member.client.call(9, &request).topics[0].partitions[0].error_code
 }
 
-/// Partitions refused for that reason.
+/// Refused partitions with this reason.
 fn refused(server: &Server, reason: &str) -> u64 {
     let of = format!("{{group=\"shop\",reason=\"{reason}\"}}");
     let count = server.metric(&format!("reprise_commit_markers_refused_total{of}"));
     count.to_string().parse().unwrap()
 }
 
-/// What the group has committed of `orders-0`, as a stranger reads it.
+/// The group's committed offset of `orders-0` and its metadata, fetched by another client.
 fn committed(server: &Server) -> (i64, Option<String>) {
     let (offset, metadata, error) = offset_fetch(&mut server.client(), 7, "shop", "orders", 0);
     assert_eq!(error, 0);
@@ -73,7 +73,7 @@ fn a_retry_that_fails_again_is_named_by_the_commit_of_the_retry_topic() {
     assert_eq!(commit(&mut member, "reprise.retry.shop", first.offset + 1, &again), 0);
     let second = member.retries_from(first.offset + 1).remove(0);
     assert_eq!((second.text().as_str(), second.number("RECONSUME_TIME")), ("order 1", 2));
-    // an older hand-out: known, charges nothing
+    // an older delivery: the nack is known and counts nothing
     assert_eq!(commit(&mut member, "reprise.retry.shop", first.offset + 1, &again), 0);
     let last = format!("!retry:{};reason=enough", second.offset);
     assert_eq!(commit(&mut member, "reprise.retry.shop", second.offset + 1, &last), 0);
@@ -111,7 +111,7 @@ fn the_same_commit_again_and_again_counts_once_however_long_ago_that_was() {
     let got = member.retry_once();
     same(&mut member);
     member.done(got.offset + 1);
-    // other retries tell the time: the first one is forgotten after three seconds
+    // other retries show that time passes: the first entry is forgotten after three seconds
     for n in 0..5 {
         let clock = Rec::new("clock").header("x-retry-delay-ms", "1000");
         assert_eq!(member.client.nack("shop", &format!("clock-0@{n}"), clock).error_code, 0);
@@ -121,7 +121,7 @@ fn the_same_commit_again_and_again_counts_once_however_long_ago_that_was() {
         same(&mut member);
     }
     assert!(member.client.read_all("reprise.retry.shop").is_empty(), "nothing waits");
-    // the group goes back and comes again: that is another failure
+    // the group commits an earlier offset, and then the marker again: another failure
     assert_eq!(commit(&mut member, "orders", 0, ""), 0);
     same(&mut member);
     let again = member.retry_once();
@@ -222,7 +222,7 @@ fn a_marker_for_a_deleted_record_is_refused() {
 #[test]
 fn a_record_that_is_not_there_yet_is_not_committed_past() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
-    // a leader that has just begun may not know its last record yet: the cluster is asked again
+    // a new leader may not know its last record yet, so the sidecar fetches it again
     let (invalid, later) =
         (ResponseError::InvalidCommitOffsetSize, ResponseError::CoordinatorNotAvailable);
     let expected = if crate::support::in_front() { later } else { invalid };
@@ -240,13 +240,13 @@ fn a_commit_that_may_not_be_made_fails_nothing() {
     let unknown = commit(&mut member, "nowhere", 5, "!retry:1");
     let (topic, bytes) =
         (ResponseError::UnknownTopicOrPartition, ResponseError::InvalidCommitOffsetSize);
-    // the cluster is asked for the record first, and has none
+    // the sidecar fetches the record from the cluster first, and finds none
     let expected = if crate::support::in_front() { bytes } else { topic };
     assert_eq!(unknown, expected.code());
     assert!(member.client.read_all("reprise.retry.shop").is_empty());
 }
 
-/// What real clients leave there by themselves, and what is nearly ours.
+/// Metadata of real clients, and texts that resemble our marker.
 const OPAQUE: &[&str] = &[
     "",
     "kgo-1f0c2b1e-6d2a-4f7b-8a57-0d9d8b8a3f11",

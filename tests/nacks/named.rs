@@ -1,4 +1,4 @@
-//! What a nack may name, and what it counts as then (by value, by reference, late, twice).
+//! Origins in nacks, and the effect of each: by value, by reference, late, twice.
 
 use bytes::BytesMut;
 use kafka_protocol::messages::{OffsetCommitRequest, ProduceRequest};
@@ -22,7 +22,7 @@ fn shop(yaml: &str) -> (Server, Member) {
     (server, member)
 }
 
-/// Nacks; the error code.
+/// Sends a nack of this origin. Returns the error code.
 fn nack(member: &mut Member, origin: &str) -> i16 {
     member.client.nack("shop", origin, Rec::new("x")).error_code
 }
@@ -48,7 +48,7 @@ fn by_value_the_produced_bytes_come_back_whatever_the_origin_holds() {
 fn by_reference_the_origins_bytes_come_back() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
     let mut original = Rec::new("original").header("a", "1").header("a", "2");
-    // a producer's own copies of our names are not believed and not kept
+    // a producer's own headers with our names are ignored and dropped
     original = original.header("RECONSUME_TIME", "9").header("x-retry-attempt", "7");
     member.client.put("orders", 0, &[Rec::new("other"), original]);
     assert_eq!(by_reference(&mut member, "orders-0@1"), 0);
@@ -60,7 +60,7 @@ fn by_reference_the_origins_bytes_come_back() {
         [b"1", b"2"]
     );
     assert_eq!((got.number("RECONSUME_TIME"), got.number("x-retry-attempt")), (1, 2));
-    // a hand-out by reference: the entry has its bytes already
+    // a delivery by reference: the entry has its bytes already
     assert_eq!(by_reference(&mut member, &format!("reprise.retry.shop-0@{}", got.offset)), 0);
     member.done(got.offset + 1);
     let again = member.retry_once();
@@ -87,7 +87,7 @@ fn stale_headers_an_application_copied_are_replaced_and_not_believed() {
     assert_eq!(nack(&mut member, "orders-0@3"), 0);
     let got = member.retry_once();
     member.done(got.offset + 1);
-    // the usual error handler: the record as received, and the origin it was received from
+    // the usual error handler sends the record and the origin as received
     let mut copied = Rec::new(&got.text());
     copied.headers = got.headers.clone();
     copied = copied.header("mine", "1").header("x-retry-origin", "nonsense");
@@ -112,7 +112,7 @@ fn a_hand_out_is_charged_once_and_an_older_one_not_at_all() {
     assert_eq!(second.number("RECONSUME_TIME"), 2);
     assert_eq!(nack(&mut member, &older), 0, "an older hand-out: acknowledged");
     member.done(second.offset + 1);
-    // by its true origin while nothing has passed it: known and settled
+    // by the true origin, which no commit has passed: the entry is known and final
     assert_eq!(nack(&mut member, "orders-0@3"), 0);
     let listed = member.client.read_all("reprise.retry.shop");
     assert!(listed.is_empty(), "nothing waits: {listed:?}");
@@ -134,7 +134,7 @@ fn a_commit_that_overtook_the_nack_takes_nothing_away() {
     );
     let got = member.retries_from(got.offset + 1).remove(0);
     assert_eq!(got.number("RECONSUME_TIME"), 2, "alive again");
-    // now by the true origin: in flight, and the commit is past it
+    // by the true origin, which is outstanding, and the commit is past it
     assert_eq!(nack(&mut member, "orders-0@1"), 0);
     let got = member.retries_from(got.offset + 1).remove(0);
     assert_eq!(got.number("RECONSUME_TIME"), 3);
@@ -201,10 +201,11 @@ fn a_commit_waits_for_every_nack_that_reached_the_sidecar_before_it() {
         let (api, api_key, body) = (Api::Produce, Api::Produce.key(), body.freeze());
         let head =
             RequestHead { api, api_key, version: 9, correlation_id: 1, client_id: None, body };
-        // it has reached the sidecar when this returns; nobody waits for the answer
+        // the request has reached the sidecar when this returns; the test does not wait for the
+        // answer
         waiting.push(server.router().answer(&conn, head, ReadBack::default()));
     }
-    // a commit that had to wait for longer than 5 s is refused, and the client tries again
+    // after a wait of 5 s the commit is refused, and the client tries again
     let slow = ResponseError::CoordinatorNotAvailable.code();
     until("the commit", || match member.commit("orders", 0, 1) {
         0 => true,

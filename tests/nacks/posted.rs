@@ -1,4 +1,4 @@
-//! E3: the admin port is told what failed.
+//! Admin nacks (E3): failures reported to the admin port.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::{Member, Rec, Server, until};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 2), ("reprise.retry.shop", 1)];
 
-/// A member that reads these topics, and two records.
+/// A member that subscribes to these topics, and two records.
 fn shop(yaml: &str, topics: &[&str]) -> (Server, Member) {
     let server = Server::with(yaml);
     server.client().create("orders", 2);

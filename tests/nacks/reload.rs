@@ -1,10 +1,10 @@
-//! Other rules while retries wait.
+//! A reload with other rules while retries wait.
 
 use std::time::Duration;
 
 use crate::support::{Rec, Server, wall_ms};
 
-/// In how many milliseconds the only retry of the group is due.
+/// Milliseconds until the only retry of the group is due.
 fn due_in(server: &Server) -> i64 {
     let items = server.json("/api/v1/retries?group=shop")["items"].clone();
     assert_eq!(items.as_array().unwrap().len(), 1, "{items}");

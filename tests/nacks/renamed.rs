@@ -1,4 +1,5 @@
-//! A data directory outlives a change of `names`: what it holds is served by the new names.
+//! A change of `names` with an existing data directory: its retries and dead letters are served by
+//! the new names.
 
 use kafka_protocol::messages::OffsetCommitRequest;
 use kafka_protocol::messages::offset_commit_request::{
@@ -12,7 +13,7 @@ use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server};
 
-/// The names that were the defaults before.
+/// The former default names.
 const FORMER: &str = "retry: {levels: 20ms}\n\
     names: {retry: 'retry.{group}', dead_letters: 'dlq.{group}'}";
 
@@ -25,7 +26,7 @@ fn by_former(config: &mut Config) {
     "dlq.{group}".clone_into(&mut config.names.dead_letters);
 }
 
-/// Nacks to this node; at once a dead letter where so wanted.
+/// Sends a nack to this node; with `is_dead`, the record becomes a dead letter at once.
 fn nack(client: &mut Client, topic: &str, offset: i64, is_dead: bool) {
     let mut record = Rec::new(&format!("v{offset}"));
     record = record.header("x-retry-origin", format!("orders-0@{offset}"));
@@ -36,7 +37,7 @@ fn nack(client: &mut Client, topic: &str, offset: i64, is_dead: bool) {
     assert_eq!(told.responses[0].partition_responses[0].error_code, 0, "{topic}");
 }
 
-/// Records of partition 0 from `from` on, and the error, from this node.
+/// Records of partition 0 from `from` on, and the error code, from this node.
 fn read(client: &mut Client, topic: &str, from: i64) -> (i16, Vec<String>) {
     let told = client.call(12, &fetch_request(topic, 0, from, 0));
     let partition = &told.responses[0].partitions[0];
@@ -83,7 +84,7 @@ fn dead_letters_and_their_offsets_follow_a_rename() {
     assert_eq!(read(&mut client, "dlq.shop", 0).0, unknown);
     commit(&mut client, "readers", "reprise.dlq.shop", 3);
 
-    // Nothing moves at a start that changes nothing.
+    // A start with the same configuration moves no records.
     server.restart();
     let mut client = server.client();
     let position = offset_fetch(&mut client, 7, "readers", "reprise.dlq.shop", 0);

@@ -1,4 +1,4 @@
-//! By itself: an ordinary topic that was made before its name became one of ours.
+//! An ordinary topic that existed before its name became one of ours, on a sidecar by itself.
 
 use kafka_protocol::messages::DeleteTopicsRequest;
 use reprise::config::Config;

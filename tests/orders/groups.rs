@@ -1,4 +1,4 @@
-//! Requests of members and of those who look after groups.
+//! Requests of members and of administrators of groups.
 
 use kafka_protocol::messages::offset_delete_request::{
     OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
@@ -98,7 +98,7 @@ impl Player {
         error_name(self.client.call(1, &request).error_code)
     }
 
-    /// `group G`: the state that DescribeGroups tells.
+    /// `group G`: the state in the answer of `DescribeGroups`.
     pub(crate) fn describe(&mut self, words: &Words<'_>) -> String {
         let group = self.name(words.positional[0]);
         let request = DescribeGroupsRequest::default().with_groups(vec![s(&group)]);
@@ -109,7 +109,7 @@ impl Player {
         }
     }
 
-    /// `list G`: the state that ListGroups tells.
+    /// `list G`: the state in the answer of `ListGroups`.
     pub(crate) fn list(&mut self, words: &Words<'_>) -> String {
         let group = self.name(words.positional[0]);
         let answer = self.client.call(5, &ListGroupsRequest::default());

@@ -20,7 +20,7 @@ use crate::support::{Client, instant};
 
 /// An empty name in a script.
 const EMPTY: &str = "''";
-/// Kafka has not done something yet that it will do: requests are sent again.
+/// Errors until Kafka has finished an earlier request: the request is sent again.
 const RETRIABLE: [&str; 4] = [
     "CONCURRENT_TRANSACTIONS",
     "COORDINATOR_NOT_AVAILABLE",
@@ -74,7 +74,7 @@ impl Player {
         }
     }
 
-    /// Kafka makes the topics of its coordinators when somebody asks where they are.
+    /// Kafka creates the topics of its coordinators at the first `FindCoordinator`.
     fn find_coordinators(&mut self) {
         for kind in [0, 1] {
             let request = FindCoordinatorRequest::default()
@@ -168,7 +168,7 @@ impl Player {
         if found.is_empty() { "nothing".to_owned() } else { found.join(" ") }
     }
 
-    /// The names of these codes in the order of the request, one when they are the same.
+    /// Kafka's names of these codes in the order of the request; a single name if all are equal.
     pub(crate) fn error_names(&self, words: &Words<'_>, codes: &[(String, i32, i16)]) -> String {
         let code = |place: Place| {
             let name = self.name(&place.topic);
@@ -182,7 +182,7 @@ impl Player {
         names.join(" ")
     }
 
-    /// Asks until that offset is told.
+    /// Fetches until the group has that offset.
     fn until(&mut self, words: &Words<'_>) -> String {
         let place = words.places().remove(0);
         let request =

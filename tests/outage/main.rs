@@ -1,8 +1,8 @@
-//! Ten minutes without what the handler needs, in virtual time: every record handed out meanwhile
-//! fails. Nothing may be a dead letter afterwards, and everything handled.
+//! A dependency of the handler fails for ten minutes, in virtual time: each record handled
+//! meanwhile fails. Afterwards no record may be a dead letter, and all must be handled.
 //!
-//! `cargo test --test outage -- --nocapture` prints a line for each case;
-//! `OUTAGE_RECORDS=<n>` is how many records there are.
+//! `cargo test --test outage -- --nocapture` prints a line for each case; `OUTAGE_RECORDS=<n>` sets
+//! the number of records.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -16,7 +16,7 @@ mod world;
 
 use world::{Fails, Lane, Ran, World};
 
-/// Of which the handler fails.
+/// Seconds for which the handler fails.
 const OUTAGE_S: u64 = 600;
 
 fn records() -> i64 {

@@ -8,11 +8,11 @@ use reprise::retry::{Entry, Named};
 
 use crate::world::{Lane, World};
 
-/// Of one partition in one answer, at most.
+/// The most records of one partition in an answer.
 const BATCH: i64 = 100;
-/// Records handled in a step of the world.
+/// Records handled in one step of the world.
 const IN_A_STEP: usize = 20;
-/// What it lets a broker wait.
+/// `fetch.max.wait.ms` of the client.
 const WAIT_MS: u64 = 500;
 
 pub(crate) struct Member {
@@ -20,9 +20,9 @@ pub(crate) struct Member {
     positions: BTreeMap<TopicPartition, i64>,
     batch: VecDeque<(TopicPartition, i64)>,
     retries: VecDeque<(LaneOffset, Entry)>,
-    /// Where it goes on in its lane, if it has one.
+    /// The next offset in the member's retry partition, if it has one.
     lane: Option<LaneOffset>,
-    /// Its Fetch waits: since which news, and until when.
+    /// The pending Fetch: the value of `World::news` when it looked last, and the end of its wait.
     waits: Option<(u64, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl Member {
         }
     }
 
-    /// A step of the world.
+    /// Lives for one step of the world.
     pub(crate) fn live(&mut self, world: &mut World) {
         if self.batch.is_empty() && self.retries.is_empty() {
             self.poll(world);
@@ -95,7 +95,8 @@ impl Member {
         }
     }
 
-    /// Its handler has thrown: what is done is committed, what is not is sought back.
+    /// The handler has thrown: the client commits the handled records, and seeks back to the
+    /// others.
     fn go_back(&mut self, world: &mut World, of: &TopicPartition, offset: i64) {
         if world.committed[of] < offset {
             world.commit(of, offset);
@@ -106,7 +107,7 @@ impl Member {
         }
     }
 
-    /// A Fetch, new or one that waits.
+    /// Fetches, or looks again for a pending Fetch.
     fn poll(&mut self, world: &mut World) {
         match self.waits {
             Some((news, until)) if news == world.news && world.at < until => return,
@@ -179,7 +180,7 @@ impl Member {
         let before = self.batch.len();
         self.batch.extend(left.map(|offset| (of.clone(), offset)));
         if self.batch.len() == before {
-            // All of it is settled: a client commits where it goes on.
+            // Every record there is final: a client commits its next position.
             world.commit(&of, end);
         }
     }

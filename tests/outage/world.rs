@@ -14,21 +14,21 @@ use reprise::retry::{
 
 use crate::member::Member;
 
-/// Between two steps of the world.
+/// Time between two steps of the world.
 const STEP_MS: u64 = 10;
-/// The outage begins then.
+/// Start of the outage.
 const BEGINS_MS: u64 = 100_000;
-/// Records go on coming for so long after it.
+/// Records are produced for this long after the outage.
 const AFTER_MS: u64 = 100_000;
-/// Whatever waits has come by then.
+/// Every retry was delivered by then.
 const ENDS_MS: u64 = 48 * 3_600_000;
 
-/// How failed records come back.
+/// The way in which failed records are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// The application nacks them; they come by the retry topic.
+    /// The application nacks records; they are delivered again from the retry topic.
     Retries,
-    /// It throws, and goes back.
+    /// The handler throws, and the client seeks back.
     InPlace,
 }
 
@@ -41,12 +41,12 @@ impl fmt::Display for Lane {
     }
 }
 
-/// Which records fail.
+/// The records that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fails {
-    /// Whatever is handled while it lasts.
+    /// Records handled during the outage.
     InTheOutage,
-    /// And one of so many whenever it is handled.
+    /// Besides those, one record of this many fails at each delivery.
     OneOf(i64),
 }
 
@@ -59,20 +59,20 @@ impl fmt::Display for Fails {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) records: i64,
     pub(crate) dead: usize,
     /// Records that always fail.
     pub(crate) poisonous: usize,
-    /// Neither handled nor a dead letter.
+    /// Records that are neither handled nor dead letters.
     pub(crate) lost: usize,
     /// Records of test batches.
     pub(crate) tested: usize,
-    /// Records with failures that were charged.
+    /// Records with counted failures.
     pub(crate) charged: usize,
-    /// The most of one.
+    /// The most failures of one record.
     pub(crate) most: u32,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct World {
     dead: BTreeSet<(TopicPartition, i64)>,
     charged: BTreeMap<(TopicPartition, i64), u32>,
     pub(crate) tested: usize,
-    /// Counted up when whoever waits may look again.
+    /// Rises when a pending Fetch may find something new.
     pub(crate) news: u64,
 }
 
@@ -173,13 +173,13 @@ impl World {
         Now { wall: WallMs(i64::try_from(self.at).unwrap()), mono: MonoMs(self.at) }
     }
 
-    /// How many records a partition will have had.
+    /// Number of records that the partition has in the end.
     fn len(&self, partition: i32) -> i64 {
         let (all, each) = (self.records, i64::from(self.partitions));
         all / each + i64::from(i64::from(partition) < all % each)
     }
 
-    /// How many it has: they come at one pace, before, while and after.
+    /// Number of records so far: they are produced at one rate before, during and after the outage.
     pub(crate) fn end(&self, of: &TopicPartition) -> i64 {
         let in_all = i64::try_from(BEGINS_MS + self.outage_ms + AFTER_MS).unwrap();
         let at = i64::try_from(self.at).unwrap().min(in_all);
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// What the handler makes of a record.
+    /// Whether the handler succeeds on a record.
     pub(crate) fn is_handled(&mut self, of: &TopicPartition, offset: i64) -> bool {
         let outage = BEGINS_MS..BEGINS_MS + self.outage_ms;
         let is_handled = !self.always_fails(of, offset) && !outage.contains(&self.at);
@@ -246,7 +246,6 @@ impl World {
         self.tell(Seen::Committed { partition: of.clone(), offset });
     }
 
-    /// Records leave.
     pub(crate) fn hand(&mut self, by: &reprise::retry::detector::Fetching, handed: &Handed) {
         let records = usize::try_from(handed.end - handed.from).unwrap();
         self.tested += if self.detector.is_held() { records } else { 0 };
@@ -255,7 +254,7 @@ impl World {
         self.drain();
     }
 
-    /// A record at its end in its own place.
+    /// Makes a record in place a dead letter.
     pub(crate) fn settle(&mut self, settling: &Settling) {
         let (of, offset) = (settling.partition.clone(), settling.offset);
         self.dead.insert((of.clone(), offset));
@@ -264,7 +263,7 @@ impl World {
         self.drain();
     }
 
-    /// A member's lane begins.
+    /// Joins a member. Returns the start of its retry partition.
     pub(crate) fn lane_of(&mut self, member: &MemberId) -> LaneOffset {
         let join = Input::Join { token: Token(0), group: shop(), member: member.clone() };
         match self.ask(join) {
@@ -273,7 +272,7 @@ impl World {
         }
     }
 
-    /// What is due, as a Fetch of the lane brings it.
+    /// Due retries, as a Fetch of the retry partition delivers them.
     pub(crate) fn take(&mut self, from: LaneOffset, member: &MemberId) -> Vec<(LaneOffset, Entry)> {
         let now = self.now();
         let room = self.detector.lane_room(now);
@@ -302,7 +301,7 @@ impl World {
         }
     }
 
-    /// The application says that a record failed.
+    /// Nacks a record.
     pub(crate) fn nack(&mut self, named: Named, of: &TopicPartition, offset: i64) {
         let carried = match named {
             Named::Lane(_) => Carried { spared: self.detector.is_paused(), ..Carried::default() },
@@ -334,7 +333,7 @@ impl World {
         self.drain()
     }
 
-    /// Does what is wanted; the last answer.
+    /// Carries out the ledger's actions. Returns the last answer.
     pub(crate) fn drain(&mut self) -> Option<Answer> {
         let mut last = None;
         while let Some(output) = self.ledger.poll_output() {

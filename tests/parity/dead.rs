@@ -1,4 +1,4 @@
-//! Who reads dead letters, and fails on them.
+//! Dead letters that a group reads from their topic, and fails on.
 
 use crate::row::{Row, Stands};
 use crate::shop::{Shop, given, joined};

@@ -1,4 +1,4 @@
-//! What is on the disk: before an answer, while it takes nothing, over a restart, and how much.
+//! Durable state: before an answer, on a full disk, after a restart, and its size.
 
 use reprise::wire::ResponseError;
 
@@ -54,7 +54,7 @@ fn q19_while_the_disk_takes_nothing_offset_and_count_stay_and_then_the_limit_hol
     let got = given(&mut shop.member);
     assert_eq!(got.len(), 1);
     let lane = format!("reprise.retry.shop-0@{}", got[0].offset);
-    // Less than what is kept free for what was taken already.
+    // Less than the reserve for records accepted earlier.
     let room = shop.server.disk().used_bytes() + (512 << 10);
     shop.server.disk().set_capacity(Some(room));
     until("it is known", || shop.server.get("/readyz").contains("disk full"));
@@ -144,7 +144,7 @@ fn q39_a_record_lies_there_once_however_often_it_fails_and_goes_when_it_is_settl
     let grown = shop.server.disk().used_bytes() - after_one;
     assert!(grown < PAYLOAD_BYTES / 2, "15 hops more cost {grown} bytes");
     assert_eq!(shop.given().len(), 1);
-    // ten more like it, all settled: what is left is what nobody has forgotten
+    // ten more such records, all final: the rest is what has not been forgotten yet
     for n in 1..=10 {
         let place = shop.delivered(Rec::new("x"));
         shop.fail_with(&place, large());

@@ -1,4 +1,4 @@
-//! Ways to say that a record has failed, and what it means for the others.
+//! Kinds of nacks, and their effect on other records.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(crate) const Q05: Row = Row {
     stands: Stands::Same,
 };
 
-/// What is known of a failed record, without who it is.
+/// A retry in the admin port's list, without its id and origin.
 fn told(mut retry: Value) -> Value {
     let known = retry.as_object_mut().unwrap();
     assert!(known.remove("id").is_some() && known.remove("origin").is_some());
@@ -36,7 +36,7 @@ fn q05_every_way_to_say_it_is_one_failure_with_one_consequence() {
     let got = shop.given();
     let texts: Vec<String> = got.iter().map(Got::text).collect();
     assert_eq!(texts, ["0", "1", "2"]);
-    // and once more, each in its own way
+    // once more, each by its own kind of nack
     let place = |got: &Got| format!("reprise.retry.shop-0@{}", got.offset);
     shop.fail_with(&place(&got[0]), Rec::new("0"));
     shop.fail_with(&place(&got[1]), by_reference());
@@ -100,7 +100,7 @@ fn q07_nothing_waits_for_a_failed_record_and_retries_come_as_they_are_due() {
     }
     let next = shop.delivered(Rec::new("next"));
     assert_eq!(next, "orders-0@3");
-    // all are due by now: the order is that of their due times, not of their failures
+    // all are due by now: they are delivered by due time, not by time of failure
     shop.server.pass(60_000);
     let texts: Vec<String> = shop.given().iter().map(Got::text).collect();
     assert_eq!(texts, ["3", "4", "5"]);
@@ -137,7 +137,7 @@ fn q20_levels_the_limit_and_dead_at_once_hold_on_every_way_in() {
     }
     let letters = shop.letters();
     assert_eq!(letters.iter().map(Got::reconsume_times).collect::<Vec<_>>(), [3, 3]);
-    // dead at once, by both
+    // a dead letter at once, by both kinds of nack
     for text in ["produced", "marked"] {
         shop.delivered(Rec::new(text));
     }

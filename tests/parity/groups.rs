@@ -1,4 +1,4 @@
-//! Groups and their topics: whose retries are whose, and under which rules.
+//! Groups and topics: each group has its own retries and its own rules.
 
 use kafka_protocol::messages::ListGroupsRequest;
 use reprise::wire::ResponseError;
@@ -109,7 +109,7 @@ fn q13_what_nobody_subscribes_to_is_parked_and_reported_and_flows_again() {
     let mut member = joined(&server, "shop", &["orders"]);
     assert_eq!(tool.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
     server.pass(3 * 60 * 60 * 1000);
-    // a question lets the engine see what the time is
+    // a request makes the engine read the clock
     assert_eq!(tool.read_all("reprise.retry.shop").len(), 1);
     let group = server.json("/api/v1/groups/shop");
     assert_eq!((&group["parked"], &group["ready"]), (&1.into(), &0.into()));
@@ -140,7 +140,7 @@ fn q14_without_a_group_or_without_a_lane_nothing_is_retried_and_nothing_made() {
     let mut reader = server.client();
     reader.create("orders", 1);
     reader.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
-    // it fails on the first one, again and again
+    // the handler fails on the first record again and again
     for _ in 0..20 {
         let given = reader.fetch("orders", 0, 0, 0).records.unwrap();
         assert_eq!(unpack(&given).len(), 2);

@@ -1,4 +1,4 @@
-//! The sidecar is a process of its own, and dies by SIGKILL with retries waiting and in hand.
+//! The sidecar as a process, killed by SIGKILL while retries wait and are outstanding.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::batch::plain;
 use crate::support::{Client, Member, Rec, until, wall_ms};
 
 const RETRIES: usize = 300;
-/// Clocks are cut to whole milliseconds on both sides of the wire, and once more at a start.
+/// Client and sidecar cut clocks to whole milliseconds, and a start does so once more.
 const ROUNDING_MS: i64 = 3;
 const CONFIG: &str = "listen: [{address: 127.0.0.1:0}]\n\
     journal: {ephemeral: accept}\n\
@@ -38,7 +38,7 @@ impl Sidecar {
     fn start(&mut self) -> SocketAddr {
         let path = |name: &str| self.dir.path().join(name);
         let ready = path("ready");
-        // There is none yet the first time.
+        // At the first start there is no such file.
         drop(fs::remove_file(&ready));
         let child = Command::new(Path::new(env!("CARGO_BIN_EXE_reprise")))
             .args(["serve", "-c"])

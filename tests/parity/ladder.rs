@@ -1,4 +1,4 @@
-//! The ladder and its end.
+//! The table of delays, and the failure after its last level.
 
 use reprise::wire::ResponseError;
 
@@ -58,7 +58,7 @@ fn q02_the_first_retries_come_10_30_and_60_seconds_after_the_failure() {
     let mut shop = Shop::with("");
     let mut place = shop.delivered(Rec::new("x"));
     for ms in [10_000, 30_000, 60_000] {
-        // the handler takes its time: that is no part of the delay
+        // the time of the handler is no part of the delay
         shop.server.pass(4_321);
         shop.fail(&place);
         (place, _) = shop.comes_after(ms);
@@ -169,7 +169,7 @@ fn q29_every_client_has_the_published_ladder_and_its_last_failure_is_the_end() {
     let (place, _) = shop.comes_after(10_000);
     shop.fail(&place);
     let (place, _) = shop.comes_after(30_000);
-    // another connection says so, and nobody asks for anything any more
+    // another connection nacks the record, and the member sends no more Fetches
     let mut tool = shop.server.client();
     assert_eq!(tool.nack("shop", &place, Rec::new("x")).error_code, 0);
     assert_eq!(shop.member.leave(), 0);

@@ -1,4 +1,4 @@
-//! Cases without a test: what is not there yet, or measured elsewhere.
+//! Cases without a test: not implemented yet, or measured elsewhere.
 
 use crate::row::{Row, Stands};
 

@@ -1,7 +1,7 @@
-//! What a RocketMQ does, case by case, and what this sidecar does instead or alike: a test for each
-//! case that is served, over the wire; and the table of `docs/rocketmq.md`, made of the same rows.
+//! Behaviour of RocketMQ, case by case, and that of this sidecar. Each served case has a test over
+//! the wire, and the same rows make the table of `docs/rocketmq.md`.
 //!
-//! `PARITY_RENEW=1 cargo test --test parity` writes the table anew.
+//! `PARITY_RENEW=1 cargo test --test parity` rewrites the table.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
-//! In place, RocketMQ's ordered consumer: the partition waits for the record that has failed. In
-//! real time, since a consumer that goes back is known by its pace; what it waited is read from the
-//! journal.
+//! Retries in place, like RocketMQ's ordered consumer: the partition waits for the failed record.
+//! The tests run in real time, since a seek back is recognized by its timing. The length of a wait
+//! is read from the journal.
 
 use bytes::Bytes;
 use reprise::config::Config;
@@ -10,40 +10,40 @@ use crate::shop::{commit, read};
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
-/// `fetch.max.wait.ms`; who asks again later than twice that is taken for one that pauses.
+/// `fetch.max.wait.ms`. A client without a Fetch for twice that time counts as paused.
 const WAIT_MS: i32 = 400;
-/// Longer than any answer takes: who is slow is not taken for one that is done with a record.
+/// Longer than any answer takes: a slow client does not count as done with a record.
 const PATIENT: &str = "isolation_timeout: 5s, on_seek_back: retry, ";
 /// Deliveries that isolate the record: three with its batch, one by itself.
 const UNTIL_ISOLATED: usize = 4;
-/// The record nobody can handle.
+/// The record that the handler fails on.
 const POISON: i64 = 1;
 
-/// A handler that goes back to the record it cannot handle, and commits what came before it. While
-/// the record is held, the handler commits a record of another partition: the outage is over.
+/// A handler that commits the records before the poison record, and seeks back to that one. While
+/// the record is held, it commits a record of another partition, which ends the outage.
 struct App {
     member: Member,
     position: i64,
-    /// Fetched before it was handled, as clients do.
+    /// Records fetched ahead, as clients do.
     ahead: Option<Bytes>,
     handled: Vec<i64>,
-    /// Each delivery of the record it cannot handle, and when it came.
+    /// Deliveries of the poison record, and the time of each.
     tried: Vec<(Got, i64)>,
-    /// When it fetched the record again after each delivery.
+    /// The time of the Fetch that sought back, after each delivery.
     went_back: Vec<i64>,
     goes_back: GoesBack,
     /// The position in the other partition.
     other: i64,
 }
 
-/// How it says that a record has failed.
+/// The sign of a failed record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GoesBack {
-    /// It asks for it again.
+    /// The client fetches the record again.
     Asks,
-    /// It commits up to it, once more, and asks for it again.
+    /// The client commits up to the record again, and fetches it again.
     Commits,
-    /// The same, with the batch as far as it got committed before.
+    /// The client commits the handled part of the batch first, then commits and fetches as above.
     CommitsFirst,
 }
 
@@ -67,7 +67,6 @@ impl App {
         assert_eq!(self.member.commit("orders", 0, offset), 0);
     }
 
-    /// One poll.
     fn poll(&mut self) {
         assert_eq!(self.member.heartbeat(), 0);
         let from = self.position;
@@ -98,7 +97,8 @@ impl App {
         self.handle_other();
     }
 
-    /// The Fetch that goes back brings a record of the other partition, which is committed.
+    /// Fetches from the poison record on, and from the other partition. Handles and commits the
+    /// record of the other one.
     fn handle_other(&mut self) {
         let record = Rec { time_ms: wall_ms(), ..Rec::new("other") };
         self.member.client.put("orders", 1, &[record]);
@@ -109,7 +109,8 @@ impl App {
         let answer = self.member.client.leader("orders").call(12, &request);
         let [held, other] = &answer.responses[0].partitions[..] else { panic!("{answer:?}") };
         let [held, other] = [held, other].map(|data| data.records.clone().unwrap_or_default());
-        // The partition may wait less long than the last failure takes to be settled.
+        // The record may come at once: its wait may be shorter than the time until its last failure
+        // is counted.
         self.ahead = (!held.is_empty()).then_some(held);
         if let (_, Some(end)) = read(other) {
             self.other = end;
@@ -117,7 +118,7 @@ impl App {
         }
     }
 
-    /// Until everything up to `end` is committed.
+    /// Polls until everything up to `end` is committed.
     fn run(&mut self, end: i64) {
         until("the end of the partition", || {
             self.poll();
@@ -126,7 +127,7 @@ impl App {
     }
 }
 
-/// `orders` with so many records in one batch.
+/// A sidecar with `count` records of `orders` in one batch.
 fn orders(rules: &str, count: i64) -> Server {
     let server = Server::with(&format!("retry: {{{PATIENT}{rules}}}"));
     let mut tool = server.client();
@@ -277,7 +278,7 @@ fn q27_there_is_a_limit_without_any_setting_and_a_restart_forgets_no_failure() {
     app.run(4);
     let dead = letters(&server);
     assert_eq!((dead.len(), dead[0].reconsume_times()), (1, 4));
-    // No return before the restart was counted.
+    // No seek back before the restart counted.
     assert_eq!(app.tried.len(), 1 + UNTIL_ISOLATED + 4);
     assert_eq!(app.handled, [0, 2, 3]);
 }
@@ -298,7 +299,7 @@ fn q28_in_place_the_last_failure_is_the_end_at_once_and_counts() {
     assert_eq!(commit(&mut app.member, "orders", POISON + 1, &named), 0);
     let dead = letters(&server);
     assert_eq!((dead.len(), dead[0].reconsume_times()), (1, 1));
-    // it goes on with what it was given behind it
+    // the consumer goes on with the records delivered behind it
     app.commit(4);
     let known = server.json("/api/v1/explain?group=shop")["partitions"][0].clone();
     assert_eq!((&known["suspects"], &known["committed"]), (&serde_json::json!([]), &4.into()));

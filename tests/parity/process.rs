@@ -1,4 +1,4 @@
-//! Consumers that are processes of their own, and die by SIGKILL.
+//! Consumers as processes, killed by SIGKILL.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -8,17 +8,17 @@ use crate::row::{Row, Stands};
 use crate::shop::read;
 use crate::support::{Client, Member, Rec, Server, wall_ms};
 
-/// Tells this binary that it is such a consumer, and of which address.
+/// Environment variable that makes this binary a consumer of the sidecar at that address.
 const CONSUMER_OF: &str = "PARITY_CONSUMER_OF";
-/// In front of what it says.
+/// Prefix of a consumer's output lines.
 const SAYS: &str = "consumer: ";
 
-/// What a consumer does with records.
+/// The behaviour of a consumer's handler.
 #[derive(Clone, Copy)]
 struct Handler {
-    /// The record it never gets done with.
+    /// The record that the handler never finishes.
     poison: Option<i64>,
-    /// It commits behind every so-manieth record; else behind every batch.
+    /// Commits behind every nth record; `None`: behind every batch.
     commits_every: Option<i64>,
 }
 
@@ -29,7 +29,7 @@ struct Process {
 }
 
 impl Process {
-    /// Runs this very test once more, as a consumer.
+    /// Starts the same test in another process, as a consumer.
     fn start(server: &Server, test: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])
@@ -47,7 +47,7 @@ impl Process {
         Self { child, says: Box::new(says) }
     }
 
-    /// SIGKILL; what it had said before and was not read yet.
+    /// Kills the process. Returns its output that was not read yet.
     fn kill(mut self) -> Vec<(String, i64)> {
         self.child.kill().unwrap();
         self.says.by_ref().collect()
@@ -56,17 +56,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// In the process of a consumer: consumes `orders` until it is killed.
+/// In a consumer's process: consumes `orders` until the process is killed.
 fn is_consumer(handler: Handler) -> bool {
     let Ok(addr) = std::env::var(CONSUMER_OF) else { return false };
     let client = Client::connect(addr.parse().unwrap());
-    // Fixed: the next process is let in at once, and takes over what this one had.
+    // A static member: the next process is admitted at once, and gets the partitions of this one.
     let mut member = Member::on(client, "shop", &["orders"]).fixed("one");
     member.session_ms = 60_000;
     member.join(&[("orders", 1)]);
@@ -98,7 +98,7 @@ fn commit(member: &mut Member, offset: i64) {
     say("committed", offset);
 }
 
-/// A line on the standard output, whole at once.
+/// Prints a line in a single write.
 fn say(word: &str, number: i64) {
     let line = format!("\n{SAYS}{word} {number}\n");
     std::io::stdout().write_all(line.as_bytes()).unwrap();
@@ -185,7 +185,7 @@ fn q23_after_a_kill_only_what_was_not_committed_comes_again() {
     let (given, committed) = (last("given"), last("committed"));
     let mut second = Process::start(&server, NAME);
     let begins = second.says.by_ref().find(|(word, _)| word == "given").unwrap().1;
-    // one commit may have been on its way
+    // one commit may be under way
     assert!(begins == committed || begins == committed + 10, "{begins} {committed}");
     assert!(begins <= given + 1, "nothing is passed over: {begins} {given}");
     assert!(second.says.any(|said| said == ("committed".to_owned(), 1_000)));

@@ -1,29 +1,29 @@
-//! One case: what a RocketMQ was seen to do, and what is done here.
+//! One case: the measured behaviour of RocketMQ, and that of this sidecar.
 
-/// A row of the table; its tests begin with its id.
+/// A row of the table; the names of its tests begin with its id.
 pub(crate) struct Row {
     pub(crate) id: &'static str,
-    /// As measured: broker 5.5.0 and the push consumer, if nothing else is said.
+    /// Measured with broker 5.5.0 and the push consumer, unless the text says otherwise.
     pub(crate) theirs: &'static str,
     pub(crate) ours: &'static str,
     pub(crate) stands: Stands,
 }
 
-/// How the two compare.
+/// The comparison of the two.
 #[derive(Clone, Copy)]
 pub(crate) enum Stands {
     /// Equal counts, order and delays.
     Same,
-    /// Other on purpose, and why.
+    /// Different on purpose, and the reason.
     Differs(&'static str),
-    /// The tests hold a part of it; what is not there yet.
+    /// Tests cover a part; the text names the missing part.
     Partly(&'static str),
-    /// Left out for now, and why: no test.
+    /// Left out for now, and the reason: no test.
     Later(&'static str),
 }
 
 impl Stands {
-    /// Whether tests hold it.
+    /// Whether tests cover the case.
     pub(crate) fn is_tested(self) -> bool {
         !matches!(self, Self::Later(_))
     }

@@ -1,5 +1,5 @@
-//! An application with the retry topic in its subscription, in virtual time: what it fails on comes
-//! back exactly when it is due.
+//! An application that subscribes to the retry topic, in virtual time: each failed record is
+//! delivered again exactly when it is due.
 
 use bytes::Bytes;
 use kafka_protocol::messages::OffsetCommitRequest;
@@ -11,7 +11,7 @@ use crate::support::{Got, Member, Rec, Server};
 
 const MS_OF_A_DAY: i32 = 24 * 60 * 60 * 1000;
 
-/// Members stay for a day without a heartbeat: hours pass between two requests.
+/// Members stay for a day without a heartbeat, since hours may pass between two requests.
 pub(crate) const LONG_SESSIONS: &str = "membership: {session_timeout_max: 1d}\n";
 
 /// The sidecar and one member of the group `shop`.
@@ -21,7 +21,7 @@ pub(crate) struct Shop {
 }
 
 impl Shop {
-    /// With this configuration; the topic `orders` has one partition.
+    /// Starts a sidecar with this configuration; the topic `orders` has one partition.
     pub(crate) fn with(yaml: &str) -> Self {
         let server = Server::told(&(LONG_SESSIONS.to_owned() + yaml));
         server.client().create("orders", 1);
@@ -29,7 +29,7 @@ impl Shop {
         Self { server, member }
     }
 
-    /// One record of `orders`, delivered for the first time; how the application calls it.
+    /// The origin of a record of `orders` after its first delivery.
     pub(crate) fn delivered(&mut self, record: Rec) -> String {
         let offset = self.member.client.put("orders", 0, &[record]);
         let given = self.member.client.fetch("orders", 0, offset, 0);
@@ -37,18 +37,18 @@ impl Shop {
         format!("orders-0@{offset}")
     }
 
-    /// It says that what it calls `place` has failed; accepted.
+    /// Nacks the record by its origin `place`; the nack is accepted.
     pub(crate) fn fail(&mut self, place: &str) {
         self.fail_with(place, Rec::new("x"));
     }
 
-    /// The same with a record of its own: what is asked for is in its headers.
+    /// Nacks with this record, whose headers may ask for more.
     pub(crate) fn fail_with(&mut self, place: &str, record: Rec) {
         let answer = self.member.client.nack("shop", place, record);
         assert_eq!(answer.error_code, 0, "{place}: {:?}", answer.error_message);
     }
 
-    /// What is due and not yet given out, without waiting for more; all of it is committed.
+    /// Due retries that are not outstanding, without a wait; all of them are committed.
     pub(crate) fn given(&mut self) -> Vec<Got> {
         let got = given(&mut self.member);
         if let Some(last) = got.last() {
@@ -57,8 +57,8 @@ impl Shop {
         got
     }
 
-    /// Nothing comes until a millisecond before, and then one record does; what the application
-    /// calls it, and it.
+    /// Checks that a record comes after `ms`, and not a millisecond earlier. Returns its origin and
+    /// the record.
     pub(crate) fn comes_after(&mut self, ms: u64) -> (String, Got) {
         self.server.pass(ms - 1);
         let early = self.given();
@@ -70,13 +70,13 @@ impl Shop {
         (format!("reprise.retry.shop-0@{}", got.offset), got)
     }
 
-    /// What has failed and is not settled, as the admin port lists it.
+    /// Failed records that are not final, as the admin port lists them.
     pub(crate) fn open(&self) -> Vec<Value> {
         let listed = self.server.json("/api/v1/retries?group=shop");
         listed["items"].as_array().unwrap().clone()
     }
 
-    /// The only such record.
+    /// The only failed record.
     pub(crate) fn only(&self) -> Value {
         let mut open = self.open();
         assert_eq!(open.len(), 1, "{open:?}");
@@ -87,13 +87,13 @@ impl Shop {
         self.member.client.read_all("reprise.dlq.shop")
     }
 
-    /// Commits `orders` with that metadata; the error code.
+    /// Commits `orders` with this metadata. Returns the error code.
     pub(crate) fn commit(&mut self, offset: i64, metadata: &str) -> i16 {
         commit(&mut self.member, "orders", offset, metadata)
     }
 }
 
-/// A member of a group alone, for as long as a test's time lasts.
+/// The only member of a group, whose session lasts as long as the test.
 pub(crate) fn joined(server: &Server, group: &str, topics: &[&str]) -> Member {
     let mut member = Member::new(server, group, topics);
     member.session_ms = MS_OF_A_DAY;
@@ -102,7 +102,7 @@ pub(crate) fn joined(server: &Server, group: &str, topics: &[&str]) -> Member {
     member
 }
 
-/// What a member is given of its retry topic now.
+/// Retries that a member's retry partition delivers now.
 pub(crate) fn given(member: &mut Member) -> Vec<Got> {
     let from = member.position();
     let data = member.fetch_lane(from, 0);
@@ -110,19 +110,19 @@ pub(crate) fn given(member: &mut Member) -> Vec<Got> {
     unpack(&data.records.unwrap())
 }
 
-/// A commit with that metadata; the error code.
+/// Commits with this metadata. Returns the error code.
 pub(crate) fn commit(member: &mut Member, topic: &str, offset: i64, metadata: &str) -> i16 {
     let request = member.commit_request(topic, 0, offset, metadata);
     let answer = member.client.call::<OffsetCommitRequest>(9, &request);
     answer.topics[0].partitions[0].error_code
 }
 
-/// How long it waits from its last failure on, as journalled.
+/// The delay of a retry since its last failure, as journalled.
 pub(crate) fn delay_ms(retry: &Value) -> i64 {
     retry["due_ms"].as_i64().unwrap() - retry["last_failed_ms"].as_i64().unwrap()
 }
 
-/// The records of an answer, of batches that were cut too; and where a client goes on behind them.
+/// The records of an answer, batches with cut records included, and the next fetch offset.
 pub(crate) fn read(mut answer: Bytes) -> (Vec<Got>, Option<i64>) {
     let (mut got, mut end) = (Vec::new(), None);
     while let Ok(batch) = Batch::parse(&answer) {

@@ -1,5 +1,4 @@
-//! Records in a member's hands for too long, or whose member is gone; and what a record keeps over
-//! all of it.
+//! Records outstanding for too long, or at a lost member, and the fields that a record keeps.
 
 use crate::row::{Row, Stands};
 use crate::shop::{LONG_SESSIONS, Shop, given, joined};
@@ -27,7 +26,7 @@ fn q21_a_retry_open_for_the_consume_timeout_goes_back_then_and_a_late_failure_ad
     shop.fail(&place);
     shop.server.pass(10_000);
     let in_hand = given(&mut shop.member).remove(0);
-    // the engine sees what the time is with each question, and answers the next one by it
+    // the engine reads the clock with each request, and the next answer shows the new time
     let state = |shop: &Shop| (shop.only(), shop.only()).1["state"].clone();
     shop.server.pass(15 * MINUTE_MS - 1);
     assert_eq!(state(&shop), "inflight");
@@ -124,7 +123,7 @@ fn q38_over_all_hops_a_record_is_the_same_and_says_where_it_came_from() {
     let mut place = shop.delivered(sent.clone());
     let mut failed = sent.clone();
     for _ in 0..17 {
-        // as error handlers do: the record as it was received, our headers included
+        // error handlers send the record as received, our headers included
         shop.fail_with(&place, failed.clone());
         shop.server.pass(7_200_000);
         let got = shop.given().pop().unwrap_or_else(|| shop.letters().remove(0));

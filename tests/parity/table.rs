@@ -1,5 +1,5 @@
-//! The table of `docs/rocketmq.md`: every case once, in order, and each that is said to be served
-//! held by a test of this suite.
+//! The table of `docs/rocketmq.md`: every case once, in order. A test of this suite covers each
+//! case that counts as served.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::row::Row;
 use crate::{dead, disk, failing, groups, killed, ladder, later, ordered, process, stays, topics};
 
-/// The table stands between these lines.
+/// Lines before and after the table.
 const MARKS: [&str; 2] = ["<!-- made by the suite: PARITY_RENEW=1 -->\n", "<!-- end -->\n"];
 
 const ROWS: [&Row; 39] = [

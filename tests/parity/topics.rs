@@ -1,4 +1,4 @@
-//! The topics of a group: how many partitions they have, and who may do what to them.
+//! The topics of a group: their partitions, and the operations that clients may use on them.
 
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::{CreatePartitionsRequest, MetadataRequest};
@@ -64,7 +64,7 @@ fn partitions(client: &mut Client, topic: &str) -> usize {
     client.metadata(9, &[topic]).topics[0].partitions.len()
 }
 
-/// The topics a client is told of that asks for all.
+/// The topics in the answer to a Metadata request for all.
 fn listed(client: &mut Client) -> Vec<String> {
     let told = client.call(9, &MetadataRequest::default().with_topics(None));
     told.topics.iter().map(|topic| topic.name.as_ref().unwrap().to_string()).collect()

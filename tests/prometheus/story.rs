@@ -17,8 +17,8 @@ const KEYED: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.keyed", 1)];
 /// The keys of the orders; the last two are of one line.
 const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "line", "line"];
 
-/// Records of tests are years old, and stay. A member says nothing for minutes. A first failure
-/// takes level 3, a second one level 4.
+/// Records of tests are years old, so retention is off. Members stay without a heartbeat for
+/// minutes. The first failure has the delay of level 3, the second that of level 4.
 const SETTINGS: [&str; 6] = [
     "node_id=1000",
     "journal.ephemeral=accept",

@@ -1,16 +1,16 @@
-//! Record batches as producers write them, in every codec, and records as consumers read them.
+//! Record batches as producers encode them, in every codec, and records as consumers decode them.
 
 use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reprise::wire::batch::{Codec, batches, crc_of, records};
 
-/// The time of every record that says nothing else, Unix ms.
+/// The default time of a record, Unix ms.
 pub const TIME_MS: i64 = 1_700_000_000_000;
 /// Attribute bit of a batch inside a transaction.
 pub const TRANSACTIONAL: i16 = 1 << 4;
 
-/// Key and value, `None` = null.
+/// Key and value of a header; `None`: null.
 pub type Pair = (Bytes, Option<Bytes>);
 
 /// A record to produce.
@@ -29,7 +29,7 @@ impl Rec {
         Self { key: Some(Bytes::from_static(b"k")), value, headers: Vec::new(), time_ms: TIME_MS }
     }
 
-    /// With everything a user may put on one.
+    /// A record with every field that a user may set, in odd values.
     pub fn odd() -> Self {
         let pair = |key: &'static [u8], value: Option<&'static [u8]>| -> Pair {
             (Bytes::from_static(key), value.map(Bytes::from_static))
@@ -45,7 +45,7 @@ impl Rec {
         Self { key, headers, ..Self::new("body").at(TIME_MS + 77) }
     }
 
-    /// One header more.
+    /// Adds a header.
     pub fn header(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         let (name, value) = (name.as_ref(), value.as_ref());
         let value = Some(Bytes::copy_from_slice(value));
@@ -59,7 +59,7 @@ impl Rec {
     }
 }
 
-/// What surrounds the records of a batch.
+/// The batch header around the records.
 #[derive(Clone, Copy, Debug)]
 pub struct Around {
     pub codec: Codec,
@@ -202,7 +202,7 @@ impl Got {
         String::from_utf8_lossy(self.value.as_deref().unwrap_or_default()).into_owned()
     }
 
-    /// The only header of that name, as text.
+    /// The only header with this name, as text.
     pub fn header(&self, name: &str) -> Option<String> {
         let mut of_name = self.headers.iter().filter(|(key, _)| key == name.as_bytes());
         let value = of_name.next()?.1.clone().unwrap_or_default();
@@ -210,7 +210,7 @@ impl Got {
         Some(String::from_utf8(value.to_vec()).unwrap())
     }
 
-    /// Failures charged so far, as the record says.
+    /// Failures counted so far, from the record's header.
     pub fn reconsume_times(&self) -> i64 {
         self.number("RECONSUME_TIME")
     }

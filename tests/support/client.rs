@@ -1,4 +1,4 @@
-//! One connection that speaks Kafka: any API at any version, request by request.
+//! One Kafka connection: any API at any version, request by request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,19 +31,19 @@ pub fn s<T: From<StrBytes>>(text: &str) -> T {
     StrBytes::from_string(text.to_owned()).into()
 }
 
-/// One connection.
+/// One connection, with its client object's settings.
 pub struct Client {
     pub stream: Stream,
     next: i32,
-    /// How connections of this client object are made.
+    /// TLS settings for the connections of this client object; `None`: plain text.
     trust: Option<Trust>,
-    /// The connection to the cluster's broker, where the sidecar stands in front of one.
+    /// The connection to the cluster's broker, if the sidecar stands in front of a cluster.
     broker: Option<Box<Self>>,
-    /// What the client calls itself.
+    /// The client id.
     pub id: String,
 }
 
-/// A request whose answer is not read yet.
+/// A request whose answer was not read yet.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
@@ -60,7 +60,7 @@ impl Client {
         Self { id: id.to_owned(), ..self }
     }
 
-    /// Under TLS, to the server that is to be `host`.
+    /// Connects by TLS to a server whose certificate must name `host`.
     pub fn secure(addr: SocketAddr, host: &str, trust: &Trust) -> std::io::Result<Self> {
         let stream = Stream::secure(addr, host, trust)?;
         Ok(Self::over(stream, Some(trust.clone())))
@@ -70,18 +70,19 @@ impl Client {
         Self { stream, next: 1, trust, broker: None, id: "test".to_owned() }
     }
 
-    /// Another connection of the same client object: to the address Metadata tells.
+    /// Another connection of the same client object, to the address in Metadata.
     pub fn another(&mut self) -> Self {
         let mut node = self.call(9, &MetadataRequest::default()).brokers.remove(0);
         if in_front() {
-            // The cluster's broker has the same host here, this node the port of the listener.
+            // In front of a cluster, the broker has the same host, and this node has the listener's
+            // port.
             node.port = i32::from(self.stream.tcp().peer_addr().unwrap().port());
         }
         self.connect_to(&node)
     }
 
-    /// The connection on which this topic is produced and fetched: the sidecar leads its own, the
-    /// cluster's broker all others.
+    /// The connection to the leader of this topic: the sidecar leads its own topics, the cluster's
+    /// broker all others.
     pub fn leader(&mut self, topic: &str) -> &mut Self {
         let ours =
             ["reprise.retry.", "reprise.dlq.", "%"].iter().any(|prefix| topic.starts_with(prefix));
@@ -106,13 +107,13 @@ impl Client {
         Self { id: self.id.clone(), ..connected }
     }
 
-    /// Sends a request and reads its answer, which must be whole and nothing more.
+    /// Sends a request and reads its answer, which must have no byte left over.
     pub fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         let sent = self.send(version, request);
         self.receive::<R>(sent)
     }
 
-    /// The same; `None` when the connection is closed instead.
+    /// Sends a request and reads its answer; `None`: the connection is closed instead.
     pub fn try_call<R: Request>(&mut self, version: i16, request: &R) -> Option<R::Response> {
         let sent = self.send(version, request);
         self.frame().map(|frame| read::<R>(sent, frame))
@@ -124,7 +125,7 @@ impl Client {
         sent
     }
 
-    /// The next request, for who sends it later.
+    /// The next request, encoded and not sent.
     pub fn prepared<R: Request>(&mut self, version: i16, request: &R) -> (BytesMut, Sent) {
         let correlation_id = self.next;
         let frame = self.encoded(version, request);
@@ -155,17 +156,17 @@ impl Client {
         read::<R>(sent, frame.unwrap_or_else(of))
     }
 
-    /// Bytes as they are.
+    /// Sends these bytes.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Another hand on the same connection, to write while somebody reads.
+    /// A second handle of the connection, to write while another thread reads.
     pub fn writer(&self) -> TcpStream {
         self.stream.tcp().try_clone().unwrap()
     }
 
-    /// Bytes as they are, to a peer that may have closed already.
+    /// Sends these bytes to a peer that may have closed already.
     pub fn raw_lossy(&mut self, bytes: &[u8]) {
         drop(self.stream.write_all(bytes));
     }
@@ -181,7 +182,7 @@ impl Client {
         Some(frame.into())
     }
 
-    /// Whether nothing has come yet.
+    /// Whether no byte has arrived.
     pub fn is_silent(&mut self) -> bool {
         let tcp = self.stream.tcp();
         tcp.set_nonblocking(true).unwrap();
@@ -193,7 +194,7 @@ impl Client {
         silent
     }
 
-    /// Fills `bytes`; false when the connection ends before.
+    /// Fills `bytes`; false: the connection ends before.
     fn fill(&mut self, bytes: &mut [u8]) -> bool {
         use std::io::ErrorKind::{ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
         match self.stream.read_exact(bytes) {
@@ -207,8 +208,8 @@ impl Client {
     }
 }
 
-/// Whether each answer must be, to the byte, how the codec crate writes it in that version: where
-/// every API is asked in every version.
+/// Whether each answer must equal the codec crate's encoding in its version. Set in the tests that
+/// call every API in every version.
 fn is_held_against_its_encoding() -> bool {
     env!("CARGO_CRATE_NAME") == "apis"
 }
@@ -230,7 +231,7 @@ fn read<R: Request>(sent: Sent, mut frame: Bytes) -> R::Response {
     answer
 }
 
-/// The requests tests make most.
+/// Requests that most tests send.
 impl Client {
     pub fn create(&mut self, topic: &str, partitions: i32) {
         let mut asked = CreatableTopic::default();
@@ -250,7 +251,7 @@ impl Client {
         assert_eq!(error, 0, "{topic}");
     }
 
-    /// `DeleteRecords` of a partition: the error and the low watermark.
+    /// Sends `DeleteRecords` for a partition. Returns the error code and the low watermark.
     pub fn ask_delete_records(&mut self, topic: &str, index: i32, before: i64) -> (i16, i64) {
         let mut partition = DeleteRecordsPartition::default();
         (partition.partition_index, partition.offset) = (index, before);
@@ -279,7 +280,7 @@ impl Client {
             .remove(0)
     }
 
-    /// Produces records one batch; the offset of the first.
+    /// Produces the records in one batch. Returns the offset of the first.
     pub fn put(&mut self, topic: &str, index: i32, records: &[Rec]) -> i64 {
         let answer = self.produce(topic, index, plain(records));
         assert_eq!(answer.error_code, 0, "{topic}: {:?}", answer.error_message);
@@ -297,7 +298,7 @@ impl Client {
         self.fetch_by(12, &fetch_request(topic, index, offset, wait_ms))
     }
 
-    /// Of one partition, in that version.
+    /// Fetches one partition in this version.
     pub fn fetch_by(&mut self, version: i16, request: &FetchRequest) -> PartitionData {
         let topic = request.topics[0].topic.to_string();
         let mut answer = self.leader(&topic).call(version, request);

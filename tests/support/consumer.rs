@@ -1,4 +1,4 @@
-//! Members of a consumer group by KIP-848, heartbeat by heartbeat.
+//! Members of a KIP-848 consumer group, heartbeat by heartbeat.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -13,13 +13,13 @@ use uuid::Uuid;
 use super::client::s;
 use super::{Member, Server, until};
 
-/// `ConsumerGroupHeartbeat`, everything it can say.
+/// The version of `ConsumerGroupHeartbeat`, with every field.
 const HEARTBEAT: i16 = 1;
 
-/// A member; what it shares with a classic one (commits, positions, retries) is the same.
+/// A KIP-848 member. Commits, positions and retries work as for a classic member.
 pub struct Consumer {
     member: Member,
-    /// What it was last told to hold, and does at once.
+    /// The assignment in the last answer, which the member takes over at once.
     pub held: BTreeMap<Uuid, Vec<i32>>,
 }
 
@@ -49,7 +49,7 @@ impl Consumer {
         self
     }
 
-    /// A heartbeat that says nothing new.
+    /// A heartbeat without changes.
     pub fn quiet_request(&self) -> ConsumerGroupHeartbeatRequest {
         let mut request = ConsumerGroupHeartbeatRequest::default();
         (request.group_id, request.member_id) = (s(&self.group), s(&self.id));
@@ -58,7 +58,7 @@ impl Consumer {
         request
     }
 
-    /// A heartbeat that says all.
+    /// A heartbeat with every field.
     pub fn whole_request(&self) -> ConsumerGroupHeartbeatRequest {
         let mut request = self.quiet_request();
         request.rebalance_timeout_ms = 10_000;
@@ -74,7 +74,7 @@ impl Consumer {
         self.held.iter().map(of).collect()
     }
 
-    /// Sends it, must be believed, and does what the answer says.
+    /// Sends a heartbeat that must succeed, and takes over the assignment in its answer.
     pub fn send(
         &mut self,
         request: &ConsumerGroupHeartbeatRequest,
@@ -97,7 +97,7 @@ impl Consumer {
         answer.error_code
     }
 
-    /// Joins, or joins again: it holds nothing.
+    /// Joins or rejoins, with no partitions owned.
     pub fn enter(&mut self) -> ConsumerGroupHeartbeatResponse {
         self.generation = 0;
         self.held.clear();
@@ -105,20 +105,20 @@ impl Consumer {
         self.send(&request)
     }
 
-    /// Says nothing new.
+    /// Sends a heartbeat without changes.
     pub fn beat(&mut self) -> ConsumerGroupHeartbeatResponse {
         let request = self.quiet_request();
         self.send(&request)
     }
 
-    /// Says what it holds.
+    /// Sends the owned partitions.
     pub fn acknowledge(&mut self) -> ConsumerGroupHeartbeatResponse {
         let mut request = self.quiet_request();
         request.topic_partitions = Some(self.owned());
         self.send(&request)
     }
 
-    /// Goes, for good (−1) or for a while (−2).
+    /// Leaves for good (−1) or for a while (−2).
     pub fn go(&mut self, epoch: i32) {
         let mut request = self.quiet_request();
         request.member_epoch = epoch;
@@ -128,7 +128,7 @@ impl Consumer {
         self.held.clear();
     }
 
-    /// What it holds, by name, as Metadata tells names.
+    /// The owned partitions, with topic names from Metadata.
     pub fn holds(&mut self) -> Vec<(String, Vec<i32>)> {
         let by_id = |id: &Uuid| MetadataRequestTopic::default().with_name(None).with_topic_id(*id);
         let asked = self.held.keys().map(by_id).collect();
@@ -145,14 +145,14 @@ impl Consumer {
         held
     }
 
-    /// Its partitions of `orders`.
+    /// The owned partitions of `orders`.
     pub fn orders(&mut self) -> Vec<i32> {
         let held = self.holds().into_iter().filter(|(topic, _)| topic == "orders");
         held.flat_map(|(_, partitions)| partitions).collect()
     }
 }
 
-/// Everyone speaks until nobody is told anything and all are at one epoch.
+/// Sends heartbeats until no answer has an assignment and all members have the same epoch.
 pub fn settle(members: &mut [&mut Consumer]) {
     until("the members have what they are to have", || {
         let mut quiet = true;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Builds it (a moment, when `cargo test` just did), beside `binary`, a program of the same build;
-/// where it lies then.
+/// Builds the example, which takes a moment after `cargo test`. The result lies beside `binary`, a
+/// program of the same build. Returns cargo's output and the path.
 pub(crate) fn built(name: &str, binary: &str, options: &[&str]) -> (Output, PathBuf) {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--example", name]).args(options);
-    // Build scripts of others would take for a change what cargo tells a test of its own package,
-    // and everything would be built anew: now, and with the next build from outside.
+    // Cargo sets variables for a test of its own package. Build scripts of other packages would see
+    // them as changes, and rebuild everything now and at the next build from outside.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

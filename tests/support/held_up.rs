@@ -1,15 +1,15 @@
-//! An engine that is held up where it writes a line of the log: nothing that waits for it ends
-//! until it is let go.
+//! An engine that blocks while it writes a log line: no request that waits for it ends until the
+//! test releases it.
 
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::until;
 
-/// The group whose first failure holds the engine up.
+/// The group whose first failure blocks the engine.
 pub const STUCK: &str = "stuck";
-/// The rules of that group: a dead letter of [`large`] takes over 80 % of its room, which is a line
-/// of the engine's own thread.
+/// The rules of that group. A dead letter of [`large`] fills over 80 % of its quota, which the
+/// engine's thread logs.
 pub const RULES: &str =
     "groups: [{match: stuck, max_reconsume_times: 0, dead_letters: {max_bytes: 1MiB}}]";
 
@@ -18,7 +18,7 @@ pub fn large() -> String {
     "x".repeat(900_000)
 }
 
-/// What a line about this group has come to.
+/// The state of the awaited log line.
 #[derive(Clone, Copy, PartialEq)]
 enum Line {
     Awaited,
@@ -34,7 +34,7 @@ fn is_now(line: Line) {
     MOVED.notify_all();
 }
 
-/// Lets the engine go on, also when the test fails: the sidecar could not stop otherwise.
+/// Releases the engine when dropped, also if the test fails: otherwise the sidecar could not stop.
 #[derive(Debug)]
 pub struct HeldUp;
 
@@ -44,14 +44,14 @@ impl Drop for HeldUp {
     }
 }
 
-/// From the next failure of its group on, once in a test binary.
+/// Blocks the engine at the next failure of [`STUCK`]; once in a test binary.
 pub fn hold_up() -> HeldUp {
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Pen);
     log.with_max_level(tracing::Level::WARN).init();
     HeldUp
 }
 
-/// Until it is.
+/// Waits until the engine is blocked.
 pub fn wait_for_it() {
     until("the engine is held up", || {
         *LINE.lock().unwrap_or_else(PoisonError::into_inner) == Line::Held

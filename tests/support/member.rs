@@ -23,7 +23,7 @@ use super::batch::{Got, unpack};
 use super::client::{Client, Sent, s};
 use super::{Server, until};
 
-/// JoinGroup and its kin, everything they can say.
+/// The version of `JoinGroup` and the other membership APIs, with every field.
 const JOIN: i16 = 9;
 const SYNC: i16 = 5;
 const HEARTBEAT: i16 = 4;
@@ -38,13 +38,13 @@ pub struct Member {
     pub topics: Vec<String>,
     pub id: String,
     pub instance: Option<String>,
-    /// −1 outside the group.
+    /// Generation of the member; −1 outside the group.
     pub generation: i32,
-    /// What SyncGroup answered, in its order.
+    /// The assignment in the answer of `SyncGroup`, in its order.
     pub assigned: Vec<(String, Vec<i32>)>,
     pub protocol: String,
     pub session_ms: i32,
-    /// Whether it computed the assignments of the last round.
+    /// Whether the member was the leader of the last round.
     pub leads: bool,
 }
 
@@ -53,7 +53,8 @@ impl Member {
         Self::on(server.client(), group, topics)
     }
 
-    /// The only member of `shop`, with `orders`, which has one partition, and the retry topic.
+    /// The only member of `shop`. It subscribes to `orders`, with one partition, and the retry
+    /// topic.
     pub fn of_shop(server: &Server) -> Self {
         if server.client().metadata(9, &["orders"]).topics[0].error_code != 0 {
             server.client().create("orders", 1);
@@ -63,7 +64,7 @@ impl Member {
         member
     }
 
-    /// On this connection.
+    /// Creates a member on this connection.
     pub fn on(client: Client, group: &str, topics: &[&str]) -> Self {
         Self {
             client,
@@ -203,7 +204,7 @@ impl Member {
         request
     }
 
-    /// The committed offset as OffsetFetch 9 tells it, by member id.
+    /// The committed offset by `OffsetFetch` 9 with the member id.
     pub fn position_of(&mut self, topic: &str, index: i32) -> i64 {
         let mut asked = OffsetFetchRequestTopics::default();
         (asked.name, asked.partition_indexes) = (s(topic), vec![index]);
@@ -214,19 +215,19 @@ impl Member {
         self.client.call(9, &request).groups[0].topics[0].partitions[0].committed_offset
     }
 
-    /// Where the member's lane goes on.
+    /// The committed offset of the member's retry partition.
     pub fn position(&mut self) -> i64 {
         let retry = self.retry();
         self.position_of(&retry, 0)
     }
 
-    /// One Fetch of the lane.
+    /// One Fetch of the retry partition.
     pub fn fetch_lane(&mut self, from: i64, wait_ms: i32) -> PartitionData {
         let retry = self.retry();
         self.client.fetch(&retry, 0, from, wait_ms)
     }
 
-    /// Waits for the next retries, from the lane's position on.
+    /// Waits for the next retries, from the committed offset on.
     pub fn retries(&mut self) -> Vec<Got> {
         let from = self.position();
         self.retries_from(from)
@@ -252,14 +253,14 @@ impl Member {
         got.remove(0)
     }
 
-    /// Acknowledges everything handed out below `offset`, and must be believed.
+    /// Commits all retries delivered below `offset`; the commit must succeed.
     pub fn done(&mut self, offset: i64) {
         let retry = self.retry();
         assert_eq!(self.commit(&retry, 0, offset), 0);
     }
 }
 
-/// OffsetFetch below version 8 on any connection: offset, metadata and error of one partition.
+/// `OffsetFetch` below version 8 on any connection: offset, metadata and error of one partition.
 pub fn offset_fetch(
     client: &mut Client,
     version: i16,
@@ -277,22 +278,22 @@ pub fn offset_fetch(
     (one.committed_offset, metadata, one.error_code)
 }
 
-/// One whole round: all these members are in the group afterwards, with their assignments.
+/// One whole rebalance: afterwards all these members are in the group, with their assignments.
 pub fn rebalance(members: &mut [&mut Member], partitions: Partitions<'_>) {
     rebalance_by(members, &|seen| ranges(seen, partitions));
 }
 
-/// Members by id and what they subscribe to → what each is given.
+/// Members by id with their subscriptions → the assignment of each.
 pub type Assignor<'a> = &'a dyn Fn(Vec<(String, Vec<TopicName>)>) -> Vec<(String, Bytes)>;
 
-/// The same with another assignor.
+/// One whole rebalance with this assignor.
 pub fn rebalance_by(members: &mut [&mut Member], assign: Assignor<'_>) {
     if members.iter().all(|member| member.generation < 0) && members.len() > 1 {
         rebalance_by(&mut members[..1], assign);
     }
     let mut sent = Vec::new();
     let has_new = members.iter().any(|member| member.generation < 0);
-    // A follower that joins again before the leader is told the generation as it is.
+    // A follower that rejoins before its leader gets the current generation.
     let is_led = members.iter().any(|member| member.leads && member.generation >= 0);
     let joining = has_new || is_led;
     for member in members.iter_mut() {
@@ -329,7 +330,7 @@ pub fn rebalance_by(members: &mut [&mut Member], assign: Assignor<'_>) {
     }
 }
 
-/// The range assignor: each topic's partitions in runs over the members that want it.
+/// The range assignor: runs of each topic's partitions, over the members that subscribe to it.
 pub fn ranges(
     mut members: Vec<(String, Vec<TopicName>)>,
     partitions: Partitions<'_>,

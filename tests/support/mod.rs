@@ -1,5 +1,5 @@
-//! A whole sidecar in this process, on free ports, with a data directory of its own; and a small
-//! Kafka client that says exactly what a test wants said.
+//! A whole sidecar in this process, on free ports, with its own data directory; and a small Kafka
+//! client that sends exactly the bytes of a test.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(unused_imports, reason = "each test file uses a part of it")]
 #![allow(unreachable_pub, reason = "the same file is a module of several test binaries")]
@@ -36,17 +36,17 @@ pub use secure::{Stream, Trust};
 pub use terminal::Terminal;
 pub use told::Told;
 
-/// Longer than anything a test waits for; only a broken build comes near it.
+/// Longer than any wait of a test; only a broken build comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whether the sidecars of this test binary stand in front of a cluster, which is another sidecar
-/// by itself: the same tests hold in both modes.
+/// by itself. The same tests hold in both modes.
 pub fn in_front() -> bool {
     env!("CARGO_CRATE_NAME").ends_with("upstream")
 }
 
-/// What the cluster behind is told: names of its own, so that one of the sidecar's that slips
-/// through is no topic there; and to watch nobody, as a cluster does.
+/// Configuration of the cluster. Its topic names differ from the sidecar's, so a name that slips
+/// through is unknown there. It has no retry topics, like any cluster.
 const BEHIND: &str = "node_id: 1000\n\
     names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}\n\
     retry: {lane: off}\n\
@@ -57,21 +57,21 @@ pub struct Server {
     runtime: Runtime,
     running: Option<reprise::server::Server>,
     config: Config,
-    /// The disk and the clock of one that is simulated.
+    /// The disk and the clock of a simulated sidecar.
     told: Option<Told>,
     _dir: TempDir,
-    /// Dropped last: the sidecar's links end first.
+    /// Dropped last: the sidecar's connections end first.
     cluster: Option<Arc<Server>>,
     port: Option<port::Port>,
 }
 
 impl Server {
-    /// With the defaults, retries after 20 ms and short sessions allowed.
+    /// Starts with the defaults, retries after 20 ms and short sessions allowed.
     pub fn start() -> Self {
         Self::with("retry: {levels: 20ms}")
     }
 
-    /// With this configuration; ports, data directory and session bounds are set here.
+    /// Starts with this configuration; ports, data directory and session bounds are set here.
     pub fn with(yaml: &str) -> Self {
         let (dir, config) = prepare(yaml);
         if !in_front() {
@@ -81,7 +81,7 @@ impl Server {
         Self::before(dir, config, cluster)
     }
 
-    /// In front of a cluster, at an address that is the same after a restart.
+    /// Starts in front of a cluster, at an address that stays the same after a restart.
     pub fn with_kept_port() -> Self {
         let (dir, mut config) = prepare("retry: {levels: 20ms}");
         let port = port::free_port();
@@ -96,8 +96,8 @@ impl Server {
         Self::before(dir, config, Arc::clone(self.cluster.as_ref().unwrap()))
     }
 
-    /// A cluster by itself, whatever the test binary: to be stopped while a sidecar stands before
-    /// it, and started again at the same address.
+    /// A cluster by itself, in any test binary. The test may stop it and start it again at the same
+    /// address, while a sidecar stands in front of it.
     pub fn alone() -> Self {
         let (dir, mut config) = prepare(BEHIND);
         let port = port::free_port();
@@ -105,7 +105,7 @@ impl Server {
         Self::over(dir, config, None).holding(port)
     }
 
-    /// The same, reached through whatever listens at `addr`.
+    /// A cluster by itself, reached through the program that listens at `addr`.
     pub fn alone_as(addr: SocketAddr) -> Self {
         let (dir, mut config) = prepare(BEHIND);
         config.listen[0].advertised =
@@ -113,7 +113,8 @@ impl Server {
         Self::over(dir, config, None)
     }
 
-    /// In front of whatever listens there, with credentials where the configuration has some.
+    /// Starts in front of the program that listens at `addr`, with credentials if the configuration
+    /// has some.
     pub fn in_front_of(addr: SocketAddr, yaml: &str) -> Self {
         let (dir, mut config) = prepare(yaml);
         let sasl = config.upstream.take().and_then(|given| given.sasl);
@@ -121,7 +122,8 @@ impl Server {
         Self::over(dir, config, None)
     }
 
-    /// The same, which tells its clients no addresses of their own, as behind TLS.
+    /// Starts in front of a program, with an advertised address: clients have no client addresses,
+    /// as behind TLS.
     pub fn in_front_of_told(addr: SocketAddr, yaml: &str) -> Self {
         let (dir, mut config) = prepare(yaml);
         let port = port::free_port();
@@ -137,7 +139,7 @@ impl Server {
         self
     }
 
-    /// The cluster behind a sidecar with this configuration; groups and topics live there.
+    /// The cluster of a sidecar with this configuration; it has the groups and topics.
     fn behind(sidecar: &Config) -> Self {
         let (dir, mut config) = prepare(BEHIND);
         config.membership = sidecar.membership.clone();
@@ -150,7 +152,7 @@ impl Server {
         Self::over(dir, config, Some(cluster))
     }
 
-    /// The cluster behind this sidecar.
+    /// The cluster of this sidecar.
     pub fn cluster(&self) -> &Self {
         self.cluster.as_ref().unwrap()
     }
@@ -162,7 +164,8 @@ impl Server {
         Self { runtime, running: Some(running), config, told: None, _dir: dir, cluster, port: None }
     }
 
-    /// What kill -9 would leave at this moment, started again beside this one.
+    /// A sidecar started beside this one on a copy of its data directory, as kill −9 would leave
+    /// it.
     pub fn killed(&self) -> Self {
         let dir = tempfile::tempdir().unwrap();
         copy(Path::new(&self.config.data_dir), &dir.path().join("data"));
@@ -171,7 +174,7 @@ impl Server {
         Self::over(dir, config, self.cluster.clone())
     }
 
-    /// A second one over the data directory of this one, on other ports.
+    /// Starts a second sidecar on the data directory of this one, on other ports.
     pub fn start_beside_on_the_same_directory(&self) -> Result<(), String> {
         let started = self.runtime.block_on(reprise::server::Server::start(self.config.clone()));
         started.map(drop).map_err(|error| error.to_string())
@@ -197,7 +200,7 @@ impl Server {
         self.running = Some(again.unwrap());
     }
 
-    /// What a SIGHUP does with a changed file of settings.
+    /// Reloads a changed configuration, as SIGHUP does.
     pub fn reload(
         &self,
         change: impl FnOnce(&mut Config),
@@ -207,13 +210,13 @@ impl Server {
         self.server().reload(config)
     }
 
-    /// The same with other settings.
+    /// Restarts with a changed configuration.
     pub fn restart_with(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
         self.restart();
     }
 
-    /// Other settings while it runs, as SIGHUP takes them.
+    /// Reloads a changed configuration, as SIGHUP does; it must succeed.
     pub fn reload_with(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
         self.server().reload(self.config.clone()).unwrap();
@@ -223,13 +226,12 @@ impl Server {
         self.server().kafka_addr()
     }
 
-    /// What answers requests, for a test that must know when one has reached it.
+    /// The router that answers requests, for tests that must know when a request has reached it.
     pub fn router(&self) -> &reprise::route::Router {
         self.server().router()
     }
 
-    /// What lies in the log of the topic already, such as no Produce would be let in with;
-    /// partition 0.
+    /// Appends a batch to partition 0 of the topic's log, which Produce might refuse.
     pub fn stored(&self, topic: &str, batch: &bytes::Bytes) {
         let has_it = self.cluster.as_deref().unwrap_or(self);
         let broker = &has_it.router().broker;
@@ -239,7 +241,7 @@ impl Server {
         has_it.runtime.block_on(broker.acknowledged(produced.seq)).unwrap();
     }
 
-    /// Where everything durable lies.
+    /// The data directory.
     pub fn data_dir(&self) -> &Path {
         Path::new(&self.config.data_dir)
     }
@@ -253,23 +255,23 @@ impl Server {
         Client::connect(self.addr())
     }
 
-    /// Where the admin port is.
+    /// The address of the admin port.
     pub fn admin(&self) -> SocketAddr {
         self.server().admin_addr().unwrap()
     }
 
-    /// A command of `reprise` against this sidecar.
+    /// Runs a command of `reprise` against this sidecar.
     pub fn reprise(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
         command.args(args).args(["--admin", &self.admin().to_string()]).output().unwrap()
     }
 
-    /// `reprise retry …` against this sidecar.
+    /// Runs `reprise retry …` against this sidecar.
     pub fn retry(&self, args: &[&str]) -> Output {
         self.reprise(&[&["retry"], args].concat())
     }
 
-    /// Runs what has to be asked inside.
+    /// Runs a future on the sidecar's runtime.
     pub fn run<T>(&self, question: impl Future<Output = T>) -> T {
         self.runtime.block_on(question)
     }
@@ -317,7 +319,7 @@ impl Server {
         (status, serde_json::from_str(json).unwrap())
     }
 
-    /// The value of a series as written in `/metrics`, labels included; 0 when there is none.
+    /// The value of a series as written in `/metrics`, labels included; 0 if it does not exist.
     pub fn metric(&self, series: &str) -> f64 {
         let text = self.get("/metrics");
         let line = text
@@ -368,7 +370,7 @@ impl Drop for Server {
     }
 }
 
-/// Real time: what a client waits for over TCP cannot be virtual.
+/// Real time, since a client's wait over TCP cannot be virtual.
 #[expect(clippy::disallowed_methods, reason = "a test over TCP waits in real time")]
 pub fn instant() -> Instant {
     Instant::now()
@@ -381,8 +383,8 @@ pub fn wall_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap()
 }
 
-/// Looks until `seen` says yes. For what another task does in its own time; a look that asks the
-/// server is its own pause.
+/// Polls until `seen` is true, for changes that another task makes in its own time. A call that
+/// asks the server is pause enough.
 pub fn until(what: &str, mut seen: impl FnMut() -> bool) {
     let began = instant();
     while !seen() {

@@ -1,25 +1,25 @@
-//! Ports of sidecars that start again on the same one.
+//! Ports of sidecars that restart on the same port.
 
 use std::fs::File;
 use std::net::TcpStream;
 use std::ops::Range;
 
-/// Below the range from which systems take the ports of outgoing connections: while the sidecar is
-/// down, nobody else gets its port.
+/// Below the range of ephemeral ports: while the sidecar is down, no other process gets its port.
 const PORTS: Range<u16> = 10_000..32_000;
-/// Ports of one sidecar: behind its own lie those of brokers, or the 64 that it tells its members.
+/// Ports of one sidecar: its own, and behind it those of brokers, or the 64 client ports of
+/// members.
 const WIDTH: u16 = 100;
 
-/// A port, and those behind it, that no other test has until this is dropped.
+/// A port, and those behind it, that no other test gets until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) number: u16,
-    /// Locked: test processes run side by side.
+    /// Locked, since test processes run side by side.
     _file: File,
 }
 
-/// A socket that is bound to look would be inherited by a child that starts at the same moment, so
-/// the port is looked at by connecting.
+/// The test for a free port connects instead of binding: a bound socket would be inherited by a
+/// child that starts at the same moment.
 pub(crate) fn free_port() -> Port {
     let dir = std::env::temp_dir().join("reprise-test-ports");
     std::fs::create_dir_all(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! A producer in transactions.
+//! A transactional producer.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::txn_offset_commit_request::{
@@ -13,7 +13,7 @@ use super::batch::{Around, TRANSACTIONAL, batch};
 use super::client::{produce_request, s};
 use super::{Client, Rec, Server};
 
-/// A producer with a transactional id, at whatever versions a test asks for.
+/// A producer with a transactional id, which uses the versions that a test gives.
 pub struct Producer {
     pub client: Client,
     pub id: &'static str,

@@ -1,5 +1,5 @@
-//! What the codec crate reads of a request and its answer, and how it would write them: it has
-//! Kafka's own schemas, so what it reads whole and writes alike is what Kafka's clients read.
+//! The codec crate's decoding and encoding of requests and answers. The crate has Kafka's own
+//! schemas: Kafka's clients read a frame that it reads whole and encodes alike.
 
 use std::fmt::Debug;
 
@@ -8,23 +8,23 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
 use reprise::wire::Api;
 
-/// A frame without its length, read to its end.
+/// A frame without its length, decoded to its end.
 #[derive(Debug)]
 pub struct Read {
-    /// For people.
+    /// Debug text of the message.
     pub text: String,
-    /// The same, written by the crate.
+    /// The message as the crate encodes it.
     pub again: Bytes,
 }
 
-/// Reads requests and answers of one API; the error says what cannot be read.
+/// Decodes requests and answers of one API; the error names the undecodable part.
 #[derive(Clone, Copy)]
 pub struct Reader {
     pub request: fn(i16, &Bytes) -> Result<Read, String>,
     pub answer: fn(i16, &Bytes) -> Result<Read, String>,
 }
 
-/// Header and body by their versions.
+/// Decodes header and body at their versions.
 fn read<H, B>(header: i16, version: i16, frame: &Bytes) -> Result<Read, String>
 where
     H: Decodable + Encodable + Debug,
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// How messages of each API are read: whoever adds one has to say.
+/// The decoders of each API; the match makes the compiler ask for a new API's.
 pub fn reader(api: Api) -> Reader {
     match api {
         Api::Produce => of::<ProduceRequest>(),

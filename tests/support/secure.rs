@@ -1,4 +1,4 @@
-//! The client's side of a connection: as it is, or under TLS.
+//! The client's side of a connection: plain text or TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,10 +8,9 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::PATIENCE;
 
-/// Whom a client trusts and what it shows.
+/// The trusted certificates of a client, and its own certificate.
 pub type Trust = Arc<ClientConfig>;
 
-/// A connection.
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
@@ -25,7 +24,7 @@ impl Stream {
         Self::Plain(stream)
     }
 
-    /// After the handshake with the server that is to be `host`.
+    /// Connects by TLS to a server whose certificate must name `host`.
     pub fn secure(addr: SocketAddr, host: &str, trust: &Trust) -> io::Result<Self> {
         let host = host.to_owned().try_into().unwrap();
         let session = ClientConnection::new(Arc::clone(trust), host).unwrap();
@@ -37,7 +36,7 @@ impl Stream {
         Ok(Self::Tls(Box::new(stream)))
     }
 
-    /// The session, under TLS.
+    /// The TLS session.
     pub fn session(&self) -> &ClientConnection {
         match self {
             Self::Tls(stream) => &stream.conn,

@@ -30,7 +30,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command in a terminal of so many columns and rows.
+    /// Runs a command in a terminal of this size.
     pub fn run(args: &[&str], (columns, rows): (u16, u16)) -> Self {
         Self::run_with(args, (columns, rows), &[])
     }

@@ -1,7 +1,7 @@
-//! A whole sidecar whose clock only a test moves, and whose disk is memory: what takes hours takes
-//! none, and is exact to the millisecond.
+//! A whole sidecar with a clock that only the test advances, and a disk in memory: hours pass at
+//! once, exact to the millisecond.
 //!
-//! Only what is asked for after time has passed sees it: a Fetch that waits does so in real time.
+//! Only a request sent after the advance sees the new time; a pending Fetch waits in real time.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use super::batch::TIME_MS;
 use super::{prepare, upstream};
 
-/// What is simulated.
+/// The simulated parts.
 pub struct Told {
     pub disk: MemDisk,
     clock: Clock,
@@ -28,7 +28,7 @@ impl Told {
         Self { disk: MemDisk::new(1), clock, hand }
     }
 
-    /// Starts on the disk as it is; the clock goes on where it was.
+    /// Starts on the current disk, at the current time.
     pub(super) async fn start(&mut self, config: Config) -> Result<Server, StartError> {
         (self.clock, self.hand) = Clock::told(self.clock.now().wall);
         Server::start_on(config, self.disk.disk(), self.clock).await
@@ -36,7 +36,8 @@ impl Told {
 }
 
 impl super::Server {
-    /// By itself, with this configuration; it is the time of the records that tests produce.
+    /// Starts a sidecar by itself with this configuration, at the time of the records that tests
+    /// produce.
     pub fn told(yaml: &str) -> Self {
         Self::told_with(yaml, |_| {})
     }
@@ -51,27 +52,27 @@ impl super::Server {
         Self { runtime, running, config, told: Some(told), _dir: dir, cluster: None, port: None }
     }
 
-    /// The same in front of whatever listens there.
+    /// Starts in front of the program that listens at `addr`.
     pub fn told_in_front_of(addr: SocketAddr, yaml: &str) -> Self {
         Self::told_with(yaml, |config| config.upstream = Some(upstream(addr)))
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn pass(&self, ms: u64) {
         self.simulated().hand.advance(ms);
     }
 
-    /// What its clock says, Unix ms.
+    /// The simulated wall clock, Unix ms.
     pub fn now_ms(&self) -> i64 {
         self.simulated().clock.now().wall.0
     }
 
-    /// The disk it is on.
+    /// The disk in memory.
     pub fn disk(&self) -> &MemDisk {
         &self.simulated().disk
     }
 
-    /// The power goes: what is not durable is gone, and all is started anew on what is left.
+    /// Cuts the power: writes that are not durable are lost, and the sidecar starts on the rest.
     pub fn lose_power(&mut self) {
         self.disk().power_cut();
         self.restart();

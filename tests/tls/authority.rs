@@ -1,4 +1,4 @@
-//! An authority of the test's own, and what it signs.
+//! A certificate authority for the tests, and its certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::support::Trust;
 
 /// The host of every server here.
 pub(crate) const HOST: &str = "127.0.0.1";
-/// Both versions.
+/// TLS 1.3 and TLS 1.2.
 pub(crate) const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
-/// The older one.
+/// TLS 1.2 only.
 pub(crate) const OLD: &[&SupportedProtocolVersion] = &[&TLS12];
 
-/// Signs certificates; its own lies in a file.
+/// Signs certificates; its own is in a file.
 pub(crate) struct Authority {
     dir: TempDir,
     issuer: Issuer<'static, KeyPair>,
     certificate: Certificate,
 }
 
-/// A certificate and its key, in files.
+/// Files of a certificate and its key.
 pub(crate) struct Made {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
@@ -44,7 +44,7 @@ impl Authority {
         Self { dir, issuer: Issuer::new(params, key), certificate }
     }
 
-    /// The file with its own certificate.
+    /// The file with the authority's certificate.
     pub(crate) fn ca(&self) -> PathBuf {
         self.dir.path().join("ca.pem")
     }
@@ -53,12 +53,12 @@ impl Authority {
         self.dir.path()
     }
 
-    /// For a server, or a client, of these names.
+    /// Signs a certificate for a server, or a client, with these names.
     pub(crate) fn signs(&self, name: &str, hosts: &[&str]) -> Made {
         self.signs_params(name, &params(hosts))
     }
 
-    /// For [`HOST`], until the end of 2020.
+    /// Signs a certificate for [`HOST`], valid until the end of 2020.
     pub(crate) fn signed_long_ago(&self) -> Made {
         let mut params = params(&[HOST]);
         params.not_before = date_time_ymd(2019, 1, 1);
@@ -72,7 +72,7 @@ impl Authority {
         self.write(name, &certificate, &key)
     }
 
-    /// Nobody's signature but its own; `as_authority`: it says it may sign others.
+    /// A self-signed certificate; `as_authority`: it is marked as one that may sign others.
     pub(crate) fn not_signed(&self, name: &str, as_authority: bool) -> Made {
         let key = KeyPair::generate().unwrap();
         let mut params = params(&[HOST]);
@@ -90,12 +90,13 @@ impl Authority {
         made
     }
 
-    /// A client that trusts what this signs.
+    /// A client that trusts this authority.
     pub(crate) fn trust(&self) -> Trust {
         self.client(BOTH, None)
     }
 
-    /// The same with these versions of TLS, showing this.
+    /// A client that trusts this authority, with these versions of TLS and this certificate of its
+    /// own.
     pub(crate) fn client(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -117,14 +118,14 @@ impl Authority {
         })
     }
 
-    /// The same as [`Authority::trust`], showing this.
+    /// A client as in [`Authority::trust`], with this certificate of its own.
     pub(crate) fn showing(&self, made: &Made) -> Trust {
         self.client(BOTH, Some(made))
     }
 }
 
 impl Made {
-    /// `listen` with this certificate; `more` keys of `tls`, each behind a comma.
+    /// A `listen` item with this certificate; `more` keys of `tls`, each after a comma.
     pub(crate) fn listen(&self, more: &str) -> String {
         let (certificate, key) = (self.certificate.display(), self.key.display());
         format!(
@@ -134,7 +135,7 @@ impl Made {
         )
     }
 
-    /// What it is, as a peer shows it.
+    /// The certificate, as a peer gets it.
     pub(crate) fn der(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_file(&self.certificate).unwrap()
     }
@@ -148,7 +149,7 @@ fn params(hosts: &[&str]) -> CertificateParams {
 fn authority() -> CertificateParams {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Each of its own name: which key signed is then never a question of luck.
+    // A random name for each authority: with equal names, a verifier would pick a key by luck.
     let name = format!("test authority {}", fastrand::u64(..));
     params.distinguished_name.push(DnType::CommonName, name);
     params

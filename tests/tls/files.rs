@@ -1,4 +1,4 @@
-//! Files that cannot be used: all of it told at load, with the file and what to do.
+//! Unusable certificate and key files: all are reported at load, with the file and the next step.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use reprise::config::{Config, ConfigError};
 
 use crate::authority::{Authority, HOST};
 
-/// Its kind is all that is read of it.
+/// The loader reads only the label of this PEM block.
 const LOCKED: &[u8] =
     b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMA==\n-----END ENCRYPTED PRIVATE KEY-----\n";
 

@@ -1,4 +1,4 @@
-//! What the log says: every line of this test binary is kept.
+//! The log lines of this test binary, all of them kept.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -11,7 +11,7 @@ static LISTENING: Once = Once::new();
 struct Ear;
 
 impl io::Write for Ear {
-    /// A line comes in one piece.
+    /// The subscriber writes a line in one piece.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         lines().push(String::from_utf8_lossy(bytes).into_owned());
         Ok(bytes.len())
@@ -26,7 +26,7 @@ fn lines() -> MutexGuard<'static, Vec<String>> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on lines are kept.
+/// Keeps all log lines from now on.
 pub(crate) fn listen() {
     LISTENING.call_once(|| {
         let log = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Ear);
@@ -34,13 +34,13 @@ pub(crate) fn listen() {
     });
 }
 
-/// The lines that hold every one of these words.
+/// The lines that contain every one of these words.
 pub(crate) fn heard(words: &[&str]) -> Vec<String> {
     let hold = |line: &&String| words.iter().all(|word| line.contains(word));
     lines().iter().filter(hold).cloned().collect()
 }
 
-/// Waits for the line that holds every one of these words.
+/// Waits for a line that contains every one of these words.
 pub(crate) fn hear(words: &[&str]) {
     until(&format!("a line with {words:?}"), || !heard(words).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Clients under TLS: who is let in, what the others are told.
+//! Clients under TLS: admitted ones, and the errors of the others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::authority::{Authority, BOTH, HOST, OLD};
 use crate::heard::{hear, heard, listen};
 use crate::support::{Client, Rec, Server, Stream, Trust, until};
 
-/// A sidecar that shows a good certificate; `more` keys of `tls`.
+/// A sidecar with a valid certificate; `more` keys of `tls`.
 fn server(authority: &Authority, more: &str) -> Server {
     listen();
     Server::with(&authority.signs("server", &[HOST]).listen(more))
@@ -24,7 +24,7 @@ fn asks(client: &mut Client) -> Option<i16> {
     client.try_call(3, &ApiVersionsRequest::default()).map(|told| told.error_code)
 }
 
-/// Connections that ended for this cause.
+/// Connections that ended with this cause.
 fn ended(server: &Server, cause: &str) -> f64 {
     server.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
 }
@@ -38,7 +38,7 @@ fn a_client_speaks_through_and_finds_every_address_it_is_told() {
     client.create("orders", 1);
     client.put("orders", 0, &[Rec::new("x")]);
     assert_eq!(client.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
-    // The name that was verified is the name that is told, at a port of this client's own.
+    // Metadata has the verified name, with a port of this client's own.
     let told = client.call(9, &MetadataRequest::default());
     let broker = &told.brokers[0];
     assert_eq!(broker.host.as_str(), HOST);
@@ -55,7 +55,7 @@ fn a_client_of_tls_1_2_speaks_through() {
     assert_eq!(asks(&mut client), Some(0));
 }
 
-/// Like nearly every client, these name AES-256 first.
+/// The clients offer AES-256 first, like nearly every client.
 #[test]
 fn the_cheaper_of_two_good_ciphers_is_taken_by_both_versions() {
     let authority = Authority::new();
@@ -96,7 +96,7 @@ fn where_clients_must_show_a_certificate_only_those_with_a_good_one_are_served()
         (authority.showing(&old), "the peer's certificate is refused: "),
     ] {
         let before = ended(&server, "tls");
-        // In TLS 1.3 the client hears of it when it reads.
+        // In TLS 1.3 a client learns of the refusal at its first read.
         let mut client = secure(&server, &trust);
         let peer = client.stream.tcp().local_addr().unwrap().to_string();
         let refused = client.stream.read(&mut [0]).unwrap_err().to_string();

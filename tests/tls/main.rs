@@ -1,4 +1,4 @@
-//! TLS on both sides: who is let in, who is trusted, what is said when not, what a reload changes.
+//! TLS towards clients and brokers: admission, trust, log lines of refusals, and reloads.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Brokers that are not taken for one: the client's connection ends, and the log says which broker,
-//! what is wrong with it, and what to do.
+//! Brokers whose TLS handshake fails: the client's connection ends, and the log names the broker,
+//! the fault and the next step.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::heard::{hear, listen};
 use crate::support::{Server, until};
 use crate::upstreams::{cluster, upstream};
 
-/// In front of `cluster` a request ends its connection, and the log says so.
+/// Checks that a request in front of `cluster` ends its connection, and that the log says so.
 fn refuses(cluster: &Server, tls: &str, words: &[&str]) {
     let server = Server::with(&upstream(cluster.addr(), tls));
     ends(&server, &cluster.addr().to_string(), words);
@@ -95,7 +95,7 @@ fn tls_towards_a_plaintext_port_and_plain_text_towards_a_tls_port() {
     let tls = trusting(&authority);
     let plain = Server::start();
     refuses(&plain, &tls, &["closes the connection inside the TLS handshake", "leave out"]);
-    // As Kafka answers bytes that are no TLS: an alert.
+    // Kafka answers bytes that are not TLS with an alert.
     let alerting = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = alerting.local_addr().unwrap();
     thread::spawn(move || {
@@ -106,7 +106,7 @@ fn tls_towards_a_plaintext_port_and_plain_text_towards_a_tls_port() {
     });
     let server = Server::in_front_of(addr, "");
     ends(&server, "the broker", &["wants TLS on this port: set upstream.tls"]);
-    // And a broker of another protocol.
+    // The second broker speaks another protocol.
     let talking = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = talking.local_addr().unwrap();
     thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! A reload reads the files again: new handshakes take what they hold now, connections go on, and
-//! a broken file changes nothing.
+//! A reload reads the certificate files again. New handshakes use the new content, connections go
+//! on, and an invalid file changes nothing.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn serving(authority: &Authority) -> (Made, Server) {
     (made, server)
 }
 
-/// What new connections are shown.
+/// The certificate that new connections get.
 fn shown(server: &Server, trust: &Trust) -> CertificateDer<'static> {
     let client = Client::secure(server.addr(), HOST, trust).unwrap();
     client.stream.session().peer_certificates().unwrap()[0].clone().into_owned()

@@ -1,4 +1,4 @@
-//! Brokers under TLS: what passes, in front of another sidecar that listens under TLS.
+//! Brokers under TLS: relayed requests, in front of another sidecar that listens with TLS.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -13,14 +13,14 @@ use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
 use crate::support::{Client, Member, Rec, Server};
 
-/// A cluster by itself; `tls`: more keys there, `more`: more keys of the configuration.
+/// A cluster by itself; `tls`: more of its keys, `more`: more keys of the configuration.
 pub(crate) fn cluster(made: &Made, tls: &str, more: &str) -> Server {
     listen();
     let names = "names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}";
     Server::with(&format!("{}{names}\n{more}", made.listen(tls)))
 }
 
-/// The part of a configuration that puts a sidecar in front of it.
+/// The configuration that puts a sidecar in front of the cluster.
 pub(crate) fn upstream(addr: SocketAddr, tls: &str) -> String {
     format!("upstream: {{bootstrap: '{addr}', tls: {{{tls}}}}}\n")
 }
@@ -45,7 +45,7 @@ fn what_a_client_says_reaches_a_cluster_under_tls_and_a_nack_is_read_back() {
     let mut leader = broker(&mut client);
     leader.put("orders", 0, &[Rec::new("first"), Rec::new("failed")]);
     assert_eq!(leader.read_all("orders").len(), 2);
-    // By reference: the sidecar fetches the record itself, on a connection of its own.
+    // By reference: the sidecar fetches the record on a connection of its own.
     let mut reference = Rec::new("").header("x-retry-by-reference", "true");
     reference.value = None;
     let told = client.nack("shop", "orders-0@1", reference);
@@ -71,7 +71,7 @@ fn both_sides_under_tls_where_each_must_show_a_certificate() {
     let shop = authority.showing(&authority.signs("shop", &["shop"]));
     let mut client = Client::secure(server.addr(), HOST, &shop).unwrap();
     client.create("orders", 1);
-    // The port of a broker behind the listener is under the listener's TLS.
+    // The port of a broker has the TLS of its listener.
     let mut leader = broker(&mut client);
     leader.put("orders", 0, &[Rec::new("x")]);
     assert_eq!(leader.read_all("orders").len(), 1);
@@ -90,7 +90,7 @@ fn a_frame_of_30_mb_passes_both_ways_through_tls_on_both_sides() {
     let value: Vec<u8> = (0..30_000_000_usize).map(|i| u8::try_from(i % 253).unwrap()).collect();
     let mut record = Rec::new("");
     record.value = Some(Bytes::from(value));
-    // The first frame of a connection is held to a tighter limit.
+    // The first frame of a connection has a lower size limit.
     assert_eq!(leader.call(3, &ApiVersionsRequest::default()).error_code, 0);
     assert_eq!(leader.produce("orders", 0, plain(&[record.clone()])).error_code, 0);
     let fetched = leader.fetch("orders", 0, 0, 0).records.unwrap();

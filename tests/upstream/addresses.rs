@@ -1,4 +1,4 @@
-//! Addresses: a client is told ours, never a broker's.
+//! Addresses in answers: a client gets those of the sidecar, never a broker's.
 
 use bytes::BytesMut;
 use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
@@ -41,14 +41,14 @@ fn each_broker_and_this_node_have_an_address_here() {
 #[test]
 fn clients_that_come_all_at_once_are_told_one_port_for_a_broker() {
     let (server, _) = house();
-    // Each time with a sidecar that has opened none yet.
+    // Each round has a sidecar that has opened no broker ports yet.
     for _ in 0..8 {
         let beside = server.beside();
         let together = std::sync::Barrier::new(40);
         let ports: Vec<i32> = std::thread::scope(|scope| {
             let ask = || {
                 let mut client = beside.client();
-                // The connection to the cluster is made before all ask at once.
+                // The sidecar connects to the cluster before all clients ask at once.
                 client.call(0, &ApiVersionsRequest::default());
                 together.wait();
                 client.call(9, &MetadataRequest::default()).brokers[0].port
@@ -98,7 +98,7 @@ fn topics_of_ours_are_shown_beside_the_cluster_s_and_led_by_this_node() {
     assert_eq!(names, ["orders", "missing", "reprise.retry.shop"]);
     assert_eq!(leader(0), Some(server.cluster().node_id()));
     assert_eq!(leader(2), Some(server.node_id()));
-    // Asked for by id, by a client that saw it here.
+    // A fetch by topic id, from a client that learned the id here.
     let id = client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
     let mut by_id = kafka_protocol::messages::metadata_request::MetadataRequestTopic::default();
     by_id.topic_id = id;
@@ -146,7 +146,7 @@ fn a_topic_by_a_name_of_ours_is_found_when_somebody_joins() {
     let mut classic = Member::new(&server, "shop", topics);
     classic.join(&[("orders", 1)]);
     assert_eq!(server.router().names.conflicts(), 0);
-    // By a client that is connected to the cluster directly.
+    // A client that is connected to the cluster directly.
     let mut direct = Client::connect(server.cluster().addr());
     direct.create("reprise.retry.shop", 1);
     direct.create("reprise.dlq.store", 1);
@@ -160,7 +160,7 @@ fn a_topic_by_a_name_of_ours_is_found_when_somebody_joins() {
     assert_eq!(quiet, [], "asking for it makes none");
 }
 
-/// A broker that leads nothing any more, and says who does.
+/// A broker that is no leader any more, and names the new leader.
 fn moved(mut stream: std::net::TcpStream) {
     let own = stream.local_addr().unwrap();
     while let Some(asked) = request(&mut stream) {
@@ -180,7 +180,7 @@ fn moved(mut stream: std::net::TcpStream) {
     }
 }
 
-/// Tagged fields of the header, then the body.
+/// The response header's tagged fields, then the body.
 fn encoded(answer: &impl Encodable, version: i16) -> Vec<u8> {
     let mut out = BytesMut::from(&[0][..]);
     answer.encode(&mut out, version).unwrap();
@@ -204,7 +204,8 @@ fn the_new_leader_an_old_one_names_is_at_its_address_here_too() {
     assert_eq!(again.node_endpoints[0].port, named.port);
 }
 
-/// The same of consumers of a share group; ApiVersions tells what is to come.
+/// A broker that is no leader any more, for consumers of a share group. Its `ApiVersions` answer
+/// announces `ShareFetch`.
 fn moved_share(mut stream: std::net::TcpStream) {
     while let Some(asked) = request(&mut stream) {
         let body = match asked.frame[1] {
@@ -256,7 +257,7 @@ fn a_client_that_knew_its_broker_before_a_restart_finds_it_at_once() {
     client.put("orders", 0, &[Rec::new("x")]);
     let broker = client.call(9, &MetadataRequest::default()).brokers[0].clone();
     server.restart();
-    // Nobody has asked this start for anything yet.
+    // No client has asked this start for anything yet.
     let mut told = None;
     crate::support::until("its port is open", || {
         let port = u16::try_from(broker.port).unwrap();

@@ -1,5 +1,5 @@
-//! A topic is deleted and made anew while a retry of it waits, under clients whose versions know no
-//! ids of topics: what fails at the same place in the new one fails for the first time.
+//! A topic deleted and recreated while a retry of it waits, with clients of versions without topic
+//! ids: a failure at the same offset of the new topic is a first failure.
 
 use kafka_protocol::messages::MetadataRequest;
 
@@ -8,7 +8,7 @@ use crate::support::{Member, Rec, Server, rebalance};
 
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
-/// Nothing comes back meanwhile.
+/// No retry becomes due during the test.
 const SETTINGS: &str = "retry: {levels: 1h}";
 
 fn filled(cluster: &Server) {
@@ -18,7 +18,7 @@ fn filled(cluster: &Server) {
     cluster.stored("orders", &batch);
 }
 
-/// Nothing of it passes here.
+/// Recreates the topic, with requests that bypass the sidecar.
 fn made_anew(cluster: &Server) {
     cluster.client().delete("orders");
     filled(cluster);
@@ -26,13 +26,13 @@ fn made_anew(cluster: &Server) {
 
 fn joined(server: &Server) -> Member {
     let mut member = Member::new(server, "shop", TOPICS);
-    // Real time, which these tests do not wait for.
+    // Sessions end by real time, which the tests do not advance.
     member.session_ms = 60_000;
     member.join(PARTITIONS);
     member
 }
 
-/// How many retries wait once the first record has failed (again).
+/// Nacks the first record. Returns the number of waiting retries.
 fn failed(server: &Server, member: &mut Member) -> u64 {
     assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
     server.json("/api/v1/overview")["pending"].as_u64().unwrap()
@@ -72,7 +72,7 @@ fn what_an_older_client_is_told_is_the_same_as_without_us() {
     }
 }
 
-/// A sidecar and the cluster behind; time passes for the sidecar only when it is told to.
+/// A sidecar with a simulated clock, and its cluster.
 fn told() -> (Server, Server) {
     let cluster = Server::alone();
     filled(&cluster);

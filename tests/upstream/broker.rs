@@ -1,16 +1,16 @@
-//! A program in the place of a broker: reads frames and answers as a test says.
+//! A program that plays a broker: it reads frames and answers as a test says.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-/// A request: the number its answer bears, and all of it.
+/// A request: its correlation id and its whole frame.
 pub(crate) struct Request {
     pub(crate) correlation_id: i32,
     pub(crate) frame: Vec<u8>,
 }
 
-/// Listens for ever; each connection is handled by `script` on a thread of its own.
+/// Listens for ever; `script` handles each connection on its own thread.
 pub(crate) fn broker(script: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -23,7 +23,7 @@ pub(crate) fn broker(script: impl Fn(TcpStream) + Clone + Send + 'static) -> Soc
     addr
 }
 
-/// The next request; `None` when the connection has ended.
+/// The next request; `None`: the connection has ended.
 pub(crate) fn request(stream: &mut TcpStream) -> Option<Request> {
     let frame = frame(stream)?;
     Some(Request {
@@ -41,7 +41,7 @@ pub(crate) fn frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Sends an answer: correlation id and what follows.
+/// Sends an answer: the correlation id and `rest`.
 pub(crate) fn answer(stream: &mut TcpStream, correlation_id: i32, rest: &[u8]) {
     let len = i32::try_from(rest.len() + 4).unwrap();
     let head = [len.to_be_bytes(), correlation_id.to_be_bytes()].concat();

@@ -1,5 +1,6 @@
-//! A broker whose disk has damaged a batch, or that has one in a codec of the future: who cannot
-//! get past it is held, the batch is a dead letter as it is, and its neighbours are consumed.
+//! A broker with a damaged batch on its disk, or with one in an unknown codec. A consumer that
+//! cannot get past it is held, the batch becomes a dead letter as it is, and its neighbours are
+//! consumed.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
@@ -18,15 +19,15 @@ const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_tim
                      in_place_limit: 2, give_up_after: 200ms, \
                      on_seek_back: retry, order: {interval: 50ms}}";
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
-/// The batch that is damaged begins there, and has three records.
+/// Base offset of the damaged batch, which has three records.
 const BAD: i64 = 4;
 const RECORDS: i64 = 9;
-/// Where they lie in the header of a batch.
+/// Offsets of fields in a batch header.
 const LAST: usize = 23;
 const ATTRIBUTES: usize = 21;
 const CRC: usize = 17;
 
-/// What becomes of the bytes of a batch.
+/// Damages the bytes of a batch.
 type Damage = fn(&mut [u8]);
 
 struct House {
@@ -34,7 +35,7 @@ struct House {
     _behind: Server,
 }
 
-/// A cluster with three batches, the second of which its broker gives so.
+/// A cluster with three batches, whose broker damages the second one in its answers.
 fn house(damage: Damage, is_last: bool) -> House {
     let behind: Arc<OnceLock<SocketAddr>> = Arc::default();
     let addr = {
@@ -71,7 +72,7 @@ fn damages(mut stream: TcpStream, behind: SocketAddr, damage: Damage) {
     }
 }
 
-/// An answer behind its number, in which that batch is damaged.
+/// A Fetch answer behind its correlation id, with the batch damaged.
 fn damaged(told: &[u8], version: i16, damage: Damage) -> Vec<u8> {
     let tags = usize::from(version >= 12);
     let mut rest = Bytes::copy_from_slice(&told[tags..]);
@@ -93,7 +94,7 @@ fn damaged(told: &[u8], version: i16, damage: Damage) -> Vec<u8> {
     out.to_vec()
 }
 
-/// A codec that nobody knows, under a checksum that is right.
+/// Sets an unknown codec, under a valid checksum.
 fn codec<const NUMBER: u8>(bytes: &mut [u8]) {
     bytes[ATTRIBUTES + 1] = NUMBER;
     let crc = crc_of(bytes).unwrap();
@@ -104,12 +105,12 @@ fn flipped(bytes: &mut [u8]) {
     *bytes.last_mut().unwrap() ^= 1;
 }
 
-/// Where it ends is not known any more.
+/// Damages the last offset, so the end of the batch is unknown.
 fn without_an_end(bytes: &mut [u8]) {
     bytes[LAST + 3] ^= 2;
 }
 
-/// What a consumer got before it failed at what it cannot read, or at the end.
+/// The records that a consumer got, until it failed at an unreadable batch or came to the end.
 #[derive(Debug, PartialEq, Eq)]
 struct Read {
     offsets: Vec<i64>,
@@ -142,7 +143,8 @@ fn joined(server: &Server) -> Member {
     member
 }
 
-/// A consumer that ends with what it cannot read, and is started again, until it has come to `end`.
+/// Runs a consumer that ends at an unreadable batch and is restarted, until it has consumed up to
+/// `end`.
 fn consumed(server: &Server, end: i64) -> Vec<i64> {
     let mut done = Vec::new();
     for _ in 0..30 {
@@ -217,7 +219,7 @@ fn where_it_is_not_known_where_a_damaged_batch_ends_it_is_held_and_nothing_is_pa
     until("it goes back often enough", || {
         let Read { offsets, end, .. } = read(&mut member, BAD, 100);
         if !offsets.is_empty() {
-            // Bounded: the damaged batch is no dead letter.
+            // A commit of later records does not make the damaged batch a dead letter.
             assert_eq!(member.commit("orders", 0, end), 0);
         }
         sidecar.metric("reprise_batches_unreadable_total") > 0.5

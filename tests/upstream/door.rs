@@ -1,5 +1,5 @@
-//! The broker's side of SASL, by its own arithmetic: what a connection has to say before anything
-//! else is answered.
+//! The broker's side of SASL, implemented for the tests: the login that a connection must complete
+//! before other requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable};
 use sha2::{Digest, Sha256, Sha512};
 
-/// Who is let in, and how.
+/// The accepted logins, and the broker's behaviour.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     pub(crate) mechanisms: Vec<&'static str>,
@@ -21,7 +21,7 @@ pub(crate) struct Door {
     pub(crate) secret: String,
     pub(crate) session_ms: i64,
     pub(crate) iterations: u32,
-    /// Its proof that it knows the password is another's.
+    /// The broker's SCRAM proof is computed from another password.
     pub(crate) is_impostor: bool,
 }
 
@@ -39,19 +39,19 @@ impl Door {
     }
 }
 
-/// One connection's way through the door.
+/// The login state of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Guest {
     mechanism: String,
     client_first: String,
     server_first: String,
-    /// Tokens come without a request around them.
+    /// Tokens come without a request header.
     pub(crate) is_bare: bool,
     pub(crate) is_in: bool,
 }
 
 impl Guest {
-    /// `SaslHandshake`: the answer's body.
+    /// `SaslHandshake`: the body of the answer.
     pub(crate) fn handshake(
         &mut self,
         door: Option<&Door>,
@@ -74,14 +74,14 @@ impl Guest {
         bytes(version, &answer)
     }
 
-    /// A token without a request around it: what is said to it; `None`: nothing, for ever.
+    /// The answer to a token without a request header; `None`: no answer ever comes.
     pub(crate) fn token(&mut self, door: &Door, token: &[u8]) -> Option<Vec<u8>> {
         let told = self.judge(door, token).ok()?;
         self.is_bare = !self.is_in;
         Some(told)
     }
 
-    /// `SaslAuthenticate`: the answer's body.
+    /// `SaslAuthenticate`: the body of the answer.
     pub(crate) fn authenticate(&mut self, door: &Door, version: i16, mut body: &[u8]) -> Vec<u8> {
         assert!(version <= door.version, "the version was told");
         let asked = SaslAuthenticateRequest::decode(&mut body, version).unwrap();
@@ -143,7 +143,7 @@ impl Guest {
                 format!("{nonce}theirs,s={},i={}", STANDARD.encode("salt"), door.iterations);
             return Ok(self.server_first.clone().into_bytes());
         }
-        // Hi() of RFC 5802, written out.
+        // `Hi()` of RFC 5802.
         let mut block = keyed(door.secret.as_bytes(), &[&b"salt"[..], &[0, 0, 0, 1]].concat());
         let mut salted = block.clone();
         for _ in 1..door.iterations {

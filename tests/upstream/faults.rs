@@ -1,4 +1,5 @@
-//! What a broker may do to us: the client's connection ends, ours never does, the next one works.
+//! Faults of a broker: the client's connection ends, the sidecar goes on, and the next connection
+//! works.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,10 +22,11 @@ use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
 use crate::support::{Client, PATIENCE, Rec, Server, until};
 
-/// One that only passes.
+/// An API that is only relayed.
 const UNKNOWN_API: i16 = 901;
 
-/// The first `bad` connections are treated badly, later ones answer ApiVersions with an empty list.
+/// The broker treats the first `bad` connections with `treat`, and answers `ApiVersions` with an
+/// empty list on later ones.
 fn in_front_of(
     bad: usize,
     treat: impl Fn(TcpStream) + Clone + Send + 'static,
@@ -50,7 +52,8 @@ fn asks(client: &mut Client) -> Option<i16> {
     client.try_call(0, &ApiVersionsRequest::default()).map(|told| told.error_code)
 }
 
-/// Treated like this, a request that is read ends its connection, and the next one is served.
+/// Checks that `treat` ends a connection once the request was read, and that the next connection is
+/// served.
 fn ends_the_connection(treat: impl Fn(TcpStream) + Clone + Send + 'static) {
     let (server, _) = in_front_of(1, treat);
     assert_eq!(asks(&mut server.client()), None);
@@ -131,7 +134,7 @@ fn a_passing_answer_to_another_request() {
         drop(stream.read(&mut [0]));
     });
     let mut client = server.client();
-    // API 33 only passes.
+    // API 33 is only relayed.
     client.raw(&[0, 0, 0, 10, 0, 33, 0, 0, 0, 0, 0, 5, 0xff, 0xff]);
     assert_eq!(client.frame(), None);
 }
@@ -157,7 +160,7 @@ fn a_broker_that_is_not_there_ends_the_connection_and_the_sidecar_stays_ready() 
     };
     let server = Server::in_front_of(gone, "");
     assert_eq!(asks(&mut server.client()), None);
-    // Nobody can say whether this client may: the producer keeps the nack and tries again.
+    // The rights of this client are unknown: the producer keeps the nack and tries again.
     let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@1")]);
     let request = produce_request("reprise.retry.shop", 0, nack, -1);
     assert!(server.client().try_call(9, &request).is_none());
@@ -192,7 +195,7 @@ fn a_data_directory_in_memory_is_refused_in_front_of_a_cluster() {
     start(&format!("{upstream}journal: {{ephemeral: accept}}\n")).unwrap();
 }
 
-/// A nack that names a record and does not bring it.
+/// A nack that names a record without its bytes.
 fn by_reference(client: &mut Client, origin: &str) -> (i16, Option<String>) {
     let mut record = Rec::new("").header("x-retry-by-reference", "true");
     (record.key, record.value) = (None, None);
@@ -210,11 +213,11 @@ fn a_record_is_read_back_when_its_broker_was_away_meanwhile() {
     assert_eq!(by_reference(&mut client, "orders-0@0"), (0, None));
     cluster.stop();
     cluster.start_again();
-    // The connection the first one was read on is gone, and nobody has said so.
+    // The connection of the first read is closed, and the sidecar has not noticed yet.
     assert_eq!(by_reference(&mut server.client(), "orders-0@1"), (0, None));
 }
 
-/// Brokers that are electing a leader for `orders-0`.
+/// Brokers during the election of a leader for `orders-0`.
 fn electing(mut stream: TcpStream) {
     let own = stream.local_addr().unwrap();
     while let Some(asked) = request(&mut stream) {
@@ -232,7 +235,7 @@ fn electing(mut stream: TcpStream) {
                 told.with_topics(vec![topic]).encode(&mut body, 4).unwrap();
                 body.to_vec()
             }
-            // Whoever asks may READ the group.
+            // An error other than an authorization error: the client may READ the group.
             _ => ResponseError::UnknownMemberId.code().to_be_bytes().to_vec(),
         };
         answer(&mut stream, asked.correlation_id, &body);
@@ -266,7 +269,7 @@ fn a_cluster_that_comes_back_is_found_again() {
     assert_eq!(client.read_all("orders").len(), 2);
 }
 
-/// A broker that never answers, and word of each client's connection to it that was hung up.
+/// A broker that never answers, and a channel that reports each closed connection of a client.
 fn hangs() -> (SocketAddr, Receiver<()>) {
     let (gone, seen) = channel();
     let addr = broker(move |mut stream| {

@@ -1,4 +1,4 @@
-//! `dead_letters.upstream_topic`: dead letters reach the cluster, whatever it does meanwhile.
+//! `dead_letters.upstream_topic`: dead letters reach the cluster, whatever faults it has meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn shop() -> (Kafka, Server, Client) {
     (kafka, server, client)
 }
 
-/// Asks for the dead letters at once; without an origin, so that nothing has to be committed.
+/// A nack that asks for a dead letter at once, without an origin, so that no commit is needed.
 fn letter(value: &str) -> Rec {
     Rec::new(value).header("x-retry-level", "-1")
 }
@@ -45,7 +45,7 @@ fn advice(server: &Server) -> String {
     server.json("/api/v1/groups/shop")["advice"].to_string()
 }
 
-/// A whole number, as it is written.
+/// The value of a series, a whole number.
 fn value(server: &Server, series: &str) -> u64 {
     server.metric(series).to_string().parse().unwrap()
 }
@@ -129,7 +129,7 @@ fn while_the_cluster_is_away_they_wait_say_so_and_go_when_it_is_back() {
 #[test]
 fn errors_of_the_cluster_are_waited_out() {
     let (kafka, _server, mut client) = shop();
-    // Not the leader, replicas missing, timed out, not authorised, unknown topic.
+    // Not the leader, too few replicas, timed out, not authorized, unknown topic.
     kafka.state().faults = [6, 19, 7, 29, 3].map(Fault::Error).into();
     send(&mut client, "shop", &[letter("patient")]);
     arrive(&kafka, &["patient"]);
@@ -156,7 +156,7 @@ fn a_lost_answer_is_no_second_dead_letter_while_the_sidecar_lives() {
     until("it is counted", || gauge(&server, "forwarded_total") == 2);
     assert_eq!(kafka.values(TOPIC), ["one", "two"]);
     assert!(kafka.state().known_again >= 1);
-    // A cluster that forgets the producer gives it a new id.
+    // A cluster that has forgotten the producer id gives a new one.
     kafka.state().faults = [Fault::Error(59)].into();
     send(&mut client, "shop", &[letter("three")]);
     arrive(&kafka, &["one", "two", "three"]);
@@ -182,7 +182,7 @@ fn killed_before_it_knew_it_is_sent_again_by_the_next_start() {
     let again = server.killed();
     until("it is sent again", || kafka.values(TOPIC) == ["one", "one"]);
     until("and is done", || gauge(&again, "forwarded_total") == 1);
-    // What was acknowledged to the sidecar is not sent a second time by any later start.
+    // A later start does not send again a dead letter that the cluster acknowledged.
     let third = again.killed();
     send(&mut third.client(), "shop", &[letter("two")]);
     arrive(&kafka, &["one", "one", "two"]);
@@ -200,7 +200,7 @@ fn one_that_is_too_large_is_kept_and_said_and_the_next_ones_go_on() {
     assert_eq!(gauge(&server, "forward_refused"), 1);
     let refused = "forward_failures_total{error=\"Refused\",group=\"shop\"}";
     assert_eq!(value(&server, &format!("reprise_dlq_{refused}")), 1);
-    // It stays, and is tried again at a start.
+    // The refused dead letter stays, and is sent again after a start.
     until("what lies before it leaves", || gauge(&server, "records") == 2);
     kafka.state().batch_bytes_max = None;
     server.restart();
@@ -214,7 +214,7 @@ fn a_refused_one_that_is_taken_is_not_sent_again_while_another_one_cannot_be() {
     let (kafka, mut server, mut client) = shop();
     kafka.state().topics.insert(TOPIC.to_owned(), 2);
     kafka.state().faults = [Fault::Error(10), Fault::Error(10)].into();
-    // Without a key they go round the partitions.
+    // Records without a key take the partitions in turn.
     let round = |value| Rec { key: None, ..letter(value) };
     send(&mut client, "shop", &[round("one"), round("two")]);
     until("both are refused", || gauge(&server, "forward_refused") == 2);
@@ -309,10 +309,10 @@ fn two_groups_with_one_topic_lose_nothing_when_an_answer_is_lost() {
     for group in ["a", "b"] {
         send(&mut client, group, &[letter(group)]);
     }
-    // Both are tried in the first round of the next start.
+    // The next start sends both in its first round.
     server.stop();
     kafka.state().no_topics = false;
-    // The second one for the connection made after the first.
+    // The second fault hits the connection made after the first.
     kafka.state().faults = [Fault::Lost, Fault::Lost].into();
     server.start_again();
     let forwarded = |group| format!("reprise_dlq_forwarded_total{{group=\"{group}\"}}");
@@ -321,7 +321,7 @@ fn two_groups_with_one_topic_lose_nothing_when_an_answer_is_lost() {
     assert_eq!(values, ["a", "b"].map(str::to_owned).into());
 }
 
-/// A writer with little patience, and the way to the cluster.
+/// A writer with short timeouts, and its connections to the cluster.
 fn writer(kafka: &Kafka) -> (Upstream, TopicWriter) {
     let bootstrap = Address { host: kafka.addr.ip().to_string(), port: kafka.addr.port() };
     let metrics = Metrics::new(10).unwrap();
@@ -362,7 +362,8 @@ fn other_records_after_a_write_without_an_answer_are_not_taken_for_its_repetitio
     let (upstream, mut writer) = writer(&kafka);
     let topic = TopicName::new("failed");
     Runtime::new().unwrap().block_on(async {
-        // Taken without an answer; not taken, for all the broker says: in time that is the same.
+        // The batch is stored without an answer, or answered with `REQUEST_TIMED_OUT` (7) and not
+        // stored: the writer cannot tell these cases apart.
         for fault in [Fault::Silence, Fault::Error(7)] {
             kafka.state().faults = [fault].into();
             writer.write(&upstream, &topic, 0, &[record("a")]).await.unwrap_err();
@@ -372,7 +373,7 @@ fn other_records_after_a_write_without_an_answer_are_not_taken_for_its_repetitio
     });
     assert_eq!(kafka.values("failed"), ["a", "b", "a", "b", "a"], "twice, and never not at all");
     assert_eq!((kafka.asked(22), kafka.state().known_again), (3, 0));
-    // What was refused was never taken: its number is free.
+    // A refused batch was never stored, so its sequence number is used again.
     Runtime::new().unwrap().block_on(async {
         kafka.state().faults = [Fault::Error(10)].into();
         writer.write(&upstream, &topic, 0, &[record("c")]).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Groups of the cluster with members here, beside us and directly at the cluster.
+//! Groups of the cluster whose members are connected to this sidecar, to another one, or directly.
 
 use kafka_protocol::messages::{DescribeGroupsRequest, MetadataRequest};
 use reprise::wire::ResponseError;
@@ -69,14 +69,14 @@ fn a_member_beside_us_and_one_without_us_share_a_group_with_ours() {
     assert!(has_lane(&ours) && has_lane(&theirs), "{:?} {:?}", ours.assigned, theirs.assigned);
     assert!(!has_lane(&alone), "it is handed nothing it could not fetch: {:?}", alone.assigned);
     assert_eq!(orders(&ours) + orders(&theirs) + orders(&alone), 4);
-    // What fails at one sidecar comes back there.
+    // A failure at one sidecar is retried by that sidecar.
     theirs.client.nack("shop", "orders-0@1", Rec::new("theirs"));
     assert_eq!(theirs.retry_once().text(), "theirs");
     ours.client.nack("shop", "orders-0@2", Rec::new("ours"));
     assert_eq!(ours.retry_once().text(), "ours");
 }
 
-/// Each client object knows one sidecar, and no broker has that number.
+/// Each client object knows one sidecar, and no broker has this node id.
 #[test]
 fn two_sidecars_of_the_same_node_id_share_a_group_all_the_same() {
     let cluster = Server::alone();
@@ -102,7 +102,7 @@ fn a_leader_without_us_hands_out_no_lane_and_each_member_here_has_one_all_the_sa
     let server = house();
     let mut alone = Member::new(server.cluster(), "shop", TOPICS);
     let mut ours = Member::new(&server, "shop", TOPICS);
-    // It knows nothing of the retry topic: its cluster has none.
+    // The leader is connected to the cluster, which has no retry topic.
     rebalance(&mut [&mut alone, &mut ours], &[("orders", 4)]);
     assert!(alone.leads);
     assert!(has_lane(&ours) && !has_lane(&alone));
@@ -119,13 +119,13 @@ fn dead_letters_are_one_member_s_here_and_the_cluster_hears_nothing_of_them() {
     let mut direct = Member::new(server.cluster(), "audit", &["orders"]);
     let mut a = Member::new(&server, "audit", topics);
     let mut b = Member::new(&server, "audit", topics);
-    // The leader knows nothing of them.
+    // The leader does not know the dead-letter topic.
     rebalance(&mut [&mut direct, &mut a, &mut b], &[("orders", 4)]);
     assert!(direct.leads && holds(&a) != holds(&b), "{:?} {:?}", a.assigned, b.assigned);
     let (mut first, mut second) = if holds(&a) { (a, b) } else { (b, a) };
     assert_eq!(direct.leave(), 0);
     assert_eq!(first.leave(), 0);
-    // This one does, and shares them out.
+    // The new leader knows the topic, and assigns it.
     until("the rebalance", || second.heartbeat() == ResponseError::RebalanceInProgress.code());
     second.join(&[("orders", 4), ("reprise.dlq.shop", 1)]);
     assert!(second.leads && holds(&second), "{:?}", second.assigned);
@@ -147,7 +147,7 @@ fn who_leaves_or_falls_silent_gives_its_retries_back() {
     a.client.nack("shop", "orders-0@1", Rec::new("x"));
     let first = a.retry_once();
     assert_eq!(a.leave(), 0);
-    // The group's queue has it after a back-off; whoever is left takes it.
+    // The retry is in the group's queue again after a back-off, for any remaining member.
     let again = b.retry_once();
     assert_eq!((again.text(), again.reconsume_times()), (first.text(), first.reconsume_times()));
     drop(b);
@@ -168,7 +168,7 @@ fn a_member_the_cluster_has_removed_gives_its_retries_back_with_its_next_heartbe
     rebalance(&mut [&mut a, &mut b], PARTITIONS);
     a.client.nack("shop", "orders-0@1", Rec::new("x"));
     assert_eq!(a.retry_once().text(), "x");
-    // By an administrator who is connected to the cluster.
+    // An administrator connected to the cluster.
     let mut tool = Member::new(server.cluster(), "shop", &[]);
     tool.id = a.id.clone();
     assert_eq!(tool.leave(), 0);
@@ -270,14 +270,14 @@ fn a_reset_made_at_the_cluster_is_seen() {
     let retry = member.retry_once();
     member.done(retry.offset + 1);
     assert_eq!(member.leave(), 0);
-    // By a tool that is connected to the cluster, while nobody consumes.
+    // A tool connected to the cluster, while the group has no members.
     let mut tool = Member::new(server.cluster(), "shop", &[]);
     tool.generation = -1;
     assert_eq!(tool.commit("orders", 0, 2), 0);
     let mut member = Member::new(&server, "shop", TOPICS);
     member.join(PARTITIONS);
     assert_eq!(member.position_of("orders", 0), 2, "what the cluster says");
-    // The replayed original begins at 0 again: a second entry, not a known failure.
+    // The replayed original has no failures: its nack makes a new entry, and is no repetition.
     member.client.nack("shop", "orders-0@3", Rec::new("x"));
     assert_eq!(member.retry_once().reconsume_times(), 1);
 }
@@ -293,7 +293,7 @@ fn what_a_group_of_the_cluster_has_committed_of_ours_stays_as_long_as_it_has_mem
     let mut nobody = Member::new(&server, "nobody", &[]);
     nobody.generation = -1;
     assert_eq!(nobody.commit("reprise.dlq.shop", 0, 1), 0);
-    // Its last commit is as old, and a day passes at each look.
+    // The member's last commit is as old, and each poll advances the clock by a day.
     until("what a group without members has committed is forgotten", || {
         server.pass(24 * 3_600_000);
         assert_eq!(member.heartbeat(), 0);
@@ -315,7 +315,8 @@ fn a_member_by_kip_848_keeps_its_dead_letters_when_the_sidecar_forgets_that_it_w
     server.restart();
     a.client = server.client();
     assert_eq!(a.beat().assignment, None, "while nothing changes nothing is asked of it");
-    // Its partitions of the cluster's topic change, and it does not repeat its subscription.
+    // The assignment of the cluster's topic changes, while the member's heartbeat has no
+    // subscription.
     let mut b = Consumer::new(server.cluster(), "audit", &["orders"]);
     b.enter();
     let quiet = a.quiet_request();

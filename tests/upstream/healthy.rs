@@ -1,4 +1,4 @@
-//! A group in which nothing fails: the relay writes nothing of it.
+//! A group without failures: the relay writes nothing to the disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,10 +36,10 @@ fn a_healthy_group_of_a_thousand_partitions_writes_nothing() {
         (counts.map(|series| server.metric(series).to_string()), found)
     };
     let before = written();
-    // Two records each, one at a time; a deploy in the middle.
+    // Two records in each partition, one at a time; a restart of the consumer in the middle.
     for committed in 0..2 {
         let mut member = Member::new(&server, "shop", &["orders"]);
-        // No heartbeat is sent meanwhile.
+        // The member sends no heartbeat meanwhile.
         member.session_ms = 60_000;
         member.join(&[("orders", PARTITIONS)]);
         for partition in 0..PARTITIONS {

@@ -1,4 +1,5 @@
-//! Dead letters of another sidecar lie here, not in the cluster, and come back to their group.
+//! Imported dead letters: they are stored in the sidecar, not in the cluster, and are redriven to
+//! their group.
 
 use crate::support::{Member, Rec, Server};
 

@@ -1,5 +1,5 @@
-//! A broker that is a whole cluster: topics, records, who is let in, and what goes wrong. It
-//! answers what the sidecar asks on its own behalf, and writes down what was asked.
+//! A broker that plays a whole cluster: topics, records, logins and faults. It answers the
+//! sidecar's own requests, and notes them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
@@ -27,52 +27,52 @@ use crate::support::Got;
 use crate::support::batch::unpack;
 use crate::support::client::s;
 
-/// The cluster.
+/// A handle of the cluster.
 #[derive(Clone)]
 pub(crate) struct Kafka {
     pub(crate) addr: SocketAddr,
     state: Arc<Mutex<State>>,
 }
 
-/// What it has and does.
+/// The cluster's content, behaviour and notes.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) door: Option<Door>,
-    /// Topics and how many partitions they have.
+    /// Topics with their numbers of partitions.
     pub(crate) topics: BTreeMap<String, i32>,
     /// API keys of all requests, in order.
     pub(crate) asked: Vec<i16>,
     pub(crate) connections: usize,
-    /// The next connections that are closed at their next request.
+    /// Number of next connections that are closed at their first request.
     pub(crate) closes: usize,
-    /// Every word of a token that was sent.
+    /// Number of tokens sent by clients.
     pub(crate) tokens: usize,
-    /// What it has taken, in order.
+    /// Stored records, in order.
     pub(crate) taken: Vec<Taken>,
-    /// Batches it had already.
+    /// Batches that were sent again after they had been stored.
     pub(crate) known_again: usize,
-    /// What becomes of the next Produces.
+    /// Faults of the next Produce requests.
     pub(crate) faults: VecDeque<Fault>,
-    /// Larger batches are refused.
+    /// The largest accepted batch.
     pub(crate) batch_bytes_max: Option<usize>,
     /// Partitions with too few replicas in sync.
     pub(crate) short: BTreeSet<i32>,
-    /// Nobody may make topics.
+    /// Topics cannot be created.
     pub(crate) no_topics: bool,
-    /// Nobody gets a producer id.
+    /// Producer ids are refused.
     pub(crate) no_ids: bool,
-    /// Settings of the topics made.
+    /// Created topics: name, partitions, replication factor, settings.
     pub(crate) made: Vec<(String, i32, i16, Vec<String>)>,
     /// The next sequence number, by topic, partition and producer.
     sequences: BTreeMap<(String, i32, i64), i32>,
     next_id: i64,
     /// Ids of its brokers, all at its address; none: broker 0.
     pub(crate) nodes: Vec<i32>,
-    /// Where they are.
+    /// Address of the brokers.
     pub(crate) addr: Option<SocketAddr>,
 }
 
-/// A record as it lies in the cluster.
+/// A stored record.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) topic: String,
@@ -80,14 +80,14 @@ pub(crate) struct Taken {
     pub(crate) record: Got,
 }
 
-/// What becomes of a Produce.
+/// A fault of one Produce request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// Answered with this error; nothing is taken.
+    /// The answer has this error; the batch is not stored.
     Error(i16),
-    /// Taken, and the connection is closed instead of an answer.
+    /// The batch is stored, and the connection is closed without an answer.
     Lost,
-    /// Taken, and nothing is ever said again.
+    /// The batch is stored, and no answer ever comes.
     Silence,
 }
 
@@ -115,7 +115,7 @@ impl Kafka {
         of.map(|taken| taken.record.text()).collect()
     }
 
-    /// How often this API was asked for.
+    /// Number of requests of this API.
     pub(crate) fn asked(&self, api_key: i16) -> usize {
         self.state().asked.iter().filter(|key| **key == api_key).count()
     }
@@ -139,7 +139,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) {
     }
 }
 
-/// What follows the correlation id; `None`: the connection is closed.
+/// The answer behind the correlation id; `None`: the connection is closed.
 fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option<Vec<u8>> {
     let mut state = state.lock().unwrap();
     let key = i16::from_be_bytes([request.frame[0], request.frame[1]]);
@@ -162,7 +162,7 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
             let told = guest.authenticate(state.door.as_ref()?, version, body);
             return Some(if flexible { [&[0][..], &told].concat() } else { told });
         }
-        // 12: the rights of a client, who is no guest of ours.
+        // API 12 is a probe of a client's rights, on a connection without a login.
         18 | 12 => {}
         _ if state.door.is_some() && !guest.is_in => return None,
         _ => {}
@@ -229,7 +229,7 @@ fn produce(state: &mut State, fault: Option<Fault>, asked: &ProduceRequest) -> P
     answer
 }
 
-/// Takes a batch, once for each sequence number; the error code.
+/// Stores a batch once for each sequence number. Returns the error code.
 fn append(state: &mut State, topic: &str, partition: i32, bytes: &Bytes) -> i16 {
     if state.topics.get(topic).is_none_or(|partitions| partition >= *partitions) {
         return 3;

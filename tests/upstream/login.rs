@@ -1,4 +1,4 @@
-//! A client's login at the cluster's broker: it is between the two, whatever shape it has.
+//! A client's login at the cluster's broker: the sidecar relays it, whatever its shape.
 
 use bytes::Bytes;
 use kafka_protocol::messages::{MetadataRequest, SaslHandshakeRequest, SaslHandshakeResponse};
@@ -9,21 +9,21 @@ use crate::kafka::Kafka;
 use crate::support::client::s;
 use crate::support::{Client, Server};
 
-/// A sidecar in front of a cluster that wants this login.
+/// A sidecar in front of a cluster with this login.
 fn before(door: Door) -> (Kafka, Server) {
     let kafka = Kafka::behind(door);
     let server = Server::in_front_of(kafka.addr, "");
     (kafka, server)
 }
 
-/// Chooses a mechanism as clients did before Kafka 1.0: its tokens have no request around them.
+/// Chooses a mechanism as clients before Kafka 1.0 did: its tokens have no request header.
 fn chooses(client: &mut Client, mechanism: &str) -> SaslHandshakeResponse {
     let mut handshake = SaslHandshakeRequest::default();
     handshake.mechanism = s(mechanism);
     client.call(0, &handshake)
 }
 
-/// What is said to a token; `None`: the connection is closed.
+/// The answer to a token; `None`: the connection is closed.
 fn says(client: &mut Client, token: &[u8]) -> Option<Bytes> {
     client.raw(&u32::try_from(token.len()).unwrap().to_be_bytes());
     client.raw(token);
@@ -71,7 +71,7 @@ fn a_token_that_is_refused_ends_as_the_broker_ends_it() {
         assert_eq!(chooses(&mut client, mechanism).error_code, 0);
         assert_eq!(says(&mut client, token.as_bytes()), None, "{mechanism}");
     }
-    // The broker says why, and closes when it is acknowledged (RFC 7628).
+    // The broker sends its reason, and closes once the client has acknowledged it (RFC 7628).
     let (_kafka, server) = before(Door::of("OAUTHBEARER"));
     let mut client = server.client();
     assert_eq!(chooses(&mut client, "OAUTHBEARER").error_code, 0);

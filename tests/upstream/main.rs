@@ -1,6 +1,6 @@
-//! In front of a cluster: what passes, what is read on the way, what a broker may do to us. The
-//! cluster is another sidecar by itself, or a program that answers what a test wants answered; a
-//! real Kafka stands behind in `tests/clients/run --upstream kafka`.
+//! A sidecar in front of a cluster: relayed frames, requests that it reads on the way, and broker
+//! faults. The cluster is another sidecar by itself, or a program that answers as a test says.
+//! `tests/clients/run --upstream kafka` uses a real Kafka.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! A commit whose metadata says what failed, in front of a cluster that notes what it hears of it.
-//! The cluster is a sidecar by itself behind a program.
+//! Commit nacks (E1) in front of a cluster that notes the commits it gets. The cluster is a sidecar
+//! by itself behind a program.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -14,16 +14,17 @@ use crate::relay::pass;
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, rebalance};
 
-/// What a commit said of a partition when it reached the cluster, and how many retries waited then.
+/// A commit of one partition at the cluster: partition, metadata, and the number of waiting retries
+/// at that moment.
 type Heard = (i32, Option<String>, u64);
 
 #[derive(Default)]
 struct Cluster {
     behind: OnceLock<SocketAddr>,
-    /// Where the sidecar tells how many retries wait.
+    /// Asks the sidecar for the number of waiting retries.
     sidecar: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     heard: Mutex<Vec<Heard>>,
-    /// Nobody may READ the group, but whoever is a member of it.
+    /// The cluster refuses READ on the group to everyone but its members.
     is_closed: Mutex<bool>,
 }
 
@@ -59,7 +60,7 @@ fn hear(cluster: &Cluster, asked: &Request) {
     cluster.heard.lock().unwrap().extend(heard);
 }
 
-/// A sidecar before such a cluster, and a member that holds both partitions of `orders`.
+/// A sidecar in front of such a cluster, and a member that owns both partitions of `orders`.
 fn house() -> (Arc<Cluster>, Server, Arc<Server>, Member) {
     let cluster = Arc::new(Cluster::default());
     let program = Arc::clone(&cluster);
@@ -80,7 +81,7 @@ fn house() -> (Arc<Cluster>, Server, Arc<Server>, Member) {
     (cluster, behind, sidecar, member)
 }
 
-/// Commits both partitions, the first with a marker; what becomes of each.
+/// Commits both partitions, the first with a marker. Returns the error of each.
 fn commit(member: &mut Member, marker: &str, version: i16) -> [i16; 2] {
     let mut request = member.commit_request("orders", 0, 2, marker);
     let mut beside = member.commit_request("orders", 1, 0, "mine");
@@ -121,7 +122,7 @@ fn what_is_refused_does_not_reach_the_cluster_and_the_rest_does() {
 fn without_read_nothing_is_nacked() {
     let (cluster, _behind, sidecar, mut member) = house();
     *cluster.is_closed.lock().unwrap() = true;
-    // a connection on which nobody has asked yet
+    // a new connection without earlier requests
     member.client = sidecar.client();
     let denied = ResponseError::GroupAuthorizationFailed.code();
     assert_eq!(commit(&mut member, "!retry:1", 9), [denied, 0]);

@@ -1,5 +1,5 @@
-//! Every broker that was known has moved to another address, and none of the old ones answers: only
-//! where the cluster is looked for first leads back (KIP-899).
+//! All known brokers have moved to other addresses, and none of the old ones answers: only the
+//! bootstrap address leads to the cluster again (KIP-899).
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::support::{Client, Member, Rec, Server, rebalance, until};
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
-/// A cluster, a balancer that leads there wherever it is, and a sidecar that knows the balancer.
+/// A cluster, a balancer in front of it, and a sidecar whose bootstrap address is the balancer's.
 struct House {
     sidecar: Server,
     cluster: Server,
@@ -49,7 +49,7 @@ fn balance(mut stream: TcpStream, there: SocketAddr) {
     }
 }
 
-/// The error of a nack that brings no bytes: they are read on a connection of the sidecar's own.
+/// The error of a nack without bytes; the sidecar reads the record on a connection of its own.
 fn by_reference(client: &mut Client, origin: &str) -> i16 {
     let mut record = Rec::new("").header("x-retry-by-reference", "true");
     (record.key, record.value) = (None, None);
@@ -68,7 +68,8 @@ fn clients_and_the_sidecar_itself_find_brokers_that_have_all_moved() {
         client.leader("orders").call(0, &ApiVersionsRequest::default());
         house.moves();
         assert!(client.leader("orders").try_call(0, &ApiVersionsRequest::default()).is_none());
-        // It knows a broker by its port here, which leads nowhere until somebody has asked.
+        // The client knows a broker by its port here. The port reaches no broker until a client has
+        // asked for Metadata.
         let mut late = client.connect_to(&known[0]);
         assert!(late.try_call(0, &ApiVersionsRequest::default()).is_none());
         client = house.sidecar.client();

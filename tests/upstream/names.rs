@@ -1,4 +1,4 @@
-//! Topics of the cluster by names that are, or were, ours: they are the cluster's.
+//! Topics of the cluster with names that are, or were, ours: they remain the cluster's.
 
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -13,7 +13,7 @@ use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::{Client, Consumer, Member, Rec, Server, until};
 
 const RETRY: &str = "reprise.retry.shop";
-/// Members say nothing while the test looks at something else.
+/// Members send no heartbeat while the test does other work.
 const LONG_SESSION_MS: i32 = 60_000;
 const DEAD: &str = "reprise.dlq.shop";
 const UNKNOWN: fn() -> i16 = || ResponseError::UnknownTopicOrPartition.code();
@@ -55,7 +55,7 @@ fn told(client: &mut Client, topic: &str) -> MetadataResponseTopic {
     client.metadata(9, &[topic]).topics.remove(0)
 }
 
-/// Whether a client that is connected to the cluster sees the topic there; asking creates none.
+/// Whether a client connected to the cluster sees the topic; the request creates none.
 fn is_there(direct: &mut Client, topic: &str) -> bool {
     let all = direct.call(9, &MetadataRequest::default().with_topics(None)).topics;
     all.iter().any(|one| one.name == Some(s(topic)))
@@ -116,10 +116,10 @@ fn a_cluster_topic_under_a_name_of_ours_passes_untouched() {
     assert!(ready.contains("name conflict: the cluster has topics by names of"), "{ready}");
     assert!(ready.contains(RETRY) && ready.contains("set `names`"), "{ready}");
     until("the gauge", || server.metric("reprise_degraded{reason=\"name_conflict\"}") > 0.0);
-    // Ours are not served by those names: no nack is taken in their stead.
+    // The group's retry topic is not served under that name, so its nacks are refused.
     let nack = client.nack("shop", "orders-0@0", Rec::new("x"));
     assert_eq!(nack.error_code, UNKNOWN());
-    // Other groups are served as ever.
+    // Other groups are served as before.
     is_ours(&server, &mut client, "reprise.retry.store");
     assert_eq!(client.nack("store", "orders-0@0", Rec::new("x")).error_code, 0);
 }
@@ -275,7 +275,7 @@ fn creating_a_topic_of_ours_answers_that_it_exists() {
             assert!(says.contains(kind) && says.contains("reprise serves itself"), "{says}");
         }
     }
-    // A connector's own name of such a topic is made in the cluster.
+    // A connector's dead-letter topic with a similar name is created in the cluster.
     client.create("dlq.my-sink", 1);
     assert!(is_there(&mut direct, "dlq.my-sink"));
     assert!(!is_there(&mut direct, "reprise.dlq.my-sink"));

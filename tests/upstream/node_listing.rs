@@ -1,4 +1,4 @@
-//! In front of a cluster this node is one broker more only to a client that needs it.
+//! In front of a cluster, only a client that needs this node sees it as another broker.
 
 use kafka_protocol::messages::describe_topic_partitions_request::TopicRequest;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -17,7 +17,7 @@ fn house() -> Server {
     server
 }
 
-/// The brokers that Metadata of `orders` lists to this client.
+/// Ids of the brokers in the answer to Metadata of `orders`.
 fn listed(client: &mut Client) -> Vec<i32> {
     let told = client.metadata(9, &["orders"]);
     told.brokers.iter().map(|broker| broker.node_id.0).collect()
@@ -32,7 +32,7 @@ fn all(client: &mut Client) -> MetadataResponse {
     client.call(9, &MetadataRequest::default().with_topics(None))
 }
 
-/// The brokers of the cluster, and with this node.
+/// Ids of the cluster's brokers, without and with this node.
 fn nodes(server: &Server) -> (Vec<i32>, Vec<i32>) {
     let cluster = server.cluster().node_id();
     (vec![cluster], vec![cluster, server.node_id()])
@@ -58,7 +58,7 @@ fn a_client_of_cluster_topics_is_not_listed_this_node() {
     assert_eq!(listed(&mut member.client), without);
 }
 
-/// A client that has done something with a topic of ours.
+/// A client that has used one of our topics.
 type Use = fn(&Server) -> Client;
 
 const USES: [(&str, Use); 7] = [

@@ -1,4 +1,4 @@
-//! A cluster of before Kafka 2.8: it knows no ids of topics, and closes where it is asked for them.
+//! A cluster before Kafka 2.8: it has no topic ids, and closes on requests for them.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
@@ -9,10 +9,10 @@ use crate::support::Server;
 
 const METADATA: i16 = 3;
 const API_VERSIONS: i16 = 18;
-/// The last Metadata without ids.
+/// The last Metadata version without topic ids.
 const LAST: i16 = 9;
 
-/// The cluster, and where it is found.
+/// The cluster, and the address of the program in front of it.
 pub(crate) fn older() -> (Server, SocketAddr) {
     let behind: Arc<OnceLock<SocketAddr>> = Arc::default();
     let addr = {

@@ -1,5 +1,5 @@
-//! The cluster is away for longer than sessions last, breaks off, or says no; groups and
-//! directories that are somebody else's.
+//! The cluster is unreachable for longer than sessions last, resets connections, or refuses the
+//! login. Groups and directories of another cluster are refused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,8 @@ use crate::support::{Client, Member, Rec, Server, until};
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 
-/// A minute without the cluster, at a hundredth of its length: sessions end, retries fall due.
+/// A minute without the cluster, at a hundredth of its length: sessions expire, and retries become
+/// due.
 #[test]
 fn retries_that_fall_due_while_the_cluster_is_away_come_when_it_is_back() {
     let mut cluster = Server::alone();
@@ -32,7 +33,7 @@ fn retries_that_fall_due_while_the_cluster_is_away_come_when_it_is_back() {
         let nacked = member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
         assert_eq!(nacked.error_code, 0);
     }
-    // One is in hand, the others wait.
+    // One retry is outstanding, the others wait.
     let first = member.retries()[0].clone();
     assert_eq!(first.reconsume_times(), 1);
     cluster.stop();
@@ -61,7 +62,7 @@ fn retries_that_fall_due_while_the_cluster_is_away_come_when_it_is_back() {
     assert_eq!(shop()["pending"], 0);
 }
 
-/// Resets the connection inside an answer: that is what closing does while a request is unread.
+/// Resets the connection inside an answer, by closing it while a request is unread.
 fn resets(mut stream: TcpStream) {
     stream.read_exact(&mut [0; 4]).unwrap();
     stream.write_all(&[0, 0, 0, 90, 0, 0, 0, 1, 0]).unwrap();
@@ -76,7 +77,7 @@ fn a_broker_that_resets_inside_an_answer_ends_the_connection() {
     }
 }
 
-/// Takes the handshake and no password, then closes, as Kafka does.
+/// Accepts the handshake and refuses the password, then closes, as Kafka does.
 fn refuses_to_log_in(mut stream: TcpStream) {
     let mut body = BytesMut::new();
     let handshake = request(&mut stream).unwrap();
@@ -112,7 +113,7 @@ fn names_of_a_group_that_opts_out_are_the_cluster_s() {
     let server = Server::with("groups: [{match: shop, lane: off}]");
     let mut client = server.client();
     client.create("orders", 1);
-    // The cluster knows such topics by the same names.
+    // The cluster knows these topics by the same names.
     let mut direct = Client::connect(server.cluster().addr());
     direct.create("reprise.retry.shop", 2);
     let told = client.metadata(9, TOPICS).topics;

@@ -1,4 +1,4 @@
-//! Frames we neither answer nor change: whole, in order, whatever they are.
+//! Frames that the sidecar only relays: whole, unchanged and in order.
 
 use std::net::TcpStream;
 
@@ -11,10 +11,10 @@ use crate::support::batch::plain;
 use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::{Client, Rec, Server};
 
-/// An API nobody has thought of yet.
+/// An API key that Kafka does not use.
 const UNKNOWN_API: i16 = 901;
 
-/// A frame of that API, in no format we know.
+/// A frame of that API, in an unknown format.
 fn unknown(correlation_id: i32, body: &[u8]) -> Vec<u8> {
     let mut frame = BytesMut::new();
     frame.put_i32(i32::try_from(body.len() + 8).unwrap());
@@ -25,7 +25,7 @@ fn unknown(correlation_id: i32, body: &[u8]) -> Vec<u8> {
     frame.to_vec()
 }
 
-/// Answers every request with its own bytes, turned round.
+/// Answers every request with its own bytes, reversed.
 fn echo(mut stream: TcpStream) {
     while let Some(request) = request(&mut stream) {
         let turned: Vec<u8> = request.frame[8..].iter().rev().copied().collect();
@@ -40,7 +40,7 @@ fn an_api_we_do_not_know_passes_byte_for_byte_and_in_order() {
     let bodies: Vec<Vec<u8>> = (0..40_usize)
         .map(|n| (0..n * 97).map(|i| u8::try_from(i % 251).unwrap()).collect())
         .collect();
-    // All at once: each may follow the one before.
+    // Pipelined: no request waits for the answer to the one before.
     for (id, body) in (0..).zip(&bodies) {
         client.raw(&unknown(id, body));
     }
@@ -91,7 +91,7 @@ fn what_passes_and_what_is_read_keep_their_order_on_one_connection() {
     client.create("orders", 1);
     client.put("orders", 0, &[Rec::new("x")]);
     let leader = client.leader("orders");
-    // A long poll that waits for more, then a question that is answered here.
+    // A long poll that waits, then a request that is answered here.
     let fetch = leader.send(12, &fetch_request("orders", 0, 0, 200));
     let versions = leader.send(3, &ApiVersionsRequest::default());
     leader.receive::<kafka_protocol::messages::FetchRequest>(fetch);
@@ -99,7 +99,7 @@ fn what_passes_and_what_is_read_keep_their_order_on_one_connection() {
     assert_eq!(told.error_code, 0);
 }
 
-/// Sends half of an answer of 300 KB, then the rest once told to.
+/// Sends half of an answer of 300 KB, and the rest after the barrier.
 fn halves(told: std::sync::Arc<std::sync::Barrier>) -> impl Fn(TcpStream) + Clone + Send {
     move |mut stream| {
         let asked = request(&mut stream).unwrap();
@@ -122,7 +122,7 @@ fn what_is_read_waits_for_the_rest_of_an_answer_that_passes() {
     let mut client = server.client();
     client.raw(&unknown(1, b"ask"));
     let versions = client.send(0, &ApiVersionsRequest::default());
-    // Half of it has come through: the request behind it must not be taken for done.
+    // Half of the answer has come through: the next request must not end the one before.
     let mut half = vec![0; 100_000];
     std::io::Read::read_exact(&mut client.writer(), &mut half).unwrap();
     told.wait();
@@ -132,7 +132,7 @@ fn what_is_read_waits_for_the_rest_of_an_answer_that_passes() {
     assert_eq!(client.receive::<ApiVersionsRequest>(versions).error_code, 0);
 }
 
-/// Serves ApiVersions 0 only, as a broker that is older than its client.
+/// Serves `ApiVersions` 0 only, like a broker older than its client.
 fn old(mut stream: TcpStream) {
     while let Some(asked) = request(&mut stream) {
         let error = if asked.frame[3] == 0 { 0 } else { 35 };
@@ -156,7 +156,7 @@ fn a_client_newer_than_the_broker_is_told_so_and_may_ask_again() {
     }
 }
 
-/// Knows version 0 only, and says so in version 1.
+/// Serves version 0 only, and says so in an answer of version 1.
 fn muddled(mut stream: TcpStream) {
     while let Some(asked) = request(&mut stream) {
         let error = if asked.frame[3] == 0 { 0 } else { 35 };
@@ -174,14 +174,14 @@ fn an_unknown_version_that_is_answered_in_the_wrong_one_is_told_with_an_empty_li
     assert_eq!(client.call(0, &ApiVersionsRequest::default()).error_code, 0);
 }
 
-/// A Kafka of before 3.9 that wants a login, and what may come before one: ApiVersions until one of
-/// them is answered without an error, then `SaslHandshake` alone.
+/// A Kafka before 3.9 that wants a login. It accepts `ApiVersions` until one of them succeeds, then
+/// `SaslHandshake` alone.
 fn asks_for_a_login(mut stream: TcpStream) {
     let mut has_told = false;
     while let Some(asked) = request(&mut stream) {
         let body: &[u8] = match (asked.frame[1], asked.frame[3]) {
             (18, _) if has_told => return,
-            // UNSUPPORTED_VERSION, and the versions of ApiVersions it knows (KIP-511)
+            // UNSUPPORTED_VERSION, and the supported versions of ApiVersions (KIP-511)
             (18, 4..) => &[0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 3],
             // one key: Produce 0 to 9
             (18, version) => {

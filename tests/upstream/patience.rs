@@ -1,5 +1,5 @@
-//! A commit waits for the nacks it passes, and not for ever. The engine is held up where it writes
-//! a line of the log.
+//! The bounded wait of a commit for the nacks before it. The engine is blocked while it writes a
+//! log line.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::held_up::{RULES, hold_up, large, wait_for_it};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server, instant};
 
-/// A commit's patience.
+/// The longest wait of a commit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[test]
@@ -24,7 +24,7 @@ fn a_commit_behind_a_nack_that_takes_too_long_is_refused_for_now() {
     member.join(&[("orders", 1), ("reprise.retry.stuck", 1)]);
     member.client.put("orders", 0, &[Rec::new("x")]);
     let mut producer = server.client();
-    // The first request of a connection is small.
+    // A first request is small, since a connection may not begin with a large one.
     producer.metadata(9, &["orders"]);
     let nack = plain(&[Rec::new(&large()).header("x-retry-origin", "orders-0@0")]);
     let sent = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));

@@ -1,4 +1,4 @@
-//! Nacks by reference of many records of the cluster, which are read back for one Produce.
+//! Nacks by reference of many records of the cluster, read by the sidecar for one Produce.
 
 use bytes::Bytes;
 use kafka_protocol::messages::ApiVersionsRequest;
@@ -7,12 +7,12 @@ use reprise::wire::ResponseError;
 use crate::support::batch::plain;
 use crate::support::{Rec, Server, wall_ms};
 
-/// A record of 1 MiB, which retention does not take meanwhile.
+/// A record of 1 MiB that retention does not remove during the test.
 fn large() -> Rec {
     Rec::new(&"x".repeat(1_040_000)).at(wall_ms())
 }
 
-/// One batch that names all of these records and brings none of them.
+/// One batch that names all of these records without their bytes.
 fn naming(offsets: impl Iterator<Item = i64>) -> Bytes {
     let name = |offset| {
         let record = Rec::new("").header("x-retry-by-reference", "true");
@@ -26,7 +26,7 @@ fn a_batch_may_name_more_than_is_remembered_and_is_told_when_it_names_too_much()
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);
-    // The first request of a connection is small.
+    // A first request is small, since a connection may not begin with a large one.
     client.leader("orders").call(3, &ApiVersionsRequest::default());
     for _ in 0..70 {
         client.put("orders", 0, &[large()]);

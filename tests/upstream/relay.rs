@@ -1,4 +1,5 @@
-//! A program between a sidecar and another broker, and who it has before it.
+//! Helpers of a program between a sidecar and another broker: relay a request, and recognize the
+//! sender.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,18 +10,19 @@ use kafka_protocol::protocol::{Decodable, Encodable, Request as Api};
 
 use crate::broker::{Request, frame};
 
-/// Has another broker answer: what follows the number of the request.
+/// Lets another broker answer. Returns the answer behind the correlation id.
 pub(crate) fn pass(asked: &Request, behind: &mut TcpStream) -> Option<Vec<u8>> {
     let len = u32::try_from(asked.frame.len()).unwrap().to_be_bytes();
     behind.write_all(&[&len[..], &asked.frame].concat()).ok()?;
     frame(behind).map(|told| told[4..].to_vec())
 }
 
-/// Whether the sidecar asks on its own behalf, as it does when it starts: not for a client.
+/// Whether the sidecar sends this request on its own behalf, as it does at its start.
 pub(crate) fn is_greeting(stream: &TcpStream) -> bool {
     let mut start = [0; 64];
     let len = stream.peek(&mut start).unwrap_or(0);
-    // Behind length, API key, version, number and length of the name: a topic may begin so too.
+    // The client id begins behind length, API key, version, correlation id and its own length. A
+    // topic name elsewhere may begin alike.
     start[..len].get(14..).is_some_and(|name| name.starts_with(b"reprise"))
 }
 
@@ -31,7 +33,7 @@ pub(crate) fn header(asked: &Request) -> (RequestHeader, i16) {
     (RequestHeader::decode(&mut bytes, 1).unwrap(), version)
 }
 
-/// An answer with something else in it.
+/// A modified answer.
 pub(crate) fn changed<R: Api>(
     asked: &Request,
     told: &[u8],

@@ -1,4 +1,4 @@
-//! Replica lists and factors that a client made of the brokers it was listed.
+//! Replica lists and factors that a client computed from the listed brokers.
 
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
@@ -75,7 +75,7 @@ fn replicas_on_this_node_are_placed_on_cluster_brokers() {
     assert!(partitions.iter().all(|partition| partition.replica_nodes == cluster));
 }
 
-/// Brokers 1, 2 and 3 at one address, and what they are asked to reassign.
+/// Brokers 1, 2 and 3 at one address, and the reassignment requests they get.
 fn three() -> (Server, Receiver<Bytes>) {
     let (sender, asked) = channel();
     let addr = broker(move |stream| serve(stream, &sender));

@@ -1,5 +1,5 @@
-//! A sidecar that is started again in front of a cluster that tells it nothing: clients come to the
-//! ports they knew.
+//! A restarted sidecar in front of a cluster that refuses to answer it: clients connect to the
+//! ports they know.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,19 +14,19 @@ use crate::kafka::Kafka;
 use crate::support::client::s;
 use crate::support::{Client, Server};
 
-/// A cluster that answers nobody without a password.
+/// A cluster that requires a password.
 fn cluster(nodes: &[i32]) -> Kafka {
     let kafka = Kafka::behind(Door::of("PLAIN"));
     kafka.state().nodes = nodes.to_vec();
     kafka
 }
 
-/// A sidecar that has none.
+/// A sidecar without a password.
 fn before(kafka: &Kafka) -> Server {
     Server::in_front_of_told(kafka.addr, "")
 }
 
-/// A client that has one.
+/// A client with the password.
 fn login(addr: SocketAddr) -> Client {
     let mut client = Client::connect(addr);
     let mut handshake = SaslHandshakeRequest::default();
@@ -37,7 +37,7 @@ fn login(addr: SocketAddr) -> Client {
     client
 }
 
-/// Where the brokers of the cluster are, as a client is told.
+/// Addresses of the cluster's brokers, as Metadata gives them to a client.
 fn doors(server: &Server, client: &mut Client) -> BTreeMap<i32, SocketAddr> {
     let brokers = client.call(9, &MetadataRequest::default()).brokers;
     let at = |port| SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap()));
@@ -50,7 +50,7 @@ fn is_closed(door: SocketAddr) -> bool {
     TcpStream::connect(door).is_err()
 }
 
-/// Nobody has told this start where the brokers are.
+/// Whether this start knows no broker yet.
 fn knows_nobody(server: &Server) -> bool {
     !server.router().upstream.as_ref().unwrap().knows_brokers()
 }
@@ -69,14 +69,14 @@ fn the_ports_of_brokers_are_open_before_the_cluster_says_anything() {
         }
         assert!(knows_nobody(&server));
     }
-    // Told again, nothing has changed.
+    // A second Metadata answer changes no address.
     assert_eq!(doors(&server, &mut login(told[&2])), told);
     assert!(!knows_nobody(&server));
 }
 
 #[test]
 fn a_port_stays_the_same_whatever_order_brokers_are_named_in() {
-    // Both want the first port behind the listener's.
+    // Brokers 100 and 0 map to the same port, the first one behind the listener's.
     let kafka = cluster(&[100, 0]);
     let mut server = before(&kafka);
     let told = doors(&server, &mut login(server.addr()));

@@ -1,4 +1,5 @@
-//! Whoever the cluster does not let READ a group has nothing to do with its retries.
+//! Clients without the right to READ a group at the cluster: their access to its retries is
+//! refused.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::support::{Rec, Server};
 
 const HEARTBEAT: i16 = 12;
 
-/// A broker that answers Heartbeat with this error, to anyone, and counts how often.
+/// A broker that answers every Heartbeat with this error, and counts the requests.
 fn judging(error: ResponseError) -> (Server, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);

@@ -1,5 +1,5 @@
-//! `upstream.sasl`: who the sidecar is on connections of its own, and what becomes of it when it is
-//! not believed. Clients' connections never hear of it.
+//! `upstream.sasl`: the identity of the sidecar on its own connections, and failed logins. Clients'
+//! connections are not affected.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::support::Server;
 
 const ALL: [Mechanism; 4] = Mechanism::ALL;
 
-/// The sidecar's own side, under a clock of the test's.
+/// The sidecar's own connections, under a simulated clock.
 struct Own {
     runtime: Runtime,
     upstream: Upstream,
@@ -209,7 +209,7 @@ fn our_credentials_are_never_shown_on_a_client_s_connection() {
         file.display()
     );
     let server = Server::in_front_of(kafka.addr, &yaml);
-    // When it starts it asks for the brokers, on a connection of its own.
+    // At its start the sidecar asks for the brokers, on a connection of its own.
     let knows = || server.router().upstream.as_ref().unwrap().knows_brokers();
     crate::support::until("it has greeted the cluster", knows);
     let tokens = kafka.state().tokens;

@@ -1,5 +1,5 @@
-//! An operator sends dead letters to topics of the cluster: each is there before its letter is
-//! discarded.
+//! An operator sends dead letters to topics of the cluster: a dead letter is discarded once its
+//! record is stored there.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn shop() -> (Kafka, Server) {
     (kafka, server)
 }
 
-/// A dead letter of a group.
+/// Makes a dead letter of a group.
 fn bury(server: &Server, group: &str, value: &str) {
     let record = Rec { key: None, ..Rec::new(value) }.header("x-retry-level", "-1");
     let request = produce_request(&format!("reprise.retry.{group}"), 0, plain(&[record]), -1);
@@ -74,7 +74,7 @@ fn no_topic_is_made_for_letters() {
     let answer = redrive(&server, &[1], "nowhere");
     assert_eq!(answer["left"][0]["why"], "there is no topic nowhere");
     assert!(kafka.state().made.is_empty());
-    // The topic refuses the record: not authorised.
+    // The topic refuses the record: not authorized.
     kafka.state().faults = [29].map(Fault::Error).into();
     let answer = redrive(&server, &[1], "parking");
     assert!(answer["left"][0]["why"].to_string().contains("does not take records"), "{answer}");
@@ -127,7 +127,7 @@ fn a_stuck_job_holds_up_no_other_job() {
 fn a_job_goes_on_when_the_cluster_is_back() {
     let (kafka, server) = shop();
     assert_eq!(redrive(&server, &[0], "parking")["changed"], 1);
-    // Two of the three partitions have no leader for a while.
+    // Two of the three partitions have no leader for a time.
     kafka.state().faults = [6, 6].map(Fault::Error).into();
     start_job(&server);
     until_job(&server, "done");

@@ -1,4 +1,4 @@
-//! Members of a group of the cluster that are not heard of.
+//! Members of a cluster's group that send nothing through the sidecar.
 
 use serde_json::json;
 
@@ -9,13 +9,13 @@ const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 /// Session timeout of the members.
 const SESSION_MS: u64 = 10_000;
 
-/// Live members of the group by the metric.
+/// Number of the group's live members, by the metric.
 fn members(server: &Server) -> i64 {
     let count = server.metric("reprise_group_members{group=\"shop\"}");
     format!("{count:.0}").parse().unwrap()
 }
 
-/// Retries of the group that are due: with a taker, and without one.
+/// Due retries of the group: those with a member to take them, and those without.
 fn due(server: &Server) -> (i64, i64) {
     let shop = server.json("/api/v1/groups/shop");
     (shop["ready"].as_i64().unwrap(), shop["parked"].as_i64().unwrap())

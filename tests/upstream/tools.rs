@@ -1,4 +1,5 @@
-//! What tools ask of a cluster that may name topics of ours, and what they ask every broker for.
+//! Requests of tools to a cluster that may name topics of ours, and requests that go to every
+//! broker.
 
 use kafka_protocol::messages::alter_configs_request::AlterConfigsResource as Replaced;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -284,7 +285,7 @@ fn what_every_broker_is_asked_for_this_node_has_none_of() {
     let server = house();
     let mut member = Member::new(&server, "shop", &["orders"]);
     member.join(&[("orders", 3)]);
-    // Offsets of dead letters are kept here; that makes no group of ours.
+    // The node keeps committed offsets of dead letters, but the group is not its own.
     member.client.nack("shop", "orders-0@1", Rec::new("x"));
     assert_eq!(member.commit("reprise.dlq.shop", 0, 0), 0);
     let mut client = server.client();

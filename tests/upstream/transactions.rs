@@ -1,5 +1,5 @@
-//! Offsets inside a transaction: the cluster's are the cluster's, ours wait here for its end. The
-//! cluster is a sidecar by itself behind a program that has the transactions.
+//! Offsets in a transaction: those of the cluster's topics go to the cluster, and ours wait here
+//! for its end. The cluster is a sidecar by itself behind a program with the transaction APIs.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -29,16 +29,16 @@ use crate::support::{Got, Member, Rec, Server, until};
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
-/// What the cluster's coordinators were told, and what they say.
+/// Requests that the cluster's coordinators got, and their next answers.
 #[derive(Default)]
 struct Told {
-    /// Topics of each TxnOffsetCommit.
+    /// Topics of each `TxnOffsetCommit`.
     committed: Vec<Vec<String>>,
-    /// Whether each EndTxn was to commit.
+    /// Whether each `EndTxn` was a commit.
     ended: Vec<bool>,
-    /// Errors of the next ones; then none.
+    /// Errors of the next `EndTxn` requests; afterwards they succeed.
     end_errors: VecDeque<ResponseError>,
-    /// The next one is done, and the connection ends instead of an answer.
+    /// The next `EndTxn` takes effect, and the connection ends without an answer.
     loses_end: bool,
     commit_error: Option<ResponseError>,
 }
@@ -68,14 +68,14 @@ impl House {
         Self { sidecar, _cluster: cluster, told }
     }
 
-    /// A member that was handed one retry.
+    /// A member with one outstanding retry.
     fn with_retry(&self) -> (Member, Got) {
         let mut member = self.with_nack();
         let retry = member.retry_once();
         (member, retry)
     }
 
-    /// A member whose one record has failed.
+    /// A member after a nack of its only record.
     fn with_nack(&self) -> Member {
         let mut member = Member::new(&self.sidecar, "shop", TOPICS);
         member.join(PARTITIONS);
@@ -89,7 +89,7 @@ impl House {
     }
 }
 
-/// Answers what transactions ask, passes everything else on.
+/// Answers the transaction APIs, and relays everything else.
 fn coordinate(mut stream: TcpStream, cluster: SocketAddr, told: &Mutex<Told>) {
     let mut behind = TcpStream::connect(cluster).unwrap();
     while let Some(asked) = request(&mut stream) {
@@ -155,7 +155,7 @@ fn ended(told: &Mutex<Told>, asked: &EndTxnRequest) -> EndTxnResponse {
     response
 }
 
-/// The error codes of a TxnOffsetCommit, in the order asked.
+/// The error codes of a `TxnOffsetCommit`, in the order of the request.
 fn commit(member: &mut Member, version: i16, offsets: &[(&str, i64)]) -> Vec<i16> {
     let mut request = TxnOffsetCommitRequest::default();
     (request.transactional_id, request.group_id) = (s("pay"), s(&member.group));
@@ -242,7 +242,8 @@ fn an_end_that_is_not_known_yet_is_asked_again_and_one_that_is_fenced_aborts() {
     assert_eq!(member.retry_once().offset, retry.offset + 1, "handed out anew");
 }
 
-/// The cluster has committed, and the producer asks again: it is told so, whoever answers.
+/// The cluster has committed, and the producer repeats its request: it gets a success, from either
+/// side.
 #[test]
 fn an_end_whose_answer_is_lost_counts_and_after_a_restart_the_retry_comes_once_more_uncharged() {
     for is_restarted in [false, true] {
@@ -277,7 +278,7 @@ fn a_transaction_that_is_all_ours_is_aborted_there_and_committed_here() {
     let (mut member, retry) = house.with_retry();
     assert_eq!(commit(&mut member, 5, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
     assert!(house.told().committed.is_empty(), "there is nothing to tell");
-    // KIP-890: a commit of a transaction that never began.
+    // KIP-890: the commit of a transaction that never began.
     house.told().end_errors.push_back(ResponseError::InvalidTxnState);
     let ended = end(&mut member, 5, true);
     assert_eq!((ended.error_code, ended.producer_epoch), (0, 1), "and the producer's next epoch");
@@ -295,13 +296,13 @@ fn an_end_of_which_nobody_could_be_told_is_told_when_it_can_be() {
     assert_eq!(commit(&mut member, 3, &offsets), [0, 0]);
     let disk = house.sidecar.disk();
     disk.set_capacity(Some(disk.used_bytes()));
-    // The retry comes first, and what acknowledges it does not become durable.
+    // The retry comes first, and its commit does not become durable.
     let refused = end(&mut member, 3, true).error_code;
     assert_eq!(refused, ResponseError::CoordinatorNotAvailable.code());
     assert_eq!(house.told().ended, [true], "for the cluster it has ended");
     assert_eq!(member.position_of("reprise.dlq.shop", 0), -1);
     disk.set_capacity(None);
-    // Nobody asks again.
+    // No client repeats the request.
     until("the rest is told", || member.position_of("reprise.dlq.shop", 0) == 3);
     assert_eq!(member.position(), retry.offset + 1);
     assert_eq!(end(&mut member, 3, false).error_code, 0);
@@ -316,11 +317,11 @@ fn what_the_cluster_refuses_of_a_commit_is_refused_of_ours_too() {
     let refused = ResponseError::IllegalGeneration.code();
     let offsets = [("orders", 1), ("reprise.retry.shop", retry.offset + 1)];
     assert_eq!(commit(&mut member, 3, &offsets), [refused; 2]);
-    // All ours: the coordinator of the group is asked.
+    // All offsets are ours, so the coordinator of the group is asked.
     member.generation += 1;
     assert_eq!(commit(&mut member, 3, &offsets[1..]), [refused]);
     member.generation -= 1;
-    // Beyond what was handed out.
+    // Beyond the last delivered retry.
     let far = [("reprise.retry.shop", retry.offset + 2)];
     assert_eq!(commit(&mut member, 3, &far), [ResponseError::OffsetOutOfRange.code()]);
     assert_eq!(end(&mut member, 3, true).error_code, 0);

@@ -1,6 +1,6 @@
-//! A nack by reference where the record's leader wants to know who asks: it is asked on a
-//! connection of the group's own member. The cluster is a sidecar by itself behind two programs
-//! that play its brokers: the first coordinates, the second leads.
+//! A nack by reference whose record the leader shows to members only: the sidecar fetches it on a
+//! connection of a member of the group. The cluster is a sidecar by itself behind two programs that
+//! play its brokers: the first one coordinates, the second one leads.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -24,23 +24,24 @@ use crate::support::{Client, Member, Rec, Server, until, wall_ms};
 const MEMBER: &str = "the-member";
 const NOT_LEADER: ResponseError = ResponseError::NotLeaderOrFollower;
 
-/// Where the brokers are, and what they do with who asks.
+/// Addresses of the brokers, and their behaviour towards clients.
 struct Cluster {
     first: SocketAddr,
     second: SocketAddr,
-    /// Leads the topic `stuck`, takes connections and never answers.
+    /// The third broker leads the topic `stuck`, accepts connections and never answers.
     hangs: SocketAddr,
     has_third: AtomicBool,
-    /// Fetches it was asked for.
+    /// Fetches that the third broker got.
     in_vain: Arc<AtomicUsize>,
     behind: SocketAddr,
-    /// What is said to whoever else fetches.
+    /// The error for Fetches of clients other than the member.
     refusal: Mutex<ResponseError>,
-    /// What reprise itself is told instead of who leads a topic, the next times; `None`: nothing.
+    /// Errors in the next Metadata answers to the sidecar itself, without partitions; `None`: no
+    /// error and no partitions.
     unplaced: Mutex<VecDeque<Option<ResponseError>>>,
-    /// Whether the second one answers reprise itself.
+    /// Whether the second broker serves the sidecar's own Fetches.
     knows_reprise: bool,
-    /// Who fetched from the second one.
+    /// Client ids of the Fetches at the second broker.
     fetched: Mutex<Vec<String>>,
 }
 
@@ -56,7 +57,7 @@ impl House {
         Self::before(refusal, knows_reprise, before)
     }
 
-    /// The sidecar's clients have no addresses of their own.
+    /// Clients of this sidecar have no client addresses.
     fn without_addresses(refusal: ResponseError) -> Self {
         let before = |first| Server::in_front_of_told(first, "retry: {levels: 20ms}");
         Self::before(refusal, false, before)
@@ -98,12 +99,12 @@ impl House {
         assert!(cluster.set(Arc::clone(&made)).is_ok());
         let sidecar = sidecar(first);
         sidecar.client().create("orders", 1);
-        // Straight to the cluster: its only partition is written there.
+        // Produced to the cluster directly, into its only partition.
         Client::connect(made.behind).put("orders", 0, &["zero", "one"].map(fresh));
         Self { sidecar, _behind: behind, cluster: made }
     }
 
-    /// A member with a connection to the leader, on which it fetches.
+    /// A member with a connection to the leader, on which it has fetched.
     fn with_member(&self) -> (Member, Client) {
         let mut member = Member::new(&self.sidecar, "shop", &["orders", "reprise.retry.shop"]);
         member.client.id = MEMBER.into();
@@ -115,7 +116,7 @@ impl House {
         (member, leader)
     }
 
-    /// Nacks by reference, as a client object that is no member.
+    /// Nacks by reference, from a client object that is no member.
     fn nack(&self, offset: i64) -> i16 {
         self.client().produce("reprise.retry.shop", 0, by_reference("orders", offset)).error_code
     }
@@ -131,7 +132,7 @@ impl House {
     }
 }
 
-/// One that retention does not take meanwhile.
+/// A record that retention does not remove during the test.
 fn fresh(value: &str) -> Rec {
     Rec::new(value).at(wall_ms())
 }
@@ -192,7 +193,7 @@ fn refused(cluster: &Cluster, asked: &Request, told: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Two or three brokers, of which the second leads everything but what is stuck.
+/// Two or three brokers; the second leads every topic but `stuck`.
 fn brokers(cluster: &Cluster, answer: &mut MetadataResponse) {
     let mut second = answer.brokers[0].clone();
     second.node_id.0 += 1;
@@ -258,7 +259,7 @@ fn a_question_waits_for_what_the_member_itself_has_asked() {
     assert_eq!(member.retry_once().text(), "zero");
 }
 
-/// A member's long poll at the end of the log, longer than most are.
+/// A long poll at the end of the log, longer than most.
 const LONG_POLL_MS: i32 = 2_500;
 
 #[test]
@@ -273,7 +274,7 @@ fn a_member_that_waits_for_long_does_not_say_that_a_record_is_gone() {
     member.done(got.offset + 1);
     leader.receive::<FetchRequest>(polling);
     let _polling = leader.send(11, &fetch_request("orders", 0, 2, LONG_POLL_MS));
-    // Many more than those that may wait.
+    // More nacks than may wait at once.
     let mut nacks: Vec<_> = (0..24).map(|_| house.client()).collect();
     let nack = produce_request("reprise.retry.shop", 0, by_reference("orders", 1), -1);
     let sent: Vec<_> = nacks.iter_mut().map(|client| client.send(9, &nack)).collect();
@@ -326,7 +327,7 @@ fn our_own_connection_reads_only_what_the_client_may_read() {
     assert_eq!(house.fetched_by("reprise"), 1);
     *house.cluster.refusal.lock().unwrap() = ResponseError::TopicAuthorizationFailed;
     assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
-    // What was read for another client is not this one's, whatever its group.
+    // A record that was read for one client is not used for another one, whatever its group.
     let told = house.client().produce("reprise.retry.audit", 0, by_reference("orders", 1));
     assert_eq!(told.error_code, ResponseError::InvalidRecord.code());
     assert_eq!(house.fetched_by("reprise"), 1, "it was not even asked");
@@ -337,7 +338,7 @@ fn a_leader_that_hangs_holds_up_nobody_who_asks_another_one() {
     let house = House::new(NOT_LEADER, true);
     house.sidecar.client().create("stuck", 1);
     assert_eq!(house.nack(0), 0);
-    // Both have their broker before there is one that hangs.
+    // Each client connects to its broker before the third one exists.
     let (mut stuck, mut other) = (house.client(), house.client());
     house.cluster.has_third.store(true, Ordering::SeqCst);
     let nack = produce_request("reprise.retry.shop", 0, by_reference("stuck", 0), -1);
@@ -371,7 +372,7 @@ fn one_broker_that_does_not_know_a_topic_does_not_say_that_its_records_are_gone(
     let records: Vec<Rec> = (2..7).map(|n: i32| Rec::new(&n.to_string())).collect();
     Client::connect(house.cluster.behind).put("orders", 0, &records);
     let nack = |offset, told: &[Option<ResponseError>]| {
-        // Who leads is asked anew after what is not found there.
+        // After a record was not found, the sidecar asks for the leader again.
         assert_eq!(house.nack(99), ResponseError::InvalidRecord.code());
         *house.cluster.unplaced.lock().unwrap() = told.iter().copied().collect();
         let code = house.nack(offset);
@@ -386,7 +387,7 @@ fn one_broker_that_does_not_know_a_topic_does_not_say_that_its_records_are_gone(
     assert_eq!(nack(4, &[unknown; 3]), ResponseError::InvalidRecord.code(), "they do");
 }
 
-/// What the admin port says of a failure of `orders-0@1`.
+/// Posts a failure of `orders-0@1` to the admin port. Returns status and answer.
 fn posted(house: &House) -> (u16, String) {
     let body = r#"{"group": "shop", "topic": "orders", "partition": 0, "offset": 1}"#;
     let (status, answer) = house.sidecar.post("/api/v1/nack", body);
@@ -428,7 +429,8 @@ fn client_id_and_host_tell_a_member_without_address() {
     assert_eq!(member.retry_once().text(), "one");
     assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
     assert_eq!(fetched(&mut leader, 1), "one", "and its connection goes on");
-    // Not for another client's question: it may be somebody else's connection.
+    // The member's connection does not serve another client's nack, since it may belong to another
+    // application.
     assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
 }
 

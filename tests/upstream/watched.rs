@@ -1,5 +1,5 @@
-//! Fetches of members on their way through: read, not changed, but for their session. A program
-//! between the sidecar and its cluster writes down what is fetched.
+//! Relayed Fetches of members: the sidecar reads them, and changes only their session. A program
+//! between the sidecar and its cluster notes them.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,12 @@ use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
 use crate::support::{Client, Member, Rec, Server, instant};
 
-/// What a member goes back to is held for a while.
+/// The time for which a partition is held after a seek back.
 const HOLD: Duration = Duration::from_millis(400);
 const SETTINGS: &str = "retry: {on_seek_back: retry, crash_limit: 1, order: {interval: 400ms}, \
                         isolation_timeout: 100ms}";
 
-/// A Fetch as the cluster saw it, and the whole frame it answered, without its length.
+/// A Fetch at the cluster, and the whole frame of its answer without its length.
 struct Exchange {
     request: FetchRequest,
     told: Vec<u8>,
@@ -40,12 +40,12 @@ struct House {
     mood: Arc<Mood>,
 }
 
-/// What the program does with Fetches besides.
+/// Faults of the program's answers to Fetches.
 #[derive(Default)]
 struct Mood {
-    /// They are answered with what is no answer.
+    /// The answers are not valid.
     lies: AtomicBool,
-    /// The connection ends instead.
+    /// The connection ends without an answer.
     goes: AtomicBool,
 }
 
@@ -67,14 +67,14 @@ impl House {
         Self { sidecar, behind: cluster, seen, mood }
     }
 
-    /// The only member of a group, with these partitions of `orders`.
+    /// The only member of a group, which owns these partitions of `orders`.
     fn member(&self, partitions: i32) -> Member {
         let mut member = Member::new(&self.sidecar, "shop", &["orders"]);
         member.join(&[("orders", partitions)]);
         member
     }
 
-    /// What the cluster was asked for and answered since the last look.
+    /// Fetches at the cluster and their answers, since the last call.
     fn exchanges(&self) -> Vec<Exchange> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
@@ -111,7 +111,7 @@ fn spy(
     }
 }
 
-/// Fetches of every partition in turn, far larger than any buffer.
+/// Fetches of every partition in turn, with limits far above any buffer.
 fn whole(partitions: i32, offset: i64) -> FetchRequest {
     let mut request = fetch_request("orders", 0, offset, 0);
     request.topics[0].partitions = (0..partitions)
@@ -123,7 +123,7 @@ fn whole(partitions: i32, offset: i64) -> FetchRequest {
     request
 }
 
-/// `partitions` partitions, each with so many batches of some 400 KB.
+/// Fills `partitions` partitions with `batches` batches of about 400 KB each.
 fn filled(house: &House, partitions: i32, batches: usize) {
     let mut client = house.sidecar.client();
     client.create("orders", partitions);
@@ -163,7 +163,8 @@ fn a_member_has_no_session_and_one_of_before_is_not_known() {
     let with = |id: i32, epoch: i32| {
         fetch_request("orders", 0, 0, 0).with_session_id(id).with_session_epoch(epoch)
     };
-    // All at once: a new one, the next of one of before, one without, one that begins anew.
+    // Pipelined: a new session, the next Fetch of an unknown one, no session, and a session begun
+    // again.
     let asked = [with(0, 0), with(77, 3), with(0, -1), with(77, 0)];
     for version in [7, 12] {
         let sent = asked.each_ref().map(|request| leader.send(version, request));
@@ -188,13 +189,13 @@ fn who_is_no_member_keeps_its_session() {
     assert_eq!(house.exchanges().pop().unwrap().request, asked);
 }
 
-/// The next request of a session: nothing has changed since the one before.
+/// The next Fetch of a session, without changes.
 fn goes_on(epoch: i32) -> FetchRequest {
     FetchRequest::default().with_session_id(77).with_session_epoch(epoch)
 }
 
-/// Asks for what has changed; whether the cluster heard of it. It knows no session, so the answer
-/// is the same.
+/// Fetches without changes. Returns whether the Fetch reached the cluster. The cluster has no such
+/// session, so the answer is the same.
 fn passes(house: &House, leader: &mut Client, asked: &FetchRequest) -> bool {
     house.exchanges();
     let told = leader.call(12, asked);
@@ -261,7 +262,7 @@ fn a_fetch_that_nobody_can_judge_yet_begins_no_session() {
     let mut others = Member::new(&house.sidecar, "others", &["other"]);
     others.join(&[]);
     let mut client = house.sidecar.client();
-    // Only the cluster has said which topic that is, and not through here.
+    // Only the cluster has named this topic, in an answer that did not pass the sidecar.
     let mut behind = Client::connect(house.behind.addr());
     let id = behind.metadata(12, &["orders"]).topics[0].topic_id;
     let mut begins = whole(1, 0).with_session_epoch(0);
@@ -319,7 +320,7 @@ fn a_request_in_pieces_is_read_and_what_comes_behind_keeps_its_place() {
     let frame = leader.encoded(12, &asked);
     let (first, rest) = frame.split_at(frame.len() / 2);
     leader.raw(first);
-    // Another request cannot overtake it; the rest comes with the next one.
+    // Another request cannot overtake it; the second half comes with the next write.
     let mut other = house.sidecar.client();
     other.metadata(9, &["orders"]);
     leader.raw(rest);
@@ -330,8 +331,8 @@ fn a_request_in_pieces_is_read_and_what_comes_behind_keeps_its_place() {
     leader.receive::<ApiVersionsRequest>(versions);
 }
 
-/// A member of two partitions, each with three records, that has gone back to the second record of
-/// the first; and what it asks for next.
+/// A member of two partitions with three records each, which has sought back to the second record
+/// of the first. Returns its next Fetch as well.
 fn gone_back(house: &House) -> (Member, FetchRequest) {
     let mut tool = house.sidecar.client();
     tool.create("orders", 2);
@@ -349,7 +350,7 @@ fn gone_back(house: &House) -> (Member, FetchRequest) {
     (member, next)
 }
 
-/// Offsets of the records of each partition; batches may have gaps, as behind a log cleaner.
+/// Offsets of the records in each partition. Batches may have gaps, as behind a log cleaner.
 fn offsets(told: &FetchResponse) -> Vec<Vec<i64>> {
     let partitions = told.responses[0].partitions.iter();
     let of = partitions.map(|data| {
@@ -366,7 +367,8 @@ fn offsets(told: &FetchResponse) -> Vec<Vec<i64>> {
     of.collect()
 }
 
-/// The same of the Fetch that comes after the hold: one that has waited for its end is sent back.
+/// Offsets in the answer after the hold. A Fetch that waited for the end of the hold returns empty,
+/// and is sent again.
 fn behind_the_hold(leader: &mut Client, next: &FetchRequest) -> Vec<Vec<i64>> {
     let told = offsets(&leader.call(12, next));
     if told.iter().any(|offsets| !offsets.is_empty()) {
@@ -402,7 +404,7 @@ fn a_broker_that_goes_while_a_partition_is_held_ends_the_connection_and_the_hold
     let began = instant();
     assert_eq!(member.client.leader("orders").try_call(12, &next), None);
     house.mood.goes.store(false, Ordering::SeqCst);
-    // The same client object on another connection, as clients do.
+    // The client connects again with the same client object, as clients do.
     let told = member.client.call(9, &MetadataRequest::default());
     let mut leader = member.client.connect_to(&told.brokers[0]);
     next.topics[0].partitions[0].fetch_offset = 1;
@@ -417,7 +419,7 @@ fn a_client_that_goes_while_everything_is_held_leaves_the_record_to_its_next_con
     next.topics[0].partitions.pop();
     let leader = member.client.leader("orders");
     let _never = leader.send(12, &next);
-    // What is behind it is not answered: the Fetch before is being held.
+    // The next request gets no answer while the Fetch before it is held.
     let _behind = leader.send(0, &ApiVersionsRequest::default());
     leader.stream.tcp().shutdown(std::net::Shutdown::Both).unwrap();
     let told = member.client.call(9, &MetadataRequest::default());

@@ -1,5 +1,5 @@
-//! A commit that waits for the nacks it passes, and a member that has no say any more: it is told
-//! that, at once, or when it has lost its place meanwhile; and nothing of it is stored.
+//! Commits that wait for the nacks before them, and members that were fenced. A fenced member gets
+//! the error at once, or at the end of the wait, and nothing of the commit is stored.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -23,9 +23,9 @@ use crate::support::held_up::{RULES, STUCK, hold_up, large, wait_for_it};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server, instant};
 
-/// A commit's patience.
+/// The longest wait of a commit for nacks.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of OffsetCommit.
+/// Version of `OffsetCommit`.
 const VERSION: i16 = 8;
 
 fn head(commit: &OffsetCommitRequest) -> RequestHead {
@@ -37,7 +37,7 @@ fn head(commit: &OffsetCommitRequest) -> RequestHead {
 
 fn error_in(reply: &Reply) -> i16 {
     let Reply::Frame(frame) = reply else { panic!("{reply:?}") };
-    // Behind its length, the correlation id and no tags.
+    // The body follows the length, the correlation id and an empty tag section.
     let mut body = frame.slice(9..);
     let answer = OffsetCommitResponse::decode(&mut body, VERSION).unwrap();
     answer.topics[0].partitions[0].error_code
@@ -52,8 +52,8 @@ fn leave(client: &mut Client, member: &Member) {
     assert_eq!((answer.error_code, answer.members[0].error_code), (0, 0));
 }
 
-/// What a commit of an earlier generation is told, and in a transaction; and who speaks for one no
-/// more, of its offsets and of its end.
+/// Errors of a commit of an earlier generation, plain and in a transaction. Then those of a fenced
+/// producer: its offsets, its abort and its commit.
 fn told_at_once(server: &Server, member: &Member, producers: [&mut Producer; 2]) -> [i16; 5] {
     let mut past = member.commit_request("orders", 0, 1, "");
     past.generation_id_or_member_epoch -= 1;
@@ -77,7 +77,7 @@ fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
     let mut new = Producer::begin(&server, "pay");
     assert_eq!(new.add_group(3, STUCK), 0);
     let mut producer = server.client();
-    // The first request of a connection is small.
+    // A first request is small, since a connection may not begin with a large one.
     producer.metadata(9, &["orders"]);
     let nack = plain(&[Rec::new(&large()).header("x-retry-origin", "orders-0@0")]);
     let nacked = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));

@@ -1,5 +1,5 @@
-//! Keys kept in order where transactions are open: a member that reads uncommitted records has in
-//! hand what lies behind the first of them.
+//! `order.mode: key` with open transactions: a `read_uncommitted` member has records outstanding
+//! above the last stable offset.
 
 use bytes::Bytes;
 
@@ -14,8 +14,8 @@ fn rec(key: &str, value: &str) -> Rec {
     Rec { key: Some(Bytes::copy_from_slice(key.as_bytes())), ..Rec::new(value) }
 }
 
-/// A member that has in hand all there is: a record of an open transaction in front, one of the
-/// key `k` in that transaction last.
+/// A member to which every record is outstanding. The first record belongs to an open transaction.
+/// The last one, of key `k`, belongs to the same transaction.
 fn with_open(server: Server) -> (Server, Member, Producer) {
     server.client().create("t", 1);
     let mut producer = Producer::begin(&server, "other");
@@ -53,7 +53,7 @@ fn what_is_in_hand_behind_an_open_transaction_goes_behind_a_failed_record_of_its
     }
 }
 
-/// What one Fetch of its lane brings, of all records or of committed ones.
+/// The retries in one Fetch of the retry partition, by isolation level.
 fn given(member: &mut Member, isolation: i8) -> Vec<Got> {
     let from = member.position();
     let request = fetch_request("reprise.retry.shop", 0, from, 0).with_isolation_level(isolation);
@@ -101,7 +101,8 @@ fn what_is_put_behind_and_said_to_have_failed_meanwhile_is_charged_once() {
     server.pass(20);
     assert_eq!([retried(&mut member), retried(&mut member)], ["k1", "k3"]);
     assert_eq!(given(&mut member, 0), []);
-    // Its first hand-out, out of its partition, has failed; the one that did not leave was none.
+    // The nack counts for the delivery from the partition. A retry that was never delivered adds
+    // nothing.
     assert_eq!(member.client.nack("shop", "t-0@4", rec("k", "k4")).error_code, 0);
     assert_eq!(producer.end(3, true), 0);
     server.pass(1_000);

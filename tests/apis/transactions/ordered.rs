@@ -1,6 +1,5 @@
-//! Nacks in a transaction of a group whose partitions wait for what failed (`order.mode:
-//! partition`): they are charged with its end, once, all or none; aborted, fenced or killed before,
-//! nothing has happened.
+//! Nacks in a transaction with `order.mode: partition`. A commit counts each nack once, all
+//! together. An abort, a fenced producer or a kill leaves no trace of them.
 
 use reprise::wire::ResponseError;
 use serde_json::Value;
@@ -10,7 +9,7 @@ use crate::support::{Member, Rec, Server};
 
 const RULES: &str = "retry: {levels: 1h, order: {mode: partition, interval: 30s}}";
 
-/// A member that has four records in hand.
+/// A member with four outstanding records.
 fn shop() -> (Server, Member) {
     let server = Server::with(RULES);
     server.client().create("t", 1);
@@ -21,13 +20,13 @@ fn shop() -> (Server, Member) {
     (server, member)
 }
 
-/// A nack of a record, held until the transaction ends.
+/// A nack of a record, pending until the transaction ends.
 fn nack(producer: &mut Producer, offset: i64) {
     let record = Rec::new("x").header("x-retry-origin", format!("t-0@{offset}"));
     assert_eq!(producer.put_record(12, "reprise.retry.shop", record), 0);
 }
 
-/// Records the partition waits for, and how often each was charged.
+/// Records that the partition waits for, and the failures of each.
 fn charged(server: &Server) -> Vec<(i64, u64)> {
     let told = server.json("/api/v1/explain?group=shop");
     let suspects = told["partitions"][0]["suspects"].as_array().cloned().unwrap_or_default();
@@ -35,7 +34,7 @@ fn charged(server: &Server) -> Vec<(i64, u64)> {
     suspects.iter().map(|known| (known["offset"].as_i64().unwrap(), times(known))).collect()
 }
 
-/// The same producer, which has heard of nothing since.
+/// Copies the producer onto a new connection, with its former sequence number.
 fn again(server: &Server, producer: &Producer) -> Producer {
     let Producer { id, by, sequence, .. } = *producer;
     Producer { client: server.client(), id, by, sequence }
@@ -96,7 +95,7 @@ fn a_producer_that_was_replaced_charges_nothing() {
         assert_eq!(old.end(3, committed), fenced);
     }
     assert_eq!(charged(&server), []);
-    // What the new one says is its own.
+    // The nack of the new producer belongs to the new transaction.
     nack(&mut new, 2);
     assert_eq!(old.end(3, true), fenced);
     assert_eq!(charged(&server), []);
@@ -114,7 +113,7 @@ fn one_bad_nack_of_a_transaction_leaves_none_charged() {
     let (server, _member) = shop();
     let mut producer = Producer::begin(&server, "pay");
     nack(&mut producer, 1);
-    // Another group's, and a hand-out that nobody knows.
+    // Offsets of another group, and a retry that was never delivered.
     let bad = Rec::new("x")
         .header("x-retry-origin", format!("reprise.retry.other-0@{}", (1_i64 << 50) + 7));
     assert_eq!(producer.put_record(12, "reprise.retry.other", bad), 0);

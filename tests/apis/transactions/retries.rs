@@ -1,4 +1,4 @@
-//! Retries that a transaction acknowledges, and nacks in one.
+//! Retries acknowledged in a transaction, and nacks in one.
 
 use kafka_protocol::messages::EndTxnRequest;
 use reprise::wire::ResponseError;
@@ -8,7 +8,7 @@ use crate::support::batch::{Around, TRANSACTIONAL, batch};
 use crate::support::client::{produce_request, s};
 use crate::support::{Got, Member, Rec, Server};
 
-/// A member that was handed one retry.
+/// A member with one outstanding retry.
 fn with_retry(server: &Server) -> (Member, Got) {
     let mut member = Member::new(server, "shop", &["t", "reprise.retry.shop"]);
     member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
@@ -90,7 +90,8 @@ fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
     assert_eq!(nack(&mut producer, 11, "rubbish"), ResponseError::InvalidRecord.code(), "at once");
     assert_eq!(nack(&mut producer, 11, "t-0@0"), 0);
     assert_eq!(producer.end(3, false), 0);
-    // The numbers of the aborted one are used up; the next version takes the topic along.
+    // The sequence numbers of the aborted nack are used up. The next version adds the topic by
+    // itself.
     producer.sequence += 1;
     for _ in 0..2 {
         assert_eq!(nack(&mut producer, 12, "t-0@1"), 0, "the second is the first come again");
@@ -100,7 +101,7 @@ fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
     let by = producer.by;
     for (server, member) in [(&server, Some(member)), (&killed, None)] {
         let mut member = member.unwrap_or_else(|| {
-            // Whoever was in the group has to be given up first.
+            // The former member's session has to expire first.
             let mut member = Member::new(server, "shop", &["t", "reprise.retry.shop"]);
             member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
             member
@@ -116,7 +117,7 @@ fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
     }
 }
 
-/// What waits of the group's retries.
+/// The group's waiting retries, as the admin port lists them.
 fn waiting(server: &Server) -> String {
     server.json("/api/v1/retries?group=shop").to_string()
 }
@@ -128,7 +129,7 @@ fn of_a_transaction_whose_nacks_are_not_all_good_none_takes_effect() {
     client.create("t", 1);
     client.put("t", 0, &[Rec::new("x"), Rec::new("x")]);
     let nothing = waiting(&server);
-    // A hand-out that nobody knows, in a second batch, to another group, and both.
+    // A retry that was never delivered: in a second batch, to another group, and both.
     let unknown = format!("reprise.retry.shop-0@{}", (1_i64 << 50) + 7);
     for (nth, of) in ["reprise.retry.shop", "reprise.retry.other"].into_iter().enumerate() {
         let mut producer = Producer::begin(&server, ["one", "two"][nth]);
@@ -175,7 +176,7 @@ fn what_a_transaction_says_has_failed_comes_into_the_log_with_its_end_once() {
     let mut request = EndTxnRequest::default();
     (request.transactional_id, request.committed) = (s(producer.id), true);
     (request.producer_id, request.producer_epoch) = (producer.by.0.into(), producer.by.1);
-    // The client has not heard of the end, and asks again on another connection.
+    // The client did not get the answer to `EndTxn`, and sends it again on another connection.
     let mut again = server.client();
     let (first, second) = (producer.client.send(3, &request), again.send(3, &request));
     assert_eq!(again.receive::<EndTxnRequest>(second).error_code, 0);

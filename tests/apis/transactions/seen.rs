@@ -1,4 +1,4 @@
-//! What tells of transactions: metrics, and what clients are told of how they are done.
+//! Metrics of transactions, and the transaction version that clients are told.
 
 use kafka_protocol::messages::ApiVersionsRequest;
 use reprise::wire::ResponseError;
@@ -8,7 +8,7 @@ use crate::support::client::s;
 use crate::support::{Consumer, Rec, Server};
 use crate::transactions::with_topic;
 
-/// So many ended like that.
+/// Number of transactions with this outcome.
 pub(super) fn ended(server: &Server, outcome: &str) -> String {
     server.metric(&format!("reprise_transactions_total{{outcome=\"{outcome}\"}}")).to_string()
 }
@@ -46,7 +46,7 @@ fn clients_are_told_the_metadata_version_and_that_of_transactions() {
         let supported: Vec<_> =
             supported.map(|one| (one.name.as_str(), one.min_version, one.max_version)).collect();
         let all = [("metadata.version", 7, 30), ("transaction.version", 0, 2)];
-        // Clients of version 3 take a feature that may be 0 for an error.
+        // Clients of version 3 reject a feature whose minimum is 0.
         assert_eq!(supported, if version >= 4 { &all[..] } else { &all[..1] }, "v{version}");
     }
 }
@@ -77,7 +77,7 @@ fn who_has_not_heard_of_the_next_epoch_yet_commits_what_it_has_had_since_the_one
     other.enter();
     assert_eq!(consumer.client.nack("g", "t-0@1", Rec::new("x")).error_code, 0);
     let retry = consumer.retry_once();
-    // Another heartbeat than that of who commits, as in most clients.
+    // The epoch rises by a heartbeat of a connection that does not commit, as in most clients.
     assert_eq!(consumer.beat().member_epoch, before + 1);
     consumer.generation = before;
     assert_eq!(consumer.commit("t", 0, 5), 0);

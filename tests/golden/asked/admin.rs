@@ -1,4 +1,4 @@
-//! Replicas, the quorum, rights, users and quotas, as one node has them.
+//! Requests about replicas, the quorum, ACLs, users and quotas, to one node.
 
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,

@@ -1,4 +1,4 @@
-//! The node, where things are, and who may ask.
+//! Requests about the node, coordinators and logins.
 
 use bytes::Bytes;
 use kafka_protocol::messages::describe_topic_partitions_request::TopicRequest;
@@ -15,9 +15,9 @@ use super::{Ask, ask, frame};
 use crate::house::{Drawn, ORDERS, PRODUCER, Place, RETRY};
 use crate::support::client::s;
 
-/// A token around which there is a request (KIP-152).
+/// `SaslHandshake` version from which tokens are in `SaslAuthenticate` requests (KIP-152).
 const HANDSHAKE: i16 = 1;
-/// Since then DescribeLogDirs tells the room of the disk (KIP-827).
+/// `DescribeLogDirs` version from which the answer has the disk's bytes (KIP-827).
 const LOG_DIRS_WITH_ROOM: i16 = 4;
 
 pub(crate) fn all() -> Vec<Ask> {
@@ -50,7 +50,7 @@ fn of_the_node() -> Vec<Ask> {
             ..ask(|_, r: &mut DescribeLogDirsRequest| r.topics = None)
         },
         ask(|version, r: &mut FindCoordinatorRequest| {
-            // Of transactional ids, as far as one can say so.
+            // Coordinators of transactional ids, in versions that have a key type.
             r.key_type = i8::from(version >= 1);
             if version >= 4 {
                 r.coordinator_keys = vec![s(PRODUCER), s("another")];
@@ -61,7 +61,7 @@ fn of_the_node() -> Vec<Ask> {
     ]
 }
 
-/// How much room the disk has: what is written behind the answers is still on its way there.
+/// Usable bytes of the disk. Writes behind the answers are still under way, so the value varies.
 fn room(version: i16, answer: &Bytes) -> Option<Drawn> {
     let mut rest = answer.clone();
     ResponseHeader::decode(&mut rest, DescribeLogDirsResponse::header_version(version)).unwrap();

@@ -1,4 +1,4 @@
-//! Records, and where they begin and end.
+//! Requests about records and offsets of partitions.
 
 use bytes::Bytes;
 use kafka_protocol::messages::delete_records_request::{
@@ -22,10 +22,10 @@ use crate::support::Rec;
 use crate::support::batch::{TIME_MS, plain};
 use crate::support::client::s;
 
-/// Topics are named by their ids.
+/// `Produce` version from which topics are named by id.
 const PRODUCE_BY_ID: i16 = 13;
 const FETCH_BY_ID: i16 = 13;
-/// A partition there is none of.
+/// A partition that does not exist.
 const NO_PARTITION: i32 = 7;
 
 pub(crate) fn all() -> Vec<Ask> {
@@ -40,7 +40,7 @@ pub(crate) fn all() -> Vec<Ask> {
         }),
         ask(|version, r: &mut FetchRequest| {
             (r.min_bytes, r.max_bytes) = (1, 1 << 20);
-            // What is committed only: the transaction that is open holds partition 1.
+            // Committed records only: the open transaction bounds partition 1.
             r.isolation_level = 1;
             r.topics = vec![
                 fetched(version, ORDERS, &[(0, 1), (1, 0), (NO_PARTITION, 0)]),

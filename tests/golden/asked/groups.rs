@@ -1,4 +1,4 @@
-//! Members of groups, and what tools ask about them.
+//! Requests of group members, and of tools about groups.
 
 use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;

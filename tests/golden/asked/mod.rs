@@ -1,4 +1,4 @@
-//! What is asked, in every version: one request for each API, with good parts and bad ones.
+//! Golden requests: one for each API in every version, with valid parts and invalid ones.
 
 pub(crate) mod admin;
 pub(crate) mod cluster;
@@ -18,22 +18,21 @@ use crate::support::client::s;
 
 const CORRELATION_ID: i32 = 0x0102_0304;
 
-/// One API.
 pub(crate) struct Ask {
     pub(crate) api: Api,
     pub(crate) place: Place,
-    /// Said first, on the same connection.
+    /// A request sent first, on the same connection.
     pub(crate) before: Option<Bytes>,
-    /// What the answer has of the moment, beside what the node has drawn.
+    /// A value of the answer that changes with time, beside the drawn ones.
     pub(crate) of_the_moment: Option<OfTheMoment>,
     /// The frame of that version, without its length.
     pub(crate) request: Box<dyn Fn(i16) -> Bytes>,
 }
 
-/// Finds it in an answer of that version.
+/// Finds a changing value in an answer of that version.
 pub(crate) type OfTheMoment = fn(i16, &Bytes) -> Option<Drawn>;
 
-/// The request that `fill` makes of an empty one, of whoever comes.
+/// A request that `fill` makes of an empty one, on a listener without users.
 fn ask<R: Request + Default>(fill: impl Fn(i16, &mut R) + 'static) -> Ask {
     let request = Box::new(move |version| {
         let mut request = R::default();

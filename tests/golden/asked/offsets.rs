@@ -1,4 +1,4 @@
-//! Offsets that groups have committed.
+//! Requests about committed offsets of groups.
 
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -15,7 +15,7 @@ use super::{Ask, ask};
 use crate::house::{MEMBER, ORDERS};
 use crate::support::client::s;
 
-/// Several groups at once.
+/// `OffsetFetch` version from which a request names several groups.
 const OF_GROUPS: i16 = 8;
 
 pub(crate) fn all() -> Vec<Ask> {
@@ -43,7 +43,8 @@ pub(crate) fn all() -> Vec<Ask> {
                 let free = OffsetFetchRequestGroup::default().with_group_id(s("free"));
                 r.groups = vec![till.with_topics(topics), free.with_topics(None)];
             }
-            // Unstable while the open transaction has an offset there; it has none.
+            // A partition is unstable while the open transaction has an offset for it; this one has
+            // none.
             r.require_stable = version >= 7;
         }),
         ask(|_, r: &mut OffsetDeleteRequest| {

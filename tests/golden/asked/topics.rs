@@ -1,4 +1,4 @@
-//! Topics and their settings.
+//! Requests about topics and their settings.
 
 use kafka_protocol::messages::alter_configs_request as replaced;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -18,7 +18,7 @@ use super::{Ask, ask};
 use crate::house::{MADE, ORDERS, RETRY};
 use crate::support::client::s;
 
-/// Kinds of resources, as the protocol has them.
+/// Resource types of the protocol.
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const RETENTION: &str = "retention.ms";

@@ -1,4 +1,4 @@
-//! Transactions, step by step, and what tools ask about them.
+//! Requests of transactional producers, step by step, and of tools about transactions.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
