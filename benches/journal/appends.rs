@@ -1,7 +1,7 @@
 //! Durable appends: 256 tasks, one record and one outstanding request each.
 //!
-//! Windows of the bare loop, of the Produce route in process and of the same over loopback TCP
-//! take turns, so that whatever else the machine does meets all of them alike.
+//! Three windows take turns: the bare loop, the Produce route in process, and that route over
+//! loopback TCP. Other load on the machine thus meets all three alike.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,9 +25,9 @@ use crate::load::{Client, TASKS, Window, window};
 use crate::produce::{TOPIC, batch, is_taken, request};
 use crate::sheet::{Figure, Goal, median};
 
-/// Rounds of one window each: many and short, so that a busy moment of the machine meets all alike.
+/// Rounds, each with one window of every kind; many and short, so that load spreads evenly.
 const ROUNDS: usize = 20;
-/// Hundreds of flushes, and a checkpoint every other window.
+/// Long enough for hundreds of flushes, and a checkpoint every other window.
 const WINDOW: Duration = Duration::from_millis(500);
 /// Not counted: files and buffers grow to their size.
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ async fn measure(dir: &Path) {
     server.shutdown().await;
 }
 
-/// For whoever watches: how steady the machine is.
+/// Prints the rates of a round, which show how steady the machine is.
 #[expect(clippy::print_stderr, reason = "standard output is for the figures")]
 fn tell(round: usize, windows: &[&Window]) {
     let per_s: Vec<String> = windows.iter().map(|w| format!("{:.0}/s", w.per_s)).collect();
@@ -88,7 +88,7 @@ fn print(bares: &[Window], calls: &[Window], sockets: &[Window]) {
     }
 }
 
-/// The defaults, but for places that must not clash with a sidecar at work.
+/// The defaults, with a directory and ports that cannot conflict with a running sidecar.
 fn config(dir: &Path) -> Config {
     let data_dir = dir.join("data").display().to_string();
     let mut config = Config { data_dir, ..Config::default() };
@@ -99,7 +99,7 @@ fn config(dir: &Path) -> Config {
     config
 }
 
-/// Makes the topic with as many partitions as one made automatically has.
+/// Creates the topic with `default_partitions` partitions.
 async fn topic(router: &Router) -> i32 {
     let partitions = router.config.default_partitions;
     let spec = TopicSpec { name: TopicName::new(TOPIC), partitions, settings: Vec::new() };

@@ -1,4 +1,4 @@
-//! The baseline: tasks hand bytes to one thread that does nothing but write and fdatasync.
+//! The baseline: tasks queue bytes for one thread that only writes and calls fdatasync.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-/// Bytes and whom to tell.
+/// Bytes, and the sender that reports them durable.
 type Handed = (Bytes, oneshot::Sender<()>);
 
-/// The loop's letter box.
+/// The queue of the loop.
 #[derive(Debug, Default)]
 pub(crate) struct Bare {
     queue: Mutex<(Vec<Handed>, bool)>,
@@ -42,8 +42,8 @@ impl Bare {
         self.filled.notify_one();
     }
 
-    /// One write and one fdatasync for whatever was handed over meanwhile; says how many there
-    /// were.
+    /// Writes and syncs everything that was queued meanwhile as one batch; returns the number of
+    /// syncs.
     fn run(&self, mut file: File) -> u64 {
         let mut batch = Vec::new();
         let mut buffer = Vec::new();
@@ -66,7 +66,7 @@ impl Bare {
             file.sync_data().unwrap();
             syncs += 1;
             for (_, done) in batch.drain(..) {
-                // its task may have gone with the window
+                // the window may be over, and its task with it
                 let _ = done.send(());
             }
         }

@@ -1,4 +1,4 @@
-//! Many clients at once, and what they got done.
+//! Many clients at once, and the rate, latency and CPU time of their acknowledged records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 /// `USER_HZ`, the unit of CPU times in /proc on every Linux (`proc_pid_stat(5)`).
 const TICKS_PER_S: f64 = 100.0;
 
-/// As many clients as the goal names.
+/// Number of clients, as in the goal of docs/benchmarks.md.
 pub(crate) const TASKS: usize = 256;
 
 /// One client with one outstanding request.
@@ -19,20 +19,19 @@ pub(crate) trait Client: Send + 'static {
     fn once(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// What one window gave.
+/// Result of one window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Acknowledged records.
     pub(crate) acks: usize,
-    /// The same in a second.
+    /// Acknowledged records per second.
     pub(crate) per_s: f64,
-    /// Time from request to answer that 99 % of them stayed below.
+    /// 99th percentile of the time from request to answer.
     pub(crate) p99_ms: f64,
-    /// What one acknowledged record cost all threads of this process, clients included.
+    /// CPU time of all threads of this process for each acknowledged record, clients included.
     pub(crate) cpu_us: f64,
 }
 
-/// Lets [`TASKS`] clients work for so long; each sends again as soon as it is answered.
+/// Runs [`TASKS`] clients for `length`; each sends again as soon as it is answered.
 pub(crate) async fn window<C: Client>(length: Duration, make: impl FnMut(usize) -> C) -> Window {
     let clock = Clock::start();
     let spent_before_s = spent_s();

@@ -1,4 +1,4 @@
-//! Speed and memory of the main path, held against the goals of docs/benchmarks.md.
+//! Speed and memory of the main path, compared with the goals of docs/benchmarks.md.
 //!
 //! `cargo bench --bench journal [-- appends|scan|start]` prints one JSON line a figure. A missed
 //! goal is printed (`"ok":false`), never an exit code: a loaded machine is no fault of the build.
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// Where the figures are taken: below the build's own folder, or `BENCH_DIR`; on a real disk.
+/// The folder of the measured data: `BENCH_DIR`, else below the build's folder. Must be on disk.
 fn data_dir() -> PathBuf {
     let chosen = std::env::var_os("BENCH_DIR");
     let dir = chosen.map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);

@@ -1,4 +1,4 @@
-//! Prepared Produce requests, and what counts as their answer.
+//! Prepared Produce requests, and the check of their answer.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -8,12 +8,12 @@ use reprise::wire::batch::{Headers, RawRecord, TimestampType, build_batch};
 
 /// The last version that names its topic (librdkafka's, and Java's before topic ids).
 const VERSION: i16 = 12;
-/// The version's key on the wire.
+/// API key of Produce.
 const API_KEY: i16 = 0;
 /// Bytes of the one record's value.
 const VALUE_BYTES: usize = 1024;
 
-/// The topic everything goes to.
+/// The topic of all records.
 pub(crate) const TOPIC: &str = "bench";
 
 /// A batch of one record with a value of 1 KiB, as a producer sends it.

@@ -1,4 +1,4 @@
-//! Recovery: how fast a log is read back whose index is gone, every checksum verified.
+//! Recovery: the speed of reading a log back without its index, every checksum verified.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,12 +11,12 @@ use reprise::journal::{
 
 use crate::sheet::{Figure, Goal, median};
 
-/// Eight segments: far beyond what a start after a crash has to read.
+/// Eight segments: far more than a start after a crash reads.
 const LOG_BYTES: u64 = 512 << 20;
-/// Entries of one append: writing the log is not what is measured.
+/// Entries of one append; large, since writing the log is not measured.
 const GROUP: usize = 256;
 const ROUNDS: usize = 5;
-/// What plain reads ask for at once, as the scan does.
+/// Bytes of one plain read, as large as a read of the scan.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Measures and prints.
@@ -62,13 +62,13 @@ fn fill(dir: &Path) {
     thread.join().unwrap();
 }
 
-/// The checksums of every entry, and nothing else.
+/// Verifies the checksum of every entry.
 fn scan(dir: &Path) {
     let found = verify(&*disk(dir)).unwrap();
     assert!(found.damage.is_empty() && found.bytes > LOG_BYTES / 2, "{found:?}");
 }
 
-/// A start: the scan, the offsets of every segment, the stream's batches into a new index.
+/// Opens the journal: the scan, the offsets of every segment, and a new index of the batches.
 fn open(dir: &Path) {
     let (journal, _writer, recovery) = Journal::open(disk(dir), Config::default()).unwrap();
     assert_eq!(recovery.torn_bytes(), 0);

@@ -1,4 +1,4 @@
-//! The sidecar as a process: how soon it answers, and what it costs while nothing happens.
+//! The sidecar as a process: the time until its first answer, and its memory while idle.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,10 +13,10 @@ use reprise::clock::Clock;
 use crate::sheet::{Figure, Goal, median};
 
 const STARTS: usize = 20;
-/// Fine enough to add nothing to a start of milliseconds.
+/// Interval between two checks of the ready file; short compared with a start.
 const LOOK: Duration = Duration::from_micros(200);
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A sidecar that has settled.
+/// Wait before the resident memory of an idle sidecar is read.
 const IDLE: Duration = Duration::from_secs(5);
 /// `ApiVersions` 0, correlation id 7, no client id.
 const API_VERSIONS: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
@@ -40,8 +40,8 @@ pub(crate) fn run(base: &Path) {
     }
 }
 
-/// From the start of the process to its first answer, in ms, and its resident memory in MiB after
-/// it was left alone for so long.
+/// Starts a sidecar. Returns the time until its first answer in ms, and its resident memory in
+/// MiB after `idle`.
 fn start(dir: &Path, idle: Duration) -> (f64, f64) {
     let ready = dir.with_extension("ready");
     let clock = Clock::start();
@@ -84,7 +84,7 @@ fn resident_mib(child: &Child) -> f64 {
     f64::from(kib) / 1024.0
 }
 
-/// As Kubernetes does, so that the next start finds a clean directory.
+/// Sends SIGTERM, as Kubernetes does, so that the next start finds a cleanly closed directory.
 fn stop(child: &mut Child) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

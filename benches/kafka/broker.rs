@@ -1,4 +1,4 @@
-//! What is measured: a real Kafka, or a `reprise` by itself, as a process each.
+//! The measured brokers: a real Kafka, and `reprise` without an upstream, each its own process.
 
 use std::any::Any;
 use std::fs;
@@ -13,21 +13,21 @@ pub(crate) const PARTITIONS: i32 = 4;
 const PORT: u16 = 9592;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/real-kafka");
 
-/// One of them.
+/// A running broker, Kafka or `reprise`.
 pub(crate) struct Broker {
-    /// Where clients connect.
+    /// Address that clients connect to.
     pub(crate) addr: SocketAddr,
     pid: u32,
-    /// Ends with it.
+    /// Stops the process when dropped.
     _process: Box<dyn Any>,
 }
 
-/// Where it lives.
+/// The data directory of a running Kafka.
 struct Kafka(PathBuf);
 
 impl Broker {
-    /// Kafka with as little memory as it is run with, else as it comes. Like the others it keeps
-    /// what it is sent, although that is from 1970.
+    /// Starts Kafka with a heap of 256 MiB, else with its defaults. Retention is off, since the
+    /// records have timestamps from 1970.
     pub(crate) fn kafka(dir: &Path) -> Self {
         let dir = dir.join("kafka");
         let up = Command::new(SCRIPT)
@@ -42,7 +42,8 @@ impl Broker {
         Self { addr, pid, _process: Box::new(Kafka(dir)) }
     }
 
-    /// `durability`: what an answered Produce has gone through, `os` as with Kafka.
+    /// `durability`: `topics.durability`, the state of a record when Produce is answered; Kafka's
+    /// own is `os`.
     pub(crate) fn reprise(dir: &Path, durability: &str) -> Self {
         let durability = format!("topics.durability={durability}");
         let partitions = format!("topics.default_partitions={PARTITIONS}");
@@ -56,7 +57,7 @@ impl Broker {
         cpu_s(self.pid)
     }
 
-    /// The most memory it ever had.
+    /// Peak resident memory.
     pub(crate) fn resident_most_mib(&self) -> f64 {
         status_mib(self.pid, "VmHWM:")
     }

@@ -1,5 +1,5 @@
-//! A cluster of this node alone beside a real Kafka of one node: the same client, the same records,
-//! the same promise, in turns within one run.
+//! `reprise` as a cluster of one node beside a real Kafka of one node. Client, records and
+//! durability are the same, and the two take turns within one run.
 //!
 //! `cargo bench --bench kafka [-- PART]` prints one JSON line a figure; PART is one of `speed`,
 //! `flow`. A missed goal is printed (`"ok":false`), never an exit code. Needs a JDK and Maven; the
@@ -56,7 +56,7 @@ fn main() {
     tell("kafka_memory", ours, "MiB", Some(kafka), Goal::Most(kafka / 10.0));
 }
 
-/// From when a record was to be sent until it is consumed.
+/// Measures the time from a record's scheduled send until it is consumed.
 fn flows(brokers: &[Broker; 3]) {
     for broker in brokers {
         speed::produce(broker, FLOW.topic, 1);

@@ -1,4 +1,4 @@
-//! Records of 1 KiB through librdkafka, as fast as it goes: produced with acks all, then consumed.
+//! Throughput of 1 KiB records through librdkafka: produced with acks all, then consumed.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const RECORDS: usize = 200_000;
 const VALUE: [u8; 1 << 10] = [b'x'; 1 << 10];
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Of one window: MB/s and the broker's CPU seconds per GB.
+/// MB/s of one window, and the broker's CPU seconds per GB.
 #[derive(Clone, Copy)]
 struct Window {
     megabytes_per_s: f64,
@@ -72,7 +72,7 @@ fn client(broker: &Broker) -> ClientConfig {
     config
 }
 
-/// So many records, to a topic that is made if it is not there.
+/// Produces `records` records; the broker creates a missing topic.
 pub(crate) fn produce(broker: &Broker, topic: &str, records: usize) {
     let producer: BaseProducer = client(broker).set("acks", "all").create().unwrap();
     for _ in 0..records {

@@ -1,4 +1,4 @@
-//! The baseline: a relay that copies bytes and looks at none.
+//! The baseline: a relay that copies bytes without reading them.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// The first argument of a process that is this relay.
 pub(crate) const WORD: &str = "bare";
-/// As large as the sidecar's own.
+/// The size of the sidecar's own buffers.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// Prints the port it listens on and relays to `target` until it is killed.
@@ -35,6 +35,6 @@ async fn relay(mut client: TcpStream, target: SocketAddr) {
         BUFFER_BYTES,
         BUFFER_BYTES,
     );
-    // How it ended does not matter.
+    // either side may close with an error
     drop(copied.await);
 }

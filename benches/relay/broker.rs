@@ -1,5 +1,4 @@
-//! A program in the place of a broker: reads requests whole, answers what a client expects next,
-//! keeps nothing.
+//! A stub broker: reads whole requests, sends prepared answers, and stores nothing.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -22,7 +21,7 @@ const API_VERSIONS: i16 = 18;
 /// Bytes of records in one answer to a Fetch.
 pub(crate) const FETCHED_BYTES: usize = 1 << 20;
 
-/// Starts it; under TLS with this.
+/// Starts the stub; with `tls`, it accepts TLS connections.
 pub(crate) fn start(tls: Option<Arc<ServerConfig>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -91,7 +90,7 @@ fn fetched() -> &'static [u8] {
     })
 }
 
-/// Only what is asked before it is known: Metadata is answered as of version 1.
+/// The `ApiVersions` answer. It lists only Metadata, up to version 1.
 fn versions() -> &'static [u8] {
     static ANSWER: OnceLock<Vec<u8>> = OnceLock::new();
     ANSWER.get_or_init(|| {

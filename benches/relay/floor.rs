@@ -1,5 +1,5 @@
-//! The least a relay can do: one thread, which waits for sockets, reads and writes. What it takes
-//! beside that of the system is next to nothing, so that no relay through sockets is cheaper.
+//! The cheapest relay: one thread that waits for sockets, reads and writes. Nearly all of its CPU
+//! time is spent in the kernel, so no relay through sockets is cheaper.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -10,9 +10,9 @@ use mio::{Events, Interest, Poll, Token};
 
 /// The first argument of a process that is this relay.
 pub(crate) const WORD: &str = "floor";
-/// As large as the others' own.
+/// The buffer size of the other proxies.
 const BUFFER_BYTES: usize = 128 << 10;
-/// Of the listener; those of connections follow.
+/// Token of the listener; connections get the numbers after it.
 const LISTENER: Token = Token(0);
 
 /// Prints the port it listens on and relays to `target` until it is killed.
@@ -48,7 +48,7 @@ pub(crate) fn run(target: &str) {
     }
 }
 
-/// What has come at one end goes out at the other one. Less than a buffer: nothing is left.
+/// Copies from one end to the other. A read shorter than the buffer means the socket is empty.
 fn copy(ends: &mut HashMap<Token, TcpStream>, from: Token, buffer: &mut [u8]) {
     let to = Token(from.0 ^ 1);
     loop {
@@ -67,7 +67,7 @@ fn copy(ends: &mut HashMap<Token, TcpStream>, from: Token, buffer: &mut [u8]) {
         while !left.is_empty() {
             match end.write(left) {
                 Ok(wrote) => left = &left[wrote..],
-                // Whoever measures never leaves an answer unread for long.
+                // the measuring client reads its answers soon, so retry
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(_) => return,
             }

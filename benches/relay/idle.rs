@@ -1,4 +1,4 @@
-//! What a connection costs that was used once and says nothing more.
+//! Memory of connections that were used once and are idle since.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::sidecar::Sidecar;
 use crate::tell;
 use crate::wire::Wire;
 
-/// As many as the goal names, where the system allows so many open files: two for each here.
+/// Connections of the goal; fewer where the open-file limit is lower. Each takes two files.
 const CONNECTIONS: u64 = 10_000;
 /// Files a process needs beside its connections.
 const OTHERS: u64 = 200;
-/// After this long nothing that was asked before is still being done.
+/// Wait until all earlier requests are finished.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Measures and prints. The broker is another `reprise`, by itself.
+/// Measures and prints. The broker is another `reprise` without an upstream.
 pub(crate) fn run() {
     let count = u32::try_from(CONNECTIONS.min((files() - OTHERS) / 2)).unwrap();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -60,7 +60,7 @@ fn broker(dir: &Path) -> Sidecar {
     Sidecar::start(&dir.join("broker"), &settings)
 }
 
-/// Files each process may have open, from now on: as many as the system allows.
+/// Raises the open-file limit of this process and its children to the maximum, and returns it.
 pub(crate) fn files() -> u64 {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();

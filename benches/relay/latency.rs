@@ -1,5 +1,5 @@
-//! How much later an answer comes through the sidecar: round trips with everything on one core,
-//! and records produced at a steady rate until they are consumed.
+//! Latency that the sidecar adds: round trips with all processes on one core, and records at a
+//! steady rate, from produce to consume.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::proxy::Proxy;
 use crate::sheet::{Goal, quantile};
 use crate::{broker, rank, storing, tell};
 
-/// The first argument of a process that is on one core.
+/// The first argument of a process that is pinned to one core.
 pub(crate) const WORD: &str = "on-one-core";
 /// Round trips of a window, and windows of each way.
 const TRIPS: usize = 3_000;
@@ -34,7 +34,7 @@ pub(crate) fn run() {
     flows();
 }
 
-/// Client, broker and proxies wake each other on the same core: what a proxy adds is what it does.
+/// Client, broker and proxies share one core, so a proxy adds exactly its own work.
 pub(crate) fn on_one_core() {
     let broker = broker::start(None);
     let ways =
@@ -64,7 +64,7 @@ pub(crate) fn on_one_core() {
     tell("one_core_direct_p50", quantile(&mut direct, 50), "µs", None, Goal::None);
 }
 
-/// Microseconds of each of so many round trips, one after the other.
+/// Microseconds of each round trip, one after the other.
 fn trips(way: &Proxy) -> Vec<f64> {
     let (mut stream, frame, clock) = (way.connect(), Load::SMALL.frame(), Clock::start());
     let mut answer = [0; 4096];
@@ -77,7 +77,8 @@ fn trips(way: &Proxy) -> Vec<f64> {
     (0..TRIPS).map(|_| trip()).collect()
 }
 
-/// From produce to consume: direct, through both relays that copy, through the sidecar, in turns.
+/// Times records from produce to consume: direct, through both relays, through the sidecar, in
+/// turns.
 fn flows() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let broker = storing(dir.path(), "{name: flow, partitions: 1}");

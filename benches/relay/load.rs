@@ -1,4 +1,4 @@
-//! Loads: what is sent through a proxy, and what one window of it came to.
+//! Loads: requests sent through a proxy, and the result of one window.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use reprise::clock::Clock;
 use crate::broker::FETCHED_BYTES;
 use crate::proxy::{Proxy, Stream};
 
-/// A load.
+/// Requests of one kind, and the names of their figures.
 pub(crate) struct Load {
     pub(crate) name: &'static str,
     pub(crate) metric: &'static str,
@@ -28,10 +28,10 @@ enum Kind {
     Fetch,
 }
 
-/// What one window came to.
+/// Result of one window.
 pub(crate) struct Window {
     pub(crate) cpu_s: f64,
-    /// The part of it that the system took.
+    /// Kernel part of `cpu_s`.
     pub(crate) system_s: f64,
     pub(crate) gigabytes: f64,
     pub(crate) trips: f64,
@@ -89,10 +89,10 @@ impl Load {
         depth: 64,
         requests: 400_000,
     };
-    /// The first of these, for as long as somebody looks at every call of the system.
+    /// [`Self::SMALL`] with fewer requests, since strace slows down every system call.
     pub(crate) const LOOKED_AT: Self = Self { requests: 12_800, ..Self::SMALL };
 
-    /// One window.
+    /// Runs the load for one window.
     pub(crate) fn run(&self, proxy: &Proxy) -> Window {
         let (clock, cpu_s, system_s) = (Clock::start(), proxy.cpu_s(), proxy.system_s());
         let each = self.requests / self.connections;
@@ -134,7 +134,7 @@ impl Load {
         }
     }
 
-    /// A request; its records are no records: nobody looks at them.
+    /// A request whose records are filler bytes; neither proxy nor stub broker parses them.
     pub(crate) fn frame(&self) -> Vec<u8> {
         let (api, version, body) = match self.kind {
             // no transactional id, acks all, timeout, one topic "t" …

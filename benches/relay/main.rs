@@ -1,11 +1,11 @@
-//! What it costs to stand in front of a cluster: CPU time of the sidecar's process, held against a
-//! relay that does nothing but copy, both in front of the same broker, in turns within one run.
+//! CPU cost of the sidecar in front of a cluster, compared with a relay that only copies. Both
+//! relay to the same broker and take turns within one run.
 //!
 //! `cargo bench --bench relay [-- PART]` prints one JSON line a figure; PART is one of `produce`,
 //! `consume`, `small`, `pipelined`, `writes`, `latency`, `members`, `tls`, `idle`, `stalled`,
-//! `slow`. A missed goal is printed (`"ok":false`), never an exit code. The broker is a program
-//! that reads and answers what it must and keeps nothing, so that the relay is what is measured;
-//! where records have to come back it is another `reprise`, by itself.
+//! `slow`. A missed goal is printed (`"ok":false`), never an exit code. The broker is a stub that
+//! stores nothing, so that the relay dominates. Parts that read records back use another `reprise`
+//! without an upstream.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -42,9 +42,9 @@ mod tls;
 mod wire;
 mod writes;
 
-/// What the tests' authority takes from their support.
+/// The items that the tests' `Authority` imports from their `support` module.
 mod support {
-    /// Whom a client trusts and what it shows.
+    /// A client's trusted roots and its own certificate.
     pub(crate) type Trust = std::sync::Arc<tokio_rustls::rustls::ClientConfig>;
 }
 
@@ -92,7 +92,7 @@ fn main() {
     }
 }
 
-/// Beside the relay that copies.
+/// Compares the sidecar with the relay that only copies.
 fn copying(loads: &[Load; 4], wants: &dyn Fn(&str) -> bool) {
     let broker = broker::start(None);
     let proxies = [Proxy::bare(broker), Proxy::sidecar(broker)];
@@ -151,7 +151,7 @@ fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f
     Figure { bench: "relay", metric, value, unit, baseline, goal }.print();
 }
 
-/// A `reprise` by itself that keeps what is produced to these topics, without waiting for a disk.
+/// A `reprise` without an upstream that stores records of these topics without fdatasync.
 fn storing(dir: &Path, topics: &str) -> Sidecar {
     let settings = [
         &format!("topics.list=[{topics}]"),

@@ -1,4 +1,4 @@
-//! Members of groups that consume: what it costs to know what each was handed.
+//! Consuming group members: the CPU cost of tracking the deliveries of each.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +20,9 @@ const CONSUMERS: usize = 4;
 /// Batches of a topic: 16 records of 1 KiB each, as Java's producer makes them (`batch.size`).
 const BATCHES: u32 = 16_384;
 const RECORDS: u32 = 16;
-/// How often a consumer reads its topic in one window, each time as a new group.
+/// Reads of the whole topic by one consumer in one window, each with a new group.
 const PASSES: usize = 3;
-/// A commit for so many records, 16 MiB of them.
+/// Records of one commit, 16 MiB.
 const COMMITS: i64 = 16_384;
 
 static GROUPS: AtomicU64 = AtomicU64::new(0);
@@ -51,7 +51,7 @@ pub(crate) fn run() {
     assert_eq!(ways[2].unattributed_fetches(), "0", "each Fetch was a member's");
 }
 
-/// A `reprise` by itself with full topics.
+/// A `reprise` without an upstream whose topics are filled.
 fn broker(dir: &Path) -> Sidecar {
     let topic_n = |n| format!("{{name: {}, partitions: 1}}", topic(n));
     let topics: Vec<String> = (0..CONSUMERS).map(topic_n).collect();
@@ -75,7 +75,7 @@ fn topic(n: usize) -> String {
     format!("orders-{n}")
 }
 
-/// All consumers, so many passes; the bytes of records they got.
+/// Runs [`PASSES`] passes of all consumers; returns the bytes of records they fetched.
 fn window(way: &Proxy) -> f64 {
     thread::scope(|scope| {
         let consumers: Vec<_> = (0..CONSUMERS)

@@ -1,4 +1,4 @@
-//! A proxy under test: a process of its own, and the CPU time it has used.
+//! A proxy under test: its process and the CPU time of it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,13 +21,13 @@ impl<T: Read + Write + Send> Stream for T {}
 /// A running proxy.
 pub(crate) struct Proxy {
     process: Process,
-    /// Where a client of the broker connects.
+    /// Address that clients of the broker connect to.
     pub(crate) addr: SocketAddr,
     trust: Option<Arc<ClientConfig>>,
 }
 
 enum Process {
-    /// None: clients speak to the broker.
+    /// Clients connect to the broker directly.
     None,
     Bare(Child),
     Sidecar {
@@ -37,17 +37,16 @@ enum Process {
 }
 
 impl Proxy {
-    /// No proxy.
     pub(crate) fn none(broker: SocketAddr) -> Self {
         Self { process: Process::None, addr: broker, trust: None }
     }
 
-    /// The one that only copies.
+    /// Starts the relay that only copies, on a tokio runtime.
     pub(crate) fn bare(broker: SocketAddr) -> Self {
         Self::copying(bare::WORD, broker)
     }
 
-    /// The same with one thread and no runtime.
+    /// Starts the relay with one thread and no runtime.
     pub(crate) fn floor(broker: SocketAddr) -> Self {
         Self::copying(floor::WORD, broker)
     }
@@ -65,12 +64,11 @@ impl Proxy {
         Self { process: Process::Bare(child), addr, trust: None }
     }
 
-    /// The sidecar.
     pub(crate) fn sidecar(broker: SocketAddr) -> Self {
         Self::sidecar_with(broker, &[], None)
     }
 
-    /// The sidecar with these settings beside those it needs; under TLS for clients that trust so.
+    /// Starts the sidecar with additional settings; with `trust`, its clients connect under TLS.
     pub(crate) fn sidecar_with(
         broker: SocketAddr,
         settings: &[&str],
@@ -84,12 +82,11 @@ impl Proxy {
         Self { process: Process::Sidecar { sidecar, _dir: dir }, addr, trust }
     }
 
-    /// A connection to it.
     pub(crate) fn connect(&self) -> Box<dyn Stream> {
         connect(self.addr, self.trust.as_ref())
     }
 
-    /// Where one more client is told to connect.
+    /// The broker address for one more client; the sidecar gives each a client address of its own.
     pub(crate) fn told(&self) -> SocketAddr {
         match &self.process {
             Process::Sidecar { sidecar, .. } => broker_behind(sidecar.addr, self.trust.as_ref()),
@@ -102,12 +99,11 @@ impl Proxy {
         self.pid().map_or(0.0, cpu_s)
     }
 
-    /// The part of them that the system took.
+    /// Kernel part of [`Self::cpu_s`].
     pub(crate) fn system_s(&self) -> f64 {
         self.pid().map_or(0.0, |pid| ticks_s(pid)[1])
     }
 
-    /// Its process; none without a proxy.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.process {
             Process::None => None,
@@ -156,7 +152,7 @@ fn connect(addr: SocketAddr, trust: Option<&Arc<ClientConfig>>) -> Box<dyn Strea
     }
 }
 
-/// What the sidecar tells a client to connect to instead of the broker.
+/// The address by which the sidecar's Metadata answer replaces the broker's.
 fn broker_behind(own: SocketAddr, trust: Option<&Arc<ClientConfig>>) -> SocketAddr {
     let mut request = bytes::BytesMut::new();
     RequestHeader::default()

@@ -1,5 +1,5 @@
-//! Five thousand clients that send a request byte by byte, and those beside them; and what a
-//! connection costs of which nobody knows yet who it is.
+//! Latency of healthy clients beside five thousand that send a request byte by byte, and memory
+//! of unauthenticated connections.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -16,12 +16,13 @@ use crate::{broker, idle, tell};
 const SLOW: u64 = 5_000;
 /// Files a process needs beside its connections.
 const OTHERS: u64 = 200;
-/// A byte of each in so many turns, a second in all.
+/// Chunks of clients; each client sends one byte a second.
 const TURNS: usize = 100;
 const EVERY: Duration = Duration::from_millis(10);
 /// Connections that have sent most of a first request.
 const STRANGERS: u32 = 500;
-/// Its announced length, `limits.preauth_frame_bytes`, and how much of it comes.
+/// Length prefix of the first request: `limits.preauth_frame_bytes`. [`SENT_BYTES`] of it are
+/// sent.
 const FIRST: [u8; 4] = [0, 8, 0, 0];
 const SENT_BYTES: usize = 500 << 10;
 const SETTLED: Duration = Duration::from_secs(3);
@@ -36,7 +37,7 @@ pub(crate) fn run() {
     let mut beside = thread::scope(|scope| {
         scope.spawn(|| {
             for byte in FIRST.into_iter().chain([0, 3, 0, 9, 0, 0, 0, 1]).cycle() {
-                // Not all at once: they know nothing of each other.
+                // spread over a second, as independent clients would be
                 for some in streams.chunks_mut(slow / TURNS) {
                     for stream in some {
                         stream.write_all(&[byte]).unwrap_or_default();
@@ -59,7 +60,7 @@ pub(crate) fn run() {
     strangers();
 }
 
-/// Nobody has authenticated; each sends as much as it may, and no more.
+/// Measures the memory of unauthenticated connections with an incomplete first request.
 fn strangers() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let sidecar = Sidecar::start(&dir.path().join("alone"), &["limits.per_ip=50000"]);
@@ -70,7 +71,7 @@ fn strangers() {
     let streams: Vec<TcpStream> = (0..STRANGERS)
         .map(|_| {
             let mut stream = TcpStream::connect(sidecar.addr).unwrap();
-            // What is not read does not hold us up.
+            // nonblocking: a full socket buffer must not block this thread
             stream.set_nonblocking(true).unwrap();
             drop(stream.write(&begin));
             stream

@@ -1,4 +1,4 @@
-//! A thousand consumers that ask for 1 MiB and read nothing of it, and those beside them.
+//! Memory and healthy clients beside a thousand consumers that fetch 1 MiB and never read it.
 
 use std::thread;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::sheet::{Goal, quantile};
 use crate::{broker, tell};
 
 const STALLED: usize = 1_000;
-/// Healthy clients, each with a request of 1 KiB every so often.
+/// Healthy clients, each with a request of 1 KiB every [`EVERY`].
 const HEALTHY: usize = 8;
 const EVERY: Duration = Duration::from_millis(5);
 const WINDOW: Duration = Duration::from_secs(5);
-/// After this long every buffer on the way is full.
+/// Wait until every socket buffer is full.
 const SETTLED: Duration = Duration::from_secs(3);
-/// What the memory of all connections is to be bounded by.
+/// Bound of the memory of all connections together.
 const BUDGET_MIB: f64 = 64.0;
 
 /// Measures and prints.
@@ -45,7 +45,7 @@ fn stalled(proxy: &Proxy) -> Box<dyn Stream> {
     stream
 }
 
-/// Milliseconds of each round trip, from when it was to begin.
+/// Milliseconds of each round trip, from its scheduled start.
 pub(crate) fn healthy(proxy: &Proxy) -> Vec<f64> {
     let one = || {
         let (mut stream, frame) = (proxy.connect(), Load::SMALL.frame());

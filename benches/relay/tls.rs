@@ -1,4 +1,4 @@
-//! TLS on both sides: what it adds to bytes that pass, and what a handshake costs.
+//! TLS on both sides: CPU cost for relayed bytes, and for handshakes.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ use crate::sheet::{Goal, median};
 use crate::{broker, tell, windows};
 
 const ROUNDS: usize = 3;
-/// Handshakes of one window, by how many clients at once, and windows.
+/// Handshakes of one window, by [`CLIENTS`] clients at once.
 const HANDSHAKES: u32 = 2_000;
 const CLIENTS: u32 = 4;
 const WINDOWS: usize = 3;
@@ -50,7 +50,8 @@ pub(crate) fn run() {
     tell("tls_handshakes", median(rates), "1/s of one core", None, Goal::Least(4_000.0));
 }
 
-/// A broker that chooses the cipher for itself and prefers AES-256, as Kafka on Java does.
+/// TLS settings of a broker that ignores the client's cipher order and prefers AES-256, as Kafka
+/// on Java does.
 fn server(made: &Made) -> Arc<ServerConfig> {
     let key = PrivateKeyDer::from_pem_file(&made.key).unwrap();
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -63,7 +64,7 @@ fn server(made: &Made) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// Full handshakes by one second of the sidecar's CPU time, connection and goodbye included.
+/// Full handshakes per CPU second of the sidecar, connect and close included.
 fn handshakes(proxy: &Proxy, client: &Arc<ClientConfig>) -> f64 {
     let before = proxy.cpu_s();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! How many writes a proxy makes for each time the system tells it that a socket is ready.
+//! Write calls of a proxy for each readiness event that epoll reports.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,10 +9,10 @@ use crate::proxy::Proxy;
 use crate::sheet::Goal;
 use crate::tell;
 
-/// Until strace watches every thread.
+/// Wait until strace traces every thread.
 const ATTACHED: Duration = Duration::from_secs(1);
 
-/// Measures and prints; without strace there is nothing to tell.
+/// Measures and prints; skipped where strace cannot be run.
 #[expect(clippy::print_stderr, reason = "standard output is for the figures")]
 pub(crate) fn run(proxies: &[Proxy; 2]) {
     let (Some(bare), Some(ours)) = (counted(&proxies[0]), counted(&proxies[1])) else {

@@ -1,4 +1,4 @@
-//! What the disk takes for the plainest promise: 4 KiB appended and fdatasync'd.
+//! The disk's own latency: 4 KiB appended and fdatasync'd.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reprise::clock::Clock;
 
-/// Milliseconds of each append for so long, one after the other.
+/// Milliseconds of each append during `length`, one after the other.
 pub(crate) fn syncs_ms(dir: &Path, length: Duration) -> Vec<f64> {
     let mut file = File::create(dir.join("disk")).unwrap();
     let (clock, bytes, mut took) = (Clock::start(), [7; 4096], Vec::new());

@@ -1,4 +1,4 @@
-//! Thirty thousand retries that became due while nobody was there.
+//! Thirty thousand retries that became due while the group had no member.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::sheet::{Goal, median};
 use crate::wire::Wire;
 use crate::{GROUP, RETRY, number, start, tell};
 
-/// How many.
+/// Overdue retries of one round.
 pub(crate) const OVERDUE: usize = 30_000;
 const ROUNDS: usize = 5;
 /// Connections of the client, each a member.
 const MEMBERS: usize = 16;
-/// Hand-outs a member takes before it commits them: below the 500 it may have open.
+/// Deliveries before a commit; below the 500 that a member may have outstanding.
 const COMMIT_EVERY: usize = 256;
 
 /// Measures and prints.
@@ -36,7 +36,7 @@ pub(crate) fn run(dir: &Path) {
     tell("drain_cpu", median(costs), "CPU µs of the sidecar per retry", None, Goal::None);
 }
 
-/// Nacks them and waits until the last is due.
+/// Nacks [`OVERDUE`] records and waits until the last is due.
 pub(crate) fn heap(addr: SocketAddr) {
     let mut wire = Wire::connect(addr);
     for batch in 0..OVERDUE / 1000 {

@@ -1,4 +1,4 @@
-//! Ten thousand failures a second for half a minute, each back after one second.
+//! Ten thousand failures a second for half a minute, each delivered again after one second.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,25 +17,25 @@ use crate::{GROUP, RETRY, disk, healthy, number, p99, start, tell};
 
 const PER_S: usize = 10_000;
 const LENGTH: Duration = Duration::from_secs(30);
-/// Between two Produces of nacks: as long as librdkafka gathers records by default.
+/// Interval of the Produces with nacks: librdkafka's default `linger.ms`.
 const EVERY: Duration = Duration::from_millis(5);
-/// Quiet windows before and after.
+/// Length of the windows without failures, before and after.
 const QUIET: Duration = Duration::from_secs(10);
-/// Until the disk has written back what the failures left behind.
+/// Wait until the disk has written back the data of the failures.
 const SETTLED: Duration = Duration::from_secs(20);
-/// Members that take what is due.
+/// Members that fetch due retries.
 const MEMBERS: usize = 8;
-/// What comes later than this is not waited for.
+/// Longest wait for retries after the last failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 const DELAY_MS: f64 = 1000.0;
 
-/// One retry that came back.
+/// One delivered retry.
 struct Back {
-    /// Which failure.
+    /// Number of the failure, in the order of the nacks.
     number: u32,
-    /// From its due time, as its header tells it, until it was here.
+    /// From the due time in its header until it was fetched.
     late_ms: f64,
-    /// From when its nack was sent until it was here.
+    /// From the send of its nack until it was fetched.
     after_ms: f64,
 }
 
@@ -55,11 +55,11 @@ pub(crate) fn run(dir: &Path) {
     thread::sleep(SETTLED);
     let mut after = healthy::run(server.addr, QUIET);
     syncs.extend(disk::syncs_ms(dir, Duration::from_secs(2)));
-    // A clock of whole milliseconds may lag by one.
+    // wall time has whole milliseconds, so it may lag by one
     let is_early = |back: &&Back| back.late_ms < 0.0 || back.after_ms < DELAY_MS - 1.0;
     let early = number(back.iter().filter(is_early).count());
     let mut late: Vec<f64> = back.iter().map(|back| back.late_ms).collect();
-    // The stricter of the two: a disk that is still busy is no measure.
+    // the lower of the two, since the disk may still be busy in one of them
     let (quiet, sync) = (p99(&mut quiet).min(p99(&mut after)), p99(&mut syncs));
     tell("failures", failed / LENGTH.as_secs_f64(), "1/s", None, Goal::Least(number(PER_S)));
     tell("failures_late_p99", p99(&mut late), "ms", Some(sync), Goal::Most(20.0));
@@ -70,7 +70,7 @@ pub(crate) fn run(dir: &Path) {
     tell("failures_cpu", each_us, "CPU µs of the sidecar per failure", None, Goal::None);
 }
 
-/// Offers them and takes them back; each exactly once.
+/// Nacks the records and fetches their retries; each must come back exactly once.
 fn failures(addr: SocketAddr) -> Vec<Back> {
     let (clock, taken) = (Clock::start(), AtomicUsize::new(0));
     let mut members: Vec<Member> = (0..MEMBERS).map(|_| Member::join(addr, GROUP)).collect();
@@ -88,7 +88,7 @@ fn failures(addr: SocketAddr) -> Vec<Back> {
     back
 }
 
-/// Nacks at a steady rate, whatever the answers take.
+/// Nacks at a steady rate, independent of the latency of the answers.
 fn offer(addr: SocketAddr, clock: Clock) {
     let each = PER_S * usize::try_from(EVERY.as_millis()).unwrap() / 1000;
     let rounds = u32::try_from(LENGTH.as_millis() / EVERY.as_millis()).unwrap();
@@ -112,7 +112,7 @@ fn offer(addr: SocketAddr, clock: Clock) {
     });
 }
 
-/// Takes and acknowledges until all have taken all.
+/// Fetches and commits until all members together have fetched all retries.
 fn take(mut member: Member, clock: Clock, all: usize, taken: &AtomicUsize) -> Vec<Back> {
     let mut back = Vec::new();
     let patience = clock.elapsed() + LENGTH + PATIENCE;

@@ -1,4 +1,4 @@
-//! Partitions nobody fails on.
+//! Latency of partitions without failures.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -8,10 +8,10 @@ use crate::flow::Flow;
 
 pub(crate) const TOPIC: &str = "healthy";
 pub(crate) const PARTITIONS: i32 = 3;
-/// Between two records of one partition.
+/// Interval between two records of one partition.
 const EVERY: Duration = Duration::from_millis(6);
 
-/// Milliseconds of each record, from when it was to be sent until it was consumed.
+/// Milliseconds of each record, from its scheduled send until it was consumed.
 pub(crate) fn run(addr: SocketAddr, length: Duration) -> Vec<f64> {
     thread::scope(|scope| {
         let flow = |partition| Flow { topic: TOPIC, partition, every: EVERY, value_bytes: 0 };

@@ -1,5 +1,5 @@
-//! Keys in order (`order.mode: key`): 100 000 records of 10 000 keys, of which one in a hundred
-//! fails once. Every record is handled, those of a key in the order they were produced in.
+//! Keys in order (`order.mode: key`): 100 000 records of 10 000 keys, one in a hundred fails once.
+//! Every record is handled, and each key's records in the order of their offsets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -24,19 +24,19 @@ use crate::{GROUP, RETRY, number, tell};
 
 const RECORDS: usize = 100_000;
 const KEYS: usize = 10_000;
-/// One in so many fails, once.
+/// One record in this many fails, once.
 const FAILING: usize = 100;
 const TOPIC: &str = "ledger";
 const PARTITIONS: usize = 4;
 const BATCH: usize = 500;
 const ROUNDS: usize = 5;
-/// What is not handled by then never is.
+/// Limit of one round.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The last number handled of each key.
 type Handled = Mutex<BTreeMap<usize, usize>>;
 
-/// Measures and prints. Sidecars that keep order and that do not take turns.
+/// Measures and prints. Sidecars with `order.mode` `off` and `key` take turns.
 pub(crate) fn run(dir: &Path) {
     let (mut kept, mut free, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
@@ -65,7 +65,7 @@ fn start(dir: &Path, mode: &str) -> Sidecar {
     Sidecar::start(dir, &settings)
 }
 
-/// Number `n` is of key `n % KEYS`, in the partition of that key.
+/// Produces all records. Number `n` has the key `n % KEYS`, in the partition of that key.
 fn fill(addr: SocketAddr) {
     let mut wire = Wire::connect(addr);
     for partition in 0..PARTITIONS {
@@ -83,7 +83,7 @@ fn record(number: usize) -> Rec {
     Rec { key, ..Rec::new(&format!("{number}")) }
 }
 
-/// One in [`FAILING`], of all keys.
+/// True for one record in [`FAILING`], spread over all keys.
 fn fails(number: usize) -> bool {
     (number + number / KEYS * 7).is_multiple_of(FAILING)
 }
@@ -95,7 +95,7 @@ fn consumed(addr: SocketAddr, keeps: bool) -> f64 {
         (0..PARTITIONS).map(|_| Member::of(addr, GROUP, TOPIC)).collect();
     let patience = Clock::start();
     let mut partitions = BTreeSet::new();
-    // The first members give up what the last ones are to have.
+    // the first members release partitions that the last ones get
     while partitions.len() < PARTITIONS || members.iter().any(|one| own(one, topic).len() != 1) {
         assert!(patience.elapsed() < PATIENCE, "the partitions are not shared out");
         members.iter_mut().for_each(Member::beat);
@@ -128,7 +128,7 @@ fn own(member: &Member, topic: uuid::Uuid) -> Vec<i32> {
 struct Application<'a> {
     member: Member,
     partition: i32,
-    /// Whether order is promised.
+    /// True with `order.mode: key`.
     keeps: bool,
     handled: &'a Handled,
     done: &'a AtomicUsize,
@@ -152,7 +152,8 @@ impl Application<'_> {
         }
     }
 
-    /// What comes after a failed one of its key, in the same answer, is left for later.
+    /// Handles the records of one answer. After a failed record the later ones of its key are
+    /// skipped; they come back.
     fn handle(&mut self, from: (&str, i32), all: &[Got], has_failed: &mut BTreeSet<usize>) {
         let (mut nacks, mut left) = (Vec::new(), BTreeSet::new());
         for got in all {

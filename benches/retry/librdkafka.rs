@@ -1,4 +1,4 @@
-//! The same heap, drained by librdkafka: one consumer as an application writes it.
+//! The overdue retries of `drain`, drained by one librdkafka consumer, as an application would.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,8 +15,8 @@ const ROUNDS: usize = 3;
 /// Records the application handles before it commits.
 const COMMIT_EVERY: usize = 500;
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Retries a second of Spring Kafka's retry topics, tuned: the upper end of what the project was
-/// given to compare with. Not measured here.
+/// Retries a second of tuned Spring Kafka retry topics: the upper end of the figures to compare
+/// with. Not measured here.
 const SPRING_PER_S: f64 = 1_900.0;
 
 /// Measures and prints.

@@ -1,5 +1,5 @@
-//! Pages and lists over a million dead letters of ten thousand fingerprints and a million retries
-//! that wait.
+//! Pages and lists over a million waiting retries, and a million dead letters of ten thousand
+//! fingerprints.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,9 +16,9 @@ const RECORDS: usize = 1_000_000;
 const FINGERPRINTS: usize = 10_000;
 /// Records of one Produce.
 const BATCH: usize = 500;
-/// Produces without an answer at most.
+/// Most Produces in flight.
 const WINDOW: usize = 40;
-/// Times that each list is asked for; the median counts.
+/// Requests of each list; the median counts.
 const ROUNDS: usize = 7;
 
 /// The lists, and the names of their figures.
@@ -56,7 +56,7 @@ fn took_ms(server: &Sidecar, path: &str) -> f64 {
     clock.elapsed().as_secs_f64() * 1e3
 }
 
-/// A word for a number: digits are masked.
+/// Spells a number in letters, since the fingerprint masks digits.
 fn word(number: usize) -> String {
     let letter = |place: u32| {
         let digit = number / 10_usize.pow(place) % 10;
@@ -65,7 +65,7 @@ fn word(number: usize) -> String {
     (0..4).map(letter).collect()
 }
 
-/// A million records: dead letters, or retries that wait.
+/// Nacks a million records, which become dead letters or waiting retries.
 fn fill(addr: SocketAddr, are_dead: bool) {
     let mut wire = Wire::connect(addr);
     let mut open = 0;

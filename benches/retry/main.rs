@@ -1,9 +1,9 @@
-//! Failures at a steady rate, and a heap of overdue ones: how late retries come back, how fast a
-//! heap is drained, and what those notice who have nothing to do with it.
+//! Failures at a steady rate, and overdue retries: the lateness of retries, the speed of the
+//! drain, and the latency of partitions without failures.
 //!
 //! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|lists|librdkafka]` prints one
 //! JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is
-//! a process of its own; hand-outs, nacks and commits are all durable before they are answered.
+//! a process of its own; deliveries, nacks and commits are all durable before they are answered.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -38,9 +38,7 @@ use std::path::{Path, PathBuf};
 use crate::sheet::{Figure, Goal};
 use crate::sidecar::Sidecar;
 
-/// Whose retries they are.
 const GROUP: &str = "bench";
-/// Its retry topic.
 const RETRY: &str = "reprise.retry.bench";
 
 fn main() {
@@ -77,7 +75,7 @@ fn main() {
 fn start(dir: &Path, name: &str) -> Sidecar {
     let healthy =
         format!("topics.list=[{{name: {}, partitions: {}}}]", healthy::TOPIC, healthy::PARTITIONS);
-    // More fails here than an outage takes.
+    // the breaker would open at this many failures
     let all_count = "retry.breaker=off";
     let settings =
         ["retry.levels=1s", "log.filter=warn", "topics.retention=unlimited", all_count, &healthy];
@@ -88,13 +86,12 @@ fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f
     Figure { bench: "retry", metric, value, unit, baseline, goal }.print();
 }
 
-/// The value that 99 % of them stay below.
+/// The value below which 99 % of the values lie.
 fn p99(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() * 99 / 100).min(values.len() - 1)]
 }
 
-/// As a number to reckon with.
 fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap())
 }

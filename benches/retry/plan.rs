@@ -1,4 +1,4 @@
-//! The plan of a healthy Fetch, and what its records and commit change, in a group with few
+//! The detector's cost of a healthy Fetch, its records and their commit, in a group with few
 //! partitions and in one with many.
 
 use std::hint::black_box;
@@ -29,7 +29,7 @@ fn place(partition: i32) -> TopicPartition {
     TopicPartition { topic: "orders".into(), partition }
 }
 
-/// Microseconds of one Fetch in a group with so many partitions.
+/// Microseconds of one Fetch in a group with `partitions` partitions.
 fn fetch_us(partitions: i32) -> f64 {
     let mut detector = Detector::new(Rules::from(&Policy::default()));
     let now = |ms: u64| Now { wall: WallMs(0), mono: MonoMs(ms) };

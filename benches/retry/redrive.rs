@@ -1,5 +1,5 @@
-//! A hundred thousand dead letters that a job sends back without a limit, with their plan and the
-//! count of their kinds before.
+//! A job that redrives a hundred thousand dead letters without a rate limit, after its plan and
+//! the list of fingerprints.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Records at a steady rate to one partition, each produced by itself, whatever the answers take,
-//! and consumed by a long poll.
+//! Records at a steady rate to one partition, consumed by a long poll. Each is produced by itself,
+//! independent of the latency of the answers.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -10,19 +10,19 @@ use reprise::clock::Clock;
 use crate::batch::{Rec, plain, unpack};
 use crate::wire::Wire;
 
-/// One partition and what goes through it.
+/// One partition and the rate and size of its records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
     pub(crate) topic: &'static str,
     pub(crate) partition: i32,
-    /// Between two records.
+    /// Interval between two records.
     pub(crate) every: Duration,
-    /// Of a record's value, at least.
+    /// Least size of a record's value.
     pub(crate) value_bytes: usize,
 }
 
 impl Flow {
-    /// Milliseconds of each record, from when it was to be sent until it was consumed.
+    /// Milliseconds of each record, from its scheduled send until it was consumed.
     pub(crate) fn run(self, addr: SocketAddr, length: Duration) -> Vec<f64> {
         let clock = Clock::start();
         let mut consumer = Wire::connect(addr);

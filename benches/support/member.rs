@@ -1,4 +1,4 @@
-//! Members of a KIP-848 group with one topic, mostly its retries: join, fetch, commit.
+//! Members of a KIP-848 group that fetch one topic, mostly the retry topic: join, fetch, commit.
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::net::SocketAddr;
@@ -29,15 +29,15 @@ pub(crate) struct Member {
     topic: String,
     id: String,
     epoch: i32,
-    /// Where it goes on.
+    /// Next fetch offset in partition 0 of `topic`.
     pub(crate) next: i64,
-    /// Partitions it was told last, by topic id.
+    /// Partitions of the last assignment, by topic id.
     pub(crate) assigned: Vec<(Uuid, Vec<i32>)>,
 }
 
 impl Member {
     /// Joins a group, subscribed to its retry topic alone. Call [`Member::beat`] on all members
-    /// once they are there.
+    /// after the last one has joined.
     pub(crate) fn join(addr: SocketAddr, group: &str) -> Self {
         Self::subscribe(addr, group, &format!("reprise.retry.{group}"))
     }
@@ -66,9 +66,9 @@ impl Member {
         member
     }
 
-    /// Says that it lives, and learns where its lane goes on.
+    /// Sends a heartbeat and reads the committed offset of its retry partition.
     pub(crate) fn beat(&mut self) {
-        // What it was told to have it has, and nothing else.
+        // the member owns exactly its last assignment
         let owned = self.assigned.iter().map(|(topic, partitions)| {
             let owned = TopicPartitions::default().with_topic_id(*topic);
             owned.with_partitions(partitions.clone())
@@ -89,7 +89,7 @@ impl Member {
         assert!(self.next >= 1 << 50, "a member has a lane of its own: {}", self.next);
     }
 
-    /// What one Fetch brings.
+    /// Sends one Fetch and returns its records.
     pub(crate) fn fetch(&mut self, wait_ms: i32) -> Vec<Got> {
         let data = self.wire.fetch(&self.topic, 0, self.next, wait_ms);
         let got = unpack(&data.records.unwrap_or_default());
@@ -99,12 +99,12 @@ impl Member {
         got
     }
 
-    /// Acknowledges everything fetched so far; durable on return.
+    /// Commits everything fetched so far; durable on return.
     pub(crate) fn commit(&mut self) {
         self.commit_beside(&[]);
     }
 
-    /// The same, and these positions of its other topics.
+    /// Commits everything fetched so far, and these offsets of other topics.
     pub(crate) fn commit_beside(&mut self, others: &[(&str, i32, i64)]) {
         let lane = (self.topic.as_str(), 0, self.next);
         let topics = std::iter::once(&lane).chain(others).map(|(topic, partition, offset)| {
@@ -126,7 +126,7 @@ impl Member {
         }
     }
 
-    /// Leaves.
+    /// Leaves the group: a heartbeat with epoch −1.
     pub(crate) fn leave(mut self) {
         self.epoch = -1;
         let gone = self.heartbeat();

@@ -1,38 +1,30 @@
-//! The figures: one JSON line each.
+//! Printed figures, one JSON line each.
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use serde_json::{Value, json};
 
-/// What a figure is held against.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// At least so much.
     Least(f64),
-    /// At most so much.
     Most(f64),
-    /// Told for comparison only.
+    /// Printed for comparison only.
     None,
 }
 
-/// One figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
-    /// By which program.
+    /// Name of the bench program.
     pub(crate) bench: &'static str,
-    /// What was measured.
     pub(crate) metric: &'static str,
-    /// How much.
     pub(crate) value: f64,
-    /// Of what.
     pub(crate) unit: &'static str,
-    /// The same, or its lower bound, by the plainest code in the same run.
+    /// The value of the baseline in the same run, or a lower bound of it.
     pub(crate) baseline: Option<f64>,
-    /// What it is held against.
     pub(crate) goal: Goal,
 }
 
 impl Figure {
-    /// Prints the line.
     #[expect(clippy::print_stdout, reason = "the figures are what this program is for")]
     pub(crate) fn print(self) {
         let (goal, ok) = match self.goal {
@@ -57,20 +49,20 @@ impl Figure {
     }
 }
 
-/// The middle one.
+/// The upper middle value of an even number; 0 for none.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The value that so much of them, in percent, stays below.
+/// `share` is in percent.
 pub(crate) fn quantile(values: &mut [f64], share: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = values.len() * share / 100;
     values[at.min(values.len() - 1)]
 }
 
-/// Three decimals below 100, none above.
+/// Rounds to three decimals below 100, else to none.
 fn rounded(value: f64) -> Value {
     let scale = if value.abs() < 100.0 { 1000.0 } else { 1.0 };
     json!((value * scale).round() / scale)

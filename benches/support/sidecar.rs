@@ -1,4 +1,4 @@
-//! The sidecar as a process of its own: started, watched through /proc, stopped.
+//! The sidecar as a process of its own: started, measured through /proc, stopped.
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::fs;
@@ -11,25 +11,24 @@ use std::time::Duration;
 
 use reprise::clock::Clock;
 
-/// Clock ticks of `/proc/<pid>/stat` in one second, on every Linux there is
-/// (`sysconf(_SC_CLK_TCK)`).
+/// Clock ticks of `/proc/<pid>/stat` in one second, on every Linux (`sysconf(_SC_CLK_TCK)`).
 const TICKS_PER_S: f64 = 100.0;
-/// Between two looks at the ready file: fine enough to add nothing to a start of milliseconds.
+/// Interval between two checks of the ready file; short compared with a start.
 const LOOK: Duration = Duration::from_micros(200);
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running sidecar.
 pub(crate) struct Sidecar {
     child: Child,
-    /// Its Kafka listener.
+    /// Address of the Kafka listener.
     pub(crate) addr: SocketAddr,
-    /// Its admin port.
+    /// Address of the admin listener.
     pub(crate) admin: SocketAddr,
 }
 
 impl Sidecar {
-    /// Starts one over `dir`, with these settings beside those that must not clash with a sidecar
-    /// at work. Its log goes beside the directory.
+    /// Starts a sidecar on `dir` and free ports, with additional settings. Its log is a file beside
+    /// the directory.
     pub(crate) fn start(dir: &Path, settings: &[&str]) -> Self {
         let (ready, clock) = (dir.with_extension("ready"), Clock::start());
         drop(fs::remove_file(&ready));
@@ -57,7 +56,6 @@ impl Sidecar {
         started
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -72,12 +70,12 @@ impl Sidecar {
         self.status_mib("VmRSS:")
     }
 
-    /// The most it ever was.
+    /// Peak resident memory, in MiB.
     pub(crate) fn resident_most_mib(&self) -> f64 {
         self.status_mib("VmHWM:")
     }
 
-    /// How often its threads of this name (all, without one) have gone to sleep of their own will.
+    /// Voluntary context switches so far of the threads by this name, or of all.
     pub(crate) fn sleeps(&self, name: Option<&str>) -> f64 {
         let of = self.threads(name).into_iter().map(|thread| {
             let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
@@ -86,7 +84,7 @@ impl Sidecar {
         of.sum()
     }
 
-    /// CPU seconds of its threads of this name, to the nanosecond.
+    /// CPU seconds of the threads by this name, to the nanosecond.
     pub(crate) fn thread_cpu_s(&self, name: &str) -> f64 {
         let of = self.threads(Some(name)).into_iter().map(|thread| {
             let spent = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
@@ -123,7 +121,7 @@ impl Sidecar {
         answer
     }
 
-    /// As Kubernetes does; waits for its end.
+    /// Sends SIGTERM, as Kubernetes does, and waits for the process.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -146,7 +144,7 @@ impl Sidecar {
 }
 
 impl Drop for Sidecar {
-    /// As kill -9 does.
+    /// Kills the process by SIGKILL.
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
@@ -158,7 +156,7 @@ pub(crate) fn cpu_s(pid: u32) -> f64 {
     ticks_s(pid).iter().sum()
 }
 
-/// CPU seconds of a process, in itself and in the system.
+/// CPU seconds of a process: user, then system.
 pub(crate) fn ticks_s(pid: u32) -> [f64; 2] {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // The fields after the name, which may contain anything: utime and stime are 14 and 15.
@@ -167,7 +165,7 @@ pub(crate) fn ticks_s(pid: u32) -> [f64; 2] {
     [(); 2].map(|()| ticks.next().unwrap().parse::<f64>().unwrap() / TICKS_PER_S)
 }
 
-/// A line of `/proc/<pid>/status` that is in KiB, in MiB.
+/// Value in MiB of a line of `/proc/<pid>/status` that is in KiB.
 pub(crate) fn status_mib(pid: u32, word: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     number(&status, word).unwrap() / 1024.0

@@ -1,4 +1,4 @@
-//! A client that speaks the protocol plainly: one connection, requests out, answers in.
+//! A minimal Kafka client: one connection, requests out, answers in.
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::io::{BufReader, Read, Write};
@@ -17,25 +17,21 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 const PRODUCE: i16 = 9;
 const FETCH: i16 = 12;
 
-/// One connection.
 pub(crate) struct Wire {
-    /// What goes out.
     pub(crate) out: Asking,
-    /// What comes back.
     pub(crate) back: Answers,
 }
 
-/// The half that asks.
+/// The sending half of a connection.
 pub(crate) struct Asking {
     stream: TcpStream,
     next: i32,
 }
 
-/// The half that is answered, in the order of the requests.
+/// The receiving half of a connection; answers come in the order of the requests.
 pub(crate) struct Answers(BufReader<TcpStream>);
 
 impl Wire {
-    /// Connects.
     pub(crate) fn connect(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -136,7 +132,7 @@ pub(crate) fn fetch(topic: &str, partition: i32, offset: i64, wait_ms: i32) -> F
         .with_topics(vec![topic])
 }
 
-/// A topic's name as the codec has it.
+/// Converts a topic name to the codec's type.
 pub(crate) fn name(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Nacks by the million, produced to the retry topic as any client does.
+//! Millions of nacks, produced to the retry topic as any client does.
 
 use std::net::SocketAddr;
 
@@ -10,17 +10,17 @@ use crate::wire::Wire;
 
 /// Nacks of one Produce.
 const BATCH: u32 = 1000;
-/// Produces whose answer is awaited at once.
+/// Most Produces in flight.
 const IN_FLIGHT: usize = 8;
-/// Partitions the failed records lie in.
+/// Partitions of the failed records.
 const PARTITIONS: u32 = 12;
-/// One nack in so many asks for a delay of its own, which no level has.
+/// One nack in this many asks for an exact delay, which no level has.
 const EXACT_EVERY: u32 = 100;
 /// Bytes of a record's value.
 const VALUE: &str = "0123456789012345678901234567890123456789012345678901234567890123";
-/// The shortest exact delay, and the span they lie in: hours, so that nothing becomes due.
+/// The shortest exact delay and the span of exact delays: hours, so that no retry becomes due.
 const EXACT_MS: (u64, u64) = (3 * 3_600_000, 3 * 3_600_000);
-/// Nacks that make about as much log as grows between two checkpoints (32 MiB).
+/// Nacks whose log entries take about 32 MiB, the log between two checkpoints.
 pub(crate) const BETWEEN_CHECKPOINTS: u32 = 100_000;
 
 /// Nacks `count` records.
@@ -28,7 +28,7 @@ pub(crate) fn run(addr: SocketAddr, count: u32) {
     more(addr, 0, count);
 }
 
-/// Nacks `count` records more.
+/// Nacks `count` records, beginning with number `from`.
 pub(crate) fn more(addr: SocketAddr, from: u32, count: u32) {
     let (mut wire, mut open) = (Wire::connect(addr), 0);
     let mut delays = fastrand::Rng::with_seed(7);
@@ -64,7 +64,7 @@ fn nack(n: u32, delays: &mut fastrand::Rng) -> Rec {
     }
 }
 
-/// One Produce that names records by their origins again.
+/// A batch that nacks the same origins again.
 pub(crate) fn again(numbers: &[u32]) -> Bytes {
     let of = |n: &u32| Rec::new(VALUE).header("x-retry-origin", origin(*n));
     plain(&numbers.iter().map(of).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! What is asked and done while the others wait: look-ups by origin and by number, exact delays.
+//! Requests beside the waiting retries: look-ups by origin and by number, and exact delays.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::sidecar::Sidecar;
 use crate::wire::Wire;
 use crate::{GROUP, RETRY, fill, tell};
 
-/// Look-ups by origin, and of one Produce.
+/// Look-ups by origin in all, and in one Produce.
 const ORIGINS: (u32, usize) = (50_000, 500);
 /// Look-ups by number: few, since each answers a page of the list.
 const NUMBERS: u32 = 200;
-/// Retries with exact delays that become due among the others, and the longest delay.
+/// Retries with exact delays that become due, and the longest delay in ms.
 const EXACT: (u32, u64) = (10_000, 4_000);
-/// The last of them is due by then.
+/// Longest wait for the last of them.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Finds entries at random places.
+/// Looks up random entries.
 pub(crate) fn lookups(server: &Sidecar, count: u32) {
     let (mut wire, mut places) = (Wire::connect(server.addr), fastrand::Rng::with_seed(11));
     let before = server.thread_cpu_s("retry-engine");
@@ -44,7 +44,7 @@ pub(crate) fn lookups(server: &Sidecar, count: u32) {
     tell("timers_found_by_number", millis, "ms over HTTP", Goal::None);
 }
 
-/// Retries with exact delays come due while the others wait: none early, all of them.
+/// Nacks with exact delays while the others wait. Each retry must come, and none early.
 pub(crate) fn exact(server: &Sidecar, log: &Path) {
     let mut member = Member::join(server.addr, GROUP);
     member.beat();

@@ -1,8 +1,8 @@
-//! Ten million waiting retries: what they cost in memory, and what can be done with them there.
+//! Ten million waiting retries: their memory, look-ups, exact delays and restarts beside them.
 //!
 //! `cargo bench --bench timers` prints one JSON line a figure; `TIMERS=200000` for a quick run. A
-//! missed goal is printed (`"ok":false`), never an exit code. Everything is done to a sidecar in a
-//! process of its own, as clients do it.
+//! missed goal is printed (`"ok":false`), never an exit code. The sidecar is a process of its own,
+//! and the bench uses only its client and admin ports.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -34,13 +34,11 @@ use crate::sheet::{Figure, Goal};
 use crate::sidecar::Sidecar;
 use crate::wire::Wire;
 
-/// Whose retries they are.
 const GROUP: &str = "bench";
-/// The retry topic.
 const RETRY: &str = "reprise.retry.bench";
-/// After this long nothing that was asked before is still being done.
+/// Wait until all earlier requests are finished.
 const SETTLED: Duration = Duration::from_secs(5);
-/// Nothing is due and nobody asks.
+/// Length of the window without requests and due retries.
 const IDLE: Duration = Duration::from_secs(10);
 
 fn main() {
@@ -62,7 +60,7 @@ fn main() {
     restarts(server, &data, count, idle);
 }
 
-/// The resident memory of a sidecar that was left alone, nothing in it.
+/// Resident memory of an empty, idle sidecar, in MiB.
 fn idle(dir: &Path) -> f64 {
     let (server, _) = start(dir);
     sleep(SETTLED);
@@ -71,7 +69,8 @@ fn idle(dir: &Path) -> f64 {
     resident
 }
 
-/// With delays that none of the ten million passes while the others are measured.
+/// Starts a sidecar whose delays are longer than the bench, so that no retry becomes due. Returns
+/// the seconds until it was ready.
 fn start(dir: &Path) -> (Sidecar, f64) {
     let clock = Clock::start();
     let settings = ["retry.levels=3h 4h 5h 6h", "log.filter=warn"];
@@ -88,7 +87,7 @@ fn fill(server: &Sidecar, count: u32) {
     tell("timers_filled_cpu", each_us, "µs of the engine's thread per nack", Goal::None);
 }
 
-/// How often threads go to sleep while nothing is due: each time something had woken them.
+/// Counts voluntary context switches, thus wake-ups, while no retry is due.
 fn quiet(server: &Sidecar) {
     let sleeps = || (server.sleeps(Some("retry-engine")), server.sleeps(None));
     let (before, cpu_s) = (sleeps(), server.cpu_s());
@@ -100,14 +99,14 @@ fn quiet(server: &Sidecar) {
     tell("timers_idle_cpu", (server.cpu_s() - cpu_s) / seconds, "cores", Goal::None);
 }
 
-/// From the start of the process to the first answer that shows every retry is there.
+/// Times restarts, from the start of the process to the first answer that counts every retry.
 fn restarts(server: Sidecar, data: &Path, count: u32, idle: f64) {
     server.stop();
     let (server, seconds) = restart(data, count);
     tell("timers_restart", seconds, "s", Goal::Most(1.0));
     sleep(SETTLED);
     tell("timers_rss_restarted", server.resident_mib() - idle, "MiB above idle", Goal::Most(64.0));
-    // As much of the log as grows between two checkpoints, then kill -9.
+    // about the log between two checkpoints, then SIGKILL
     fill::more(server.addr, count, fill::BETWEEN_CHECKPOINTS);
     let all = count + fill::BETWEEN_CHECKPOINTS;
     drop(server);

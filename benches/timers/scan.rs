@@ -1,4 +1,4 @@
-//! The queue in due order, from its front to its end, and the same in memory.
+//! A scan of all waiting retries in due order, compared with a `BTreeSet` in memory.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -12,8 +12,8 @@ use crate::wire::Wire;
 
 const ROUNDS: usize = 3;
 
-/// Asks for the last record of the retry topic's snapshot: the engine goes through all that wait
-/// before it, oldest due first. Counted is the CPU time of its one thread.
+/// Fetches the last record of the retry topic's snapshot. The engine walks all retries before it
+/// in due order; the CPU time of its one thread is measured.
 pub(crate) fn run(server: &Sidecar, count: u32) {
     let mut wire = Wire::connect(server.addr);
     let plain: BTreeSet<(i64, u64)> =
@@ -39,7 +39,7 @@ pub(crate) fn run(server: &Sidecar, count: u32) {
     .print();
 }
 
-/// Due times as they lie there: four delays, in turn.
+/// Due times in the order of `fill.rs`: four delays, in turn.
 fn in_some_order(n: u64) -> i64 {
     let (delay, at) = (n % 4, n / 4);
     i64::try_from(delay * 3_600_000 + at).unwrap()
