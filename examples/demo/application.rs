@@ -1,4 +1,4 @@
-//! The application: an ordinary Kafka consumer with one topic more in its subscription.
+//! The demo's application: an ordinary Kafka consumer with one more topic in its subscription.
 //!
 //! A failed record is produced to `reprise.retry.shop` and comes back later through the same
 //! consumer.
@@ -31,7 +31,7 @@ pub(crate) fn begin(
     parts.spawn(async move { order(kafka, events).await.map_err(failed) });
 }
 
-/// Places the orders.
+/// Produces the orders.
 pub(crate) async fn order(kafka: String, events: UnboundedSender<Event>) -> Result<(), KafkaError> {
     let producer: FutureProducer = client(&kafka).create()?;
     for (number, key, value) in orders() {

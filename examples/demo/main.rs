@@ -1,4 +1,4 @@
-//! `reprise demo` with librdkafka: the same story, told by a client that reprise did not write.
+//! `reprise demo` with librdkafka: the same orders and failures, consumed by a standard client.
 
 mod application;
 
