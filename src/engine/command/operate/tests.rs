@@ -240,6 +240,18 @@ fn deleting_an_original_leaves_its_edited_letter() {
 }
 
 #[test]
+fn a_full_disk_notes_what_a_cluster_has() {
+    let disk = MemDisk::new(15);
+    let mut house = House::open(&disk).unwrap();
+    house.fill().unwrap();
+    disk.set_capacity(Some(disk.used_bytes() + (1 << 20)));
+    assert!(house.driver.journal.free_bytes() <= 1 << 20);
+    assert_eq!(house.operate(Action::Redrive, &[0]), None, "a redrive needs room");
+    assert_eq!(house.operate(Action::Send, &[1]), Some(vec![ActionOutcome::Done]));
+    assert_eq!(house.count(StateKind::Discarded), 1);
+}
+
+#[test]
 fn a_discarded_letter_leaves_after_a_day_unless_restored() {
     let disk = MemDisk::new(9);
     let mut house = House::open(&disk).unwrap();
