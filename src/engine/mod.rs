@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** the fact of a delivery is durable before its bytes are sent.
 
+mod arrival;
 mod attempts;
 mod audit;
 mod batch;
@@ -45,13 +46,13 @@ mod view;
 mod wakes;
 mod windows;
 
+pub use arrival::Arrival;
 pub use attempts::{Attempt, AttemptOutcome, Attempts};
 pub use audit::{AuditRecord, Operator};
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{
-    Arrival, Ending, EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch,
-    NackReply, NackRequest, OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest,
-    TakenEntry,
+    Ending, EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply,
+    NackRequest, OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest, TakenEntry,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;

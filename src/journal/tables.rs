@@ -269,8 +269,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Makes everything written so far durable, as the state after entry `applied` of the log,
-    /// which must itself be durable. An owner whose tables depend on releases calls
+    /// Makes everything written so far durable, as the state after entry `applied` of the log.
+    /// Entry `applied` must be durable before. An owner whose tables depend on releases calls
     /// [`Journal::checkpoint`](super::Journal::checkpoint) first.
     pub fn checkpoint(&self, applied: u64) -> Result<(), TablesError> {
         self.commit(Durability::Immediate, |batch| {

@@ -320,8 +320,10 @@ async fn send(
 ) -> Result<(), JobTrouble> {
     let mut turn = sender.turn().await;
     let sent = turn.send(target, records).await?;
-    if let (Some(_), true) = (&sent.failure, sent.ids.is_empty()) {
-        return sent.failure.map_or(Ok(()), |error| Err(JobTrouble::Cluster(error)));
+    if sent.ids.is_empty()
+        && let Some(error) = sent.failure
+    {
+        return Err(error.into());
     }
     request.action = Action::Send;
     request.target = Some(target.clone());
@@ -339,7 +341,7 @@ async fn send(
         router.engine.operate(OperateRequest { job: None, ..request }).await?;
     }
     operated?;
-    sent.failure.map_or(Ok(()), |error| Err(JobTrouble::Cluster(error)))
+    sent.failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn outgoing(one: Candidate) -> Option<OutgoingRecord> {

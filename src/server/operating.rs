@@ -91,7 +91,7 @@ impl AdminSource {
                 clippy::disallowed_methods,
                 reason = "a caller that goes away must not leave a record sent and its letter there"
             )]
-            let sending = tokio::spawn(async move { source.send(request, &named).await });
+            let sending = tokio::spawn(async move { source.send(request, named).await });
             sending.await.map_err(|error| Unavailable(error.to_string()))??
         } else {
             request.records = named.records.iter().map(|one| one.record.to_bytes()).collect();
@@ -108,11 +108,11 @@ impl AdminSource {
     async fn send(
         &self,
         request: OperateRequest,
-        named: &NamedEntries,
+        named: NamedEntries,
     ) -> Result<ActionReport, Unavailable> {
         let Some(target) = request.target.clone() else { return Ok(ActionReport::default()) };
         let mut turn = self.sender.turn().await;
-        let sent = turn.send(&target, named.records.clone()).await?;
+        let sent = turn.send(&target, named.records).await?;
         let mut outcomes: BTreeMap<EntryId, Option<String>> = BTreeMap::new();
         if !sent.ids.is_empty() {
             let ids = sent.ids.clone();

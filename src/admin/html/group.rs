@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use super::cut::cell;
 use super::jobs::kind_form;
+use super::letters::letter_cells;
 use super::{consumers, group_path, letter_path, matrix, page, refused, retry_path, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
-use crate::admin::payload;
 use crate::admin::source::Source;
 use crate::admin::view::{DeadLetter, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
@@ -204,15 +204,7 @@ fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {
             } }
             tbody {
                 @for letter in letters.iter().take(ROWS_MAX) {
-                    tr {
-                        td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
-                        td { (letter.origin.as_deref().unwrap_or("-")) }
-                        td { (letter.disposition) }
-                        td.number { (letter.reconsume_times) }
-                        td { (utc(letter.at_ms)) }
-                        td { (cell(&payload::text(letter.key.as_deref(), show))) }
-                        td { @if show { (cell(letter.reason.as_deref().unwrap_or(""))) } }
-                    }
+                    tr { (letter_cells(group, letter, show)) }
                 }
             }
         }

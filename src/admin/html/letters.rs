@@ -188,6 +188,19 @@ fn rows_form(group: &str, rows: &[DeadLetter], show: bool) -> Markup {
     }
 }
 
+/// The cells of a dead letter in a table: offset, origin, cause, failures, time, key, reason.
+pub(super) fn letter_cells(group: &str, letter: &DeadLetter, show: bool) -> Markup {
+    html! {
+        td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
+        td { (letter.origin.as_deref().unwrap_or("-")) }
+        td { (letter.disposition) }
+        td.number { (letter.reconsume_times) }
+        td { (utc(letter.at_ms)) }
+        td { (cell(&payload::text(letter.key.as_deref(), show))) }
+        td { @if show { (cell(letter.reason.as_deref().unwrap_or(""))) } }
+    }
+}
+
 fn row(group: &str, letter: &DeadLetter, show: bool) -> Markup {
     let label = format!("Mark {}", letter.offset);
     html! {
@@ -195,13 +208,7 @@ fn row(group: &str, letter: &DeadLetter, show: bool) -> Markup {
             td.mark {
                 input type="checkbox" name="offsets" value=(letter.offset) aria-label=(label);
             }
-            td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
-            td { (letter.origin.as_deref().unwrap_or("-")) }
-            td { (letter.disposition) }
-            td.number { (letter.reconsume_times) }
-            td { (utc(letter.at_ms)) }
-            td { (cell(&payload::text(letter.key.as_deref(), show))) }
-            td { @if show { (cell(letter.reason.as_deref().unwrap_or(""))) } }
+            (letter_cells(group, letter, show))
         }
     }
 }

@@ -51,7 +51,7 @@ pub use self::follow::Followers;
 pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
 pub use self::nack::{NackBatch, NackReply, NackRequest, Producer};
-pub use self::operate::{Arrival, OPERATE_MAX, OperateRequest};
+pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
 use self::shapes::ListShapes;

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use crate::engine::arrival::Arrival;
 use crate::engine::audit::{self, AuditRecord, Operator};
 use crate::engine::batch;
 use crate::engine::command::{Call, Command, Request};
@@ -10,11 +11,9 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::job::{JobStep, SendTarget};
-use crate::engine::kind;
-use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
-use crate::model::{AHEAD_MS_MAX, EntryId, GroupId, Now};
+use crate::journal::{AppendError, NewEntry};
+use crate::model::{EntryId, GroupId, Now};
 use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input, Token};
-use crate::wire::batch::{RawRecord, build_batch};
 
 #[cfg(test)]
 mod tests;
@@ -39,14 +38,6 @@ pub struct OperateRequest {
     pub by: Operator,
     /// The progress of the job that acts for the operator.
     pub job: Option<JobStep>,
-}
-
-/// A record that enters a partition of the embedded cluster.
-#[derive(Clone, Debug)]
-pub struct Arrival {
-    stream: StreamId,
-    timestamp_ms: i64,
-    batch: Bytes,
 }
 
 impl Engine {
@@ -163,21 +154,6 @@ impl OperateRequest {
             | Action::RetryNow
             | Action::DelayUntil(_) => Ok(()),
         }
-    }
-}
-
-impl Arrival {
-    pub fn new(stream: StreamId, record: &RawRecord) -> Self {
-        let batch = build_batch(0, record, &[]);
-        Self { stream, timestamp_ms: record.timestamp_ms, batch }
-    }
-
-    fn entry(self, now: Now) -> NewEntry {
-        // Retained as long as a record produced now, whatever its own timestamp says.
-        let latest = now.wall.plus(AHEAD_MS_MAX);
-        let max_timestamp_ms = self.timestamp_ms.max(now.wall.0).min(latest.0);
-        let append = StreamAppend { stream: self.stream, records: 1, max_timestamp_ms };
-        NewEntry::bare_batch(kind::DELIVERED, append, self.batch)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::btree_map::Entry as Place;
 
+use crate::engine::arrival::Arrival;
 use crate::engine::delayed::stored::Stored;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
-use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
-use crate::model::{AHEAD_MS_MAX, EntryId, MonoMs, Now, Origin, TopicName};
+use crate::journal::{AppendError, StreamId};
+use crate::model::{EntryId, MonoMs, Now, Origin, TopicName};
 use crate::retry::{DELAYED, Entries, Input, delayed};
-use crate::wire::batch::build_batch;
 
 /// Records delivered in one slice; other work runs in between.
 pub(super) const SLICE_RECORDS: usize = 64;
@@ -88,13 +88,8 @@ impl Driver {
                 return Ok(());
             }
         };
-        let arrival = self.destination(stream, &origin).map(|stream| {
-            // Retained as long as a record produced now, whatever its own timestamp says.
-            let latest = now.wall.plus(AHEAD_MS_MAX);
-            let max_timestamp_ms = record.timestamp_ms.max(now.wall.0).min(latest.0);
-            let append = StreamAppend { stream, records: 1, max_timestamp_ms };
-            NewEntry::bare_batch(kind::DELIVERED, append, build_batch(0, &record, &[]))
-        });
+        let arrival = self.destination(stream, &origin);
+        let arrival = arrival.map(|stream| Arrival::new(stream, &record).entry(now));
         let mut arrived = arrival.is_some();
         let (_, facts) = self.handle(Input::Delivered { id, arrived });
         match self.append(&facts, &[], arrival.into_iter().collect()) {
