@@ -212,10 +212,12 @@ impl Judge {
                 // A nack after the commit, while the retry is delivered, would look like a failure
                 // of that delivery (docs/semantics.md).
                 let when = if counts { when } else { When::BeforeCommit };
-                // A client that rejoins reads an original again while it may have fetched the retry
-                // already. It has to remember which nacks it sent.
-                let joins_anew = client.program.library.has(Trait::JoinsAnew);
-                if counts || is_retry || !joins_anew {
+                // Such a client reads an original again while its retry may be in flight. It has to
+                // remember which nacks it sent.
+                let reads_anew = [Trait::JoinsAnew, Trait::CommitsLostPartitions]
+                    .into_iter()
+                    .any(|known| client.program.library.has(known));
+                if counts || is_retry || !reads_anew {
                     failed.push(Failed { tag: tag.clone(), place, way, when, codec, counts });
                 }
             }

@@ -40,6 +40,9 @@ pub(crate) enum Trait {
     /// alternate so that one gets the same address twice in a row. The library then gives up its
     /// session.
     MayJoinAnew,
+    /// A commit that is tried again names the member's newest generation, and so also partitions
+    /// that the member has lost. Their next owner may have read the older offset before.
+    CommitsLostPartitions,
     /// A leader joins a second time when its first metadata arrives during its join; all members
     /// see that rebalance.
     MayJoinTwice,
@@ -156,8 +159,13 @@ pub(crate) static KAFKA_PYTHON_2: Library = Library {
     )
 };
 
-pub(crate) static AIOKAFKA: Library =
-    Library::of("aiokafka", Source::Python("python", "aiokafka", "aiokafka.txt", "of_aiokafka.py"));
+pub(crate) static AIOKAFKA: Library = Library {
+    traits: &[Trait::CommitsLostPartitions],
+    ..Library::of(
+        "aiokafka",
+        Source::Python("python", "aiokafka", "aiokafka.txt", "of_aiokafka.py"),
+    )
+};
 
 impl Library {
     /// A library without settings, traits or exceptions.
