@@ -140,6 +140,26 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
 }
 
 #[test]
+fn the_audit_log_tells_of_each_export_step() {
+    let (source, target, files) = (Server::start(), Server::start(), Files::new());
+    source.client().nack("lonely", "orders-0@5", Rec::new("parked"));
+    files.take(&source);
+    did(&source, &["export", "--undo", "--execute", "--why", "INC-9"]);
+    std::fs::remove_file(files.pending()).unwrap();
+    files.take(&source);
+    let (_, receipt) = files.bring(&target);
+    did(&source, &["export", "--end", &receipt, "--execute"]);
+    did(&source, &["export", "--end", &receipt, "--execute"]);
+    let audit = source.json("/api/v1/audit?group=lonely");
+    let records = audit["items"].as_array().unwrap().iter();
+    let actions = records.map(|one| format!("{} {}", one["action"], one["changed"]));
+    let actions: Vec<String> = actions.map(|text| text.replace('"', "")).collect();
+    assert_eq!(actions, ["export 1", "export_undo 1", "export 1", "export_end 1"]);
+    assert_eq!(audit["items"][1]["why"], "INC-9");
+    assert_eq!(target.json("/api/v1/audit?group=lonely")["items"][0]["action"], "import");
+}
+
+#[test]
 fn due_times_and_levels_are_kept_to_the_millisecond() {
     let (source, target, files) = (Server::with(HOURS), Server::with(HOURS), Files::new());
     for offset in 0..3 {

@@ -9,7 +9,7 @@ use std::process::Output;
 
 use reprise::config::Payloads;
 use reprise::model::WallMs;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::batch::Pair;
 use support::{Got, Member, Rec, Server, until};
 use tempfile::TempDir;
@@ -327,4 +327,22 @@ fn retention_deletes_an_imported_letter_by_its_age() {
     let (engine, oldest) = (&target.router().engine, WallMs(died + 1));
     assert_eq!(target.run(engine.expire_letters(&"shop".into(), oldest)).unwrap(), 2);
     assert_eq!(dead(&target), 0);
+}
+
+#[test]
+fn the_audit_log_tells_of_an_import() {
+    let (source, target) = (sidecar_with(2), Server::start());
+    let export = Export::of(&source);
+    let path = export.path.to_str().unwrap();
+    done(&target, &["dlq", "import", path, "--execute", "--why", "INC-9"]);
+    export.imported(&target);
+    let audit = target.json("/api/v1/audit?group=shop");
+    let records = audit["items"].as_array().unwrap().iter();
+    let records: Vec<Value> = records
+        .map(|one| json!([one["action"], one["changed"], one["left"], one["why"]]))
+        .collect();
+    let default = format!("from the sidecar {}", source.json("/api/v1/overview")["cluster_id"]);
+    let default = default.replace('"', "");
+    assert_eq!(records, [json!(["import", 2, 0, "INC-9"]), json!(["import", 0, 2, default])]);
+    assert_eq!(audit["items"][0]["records"], json!(["orders-0@0", "orders-0@1"]));
 }

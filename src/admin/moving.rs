@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query as FromQuery, State};
+use axum::extract::{Extension, Query as FromQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -14,10 +14,13 @@ use serde_json::{Value, json};
 
 use super::Admin;
 use super::answer::{Refusal, json_answer};
+use super::guard::Caller;
+use super::operate::{WHY_BYTES_MAX, long_reason};
 use super::page::Query;
 use super::portable::Portable;
 use super::source::Source;
 use super::view::GroupView;
+use crate::engine::Operator;
 use crate::retry::ExportStep;
 
 /// Largest body of an import: the largest record that a frame may hold, in base64, and its
@@ -38,6 +41,8 @@ pub(super) struct Ask {
     source: String,
     step: Step,
     ids: Vec<u64>,
+    /// The reason for the audit log.
+    why: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -55,6 +60,8 @@ pub(super) struct Load {
     /// The cluster id of the sidecar they come from.
     source: String,
     entries: Vec<Portable>,
+    /// The reason for the audit log.
+    why: Option<String>,
 }
 
 /// Exports retries of one group that wait or are set aside, with their bytes. Changes nothing.
@@ -128,9 +135,10 @@ fn admitted(query: &Query, piece: Vec<Portable>) -> Vec<Portable> {
 /// Sets retries aside, ends those that are set aside, or releases them.
 pub(super) async fn step<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
+    Extension(caller): Extension<Caller>,
     asked: Result<Json<Ask>, JsonRejection>,
 ) -> Answer {
-    let Json(Ask { source, step, ids }) = asked.map_err(|error| unreadable(&error))?;
+    let Json(Ask { source, step, ids, why }) = asked.map_err(|error| unreadable(&error))?;
     if ids.len() > ENTRIES_MAX {
         return Err(too_many());
     }
@@ -141,36 +149,53 @@ pub(super) async fn step<S: Source>(
              mean other records"
         )));
     }
+    let by = mover(caller, why, || "retries move to another sidecar".to_owned())?;
     let step = match step {
         Step::Begin => ExportStep::Begin,
         Step::End => ExportStep::End,
         Step::Undo => ExportStep::Undo,
     };
-    Ok(json_answer(StatusCode::OK, &admin.source.export(step, ids).await?))
+    Ok(json_answer(StatusCode::OK, &admin.source.export(step, ids, by).await?))
 }
 
 /// Imports retries of another sidecar.
 pub(super) async fn import<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
+    Extension(caller): Extension<Caller>,
     asked: Result<Json<Load>, JsonRejection>,
 ) -> Answer {
-    bring(&admin, asked, false).await
+    bring(&admin, caller, asked, false).await
 }
 
 /// Imports dead letters of another sidecar.
 pub(super) async fn import_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
+    Extension(caller): Extension<Caller>,
     asked: Result<Json<Load>, JsonRejection>,
 ) -> Answer {
-    bring(&admin, asked, true).await
+    bring(&admin, caller, asked, true).await
+}
+
+/// The operator behind a move. Builds before sent no reason.
+fn mover(
+    Caller { name, peer }: Caller,
+    why: Option<String>,
+    default: impl FnOnce() -> String,
+) -> Result<Operator, Refusal> {
+    let why = why.filter(|why| !why.trim().is_empty()).unwrap_or_else(default);
+    if why.len() > WHY_BYTES_MAX {
+        return Err(long_reason());
+    }
+    Ok(Operator { name, peer, why })
 }
 
 async fn bring<S: Source>(
     admin: &Admin<S>,
+    caller: Caller,
     asked: Result<Json<Load>, JsonRejection>,
     is_letters: bool,
 ) -> Answer {
-    let Json(Load { source, entries }) = asked.map_err(|error| unreadable(&error))?;
+    let Json(Load { source, entries, why }) = asked.map_err(|error| unreadable(&error))?;
     if entries.len() > ENTRIES_MAX {
         return Err(too_many());
     }
@@ -196,8 +221,9 @@ async fn bring<S: Source>(
         };
         return Err(Refusal::bad(format!("entry {} is {is}: POST it to {path}", entry.id)));
     }
+    let by = mover(caller, why, || format!("from the sidecar {source}"))?;
     let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
-    let brought = admin.source.import(source, entries).await?;
+    let brought = admin.source.import(source, entries, by).await?;
     let line = |(id, brought)| {
         let mut line = json!(brought);
         if let Value::Object(fields) = &mut line {

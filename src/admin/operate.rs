@@ -24,7 +24,7 @@ use crate::wire::names::is_legal_topic;
 /// Largest body: a thousand numbers and a reason.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the reason that an operator gives.
-const WHY_BYTES_MAX: usize = 1024;
+pub(super) const WHY_BYTES_MAX: usize = 1024;
 
 /// The body of a request about dead letters.
 #[derive(Debug, Deserialize)]
@@ -309,11 +309,15 @@ pub(super) fn operator(
         return Err(Refusal::bad(format!("name 1 to {OPERATE_MAX} entries in one request")));
     }
     if why.len() > WHY_BYTES_MAX {
-        return Err(Refusal::bad(format!("why is longer than {WHY_BYTES_MAX} bytes")));
+        return Err(long_reason());
     }
     if entries > 1 && why.trim().is_empty() {
         return Err(Refusal::bad("an action on more than one entry needs a reason: why"));
     }
     let Caller { name, peer } = caller;
     Ok(Operator { name, peer, why })
+}
+
+pub(super) fn long_reason() -> Refusal {
+    Refusal::bad(format!("why is longer than {WHY_BYTES_MAX} bytes"))
 }

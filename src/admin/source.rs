@@ -166,6 +166,7 @@ pub trait Source: Send + Sync + 'static {
         &self,
         step: ExportStep,
         ids: Vec<u64>,
+        by: Operator,
     ) -> impl Future<Output = Result<ExportCounts, Unavailable>> + Send;
 
     /// Imports retries and dead letters of the sidecar `source`, one outcome each; durable on
@@ -174,6 +175,7 @@ pub trait Source: Send + Sync + 'static {
         &self,
         source: String,
         entries: Vec<Portable>,
+        by: Operator,
     ) -> impl Future<Output = Result<Vec<Brought>, Unavailable>> + Send;
 
     /// Records an admin nack (`admin-nack`); durable on return.

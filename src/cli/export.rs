@@ -8,8 +8,9 @@ use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
-use super::import::RECEIPT;
+use super::import::{RECEIPT, with_reason};
 use super::list::items;
+use super::progress::{Progress, number};
 use super::sidecars::AdminAt;
 use super::transfer::{ENTRIES_MAX, ExportFilter, ExportKind, ExportQuery, VERSION, check_absent};
 
@@ -30,6 +31,9 @@ pub(super) struct ExportArgs {
     /// Change something; without it --take, --end and --undo only tell what they would do.
     #[arg(long)]
     execute: bool,
+    /// The reason for --take, --end and --undo, for the audit log.
+    #[arg(long)]
+    why: Option<String>,
     /// The file to make; stdout if not given.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -159,8 +163,12 @@ impl ExportArgs {
 
     fn step_of(&self, step: &str, source: &str, ids: &[u64]) -> Result<Steps, Failure> {
         let mut steps = Steps::default();
-        for ids in ids.chunks(ENTRIES_MAX) {
-            let body = json!({ "source": source, "step": step, "ids": ids });
+        let (mut progress, mut done) = (Progress::start(), 0);
+        for part in ids.chunks(ENTRIES_MAX) {
+            progress.show(done, number(ids.len()), step);
+            done += number(part.len());
+            let body = json!({ "source": source, "step": step, "ids": part });
+            let body = with_reason(body, self.why.as_deref());
             let answer = self.at.post("/api/v1/retries/export", &body)?;
             let count = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
             steps.taken += count("done");

@@ -15,6 +15,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
+use super::progress::{self, Progress};
 use super::show::cell;
 use super::sidecars::AdminAt;
 use super::transfer::{ENTRIES_MAX, ExportKind, VERSION, next_line};
@@ -32,6 +33,9 @@ pub(super) struct ImportArgs {
     /// Bring them; without it only tells what would be brought.
     #[arg(long)]
     execute: bool,
+    /// The reason, for the audit log of the sidecar that imports.
+    #[arg(long)]
+    why: Option<String>,
     #[command(flatten)]
     at: AdminAt,
 }
@@ -44,11 +48,14 @@ pub(super) fn run(args: &ImportArgs, kind: ExportKind, out: &mut dyn Write) -> R
         source: String::new(),
         batch: ImportLines::default(),
         totals: ImportTotals::default(),
+        progress: Progress::start(),
+        bytes: (0, None),
     };
     if args.file.as_os_str() == "-" {
         import.read(&mut io::stdin().lock())?;
     } else {
         let file = File::open(&args.file).map_err(|error| import.unreadable(&error))?;
+        import.bytes.1 = file.metadata().ok().map(|file| file.len());
         import.read(&mut BufReader::new(file))?;
     }
     import.tell()
@@ -81,6 +88,9 @@ struct FileImport<'a> {
     source: String,
     batch: ImportLines,
     totals: ImportTotals,
+    progress: Progress,
+    /// Bytes of the file that were read, and its length.
+    bytes: (u64, Option<u64>),
 }
 
 impl FileImport<'_> {
@@ -97,6 +107,7 @@ impl FileImport<'_> {
         let mut number = 0;
         while let Some(line) = next_line(file).map_err(|error| self.unreadable(&error))? {
             number += 1;
+            self.bytes.0 += line.as_ref().map_or(0, |line| progress::number(line.len()) + 1);
             if number == 1 {
                 let source = line.and_then(|line| self.kind.source(&line));
                 self.source =
@@ -111,6 +122,7 @@ impl FileImport<'_> {
                 Ok((bytes, entry)) => self.take(number, entry, bytes)?,
                 Err(why) => {
                     self.totals.damaged += 1;
+                    self.progress.wipe();
                     complain(&self.says(number, &why));
                 }
             }
@@ -143,7 +155,9 @@ impl FileImport<'_> {
         if entries.is_empty() {
             return Ok(());
         }
+        self.show();
         let body = json!({ "source": self.source, "entries": entries });
+        let body = with_reason(body, self.args.why.as_deref());
         drop(entries);
         let mut answer =
             self.args.at.post(&self.kind.path("import"), &body).map_err(|failure| {
@@ -174,6 +188,7 @@ impl FileImport<'_> {
                 _ => {
                     self.totals.refused += 1;
                     if !has_receipt {
+                        self.progress.wipe();
                         let why = format!("refused: {}", cell(&outcome, "why"));
                         complain(&self.says(number, &why));
                     }
@@ -186,7 +201,17 @@ impl FileImport<'_> {
         Ok(self.out.flush()?)
     }
 
-    fn tell(&self) -> Result<(), Failure> {
+    /// Shows the progress; a pipe has no length.
+    fn show(&mut self) {
+        let says = format!("{} imported", self.totals.imported);
+        match self.bytes {
+            (read, Some(length)) => self.progress.show(read, length, &says),
+            (_, None) => self.progress.count(&says),
+        }
+    }
+
+    fn tell(&mut self) -> Result<(), Failure> {
+        self.progress.wipe();
         let ImportTotals { entries, groups, imported, known, refused, damaged } = &self.totals;
         if *entries == 0 && *damaged == 0 {
             return Err(Failure::new(Exit::NothingMatched, "there is nothing in the file"));
@@ -216,6 +241,14 @@ impl FileImport<'_> {
             (ExportKind::DeadLetters, 0, _) => Err(Failure::new(Exit::Refused, "")),
         }
     }
+}
+
+/// A request with the operator's reason. Builds before know no `why`.
+pub(super) fn with_reason(mut body: Value, why: Option<&str>) -> Value {
+    if let Some((fields, why)) = body.as_object_mut().zip(why) {
+        fields.insert("why".to_owned(), json!(why));
+    }
+    body
 }
 
 impl ImportTotals {

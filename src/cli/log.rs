@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
+use super::progress::{Progress, number};
 use super::screen::Screen;
 use super::serve::ConfigSource;
 use super::show::{Column, Format, field, rows};
@@ -58,7 +59,11 @@ pub(super) fn run(command: &LogCommand, out: &mut dyn Write) -> Result<(), Failu
 
 fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let disk = args.open()?;
-    let verified = journal::verify(disk.as_ref())?;
+    let mut progress = Progress::start();
+    let verified = journal::verify_each(disk.as_ref(), &mut |at, count| {
+        progress.show(number(at), number(count), &format!("segment {} of {count}", at + 1));
+    })?;
+    drop(progress);
     let damage: Vec<Value> = verified
         .damage
         .iter()

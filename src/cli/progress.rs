@@ -27,6 +27,10 @@ impl Progress {
 
     /// Shows the progress; what does not fit is cut.
     pub(super) fn show(&mut self, done: u64, total: u64, says: &str) {
+        self.line(&format!("{}  {says}", bar(done, total)));
+    }
+
+    fn line(&mut self, line: &str) {
         if !self.is_terminal || self.clock.elapsed() < QUIET {
             return;
         }
@@ -34,8 +38,13 @@ impl Progress {
         let stderr = std::io::stderr();
         // A full line would move the cursor to the next one.
         let columns = Size::of(&stderr).columns.saturating_sub(1);
-        let line = cut(&format!("{}  {says}", bar(done, total)), columns);
+        let line = cut(line, columns);
         drop(write!(stderr.lock(), "\r\x1b[K{line}"));
+    }
+
+    /// Shows a count whose total is unknown.
+    pub(super) fn count(&mut self, says: &str) {
+        self.line(says);
     }
 
     /// Removes the bar, to make room for another line.
@@ -50,6 +59,11 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.wipe();
     }
+}
+
+/// A count as `show` takes it.
+pub(super) fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// A bar with its percentage: `[##########..........]  50 %`.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure, complain};
 use super::list::items;
+use super::progress::Progress;
 use super::sidecars::AdminAt;
 use crate::admin::{Portable, percent_encoded};
 
@@ -201,7 +202,7 @@ impl ExportQuery<'_> {
             Some(group) => vec![group.clone()],
             None => self.groups()?,
         };
-        let mut totals = ExportTotals::default();
+        let (mut totals, mut progress) = (ExportTotals::default(), Progress::start());
         for group in groups {
             let mut after = None;
             loop {
@@ -216,7 +217,8 @@ impl ExportQuery<'_> {
                     writeln!(out, "{item}")?;
                     totals.written += 1;
                 }
-                totals.leave_out(&group, &answer);
+                progress.count(&format!("{} written", totals.written));
+                totals.leave_out((&group, &answer), &mut progress);
                 after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
                 if after.is_none() {
                     break;
@@ -254,11 +256,12 @@ impl ExportQuery<'_> {
 
 impl ExportTotals {
     /// Counts the letters of a page that get no line.
-    fn leave_out(&mut self, group: &str, answer: &Value) {
+    fn leave_out(&mut self, (group, answer): (&str, &Value), progress: &mut Progress) {
         self.produced += answer.get("produced").and_then(Value::as_u64).unwrap_or(0);
         let unreadable = answer.get("unreadable").and_then(Value::as_array);
         for offset in unreadable.into_iter().flatten() {
             self.unreadable += 1;
+            progress.wipe();
             complain(&format!("group {group:?}: the dead letter at {offset} cannot be read"));
         }
     }

@@ -39,7 +39,7 @@ pub struct Operator {
 pub struct AuditRecord {
     pub at: WallMs,
     pub by: Operator,
-    /// The action, as `Evidence` names it.
+    /// `Action::as_str`, `import`, `export`, `export_end` or `export_undo`.
     pub action: String,
     /// The group of the entries.
     pub group: GroupId,
@@ -54,6 +54,33 @@ pub struct AuditRecord {
     /// The topic that the records were sent to, if any.
     #[serde(skip)]
     pub target: Option<String>,
+}
+
+impl AuditRecord {
+    /// The record of an action without a job or a target. `outcomes`: for each entry, whether the
+    /// action changed it.
+    pub(super) fn of(
+        (at, by): (WallMs, Operator),
+        (action, group): (&str, &GroupId),
+        outcomes: impl Iterator<Item = bool>,
+        facts: &[Fact],
+    ) -> Self {
+        let (mut changed, mut left) = (0, 0);
+        for is_changed in outcomes {
+            *(if is_changed { &mut changed } else { &mut left }) += 1;
+        }
+        Self {
+            at,
+            by,
+            action: action.to_owned(),
+            group: group.clone(),
+            changed,
+            left,
+            places: places(facts),
+            job: None,
+            target: None,
+        }
+    }
 }
 
 /// The entry that journals an action.
@@ -72,7 +99,7 @@ fn stored(record: &AuditRecord) -> postcard::Result<Vec<u8>> {
 }
 
 /// The origins of the first records that changed.
-pub(super) fn places(facts: &[Fact]) -> Vec<String> {
+fn places(facts: &[Fact]) -> Vec<String> {
     let origins = facts.iter().filter_map(|fact| match fact {
         Fact::Entry { entry, .. } => entry.origin.as_ref().map(ToString::to_string),
         _ => None,

@@ -72,7 +72,7 @@ pub use replay::Recovery;
 pub use tables::{Batch, Pair, Pairs, Table, Tables, Visit};
 pub use turn::Turn;
 pub use types::{Bounds, Housekept, Stats, Stepped, StreamBatch, StreamRead};
-pub use verify::{Damage, Verified, verify};
+pub use verify::{Damage, Verified, verify, verify_each};
 pub use writer::Writer;
 
 #[cfg(test)]

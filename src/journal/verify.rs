@@ -35,6 +35,14 @@ pub struct Damage {
 
 /// Verifies the whole log; changes nothing except that it writes a missing format file.
 pub fn verify(disk: &dyn Disk) -> Result<Verified, OpenError> {
+    verify_each(disk, &mut |_, _| {})
+}
+
+/// Does the same as [`verify`]. `begin` gets the index of each segment and their number.
+pub fn verify_each(
+    disk: &dyn Disk,
+    begin: &mut dyn FnMut(usize, usize),
+) -> Result<Verified, OpenError> {
     check_format(disk)?;
     let listed = catalog(disk, None)?;
     let mut verified = Verified { foreign: listed.foreign, ..Verified::default() };
@@ -47,6 +55,7 @@ pub fn verify(disk: &dyn Disk) -> Result<Verified, OpenError> {
     let count = listed.segments.len();
     for (at, found) in listed.segments.iter().enumerate() {
         let last = at + 1 == count && found.header.end == 0 && listed.headless.is_empty();
+        begin(at, count);
         verified.segments += 1;
         let damage = examine(disk, found, last, &mut |raw| {
             verified.entries += 1;

@@ -9,7 +9,8 @@ use crate::admin::{
     PortableRecord, Unavailable,
 };
 use crate::engine::{
-    DeadLetter, Engine, EngineError, GroupView, ImportBatch, ImportRequest, RECORD_BYTES_MAX,
+    DeadLetter, Engine, EngineError, GroupView, ImportBatch, ImportRequest, Operator,
+    RECORD_BYTES_MAX,
 };
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
 use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, State};
@@ -122,9 +123,10 @@ impl AdminSource {
         &self,
         step: ExportStep,
         ids: Vec<u64>,
+        by: Operator,
     ) -> Result<ExportCounts, Unavailable> {
         let asked = ids.iter().copied().map(EntryId).collect();
-        let outcomes = self.router.engine.export(step, asked).await?;
+        let outcomes = self.router.engine.export(step, asked, by).await?;
         let mut counts = ExportCounts::default();
         for (id, outcome) in ids.into_iter().zip(outcomes) {
             match outcome {
@@ -143,6 +145,7 @@ impl AdminSource {
         &self,
         source: String,
         entries: Vec<Portable>,
+        by: Operator,
     ) -> Result<Vec<Brought>, Unavailable> {
         let mut outcomes = vec![Brought::Known; entries.len()];
         let mut groups: BTreeMap<GroupId, (Vec<usize>, Vec<ImportRequest>)> = BTreeMap::new();
@@ -159,7 +162,8 @@ impl AdminSource {
         }
         for (group, (places, entries)) in groups {
             self.router.names.meet(&group);
-            let batch = ImportBatch { group, source: source.clone(), entries };
+            let (source, by) = (source.clone(), by.clone());
+            let batch = ImportBatch { group, source, entries, by };
             let judged = self.router.engine.import(batch).await?;
             for (place, judged) in places.into_iter().zip(judged) {
                 put(&mut outcomes, place, brought(judged));

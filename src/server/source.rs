@@ -231,16 +231,22 @@ impl Source for AdminSource {
         self.copied(&GroupId::new(group), after, limit).await
     }
 
-    async fn export(&self, step: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
-        self.step(step, ids).await
+    async fn export(
+        &self,
+        step: ExportStep,
+        ids: Vec<u64>,
+        by: Operator,
+    ) -> Result<ExportCounts, Unavailable> {
+        self.step(step, ids, by).await
     }
 
     async fn import(
         &self,
         source: String,
         entries: Vec<Portable>,
+        by: Operator,
     ) -> Result<Vec<Brought>, Unavailable> {
-        self.bring(source, entries).await
+        self.bring(source, entries, by).await
     }
 
     async fn nack(

@@ -298,10 +298,20 @@ impl Source for Fake {
     ) -> Result<PortableLetters, Unavailable> {
         Ok(PortableLetters::default())
     }
-    async fn export(&self, _: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
+    async fn export(
+        &self,
+        _: ExportStep,
+        ids: Vec<u64>,
+        _: Operator,
+    ) -> Result<ExportCounts, Unavailable> {
         Ok(ExportCounts { left: ids, ..ExportCounts::default() })
     }
-    async fn import(&self, _: String, entries: Vec<Portable>) -> Result<Vec<Brought>, Unavailable> {
+    async fn import(
+        &self,
+        _: String,
+        entries: Vec<Portable>,
+        _: Operator,
+    ) -> Result<Vec<Brought>, Unavailable> {
         Ok(vec![Brought::Imported; entries.len()])
     }
     async fn nack(

@@ -1,6 +1,6 @@
 //! Imported dead letters of another sidecar, by their numbers in that sidecar.
 
-use reprise::engine::{ImportBatch, ImportRequest};
+use reprise::engine::{ImportBatch, ImportRequest, Operator};
 use reprise::model::{GroupId, Origin, WallMs};
 use reprise::retry::{Disposition, Import, ImportOutcome};
 
@@ -83,7 +83,12 @@ pub fn batch(group: &GroupId, letters: &[Letter]) -> ImportBatch {
         },
         record: plain(&letter.text),
     });
-    ImportBatch { group: group.clone(), source: "there".to_owned(), entries: entries.collect() }
+    ImportBatch {
+        group: group.clone(),
+        source: "there".to_owned(),
+        entries: entries.collect(),
+        by: Operator::default(),
+    }
 }
 
 pub fn arrived(outcomes: Vec<ImportOutcome>) -> Said {

@@ -1,16 +1,20 @@
 //! Export of entries to another sidecar.
 
+use std::collections::BTreeMap;
+
+use crate::engine::audit::{self, AuditRecord, Operator};
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::model::EntryId;
-use crate::retry::{Answer, ExportOutcome, ExportStep, Input, Token};
+use crate::model::{EntryId, GroupId};
+use crate::retry::{Answer, ExportOutcome, ExportStep, Fact, Input, Token};
 
 /// A step of moving entries to another sidecar.
 pub(in crate::engine) struct Export {
     step: ExportStep,
     ids: Vec<EntryId>,
+    by: Operator,
 }
 
 impl Engine {
@@ -19,8 +23,9 @@ impl Engine {
         &self,
         step: ExportStep,
         ids: Vec<EntryId>,
+        by: Operator,
     ) -> Result<Vec<ExportOutcome>, EngineError> {
-        self.call(Export { step, ids }).await
+        self.call(Export { step, ids, by }).await
     }
 }
 
@@ -32,10 +37,39 @@ impl Request for Export {
     }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<ExportOutcome>, EngineError> {
-        let Self { step, ids } = self;
-        match driver.ask(Input::Export { token: Token(0), step, ids })? {
-            Some(Answer::Exported(outcomes)) => Ok(outcomes),
-            _ => Err(EngineError::Stopped),
+        let Self { step, ids, by } = self;
+        driver.may_decide()?;
+        let now = driver.clock.now();
+        let (answer, facts) = driver.handle_at(now, Input::Export { token: Token(0), step, ids });
+        let Some(Answer::Exported(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let mut audits = Vec::new();
+        for (group, facts) in by_group(&facts) {
+            let by = (now.wall, by.clone());
+            let changed = facts.iter().map(|_| true);
+            let audit = AuditRecord::of(by, (word(step), &group), changed, &facts);
+            audits.push(audit::entry(&driver.journal, &audit)?);
+        }
+        driver.persist(&facts, &[], audits)?;
+        Ok(outcomes)
+    }
+}
+
+/// The action of a step in the audit log.
+fn word(step: ExportStep) -> &'static str {
+    match step {
+        ExportStep::Begin => "export",
+        ExportStep::End => "export_end",
+        ExportStep::Undo => "export_undo",
+    }
+}
+
+/// The changed entries of each group.
+fn by_group(facts: &[Fact]) -> BTreeMap<GroupId, Vec<Fact>> {
+    let mut groups: BTreeMap<GroupId, Vec<Fact>> = BTreeMap::new();
+    for fact in facts {
+        if let Fact::Entry { entry, .. } = fact {
+            groups.entry(entry.group.clone()).or_default().push(fact.clone());
         }
     }
+    groups
 }

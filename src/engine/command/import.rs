@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::engine::audit::{self, AuditRecord, Operator};
 use crate::engine::batch;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -44,6 +45,7 @@ pub struct ImportBatch {
     pub source: String,
     /// In any order.
     pub entries: Vec<ImportRequest>,
+    pub by: Operator,
 }
 
 /// The imported entry numbers of one page.
@@ -111,7 +113,7 @@ impl Request for ImportBatch {
     }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<ImportOutcome>, EngineError> {
-        let Self { group, source, entries } = self;
+        let Self { group, source, entries, by } = self;
         driver.may_decide()?;
         driver.journal.admits()?;
         batch::check_imports(&entries)?;
@@ -141,13 +143,19 @@ impl Request for ImportBatch {
                 page.put(*id);
             }
         }
-        let outcomes = ids.iter().map(|id| outcome_of(&mut judged, *id)).collect();
+        let outcomes: Vec<ImportOutcome> =
+            ids.iter().map(|id| outcome_of(&mut judged, *id)).collect();
         let changed = pages.iter().filter(|(_, page)| page.changed);
         let memory = changed.map(|(number, page)| {
             let page = Encoded::new(page.to_bytes());
             NewEntry::keyed_body(kind::BROUGHT, key(&source, *number), page)
         });
-        driver.persist(&facts, &records, memory.collect())?;
+        let mut more: Vec<NewEntry> = memory.collect();
+        let is_new = |one: &ImportOutcome| matches!(one, ImportOutcome::Imported { .. });
+        let by = (driver.clock.now().wall, by);
+        let audit = AuditRecord::of(by, ("import", &group), outcomes.iter().map(is_new), &facts);
+        more.push(audit::entry(&driver.journal, &audit)?);
+        driver.persist(&facts, &records, more)?;
         driver.see_room(&group);
         Ok(outcomes)
     }

@@ -215,17 +215,8 @@ impl Driver {
         action: Action,
         (by, operated): (Operator, &Operated),
     ) -> AuditRecord {
-        AuditRecord {
-            at: now.wall,
-            by,
-            action: action.as_str().to_owned(),
-            group: group.clone(),
-            changed: operated.changed,
-            left: operated.left,
-            places: audit::places(&operated.facts),
-            job: None,
-            target: None,
-        }
+        let outcomes = operated.outcomes.iter().map(|one| is_done(*one));
+        AuditRecord::of((now.wall, by), (action.as_str(), group), outcomes, &operated.facts)
     }
 
     /// Counts an action that is in the log.
