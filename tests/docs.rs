@@ -58,13 +58,42 @@ fn the_table_of_kinds_is_what_the_journal_holds() {
         declared.extend(numbers);
         assert!(declared.len() > before, "{file} declares no kind");
     }
-    let told: BTreeSet<u8> = rows(&read("ARCHITECTURE.md"))
+    let told: BTreeSet<u8> = rows(&read("docs/formats.md"))
         .iter()
         .filter(|row| row.len() == 3)
         .filter(|row| ["journal", "broker", "engine"].contains(&row[1].as_str()))
         .filter_map(|row| row[0].parse().ok())
         .collect();
     assert_eq!(told, declared);
+}
+
+/// Pieces of code in a page, such as `route/token.rs`.
+fn code_pieces(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines();
+    lines.flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+#[test]
+fn each_path_in_the_architecture_exists() {
+    let is_path = |piece: &&str| {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '/';
+        let stem = piece.strip_suffix(".rs");
+        stem.unwrap_or(piece).chars().all(is_name) && (stem.is_some() || piece.contains('/'))
+    };
+    let text = read("ARCHITECTURE.md");
+    let paths: BTreeSet<&str> = code_pieces(&text).filter(is_path).collect();
+    assert!(paths.len() >= 50, "{paths:?}");
+    let roots =
+        ["", "src", "src/route", "src/broker", "src/client", "src/retry/detector", "src/upstream"];
+    let exists = |path: &&str| roots.iter().any(|folder| root().join(folder).join(path).exists());
+    let missing: Vec<&str> = paths.into_iter().filter(|path| !exists(path)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_architecture_is_read_in_ten_minutes() {
+    let lines = read("ARCHITECTURE.md").lines().count();
+    assert!(lines <= 200, "{lines} lines");
 }
 
 #[test]

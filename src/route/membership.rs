@@ -73,6 +73,10 @@ impl Router {
 
     /// Whether a live member can receive retries of the group: it has a retry partition and is not
     /// silent.
+    ///
+    /// The topics of the member do not matter. Many groups run retries in a member that subscribes
+    /// to nothing else. The topics are unknown with a manual assignment, with a pattern, or where
+    /// the member is connected elsewhere. A wrong guess would park records for ever.
     pub fn has_taker(&self, known: &GroupView) -> bool {
         if self.upstream.is_none() {
             return known.has_slot_holder();

@@ -17,7 +17,8 @@ use crate::wire::ResponseError;
 pub(super) enum Place {
     /// A topic of this node.
     Local(Arc<Topic>),
-    /// The retry topic of a group: one private partition for each member.
+    /// The retry topic of a group: one private partition for each member. It stores no record: a
+    /// nack becomes an entry of the engine.
     Retry(GroupId),
     /// The dead-letter topic of a group; `None` while there are no dead letters.
     DeadLetters(Option<Arc<Topic>>),

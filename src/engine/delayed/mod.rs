@@ -35,8 +35,10 @@ use self::stored::Stored;
 /// Makes the entries of the batch's atomic group; `None` if the batch must not be appended.
 pub type More<'a> = &'a mut dyn FnMut() -> Option<Vec<NewEntry>>;
 
-/// Appends a producer's batch, with further entries in one atomic group, and returns the places of
-/// these; `None` if nothing was appended. Runs on the engine's thread.
+/// Appends a producer's batch and further entries in one atomic group. Returns the places of the
+/// further entries; `None` if nothing was appended. Runs on the engine's thread.
+///
+/// A closure, because the broker assigns offsets under its own lock, in that atomic group.
 pub type AppendBatch = Box<dyn FnOnce(More<'_>) -> Option<Vec<EntryRef>> + Send>;
 
 /// Finds the stream of a partition; `None` if there is no such partition.

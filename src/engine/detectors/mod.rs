@@ -1,5 +1,9 @@
 //! The detectors of groups, shared by the edge and the driver. The edge reports members' events to
 //! them. The driver judges nacks by them, settles records in them and journals them.
+//!
+//! A plan is made under the mutex of its group, not from a snapshot: a grant, a turn or a test
+//! batch goes to one Fetch, so the plan changes the state it is made of. A Fetch of a healthy group
+//! holds the mutex for one look.
 
 mod judge;
 mod keep;

@@ -4,6 +4,9 @@
 //! retry::Ledger ── put ──▶ changes in memory ── flush ──▶ rows on disk ── checkpoint ──▶ durable
 //!                  ◀─ get ── changes, else rows              Flusher
 //! ```
+//! The due times of a group are one ordered table, not a queue per delay level. So nothing waits
+//! behind a longer delay, no group waits for another, and exact delays need no queue of their own.
+//!
 //! Rows are only an index of the log. After a crash they are rebuilt from the log's facts after
 //! [`Store::applied`], or from all facts when the file is missing.
 //!

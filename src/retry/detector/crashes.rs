@@ -251,6 +251,7 @@ impl Detector {
 }
 
 impl EndedRecord {
+    /// The disposition says how the record failed, not `max_attempts`: no application said that.
     pub(in crate::retry) fn cause(&self) -> (Disposition, Evidence) {
         if self.is_seek_back {
             (Disposition::SeekBack, Evidence::SeekBack)

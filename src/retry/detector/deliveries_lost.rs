@@ -23,8 +23,8 @@ impl Detector {
         }
     }
 
-    /// A member rejoins without being told to. Its outstanding records are lost if it fetches them
-    /// again.
+    /// A member rejoins without being told to, as sarama does when its handler returns an error.
+    /// Its outstanding records are lost if it fetches them again.
     pub(in crate::retry) fn on_gave_up(&mut self, member: &MemberId) {
         let held = self.held_by(member);
         if let Some(known) = self.members.get_mut(member) {

@@ -123,7 +123,8 @@ impl Suspects {
             if set.isolation.quiet.as_ref().is_none_or(|(of, _)| of != member) {
                 set.isolation.quiet = Some((member.clone(), now));
             }
-            // Only the first of its isolated records comes first.
+            // Only the first of its isolated records comes first: two would wait for each other
+            // (seed 109 of `tests/inference/world.rs`).
             return is_elsewhere;
         }
         false

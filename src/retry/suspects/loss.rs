@@ -24,7 +24,9 @@ impl Suspects {
         self.forget_member(&member);
     }
 
-    /// A live member fetches records again. Only its partitions that went back are lost.
+    /// A live member fetches records again. Only its partitions that went back are lost. The first
+    /// part is the record it went back to, so three returns, one part and four failures suffice:
+    /// Spring Kafka gives a record up after ten attempts.
     pub(super) fn on_returned(&mut self, now: Now, member: &MemberId, outstanding: OffsetRanges) {
         if !outstanding.is_empty() {
             self.lose(now, member, outstanding, Cause::SeekBack);
@@ -38,8 +40,8 @@ impl Suspects {
         self.decide(Decision::Changed);
     }
 
-    /// Exempts topics that the group never commits: it reads them from the beginning at each start,
-    /// so losses say nothing.
+    /// Exempts topics that the group never commits: they are read from the beginning at each start,
+    /// and losses say nothing. The group's other topics still count.
     pub(super) fn exempt_uncommitted(&mut self, ranges: &OffsetRanges) {
         let topics = ranges.partitions().map(|partition| &partition.topic);
         let uncommitted = topics.filter(|topic| !self.committed.contains(*topic));
@@ -342,7 +344,8 @@ impl SuspectSet {
     }
 
     /// The owner's next session goes on without the record; after `give_up_after` the record is
-    /// withheld, one record of a topic at a time.
+    /// withheld. Only one record of a topic is withheld at a time, and a second one after it. The
+    /// records behind each would be the other's test, and neither would end.
     fn defer_or_withhold(&mut self, now: Now, rules: &SuspectRules, has_company: bool) {
         let isolation = &mut self.isolation;
         isolation.deferral = Some(Deferral::default());

@@ -167,6 +167,8 @@ pub struct Suspects {
     committed: BTreeSet<TopicName>,
     /// Topics that the group never commits: losses of their records do not count.
     exempt: BTreeSet<TopicName>,
+    /// The member that fetched each partition last. An assignment alone would name a member that
+    /// fetches other partitions first.
     owners: BTreeMap<TopicPartition, MemberId>,
     /// Members without a connection whose end is not known yet.
     disconnected: BTreeSet<MemberId>,

@@ -7,6 +7,10 @@
 //! ```
 //! **Invariant:** the mark passes a dead letter only when every replica in sync of the cluster has
 //! it, or when it is written down as refused; only what the mark has passed is ever discarded.
+//!
+//! The entry is settled by the local dead letter, before the cluster has it. So the engine waits
+//! for no network, and a cluster that is away for days costs disk only. A crash repeats at most the
+//! letters between an acknowledgement and its mark.
 
 mod board;
 mod lane;
