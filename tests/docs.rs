@@ -149,6 +149,32 @@ fn every_link_leads_somewhere() {
     assert!(links > 0, "no page links to another");
 }
 
+/// The lines of a source file between `begin recipe` and `end recipe`, without their indentation.
+fn recipe(path: &str) -> String {
+    let source = read(path);
+    let lines = source.lines().skip_while(|line| !line.trim().ends_with("begin recipe")).skip(1);
+    let lines: Vec<&str> = lines.take_while(|line| !line.trim().ends_with("end recipe")).collect();
+    let indentation = |line: &&str| line.len() - line.trim_start().len();
+    let filled = lines.iter().filter(|line| !line.is_empty());
+    let indented = filled.map(indentation).min().unwrap();
+    lines.iter().flat_map(|line| [line.get(indented..).unwrap_or(""), "\n"]).collect()
+}
+
+#[test]
+fn each_recipe_is_the_tested_code() {
+    let mut recipes = 0;
+    for page in ["README.md", "docs/clients.md", "docs/spring.md"] {
+        for rest in read(page).split("<!-- recipe: ").skip(1) {
+            let (path, rest) = rest.split_once(" -->\n```").unwrap();
+            let (_, rest) = rest.split_once('\n').unwrap();
+            let (shown, _) = rest.split_once("```").unwrap();
+            assert_eq!(shown, recipe(path), "{page} shows another recipe than {path}");
+            recipes += 1;
+        }
+    }
+    assert_eq!(recipes, 7, "Spring has two, and five languages one each");
+}
+
 /// Codes of log lines, such as `R0210`, in the production code.
 fn log_codes(folder: &Path, codes: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {

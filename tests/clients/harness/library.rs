@@ -4,6 +4,8 @@
 mod example;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Output;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::runtimes::{self, Built};
@@ -203,12 +205,16 @@ impl Library {
     }
 }
 
-/// Takes a moment where `cargo test` has just built the example.
-fn librdkafka() -> Built {
+/// Builds an example with the features of this build, and returns cargo's output and the path.
+/// Takes a moment where `cargo test` has just built it.
+pub(crate) fn built_example(name: &str) -> (Output, PathBuf) {
     let tls = ["--features", "librdkafka-tls"];
     let options: &[&str] = if cfg!(feature = "librdkafka-tls") { &tls } else { &[] };
-    let binary = env!("CARGO_BIN_EXE_reprise");
-    let (built, program) = example::built("librdkafka-client", binary, options);
+    example::built(name, env!("CARGO_BIN_EXE_reprise"), options)
+}
+
+fn librdkafka() -> Built {
+    let (built, program) = built_example("librdkafka-client");
     runtimes::must_succeed(&built, "the librdkafka client");
     Built { command: vec![program.into()], version: rdkafka::util::get_rdkafka_version().1 }
 }

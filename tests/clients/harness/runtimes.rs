@@ -160,9 +160,10 @@ fn maven(project: &str) -> PathBuf {
 pub(crate) fn node(project: &str, package: &str, module: &str) -> Built {
     let out = built(project, project, |project, out| {
         // A module finds packages in the folders above its own.
-        for file in ["package.json", "package-lock.json", module] {
+        for file in ["package.json", "package-lock.json"] {
             fs::copy(project.join(file), out.join(file)).unwrap();
         }
+        copy_all(project, out, "mjs");
         let mut npm = Command::new("npm");
         // Without a prebuilt librdkafka, the package builds it against libraries of this machine.
         npm.args(["ci", "--no-audit", "--no-fund"]).env("CKJS_LINKING", "dynamic");
@@ -186,16 +187,21 @@ pub(crate) fn python(project: &str, package: &str, requirements: &str, script: &
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         run(pip.arg("--requirement").arg(project.join(requirements)));
         // Python writes compiled modules beside their source.
-        for file in fs::read_dir(project).unwrap().map(|file| file.unwrap().path()) {
-            if file.extension().is_some_and(|extension| extension == "py") {
-                fs::copy(&file, out.join(file.file_name().unwrap())).unwrap();
-            }
-        }
+        copy_all(project, out, "py");
     });
     let python = out.join("venv/bin/python");
     let tells = format!("import importlib.metadata as m; print(m.version('{package}'))");
     let version = run(Command::new(&python).args(["-c", &tells]));
     Built { command: words([python, out.join(script)]), version }
+}
+
+/// Copies the files of a project with this extension.
+fn copy_all(project: &Path, out: &Path, extension: &str) {
+    for file in fs::read_dir(project).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|of| of == extension) {
+            fs::copy(&file, out.join(file.file_name().unwrap())).unwrap();
+        }
+    }
 }
 
 /// Builds a main package of a module; the version is that of the library.

@@ -21,6 +21,11 @@ impl Scene {
         Self { topic: format!("orders-{suffix}"), group: format!("{application}-{suffix}"), suffix }
     }
 
+    /// Fixed names, for a sidecar without a cluster.
+    pub(crate) fn named(topic: &str, group: &str) -> Self {
+        Self { topic: topic.to_owned(), group: group.to_owned(), suffix: String::new() }
+    }
+
     pub(crate) fn retry_topic(&self) -> String {
         format!("reprise.retry.{}", self.group)
     }

@@ -38,6 +38,7 @@ mod grid;
 mod kafka_clients;
 mod kafkajs;
 mod parallel_consumer;
+mod recipes;
 mod sarama;
 mod spring_kafka;
 
@@ -132,7 +133,10 @@ fn play(case: &Case) {
 /// Runs one case: the application handles orders, is restarted, and then gets the record among
 /// others.
 fn seen(case: &Case) -> Seen {
-    let mut trial = Trial::new(case);
+    seen_in(case, Trial::new(case))
+}
+
+fn seen_in(case: &Case, mut trial: Trial) -> Seen {
     let mut process = Process::new(case, &trial);
     trial.produce("early", None);
     trial.until(&mut process, "the early orders are done", Trial::is_committed);

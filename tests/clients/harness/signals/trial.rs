@@ -52,9 +52,13 @@ impl Trial {
 
     /// A trial with other rules, in a folder named after `name`.
     pub(super) fn by_rules(case: &Case, name: &str, rules: &str) -> Self {
+        Self::in_scene(case, name, rules, Scene::new())
+    }
+
+    /// A trial with other rules and with names of its own.
+    pub(super) fn in_scene(case: &Case, name: &str, rules: &str, scene: Scene) -> Self {
         // The build must not count against a deadline.
         case.app.built();
-        let scene = Scene::new();
         let dir = empty_dir(case.app.name, name);
         let sidecar = Sidecar::by_rules(&dir, None, CONSUMER_SESSION, rules);
         Admin::at(&sidecar.address()).make_topic(&scene.topic, case.partitions);

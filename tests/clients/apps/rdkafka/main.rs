@@ -1,0 +1,69 @@
+//! The recipe of docs/clients.md for Rust: BOOTSTRAP GROUP TOPIC WAY. Its handler fails on a record
+//! called poison. A record's line goes to stdout.
+
+use std::error::Error;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
+use rdkafka::message::{BorrowedHeaders, Header, Headers, Message};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+
+/// Handles an order, or says why not.
+#[expect(clippy::print_stdout, reason = "the harness reads the lines")]
+fn handle(order: &impl Message) -> Result<(), String> {
+    // The record's own place, where it comes from the retry topic.
+    let mut headers = order.headers().into_iter().flat_map(Headers::iter);
+    let origin = headers.find(|header| header.key == "ORIGIN_MESSAGE_ID");
+    let origin = origin.and_then(|header| std::str::from_utf8(header.value?).ok());
+    let place = origin.and_then(|origin| Some(origin.rsplit_once('-')?.1.replace('@', " ")));
+    let place = place.unwrap_or_else(|| format!("{} {}", order.partition(), order.offset()));
+    let key = String::from_utf8_lossy(order.key().unwrap_or_default());
+    if order.payload() == Some(b"poison") {
+        println!("failed {place} {key}");
+        return Err("this order cannot be handled".to_owned());
+    }
+    println!("done {place} {key}");
+    Ok(())
+}
+
+async fn run(consumer: StreamConsumer, producer: FutureProducer) -> Result<(), Box<dyn Error>> {
+    // begin recipe
+    consumer.subscribe(&["orders", "reprise.retry.shop"])?; // group.id=shop
+    loop {
+        let record = consumer.recv().await?;
+        if let Err(why) = handle(&record) {
+            let origin = format!("{}-{}@{}", record.topic(), record.partition(), record.offset());
+            let headers = record.headers().map(BorrowedHeaders::detach).unwrap_or_default();
+            let headers = headers
+                .insert(Header { key: "x-retry-origin", value: Some(&origin) })
+                .insert(Header { key: "x-retry-reason", value: Some(&why) });
+            let mut nack = FutureRecord::<[u8], [u8]>::to("reprise.retry.shop").headers(headers);
+            (nack.key, nack.payload) = (record.key(), record.payload());
+            nack.timestamp = record.timestamp().to_millis();
+            let sent = producer.send(nack, Duration::from_secs(30)).await;
+            sent.map_err(|(error, _)| error)?; // nothing is committed
+        }
+        consumer.commit_message(&record, CommitMode::Async)?;
+    }
+    // end recipe
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [bootstrap, group, ..] = &arguments[..] else {
+        return Err("no bootstrap, no group".into());
+    };
+    let session_ms = std::env::var("SESSION_MS").unwrap_or_else(|_| "6000".to_owned());
+    let consumer = ClientConfig::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("group.id", group)
+        .set("enable.auto.commit", "false")
+        .set("auto.offset.reset", "earliest")
+        .set("session.timeout.ms", session_ms)
+        .set("heartbeat.interval.ms", "500")
+        .create()?;
+    let producer = ClientConfig::new().set("bootstrap.servers", bootstrap).create()?;
+    run(consumer, producer).await
+}
