@@ -175,6 +175,22 @@ fn each_recipe_is_the_tested_code() {
     assert_eq!(recipes, 7, "Spring has two, and five languages one each");
 }
 
+#[test]
+fn each_command_of_the_test_table_exists() {
+    let text = read("docs/testing.md");
+    let manifest = read("Cargo.toml");
+    let names: BTreeSet<&str> =
+        text.split("--test ").skip(1).filter_map(|rest| rest.split([' ', '`']).next()).collect();
+    assert!(names.len() >= 25, "{names:?}");
+    let exists = |name: &&str| {
+        let files = [format!("tests/{name}.rs"), format!("tests/{name}/main.rs")];
+        let is_file = files.iter().any(|file| root().join(file).is_file());
+        is_file || manifest.contains(&format!("name = \"{name}\""))
+    };
+    let missing: Vec<&str> = names.into_iter().filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// Codes of log lines, such as `R0210`, in the production code.
 fn log_codes(folder: &Path, codes: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {

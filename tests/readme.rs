@@ -222,7 +222,8 @@ fn every_example_it_runs_is_there() {
 
 #[test]
 fn every_configuration_it_shows_is_valid() {
-    for (language, body) in blocks(&pages()) {
+    let policies = std::fs::read_to_string(root().join("docs/policies.md")).unwrap();
+    for (language, body) in blocks(&(pages() + &policies)) {
         let kubernetes = body.contains("apiVersion:") || body.contains("containers:");
         if ["yaml", "yml"].contains(&language) && !kubernetes {
             Config::parse("README.md", &body, &[], &[]).unwrap();
