@@ -84,6 +84,7 @@ const ROUTES: &[&str] = &[
     "/api/v1/journal",
     "/api/v1/groups?group=&limit=&after=",
     "/api/v1/groups/{group}",
+    "/api/v1/matrix?group=",
     "/api/v1/explain?group=",
     "/api/v1/explain?record=",
     "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
@@ -167,6 +168,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/journal", get(journal::journal::<S>))
         .route("/api/v1/groups", get(api::groups::<S>))
         .route("/api/v1/groups/{group}", get(api::group::<S>))
+        .route("/api/v1/matrix", get(matrix::counts::<S>))
         .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
         .route("/api/v1/retries/export", get(moving::export::<S>).post(moving::step::<S>))

@@ -14,6 +14,7 @@ use super::{consumers, group_path, letter_path, matrix, page, refused, retry_pat
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
+use crate::admin::matrix::MatrixSum;
 use crate::admin::source::Source;
 use crate::admin::view::{DeadLetter, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
@@ -65,7 +66,7 @@ async fn content<S: Source>(
         letters.into_iter().partition(|letter| letter.state == "edited");
     let retries = admin.source.retries(id, None, ROWS_MAX).await?;
     let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
-    let matrix = admin.source.matrix(id).await?;
+    let counts = MatrixSum::of_group(id, admin.source.matrix(id).await?);
     let explained = admin.source.explain(id).await?;
     let rules = admin.source.in_force(id, None);
     let show = admin.options.show_payloads;
@@ -77,7 +78,7 @@ async fn content<S: Source>(
             span.chip { (group.dead_letters) " dead letters" } " "
             span.chip { "breaker: " (group.breaker) }
         }
-        (matrix::tables(id, &matrix))
+        (matrix::tables(&counts))
         h2 { "Dead letters by cause" }
         @if letters.is_empty() {
             p.empty { "This group has no dead letters." }

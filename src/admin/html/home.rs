@@ -1,5 +1,5 @@
-//! The first page: totals, the groups with something wrong, and causes of dead letters. Also the
-//! page of the audit log.
+//! The first page: the groups with something wrong, causes of their dead letters and retries, and
+//! counts of all groups. Also the page of the audit log.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::group::spark;
-use super::{group_path, page, refused, states};
+use super::{group_path, matrix, page, refused, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
+use crate::admin::matrix::MatrixSum;
 use crate::admin::source::Source;
 use crate::admin::view::{GroupView, Overview, Readiness};
 use crate::engine::AuditRecord;
@@ -49,6 +50,7 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
     }
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.letters));
     causes.truncate(CAUSES_MAX);
+    let counts = MatrixSum::of_groups(&admin.source, &wrong).await?;
     Ok(html! {
         h1 { "Now" }
         (troubles(&admin.source.readiness()))
@@ -64,6 +66,7 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
             h2 { "Dead letters by cause" }
             (cause_table(&causes, admin.options.show_payloads))
         }
+        (matrix::tables(&counts))
         @if !well.is_empty() {
             h2 { "Groups without failures" }
             p { @for group in &well { a href=(group_path(&group.group)) { (group.group) } " " } }

@@ -1,33 +1,89 @@
-//! The two tables of counts on a group's page. Each count leads to the list of its records.
+//! The two tables of counts, of one group or of all. A count of one group leads to the list of its
+//! records.
+
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
 use super::{group_path, percent_encoded};
-use crate::admin::matrix::{AGE_COLUMNS, COUNTED_MAX, DUE_COLUMNS, Matrix, Span};
+use crate::admin::matrix::{AGE_COLUMNS, COUNTED_MAX, DUE_COLUMNS, MatrixSum, Span};
 
 /// The word for retries with an exact delay or a back-off in addresses.
 pub(super) const NO_LEVEL: &str = "exact";
 
-pub(super) fn tables(group: &str, matrix: &Matrix) -> Markup {
-    html! {
-        @if matrix.dead_rows().next().is_some() {
-            h2 { "Dead letters by cause and age" }
-            (dead_table(group, matrix))
-            (cut_note(matrix.is_dead_cut))
+/// A count, and the address of the list where one group has all of it.
+#[derive(Clone, Default)]
+struct Cell {
+    count: u64,
+    path: Option<String>,
+}
+
+impl Cell {
+    fn add(&mut self, count: u64, path: impl FnOnce() -> String) {
+        if count > 0 {
+            self.path = (self.count == 0).then(path);
+            self.count += count;
         }
-        @if matrix.waiting_rows().next().is_some() {
-            h2 { "Retries by level and due time" }
-            (waiting_table(group, matrix))
-            (cut_note(matrix.is_waiting_cut))
+    }
+
+    fn markup(&self) -> Markup {
+        html! {
+            td.number {
+                @if let Some(path) = &self.path { a href=(path) { (self.count) } }
+                @else { (self.count) }
+            }
         }
     }
 }
 
-fn cut_note(is_cut: bool) -> Markup {
-    html! { @if is_cut { p { "Of the first " (COUNTED_MAX) " entries of the group." } } }
+pub(super) fn tables(sum: &MatrixSum) -> Markup {
+    let (dead, waiting) = (dead_rows(sum), waiting_rows(sum));
+    html! {
+        @if !dead.is_empty() {
+            h2 { "Dead letters by cause and age" }
+            (dead_table(&dead))
+            (cut_note(sum.is_dead_cut()))
+        }
+        @if !waiting.is_empty() {
+            h2 { "Retries by level and due time" }
+            (waiting_table(&waiting))
+            (cut_note(sum.is_waiting_cut()))
+        }
+        @if sum.left > 0 { p { (sum.left) " further groups are not counted here." } }
+    }
 }
 
-fn dead_table(group: &str, matrix: &Matrix) -> Markup {
+fn cut_note(is_cut: bool) -> Markup {
+    html! { @if is_cut { p { "Of the first " (COUNTED_MAX) " entries of each group." } } }
+}
+
+fn dead_rows(sum: &MatrixSum) -> BTreeMap<&str, [Cell; 4]> {
+    let mut rows: BTreeMap<&str, [Cell; 4]> = BTreeMap::new();
+    for (group, matrix) in &sum.parts {
+        for (cause, counts) in matrix.dead_rows() {
+            let row = rows.entry(cause).or_default();
+            for ((column, count), cell) in counts.iter().enumerate().zip(row) {
+                cell.add(*count, || letters_path(group, cause, matrix.age_span(column)));
+            }
+        }
+    }
+    rows
+}
+
+fn waiting_rows(sum: &MatrixSum) -> BTreeMap<Option<u32>, [Cell; 6]> {
+    let mut rows: BTreeMap<Option<u32>, [Cell; 6]> = BTreeMap::new();
+    for (group, matrix) in &sum.parts {
+        for (level, counts) in matrix.waiting_rows() {
+            let row = rows.entry(level).or_default();
+            for ((column, count), cell) in DUE_COLUMNS.iter().zip(counts).zip(row) {
+                cell.add(*count, || waiting_path(group, level, column.word));
+            }
+        }
+    }
+    rows
+}
+
+fn dead_table(rows: &BTreeMap<&str, [Cell; 4]>) -> Markup {
     html! {
         table {
             thead { tr {
@@ -35,12 +91,10 @@ fn dead_table(group: &str, matrix: &Matrix) -> Markup {
                 @for column in &AGE_COLUMNS { th.number scope="col" { (column.title) } }
             } }
             tbody {
-                @for (cause, counts) in matrix.dead_rows() {
+                @for (cause, cells) in rows {
                     tr {
                         th scope="row" { (cause) }
-                        @for (column, count) in counts.iter().enumerate() {
-                            (cell(*count, &letters_path(group, cause, matrix.age_span(column))))
-                        }
+                        @for cell in cells { (cell.markup()) }
                     }
                 }
             }
@@ -48,7 +102,7 @@ fn dead_table(group: &str, matrix: &Matrix) -> Markup {
     }
 }
 
-fn waiting_table(group: &str, matrix: &Matrix) -> Markup {
+fn waiting_table(rows: &BTreeMap<Option<u32>, [Cell; 6]>) -> Markup {
     html! {
         table {
             thead { tr {
@@ -56,25 +110,15 @@ fn waiting_table(group: &str, matrix: &Matrix) -> Markup {
                 @for column in &DUE_COLUMNS { th.number scope="col" { (column.title) } }
             } }
             tbody {
-                @for (level, counts) in matrix.waiting_rows() {
+                @for (level, cells) in rows {
                     tr {
                         th scope="row" {
                             @if let Some(level) = level { (level) } @else { "exact delay" }
                         }
-                        @for (column, count) in DUE_COLUMNS.iter().zip(counts) {
-                            (cell(*count, &waiting_path(group, level, column.word)))
-                        }
+                        @for cell in cells { (cell.markup()) }
                     }
                 }
             }
-        }
-    }
-}
-
-fn cell(count: u64, path: &str) -> Markup {
-    html! {
-        td.number {
-            @if count > 0 { a href=(path) { (count) } } @else { "0" }
         }
     }
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
+mod alike;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::{Read, Write};
