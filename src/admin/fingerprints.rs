@@ -1,4 +1,4 @@
-//! Dead letters that look alike: the same topic, cause and masked reason.
+//! Dead letters and waiting retries that look alike: the same topic, cause and masked reason.
 
 use std::sync::Arc;
 
@@ -40,6 +40,36 @@ pub struct FingerprintList {
     pub rest: u64,
 }
 
+/// Retries that wait and look alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RetryFingerprint {
+    /// The topic of their origins; empty without one.
+    pub topic: String,
+    pub cause: String,
+    /// The masked reason; absent where payloads are hidden.
+    #[serde(rename = "fingerprint")]
+    pub reason: Option<String>,
+    pub retries: u64,
+    /// The id of the one that is due last.
+    pub example: u64,
+    /// Times of the earliest and the latest last failure, Unix ms; absent before the first failure.
+    pub first_ms: Option<i64>,
+    pub last_ms: Option<i64>,
+    /// Retries by the hour of their last failure, the present hour last.
+    pub hours: Vec<u32>,
+}
+
+/// Fingerprints of the retries of a group that wait, those with most retries first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RetryFingerprintList {
+    pub items: Vec<RetryFingerprint>,
+    /// Retries of fingerprints that are not listed.
+    pub rest: u64,
+    /// Only the first [`COUNTED_MAX`](super::COUNTED_MAX) retries were counted.
+    #[serde(rename = "cut")]
+    pub is_cut: bool,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupQuery {
@@ -58,6 +88,23 @@ pub(super) async fn list<S: Source>(
         return Err(Refusal::unknown_group(&group));
     }
     let mut found = admin.source.fingerprints(&group, limit_of(limit)?).await?;
+    if !admin.options.show_payloads {
+        found.items.iter_mut().for_each(|one| one.reason = None);
+    }
+    Ok(json_answer(StatusCode::OK, &found))
+}
+
+/// The fingerprints of the retries of a group that wait.
+pub(super) async fn list_retries<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<FromQuery<GroupQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let FromQuery(GroupQuery { group, limit }) =
+        asked.map_err(|error| Refusal::bad(error.body_text()))?;
+    if admin.source.group(&group).await?.is_none() {
+        return Err(Refusal::unknown_group(&group));
+    }
+    let mut found = admin.source.retry_fingerprints(&group, limit_of(limit)?).await?;
     if !admin.options.show_payloads {
         found.items.iter_mut().for_each(|one| one.reason = None);
     }

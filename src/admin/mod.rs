@@ -51,7 +51,7 @@ pub use explain::{
     AloneView, Explained, PartitionView, PastView, RuleView, SeekBackView, SuspectView,
     SuspectsView, Told,
 };
-pub use fingerprints::{Fingerprint, FingerprintList};
+pub use fingerprints::{Fingerprint, FingerprintList, RetryFingerprint, RetryFingerprintList};
 pub use jobs::{JobPlan, PlanSample};
 pub use journal::{FsyncTimes, JournalView, LetterSpace};
 pub use mask::{Concealment, Mask};
@@ -89,6 +89,7 @@ const ROUTES: &[&str] = &[
     "/api/v1/explain?record=",
     "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
     "/api/v1/retries/export?group=&topic=&reason=&state=&limit=&after=",
+    "/api/v1/retries/fingerprints?group=&limit=",
     "POST /api/v1/retries/export",
     "POST /api/v1/retries/import",
     "POST /api/v1/retries/{now|delay|dead-letter}",
@@ -172,6 +173,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
         .route("/api/v1/retries/export", get(moving::export::<S>).post(moving::step::<S>))
+        .route("/api/v1/retries/fingerprints", get(fingerprints::list_retries::<S>))
         .route("/api/v1/retries/import", carrying(post(moving::import::<S>)))
         .route(
             "/api/v1/nack",

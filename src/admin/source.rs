@@ -4,7 +4,7 @@
 use std::future::Future;
 
 use super::explain::{Explained, RuleView, Told};
-use super::fingerprints::FingerprintList;
+use super::fingerprints::{FingerprintList, RetryFingerprintList};
 use super::jobs::JobPlan;
 use super::journal::JournalView;
 use super::matrix::Matrix;
@@ -90,6 +90,14 @@ pub trait Source: Send + Sync + 'static {
     /// Counts of a group's retries and dead letters, of a bounded number of entries. Large counts
     /// may be a few seconds old.
     fn matrix(&self, group: &str) -> impl Future<Output = Result<Matrix, Unavailable>> + Send;
+
+    /// Fingerprints of the retries of a group that wait: at most `limit` and 256. Counted with the
+    /// matrix, and as old.
+    fn retry_fingerprints(
+        &self,
+        group: &str,
+        limit: usize,
+    ) -> impl Future<Output = Result<RetryFingerprintList, Unavailable>> + Send;
 
     /// The time by the wall clock, Unix ms.
     fn now_ms(&self) -> i64;

@@ -107,7 +107,7 @@ pub(super) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct GroupByArgs {
-    /// The group of the dead letters.
+    /// The group of the records.
     group: String,
     #[command(flatten)]
     listing: Listing,
@@ -143,15 +143,15 @@ const KINDS: [Column; 7] = [
 ];
 
 impl GroupByArgs {
-    fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
-        let list = List {
-            path: "/api/v1/dead-letters/fingerprints",
-            query: vec![("group", self.group.clone())],
-            limit: None,
-            columns: &KINDS,
-            order: "-letters",
-            total: None,
-        };
+    /// Lists the fingerprints at a path; `order` as in `--sort`.
+    pub(super) fn run(
+        &self,
+        (path, columns, order): (&str, &[Column], &str),
+        screen: &Screen,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let query = vec![("group", self.group.clone())];
+        let list = List { path, query, limit: None, columns, order, total: None };
         self.listing.show((out, screen), &list)
     }
 }
@@ -177,7 +177,10 @@ pub(super) fn run(
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));
             reading.one(out, &path, |letter| lines(letter, screen))
         }
-        DlqCommand::GroupBy(args) => args.run(screen, out),
+        DlqCommand::GroupBy(args) => {
+            let path = "/api/v1/dead-letters/fingerprints";
+            args.run((path, &KINDS, "-letters"), screen, out)
+        }
         DlqCommand::Export(args) => args.run(out),
         DlqCommand::Import(args) => import::run(args, ExportKind::DeadLetters, out),
         DlqCommand::Redrive(args) => args.run(REDRIVE, out),

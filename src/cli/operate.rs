@@ -11,6 +11,7 @@ use super::list::items;
 use super::progress::Progress;
 use super::show::cell;
 use super::sidecars::AdminAt;
+use crate::engine::mask;
 
 /// Entries of one request.
 const REQUEST_MAX: usize = 500;
@@ -38,6 +39,9 @@ pub(super) struct ActionArgs {
     /// Only with this text in the reason that the application gave.
     #[arg(long, requires = "all")]
     contains: Option<String>,
+    /// Only with this masked reason, as `group-by` shows it.
+    #[arg(long, requires = "all")]
+    fingerprint: Option<String>,
     /// The reason, for the audit log; needed for more than one record.
     #[arg(long)]
     why: Option<String>,
@@ -91,6 +95,11 @@ impl ActionArgs {
         let mut found = items(&self.at, verb.list, &query, MATCHED_MAX)?;
         if let Some(text) = &self.contains {
             found.retain(|item| cell(item, "reason").contains(text));
+        }
+        if let Some(fingerprint) = &self.fingerprint {
+            found.retain(|item| {
+                mask(item.get("reason").and_then(Value::as_str).unwrap_or_default()) == *fingerprint
+            });
         }
         if !self.execute {
             writeln!(out, "{} records match", found.len())?;

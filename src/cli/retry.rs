@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::dlq::GroupByArgs;
 use super::exit::{Exit, Failure};
 use super::explain;
 use super::export::{self, ExportArgs};
@@ -33,11 +34,23 @@ const COLUMNS: [Column; 9] = [
     ("REASON", |v| field(v, "reason")),
 ];
 
+const KINDS: [Column; 7] = [
+    ("RETRIES", |v| field(v, "retries")),
+    ("TOPIC", |v| field(v, "topic")),
+    ("WHY", |v| field(v, "cause")),
+    ("FIRST", |v| time(v, "first_ms")),
+    ("LAST", |v| time(v, "last_ms")),
+    ("EXAMPLE", |v| field(v, "example")),
+    ("FINGERPRINT", |v| field(v, "fingerprint")),
+];
+
 #[derive(Debug, Subcommand)]
 pub(super) enum RetryCommand {
     /// Failed records on their way back.
     #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
+    /// Waiting retries of a group by what they have in common: topic, cause, masked reason.
+    GroupBy(GroupByArgs),
     /// The history of one record, from the log, oldest first.
     Show(ShowArgs),
     /// Write what waits, records included, as JSON lines; and take it off a sidecar that goes.
@@ -137,6 +150,10 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let ListArgs { filter, state, listing } = match command {
         RetryCommand::List(args) => args,
+        RetryCommand::GroupBy(args) => {
+            let path = "/api/v1/retries/fingerprints";
+            return args.run((path, &KINDS, "-retries"), screen, out);
+        }
         RetryCommand::Show(args) => return args.run(out),
         RetryCommand::Export(args) => return export::run(args, out),
         RetryCommand::Import(args) => return import::run(args, ExportKind::Retries, out),

@@ -69,7 +69,7 @@ pub use letters::{DeadLetter, Letters};
 pub use outbox::{Forwarded, REFUSED_MAX};
 pub use past::{Happened, Happening, Sought, Teller};
 pub use recover::{Parts, Replay};
-pub use store::{Flusher, ShapeList, ShapeView};
+pub use store::{Flusher, Shape, ShapeList, ShapeView};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
 pub use render::{LaneRecord, dead_letter_headers};

@@ -1,14 +1,16 @@
 //! Counts of a group's entries for the page: a bounded walk of the engine's rows, a few at a time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::admin::{COUNTED_MAX, Matrix, Unavailable};
+use crate::admin::{COUNTED_MAX, Matrix, RetryFingerprint, RetryFingerprintList, Unavailable};
 use crate::engine::EngineError;
 use crate::model::{GroupId, MonoMs};
 use crate::retry::{Disposition, State, StateKind};
 use crate::server::source::AdminSource;
+use crate::server::waiting_shapes::WaitingShapes;
 
 /// Entries that the engine reads for one command, so that other work can run in between.
 const PIECE: usize = 256;
@@ -20,44 +22,71 @@ const KEPT_MAX: usize = 64;
 
 /// The latest counts. Only one count runs at a time.
 #[derive(Debug, Default)]
-pub(super) struct Matrices(Mutex<BTreeMap<GroupId, KeptMatrix>>);
+pub(super) struct Matrices(Mutex<BTreeMap<GroupId, KeptCounts>>);
 
 #[derive(Debug)]
-struct KeptMatrix {
-    matrix: Matrix,
+struct KeptCounts {
+    counts: Arc<GroupCounts>,
     until: MonoMs,
 }
 
+/// Counts of a group's entries.
+#[derive(Debug)]
+pub(super) struct GroupCounts {
+    pub(super) matrix: Matrix,
+    /// Waiting retries by fingerprint, most retries first.
+    kinds: Vec<RetryFingerprint>,
+    /// Retries of further fingerprints.
+    rest: u64,
+}
+
+impl GroupCounts {
+    pub(super) fn fingerprints(&self, limit: usize) -> RetryFingerprintList {
+        let beyond: u64 = self.kinds.iter().skip(limit).map(|kind| kind.retries).sum();
+        RetryFingerprintList {
+            items: self.kinds.iter().take(limit).cloned().collect(),
+            rest: self.rest + beyond,
+            is_cut: self.matrix.is_waiting_cut,
+        }
+    }
+}
+
 impl AdminSource {
-    pub(super) async fn counted(&self, group: &GroupId) -> Result<Matrix, Unavailable> {
+    pub(super) async fn counted(&self, group: &GroupId) -> Result<Arc<GroupCounts>, Unavailable> {
         let mut kept = self.matrices.0.lock().await;
         let began = self.router.clock.now();
         if let Some(known) = kept.get(group).filter(|known| began.mono < known.until) {
-            return Ok(known.matrix.clone());
+            return Ok(Arc::clone(&known.counts));
         }
         let mut matrix = Matrix::at(began.wall.0);
-        self.count_waiting(group, &mut matrix).await?;
+        let mut shapes = WaitingShapes::at(began.wall);
+        self.count_waiting(group, &mut matrix, &mut shapes).await?;
         self.count_dead(group, &mut matrix).await?;
         let now = self.router.clock.now().mono;
         let until = now.plus(now.since(began.mono).saturating_mul(SERVES_FOR));
         if kept.len() >= KEPT_MAX {
             kept.clear();
         }
-        kept.insert(group.clone(), KeptMatrix { matrix: matrix.clone(), until });
-        Ok(matrix)
+        let (kinds, rest) = shapes.most();
+        let counts = Arc::new(GroupCounts { matrix, kinds, rest });
+        kept.insert(group.clone(), KeptCounts { counts: Arc::clone(&counts), until });
+        Ok(counts)
     }
 
-    async fn count_waiting(&self, group: &GroupId, matrix: &mut Matrix) -> Result<(), EngineError> {
+    async fn count_waiting(
+        &self,
+        group: &GroupId,
+        matrix: &mut Matrix,
+        shapes: &mut WaitingShapes,
+    ) -> Result<(), EngineError> {
         let (mut after, mut counted) = (None, 0);
         loop {
             let piece = self.router.engine.due_page(group, after, None, PIECE).await?;
-            let waiting = piece.iter().filter_map(|entry| match entry.state {
-                State::Waiting { due, level, .. } => Some((due, level, entry.id)),
-                _ => None,
-            });
-            for (due, level, id) in waiting {
+            for entry in &piece {
+                let State::Waiting { due, level, .. } = entry.state else { continue };
                 matrix.add_waiting(level, due.0);
-                after = Some((due, id));
+                shapes.add(entry);
+                after = Some((due, entry.id));
             }
             counted += piece.len();
             if piece.len() < PIECE {

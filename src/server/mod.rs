@@ -41,6 +41,7 @@ mod threads;
 mod traces;
 mod vacancy;
 mod waiting;
+mod waiting_shapes;
 
 use std::net::SocketAddr;
 use std::pin::Pin;

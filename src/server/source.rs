@@ -10,7 +10,8 @@ use crate::admin::{
     ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
     Failed, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupView, JobPlan,
     JournalView, LevelView, Matrix, OffsetView, Overview, PolicyView, Portable, PortableLetters,
-    Readiness, RetryRecord, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
+    Readiness, RetryFingerprintList, RetryRecord, RetryView, RuleView, Source, StateCounts, Told,
+    Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -157,7 +158,15 @@ impl Source for AdminSource {
     }
 
     async fn matrix(&self, group: &str) -> Result<Matrix, Unavailable> {
-        self.counted(&GroupId::new(group)).await
+        Ok(self.counted(&GroupId::new(group)).await?.matrix.clone())
+    }
+
+    async fn retry_fingerprints(
+        &self,
+        group: &str,
+        limit: usize,
+    ) -> Result<RetryFingerprintList, Unavailable> {
+        Ok(self.counted(&GroupId::new(group)).await?.fingerprints(limit))
     }
 
     fn now_ms(&self) -> i64 {

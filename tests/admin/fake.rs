@@ -4,8 +4,9 @@ use reprise::admin::{
     ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
     ExportCounts, Failed, FailedRefused, FailedTaken, Fingerprint, FingerprintList, GroupView,
     JobPlan, JournalView, LeftEntry, Matrix, MemberView, Overview, PartitionView, PastView,
-    PolicyView, Portable, PortableLetters, Readiness, RetryRecord, RetryView, RuleView,
-    SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Told, Unavailable,
+    PolicyView, Portable, PortableLetters, Readiness, RetryFingerprint, RetryFingerprintList,
+    RetryRecord, RetryView, RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView,
+    Told, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
@@ -232,6 +233,15 @@ impl Source for Fake {
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
         self.retries(group, after.map(|(_, id)| id), limit).await
+    }
+    async fn retry_fingerprints(
+        &self,
+        _: &str,
+        limit: usize,
+    ) -> Result<RetryFingerprintList, Unavailable> {
+        let item = RetryFingerprint { retries: 2, example: 7, ..RetryFingerprint::default() };
+        let items = vec![item; limit.min(1)];
+        Ok(RetryFingerprintList { items, ..RetryFingerprintList::default() })
     }
     async fn matrix(&self, _: &str) -> Result<Matrix, Unavailable> {
         Ok(Matrix::at(5_000))

@@ -1,7 +1,7 @@
-//! Counts of all groups.
+//! Counts of all groups, and actions on records that look alike.
 
-use crate::support::Rec;
-use crate::{browse, cell_link, filled, page};
+use crate::support::{Member, Rec, Server};
+use crate::{HOSTILE, browse, cell_link, filled, page};
 
 #[test]
 fn sums_of_all_groups_are_on_the_first_page() {
@@ -26,4 +26,43 @@ fn sums_of_all_groups_are_on_the_first_page() {
         let path = format!("/api/v1/matrix?{path}");
         assert_eq!(browse(&server, "GET", &path, "").0, status, "{path}");
     }
+}
+
+#[test]
+fn retries_that_look_alike_are_moved_together() {
+    let server = Server::with("retry: {levels: 1h 2h}");
+    let mut member = Member::of_shop(&server);
+    for at in 0..4 {
+        let offset = member.client.put("orders", 0, &[Rec::new(&format!("order-{at}"))]);
+        let why = if at < 3 { format!("no stock of item {at}") } else { HOSTILE.to_owned() };
+        let nack = Rec::new("order").header("x-retry-reason", &why);
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    let kinds = || server.json("/api/v1/retries/fingerprints?group=shop");
+    let found = kinds();
+    let first = &found["items"][0];
+    assert_eq!((&first["retries"], &first["topic"]), (&3.into(), &"orders".into()), "{found}");
+    assert_eq!(first["fingerprint"], "no stock of item #");
+    assert_eq!((&first["hours"][23], &found["cut"]), (&3.into(), &false.into()), "{found}");
+    assert_eq!(found["items"].as_array().unwrap().len(), 2);
+    let limited = server.json("/api/v1/retries/fingerprints?group=shop&limit=1");
+    assert_eq!(limited["rest"], 1, "{limited}");
+    for path in ["/", "/groups/shop"] {
+        let page = page(&server, path);
+        assert!(page.contains("no stock of item #") && page.contains("Dead-letter now"), "{page}");
+    }
+    let act = |verb: &str, like: &str, why: &str| {
+        let form = format!("verb={verb}&like={like}&why={why}");
+        browse(&server, "POST", "/groups/shop/act", &form)
+    };
+    let like = first["example"].to_string();
+    assert_eq!(act("now", &like, "").0, 400, "a bulk action needs a reason");
+    assert_eq!((act("now", "x", "INC-1").0, act("now", "9999", "INC-1").0), (400, 404));
+    let (status, head, _) = act("dead-letter", &like, "INC-1");
+    assert_eq!((status, head.contains("said=3%20records%20changed")), (303, true), "{head}");
+    assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 3);
+    let left = server.json("/api/v1/retries?group=shop")["items"][0].clone();
+    assert_eq!(left["reason"], HOSTILE, "the other one waits on");
+    let (_, head, _) = act("now", &left["id"].to_string(), "INC-1");
+    assert!(head.contains("said=1%20records%20changed"), "{head}");
 }

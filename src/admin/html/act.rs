@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::jobs::target_of;
+use super::retry_kinds::act_on_like;
 use super::{back_to, form, group_path, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
@@ -29,6 +30,8 @@ struct ActFields {
     /// Numbers between spaces.
     offsets: String,
     ids: String,
+    /// The id of a retry: all retries that look like that one.
+    like: String,
     why: String,
     /// A new value of the record; browsers send its line ends as CRLF.
     value: Option<String>,
@@ -50,6 +53,7 @@ impl ActFields {
                 "verb" => fields.verb = text,
                 "offsets" => fields.offsets.extend([" ", &text]),
                 "ids" => fields.ids.extend([" ", &text]),
+                "like" => fields.like = text,
                 "why" => fields.why = text,
                 "value" => fields.value = Some(text),
                 "set_header" => fields.set_header = text,
@@ -106,6 +110,11 @@ async fn run<S: Source>(
     fields: ActFields,
 ) -> Result<ActionReport, Refusal> {
     let due = fields.due()?;
+    if !fields.like.is_empty() {
+        let like = fields.like.trim().parse();
+        let like = like.map_err(|_| Refusal::bad("like is the id of a retry"))?;
+        return act_on_like(admin, group, (&fields.verb, like), (caller, fields.why)).await;
+    }
     let (to_origin, to_topic) = target_of(&fields.target, &fields.to_topic);
     let target = send_target(to_origin, to_topic)?;
     let ActFields { verb, offsets, ids, why, value, set_header, remove_header, .. } = fields;

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use super::cut::cell;
 use super::jobs::kind_form;
 use super::letters::letter_cells;
-use super::{consumers, group_path, letter_path, matrix, page, refused, retry_path, states};
+use super::{
+    consumers, group_path, letter_path, matrix, page, refused, retry_kinds, retry_path, states,
+};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
@@ -66,6 +68,7 @@ async fn content<S: Source>(
         letters.into_iter().partition(|letter| letter.state == "edited");
     let retries = admin.source.retries(id, None, ROWS_MAX).await?;
     let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
+    let retry_kinds = admin.source.retry_fingerprints(id, KINDS_MAX).await?;
     let counts = MatrixSum::of_group(id, admin.source.matrix(id).await?);
     let explained = admin.source.explain(id).await?;
     let rules = admin.source.in_force(id, None);
@@ -104,6 +107,7 @@ async fn content<S: Source>(
             }
         }
         @if !discarded.is_empty() { (discarded_form(id, &discarded)) }
+        (retry_kinds::sections(id, &retry_kinds, show))
         h2 { "Retries" }
         (retry_table(&group, &retries, show))
         (consumers::sections(&group, explained.as_ref(), &rules))

@@ -8,12 +8,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::group::spark;
-use super::{group_path, matrix, page, refused, states};
+use super::{group_path, letter_path, matrix, page, refused, retry_kinds, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
-use crate::admin::fingerprints::Fingerprint;
+use crate::admin::fingerprints::{Fingerprint, RetryFingerprint};
 use crate::admin::matrix::MatrixSum;
-use crate::admin::source::Source;
+use crate::admin::source::{Source, Unavailable};
 use crate::admin::view::{GroupView, Overview, Readiness};
 use crate::engine::AuditRecord;
 use crate::model::utc;
@@ -51,6 +51,7 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.letters));
     causes.truncate(CAUSES_MAX);
     let counts = MatrixSum::of_groups(&admin.source, &wrong).await?;
+    let retries = retry_causes(&admin.source, &counts).await?;
     Ok(html! {
         h1 { "Now" }
         (troubles(&admin.source.readiness()))
@@ -66,6 +67,10 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
             h2 { "Dead letters by cause" }
             (cause_table(&causes, admin.options.show_payloads))
         }
+        @if !retries.is_empty() {
+            h2 { "Retries by cause" }
+            (retry_kinds::table(&retries, admin.options.show_payloads))
+        }
         (matrix::tables(&counts))
         @if !well.is_empty() {
             h2 { "Groups without failures" }
@@ -77,6 +82,21 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
         h2 { "This sidecar" }
         (facts(&overview))
     })
+}
+
+/// The most frequent causes of retries that wait, of the groups that were counted.
+async fn retry_causes<S: Source>(
+    source: &S,
+    counts: &MatrixSum,
+) -> Result<Vec<(String, RetryFingerprint)>, Unavailable> {
+    let mut causes = Vec::new();
+    for (group, _) in &counts.parts {
+        let found = source.retry_fingerprints(group, CAUSES_MAX).await?;
+        causes.extend(found.items.into_iter().map(|kind| (group.clone(), kind)));
+    }
+    causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.retries));
+    causes.truncate(CAUSES_MAX);
+    Ok(causes)
 }
 
 fn troubles(readiness: &Readiness) -> Markup {
@@ -122,21 +142,41 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
         table {
             thead { tr {
                 th.number { "Letters" } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
-                th { "Last" } th { "24 hours" }
+                th { "First" } th { "Last" } th { "24 hours" } th { "Act" }
             } }
             tbody {
                 @for (group, kind) in causes {
                     tr {
-                        td.number { (kind.letters) }
+                        td.number {
+                            @if let Some(example) = kind.example {
+                                a href=(letter_path(group, example)) { (kind.letters) }
+                            } @else { (kind.letters) }
+                        }
                         td { a href=(group_path(group)) { (group) } }
                         td { (kind.cause) }
                         td { (kind.topic) }
                         td { @if show { (kind.reason.as_deref().unwrap_or_default()) } }
+                        td { (utc(kind.first_ms)) }
                         td { (utc(kind.last_ms)) }
                         td { (spark(&kind.hours)) }
+                        td {
+                            @if let Some(example) = kind.example { (short_form(group, example)) }
+                        }
                     }
                 }
             }
+        }
+    }
+}
+
+/// The form of a job on all letters that are like one, without its terms.
+fn short_form(group: &str, example: i64) -> Markup {
+    html! {
+        form method="post" action={ (group_path(group)) "/jobs" } {
+            input type="hidden" name="like" value=(example);
+            label { "Why " input name="why" required maxlength="1000"; }
+            button name="action" value="redrive" { "Send back" }
+            button.danger name="action" value="discard" { "Discard" }
         }
     }
 }

@@ -14,6 +14,7 @@ mod letters;
 mod login;
 mod matrix;
 mod retry;
+mod retry_kinds;
 mod style;
 mod value;
 mod waiting;

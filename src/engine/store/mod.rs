@@ -52,7 +52,7 @@ use layers::Layers;
 use log::At;
 pub(super) use renewal::{Renewal, RenewalOutcome, apply};
 use row::{Known, Row};
-pub use shapes::{ShapeList, ShapeView};
+pub use shapes::{Shape, ShapeList, ShapeView};
 use value::MarksRow;
 
 /// Changes in memory before a flush: about 8 MiB. A delivery and its commit are often among them

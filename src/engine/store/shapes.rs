@@ -98,13 +98,18 @@ pub(super) struct Shapes {
 pub(super) type ShapeRow = (Shape, ShapeCount);
 
 impl Shape {
-    /// The shape of a dead letter and the time of its death; `None` for an entry that is not dead.
-    fn of(entry: &Entry) -> Option<(Self, WallMs)> {
-        let State::Dead { at } = entry.state else { return None };
+    /// The shape of an entry by its present state.
+    pub fn of(entry: &Entry) -> Self {
         let topic = entry.origin.as_ref().map(|origin| origin.topic.to_string());
         let cause = entry.disposition.unwrap_or(Disposition::Manual).as_str().to_owned();
         let reason = mask(entry.reason.as_deref().unwrap_or_default());
-        Some((Self { topic: topic.unwrap_or_default(), cause, reason }, at))
+        Self { topic: topic.unwrap_or_default(), cause, reason }
+    }
+
+    /// The shape of a dead letter and the time of its death; `None` for an entry that is not dead.
+    fn of_dead(entry: &Entry) -> Option<(Self, WallMs)> {
+        let State::Dead { at } = entry.state else { return None };
+        Some((Self::of(entry), at))
     }
 }
 
@@ -217,12 +222,12 @@ impl Store {
         if !has_shape(old) && !has_shape(new) || old.zip(new).is_some_and(alike) {
             return;
         }
-        if let Some((old, (shape, at))) = old.and_then(|old| Some((old, Shape::of(old)?))) {
+        if let Some((old, (shape, at))) = old.and_then(|old| Some((old, Shape::of_dead(old)?))) {
             let group = self.group_mut(&old.group);
             let (number, shape) = (group.number, group.shapes.uncount(&shape, at));
             self.rows.delete(letter_key(number, shape, id).0);
         }
-        if let Some((new, (shape, at))) = new.and_then(|new| Some((new, Shape::of(new)?))) {
+        if let Some((new, (shape, at))) = new.and_then(|new| Some((new, Shape::of_dead(new)?))) {
             let group = self.group_mut(&new.group);
             let (number, shape) = (group.number, group.shapes.count(shape, at));
             self.rows.put(letter_key(number, shape, id).0, Short::new());
