@@ -68,7 +68,9 @@ pub(super) async fn retries<S: Source>(State(admin): State<Arc<Admin<S>>>, asked
         let piece = admin.source.retries(&group, after, PIECE).await?;
         let last = piece.len() < PIECE;
         for mut retry in piece {
-            retry.reason = retry.reason.filter(|_| admin.options.show_payloads);
+            if !admin.options.show_payloads {
+                (retry.reason, retry.key_shape) = (None, None);
+            }
             let topic = retry.origin.as_deref().map_or("", GroupView::topic_of);
             let reason = retry.disposition.as_deref();
             let admitted = walk.query.admits(topic, reason, Some(&retry.state));

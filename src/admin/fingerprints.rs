@@ -1,4 +1,5 @@
-//! Dead letters and waiting retries that look alike: the same topic, cause and masked reason.
+//! Dead letters and waiting retries that look alike: the same topic, cause, masked reason, key
+//! pattern and size class.
 
 use std::sync::Arc;
 
@@ -22,6 +23,10 @@ pub struct Fingerprint {
     /// The masked reason; absent where payloads are hidden.
     #[serde(rename = "fingerprint")]
     pub reason: Option<String>,
+    /// The pattern of their keys; absent where payloads are hidden.
+    pub key_shape: Option<String>,
+    /// The size class of their records.
+    pub size: String,
     pub letters: u64,
     /// The latest of them: an offset in the dead-letter topic. Absent until the log has it.
     pub example: Option<i64>,
@@ -49,6 +54,10 @@ pub struct RetryFingerprint {
     /// The masked reason; absent where payloads are hidden.
     #[serde(rename = "fingerprint")]
     pub reason: Option<String>,
+    /// The pattern of their keys; absent where payloads are hidden.
+    pub key_shape: Option<String>,
+    /// The size class of their records.
+    pub size: String,
     pub retries: u64,
     /// The id of the one that is due last.
     pub example: u64,
@@ -89,7 +98,7 @@ pub(super) async fn list<S: Source>(
     }
     let mut found = admin.source.fingerprints(&group, limit_of(limit)?).await?;
     if !admin.options.show_payloads {
-        found.items.iter_mut().for_each(|one| one.reason = None);
+        found.items.iter_mut().for_each(|one| (one.reason, one.key_shape) = (None, None));
     }
     Ok(json_answer(StatusCode::OK, &found))
 }
@@ -106,7 +115,7 @@ pub(super) async fn list_retries<S: Source>(
     }
     let mut found = admin.source.retry_fingerprints(&group, limit_of(limit)?).await?;
     if !admin.options.show_payloads {
-        found.items.iter_mut().for_each(|one| one.reason = None);
+        found.items.iter_mut().for_each(|one| (one.reason, one.key_shape) = (None, None));
     }
     Ok(json_answer(StatusCode::OK, &found))
 }

@@ -49,6 +49,8 @@ pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Va
     put("reconsume_times", json!(letter.reconsume_times));
     put("disposition", json!(letter.disposition));
     put("reason", if show { json!(letter.reason) } else { Value::Null });
+    put("key_shape", if show { json!(letter.key_shape) } else { Value::Null });
+    put("size", json!(letter.size));
     put("at_ms", json!(letter.at_ms));
     put("first_failed_ms", json!(letter.first_failed_ms));
     put("timestamp_ms", json!(letter.timestamp_ms));

@@ -255,6 +255,9 @@ pub struct RetryView {
     pub disposition: Option<String>,
     /// The text the application gave.
     pub reason: Option<String>,
+    /// The pattern of its key, and the size class of its record.
+    pub key_shape: Option<String>,
+    pub size: String,
     /// The member that has it; absent unless inflight.
     pub member: Option<String>,
 }
@@ -264,6 +267,9 @@ pub struct RetryView {
 pub struct DeadLetter {
     pub group: String,
     pub offset: i64,
+    /// The pattern of its key, and the size class of its record.
+    pub key_shape: String,
+    pub size: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
     pub origin: Option<String>,
     /// Failures charged, the last one included.

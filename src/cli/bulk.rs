@@ -34,6 +34,12 @@ pub(super) struct LetterFilterArgs {
     /// Only with this masked reason, as `dlq group-by` shows it.
     #[arg(long, requires = "all")]
     fingerprint: Option<String>,
+    /// Only with this pattern of the key, as `dlq group-by` shows it.
+    #[arg(long, value_name = "PATTERN", requires = "all")]
+    key_shape: Option<String>,
+    /// Only records of this size class, as `dlq group-by` shows it.
+    #[arg(long, value_name = "CLASS", requires = "all")]
+    size: Option<String>,
     /// Only dead letters of the last time, such as 2h.
     #[arg(long, value_name = "AGE", requires = "all")]
     since: Option<String>,
@@ -226,6 +232,8 @@ impl LetterFilterArgs {
             ("cause", &self.cause),
             ("contains", &self.contains),
             ("fingerprint", &self.fingerprint),
+            ("key_shape", &self.key_shape),
+            ("size", &self.size),
             ("key", &self.key),
             ("header", &self.header),
             ("value_contains", &self.value_contains),

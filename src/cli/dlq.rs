@@ -36,7 +36,7 @@ pub(super) enum DlqCommand {
     List(ListArgs),
     /// One dead letter with its headers and value.
     Show(ShowArgs),
-    /// Dead letters of a group by what they have in common: topic, cause, masked reason.
+    /// Dead letters of a group by what they have in common: topic, cause, reason, key, size.
     GroupBy(GroupByArgs),
     /// Write dead letters, records included, as JSON lines. Changes nothing.
     Export(ExportLettersArgs),
@@ -132,10 +132,12 @@ impl ExportLettersArgs {
     }
 }
 
-const KINDS: [Column; 7] = [
+const KINDS: [Column; 9] = [
     ("LETTERS", |v| field(v, "letters")),
     ("TOPIC", |v| field(v, "topic")),
     ("WHY", |v| field(v, "cause")),
+    ("KEY", |v| field(v, "key_shape")),
+    ("SIZE", |v| field(v, "size")),
     ("FIRST", |v| time(v, "first_ms")),
     ("LAST", |v| time(v, "last_ms")),
     ("EXAMPLE", |v| field(v, "example")),

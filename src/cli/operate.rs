@@ -42,6 +42,12 @@ pub(super) struct ActionArgs {
     /// Only with this masked reason, as `group-by` shows it.
     #[arg(long, requires = "all")]
     fingerprint: Option<String>,
+    /// Only with this pattern of the key, as `group-by` shows it.
+    #[arg(long, value_name = "PATTERN", requires = "all")]
+    key_shape: Option<String>,
+    /// Only records of this size class, as `group-by` shows it.
+    #[arg(long, value_name = "CLASS", requires = "all")]
+    size: Option<String>,
     /// The reason, for the audit log; needed for more than one record.
     #[arg(long)]
     why: Option<String>,
@@ -100,6 +106,11 @@ impl ActionArgs {
             found.retain(|item| {
                 mask(item.get("reason").and_then(Value::as_str).unwrap_or_default()) == *fingerprint
             });
+        }
+        for (field, wanted) in [("key_shape", &self.key_shape), ("size", &self.size)] {
+            if let Some(wanted) = wanted {
+                found.retain(|item| cell(item, field) == *wanted);
+            }
         }
         if !self.execute {
             writeln!(out, "{} records match", found.len())?;

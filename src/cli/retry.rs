@@ -34,10 +34,12 @@ const COLUMNS: [Column; 9] = [
     ("REASON", |v| field(v, "reason")),
 ];
 
-const KINDS: [Column; 7] = [
+const KINDS: [Column; 9] = [
     ("RETRIES", |v| field(v, "retries")),
     ("TOPIC", |v| field(v, "topic")),
     ("WHY", |v| field(v, "cause")),
+    ("KEY", |v| field(v, "key_shape")),
+    ("SIZE", |v| field(v, "size")),
     ("FIRST", |v| time(v, "first_ms")),
     ("LAST", |v| time(v, "last_ms")),
     ("EXAMPLE", |v| field(v, "example")),
@@ -49,7 +51,7 @@ pub(super) enum RetryCommand {
     /// Failed records on their way back.
     #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
-    /// Waiting retries of a group by what they have in common: topic, cause, masked reason.
+    /// Waiting retries of a group by what they have in common: topic, cause, reason, key, size.
     GroupBy(GroupByArgs),
     /// The history of one record, from the log, oldest first.
     Show(ShowArgs),

@@ -18,11 +18,21 @@ use crate::engine::error::EngineError;
 use crate::engine::facts::new_entry;
 use crate::journal::{EntryRef, NewEntry};
 use crate::model::Now;
-use crate::retry::{Answer, DELAYED, Fact, Input, Output};
+use crate::retry::{Answer, DELAYED, Fact, Input, Output, RecordShape};
+use crate::wire::batch::RawRecord;
 
 /// Most facts in one group of the log, where they need not be atomic. A reload may move millions of
 /// entries at once, and the journal bounds a group.
 const GROUP_FACTS_MAX: usize = 4_096;
+
+/// The shape of a record in its stored form; `None` for bytes without a readable head.
+fn shape_of(record: &Bytes) -> Option<RecordShape> {
+    if record.is_empty() {
+        return None;
+    }
+    let key = RawRecord::parse_key(record).ok()?;
+    Some(RecordShape::of(key.as_deref(), record.len()))
+}
 
 impl Driver {
     /// Tells the ledger an observation that has no caller.
@@ -46,6 +56,17 @@ impl Driver {
 
     pub(super) fn handle_at(&mut self, now: Now, input: Input) -> (Option<Answer>, Vec<Fact>) {
         self.ledger.handle(now, input);
+        self.drain()
+    }
+
+    /// Gives the ledger an input with its records, in their stored form.
+    pub(super) fn handle_records(
+        &mut self,
+        now: Now,
+        input: Input,
+        records: &[Bytes],
+    ) -> (Option<Answer>, Vec<Fact>) {
+        self.ledger.handle_records(now, input, records.iter().map(shape_of).collect());
         self.drain()
     }
 

@@ -5,9 +5,13 @@
 //!
 //! A fact of a redriven entry has version 5: flags u8 (1: a key follows), the key, the count of
 //! redrives u32 LE, then the body of version 1.
+//!
+//! A fact of an entry with a known shape has version 6: flags u8 (1: a key follows, 2: a count of
+//! redrives, 4: a shape), the key, the count u32 LE, the shape (size class u8, length u8, pattern
+//! of the record's key), then the body of version 1.
 
 use crate::model::OrderKey;
-use crate::retry::{Fact, State};
+use crate::retry::{Entry, Fact, RecordShape, State};
 
 /// Version of facts without an order key.
 pub const FACT_VERSION: u8 = 1;
@@ -18,8 +22,13 @@ const ALONE_VERSION: u8 = 3;
 const KEYED_ALONE_VERSION: u8 = 4;
 /// Version of redriven entries.
 const REDRIVEN_VERSION: u8 = 5;
-/// Flag of version 5: the entry's key follows.
+/// Version of entries with a shape.
+const SHAPED_VERSION: u8 = 6;
+/// Flag of versions 5 and 6: the entry's key follows.
 const HAS_KEY: u8 = 1;
+/// Flags of version 6: a count of redrives follows, and a shape.
+const HAS_REDRIVES: u8 = 2;
+const HAS_SHAPE: u8 = 4;
 
 /// Capacity hint: most facts are no longer.
 const USUAL_BYTES: usize = 192;
@@ -29,7 +38,7 @@ const USUAL_BYTES: usize = 192;
 pub enum CodecError {
     #[error("a fact has at least its version byte")]
     Empty,
-    #[error("a fact of version {0} was written by a newer build; this one reads 1 to 5")]
+    #[error("a fact of version {0} was written by a newer build; this one reads 1 to 6")]
     Version(u8),
     #[error("a fact could not be encoded: {0}")]
     Unencodable(String),
@@ -39,10 +48,15 @@ pub enum CodecError {
 
 pub fn encode_fact(fact: &Fact) -> Result<Vec<u8>, CodecError> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    let (key, redrives) = match fact {
-        Fact::Entry { entry, .. } => (entry.key, entry.redrives),
-        _ => (None, 0),
+    let (key, redrives, shape) = match fact {
+        Fact::Entry { entry, .. } => (entry.key, entry.redrives, entry.shape.as_ref()),
+        _ => (None, 0, None),
     };
+    if let (Some(_), Fact::Entry { entry, .. }) = (shape, fact) {
+        bytes.push(SHAPED_VERSION);
+        put_parts(entry, &mut bytes);
+        return encode_body(fact, bytes);
+    }
     bytes.push(match (key, is_alone(fact)) {
         _ if redrives > 0 => REDRIVEN_VERSION,
         (None, false) => FACT_VERSION,
@@ -59,12 +73,73 @@ pub fn encode_fact(fact: &Fact) -> Result<Vec<u8>, CodecError> {
     if redrives > 0 {
         bytes.extend(redrives.to_le_bytes());
     }
+    encode_body(fact, bytes)
+}
+
+fn encode_body(fact: &Fact, bytes: Vec<u8>) -> Result<Vec<u8>, CodecError> {
     postcard::to_extend(fact, bytes).map_err(|error| CodecError::Unencodable(error.to_string()))
+}
+
+/// Appends the parts of an entry that its postcard form leaves out: flags u8, then the key, the
+/// count of redrives u32 LE, and the shape, where the flags name them.
+pub fn put_parts(entry: &Entry, bytes: &mut Vec<u8>) {
+    let has_redrives = if entry.redrives > 0 { HAS_REDRIVES } else { 0 };
+    let has_shape = entry.shape.as_ref().map_or(0, |_| HAS_SHAPE);
+    bytes.push(entry.key.map_or(0, |_| HAS_KEY) | has_redrives | has_shape);
+    if let Some(OrderKey(key)) = entry.key {
+        bytes.extend(key);
+    }
+    if entry.redrives > 0 {
+        bytes.extend(entry.redrives.to_le_bytes());
+    }
+    if let Some(shape) = &entry.shape {
+        shape.put(bytes);
+    }
+}
+
+/// Parts of an entry that its postcard form leaves out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryParts {
+    pub key: Option<OrderKey>,
+    pub redrives: u32,
+    pub shape: Option<RecordShape>,
+}
+
+impl EntryParts {
+    /// Completes an entry that was read from its postcard form.
+    pub fn complete(self, entry: &mut Entry) {
+        (entry.key, entry.redrives, entry.shape) = (self.key, self.redrives, self.shape);
+    }
+}
+
+/// Reads the result of [`put_parts`]; returns the bytes behind it.
+pub fn take_parts(bytes: &[u8]) -> Option<(EntryParts, &[u8])> {
+    let (flags, mut rest) = bytes.split_first()?;
+    let mut parts = EntryParts::default();
+    if flags & !(HAS_KEY | HAS_REDRIVES | HAS_SHAPE) != 0 {
+        return None;
+    }
+    if flags & HAS_KEY != 0 {
+        let (key, behind) = rest.split_first_chunk()?;
+        (parts.key, rest) = (Some(OrderKey(*key)), behind);
+    }
+    if flags & HAS_REDRIVES != 0 {
+        let (redrives, behind) = rest.split_first_chunk()?;
+        (parts.redrives, rest) = (u32::from_le_bytes(*redrives), behind);
+    }
+    if flags & HAS_SHAPE != 0 {
+        let (shape, behind) = RecordShape::take(rest)?;
+        (parts.shape, rest) = (Some(shape), behind);
+    }
+    Some((parts, rest))
 }
 
 /// Reads the bytes of [`encode_fact`]; surplus bytes are damage.
 pub fn decode_fact(bytes: &[u8]) -> Result<Fact, CodecError> {
     let (version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
+    if *version == SHAPED_VERSION {
+        return decode_shaped(body);
+    }
     let (flags, body) = match *version {
         FACT_VERSION | ALONE_VERSION => (0, body),
         KEYED_VERSION | KEYED_ALONE_VERSION => (HAS_KEY, body),
@@ -99,6 +174,17 @@ pub fn decode_fact(bytes: &[u8]) -> Result<Fact, CodecError> {
         (entry.key, entry.redrives) = (key, redrives);
     }
     Ok(fact)
+}
+
+/// Reads a fact of version 6 behind its version byte.
+fn decode_shaped(bytes: &[u8]) -> Result<Fact, CodecError> {
+    let (parts, body) = take_parts(bytes).ok_or(CodecError::Damaged)?;
+    let read = postcard::take_from_bytes::<Fact>(body).map_err(|_| CodecError::Damaged)?;
+    let (Fact::Entry { mut entry, cause, payload }, []) = read else {
+        return Err(CodecError::Damaged);
+    };
+    parts.complete(&mut entry);
+    Ok(Fact::Entry { entry, cause, payload })
 }
 
 fn is_alone(fact: &Fact) -> bool {
@@ -286,6 +372,34 @@ mod tests {
         assert_eq!(decode_fact(&other), Err(CodecError::Damaged), "only an entry has a key");
         for end in 1..with.len() {
             assert_eq!(decode_fact(&with[..end]), Err(CodecError::Damaged));
+        }
+    }
+
+    #[test]
+    fn a_fact_with_a_shape_has_version_6() {
+        let Fact::Entry { mut entry, cause, payload } = entry(State::Dead { at: WallMs(1) }) else {
+            panic!()
+        };
+        let fact = |entry: &Entry| Fact::Entry {
+            entry: Box::new(entry.clone()),
+            cause: cause.clone(),
+            payload,
+        };
+        let without = encode_fact(&fact(&entry)).unwrap();
+        entry.shape = Some(RecordShape::of(Some(b"order-17"), 2_000));
+        let with = encode_fact(&fact(&entry)).unwrap();
+        assert_eq!(with, [&[6, 4, 1, 3][..], b"a-#", &without[1..]].concat());
+        assert_eq!(decode_fact(&with), Ok(fact(&entry)));
+        (entry.key, entry.redrives) = (Some(OrderKey([9; 16])), 3);
+        let all = encode_fact(&fact(&entry)).unwrap();
+        let parts = [&[6, 7][..], &[9; 16], &[3, 0, 0, 0, 1, 3], b"a-#"].concat();
+        assert_eq!(all, [&parts[..], &without[1..]].concat());
+        assert_eq!(decode_fact(&all), Ok(fact(&entry)));
+        for end in 1..all.len() {
+            assert_eq!(decode_fact(&all[..end]), Err(CodecError::Damaged));
+        }
+        for wrong in [[&all[..], &[0]].concat(), [&[6, 8][..], &without[1..]].concat()] {
+            assert_eq!(decode_fact(&wrong), Err(CodecError::Damaged));
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, WallMs};
-use crate::retry::Carried;
+use crate::retry::{Carried, RecordShape, UNKNOWN_SHAPE};
 
 /// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
 /// rest is for lost deliveries.
@@ -60,6 +60,10 @@ pub struct Entry {
     /// Redrives of the dead letter so far. The codec stores the count before the postcard body.
     #[serde(skip)]
     pub redrives: u32,
+    /// Shape of the record; `None` where an older build began the entry, or the bytes are damaged.
+    /// The codec stores it before the postcard body.
+    #[serde(skip)]
+    pub shape: Option<RecordShape>,
 }
 
 /// Position of an entry among the entries of its key. The order is stored.
@@ -255,6 +259,7 @@ impl Entry {
             superseded: false,
             key: None,
             redrives: 0,
+            shape: None,
         }
     }
 
@@ -262,6 +267,16 @@ impl Entry {
     pub(crate) fn dead(id: EntryId, group: &GroupId, origin: Origin, at: WallMs) -> Self {
         let new = Self::new(id, group, Some(origin), State::Dead { at });
         Self { last_failed: Some(at), ..new }
+    }
+
+    /// The pattern of the record's key.
+    pub fn key_shape(&self) -> &str {
+        self.shape.as_ref().map_or(UNKNOWN_SHAPE, |shape| &shape.key)
+    }
+
+    /// The size class of the record.
+    pub fn size_class(&self) -> &'static str {
+        self.shape.as_ref().map_or(UNKNOWN_SHAPE, |shape| shape.size.as_str())
     }
 
     /// Number of the next or present delivery, from 1 (`RocketMQ`'s deliveryAttempt).

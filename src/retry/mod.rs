@@ -26,13 +26,16 @@ mod level;
 mod output;
 mod pace;
 mod policy;
+mod record_shape;
 mod single;
 pub mod suspects;
 #[cfg(test)]
 mod tests;
 
 pub use btree::BTreeEntries;
-pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
+pub use codec::{
+    CodecError, EntryParts, FACT_VERSION, decode_fact, encode_fact, put_parts, take_parts,
+};
 pub use entry::{Disposition, Entry, Rank, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use input::{
@@ -53,4 +56,5 @@ pub use policy::{
     ISOLATION_TIMEOUT_MS, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack, OrderMode, Policies,
     Policy, UNLIMITED, delayed, glob,
 };
+pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};
 pub use single::{Company, Single};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::admin::{DeadLetter, Fingerprint, FingerprintList, Unavailable};
 use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Disposition, State, StateKind};
+use crate::retry::{Disposition, Entry, State, StateKind, UNKNOWN_SHAPE};
 use crate::server::source::AdminSource;
 use crate::server::waiting::history;
 use crate::wire::batch::Headers;
@@ -153,6 +153,8 @@ impl AdminSource {
         let ShapeList { shapes, rest } = self.router.engine.shapes(group, limit).await?;
         self.read(move |engine| {
             let items = shapes.into_iter().map(|one| Fingerprint {
+                key_shape: Some(one.shape.key().to_owned()),
+                size: one.shape.size().to_owned(),
                 topic: one.shape.topic,
                 cause: one.shape.cause,
                 reason: Some(one.shape.reason),
@@ -233,6 +235,8 @@ fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
         first_failed_ms: known.and_then(|entry| entry.first_failed).map(|at| at.0),
         timestamp_ms: record.timestamp_ms,
         key: record.key.as_ref().map(|key| key.to_vec()),
+        key_shape: known.map_or(UNKNOWN_SHAPE, Entry::key_shape).to_owned(),
+        size: known.map_or(UNKNOWN_SHAPE, Entry::size_class).to_owned(),
         value_bytes: record.value.as_ref().map(bytes::Bytes::len),
         ..DeadLetter::default()
     }

@@ -45,6 +45,8 @@ pub(super) fn retry_view(
         last_failed_ms: entry.last_failed.map(|at| at.0),
         disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
+        key_shape: Some(entry.key_shape().to_owned()),
+        size: entry.size_class().to_owned(),
         member,
     }
 }

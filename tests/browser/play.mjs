@@ -159,7 +159,10 @@ async function play(kafka, admin) {
   page.on("pageerror", (error) => errors.push(String(error)));
 
   await page.goto(`${admin}/`);
-  check((await text(page)).includes("shop"), "the first page names the group");
+  const now = await text(page);
+  check(now.includes("shop"), "the first page names the group");
+  check(now.includes("Dead letters by cause and age"), "the first page has the sums");
+  check(now.includes("no stock for item #") && now.includes("a-#"), "the first page has kinds");
   await judge(page, "now");
   await follow(page, 'a[href="/groups/shop"]');
   const kinds = await text(page);

@@ -1,7 +1,7 @@
 //! Counts of all groups, and actions on records that look alike.
 
 use crate::support::{Member, Rec, Server};
-use crate::{HOSTILE, browse, cell_link, filled, page};
+use crate::{HOSTILE, browse, cell_link, filled, page, support};
 
 #[test]
 fn sums_of_all_groups_are_on_the_first_page() {
@@ -43,6 +43,7 @@ fn retries_that_look_alike_are_moved_together() {
     let first = &found["items"][0];
     assert_eq!((&first["retries"], &first["topic"]), (&3.into(), &"orders".into()), "{found}");
     assert_eq!(first["fingerprint"], "no stock of item #");
+    assert_eq!((&first["key_shape"], &first["size"]), (&"a".into(), &"< 1 KiB".into()));
     assert_eq!((&first["hours"][23], &found["cut"]), (&3.into(), &false.into()), "{found}");
     assert_eq!(found["items"].as_array().unwrap().len(), 2);
     let limited = server.json("/api/v1/retries/fingerprints?group=shop&limit=1");
@@ -65,4 +66,41 @@ fn retries_that_look_alike_are_moved_together() {
     assert_eq!(left["reason"], HOSTILE, "the other one waits on");
     let (_, head, _) = act("now", &left["id"].to_string(), "INC-1");
     assert!(head.contains("said=1%20records%20changed"), "{head}");
+}
+
+#[test]
+fn letters_of_other_keys_and_sizes_are_not_alike() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    let of = |key: Option<&str>, value: &str| Rec {
+        key: key.map(|key| key.to_owned().into()),
+        ..Rec::new(value)
+    };
+    let large = "x".repeat(20_000);
+    let records =
+        [(Some("user-1"), "a"), (Some("user-2"), "b"), (None, "c"), (Some("user-3"), &large)];
+    for record in records.map(|(key, value)| of(key, value)) {
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-reason", "no stock").header("x-retry-level", "-1");
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    let kinds = || {
+        let found = server.json("/api/v1/dead-letters/fingerprints?group=shop");
+        let each = found["items"].as_array().unwrap().iter();
+        let mut kinds: Vec<String> = each
+            .map(|one| format!("{} {} {}", one["letters"], one["key_shape"], one["size"]))
+            .collect();
+        kinds.sort();
+        kinds
+    };
+    let (plain, keyless) = (r#"2 "a-#" "< 1 KiB""#, r#"1 "null" "< 1 KiB""#);
+    assert_eq!(kinds(), [r#"1 "a-#" "16-256 KiB""#, keyless, plain]);
+    let home = page(&server, "/");
+    assert!(home.contains("<td>a-#</td>") && home.contains("16-256 KiB"), "{home}");
+    let like = "action=discard&like=0&why=INC-6";
+    assert_eq!(browse(&server, "POST", "/groups/shop/jobs", like).0, 303);
+    support::until("the job has discarded its kind", || kinds().len() == 2);
+    assert_eq!(kinds(), [r#"1 "a-#" "16-256 KiB""#, keyless]);
+    let job = server.json("/api/v1/jobs/1");
+    assert_eq!((&job["filter"]["key_shape"], &job["changed"]), (&"a-#".into(), &2.into()));
 }

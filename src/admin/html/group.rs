@@ -138,6 +138,8 @@ fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
                 @if let Some(reason) = reason { ": " (reason) }
             }
             p {
+                @if show { "Keys: " (kind.key_shape.as_deref().unwrap_or_default()) ". " }
+                "Size: " (kind.size) ". "
                 "First " (utc(kind.first_ms)) ", last " (utc(kind.last_ms)) ". "
                 (spark(&kind.hours))
                 @if let Some(example) = kind.example {

@@ -142,6 +142,7 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
         table {
             thead { tr {
                 th.number { "Letters" } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
+                th { "Key" } th { "Size" }
                 th { "First" } th { "Last" } th { "24 hours" } th { "Act" }
             } }
             tbody {
@@ -156,6 +157,8 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
                         td { (kind.cause) }
                         td { (kind.topic) }
                         td { @if show { (kind.reason.as_deref().unwrap_or_default()) } }
+                        td { @if show { (kind.key_shape.as_deref().unwrap_or_default()) } }
+                        td { (kind.size) }
                         td { (utc(kind.first_ms)) }
                         td { (utc(kind.last_ms)) }
                         td { (spark(&kind.hours)) }

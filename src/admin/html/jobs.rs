@@ -93,6 +93,8 @@ async fn run<S: Source>(
         topic: given(fields.topic).or(like.topic),
         cause: given(fields.cause).or(like.cause),
         fingerprint: given(fields.fingerprint).or(like.fingerprint),
+        key_shape: like.key_shape,
+        size: like.size,
         since_ms: number(fields.since_ms)?,
         until_ms: number(fields.until_ms)?,
         rate: number(fields.rate)?,
@@ -121,8 +123,14 @@ async fn like<S: Source>(
     let letter = letter.ok_or_else(gone)?;
     let topic = letter.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
     let fingerprint = mask(letter.reason.as_deref().unwrap_or_default());
-    let (topic, cause) = (Some(topic), Some(letter.disposition));
-    Ok(JobBody { topic, cause, fingerprint: Some(fingerprint), ..JobBody::default() })
+    Ok(JobBody {
+        topic: Some(topic),
+        cause: Some(letter.disposition),
+        fingerprint: Some(fingerprint),
+        key_shape: Some(letter.key_shape),
+        size: Some(letter.size),
+        ..JobBody::default()
+    })
 }
 
 fn given(text: String) -> Option<String> {

@@ -26,13 +26,21 @@ struct RetryKind {
     topic: String,
     cause: Option<String>,
     reason: String,
+    key_shape: Option<String>,
+    size: String,
 }
 
 impl RetryKind {
     fn of(retry: &RetryView) -> Self {
         let topic = retry.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
         let reason = mask(retry.reason.as_deref().unwrap_or_default());
-        Self { topic, cause: retry.disposition.clone(), reason }
+        Self {
+            topic,
+            cause: retry.disposition.clone(),
+            reason,
+            key_shape: retry.key_shape.clone(),
+            size: retry.size.clone(),
+        }
     }
 }
 
@@ -42,6 +50,7 @@ pub(super) fn table(kinds: &[(String, RetryFingerprint)], show: bool) -> Markup 
         table {
             thead { tr {
                 th.number { "Retries" } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
+                th { "Key" } th { "Size" }
                 th { "First" } th { "Last" } th { "24 hours" } th { "Act" }
             } }
             tbody {
@@ -52,6 +61,8 @@ pub(super) fn table(kinds: &[(String, RetryFingerprint)], show: bool) -> Markup 
                         td { (kind.cause) }
                         td { (kind.topic) }
                         td { @if show { (kind.reason.as_deref().unwrap_or_default()) } }
+                        td { @if show { (kind.key_shape.as_deref().unwrap_or_default()) } }
+                        td { (kind.size) }
                         td { (kind.first_ms.map(utc).unwrap_or_default()) }
                         td { (kind.last_ms.map(utc).unwrap_or_default()) }
                         td { (spark(&kind.hours)) }
@@ -84,6 +95,8 @@ fn section(group: &str, kind: &RetryFingerprint, show: bool) -> Markup {
                 @if let Some(reason) = reason { ": " (reason) }
             }
             p {
+                @if show { "Keys: " (kind.key_shape.as_deref().unwrap_or_default()) ". " }
+                "Size: " (kind.size) ". "
                 @if let Some((first, last)) = kind.first_ms.zip(kind.last_ms) {
                     "First " (utc(first)) ", last " (utc(last)) ". "
                 }

@@ -169,7 +169,7 @@ impl Driver {
         by: &Operator,
     ) -> Result<u64, EngineError> {
         let now = self.clock.now();
-        let operated = self.operate(now, group, Action::Delete, ids)?;
+        let operated = self.operate(now, group, (Action::Delete, ids), &[])?;
         if operated.changed == 0 {
             return Ok(0);
         }

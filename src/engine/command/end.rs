@@ -158,7 +158,7 @@ impl Driver {
         decided: &mut Decided,
     ) -> Result<Vec<NackOutcome>, EngineError> {
         let input = Input::Nacks { token: Token(0), group, by, nacks };
-        let (answer, facts) = self.handle_at(now, input);
+        let (answer, facts) = self.handle_records(now, input, records);
         let entries: Result<Vec<_>, _> =
             facts.iter().map(|fact| self.entry_of(fact, records)).collect();
         decided.entries.extend(entries?);

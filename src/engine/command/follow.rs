@@ -56,7 +56,8 @@ impl Request for Followers {
         batch::check_bytes(&bodies)?;
         let records = records.into_iter().map(|(offset, key, _)| (offset, key)).collect();
         let token = Token(0);
-        let (answer, facts) = driver.handle(Input::Behind { token, group, partition, records });
+        let input = Input::Behind { token, group, partition, records };
+        let (answer, facts) = driver.handle_records(driver.clock.now(), input, &bodies);
         let Some(Answer::Ordered(outcomes)) = answer else { return Err(EngineError::Stopped) };
         driver.persist(&facts, &bodies, Vec::new())?;
         Ok(outcomes)

@@ -134,7 +134,7 @@ impl Request for ImportBatch {
         let (asked, imports): (Vec<u64>, Vec<Import>) = imports.into_iter().unzip();
         driver.tell_room(driver.clock.now(), &group);
         let input = Input::Import { token: Token(0), group: group.clone(), imports };
-        let (answer, facts) = driver.handle(input);
+        let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
         let Some(Answer::Imported(judged)) = answer else { return Err(EngineError::Stopped) };
         let mut judged: BTreeMap<u64, ImportOutcome> = asked.into_iter().zip(judged).collect();
         for (id, outcome) in &judged {

@@ -171,7 +171,7 @@ impl Driver {
             Evidence::AdminNack => Input::Posted { token, group: of, by, nacks },
             _ => Input::Nacks { token, group: of, by, nacks },
         };
-        let (answer, facts) = self.handle_at(now, input);
+        let (answer, facts) = self.handle_records(now, input, &records);
         let outcomes = match answer {
             Some(Answer::Nacked(outcomes)) => outcomes,
             Some(Answer::BadNacks(bad)) => return Err(EngineError::BadNacks(bad)),

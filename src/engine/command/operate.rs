@@ -92,7 +92,7 @@ impl Request for OperateRequest {
             None => None,
         };
         let now = driver.clock.now();
-        let operated = driver.operate(now, &group, action, ids.clone())?;
+        let operated = driver.operate(now, &group, (action, ids.clone()), &records)?;
         let done = ids.iter().zip(&operated.outcomes).filter(|(_, one)| is_done(**one));
         let done: Vec<EntryId> = done.map(|(id, _)| *id).collect();
         let (after, mut more) = if let Some((before, step)) = before.zip(job) {
@@ -172,12 +172,12 @@ impl Driver {
         &mut self,
         now: Now,
         group: &GroupId,
-        action: Action,
-        ids: Vec<EntryId>,
+        (action, ids): (Action, Vec<EntryId>),
+        records: &[Bytes],
     ) -> Result<Operated, EngineError> {
         self.tell_room(now, group);
         let input = Input::Operate { token: Token(0), group: group.clone(), action, ids };
-        let (answer, facts) = self.handle_at(now, input);
+        let (answer, facts) = self.handle_records(now, input, records);
         let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
         let changed = outcomes.iter().filter(|one| is_done(**one)).count();
         let (changed, left) = (number(changed), number(outcomes.len() - changed));
@@ -197,7 +197,7 @@ impl Driver {
         match self.append(facts, &[], more) {
             Ok(()) => Ok(()),
             Err(EngineError::Append(AppendError::UnknownStream { .. })) => {
-                let restored = self.operate(now, group, Action::Restore, sent)?;
+                let restored = self.operate(now, group, (Action::Restore, sent), &[])?;
                 self.persist(&[facts, &restored.facts].concat(), &[], Vec::new())?;
                 Err(EngineError::TopicGone)
             }

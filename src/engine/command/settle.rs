@@ -60,9 +60,10 @@ impl Request for SettleRequest {
         let key = driver.order_key(&group, &record);
         let (token, settling) = (Token(0), Box::new(settling));
         let input = Input::Settle { token, group: group.clone(), settling, record_bytes, key };
-        let (answer, facts) = driver.handle(input);
+        let records = [record];
+        let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
         let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
-        driver.persist(&facts, &[record], vec![window])?;
+        driver.persist(&facts, &records, vec![window])?;
         of.rest_on(driver.last_seq);
         driver.change((&group, &of), |detector, now| detector.settled(now, &partition, offsets));
         driver.keep_detector(&group);

@@ -35,6 +35,12 @@ pub struct LetterFilter {
     pub key: Option<String>,
     pub header: Option<HeaderFilter>,
     pub value_contains: Option<String>,
+    /// The pattern of the key, and the size class, as `Entry` names them. A job stores them behind
+    /// its postcard body.
+    #[serde(skip)]
+    pub key_shape: Option<String>,
+    #[serde(skip)]
+    pub size: Option<String>,
 }
 
 impl LetterFilter {
@@ -56,6 +62,8 @@ impl LetterFilter {
             && is_met(self.cause.as_deref(), |wanted| cause == wanted)
             && is_met(self.reason_contains.as_deref(), |text| contains(reason.as_bytes(), text))
             && is_met(self.fingerprint.as_deref(), |wanted| mask(reason) == wanted)
+            && is_met(self.key_shape.as_deref(), |wanted| entry.key_shape() == wanted)
+            && is_met(self.size.as_deref(), |wanted| entry.size_class() == wanted)
             && is_met(self.since, |since| at.is_some_and(|at| at >= since))
             && is_met(self.until, |until| at.is_some_and(|at| at < until))
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::letters::DeadLetter;
 use crate::model::Origin;
-use crate::retry::{Disposition, Entry};
+use crate::retry::{Disposition, Entry, RecordShape};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 fn job(canary: u32) -> Job {
@@ -41,6 +41,20 @@ fn ids(numbers: std::ops::Range<u64>) -> Vec<EntryId> {
 fn step(cursor: i64, acknowledged: u64, failed: u64) -> JobStep {
     let outcomes = Outcomes { acknowledged, failed, pending: Vec::new() };
     JobStep { id: 7, cursor, left: 0, outcomes }
+}
+
+#[test]
+fn a_job_with_a_shape_has_version_2() {
+    let mut job = job(5);
+    job.terms.filter.key_shape = Some("a-#".into());
+    let stored = job_entry(&job);
+    let plain = entry(&job.id.to_be_bytes(), &job);
+    let expected = [&b"\x02"[..], &plain.head()[1..], b"\x01\x03a-#\x00"].concat();
+    assert_eq!(stored.head()[..], expected[..]);
+    assert_eq!(parse_job(&expected), Some(job));
+    for bad in [&expected[..9], &[&expected[..], b"\0"].concat()] {
+        assert_eq!(parse_job(bad), None, "{bad:?}");
+    }
 }
 
 #[test]
@@ -132,6 +146,7 @@ fn a_filter_admits_what_meets_all_its_conditions() {
     entry.reason = Some("no stock for item 4711".into());
     // An operator ended its retries later.
     entry.last_failed = Some(WallMs(7));
+    entry.shape = Some(RecordShape::of(Some(b"order-17"), 2_000));
     let letter = DeadLetter {
         offset: 0,
         entry: Some(entry.clone()),
@@ -155,6 +170,8 @@ fn a_filter_admits_what_meets_all_its_conditions() {
         key: text("k"),
         header: header(text("a")),
         value_contains: text("\"sku\""),
+        key_shape: text("a-#"),
+        size: text("1-16 KiB"),
     };
     assert!(all.admits(&letter, &entry) && LetterFilter::default().admits(&letter, &entry));
     for other in [
@@ -165,6 +182,8 @@ fn a_filter_admits_what_meets_all_its_conditions() {
         LetterFilter { since: Some(WallMs(1_001)), ..all.clone() },
         LetterFilter { until: Some(WallMs(1_000)), ..all.clone() },
         LetterFilter { key: text("K"), ..all.clone() },
+        LetterFilter { key_shape: text("unknown"), ..all.clone() },
+        LetterFilter { size: text("< 1 KiB"), ..all.clone() },
         LetterFilter { header: header(text("b")), ..all.clone() },
         LetterFilter { value_contains: text("sku:"), ..all.clone() },
     ] {

@@ -1,5 +1,5 @@
-//! Shapes: counts of a group's dead letters by topic, cause and masked reason, updated as letters
-//! come and go.
+//! Shapes: counts of a group's dead letters by topic, cause, masked reason and shape of the record,
+//! updated as letters come and go.
 //!
 //! **Invariant:** while letters are counted without a shape, no shape is added. So each letter is
 //! subtracted where it was added.
@@ -15,7 +15,7 @@ use crate::engine::store::key::{self, GroupNumber, Key};
 use crate::engine::store::short::Short;
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, WallMs};
-use crate::retry::{Disposition, Entry, State};
+use crate::retry::{Disposition, Entry, RecordShape, State, UNKNOWN_SHAPE};
 
 /// Most shapes of one group; letters of further shapes are counted together.
 pub(super) const SHAPES_MAX: usize = 10_000;
@@ -36,6 +36,8 @@ pub struct Shape {
     pub cause: String,
     /// The reason of the application, masked.
     pub reason: String,
+    /// The shape of the record, where it is known.
+    pub record: Option<RecordShape>,
 }
 
 /// The letters of one shape.
@@ -103,7 +105,17 @@ impl Shape {
         let topic = entry.origin.as_ref().map(|origin| origin.topic.to_string());
         let cause = entry.disposition.unwrap_or(Disposition::Manual).as_str().to_owned();
         let reason = mask(entry.reason.as_deref().unwrap_or_default());
-        Self { topic: topic.unwrap_or_default(), cause, reason }
+        Self { topic: topic.unwrap_or_default(), cause, reason, record: entry.shape.clone() }
+    }
+
+    /// The pattern of the records' keys.
+    pub fn key(&self) -> &str {
+        self.record.as_ref().map_or(UNKNOWN_SHAPE, |record| &record.key)
+    }
+
+    /// The size class of the records.
+    pub fn size(&self) -> &'static str {
+        self.record.as_ref().map_or(UNKNOWN_SHAPE, |record| record.size.as_str())
     }
 
     /// The shape of a dead letter and the time of its death; `None` for an entry that is not dead.
@@ -300,6 +312,7 @@ fn alike((old, new): (&Entry, &Entry)) -> bool {
         && old.disposition == new.disposition
         && old.reason == new.reason
         && old.origin == new.origin
+        && old.shape == new.shape
 }
 
 fn shape_key(group: GroupNumber, shape: u32) -> Key {
@@ -315,7 +328,8 @@ mod tests {
     use super::*;
 
     fn shape(reason: &str) -> Shape {
-        Shape { topic: "orders".into(), cause: "rejected".into(), reason: reason.into() }
+        let (topic, cause) = ("orders".into(), "rejected".into());
+        Shape { topic, cause, reason: reason.into(), record: None }
     }
 
     #[test]

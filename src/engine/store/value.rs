@@ -11,15 +11,12 @@ use crate::engine::store::needed::Refs;
 use crate::engine::store::row::Known;
 use crate::engine::store::short::Short;
 use crate::journal::TablesError;
-use crate::model::{EntryId, MemberId, OrderKey, WallMs};
-use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind};
+use crate::model::{EntryId, MemberId, WallMs};
+use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind, put_parts, take_parts};
 
 /// The version this build writes and reads. Rows of another version are rebuilt from the log, so
 /// older versions need not be read.
 pub(super) const ROW_VERSION: u8 = 1;
-
-/// Length of an order key.
-const KEY_BYTES: usize = 16;
 
 /// Usual capacity for a value: an entry has about 100 bytes.
 const USUAL_BYTES: usize = 160;
@@ -49,15 +46,14 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// Encodes an entry and its references. Two optional parts follow: the count of redrives as u32 LE,
-/// unless 0, and the order key.
+/// Encodes an entry and its references. The parts follow that the entry's postcard form leaves out,
+/// unless it has none.
 pub(super) fn known_bytes(known: &Known) -> Result<Vec<u8>, TablesError> {
     let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()))?;
-    if let Some(entry) = known.entry.as_ref().filter(|entry| entry.redrives > 0) {
-        row.extend(entry.redrives.to_le_bytes());
-    }
-    if let Some(OrderKey(key)) = known.entry.as_ref().and_then(|entry| entry.key) {
-        row.extend(key);
+    let has_parts =
+        |entry: &&Entry| entry.redrives > 0 || entry.key.is_some() || entry.shape.is_some();
+    if let Some(entry) = known.entry.as_deref().filter(has_parts) {
+        put_parts(entry, &mut row);
     }
     Ok(row)
 }
@@ -67,15 +63,9 @@ pub(super) fn decode_known(bytes: &[u8]) -> Option<Known> {
     let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
     let read = postcard::take_from_bytes::<(Option<Entry>, Option<Refs>)>(body);
     let ((mut entry, refs), rest) = read.ok()?;
-    let (redrives, key) = match rest.len() {
-        0 | KEY_BYTES => (None, rest),
-        _ => rest.split_first_chunk().map(|(redrives, key)| (Some(*redrives), key))?,
-    };
-    if let Some(redrives) = redrives {
-        entry.as_mut()?.redrives = u32::from_le_bytes(redrives);
-    }
-    if !key.is_empty() {
-        entry.as_mut()?.key = Some(OrderKey(key.try_into().ok()?));
+    if !rest.is_empty() {
+        let (parts, []) = take_parts(rest)? else { return None };
+        parts.complete(entry.as_mut()?);
     }
     Some(Known { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
 }

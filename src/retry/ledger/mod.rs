@@ -35,7 +35,7 @@ use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, TopicP
 use crate::retry::pace::Pace;
 use crate::retry::{
     Answer, Cause, Entry, Evidence, Fact, Input, Ladder, Output, PayloadChange, Policies, Policy,
-    Reporter, SlotView, State, StateKind, Token,
+    RecordShape, Reporter, SlotView, State, StateKind, Token,
 };
 
 pub use check::Fingerprint;
@@ -70,6 +70,8 @@ pub struct Ledger<S: Entries> {
     room: Room,
     pub(super) pace: Pace,
     late: Late,
+    /// Shapes of the records of the input being handled, by their index.
+    shapes: Vec<Option<RecordShape>>,
     /// The clocks at the last call; deadlines are on the monotonic one.
     now: Now,
 }
@@ -87,6 +89,7 @@ impl<S: Entries> Ledger<S> {
             room: Room::default(),
             pace: Pace::default(),
             late: Late::default(),
+            shapes: Vec::new(),
             now: Now::default(),
         }
     }
@@ -110,6 +113,13 @@ impl<S: Entries> Ledger<S> {
 
     pub(super) fn tick(&mut self, now: Now) {
         self.now = now;
+    }
+
+    /// Handles an input that brings records. An entry that begins with a record gets its shape.
+    pub fn handle_records(&mut self, now: Now, input: Input, shapes: Vec<Option<RecordShape>>) {
+        self.shapes = shapes;
+        self.handle(now, input);
+        self.shapes.clear();
     }
 
     /// Handles one input; drain `poll_output` afterwards.
@@ -292,11 +302,15 @@ impl<S: Entries> Ledger<S> {
     /// Journals and applies an entry's new state.
     pub(super) fn record(
         &mut self,
-        entry: Entry,
+        mut entry: Entry,
         evidence: Evidence,
         by: Option<&Reporter>,
         payload: PayloadChange,
     ) {
+        if let PayloadChange::Begins(index) = payload {
+            let index = usize::try_from(index).unwrap_or(usize::MAX);
+            entry.shape = self.shapes.get(index).cloned().flatten();
+        }
         let cause = self.cause(evidence, by);
         let keyed = entry.key.is_some().then(|| entry.clone());
         self.emit(Fact::Entry { entry: Box::new(entry), cause, payload });

@@ -95,8 +95,33 @@ impl RawRecord {
         out.freeze()
     }
 
+    /// The key of a stored record. The bytes behind it are not read.
+    pub fn parse_key(bytes: &Bytes) -> Result<Option<Bytes>, RawRecordError> {
+        Head::parse(bytes).map(|head| head.key)
+    }
+
     /// Decodes the stored format; key, value and headers share `bytes`.
     pub fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
+        let Head { flags, timestamp_ms, timestamp_type, key, mut rest } = Head::parse(bytes)?;
+        let value = (flags & HAS_VALUE != 0).then(|| part(&mut rest)).transpose()?;
+        let count = u32::from_le_bytes(chunk(&mut rest)?);
+        let headers = Headers::parse(count, rest)?;
+        Ok(Self { timestamp_ms, timestamp_type, key, value, headers })
+    }
+}
+
+/// The parts of a stored record up to its key.
+struct Head {
+    flags: u8,
+    timestamp_ms: i64,
+    timestamp_type: TimestampType,
+    key: Option<Bytes>,
+    /// The bytes behind the key.
+    rest: Bytes,
+}
+
+impl Head {
+    fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
         let mut rest = bytes.clone();
         let [version, flags] = chunk(&mut rest)?;
         let known = LOG_APPEND_TIME | HAS_KEY | HAS_VALUE;
@@ -115,10 +140,7 @@ impl RawRecord {
             TimestampType::LogAppendTime
         };
         let key = (flags & HAS_KEY != 0).then(|| part(&mut rest)).transpose()?;
-        let value = (flags & HAS_VALUE != 0).then(|| part(&mut rest)).transpose()?;
-        let count = u32::from_le_bytes(chunk(&mut rest)?);
-        let headers = Headers::parse(count, rest)?;
-        Ok(Self { timestamp_ms, timestamp_type, key, value, headers })
+        Ok(Self { flags, timestamp_ms, timestamp_type, key, rest })
     }
 }
 
@@ -164,6 +186,7 @@ mod tests {
         {
             let record =
                 RawRecord { key: key.map(Bytes::from), value: value.map(Bytes::from), ..sample() };
+            assert_eq!(RawRecord::parse_key(&record.to_bytes()), Ok(record.key.clone()));
             assert_eq!(RawRecord::parse(&record.to_bytes()), Ok(record));
         }
     }

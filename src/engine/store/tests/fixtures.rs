@@ -7,21 +7,23 @@ use crate::engine::store::{ROWS_FILE, ROWS_VERSION, Store, key, value};
 use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, Slot, WallMs};
 use crate::retry::{
-    Cause, Disposition, Entries, Entry, Evidence, Fact, Marks, PayloadChange, SlotRecord, State,
+    Cause, Disposition, Entries, Entry, Evidence, Fact, Marks, PayloadChange, RecordShape,
+    SlotRecord, State,
 };
 
 /// Every row of the store that `fill` makes: key and value in hexadecimal, `-` for none.
 const ROWS: &str = "\
 440000000000000004 0108c8010107c80100
 450000000000000002 0101020473686f7001066f726465727304d60c03880e0110010001e80701e8070\
-    10001026e6f0001e8070001f80a0001c00c01030000
+    10001026e6f0001e8070001f80a0001c00c0103000004\
+    0103612d23
 450000000000000005 0101050473686f7001066f726465727304d80c010309d00f0110010001e80701e\
     807010001026e6f01030901e8070001f80a0190fe6d01c00c010300010106c8010100030106c8010\
     0000000
 450000000000000006 0101060473686f70000088a401904e01030110010001e80701e807010001026e6\
     f0001e8070001f80a0001c00c010300010105c801000103c8010000000104c801
-460000000000000001 01066f72646572730872656a6563746564026e6f0101880e880e0001000000000\
-    0000000000000000000000000000000000000
+460000000000000001 01066f72646572730872656a6563746564026e6f0103612d23010101880e880e00\
+    010000000000000000000000000000000000000000000000
 4773686f70 01000101030103000101010301
 48000000000003 010101c80101050906c801
 4d 010701d00f010701
@@ -42,7 +44,8 @@ const ROWS: &str = "\
 fn dead() -> Entry {
     let origin = Origin { topic: "orders".into(), partition: 2, offset: 811 };
     let (id, state) = (EntryId(2), State::Dead { at: WallMs(900) });
-    Entry { id, state, origin: Some(origin), lanes: Vec::new(), expires: None, ..entry() }
+    let shape = Some(RecordShape::of(Some(b"order-17"), 2_000));
+    Entry { id, state, shape, origin: Some(origin), lanes: Vec::new(), expires: None, ..entry() }
 }
 
 pub(super) fn entry() -> Entry {
@@ -69,6 +72,7 @@ pub(super) fn entry() -> Entry {
         superseded: false,
         key: None,
         redrives: 0,
+        shape: None,
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use fastrand::Rng;
 
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
-use crate::engine::{EngineError, mask};
+use crate::engine::{EngineError, Shape, mask};
 use crate::journal::{MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicPartition, WallMs};
 use crate::retry::{
-    BTreeEntries, Disposition, Entries, Entry, Marks, Rank, SlotRecord, State, StateKind,
+    BTreeEntries, Disposition, Entries, Entry, Marks, Rank, RecordShape, SlotRecord, State,
+    StateKind,
 };
 
 /// The model and sequence of the last finished checkpoint.
@@ -82,6 +83,10 @@ impl Script {
             superseded: false,
             key: self.rng.bool().then(|| OrderKey([self.rng.u8(..3); 16])),
             redrives: self.rng.u32(0..3),
+            shape: self
+                .rng
+                .bool()
+                .then(|| RecordShape::of(Some(b"order-1"), self.rng.usize(..9_999))),
         }
     }
 
@@ -236,18 +241,22 @@ fn compare_not_passed(model: &BTreeEntries, store: &Store, (group, most): (&Grou
 
 /// The shapes of a group count each of its dead letters once.
 fn compare_shapes(model: &BTreeEntries, store: &Store, group: &GroupId) {
-    let mut expected = BTreeMap::<(String, String), u64>::new();
+    let mut expected = BTreeMap::<(String, String, Option<RecordShape>), u64>::new();
     for id in model.page(group, None, usize::MAX) {
         let entry = model.get(id).unwrap();
         if let State::Dead { .. } = entry.state {
             let topic = entry.origin.map_or_else(String::new, |origin| origin.topic.to_string());
-            *expected.entry((topic, mask(&entry.reason.unwrap()))).or_default() += 1;
+            let shape = (topic, mask(&entry.reason.unwrap()), entry.shape);
+            *expected.entry(shape).or_default() += 1;
         }
     }
     let found = store.shapes(group, WallMs(0), usize::MAX);
     assert!(found.shapes.is_sorted_by_key(|one| std::cmp::Reverse(one.letters)));
     let found = found.shapes.into_iter();
-    let found = found.map(|one| ((one.shape.topic, one.shape.reason), one.letters));
+    let found = found.map(|one| {
+        let Shape { topic, reason, record, .. } = one.shape;
+        ((topic, reason, record), one.letters)
+    });
     assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
 }
 
