@@ -1,4 +1,4 @@
-//! Lost deliveries (E7): a record that crashes its process is isolated.
+//! Evidence `lost-delivery`: a record that crashes its process is isolated.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};

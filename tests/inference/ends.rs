@@ -1,5 +1,5 @@
-//! Ends of a script's processes, memberships and sidecars (E7 and E8). Each delivery is lost once,
-//! however many signs of its loss the detector gets.
+//! Ends of a script's processes, memberships and sidecars (evidence `lost-delivery`). Each delivery
+//! is lost once, however many signs of its loss the detector gets.
 
 use reprise::model::{MemberId, TopicPartition};
 use reprise::retry::detector::Seen;

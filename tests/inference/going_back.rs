@@ -1,4 +1,5 @@
-//! Seek backs (E5): the handler throws and the client seeks back, as Spring's error handler does.
+//! Seek backs (`lost-delivery`): the handler throws and the client seeks back, as with Spring's
+//! error handler.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Explicit evidence overrides inference: nacks (E1, E2) name a record, and E10 says that a record
-//! is done.
+//! Explicit evidence overrides inference: a nack names a record, and `incomplete-offsets` says that
+//! a record is done.
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};

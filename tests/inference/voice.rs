@@ -1,5 +1,5 @@
-//! Nacks of an application: E1 in commit metadata, E2 as a record produced to the retry topic, E3
-//! at the admin port. All count alike. A client may commit the same marker many times.
+//! Nacks of an application: in commit metadata, as a record produced to the retry topic, or at the
+//! admin port. All count alike. A client may commit the same marker many times.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Commit nacks (E1): the effect of a marker in commit metadata, and the stored metadata.
+//! Evidence `commit-nack`: the effect of a marker in commit metadata, and the stored metadata.
 
 use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
 use kafka_protocol::protocol::StrBytes;

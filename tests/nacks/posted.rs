@@ -1,4 +1,4 @@
-//! Admin nacks (E3): failures reported to the admin port.
+//! Evidence `admin-nack`: failures reported to the admin port.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Commit nacks (E1) in front of a cluster that notes the commits it gets. The cluster is a sidecar
+//! Evidence `commit-nack` in front of a cluster that records its commits. The cluster is a sidecar
 //! by itself behind a program.
 
 use std::net::{SocketAddr, TcpStream};

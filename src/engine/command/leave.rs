@@ -15,7 +15,7 @@ pub(in crate::engine) struct Leave {
 }
 
 impl Engine {
-    /// Reports that the member left (`lost-delivery`, E7); its open deliveries return to the queue.
+    /// Reports that the member left (`lost-delivery`); its open deliveries return to the queue.
     pub fn leave(&self, group: &GroupId, member: MemberId) {
         self.tell(Command::Leave(Leave { group: group.clone(), member, is_for_good: true }));
     }

@@ -1,10 +1,10 @@
-//! Lost deliveries (E7, E8): a member ends or may no longer commit with records outstanding.
+//! Evidence `lost-delivery`: a member ends or may no longer commit with records outstanding.
 
 use crate::model::{MemberId, Now, TopicPartition};
 use crate::retry::detector::{Asked, Detector};
 
 impl Detector {
-    /// E7: the outstanding records of a member are lost with it.
+    /// `lost-delivery`: the outstanding records of a member are lost with it.
     pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
         let known = self.members.get(member).filter(|_| !left);
         let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
@@ -57,7 +57,7 @@ impl Detector {
         }
     }
 
-    /// E8: the records that a refused commit would have covered are lost.
+    /// `lost-delivery`: the records that a refused commit would have covered.
     pub(in crate::retry) fn on_commit_refused(
         &mut self,
         now: Now,

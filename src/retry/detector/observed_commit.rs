@@ -1,4 +1,4 @@
-//! Commits (E6, E11): their effect on the windows of a group.
+//! Commits (evidence `commit` and `lost-delivery`): their effect on the windows of a group.
 
 use crate::model::{MonoMs, Now, TopicPartition};
 use crate::retry::detector::Detector;

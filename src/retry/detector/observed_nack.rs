@@ -1,5 +1,5 @@
-//! Nacks (E1, E2): a nacked record is no suspect any more; its entry keeps the count. A record that
-//! waits behind another one of its key is no suspect either.
+//! Nacks (`commit-nack`, `produced-nack`): a nacked record is no suspect any more; its entry keeps
+//! the count. A record that waits behind another one of its key is no suspect either.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! E10: a commit's metadata says which records above it are done.
+//! `incomplete-offsets`: a commit's metadata says which records above it are done.
 
 use std::ops::Range;
 

@@ -78,7 +78,7 @@ pub enum Seen {
         /// The previous committed offset, if known.
         before: Option<i64>,
     },
-    /// E10: records above the commit just accepted that its metadata says are done.
+    /// `incomplete-offsets`: records above the accepted commit that its metadata says are done.
     Progress {
         partition: TopicPartition,
         /// Offsets that are done, ascending.
@@ -86,7 +86,7 @@ pub enum Seen {
         /// The offset after the last one that the metadata covers.
         end: i64,
     },
-    /// E1, E2: a record was nacked, and its entry is durable.
+    /// `commit-nack`, `produced-nack`: a record was nacked, and its entry is durable.
     Nacked {
         /// A partition as produced to, not a retry partition.
         partition: TopicPartition,
@@ -117,7 +117,7 @@ pub enum Seen {
         partition: TopicPartition,
         /// The first offset that is not acknowledged.
         offset: i64,
-        /// E10: offsets above it that its metadata says are done, ascending.
+        /// `incomplete-offsets`: offsets above it that its metadata says are done, ascending.
         done: Vec<Range<i64>>,
     },
     /// The coordinator has no committed offset of the group.
@@ -125,7 +125,7 @@ pub enum Seen {
         /// A partition of the OffsetFetch answer.
         partition: TopicPartition,
     },
-    /// E8: a commit was refused for good.
+    /// `lost-delivery`: a commit was refused for good.
     CommitRefused {
         /// The member's key, as in [`Seen::Assigned`].
         member: MemberId,
@@ -136,14 +136,14 @@ pub enum Seen {
         /// The member's key, as in [`Seen::Assigned`].
         member: MemberId,
     },
-    /// E7: the member is gone.
+    /// `lost-delivery`: the member left, or its session expired.
     Lost {
         member: MemberId,
         /// The member left by itself; otherwise its session expired, some time after its last
         /// request.
         left: bool,
     },
-    /// E7: the member rejoined without being told to, and so gave up its outstanding records.
+    /// `lost-delivery`: the member rejoined by itself, and so gave up its outstanding records.
     GaveUp {
         /// The member's key, as in [`Seen::Assigned`].
         member: MemberId,

@@ -1,6 +1,6 @@
-//! Nacks (E1, E2, E3) in a group that keeps order (`order.mode: partition`). A nacked record
-//! becomes no entry: it stays in its partition, and nothing behind it is delivered. After
-//! `order.interval` the partition delivers it again.
+//! Nacks (`commit-nack`, `produced-nack`, `admin-nack`) in a group that keeps order
+//! (`order.mode: partition`). A nacked record becomes no entry: it stays in its partition, and
+//! nothing behind it is delivered. After `order.interval` the partition delivers it again.
 //!
 //! **Invariant:** from the nack until the next delivery no commit passes the record
 //! ([`Detector::awaited`]).
