@@ -1,8 +1,9 @@
 //! The bytes of a record in JSON: UTF-8 as text, other bytes as base64, hidden ones as their size.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::base64;
 use super::mask::Concealment;
 use super::view::DeadLetter;
 
@@ -97,7 +98,7 @@ pub(super) fn field(bytes: Option<&[u8]>, show: bool) -> Value {
         Some(bytes) if !show => json!({ "bytes": bytes.len() }),
         Some(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => json!(text),
-            Err(_) => json!({ "base64": base64::encode(bytes) }),
+            Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
         },
     }
 }

@@ -14,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 /// Largest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// Most headers of an answer; the admin port sends fewer than ten.
+const HEADERS_MAX: usize = 64;
 
 /// One admin port.
 #[derive(Clone, Debug)]
@@ -116,16 +118,14 @@ impl Sidecar {
 
 /// Status and body of a complete answer.
 fn split(answer: &[u8]) -> Option<(u16, &[u8])> {
-    let end = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(answer.get(..end)?).ok()?;
-    let body = answer.get(end + 4..)?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()?;
-    let length: usize = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-    })?;
-    (body.len() == length).then_some((status, body))
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(end) = head.parse(answer).ok()? else { return None };
+    let is_length = |name: &str| name.eq_ignore_ascii_case("content-length");
+    let length = head.headers.iter().find(|header| is_length(header.name))?.value;
+    let length: usize = std::str::from_utf8(length).ok()?.trim().parse().ok()?;
+    let body = answer.get(end..)?;
+    (body.len() == length).then_some((head.code?, body))
 }
 
 #[cfg(test)]
