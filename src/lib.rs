@@ -21,6 +21,10 @@
 //! Replies are return values; redeliveries are pulled by the next Fetch; nothing calls backwards.
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "tests build small literal values"))]
 
+// tests/support/btree_entries.rs names the crate as integration tests do.
+#[cfg(test)]
+extern crate self as reprise;
+
 pub mod clock;
 pub mod model;
 pub mod observe;

@@ -334,11 +334,11 @@ impl Groups {
         for group in ids {
             let Some(cell) = state.cells.get_mut(&group) else { continue };
             let due = cell.machine.poll_timeout().is_some_and(|due| due.0 <= now.mono);
-            if due || cell.unkept.is_some() {
+            if due || cell.pending.is_some() {
                 cell.machine.handle_timeout(now);
                 self.drain(&group, cell, now);
             }
-            let again = cell.unkept.is_some().then(|| now.mono.plus(KEEP_AGAIN_MS));
+            let again = cell.pending.is_some().then(|| now.mono.plus(KEEP_AGAIN_MS));
             let wanted = cell.machine.poll_timeout().map(|due| due.0).into_iter().chain(again);
             next = next.into_iter().chain(wanted).min();
             if cell.is_over() {
@@ -396,11 +396,11 @@ impl Groups {
         self.drain(group, cell, now);
         cell.turn_back_if_blank();
         let wanted = cell.machine.poll_timeout().map(|due| due.0);
-        let unkept = cell.unkept.is_some();
+        let pending = cell.pending.is_some();
         if cell.is_over() {
             state.cells.remove(group);
         }
-        if unkept || wanted.is_some_and(|due| armed.is_none_or(|armed| due < armed)) {
+        if pending || wanted.is_some_and(|due| armed.is_none_or(|armed| due < armed)) {
             self.inner.nearer.notify_one();
         }
         Ok(receiver)

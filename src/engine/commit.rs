@@ -76,7 +76,7 @@ impl Driver {
         while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Fact(fact) => facts.push(fact),
-                Output::Answer { answer: given, .. } => answer = Some(given),
+                Output::Answer(given) => answer = Some(given),
                 Output::Wake { group } if group.as_str() == DELAYED => self.delayed_due(),
                 Output::Wake { group } => self.wakes.wake(&group),
             }

@@ -11,10 +11,6 @@ use crate::model::{
 use crate::retry::detector::Settling;
 use crate::retry::{Company, Disposition, Policies};
 
-/// Ties an answer to its input; the engine chooses the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Token(pub u64);
-
 /// The client that reported an observation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reporter {
@@ -71,7 +67,6 @@ pub enum Input {
     /// `produced-nack`: records produced to the group's retry topic. One bad nack refuses the
     /// batch. Answered by `Answer::Nacked` or `Answer::BadNacks`.
     Nacks {
-        token: Token,
         group: GroupId,
         by: Reporter,
         /// In the order of the batch.
@@ -80,7 +75,6 @@ pub enum Input {
     /// `commit-nack`: failed records named by the metadata of one partition's commit. One bad nack
     /// refuses all. Answered by `Answer::Nacked` or `Answer::BadNacks`.
     Marked {
-        token: Token,
         group: GroupId,
         by: Reporter,
         /// In the order of the metadata.
@@ -89,7 +83,6 @@ pub enum Input {
     /// `admin-nack`: nacks from the admin port. One bad nack refuses all. Answered by
     /// `Answer::Nacked` or `Answer::BadNacks`.
     Posted {
-        token: Token,
         group: GroupId,
         by: Reporter,
         /// In the order of the request.
@@ -97,7 +90,6 @@ pub enum Input {
     },
     /// A Fetch of a retry partition. Answered by `Answer::Taken`.
     Take {
-        token: Token,
         group: GroupId,
         /// The fetch offset; it names the slot.
         from: LaneOffset,
@@ -115,7 +107,6 @@ pub enum Input {
     /// `commit`: an `OffsetCommit` of a retry partition acknowledges the slot's inflight entries
     /// below `up_to`. Answered by `Answer::Committed` or `Answer::CommitRefused`.
     LaneCommit {
-        token: Token,
         group: GroupId,
         /// The committed offset: the first unacknowledged one.
         up_to: LaneOffset,
@@ -172,7 +163,6 @@ pub enum Input {
     /// A member joined or was assigned a retry partition. Answered by `Answer::Slot`: the same slot
     /// until the member leaves.
     Join {
-        token: Token,
         group: GroupId,
         /// Member id, or `instance:<id>` of a static member.
         member: MemberId,
@@ -192,7 +182,6 @@ pub enum Input {
     },
     /// An operator acts on entries; each has an outcome of its own. Answered by `Answer::Operated`.
     Operate {
-        token: Token,
         /// The group of all entries.
         group: GroupId,
         /// A redrive brings the record of each entry, in the order of `ids`.
@@ -213,14 +202,12 @@ pub enum Input {
     },
     /// An operator exports entries to another sidecar. Answered by `Answer::Exported`.
     Export {
-        token: Token,
         step: ExportStep,
         /// Entries of any groups.
         ids: Vec<EntryId>,
     },
     /// An operator imports entries from another sidecar. Answered by `Answer::Imported`.
     Import {
-        token: Token,
         group: GroupId,
         /// In the order of their bytes.
         imports: Vec<Import>,
@@ -228,7 +215,6 @@ pub enum Input {
     /// A record with inferred failures leaves its partition. Answered by `Answer::Nacked` with one
     /// outcome.
     Settle {
-        token: Token,
         group: GroupId,
         /// The record and its failures so far.
         settling: Box<Settling>,
@@ -240,7 +226,6 @@ pub enum Input {
     /// Records about to be delivered, or just delivered. A record with an earlier pending one of
     /// its key becomes key-blocked. Answered by `Answer::Ordered`.
     Behind {
-        token: Token,
         group: GroupId,
         partition: TopicPartition,
         /// Offset and key of each record, ascending by offset.
@@ -261,7 +246,6 @@ pub enum Input {
     },
     /// An operator cancels delayed records. Answered by `Answer::Cancelled`.
     Cancel {
-        token: Token,
         /// Topic, partition, and the entry's id in place of an offset.
         records: Vec<Origin>,
     },

@@ -14,7 +14,9 @@
 //!                           └─── an earlier one of its key ──▶ Behind ──▲ the earlier is final
 //! ```
 
-mod btree;
+#[cfg(test)]
+#[path = "../../tests/support/btree_entries.rs"]
+mod btree_entries;
 mod codec;
 pub mod detector;
 mod entry;
@@ -32,14 +34,15 @@ pub mod suspects;
 #[cfg(test)]
 mod tests;
 
-pub use btree::BTreeEntries;
+#[cfg(test)]
+pub use btree_entries::BTreeEntries;
 pub use codec::{
     CodecError, EntryParts, FACT_VERSION, decode_fact, encode_fact, put_parts, take_parts,
 };
 pub use entry::{Disposition, Entry, Rank, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use input::{
-    Action, Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Until, Want,
+    Action, Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Until, Want,
 };
 pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
 pub use ledger::{

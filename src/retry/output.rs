@@ -1,7 +1,7 @@
 //! Outputs of the ledger, for the engine.
 
 use crate::model::{EntryId, GroupId, LaneOffset, Slot, WallMs};
-use crate::retry::{Entry, Fact, Single, StateKind, Token};
+use crate::retry::{Entry, Fact, Single, StateKind};
 
 /// One output, in order: the facts an answer depends on come before the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,11 +10,7 @@ pub enum Output {
     Fact(Fact),
     /// Send this answer once every fact before it is durable. An answer without facts of its own
     /// also waits: its content may depend on them.
-    Answer {
-        /// The token of the input.
-        token: Token,
-        answer: Answer,
-    },
+    Answer(Answer),
     /// A retry of the group is due: its waiting Fetches try again.
     Wake {
         /// The group of the due retry.

@@ -8,14 +8,13 @@ use fastrand::Rng;
 use reprise::model::{EntryId, GroupId, LaneOffset, Origin};
 use reprise::retry::detector::{LaneGiven, Seen};
 use reprise::retry::{
-    Answer, BTreeEntries, Disposition, Entry, Fact, Input, Ledger, Nack, Named, Output, Policies,
-    Policy, Reporter, StateKind, TAKE_MAX, Token,
+    Answer, Disposition, Entry, Fact, Input, Ledger, Nack, Named, Output, Policies, Policy,
+    Reporter, StateKind, TAKE_MAX,
 };
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
-
-const T: Token = Token(0);
+use crate::btree_entries::BTreeEntries;
 
 fn shop() -> GroupId {
     "shop".into()
@@ -61,7 +60,7 @@ impl Both {
         while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Fact(fact) => self.journal.push(fact),
-                Output::Answer { answer, .. } => last = Some(answer),
+                Output::Answer(answer) => last = Some(answer),
                 Output::Wake { .. } => {}
             }
         }
@@ -92,15 +91,14 @@ impl Both {
     fn nack(&mut self, offset: i64) {
         let by = Reporter { member: None, client: "app".into() };
         let nack = Nack::of(Named::Origin(Origin { topic: "past".into(), partition: 0, offset }));
-        self.ask(Input::Nacks { token: T, group: shop(), by, nacks: vec![nack] });
+        self.ask(Input::Nacks { group: shop(), by, nacks: vec![nack] });
     }
 
     fn start(&mut self, commits: Commits) -> Process {
         let mut app = self.world.start(commits);
         app.by.has_lane = true;
         let member = app.by.member.clone();
-        let Some(Answer::Slot(view)) = self.ask(Input::Join { token: T, group: shop(), member })
-        else {
+        let Some(Answer::Slot(view)) = self.ask(Input::Join { group: shop(), member }) else {
             panic!()
         };
         let (next, committed_at) = (view.position, self.world.at);
@@ -137,7 +135,7 @@ impl Both {
         self.world.drain();
         self.joined();
         let max = room.unwrap_or(TAKE_MAX);
-        let taken = self.ask(Input::Take { token: T, group: shop(), from, max, company });
+        let taken = self.ask(Input::Take { group: shop(), from, max, company });
         let Some(Answer::Taken { entries, position, next_due, single, .. }) = taken else {
             panic!("{taken:?}")
         };
@@ -156,7 +154,7 @@ impl Both {
     fn commit(&mut self, process: &mut Process) {
         process.committed_at = self.world.at;
         let Some(up_to) = process.done.take() else { return };
-        self.ask(Input::LaneCommit { token: T, group: shop(), up_to });
+        self.ask(Input::LaneCommit { group: shop(), up_to });
         self.seen(Seen::LaneBelow { up_to });
     }
 

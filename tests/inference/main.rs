@@ -5,6 +5,8 @@
 mod alone;
 mod app;
 mod begun;
+#[path = "../support/btree_entries.rs"]
+pub mod btree_entries;
 mod crashes;
 mod ends;
 mod going_back;

@@ -7,11 +7,11 @@ use std::ops::Range;
 use reprise::model::{GroupId, LaneOffset, MemberId, Now, OrderKey, Origin, TopicPartition};
 use reprise::retry::detector::{LaneGiven, Rules, Seen, Serve, Settling};
 use reprise::retry::{
-    Answer, BTreeEntries, Fact, Input, Ledger, OrderMode, Ordered, Output, Policies, Policy,
-    StateKind, Token,
+    Answer, Fact, Input, Ledger, OrderMode, Ordered, Output, Policies, Policy, StateKind,
 };
 
 use crate::app::{App, World};
+use crate::btree_entries::BTreeEntries;
 use crate::law::Law;
 use crate::story::Story;
 use crate::voice::Voices;
@@ -123,7 +123,7 @@ impl Retries {
                     self.story.fact(&fact);
                     self.journal.push(fact);
                 }
-                Output::Answer { answer, .. } => last = Some(answer),
+                Output::Answer(answer) => last = Some(answer),
                 Output::Wake { .. } => {}
             }
         }
@@ -148,7 +148,7 @@ impl Retries {
         let records: Vec<(i64, OrderKey)> = keyed.collect();
         let partition = of.clone();
         let known: Vec<i64> = records.iter().map(|(at, _)| *at).collect();
-        let ask = Input::Behind { token: Token(0), group: shop(), partition, records };
+        let ask = Input::Behind { group: shop(), partition, records };
         let Some(Answer::Ordered(outcomes)) = self.ask(now, ask) else { panic!("no answer") };
         let each = known.into_iter().zip(outcomes);
         each.filter(|(_, outcome)| *outcome != Ordered::Free).map(|(at, _)| at).collect()
@@ -187,7 +187,7 @@ impl World {
         let (now, has_lane) = (self.now(), self.has_lane());
         let retries = self.retries.as_mut().filter(|_| has_lane)?;
         let member = member.clone();
-        match retries.ask(now, Input::Join { token: Token(0), group: shop(), member }) {
+        match retries.ask(now, Input::Join { group: shop(), member }) {
             Some(Answer::Slot(view)) => Some(view.position),
             other => panic!("no lane: {other:?}"),
         }
@@ -271,7 +271,6 @@ impl World {
         let Some(retries) = &mut self.retries else { return };
         let key = retries.keys.get(&(settling.partition.clone(), settling.offset)).copied();
         let settle = Input::Settle {
-            token: Token(0),
             group: shop(),
             settling: Box::new(settling.clone()),
             record_bytes: 0,
@@ -353,7 +352,7 @@ impl World {
         let (turn, company) = self.detector.lane_turn(now, from.slot);
         let room = room.into_iter().chain(turn).min();
         let max = room.unwrap_or(16);
-        let take = Input::Take { token: Token(0), group: shop(), from, max, company };
+        let take = Input::Take { group: shop(), from, max, company };
         let taken = retries.ask(now, take);
         let Some(Answer::Taken { entries, position, next_due, single, .. }) = taken else {
             panic!("no answer")
@@ -395,7 +394,7 @@ impl World {
         if retries.in_transactions && retries.voices.rng.u8(..4) == 0 {
             return self.lane_undone(up_to);
         }
-        let commit = Input::LaneCommit { token: Token(0), group: shop(), up_to };
+        let commit = Input::LaneCommit { group: shop(), up_to };
         let done = retries.ask(now, commit);
         let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
         self.detector.handle(now, Seen::LaneBelow { up_to });

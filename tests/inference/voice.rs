@@ -8,7 +8,7 @@ use reprise::model::{LaneOffset, Now, TopicPartition};
 use reprise::retry::detector::{InOrder, Seen};
 use reprise::retry::{
     Answer, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, OrderMode, Policies,
-    Reporter, Token,
+    Reporter,
 };
 
 use crate::app::World;
@@ -60,12 +60,12 @@ impl Retries {
     }
 
     fn say(&mut self, now: Now, way: Evidence, nack: Nack) -> bool {
-        let (token, group, nacks) = (Token(0), shop(), vec![nack]);
+        let (group, nacks) = (shop(), vec![nack]);
         let by = Reporter { member: None, client: "app".into() };
         let ask = match way {
-            Evidence::CommitMarker => Input::Marked { token, group, by, nacks },
-            Evidence::AdminNack => Input::Posted { token, group, by, nacks },
-            _ => Input::Nacks { token, group, by, nacks },
+            Evidence::CommitMarker => Input::Marked { group, by, nacks },
+            Evidence::AdminNack => Input::Posted { group, by, nacks },
+            _ => Input::Nacks { group, by, nacks },
         };
         match self.ask(now, ask) {
             Some(Answer::Nacked(outcomes)) => {

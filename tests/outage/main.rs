@@ -11,6 +11,8 @@
     reason = "a test"
 )]
 
+#[path = "../support/btree_entries.rs"]
+pub mod btree_entries;
 mod member;
 mod world;
 

@@ -8,10 +8,11 @@ use reprise::retry::detector::{
     Detector, Handed, LaneGiven, Output as Told, Rules, Seen, Settling,
 };
 use reprise::retry::{
-    Answer, BTreeEntries, BreakerRules, Carried, Company, Entry, Input, Ledger, Nack, NackOutcome,
-    Named, OnSeekBack, Output, Policies, Policy, Reporter, StateKind, Token,
+    Answer, BreakerRules, Carried, Company, Entry, Input, Ledger, Nack, NackOutcome, Named,
+    OnSeekBack, Output, Policies, Policy, Reporter, StateKind,
 };
 
+use crate::btree_entries::BTreeEntries;
 use crate::member::Member;
 
 /// Time between two steps of the world.
@@ -265,7 +266,7 @@ impl World {
 
     /// Joins a member. Returns the start of its retry partition.
     pub(crate) fn lane_of(&mut self, member: &MemberId) -> LaneOffset {
-        let join = Input::Join { token: Token(0), group: shop(), member: member.clone() };
+        let join = Input::Join { group: shop(), member: member.clone() };
         match self.ask(join) {
             Some(Answer::Slot(view)) => view.next,
             other => panic!("{other:?}"),
@@ -281,7 +282,7 @@ impl World {
         }
         let max = room.unwrap_or(16);
         let (of, company) = (shop(), Company::Old);
-        let taken = self.ask(Input::Take { token: Token(0), group: of, from, max, company });
+        let taken = self.ask(Input::Take { group: of, from, max, company });
         let Some(Answer::Taken { entries, .. }) = taken else { panic!("{taken:?}") };
         let out = entries.iter().map(|(lane, _)| *lane).collect();
         let (member, slot) = (member.clone(), from.slot);
@@ -293,7 +294,7 @@ impl World {
     }
 
     pub(crate) fn lane_commit(&mut self, up_to: LaneOffset) {
-        let done = self.ask(Input::LaneCommit { token: Token(0), group: shop(), up_to });
+        let done = self.ask(Input::LaneCommit { group: shop(), up_to });
         let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
         if !acknowledged.is_empty() {
             self.tell(Seen::LaneBelow { up_to });
@@ -317,7 +318,7 @@ impl World {
         let nack = Nack { committed: Some(self.committed[of]), carried, ..Nack::of(named) };
         let by = Reporter { member: None, client: "app".into() };
         let nacks = vec![nack];
-        match self.ask(Input::Nacks { token: Token(0), group: shop(), by, nacks }) {
+        match self.ask(Input::Nacks { group: shop(), by, nacks }) {
             Some(Answer::Nacked(outcomes)) => {
                 if matches!(outcomes[..], [NackOutcome::Dead { .. }]) {
                     self.dead.insert((of.clone(), offset));
@@ -338,7 +339,7 @@ impl World {
         let mut last = None;
         while let Some(output) = self.ledger.poll_output() {
             match output {
-                Output::Answer { answer, .. } => last = Some(answer),
+                Output::Answer(answer) => last = Some(answer),
                 Output::Wake { .. } => self.news += 1,
                 Output::Fact(_) => {}
             }

@@ -30,7 +30,7 @@ pub(super) struct Cell {
     /// The journal has a state of the group.
     is_stored: bool,
     /// The state that the journal refused; appended again until the journal accepts it.
-    pub(super) unkept: Option<NewEntry>,
+    pub(super) pending: Option<NewEntry>,
     /// The group's last journal entry, 0 = none since the start.
     kept_seq: u64,
     /// Time of the last persisted change; an empty group is vacant since then.
@@ -45,7 +45,7 @@ impl Cell {
             waiting: BTreeMap::new(),
             is_simple: false,
             is_stored: false,
-            unkept: None,
+            pending: None,
             kept_seq: 0,
             kept_at: at,
         }
@@ -98,7 +98,7 @@ impl Cell {
         journal: &Journal,
         events: &mpsc::UnboundedSender<GroupEvent>,
     ) {
-        if let Some(entry) = self.unkept.clone() {
+        if let Some(entry) = self.pending.clone() {
             self.keep(entry, journal);
         }
         while let Some(output) = self.machine.poll_output() {
@@ -154,12 +154,12 @@ impl Cell {
     /// request and no offsets.
     pub(super) fn is_over(&self) -> bool {
         let over = self.machine.is_deleted() || self.machine.is_blank() && !self.is_simple;
-        self.unkept.is_none() && self.waiting.is_empty() && over
+        self.pending.is_none() && self.waiting.is_empty() && over
     }
 
     fn reply(&mut self, token: Token, answer: Answer) {
         let Some(sender) = self.waiting.remove(&token) else { return };
-        let rests_on = self.unkept.is_none().then_some(self.kept_seq);
+        let rests_on = self.pending.is_none().then_some(self.kept_seq);
         // The client may have disconnected; then the session timeout removes the member.
         drop(sender.send(Reply { answer, rests_on }));
     }
@@ -176,13 +176,13 @@ impl Cell {
         match journal.append(vec![entry.clone()]) {
             Ok(appended) => {
                 self.kept_seq = appended.seq();
-                self.unkept = None;
+                self.pending = None;
             }
             Err(error) => {
-                if self.unkept.is_none() {
+                if self.pending.is_none() {
                     tracing::warn!(%error, "a group's state is not kept yet; its members wait");
                 }
-                self.unkept = Some(entry);
+                self.pending = Some(entry);
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, LaneOffset};
-use crate::retry::{Answer, Input, Token};
+use crate::retry::{Answer, Input};
 
 /// A commit of a retry partition.
 pub(in crate::engine) struct Acknowledge {
@@ -56,7 +56,7 @@ impl Request for Acknowledge {
 
     fn run(self, driver: &mut Driver) -> Result<usize, EngineError> {
         let Self { group, up_to } = self;
-        match driver.ask(Input::LaneCommit { token: Token(0), group, up_to })? {
+        match driver.ask(Input::LaneCommit { group, up_to })? {
             Some(Answer::Committed { acknowledged, .. }) => Ok(acknowledged.len()),
             _ => Err(EngineError::CommitBeyondHandOut),
         }

@@ -5,14 +5,14 @@ use crate::engine::batch;
 use crate::engine::command::nack::of_each;
 use crate::engine::command::{Call, Command, NackBatch, NackReply, Request};
 use crate::engine::delayed::AppendBatch;
-use crate::engine::detectors::{JudgedNacks, UnkeptRecords};
+use crate::engine::detectors::{JudgedNacks, PendingRecords};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
 use crate::retry::detector::Seen;
-use crate::retry::{Answer, Evidence, Fact, Input, Nack, NackOutcome, Reporter, Token};
+use crate::retry::{Answer, Evidence, Fact, Input, Nack, NackOutcome, Reporter};
 
 /// A transaction that is being committed.
 pub struct Ending {
@@ -39,7 +39,7 @@ struct JudgedGroup {
     group: GroupId,
     charged: Vec<TopicName>,
     failures: Vec<Seen>,
-    unkept: UnkeptRecords,
+    pending: PendingRecords,
 }
 
 impl Engine {
@@ -95,8 +95,8 @@ impl Driver {
             // The transaction was ended before, or cannot be ended.
             _ if !was_asked => return Ok(Vec::new()),
             _ => {
-                for JudgedGroup { group, unkept, .. } in judged {
-                    self.put_back(&group, unkept);
+                for JudgedGroup { group, pending, .. } in judged {
+                    self.put_back(&group, pending);
                 }
                 return Err(self.stops(failed));
             }
@@ -140,9 +140,10 @@ impl Driver {
     ) -> Result<(), EngineError> {
         let NackBatch { group, by, nacks, .. } = batch;
         let judged = self.judge(now, (&group, Evidence::Nack), nacks)?;
-        let JudgedNacks { nacks, records, leaves, charged, failures, unkept, windows, .. } = judged;
+        let JudgedNacks { nacks, records, leaves, charged, failures, pending, windows, .. } =
+            judged;
         decided.windows.extend(windows);
-        let known = JudgedGroup { group: group.clone(), charged, failures, unkept };
+        let known = JudgedGroup { group: group.clone(), charged, failures, pending };
         decided.judged.push(known);
         let outcomes = self.take_all(now, (group, by), nacks, &records, decided)?;
         decided.replies.push(of_each(leaves, outcomes));
@@ -157,7 +158,7 @@ impl Driver {
         records: &[bytes::Bytes],
         decided: &mut Decided,
     ) -> Result<Vec<NackOutcome>, EngineError> {
-        let input = Input::Nacks { token: Token(0), group, by, nacks };
+        let input = Input::Nacks { group, by, nacks };
         let (answer, facts) = self.handle_records(now, input, records);
         let entries: Result<Vec<_>, _> =
             facts.iter().map(|fact| self.entry_of(fact, records)).collect();

@@ -11,7 +11,7 @@ use crate::engine::error::EngineError;
 use crate::engine::gates::Gate;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, OrderKey, TopicPartition};
-use crate::retry::{Answer, Input, Nack, OrderMode, Ordered, Token};
+use crate::retry::{Answer, Input, Nack, OrderMode, Ordered};
 use crate::wire::batch::{RawRecord, order_key};
 
 /// Records of one partition that a Fetch is about to deliver, or has delivered before.
@@ -55,8 +55,7 @@ impl Request for Followers {
         let bodies: Vec<Bytes> = records.iter().map(|(_, _, record)| record.clone()).collect();
         batch::check_bytes(&bodies)?;
         let records = records.into_iter().map(|(offset, key, _)| (offset, key)).collect();
-        let token = Token(0);
-        let input = Input::Behind { token, group, partition, records };
+        let input = Input::Behind { group, partition, records };
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &bodies);
         let Some(Answer::Ordered(outcomes)) = answer else { return Err(EngineError::Stopped) };
         driver.persist(&facts, &bodies, Vec::new())?;

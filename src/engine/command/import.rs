@@ -17,7 +17,7 @@ use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::journal::{Encoded, NewEntry};
 use crate::model::GroupId;
-use crate::retry::{Answer, Import, ImportOutcome, Input, Token};
+use crate::retry::{Answer, Import, ImportOutcome, Input};
 
 /// The version byte of a stored page.
 const VERSION: u8 = 1;
@@ -133,7 +133,7 @@ impl Request for ImportBatch {
         }
         let (asked, imports): (Vec<u64>, Vec<Import>) = imports.into_iter().unzip();
         driver.tell_room(driver.clock.now(), &group);
-        let input = Input::Import { token: Token(0), group: group.clone(), imports };
+        let input = Input::Import { group: group.clone(), imports };
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
         let Some(Answer::Imported(judged)) = answer else { return Err(EngineError::Stopped) };
         let mut judged: BTreeMap<u64, ImportOutcome> = asked.into_iter().zip(judged).collect();

@@ -15,7 +15,7 @@ use crate::engine::handle::Engine;
 use crate::engine::stamps::Verdict;
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
-use crate::retry::{Answer, Disposition, Evidence, Input, Nack, NackOutcome, Reporter, Token};
+use crate::retry::{Answer, Disposition, Evidence, Input, Nack, NackOutcome, Reporter};
 
 #[cfg(test)]
 mod tests;
@@ -135,7 +135,8 @@ impl Driver {
         let now = self.clock.now();
         self.tell_room(now, &group);
         let judged = self.judge(now, (&group, evidence), nacks)?;
-        let JudgedNacks { nacks, records, leaves, charged, failures, unkept, windows, .. } = judged;
+        let JudgedNacks { nacks, records, leaves, charged, failures, pending, windows, .. } =
+            judged;
         let before = producer.map(|producer| (producer, self.stamps.of(&group, producer.id)));
         let batch = JudgedBatch { by, evidence, producer, nacks, records };
         let outcomes = match self.journal_batch(now, &group, batch, windows) {
@@ -146,7 +147,7 @@ impl Driver {
                 if let Some((producer, before)) = before {
                     self.stamps.restore(&group, producer.id, before);
                 }
-                self.put_back(&group, unkept);
+                self.put_back(&group, pending);
                 return Err(error);
             }
         };
@@ -165,11 +166,11 @@ impl Driver {
         windows: Vec<NewEntry>,
     ) -> Result<Vec<NackOutcome>, EngineError> {
         let JudgedBatch { by, evidence, producer, nacks, records } = batch;
-        let (token, of) = (Token(0), group.clone());
+        let of = group.clone();
         let input = match evidence {
-            Evidence::CommitMarker => Input::Marked { token, group: of, by, nacks },
-            Evidence::AdminNack => Input::Posted { token, group: of, by, nacks },
-            _ => Input::Nacks { token, group: of, by, nacks },
+            Evidence::CommitMarker => Input::Marked { group: of, by, nacks },
+            Evidence::AdminNack => Input::Posted { group: of, by, nacks },
+            _ => Input::Nacks { group: of, by, nacks },
         };
         let (answer, facts) = self.handle_records(now, input, &records);
         let outcomes = match answer {

@@ -13,7 +13,7 @@ use crate::engine::handle::Engine;
 use crate::engine::job::{JobStep, SendTarget};
 use crate::journal::{AppendError, NewEntry};
 use crate::model::{EntryId, GroupId, Now};
-use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input, Token};
+use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input};
 
 #[cfg(test)]
 mod tests;
@@ -176,7 +176,7 @@ impl Driver {
         records: &[Bytes],
     ) -> Result<Operated, EngineError> {
         self.tell_room(now, group);
-        let input = Input::Operate { token: Token(0), group: group.clone(), action, ids };
+        let input = Input::Operate { group: group.clone(), action, ids };
         let (answer, facts) = self.handle_records(now, input, records);
         let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
         let changed = outcomes.iter().filter(|one| is_done(**one)).count();

@@ -98,7 +98,7 @@ fn changes<S: Entries>(
 mod tests {
     use super::*;
     use crate::model::{MonoMs, Now, Origin, WallMs};
-    use crate::retry::{BTreeEntries, Input, Nack, Named, Policies, Policy, Reporter, Token};
+    use crate::retry::{BTreeEntries, Input, Nack, Named, Policies, Policy, Reporter};
 
     const NOW: Now = Now { wall: WallMs(1_000), mono: MonoMs(1_000) };
 
@@ -114,10 +114,10 @@ mod tests {
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
         let nack = Nack { record_bytes: 1, ..Nack::of(Named::Origin(origin)) };
         let by = Reporter { member: None, client: "app".into() };
-        let (token, group, nacks) = (Token(0), "shop".into(), vec![nack]);
-        ledger.handle(NOW, Input::Nacks { token, group, by, nacks });
-        let (token, group) = (Token(1), "idle".into());
-        ledger.handle(NOW, Input::Join { token, group, member: "m".into() });
+        let (group, nacks) = ("shop".into(), vec![nack]);
+        ledger.handle(NOW, Input::Nacks { group, by, nacks });
+        let group = "idle".into();
+        ledger.handle(NOW, Input::Join { group, member: "m".into() });
         ledger
     }
 

@@ -12,7 +12,7 @@ use crate::engine::handle::Engine;
 use crate::engine::windows;
 use crate::model::GroupId;
 use crate::retry::detector::Settling;
-use crate::retry::{Answer, Input, NackOutcome, Token};
+use crate::retry::{Answer, Input, NackOutcome};
 
 /// A record that a plan says has its final outcome, with its bytes.
 #[derive(Clone, Debug)]
@@ -58,8 +58,8 @@ impl Request for SettleRequest {
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         driver.tell_room(driver.clock.now(), &group);
         let key = driver.order_key(&group, &record);
-        let (token, settling) = (Token(0), Box::new(settling));
-        let input = Input::Settle { token, group: group.clone(), settling, record_bytes, key };
+        let settling = Box::new(settling);
+        let input = Input::Settle { group: group.clone(), settling, record_bytes, key };
         let records = [record];
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
         let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };

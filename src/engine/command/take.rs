@@ -7,7 +7,7 @@ use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
-use crate::retry::{Answer, Company, Entries, Entry, Input, Single, Token};
+use crate::retry::{Answer, Company, Entries, Entry, Input, Single};
 
 #[cfg(test)]
 mod tests;
@@ -113,8 +113,8 @@ impl Request for Take {
     fn run(self, driver: &mut Driver) -> Result<HandOuts, EngineError> {
         let Self { group, from, max, company } = self;
         driver.journal.admits()?;
-        let (token, of) = (Token(0), group.clone());
-        match driver.ask(Input::Take { token, group, from, max, company })? {
+        let of = group.clone();
+        match driver.ask(Input::Take { group, from, max, company })? {
             Some(Answer::Taken { entries, position, next, next_due, single }) => {
                 let store = driver.ledger.store();
                 let entries = store.located(entries);

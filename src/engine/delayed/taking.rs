@@ -11,9 +11,7 @@ use crate::engine::error::EngineError;
 use crate::engine::kind;
 use crate::journal::{Encoded, NewEntry};
 use crate::model::{EntryId, Origin};
-use crate::retry::{
-    Answer, Entries, Fact, Input, PayloadChange, StateKind, Token, delayed, encode_fact,
-};
+use crate::retry::{Answer, Entries, Fact, Input, PayloadChange, StateKind, delayed, encode_fact};
 
 impl Request for DelayBatch {
     /// True when the answer depends on the log: at least one record waits.
@@ -103,7 +101,7 @@ impl Driver {
             _ => None,
         });
         let records: Vec<Origin> = begun.collect();
-        let (_, ended) = self.handle(Input::Cancel { token: Token(0), records });
+        let (_, ended) = self.handle(Input::Cancel { records });
         facts.extend(ended);
         let appended = self.append(&facts, &[], Vec::new());
         if let Err(error) = &appended {
@@ -129,7 +127,7 @@ impl Driver {
             .filter_map(|record| u64::try_from(record.offset).ok().map(EntryId))
             .map(|id| (id, self.ledger.store().record_bytes(id)))
             .collect();
-        match self.ask(Input::Cancel { token: Token(0), records })? {
+        match self.ask(Input::Cancel { records })? {
             Some(Answer::Cancelled(cancelled)) => {
                 for ((id, bytes), _) in sizes.iter().zip(&cancelled).filter(|(_, was)| **was) {
                     self.ended(*id, *bytes);

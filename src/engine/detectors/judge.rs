@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::engine::command::{NackBatch, NackRequest};
 use crate::engine::detectors::GroupDetector;
-use crate::engine::detectors::keep::UnkeptRecords;
+use crate::engine::detectors::keep::PendingRecords;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::journal::NewEntry;
@@ -34,7 +34,7 @@ pub(in crate::engine) struct JudgedNacks {
     /// Failures that become entries.
     pub(in crate::engine) failures: Vec<Seen>,
     /// The records of the detector, for the same group of the log.
-    pub(in crate::engine) unkept: UnkeptRecords,
+    pub(in crate::engine) pending: PendingRecords,
     pub(in crate::engine) windows: Vec<NewEntry>,
 }
 
@@ -72,8 +72,8 @@ impl Driver {
             }
             judged
         });
-        let (unkept, windows) = self.take_unkept(group);
-        Ok(JudgedNacks { unkept, windows, ..judged })
+        let (pending, windows) = self.take_pending(group);
+        Ok(JudgedNacks { pending, windows, ..judged })
     }
 
     /// Reports failures to the group's detector, once their entries are in the log.

@@ -21,14 +21,14 @@ enum SuspectsUpdate {
 /// Records of one detector that are not journalled yet; an inner `None` deletes the journal's
 /// record.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct UnkeptRecords {
+pub(in crate::engine) struct PendingRecords {
     windows: BTreeMap<TopicPartition, Option<WindowRecord>>,
     suspects: Option<SuspectsUpdate>,
     /// The driver has been told to journal them.
     is_told: bool,
 }
 
-impl UnkeptRecords {
+impl PendingRecords {
     pub(super) fn window(&mut self, of: TopicPartition, record: Option<WindowRecord>) {
         self.windows.insert(of, record);
     }
@@ -62,9 +62,9 @@ impl Driver {
             // The renewal journals all of them.
             return;
         }
-        let (unkept, entries) = self.take_unkept(group);
+        let (pending, entries) = self.take_pending(group);
         if let Err(error) = self.usable().and_then(|()| self.append_parted(entries)) {
-            self.put_back(group, unkept);
+            self.put_back(group, pending);
             tracing::warn!(
                 %group, %error,
                 "R0408 the progress of a group could not be journalled: it is tried again with \
@@ -74,25 +74,28 @@ impl Driver {
     }
 
     /// Takes the records of a group's detector, to journal them.
-    pub(in crate::engine) fn take_unkept(&self, group: &GroupId) -> (UnkeptRecords, Vec<NewEntry>) {
+    pub(in crate::engine) fn take_pending(
+        &self,
+        group: &GroupId,
+    ) -> (PendingRecords, Vec<NewEntry>) {
         let Some(of) = self.detectors.find(group) else { return Default::default() };
-        let unkept = std::mem::take(&mut of.lock().unkept);
+        let pending = std::mem::take(&mut of.lock().pending);
         let window = |(of, record): (&TopicPartition, &Option<WindowRecord>)| {
             windows::entry(group, of, record.as_ref(), self.topic_ids.id_of(&of.topic))
         };
-        let windows = unkept.windows.iter().map(window);
-        let suspects = unkept.suspects.as_ref().map(|update| match update {
+        let windows = pending.windows.iter().map(window);
+        let suspects = pending.suspects.as_ref().map(|update| match update {
             SuspectsUpdate::Latest(record) => suspects::entry(group, Some(record)),
             SuspectsUpdate::Gone => suspects::entry(group, None),
         });
         let entries = windows.chain(suspects).collect();
-        (unkept, entries)
+        (pending, entries)
     }
 
     /// Restores records that were taken and not journalled.
-    pub(in crate::engine) fn put_back(&self, group: &GroupId, taken: UnkeptRecords) {
+    pub(in crate::engine) fn put_back(&self, group: &GroupId, taken: PendingRecords) {
         if let Some(of) = self.detectors.find(group) {
-            of.lock().unkept.put_back(taken);
+            of.lock().pending.put_back(taken);
         }
     }
 

@@ -27,7 +27,7 @@ use crate::retry::{Policies, Policy};
 use crate::wire::read_progress;
 
 pub(super) use judge::JudgedNacks;
-pub(super) use keep::UnkeptRecords;
+pub(super) use keep::PendingRecords;
 
 /// The detectors of all groups.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ pub struct GroupDetector {
 #[derive(Debug)]
 pub struct DetectorState {
     pub detector: Detector,
-    unkept: UnkeptRecords,
+    pending: PendingRecords,
 }
 
 impl Detectors {
@@ -155,7 +155,7 @@ impl GroupDetector {
     fn new(policy: &Policy) -> Self {
         let state = DetectorState {
             detector: Detector::new(Rules::from(policy)),
-            unkept: UnkeptRecords::default(),
+            pending: PendingRecords::default(),
         };
         Self { state: Mutex::new(state), news: watch::Sender::new(0), rests_on: AtomicU64::new(0) }
     }
@@ -183,7 +183,7 @@ impl GroupDetector {
 
 impl DetectorState {
     fn is_idle(&self, now: Now) -> bool {
-        self.unkept.is_empty() && self.detector.is_idle(now)
+        self.pending.is_empty() && self.detector.is_idle(now)
     }
 }
 
@@ -216,7 +216,7 @@ impl Engine {
         let changed = f(&mut state.detector, now);
         let inputs = of.hear(&mut state, group, &self.metrics);
         // Under the lock, so that the driver gets the changes in order.
-        if state.unkept.must_be_told() {
+        if state.pending.must_be_told() {
             self.tell(Command::KeepDetector(group.clone()));
         }
         for input in inputs {

@@ -21,8 +21,8 @@ impl GroupDetector {
         let (mut inputs, mut is_news) = (Vec::new(), false);
         while let Some(output) = state.detector.poll_output() {
             match output {
-                Output::Window { partition, window } => state.unkept.window(partition, window),
-                Output::Suspects(record) => state.unkept.suspects(record),
+                Output::Window { partition, window } => state.pending.window(partition, window),
+                Output::Suspects(record) => state.pending.suspects(record),
                 Output::Wake => is_news = true,
                 Output::Joined(lane) => inputs.push(Input::Joined { group: group.clone(), lane }),
                 Output::Replayed { partition, offsets } => {

@@ -4,16 +4,10 @@
 //! by its origin. The truth table judges both alike.
 
 use crate::model::GroupId;
-use crate::retry::{Entries, Evidence, Ledger, Nack, Reporter, Token};
+use crate::retry::{Entries, Evidence, Ledger, Nack, Reporter};
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_posted(
-        &mut self,
-        token: Token,
-        group: &GroupId,
-        by: &Reporter,
-        nacks: &[Nack],
-    ) {
-        self.take_all(token, group, (Evidence::AdminNack, by), nacks);
+    pub(in crate::retry) fn on_posted(&mut self, group: &GroupId, by: &Reporter, nacks: &[Nack]) {
+        self.take_all(group, (Evidence::AdminNack, by), nacks);
     }
 }

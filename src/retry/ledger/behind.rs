@@ -8,16 +8,13 @@
 //! key-blocked entry when the one before it is final.
 
 use crate::model::{EntryId, GroupId, OrderKey, Origin, TopicPartition};
-use crate::retry::{
-    Answer, Entries, Entry, Evidence, Ledger, Ordered, PayloadChange, Rank, State, Token,
-};
+use crate::retry::{Answer, Entries, Entry, Evidence, Ledger, Ordered, PayloadChange, Rank, State};
 
 impl<S: Entries> Ledger<S> {
     /// Records about to be delivered, or just delivered, ascending by offset. A record with an
     /// earlier pending one of its key becomes key-blocked. No failure is charged.
     pub(in crate::retry) fn on_behind(
         &mut self,
-        token: Token,
         group: &GroupId,
         of: &TopicPartition,
         records: &[(i64, OrderKey)],
@@ -26,7 +23,7 @@ impl<S: Entries> Ledger<S> {
         for (index, (offset, key)) in (0_u32..).zip(records) {
             outcomes.push(self.follow(group, of, index, (*offset, *key)));
         }
-        self.answer(token, Answer::Ordered(outcomes));
+        self.answer(Answer::Ordered(outcomes));
     }
 
     fn follow(

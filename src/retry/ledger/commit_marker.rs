@@ -8,16 +8,10 @@
 //! With `order.mode: partition` a delivery has no other name, so each may fail by a marker once.
 
 use crate::model::GroupId;
-use crate::retry::{Entries, Evidence, Ledger, Nack, Reporter, Token};
+use crate::retry::{Entries, Evidence, Ledger, Nack, Reporter};
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_marked(
-        &mut self,
-        token: Token,
-        group: &GroupId,
-        by: &Reporter,
-        nacks: &[Nack],
-    ) {
-        self.take_all(token, group, (Evidence::CommitMarker, by), nacks);
+    pub(in crate::retry) fn on_marked(&mut self, group: &GroupId, by: &Reporter, nacks: &[Nack]) {
+        self.take_all(group, (Evidence::CommitMarker, by), nacks);
     }
 }

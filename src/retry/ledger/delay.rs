@@ -4,8 +4,8 @@
 
 use crate::model::{EntryId, Origin, TopicName, WallMs};
 use crate::retry::{
-    Answer, DELAY_MS_MAX, DELAYED, Entries, Entry, Evidence, Ledger, PayloadChange, State, Token,
-    Until, delayed,
+    Answer, DELAY_MS_MAX, DELAYED, Entries, Entry, Evidence, Ledger, PayloadChange, State, Until,
+    delayed,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -33,7 +33,7 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    pub(in crate::retry) fn on_cancel(&mut self, token: Token, records: &[Origin]) {
+    pub(in crate::retry) fn on_cancel(&mut self, records: &[Origin]) {
         let mut cancelled = Vec::with_capacity(records.len());
         for record in records {
             let id = u64::try_from(record.offset).map(EntryId).ok();
@@ -46,7 +46,7 @@ impl<S: Entries> Ledger<S> {
             }
             cancelled.push(is_it);
         }
-        self.answer(token, Answer::Cancelled(cancelled));
+        self.answer(Answer::Cancelled(cancelled));
     }
 }
 

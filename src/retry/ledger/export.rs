@@ -7,13 +7,13 @@
 use crate::model::{EntryId, TopicPartition};
 use crate::retry::{
     Answer, Disposition, Entries, Entry, Evidence, ExportOutcome, ExportStep, Ledger,
-    PayloadChange, Rank, State, Token,
+    PayloadChange, Rank, State,
 };
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_export(&mut self, token: Token, step: ExportStep, ids: &[EntryId]) {
+    pub(in crate::retry) fn on_export(&mut self, step: ExportStep, ids: &[EntryId]) {
         let outcomes = ids.iter().map(|id| self.export(step, *id)).collect();
-        self.answer(token, Answer::Exported(outcomes));
+        self.answer(Answer::Exported(outcomes));
     }
 
     fn export(&mut self, step: ExportStep, id: EntryId) -> ExportOutcome {

@@ -6,21 +6,16 @@
 use crate::model::GroupId;
 use crate::retry::{
     Answer, BadImport, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Import, ImportOutcome,
-    Ledger, PayloadChange, State, Token,
+    Ledger, PayloadChange, State,
 };
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_import(
-        &mut self,
-        token: Token,
-        group: &GroupId,
-        imports: Vec<Import>,
-    ) {
+    pub(in crate::retry) fn on_import(&mut self, group: &GroupId, imports: Vec<Import>) {
         let mut outcomes = Vec::with_capacity(imports.len());
         for (index, import) in (0_u32..).zip(imports) {
             outcomes.push(self.import(group, index, import));
         }
-        self.answer(token, Answer::Imported(outcomes));
+        self.answer(Answer::Imported(outcomes));
     }
 
     fn import(&mut self, group: &GroupId, index: u32, import: Import) -> ImportOutcome {

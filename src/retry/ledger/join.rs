@@ -1,21 +1,21 @@
 //! Slot of a member: the one it has, else the lowest free one, else a new one.
 
 use crate::model::{GroupId, LANE_SEQUENCE_MAX, MemberId, Slot};
-use crate::retry::{Answer, Entries, Ledger, SlotRecord, Token};
+use crate::retry::{Answer, Entries, Ledger, SlotRecord};
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_join(&mut self, token: Token, group: &GroupId, member: MemberId) {
+    pub(in crate::retry) fn on_join(&mut self, group: &GroupId, member: MemberId) {
         if let Some(record) = self.slot_of(group, &member) {
             let view = self.view(group, &record);
-            return self.answer(token, Answer::Slot(view));
+            return self.answer(Answer::Slot(view));
         }
         let Some(mut record) = self.free_slot(group) else {
-            return self.answer(token, Answer::NoSlot);
+            return self.answer(Answer::NoSlot);
         };
         record.member = Some(member);
         let view = self.view(group, &record);
         self.record_slot(group, record);
-        self.answer(token, Answer::Slot(view));
+        self.answer(Answer::Slot(view));
     }
 
     fn free_slot(&self, group: &GroupId) -> Option<SlotRecord> {

@@ -2,18 +2,13 @@
 //! late ones.
 
 use crate::model::{EntryId, GroupId, LaneOffset};
-use crate::retry::{Answer, Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, State, Token};
+use crate::retry::{Answer, Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, State};
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_lane_commit(
-        &mut self,
-        token: Token,
-        group: &GroupId,
-        up_to: LaneOffset,
-    ) {
+    pub(in crate::retry) fn on_lane_commit(&mut self, group: &GroupId, up_to: LaneOffset) {
         let record = self.store.slot(group, up_to.slot);
         let Some(record) = record.filter(|record| up_to.sequence <= record.next_sequence) else {
-            return self.answer(token, Answer::CommitRefused);
+            return self.answer(Answer::CommitRefused);
         };
         let first = LaneOffset { slot: up_to.slot, sequence: 0 };
         let at = self.wall();
@@ -36,7 +31,7 @@ impl<S: Entries> Ledger<S> {
         if !acknowledged.is_empty() {
             self.wake_if_due(group);
         }
-        self.answer(token, Answer::Committed { acknowledged, position });
+        self.answer(Answer::Committed { acknowledged, position });
     }
 
     /// Acknowledges an entry that had returned to the queue by timeout or silence. An entry that

@@ -35,7 +35,7 @@ use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, TopicP
 use crate::retry::pace::Pace;
 use crate::retry::{
     Answer, Cause, Entry, Evidence, Fact, Input, Ladder, Output, PayloadChange, Policies, Policy,
-    RecordShape, Reporter, SlotView, State, StateKind, Token,
+    RecordShape, Reporter, SlotView, State, StateKind,
 };
 
 pub use check::Fingerprint;
@@ -126,18 +126,18 @@ impl<S: Entries> Ledger<S> {
     pub fn handle(&mut self, now: Now, input: Input) {
         self.now = now;
         match input {
-            Input::Nacks { token, group, by, nacks } => self.on_nacks(token, &group, &by, &nacks),
-            Input::Marked { token, group, by, nacks } => {
-                self.on_marked(token, &group, &by, &nacks);
+            Input::Nacks { group, by, nacks } => self.on_nacks(&group, &by, &nacks),
+            Input::Marked { group, by, nacks } => {
+                self.on_marked(&group, &by, &nacks);
             }
-            Input::Posted { token, group, by, nacks } => {
-                self.on_posted(token, &group, &by, &nacks);
+            Input::Posted { group, by, nacks } => {
+                self.on_posted(&group, &by, &nacks);
             }
-            Input::Take { token, group, from, max, company } => {
-                self.on_take(token, &group, from, (max, company));
+            Input::Take { group, from, max, company } => {
+                self.on_take(&group, from, (max, company));
             }
             Input::Joined { group, lane } => self.on_joined(&group, lane),
-            Input::LaneCommit { token, group, up_to } => self.on_lane_commit(token, &group, up_to),
+            Input::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
             Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             Input::Damaged { id, why } => self.on_damaged(id, &why),
             Input::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
@@ -149,27 +149,27 @@ impl<S: Entries> Ledger<S> {
             Input::OriginCommit { group, topic, partition, offset } => {
                 self.on_origin_commit(&group, &topic, partition, offset);
             }
-            Input::Join { token, group, member } => self.on_join(token, &group, member),
+            Input::Join { group, member } => self.on_join(&group, member),
             Input::Leave { group, member } => self.on_member_lost(&group, &member),
             Input::Silent { group, member } => self.on_member_silent(&group, &member),
-            Input::Operate { token, group, action, ids } => {
-                self.on_operate(token, &group, action, &ids);
+            Input::Operate { group, action, ids } => {
+                self.on_operate(&group, action, &ids);
             }
             Input::DeadLetterGone { id } => self.on_dead_letter_gone(id),
             Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
-            Input::Export { token, step, ids } => self.on_export(token, step, &ids),
-            Input::Import { token, group, imports } => self.on_import(token, &group, imports),
-            Input::Settle { token, group, settling, record_bytes, key } => {
-                self.on_settle(token, &group, &settling, (record_bytes, key));
+            Input::Export { step, ids } => self.on_export(step, &ids),
+            Input::Import { group, imports } => self.on_import(&group, imports),
+            Input::Settle { group, settling, record_bytes, key } => {
+                self.on_settle(&group, &settling, (record_bytes, key));
             }
-            Input::Behind { token, group, partition, records } => {
-                self.on_behind(token, &group, &partition, &records);
+            Input::Behind { group, partition, records } => {
+                self.on_behind(&group, &partition, &records);
             }
             Input::Delay { topic, partition, records } => {
                 self.on_delay(&topic, partition, &records);
             }
             Input::Delivered { id, arrived } => self.on_delivered(id, arrived),
-            Input::Cancel { token, records } => self.on_cancel(token, &records),
+            Input::Cancel { records } => self.on_cancel(&records),
             Input::Policies(policies) => {
                 self.policies = *policies;
                 self.room.hasten_all(now.wall);
@@ -346,8 +346,8 @@ impl<S: Entries> Ledger<S> {
         self.emit(Fact::Tables { mark, at });
     }
 
-    pub(super) fn answer(&mut self, token: Token, answer: Answer) {
-        self.outputs.push_back(Output::Answer { token, answer });
+    pub(super) fn answer(&mut self, answer: Answer) {
+        self.outputs.push_back(Output::Answer(answer));
     }
 
     /// The id of the next new entry; the fact of that entry raises it.

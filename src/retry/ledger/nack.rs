@@ -4,39 +4,31 @@
 use crate::model::{EntryId, GroupId, LaneOffset, Now, Origin};
 use crate::retry::{
     Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ladder, Ledger,
-    Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict,
-    judge,
+    Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Verdict, judge,
 };
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_nacks(
-        &mut self,
-        token: Token,
-        group: &GroupId,
-        by: &Reporter,
-        nacks: &[Nack],
-    ) {
-        self.take_all(token, group, (Evidence::Nack, by), nacks);
+    pub(in crate::retry) fn on_nacks(&mut self, group: &GroupId, by: &Reporter, nacks: &[Nack]) {
+        self.take_all(group, (Evidence::Nack, by), nacks);
     }
 
     /// Applies all nacks, or none if one is bad.
     pub(in crate::retry) fn take_all(
         &mut self,
-        token: Token,
         group: &GroupId,
         (evidence, by): (Evidence, &Reporter),
         nacks: &[Nack],
     ) {
         let bad = self.bad(group, evidence, nacks);
         if !bad.is_empty() {
-            return self.answer(token, Answer::BadNacks(bad));
+            return self.answer(Answer::BadNacks(bad));
         }
         let mut outcomes = Vec::with_capacity(nacks.len());
         for (index, nack) in (0_u32..).zip(nacks) {
             outcomes.extend(self.take_nack(group, (evidence, by), index, nack));
         }
         debug_assert_eq!(outcomes.len(), nacks.len(), "a judged nack is taken");
-        self.answer(token, Answer::Nacked(outcomes));
+        self.answer(Answer::Nacked(outcomes));
     }
 
     /// The nacks of one batch that would be refused now, by index.

@@ -10,7 +10,7 @@
 use crate::model::{EntryId, GroupId};
 use crate::retry::{
     Action, ActionOutcome, Answer, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ledger,
-    PayloadChange, State, Token,
+    PayloadChange, State,
 };
 
 /// Time for which a discarded dead letter can be restored.
@@ -19,14 +19,13 @@ pub const RESTORE_MS: u64 = 24 * 3_600_000;
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_operate(
         &mut self,
-        token: Token,
         group: &GroupId,
         action: Action,
         ids: &[EntryId],
     ) {
         let each = (0_u32..).zip(ids);
         let outcomes = each.map(|(index, id)| self.operate(group, action, index, *id)).collect();
-        self.answer(token, Answer::Operated(outcomes));
+        self.answer(Answer::Operated(outcomes));
     }
 
     fn operate(

@@ -6,13 +6,12 @@ use crate::retry::detector::Settling;
 use crate::retry::ledger::nack::outcome;
 use crate::retry::{
     Answer, Carried, Disposition, Entries, Entry, Ledger, NackOutcome, Next, PayloadChange, State,
-    Token, Want,
+    Want,
 };
 
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_settle(
         &mut self,
-        token: Token,
         group: &GroupId,
         settling: &Settling,
         (record_bytes, key): (u64, Option<OrderKey>),
@@ -24,7 +23,7 @@ impl<S: Entries> Ledger<S> {
         };
         // The group has an entry of this origin already.
         if let Some(id) = self.store.by_origin(group, &origin) {
-            return self.answer(token, Answer::Nacked(vec![NackOutcome::Nothing { id }]));
+            return self.answer(Answer::Nacked(vec![NackOutcome::Nothing { id }]));
         }
         let unborn = State::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, Some(origin), unborn);
@@ -57,6 +56,6 @@ impl<S: Entries> Ledger<S> {
         self.note_end(&entry, record_bytes);
         let outcomes = outcome(entry.id, &entry.state).into_iter().collect();
         self.record(entry, evidence, None, PayloadChange::Begins(0));
-        self.answer(token, Answer::Nacked(outcomes));
+        self.answer(Answer::Nacked(outcomes));
     }
 }

@@ -3,13 +3,12 @@
 use crate::model::{GroupId, LANE_SEQUENCE_MAX, LaneOffset, Slot};
 use crate::retry::{
     Answer, Company, Entries, Entry, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, Policy, Single,
-    SlotRecord, State, TAKE_BYTES_MAX, TAKE_MAX, Token,
+    SlotRecord, State, TAKE_BYTES_MAX, TAKE_MAX,
 };
 
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_take(
         &mut self,
-        token: Token,
         group: &GroupId,
         from: LaneOffset,
         (max, company): (usize, Company),
@@ -42,7 +41,7 @@ impl<S: Entries> Ledger<S> {
         // A free slot ends at the fetch offset, so that the client does not run its reset policy.
         let (position, next) =
             if held { (view.position, view.next.max(from)) } else { (from, from) };
-        self.answer(token, Answer::Taken { entries, position, next, next_due, single });
+        self.answer(Answer::Taken { entries, position, next, next_due, single });
     }
 
     /// Number of leading entries within the byte limit; the first entry of a Take always fits.

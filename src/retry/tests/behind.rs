@@ -13,8 +13,8 @@ pub(super) fn fail_keyed(offset: i64, key: OrderKey) -> Nack {
 
 pub(super) fn behind(rig: &mut Rig, records: &[(i64, OrderKey)]) -> Vec<Ordered> {
     let partition = TopicPartition { topic: "orders".into(), partition: 0 };
-    let (token, group, records) = (Token(8), shop(), records.to_vec());
-    match rig.send(Input::Behind { token, group, partition, records }) {
+    let (group, records) = (shop(), records.to_vec());
+    match rig.send(Input::Behind { group, partition, records }) {
         Some(Answer::Ordered(outcomes)) => outcomes,
         other => panic!("{other:?}"),
     }
@@ -146,7 +146,7 @@ fn a_topic_that_is_gone_leaves_nobody_behind_anybody() {
 }
 
 fn export(rig: &mut Rig, step: ExportStep, ids: &[EntryId]) -> Vec<ExportOutcome> {
-    match rig.send(Input::Export { token: Token(5), step, ids: ids.to_vec() }) {
+    match rig.send(Input::Export { step, ids: ids.to_vec() }) {
         Some(Answer::Exported(outcomes)) => outcomes,
         other => panic!("{other:?}"),
     }

@@ -17,7 +17,7 @@ impl Rig {
 
     fn cancel(&mut self, name: &str) -> bool {
         let records = vec![name.parse().unwrap()];
-        match self.send(Input::Cancel { token: Token(9), records }) {
+        match self.send(Input::Cancel { records }) {
             Some(Answer::Cancelled(one)) => one[0],
             other => panic!("{other:?}"),
         }

@@ -43,14 +43,14 @@ pub(super) fn letter(offset: Option<i64>) -> Import {
 
 impl Rig {
     fn export(&mut self, step: ExportStep, ids: &[EntryId]) -> Vec<ExportOutcome> {
-        match self.send(Input::Export { token: Token(5), step, ids: ids.to_vec() }) {
+        match self.send(Input::Export { step, ids: ids.to_vec() }) {
             Some(Answer::Exported(outcomes)) => outcomes,
             other => panic!("{other:?}"),
         }
     }
 
     fn import(&mut self, imports: Vec<Import>) -> Vec<ImportOutcome> {
-        match self.send(Input::Import { token: Token(6), group: shop(), imports }) {
+        match self.send(Input::Import { group: shop(), imports }) {
             Some(Answer::Imported(outcomes)) => outcomes,
             other => panic!("{other:?}"),
         }

@@ -316,8 +316,8 @@ fn an_empty_answer_says_when_the_next_one_is_due() {
     let mut rig = Rig::new(Policy::default());
     rig.join("a");
     rig.nack(fail(1)).unwrap();
-    let (token, from, company) = (Token(9), lane(0, 0), Company::Some);
-    let input = Input::Take { token, group: shop(), from, max: 1, company };
+    let (from, company) = (lane(0, 0), Company::Some);
+    let input = Input::Take { group: shop(), from, max: 1, company };
     let Some(Answer::Taken { entries, position, next, next_due, .. }) = rig.send(input) else {
         panic!()
     };

@@ -5,7 +5,7 @@ use crate::retry::{Disposition, Evidence, State};
 
 fn marked(rig: &mut Rig, nacks: Vec<Nack>) -> Answer {
     let by = Reporter { member: None, client: "app".into() };
-    rig.send(Input::Marked { token: Token(1), group: shop(), by, nacks }).unwrap()
+    rig.send(Input::Marked { group: shop(), by, nacks }).unwrap()
 }
 
 fn changes_nothing(rig: &mut Rig, nack: Nack) {

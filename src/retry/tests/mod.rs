@@ -24,7 +24,7 @@ use crate::retry::ledger::AT_ONCE;
 use crate::retry::{
     Answer, BTreeEntries, BadNack, Bytes, Carried, Company, Entry, Fact, Input, Ledger, LevelTable,
     Nack, NackOutcome, Named, Output, Policies, Policy, Reporter, Single, SlotView, StateKind,
-    Token, Want,
+    Want,
 };
 
 /// A ledger, its journal and its clock.
@@ -77,7 +77,7 @@ impl Rig {
             match output {
                 Output::Fact(fact) => self.journal.push(fact),
                 Output::Wake { .. } => self.wakes += 1,
-                Output::Answer { answer, .. } => {
+                Output::Answer(answer) => {
                     assert_eq!(last, None, "one answer per input");
                     last = Some(answer);
                 }
@@ -88,7 +88,7 @@ impl Rig {
 
     fn nacks(&mut self, group: &str, nacks: Vec<Nack>) -> Answer {
         let by = Reporter { member: None, client: "app".into() };
-        let input = Input::Nacks { token: Token(1), group: group.into(), by, nacks };
+        let input = Input::Nacks { group: group.into(), by, nacks };
         self.send(input).unwrap()
     }
 
@@ -102,7 +102,7 @@ impl Rig {
 
     fn join(&mut self, member: &str) -> SlotView {
         let (group, member) = ("shop".into(), member.into());
-        match self.send(Input::Join { token: Token(2), group, member }) {
+        match self.send(Input::Join { group, member }) {
             Some(Answer::Slot(view)) => view,
             other => panic!("{other:?}"),
         }
@@ -122,8 +122,8 @@ impl Rig {
         from: LaneOffset,
         company: Company,
     ) -> (Vec<(LaneOffset, Entry)>, Option<Single>) {
-        let (token, group) = (Token(3), "shop".into());
-        match self.send(Input::Take { token, group, from, max: 100, company }) {
+        let group = "shop".into();
+        match self.send(Input::Take { group, from, max: 100, company }) {
             Some(Answer::Taken { entries, single, .. }) => (entries, single),
             other => panic!("{other:?}"),
         }
@@ -138,7 +138,7 @@ impl Rig {
     }
 
     fn lane_commit(&mut self, up_to: LaneOffset) -> Answer {
-        self.send(Input::LaneCommit { token: Token(4), group: "shop".into(), up_to }).unwrap()
+        self.send(Input::LaneCommit { group: "shop".into(), up_to }).unwrap()
     }
 
     /// Commits past this delivery; expects that the commit acknowledges one entry.

@@ -6,9 +6,9 @@ use crate::retry::{Action, ActionOutcome as Outcome, Disposition, Evidence, REST
 
 impl Rig {
     fn operate(&mut self, action: Action, ids: &[EntryId]) -> Vec<Outcome> {
-        let (token, group) = (Token(9), shop());
+        let group = shop();
         let ids = ids.to_vec();
-        match self.send(Input::Operate { token, group, action, ids }) {
+        match self.send(Input::Operate { group, action, ids }) {
             Some(Answer::Operated(outcomes)) => outcomes,
             other => panic!("{other:?}"),
         }
@@ -187,9 +187,9 @@ fn a_waiting_retry_is_hastened_delayed_or_ended() {
 fn entries_of_another_group_or_of_none_are_unknown() {
     let mut rig = Rig::new(Policy::default());
     let id = rig.buried(7);
-    let (token, group, ids) = (Token(9), GroupId::new("cart"), vec![id]);
+    let (group, ids) = (GroupId::new("cart"), vec![id]);
     let action = Action::Redrive;
-    let other = rig.send(Input::Operate { token, group, action, ids });
+    let other = rig.send(Input::Operate { group, action, ids });
     assert_eq!(other, Some(Answer::Operated(vec![Outcome::Unknown])));
     let known = rig.operate(Action::Discard, &[EntryId(99), id]);
     assert_eq!(known, [Outcome::Unknown, Outcome::Done], "each is judged for itself");

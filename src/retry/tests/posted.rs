@@ -5,7 +5,7 @@ use crate::retry::Evidence;
 
 fn posted(rig: &mut Rig, nack: Nack) -> Answer {
     let (group, by) = (shop(), Reporter { member: None, client: "admin".into() });
-    rig.send(Input::Posted { token: Token(1), group, by, nacks: vec![nack] }).unwrap()
+    rig.send(Input::Posted { group, by, nacks: vec![nack] }).unwrap()
 }
 
 #[test]

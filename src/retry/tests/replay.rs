@@ -73,7 +73,7 @@ impl Script {
         ];
         let action = self.rng.choice(actions).unwrap();
         let ids = (0..self.rng.usize(1..5)).map(|_| EntryId(self.rng.u64(0..12))).collect();
-        self.rig.send(Input::Operate { token: Token(9), group: shop(), action, ids });
+        self.rig.send(Input::Operate { group: shop(), action, ids });
     }
 
     /// A Fetch of records with random keys.
@@ -145,7 +145,7 @@ impl Script {
         let steps = [ExportStep::Begin, ExportStep::Begin, ExportStep::End, ExportStep::Undo];
         if let Some(step) = self.rng.choice(steps).filter(|_| self.rng.u8(0..4) > 0) {
             let ids = (0..self.rng.u64(1..12)).map(EntryId).collect();
-            self.rig.send(Input::Export { token: Token(5), step, ids });
+            self.rig.send(Input::Export { step, ids });
             return;
         }
         let now = self.rig.now.wall;
@@ -158,7 +158,7 @@ impl Script {
             ..exports::brought(rng.bool().then(|| rng.i64(0..12)))
         };
         let imports = (0..self.rng.u8(1..4)).map(|_| import(&mut self.rng)).collect();
-        self.rig.send(Input::Import { token: Token(6), group: shop(), imports });
+        self.rig.send(Input::Import { group: shop(), imports });
     }
 
     /// A restart with a moved wall clock, or a reload; both with random rules.
@@ -234,7 +234,7 @@ impl Script {
         let end = self.rig.ledger.fingerprint();
         self.rig.send(Input::Policies(Box::default()));
         let ids = end.entries.keys().copied().collect();
-        self.rig.send(Input::Export { token: Token(7), step: ExportStep::Undo, ids });
+        self.rig.send(Input::Export { step: ExportStep::Undo, ids });
         let slot = self.rig.join("last").slot;
         for _ in 0..30 {
             self.rig.advance(7_200_000);

@@ -21,8 +21,7 @@ pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
         is_retried,
         window: WindowRecord::default(),
     });
-    let input =
-        Input::Settle { token: Token(1), group: shop(), settling, record_bytes: 100, key: None };
+    let input = Input::Settle { group: shop(), settling, record_bytes: 100, key: None };
     match rig.send(input) {
         Some(Answer::Nacked(outcomes)) => outcomes[0],
         other => panic!("{other:?}"),
@@ -110,13 +109,7 @@ fn lost_once(rig: &mut Rig) {
         is_retried: true,
         window: WindowRecord::default(),
     });
-    rig.send(Input::Settle {
-        token: Token(1),
-        group: shop(),
-        settling,
-        record_bytes: 100,
-        key: None,
-    });
+    rig.send(Input::Settle { group: shop(), settling, record_bytes: 100, key: None });
 }
 
 /// The application's nack confirms the inferred failure, without a second charge.
@@ -126,13 +119,9 @@ fn assert_confirmed(marked: bool) {
     rig.advance(1_000);
     let nack = Nack { reason: Some("no stock".into()), committed: Some(58), ..fail(57) };
     let input = |nacks| {
-        let (token, group) = (Token(1), shop());
+        let group = shop();
         let by = Reporter { member: None, client: "app".into() };
-        if marked {
-            Input::Marked { token, group, by, nacks }
-        } else {
-            Input::Nacks { token, group, by, nacks }
-        }
+        if marked { Input::Marked { group, by, nacks } } else { Input::Nacks { group, by, nacks } }
     };
     let facts = rig.journal.len();
     let due = rig.now.wall.plus(10_000);

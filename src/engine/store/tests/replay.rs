@@ -12,7 +12,7 @@ use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
     BTreeEntries, Company, Entries, Evidence, Fact, Fingerprint, Input, Ledger, LevelTable, Nack,
-    Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
+    Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Want,
 };
 
 /// A log whose released entries leave the disk when the test says so.
@@ -94,7 +94,7 @@ impl World {
 
     fn step(&mut self) {
         self.now += self.rng.i64(0..4);
-        let (group, token) = (self.group(), Token(0));
+        let group = self.group();
         let lane = LaneOffset { slot: Slot(self.rng.u16(..3)), sequence: self.rng.u64(..30) };
         let offset = self.rng.i64(0..25);
         let member = ["m1", "m2", "m3"][self.rng.usize(..3)].into();
@@ -108,24 +108,18 @@ impl World {
                 let want = Want { level: (offset == 7).then_some(-1), delay_ms: None };
                 let nack = Nack { want, record_bytes: 10, ..Nack::of(named) };
                 let by = Reporter { member: None, client: "c".into() };
-                Input::Nacks { token, group, by, nacks: vec![nack] }
+                Input::Nacks { group, by, nacks: vec![nack] }
             }
-            4 => Input::Join { token, group, member },
+            4 => Input::Join { group, member },
             5 if self.rng.bool() => Input::Leave { group, member },
             5 if self.rng.bool() => Input::Silent { group, member },
             6 | 7 => {
                 let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
-                Input::Take {
-                    token,
-                    group,
-                    from: next.unwrap_or(lane),
-                    max: 2,
-                    company: Company::Old,
-                }
+                Input::Take { group, from: next.unwrap_or(lane), max: 2, company: Company::Old }
             }
             8 => {
                 let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
-                Input::LaneCommit { token, group, up_to: next.unwrap_or(lane) }
+                Input::LaneCommit { group, up_to: next.unwrap_or(lane) }
             }
             13 => {
                 Input::Aborted { group, up_to: LaneOffset { sequence: lane.sequence + 1, ..lane } }

@@ -1,12 +1,12 @@
-//! In-memory store of the ledger, for tests and the simulation.
+//! An in-memory store of the ledger, for unit tests of the crate and for simulations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
 
-use crate::model::{
+use reprise::model::{
     EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicName, TopicPartition, WallMs,
 };
-use crate::retry::{Counts, Entries, Entry, Marks, Rank, SlotRecord, State, StateKind};
+use reprise::retry::{Counts, Entries, Entry, Marks, Rank, SlotRecord, State, StateKind};
 
 /// Index key of a key order: topic, partition, rank, key, offset.
 type LineKey = (TopicName, i32, Rank, OrderKey, i64);
