@@ -249,7 +249,7 @@ impl Router {
         } else {
             Box::pin(async move {
                 let api = head.api;
-                let reply = self.dispatch(conn, head).await;
+                let reply = self.dispatch(conn, &head).await;
                 self.finish(api, began, reply)
             })
         }
@@ -264,193 +264,84 @@ impl Router {
         })
     }
 
-    async fn dispatch(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
-        Ok(match head.api {
-            Api::ApiVersions => Reply::Frame(api_versions::answer(&head)?),
-            Api::SaslHandshake => {
-                self.with(&head, async |r| sasl_handshake::answer(conn, &head, r)).await?
-            }
-            Api::SaslAuthenticate => sasl_authenticate::answer(self, conn, &head).await?,
-            Api::Produce => {
-                let from = (conn, &ReadBack::default());
-                produce::begin(self, from, &head)?.finish(self, &head).await?
-            }
-            Api::Fetch => {
-                let version = head.version;
-                self.with(&head, async |r| fetch::answer(self, conn, version, r).await).await?
-            }
-            Api::Metadata => {
-                self.with(&head, async |r| metadata::answer(self, conn, &head, r).await).await?
-            }
-            Api::ListOffsets => {
-                self.with(&head, async |r| list_offsets::answer(self, conn, &head, r).await).await?
-            }
-            Api::OffsetForLeaderEpoch => {
-                self.with(&head, async |r| offset_for_leader_epoch::answer(self, conn, r)).await?
-            }
-            Api::FindCoordinator => {
-                self.with(&head, async |r| find_coordinator::answer(self, conn, &head, r)).await?
-            }
-            Api::JoinGroup => {
-                self.with(&head, async |r| join_group::answer(self, conn, &head, r).await).await?
-            }
-            Api::SyncGroup => {
-                self.with(&head, async |r| sync_group::answer(self, conn, r).await).await?
-            }
-            Api::Heartbeat => self.with(&head, async |r| heartbeat::answer(self, conn, r)).await?,
-            Api::LeaveGroup => {
-                self.with(&head, async |r| leave_group::answer(self, &head, r)).await?
-            }
-            Api::OffsetCommit => {
-                self.with(&head, async |r| offset_commit::answer(self, conn, &head, r).await)
-                    .await?
-            }
-            Api::OffsetFetch => {
-                self.with(&head, async |r| offset_fetch::answer(self, conn, &head, r).await).await?
-            }
-            Api::InitProducerId => {
-                self.with(&head, async |r| init_producer_id::answer(self, &head, r).await).await?
-            }
+    async fn dispatch(&self, conn: &Conn, h: &RequestHead) -> Result<Reply, AnswerError> {
+        macro_rules! with {
+            (|$request:ident| $answer:expr) => {
+                self.with(h, async |$request| $answer).await
+            };
+        }
+        match h.api {
+            Api::ApiVersions => Ok(Reply::Frame(api_versions::answer(h)?)),
+            Api::SaslHandshake => with!(|r| sasl_handshake::answer(conn, h, r)),
+            Api::SaslAuthenticate => sasl_authenticate::answer(self, conn, h).await,
+            Api::Produce => self.produce(conn, h).await,
+            Api::Fetch => with!(|r| fetch::answer(self, conn, h.version, r).await),
+            Api::Metadata => with!(|r| metadata::answer(self, conn, h, r).await),
+            Api::ListOffsets => with!(|r| list_offsets::answer(self, conn, h, r).await),
+            Api::OffsetForLeaderEpoch => with!(|r| offset_for_leader_epoch::answer(self, conn, r)),
+            Api::FindCoordinator => with!(|r| find_coordinator::answer(self, conn, h, r)),
+            Api::JoinGroup => with!(|r| join_group::answer(self, conn, h, r).await),
+            Api::SyncGroup => with!(|r| sync_group::answer(self, conn, r).await),
+            Api::Heartbeat => with!(|r| heartbeat::answer(self, conn, r)),
+            Api::LeaveGroup => with!(|r| leave_group::answer(self, h, r)),
+            Api::OffsetCommit => with!(|r| offset_commit::answer(self, conn, h, r).await),
+            Api::OffsetFetch => with!(|r| offset_fetch::answer(self, conn, h, r).await),
+            Api::InitProducerId => with!(|r| init_producer_id::answer(self, h, r).await),
             Api::ConsumerGroupHeartbeat => {
-                let with = async |r| consumer_group_heartbeat::answer(self, conn, &head, r).await;
-                self.with(&head, with).await?
+                with!(|r| consumer_group_heartbeat::answer(self, conn, h, r).await)
             }
-            Api::AddPartitionsToTxn | Api::AddOffsetsToTxn | Api::TxnOffsetCommit | Api::EndTxn => {
-                self.transact(conn, head).await?
-            }
-            _ => self.inspect(conn, head).await?,
-        })
-    }
-
-    /// The APIs of open transactions.
-    async fn transact(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
-        let h = &head;
-        match head.api {
+            // Open transactions.
             Api::AddPartitionsToTxn => {
-                self.with(h, async |r| add_partitions_to_txn::answer(self, conn, h, r).await).await
+                with!(|r| add_partitions_to_txn::answer(self, conn, h, r).await)
             }
-            Api::AddOffsetsToTxn => {
-                self.with(h, async |r| add_offsets_to_txn::answer(self, h, r).await).await
-            }
-            Api::TxnOffsetCommit => {
-                self.with(h, async |r| txn_offset_commit::answer(self, conn, h, r).await).await
-            }
-            _ => self.with(h, async |r| end_txn::answer(self, conn, h, r).await).await,
-        }
-    }
-
-    /// The APIs by which tools read.
-    async fn inspect(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
-        Ok(match head.api {
-            Api::DescribeConfigs => {
-                self.with(&head, async |r| describe_configs::answer(self, conn, r)).await?
-            }
-            Api::DescribeCluster => {
-                self.with(&head, async |r| describe_cluster::answer(self, conn, r)).await?
-            }
-            Api::DescribeTopicPartitions => {
-                self.with(&head, async |r| describe_topic_partitions::answer(self, r)).await?
-            }
-            Api::ConsumerGroupDescribe => {
-                self.with(&head, async |r| consumer_group_describe::answer(self, &head, r)).await?
-            }
-            Api::ListGroups => self.with(&head, async |r| list_groups::answer(self, r)).await?,
-            Api::DescribeGroups => {
-                self.with(&head, async |r| describe_groups::answer(self, &head, r)).await?
-            }
-            Api::ListTransactions => {
-                self.with(&head, async |r| list_transactions::answer(self, r)).await?
-            }
-            Api::DescribeTransactions => {
-                self.with(&head, async |r| describe_transactions::answer(self, r)).await?
-            }
-            Api::DescribeProducers => {
-                self.with(&head, async |r| describe_producers::answer(self, conn, r)).await?
-            }
-            Api::DescribeLogDirs => {
-                self.with(&head, async |r| describe_log_dirs::answer(self, r)).await?
-            }
-            _ => self.change(conn, head).await?,
-        })
-    }
-
-    /// The APIs by which tools make changes.
-    async fn change(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
-        Ok(match head.api {
-            Api::CreateTopics => {
-                self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
-            }
-            Api::CreatePartitions => {
-                self.with(&head, async |r| create_partitions::answer(self, r).await).await?
-            }
-            Api::DeleteTopics => {
-                self.with(&head, async |r| delete_topics::answer(self, &head, r).await).await?
-            }
-            Api::DeleteRecords => {
-                self.with(&head, async |r| delete_records::answer(self, conn, r).await).await?
-            }
-            Api::AlterConfigs => {
-                self.with(&head, async |r| alter_configs::answer(self, r).await).await?
-            }
+            Api::AddOffsetsToTxn => with!(|r| add_offsets_to_txn::answer(self, h, r).await),
+            Api::TxnOffsetCommit => with!(|r| txn_offset_commit::answer(self, conn, h, r).await),
+            Api::EndTxn => with!(|r| end_txn::answer(self, conn, h, r).await),
+            // Tools that read.
+            Api::DescribeConfigs => with!(|r| describe_configs::answer(self, conn, r)),
+            Api::DescribeCluster => with!(|r| describe_cluster::answer(self, conn, r)),
+            Api::DescribeTopicPartitions => with!(|r| describe_topic_partitions::answer(self, r)),
+            Api::ConsumerGroupDescribe => with!(|r| consumer_group_describe::answer(self, h, r)),
+            Api::ListGroups => with!(|r| list_groups::answer(self, r)),
+            Api::DescribeGroups => with!(|r| describe_groups::answer(self, h, r)),
+            Api::ListTransactions => with!(|r| list_transactions::answer(self, r)),
+            Api::DescribeTransactions => with!(|r| describe_transactions::answer(self, r)),
+            Api::DescribeProducers => with!(|r| describe_producers::answer(self, conn, r)),
+            Api::DescribeLogDirs => with!(|r| describe_log_dirs::answer(self, r)),
+            // Tools that change something.
+            Api::CreateTopics => with!(|r| create_topics::answer(self, h, r).await),
+            Api::CreatePartitions => with!(|r| create_partitions::answer(self, r).await),
+            Api::DeleteTopics => with!(|r| delete_topics::answer(self, h, r).await),
+            Api::DeleteRecords => with!(|r| delete_records::answer(self, conn, r).await),
+            Api::AlterConfigs => with!(|r| alter_configs::answer(self, r).await),
             Api::IncrementalAlterConfigs => {
-                self.with(&head, async |r| incremental_alter_configs::answer(self, r).await).await?
+                with!(|r| incremental_alter_configs::answer(self, r).await)
             }
-            Api::DeleteGroups => {
-                self.with(&head, async |r| delete_groups::answer(self, r).await).await?
-            }
-            Api::OffsetDelete => {
-                self.with(&head, async |r| offset_delete::answer(self, r).await).await?
-            }
-            _ => self.administer(conn, &head)?,
-        })
-    }
-
-    /// The APIs of replicas, the quorum, ACLs and quotas.
-    fn administer(&self, conn: &Conn, head: &RequestHead) -> Result<Reply, AnswerError> {
-        match head.api {
-            Api::ElectLeaders => self.with_now(head, |r| elect_leaders::answer(self, head, r)),
+            Api::DeleteGroups => with!(|r| delete_groups::answer(self, r).await),
+            Api::OffsetDelete => with!(|r| offset_delete::answer(self, r).await),
+            // Replicas, the quorum, ACLs and quotas.
+            Api::ElectLeaders => with!(|r| elect_leaders::answer(self, h, r)),
             Api::AlterPartitionReassignments => {
-                self.with_now(head, |r| alter_partition_reassignments::answer(self, r))
+                with!(|r| alter_partition_reassignments::answer(self, r))
             }
-            Api::ListPartitionReassignments => {
-                self.with_now(head, list_partition_reassignments::answer)
-            }
-            Api::AlterReplicaLogDirs => {
-                self.with_now(head, |r| alter_replica_log_dirs::answer(self, r))
-            }
-            Api::DescribeQuorum => {
-                self.with_now(head, |r| describe_quorum::answer(self, conn, head, r))
-            }
-            Api::ListConfigResources => {
-                self.with_now(head, |r| list_config_resources::answer(self, head, r))
-            }
-            Api::DescribeClientQuotas => self.with_now(head, describe_client_quotas::answer),
+            Api::ListPartitionReassignments => with!(|r| list_partition_reassignments::answer(r)),
+            Api::AlterReplicaLogDirs => with!(|r| alter_replica_log_dirs::answer(self, r)),
+            Api::DescribeQuorum => with!(|r| describe_quorum::answer(self, conn, h, r)),
+            Api::ListConfigResources => with!(|r| list_config_resources::answer(self, h, r)),
+            Api::DescribeClientQuotas => with!(|r| describe_client_quotas::answer(r)),
             Api::DescribeUserScramCredentials => {
-                self.with_now(head, describe_user_scram_credentials::answer)
+                with!(|r| describe_user_scram_credentials::answer(r))
             }
-            Api::AlterUserScramCredentials => {
-                self.with_now(head, alter_user_scram_credentials::answer)
-            }
-            Api::DescribeAcls => self.with_now(head, describe_acls::answer),
-            Api::CreateAcls => self.with_now(head, create_acls::answer),
-            Api::DeleteAcls => self.with_now(head, delete_acls::answer),
-            // Every other API is matched above.
-            api => Ok(Reply::Close(format!("{} is not served here", api.name()))),
+            Api::AlterUserScramCredentials => with!(|r| alter_user_scram_credentials::answer(r)),
+            Api::DescribeAcls => with!(|r| describe_acls::answer(r)),
+            Api::CreateAcls => with!(|r| create_acls::answer(r)),
+            Api::DeleteAcls => with!(|r| delete_acls::answer(r)),
         }
     }
 
-    /// Decodes a request, answers it without waiting, and encodes the answer.
-    fn with_now<Req, Resp>(
-        &self,
-        head: &RequestHead,
-        answer: impl FnOnce(Req) -> Resp,
-    ) -> Result<Reply, AnswerError>
-    where
-        Req: Request,
-        Resp: Encodable + Refusals,
-    {
-        let request = decode::<Req>(head)?;
-        self.encoded(head, &answer(request))
+    async fn produce(&self, conn: &Conn, head: &RequestHead) -> Result<Reply, AnswerError> {
+        let from = (conn, &ReadBack::default());
+        produce::begin(self, from, head)?.finish(self, head).await
     }
 
     /// Decodes the request, answers it, and encodes the answer.

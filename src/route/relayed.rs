@@ -31,100 +31,69 @@ impl Router {
     ) -> Result<Reply, AnswerError> {
         let h = &head;
         self.look_for_conflicts(link, h).await?;
+        macro_rules! helped {
+            (|$request:ident| $answer:expr) => {
+                self.helped(h, async |$request| $answer).await
+            };
+        }
         match head.api {
             Api::ApiVersions => {
                 Ok(Reply::Frame(api_versions::relayed(conn, link, h, decode(h)?).await?))
             }
-            Api::Metadata => {
-                self.helped(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
-            }
+            Api::SaslHandshake => sasl_handshake::relayed(self, conn, link, h).await,
+            Api::Metadata => helped!(|r| metadata::relayed(self, conn, link, h, r).await),
             Api::FindCoordinator => {
-                self.helped(h, async |r| find_coordinator::relayed(self, conn, link, h, r).await)
-                    .await
+                helped!(|r| find_coordinator::relayed(self, conn, link, h, r).await)
             }
             Api::DescribeCluster => {
-                self.helped(h, async |r| describe_cluster::relayed(self, conn, link, h, r).await)
-                    .await
+                helped!(|r| describe_cluster::relayed(self, conn, link, h, r).await)
             }
-            Api::JoinGroup => {
-                self.helped(h, async |r| join_group::relayed(self, conn, link, h, r).await).await
-            }
-            Api::SyncGroup => {
-                self.helped(h, async |r| sync_group::relayed(self, conn, link, h, r).await).await
-            }
-            Api::Heartbeat => {
-                self.helped(h, async |r| heartbeat::relayed(self, conn, link, h, r).await).await
-            }
-            Api::LeaveGroup => {
-                self.helped(h, async |r| leave_group::relayed(self, link, h, r).await).await
-            }
-            Api::OffsetCommit => {
-                self.helped(h, async |r| offset_commit::relayed(self, conn, link, h, r).await).await
-            }
-            Api::OffsetFetch => {
-                self.helped(h, async |r| offset_fetch::relayed(self, conn, link, h, r).await).await
-            }
+            Api::JoinGroup => helped!(|r| join_group::relayed(self, conn, link, h, r).await),
+            Api::SyncGroup => helped!(|r| sync_group::relayed(self, conn, link, h, r).await),
+            Api::Heartbeat => helped!(|r| heartbeat::relayed(self, conn, link, h, r).await),
+            Api::LeaveGroup => helped!(|r| leave_group::relayed(self, link, h, r).await),
+            Api::OffsetCommit => helped!(|r| offset_commit::relayed(self, conn, link, h, r).await),
+            Api::OffsetFetch => helped!(|r| offset_fetch::relayed(self, conn, link, h, r).await),
             Api::ConsumerGroupHeartbeat => {
-                self.helped(h, async |r| {
-                    consumer_group_heartbeat::relayed(self, conn, link, h, r).await
-                })
-                .await
+                helped!(|r| consumer_group_heartbeat::relayed(self, conn, link, h, r).await)
             }
-            Api::InitProducerId => {
-                self.helped(h, async |r| init_producer_id::relayed(self, link, h, r).await).await
-            }
+            Api::InitProducerId => helped!(|r| init_producer_id::relayed(self, link, h, r).await),
             Api::AddPartitionsToTxn => {
-                let with = async |r| add_partitions_to_txn::relayed(self, conn, link, h, r).await;
-                self.helped(h, with).await
+                helped!(|r| add_partitions_to_txn::relayed(self, conn, link, h, r).await)
             }
             Api::TxnOffsetCommit => {
-                self.helped(h, async |r| txn_offset_commit::relayed(self, conn, link, h, r).await)
-                    .await
+                helped!(|r| txn_offset_commit::relayed(self, conn, link, h, r).await)
             }
-            Api::EndTxn => self.helped(h, async |r| end_txn::relayed(self, link, h, r).await).await,
-            Api::SaslHandshake => sasl_handshake::relayed(self, conn, link, h).await,
-            Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
-            _ => self.relay_tools(conn, link, head).await,
-        }
-    }
-
-    /// The APIs of tools.
-    async fn relay_tools(
-        &self,
-        conn: &Conn,
-        link: &mut Link,
-        head: RequestHead,
-    ) -> Result<Reply, AnswerError> {
-        let h = &head;
-        match head.api {
-            Api::CreateTopics => {
-                self.helped(h, async |r| create_topics::relayed(self, conn, link, h, r).await).await
-            }
-            Api::DeleteTopics => {
-                self.helped(h, async |r| delete_topics::relayed(self, link, h, r).await).await
-            }
+            Api::EndTxn => helped!(|r| end_txn::relayed(self, link, h, r).await),
+            Api::CreateTopics => helped!(|r| create_topics::relayed(self, conn, link, h, r).await),
+            Api::DeleteTopics => helped!(|r| delete_topics::relayed(self, link, h, r).await),
             Api::CreatePartitions => {
-                self.helped(h, async |r| create_partitions::relayed(self, conn, link, h, r).await)
-                    .await
+                helped!(|r| create_partitions::relayed(self, conn, link, h, r).await)
             }
-            Api::AlterConfigs => {
-                self.helped(h, async |r| alter_configs::relayed(self, link, h, r).await).await
-            }
+            Api::AlterConfigs => helped!(|r| alter_configs::relayed(self, link, h, r).await),
             Api::IncrementalAlterConfigs => {
-                let with = async |r| incremental_alter_configs::relayed(self, link, h, r).await;
-                self.helped(h, with).await
+                helped!(|r| incremental_alter_configs::relayed(self, link, h, r).await)
             }
             Api::DescribeConfigs => {
-                let with = async |r| describe_configs::relayed(self, conn, link, h, r).await;
-                self.helped(h, with).await
+                helped!(|r| describe_configs::relayed(self, conn, link, h, r).await)
             }
             Api::DescribeTopicPartitions => {
-                let with =
-                    async |r| describe_topic_partitions::relayed(self, conn, link, h, r).await;
-                self.helped(h, with).await
+                helped!(|r| describe_topic_partitions::relayed(self, conn, link, h, r).await)
             }
+            Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
             // All other APIs need nothing from the cluster.
-            _ => self.dispatch(conn, head).await,
+            #[rustfmt::skip]
+            Api::Produce | Api::Fetch | Api::ListOffsets | Api::DescribeGroups | Api::ListGroups
+            | Api::DeleteRecords | Api::OffsetForLeaderEpoch | Api::DescribeLogDirs
+            | Api::DeleteGroups | Api::OffsetDelete | Api::SaslAuthenticate
+            | Api::ConsumerGroupDescribe | Api::DescribeAcls | Api::CreateAcls | Api::DeleteAcls
+            | Api::AlterReplicaLogDirs | Api::ElectLeaders | Api::AlterPartitionReassignments
+            | Api::ListPartitionReassignments | Api::DescribeClientQuotas
+            | Api::DescribeUserScramCredentials | Api::AlterUserScramCredentials
+            | Api::DescribeQuorum | Api::ListConfigResources | Api::AddOffsetsToTxn
+            | Api::DescribeProducers | Api::DescribeTransactions | Api::ListTransactions => {
+                self.dispatch(conn, h).await
+            },
         }
     }
 
