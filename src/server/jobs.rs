@@ -85,11 +85,9 @@ fn select(
     Ok(found)
 }
 
-/// Whether a letter is the dead letter of its entry: the entry is dead, and no later letter has its
-/// changed record.
-fn is_dead(letter: &DeadLetter, entry: Option<EntryState>) -> bool {
+fn is_dead(letter: &DeadLetter, now: Option<EntryState>) -> bool {
     let redrives = letter.entry.as_ref().map_or(0, |entry| entry.redrives);
-    entry.is_some_and(|now| now.state.kind() == StateKind::Dead && now.redrives == redrives)
+    now.is_some_and(|now| now.is_dead_letter(redrives))
 }
 
 async fn selection(
@@ -284,16 +282,10 @@ async fn step(
         left: number(all - records.len()),
         outcomes: seen,
     };
-    let mut request = OperateRequest {
-        group: job.terms.group.clone(),
-        action: Action::Discard,
-        ids: records.iter().map(|one| one.id).collect(),
-        records: Vec::new(),
-        arrivals: Vec::new(),
-        target: None,
-        by: job.by.clone(),
-        job: Some(step),
-    };
+    let ids = records.iter().map(|one| one.id).collect();
+    let (group, by) = (job.terms.group.clone(), job.by.clone());
+    let mut request = OperateRequest::new(group, Action::Discard, ids, by);
+    request.job = Some(step);
     match &job.terms.action {
         JobAction::Discard => {}
         JobAction::Redrive => {
@@ -316,7 +308,7 @@ async fn send(
     (router, sender): (&Router, &Sender),
     (job, target): (&Job, &SendTarget),
     records: Vec<OutgoingRecord>,
-    mut request: OperateRequest,
+    request: OperateRequest,
 ) -> Result<(), JobTrouble> {
     let mut turn = sender.turn().await;
     let sent = turn.send(target, records).await?;
@@ -325,9 +317,7 @@ async fn send(
     {
         return Err(error.into());
     }
-    request.action = Action::Send;
-    request.target = Some(target.clone());
-    (request.ids, request.arrivals) = (sent.ids, sent.arrivals);
+    let mut request = sent.request(target.clone(), request);
     if let Some(step) = &mut request.job {
         match sent.failure {
             Some(_) => (step.cursor, step.left) = (job.cursor, 0),

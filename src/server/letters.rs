@@ -24,8 +24,9 @@ const PIECE_BYTES: usize = 4 << 20;
 #[derive(Clone, Copy, Debug)]
 struct OldestLetter {
     offset: i64,
-    /// `None`: a client produced the letter, or no dead letter was found up to this offset.
-    entry: Option<EntryId>,
+    /// The entry, and its redrives before the letter. `None`: a client produced the letter, or no
+    /// dead letter was found up to this offset.
+    entry: Option<(EntryId, u32)>,
     /// Time of death in seconds since 1970; 0: no dead letter was found.
     since: f64,
 }
@@ -79,15 +80,11 @@ impl AdminSource {
         let mut states = self.router.engine.entry_states(ids).await?.into_iter();
         let with_state = |(id, letter): (Option<EntryId>, DeadLetter)| {
             let entry = id.and_then(|_| states.next().flatten());
-            let state = match entry.as_ref().map(|entry| entry.state.kind()) {
+            let state = match entry.map(|entry| (entry.state.kind(), entry)) {
                 _ if id.is_none() => "produced",
-                Some(StateKind::Dead)
-                    if entry.is_some_and(|one| one.redrives > letter.redrives) =>
-                {
-                    "edited"
-                }
-                Some(StateKind::Dead) => "dead",
-                Some(StateKind::Discarded) | None => "discarded",
+                Some((_, entry)) if entry.is_dead_letter(letter.redrives) => "dead",
+                Some((StateKind::Dead, _)) => "edited",
+                Some((StateKind::Discarded, _)) | None => "discarded",
                 Some(_) => "redriven",
             };
             DeadLetter { state: state.to_owned(), ..letter }
@@ -117,10 +114,10 @@ impl AdminSource {
         found.since
     }
 
-    async fn is_dead(&self, entry: Option<EntryId>) -> bool {
-        let Some(id) = entry else { return true };
+    async fn is_dead(&self, entry: Option<(EntryId, u32)>) -> bool {
+        let Some((id, redrives)) = entry else { return true };
         let states = self.router.engine.entry_states(vec![id]).await.unwrap_or_default();
-        matches!(states.as_slice(), [Some(entry)] if entry.state.kind() == StateKind::Dead)
+        matches!(states.as_slice(), [Some(entry)] if entry.is_dead_letter(redrives))
     }
 
     /// The first dead letter from an offset on, within the limit of one scrape.
@@ -137,6 +134,7 @@ impl AdminSource {
             if let Some((entry, letter)) = each.find(|(_, letter)| is_in_topic(letter)) {
                 let ms = u64::try_from(letter.at_ms).unwrap_or(0);
                 let since = Duration::from_millis(ms).as_secs_f64();
+                let entry = entry.map(|id| (id, letter.redrives));
                 return OldestLetter { offset: letter.offset, entry, since };
             }
             (from, looked_at) = (last.saturating_add(1), looked_at + letters.len());

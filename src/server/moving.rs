@@ -103,9 +103,9 @@ impl AdminSource {
                 continue;
             };
             let Some(state) = states.next().flatten() else { continue };
-            // Entries in other states are discarded, redriven, or originals of an edited record.
+            // Other letters are discarded, redriven, or originals of a changed record.
             let State::Dead { at } = state.state else { continue };
-            if state.redrives > entry.redrives {
+            if !state.is_latest_letter(entry.redrives) {
                 continue;
             }
             record.headers = strip(&record.headers);

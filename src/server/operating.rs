@@ -6,6 +6,7 @@ use crate::admin::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry};
 use crate::admin::{OperatorAction, Unavailable};
 use crate::engine::{
     AuditRecord, DeadLetter, Engine, EngineError, OperateRequest, PatchError, RecordPatch,
+    SendTarget,
 };
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Action, ActionOutcome, Entry, StateKind};
@@ -74,24 +75,15 @@ impl AdminSource {
         if named.ids.is_empty() {
             return Ok(ActionReport { changed: 0, left: named.left });
         }
-        let mut request = OperateRequest {
-            group,
-            action,
-            ids: named.ids.clone(),
-            records: Vec::new(),
-            arrivals: Vec::new(),
-            target,
-            by,
-            job: None,
-        };
+        let mut request = OperateRequest::new(group, action, named.ids.clone(), by);
         let left = std::mem::take(&mut named.left);
-        let mut report = if request.target.is_some() {
+        let mut report = if let Some(target) = target {
             let source = self.clone();
             #[expect(
                 clippy::disallowed_methods,
                 reason = "a caller that goes away must not leave a record sent and its letter there"
             )]
-            let sending = tokio::spawn(async move { source.send(request, named).await });
+            let sending = tokio::spawn(async move { source.send(request, target, named).await });
             sending.await.map_err(|error| Unavailable(error.to_string()))??
         } else {
             request.records = named.records.iter().map(|one| one.record.to_bytes()).collect();
@@ -108,15 +100,14 @@ impl AdminSource {
     async fn send(
         &self,
         request: OperateRequest,
+        target: SendTarget,
         named: NamedEntries,
     ) -> Result<ActionReport, Unavailable> {
-        let Some(target) = request.target.clone() else { return Ok(ActionReport::default()) };
         let mut turn = self.sender.turn().await;
         let sent = turn.send(&target, named.records).await?;
         let mut outcomes: BTreeMap<EntryId, Option<String>> = BTreeMap::new();
         if !sent.ids.is_empty() {
-            let ids = sent.ids.clone();
-            let request = OperateRequest { ids, arrivals: sent.arrivals, ..request };
+            let request = sent.request(target, request);
             let done = self.router.engine.operate(request).await?;
             outcomes.extend(sent.ids.into_iter().zip(done.into_iter().map(reason)));
         }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::engine::{Arrival, EngineError, SendTarget};
+use crate::engine::{Arrival, EngineError, OperateRequest, SendTarget};
 use crate::model::{EntryId, Origin, TopicName};
-use crate::retry::StateKind;
+use crate::retry::{Action, StateKind};
 use crate::route::Router;
 use crate::server::partitioner::partition_of;
 use crate::upstream::{Kind, TopicWriter, Upstream, WriteError};
@@ -46,6 +46,19 @@ pub(super) struct SentRecords {
     pub(super) refused: Vec<(EntryId, String)>,
     /// The cluster did not answer: records without an outcome are sent again later.
     pub(super) failure: Option<WriteError>,
+}
+
+impl SentRecords {
+    /// Turns a request into the one that discards the letters of the records that were sent.
+    pub(super) fn request(&self, target: SendTarget, request: OperateRequest) -> OperateRequest {
+        OperateRequest {
+            action: Action::Send,
+            ids: self.ids.clone(),
+            arrivals: self.arrivals.clone(),
+            target: Some(target),
+            ..request
+        }
+    }
 }
 
 /// Sends records of one request at a time.

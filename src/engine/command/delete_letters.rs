@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::audit::{self, Operator};
-use crate::engine::command::{Call, Command, OPERATE_MAX, Request};
+use crate::engine::command::{Call, Command, EntryState, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -143,9 +143,9 @@ impl Driver {
         let step: Vec<&StreamBatch> = step.collect();
         let mut dead = BTreeMap::<GroupId, Vec<EntryId>>::new();
         for entry in step.iter().filter_map(|batch| entry_of(batch)) {
-            // The entry has a later letter.
             let now = self.ledger.store().get(entry.id);
-            if now.is_some_and(|now| now.redrives > entry.redrives) {
+            let now = now.as_ref().map(EntryState::of);
+            if now.is_some_and(|now| !now.is_latest_letter(entry.redrives)) {
                 continue;
             }
             dead.entry(entry.group).or_default().push(entry.id);

@@ -123,6 +123,12 @@ impl Request for OperateRequest {
 }
 
 impl OperateRequest {
+    /// A request without records, target and job.
+    pub fn new(group: GroupId, action: Action, ids: Vec<EntryId>, by: Operator) -> Self {
+        let (records, arrivals) = (Vec::new(), Vec::new());
+        Self { group, action, ids, records, arrivals, target: None, by, job: None }
+    }
+
     /// Refuses an invalid request before any decision; afterwards a refusal would be too late.
     fn check(&self, driver: &Driver) -> Result<(), EngineError> {
         let Self { action, ids, records, arrivals, .. } = self;

@@ -58,6 +58,28 @@ pub struct EntryState {
     pub passed: bool,
 }
 
+impl EntryState {
+    pub(in crate::engine) fn of(entry: &Entry) -> Self {
+        Self {
+            state: entry.state,
+            reconsume_times: entry.reconsume_times,
+            redrives: entry.redrives,
+            passed: entry.passed.is_some(),
+        }
+    }
+
+    /// Whether a letter written after so many redrives is the latest letter of the entry. A redrive
+    /// with a changed record keeps the letter, and the changed record may get a later one.
+    pub fn is_latest_letter(&self, redrives: u32) -> bool {
+        self.redrives <= redrives
+    }
+
+    /// Whether such a letter is a dead letter now.
+    pub fn is_dead_letter(&self, redrives: u32) -> bool {
+        matches!(self.state, State::Dead { .. }) && self.is_latest_letter(redrives)
+    }
+}
+
 /// Asks for the states of entries.
 pub(in crate::engine) struct FindStates {
     ids: Vec<EntryId>,
@@ -222,13 +244,8 @@ impl Request for FindStates {
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Option<EntryState>>, EngineError> {
         let store = driver.ledger.store();
-        let of = |entry: Entry| EntryState {
-            state: entry.state,
-            reconsume_times: entry.reconsume_times,
-            redrives: entry.redrives,
-            passed: entry.passed.is_some(),
-        };
-        Ok(self.ids.iter().map(|id| store.get(*id).map(of)).collect())
+        let state = |id: &EntryId| store.get(*id).as_ref().map(EntryState::of);
+        Ok(self.ids.iter().map(state).collect())
     }
 }
 
