@@ -51,9 +51,15 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// `value` as one line of JSON.
+/// `value` as one line of JSON; status 500 and the error if it cannot be encoded.
 pub(super) fn json_answer<T: Serialize>(status: StatusCode, value: &T) -> Response {
-    let mut body = serde_json::to_vec(value).unwrap_or_default();
+    let (status, mut body) = match serde_json::to_vec(value) {
+        Ok(body) => (status, body),
+        Err(error) => {
+            let says = format!("the answer cannot be encoded as JSON: {error}");
+            (StatusCode::INTERNAL_SERVER_ERROR, json!({ "error": says }).to_string().into_bytes())
+        }
+    };
     body.push(b'\n');
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
@@ -65,4 +71,18 @@ pub(super) fn json_answer<T: Serialize>(status: StatusCode, value: &T) -> Respon
 
 pub(super) fn text_answer(status: StatusCode, text: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text.into()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn an_unencodable_answer_is_status_500() {
+        let answer = json_answer(StatusCode::OK, &BTreeMap::from([([1, 2], "no text as key")]));
+        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(json_answer(StatusCode::OK, &"fine").status(), StatusCode::OK);
+    }
 }

@@ -256,8 +256,8 @@ async fn home<S: Source>(state: State<Arc<Admin<S>>>, headers: HeaderMap) -> Res
     text_answer(StatusCode::OK, format!("reprise\n\n{}\n", ROUTES.join("\n")))
 }
 
-async fn config<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
-    json_answer(StatusCode::OK, &admin.source.config())
+async fn config<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Result<Response, Refusal> {
+    Ok(json_answer(StatusCode::OK, &admin.source.config()?))
 }
 
 async fn drain<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Result<Response, Refusal> {

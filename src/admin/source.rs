@@ -35,7 +35,7 @@ pub trait Source: Send + Sync + 'static {
     fn readiness(&self) -> Readiness;
 
     /// The configuration in force, secrets masked.
-    fn config(&self) -> serde_json::Value;
+    fn config(&self) -> Result<serde_json::Value, Unavailable>;
 
     /// The totals of the sidecar.
     fn overview(&self) -> impl Future<Output = Result<Overview, Unavailable>> + Send;

@@ -28,8 +28,11 @@ impl Config {
     /// Compares `new` with the running `old`.
     pub fn reload_from(old: &Self, new: Self) -> Result<Reload, Vec<NotReloadable>> {
         let mut changed = Vec::new();
-        let tree = |config: &Self| serde_json::to_value(config).unwrap_or(Value::Null);
-        differences("", &tree(old), &tree(&new), &mut changed);
+        let tree = |config: &Self| {
+            let encoded = serde_json::to_value(config);
+            encoded.map_err(|error| vec![NotReloadable(format!("the configuration ({error})"))])
+        };
+        differences("", &tree(old)?, &tree(&new)?, &mut changed);
         if password(old) != password(&new) {
             // The serialized tree has a mask instead of the password, so it shows no difference.
             changed.push("upstream.sasl.password".to_owned());

@@ -1,7 +1,7 @@
 //! The value of each `retry` key in force for a group or a topic, and the place that sets it.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Config, GroupRule, Retry};
 use crate::retry::glob;
@@ -34,7 +34,7 @@ impl Config {
         };
         if let Some((index, rule)) = self.groups.iter().enumerate().find(|(_, rule)| fits(rule)) {
             if rule.keys.levels.is_some() {
-                let off = serde_json::json!({ "backoff": { "initial": "off" } });
+                let off = json!({ "backoff": { "initial": "off" } });
                 put(&mut found, &off, &named(index, rule));
             }
             put(&mut found, &tree(&rule.keys), &named(index, rule));
@@ -48,8 +48,9 @@ fn named(index: usize, rule: &GroupRule) -> String {
     format!("groups[{index}] (match: {}{})", rule.pattern, topic.unwrap_or_default())
 }
 
+/// The keys as JSON; a failure is shown as a key.
 fn tree<T: Serialize>(keys: &T) -> Value {
-    serde_json::to_value(keys).unwrap_or_default()
+    serde_json::to_value(keys).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }
 
 /// Lays a place's keys over those found so far; a key with an unchanged value keeps its place.

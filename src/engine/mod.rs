@@ -10,6 +10,9 @@
 //! delayed. The driver itself never waits for a disk.
 //!
 //! **Invariant:** the fact of a delivery is durable before its bytes are sent.
+//!
+//! **Bounds.** A sum of bytes that saturates is larger than any limit it is compared with, and is
+//! refused. Ids and sequences count up from the first start and cannot reach 2^64.
 
 mod arrival;
 mod attempts;

@@ -103,7 +103,8 @@ fn parse(head: &[u8]) -> Option<KeptWindow> {
     rest.is_empty().then_some(kept)
 }
 
-/// Partition, length of the group's name, group, topic.
+/// Partition, length of the group's name, group, topic. A name comes from a request, whose strings
+/// have at most 32 KiB.
 fn key(group: &GroupId, of: &TopicPartition) -> Bytes {
     let (group, topic) = (group.as_str().as_bytes(), of.topic.as_str().as_bytes());
     let mut key = of.partition.to_be_bytes().to_vec();

@@ -7,7 +7,7 @@ use super::index_file;
 use super::live::Segment;
 use super::read::read_failed;
 use super::scan::length;
-use super::segment::{SEGMENT_START, SegmentHeader};
+use super::segment::{SEGMENT_START, SegmentHeader, in_segment};
 use super::{Disk, DiskFile, ReadError};
 
 /// Bytes gathered into one write.
@@ -48,7 +48,7 @@ impl CopyWriter {
     /// Adds an entry; `dead` sets its dead bit.
     pub(super) fn add(&mut self, raw: &[u8], seq: u64, dead: bool) -> Result<(), ReadError> {
         let offset = self.at + length(&self.buffer);
-        let place = u32::try_from(offset).unwrap_or(u32::MAX);
+        let place = in_segment(offset);
         encode_copy(&mut self.buffer, self.seed, place, raw);
         self.pairs.push((seq, place));
         if dead {

@@ -93,7 +93,7 @@ pub(super) fn entry_len(
     (payload <= PAYLOAD_MAX).then(|| payload + 24)
 }
 
-/// Encodes an entry to the end of `out`.
+/// Encodes an entry to the end of `out`. No length saturates: [`entry_len`] has checked the parts.
 pub(super) fn encode(out: &mut Vec<u8>, seed: u32, synced_to: u32, entry: &Queued) {
     let start = out.len();
     let header = u32::try_from(ENTRY_HEADER_LEN).unwrap_or(0);

@@ -11,7 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::format::{put, u32_at, u64_at};
-use super::segment::{FORMAT, SegmentId};
+use super::scan::length;
+use super::segment::{FORMAT, SegmentId, in_segment};
 use super::{Disk, DiskFile};
 
 const MAGIC: &[u8; 8] = b"REPRISEX";
@@ -45,7 +46,7 @@ pub(super) fn write(
     epoch: u64,
     pairs: &[(u64, u32)],
 ) -> io::Result<()> {
-    let count = u32::try_from(pairs.len()).unwrap_or(u32::MAX);
+    let count = in_segment(length(pairs));
     let mut bytes = vec![0; HEADER_LEN];
     bytes.reserve(pairs.len() * 8);
     put(&mut bytes, 0, MAGIC);
@@ -56,7 +57,8 @@ pub(super) fn write(
     let crc = crc32c::crc32c(bytes.get(..CRC_AT).unwrap_or_default());
     put(&mut bytes, CRC_AT, &crc.to_le_bytes());
     for (seq, offset) in pairs {
-        let delta = u32::try_from(seq.saturating_sub(id.base)).unwrap_or(u32::MAX);
+        // compact.rs merges only segments whose range has less than 2^32 sequence numbers.
+        let delta = in_segment(seq.saturating_sub(id.base));
         bytes.extend_from_slice(&delta.to_le_bytes());
         bytes.extend_from_slice(&offset.to_le_bytes());
     }

@@ -12,6 +12,10 @@
 //! ```
 //! A sequence number identifies an entry for ever. Compaction rewrites segments without their dead
 //! entries: bytes move, sequence numbers do not. Start at [`Journal`].
+//!
+//! **Bounds.** Sequence numbers and offsets count up from the first start, so 64 bits suffice. Sums
+//! of bytes are sizes of files. Saturation of them is never reached; it only replaces a panic.
+//! Where a stored number is narrower, a comment names its bound.
 
 mod append;
 mod bitmap;

@@ -3,7 +3,8 @@
 use super::core::{Core, KIND_OWNERS};
 use super::format::decode;
 use super::replay::Walk;
-use super::scan::Scanner;
+use super::scan::{Scanner, length};
+use super::segment::in_segment;
 use super::{Entry, EntryRef, Kind, ReadError};
 
 /// Decides by kind and liveness whether an entry is read.
@@ -41,7 +42,7 @@ impl Core {
                 let is_live = !walk.dead.get(ordinal);
                 if last < seq && seq <= to && wants(Kind(raw.header.kind), is_live) {
                     let corrupt = || walk.corrupt(raw.offset);
-                    let len = u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX);
+                    let len = in_segment(length(&raw.bytes));
                     f(&decode(&raw.bytes).ok_or_else(corrupt)?, EntryRef { seq, len });
                 }
                 last = last.max(seq);

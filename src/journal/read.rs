@@ -10,7 +10,7 @@ use super::format::{ENTRY_HEADER_LEN, PAYLOAD_MAX, crc_seed, decode, decode_head
 use super::index_file::{self, IndexFile};
 use super::live::{Place, Segment};
 use super::scan::{Scanned, Scanner};
-use super::segment::SegmentId;
+use super::segment::{SegmentId, in_segment};
 use super::{Disk, DiskFile, Entry, EntryRef, ReadError};
 
 /// Tries of a read: compaction may replace a segment between look-up and open, but hardly twice in
@@ -243,7 +243,7 @@ fn rebuild(
     loop {
         match scanner.next()? {
             Scanned::Entry(raw) => {
-                pairs.push((raw.header.seq, u32::try_from(raw.offset).unwrap_or(u32::MAX)));
+                pairs.push((raw.header.seq, in_segment(raw.offset)));
             }
             Scanned::Damaged(_) => {
                 if !scanner.resync()? {

@@ -20,8 +20,8 @@ use super::format::{crc_seed, decode};
 use super::index_file::{self, IndexFile};
 use super::live::{Fresh, Segment, Segments};
 use super::real_disk::open_error;
-use super::scan::{Scanned, Scanner};
-use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId};
+use super::scan::{Scanned, Scanner, length};
+use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId, in_segment};
 use super::writer::{ActiveFile, begin};
 use super::{Config, Disk, DiskFile, OpenError, Tables, stream_index};
 
@@ -211,7 +211,7 @@ impl Opening<'_> {
                         return Err(self.corrupt(header.id, at));
                     }
                     expected = raw.header.seq + 1;
-                    pairs.push((raw.header.seq, u32::try_from(raw.offset).unwrap_or(u32::MAX)));
+                    pairs.push((raw.header.seq, in_segment(raw.offset)));
                     group_len += 1;
                     synced_to = synced_to.max(u64::from(raw.header.synced_to));
                     if !raw.header.continues() {
@@ -281,7 +281,7 @@ impl Opening<'_> {
                     None => header.id.base,
                 };
                 segment.bytes = examined.end;
-                segment.entries = u32::try_from(examined.pairs.len()).unwrap_or(u32::MAX);
+                segment.entries = in_segment(length(&examined.pairs));
                 segment.live_bytes = live_bytes(&examined, &segment.dead);
                 if last {
                     let offsets = examined.pairs.iter().map(|(_, offset)| *offset).collect();

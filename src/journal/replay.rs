@@ -15,7 +15,7 @@ use super::format::{decode, i64_at, u32_at};
 use super::live::Segment;
 use super::read::read_failed;
 use super::scan::{Raw, Scanned, Scanner, length};
-use super::segment::SegmentId;
+use super::segment::{SegmentId, in_segment};
 use super::{Entry, EntryRef, Kind, OpenError, ReadError, StreamId};
 
 /// Entries replayed between two saves of the index: bounds memory during a rebuild.
@@ -256,7 +256,7 @@ impl Core {
             let dead = Bitmap::from_bytes(&self.read(entry)?.body);
             self.walk_one(&walk, &mut |ordinal, len, raw| {
                 if dead.get(ordinal) {
-                    let len = u32::try_from(len).unwrap_or(u32::MAX);
+                    let len = in_segment(len);
                     self.segments_mut().mark_dead(EntryRef { seq: raw.header.seq, len }, ordinal);
                 }
                 Ok(())
@@ -326,7 +326,7 @@ impl Core {
                     return Ok(());
                 }
                 let entry = decode(&raw.bytes).ok_or_else(|| walk.corrupt(raw.offset))?;
-                let len = u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX);
+                let len = in_segment(length(&raw.bytes));
                 f(&entry, EntryRef { seq, len })
             })?;
         }

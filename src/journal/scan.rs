@@ -140,7 +140,7 @@ impl Scanner {
     }
 }
 
-/// A length as a file offset.
-pub(super) fn length(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+/// A length as a file offset; `usize` has at most 64 bits.
+pub(super) fn length<T>(items: &[T]) -> u64 {
+    u64::try_from(items.len()).unwrap_or(u64::MAX)
 }

@@ -53,6 +53,13 @@ pub(super) enum HeaderError {
     Newer(u16),
 }
 
+/// A byte offset or an entry count within a segment, as stored. A segment has less than 4 GiB: its
+/// limit is a `u32`, and only one group of at most `GROUP_MAX` bytes may exceed that limit.
+pub(super) fn in_segment(n: u64) -> u32 {
+    debug_assert!(u32::try_from(n).is_ok(), "a segment of 4 GiB or more: {n}");
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
 impl SegmentHeader {
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER_LEN] {
         let mut bytes = [0; SEGMENT_HEADER_LEN];

@@ -27,6 +27,7 @@ impl Core {
         let id = StreamId(state.streams.next_id);
         let key = Bytes::copy_from_slice(name.as_bytes());
         let body = Encoded::new(id.0.to_le_bytes().to_vec());
+        // Ids count the streams ever made; 2^32 topics and partitions are out of reach.
         let next = Encoded::new(id.0.saturating_add(1).to_le_bytes().to_vec());
         let group = vec![
             NewEntry::keyed_body(KIND_STREAM, key, body),

@@ -18,7 +18,7 @@ use super::disk::is_gone;
 use super::format::{Queued, crc_seed, encode};
 use super::live::{Fresh, Segment};
 use super::scan::length;
-use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
+use super::segment::{SEGMENT_START, SegmentHeader, SegmentId, in_segment};
 use super::{Disk, DiskFile, Flushed, Poisoned, Stepped};
 
 /// Pause between retries while the disk is full.
@@ -158,7 +158,7 @@ impl Writer {
         self.buffer.clear();
         self.offsets.clear();
         let limit = u64::from(self.core.config.0.segment_bytes);
-        let synced_to = u32::try_from(self.active.synced).unwrap_or(u32::MAX);
+        let synced_to = in_segment(self.active.synced);
         let mut end = from;
         while self.buffer.len() < WRITE_BYTES {
             let rest = self.batch.get(end..).unwrap_or_default();
@@ -171,7 +171,7 @@ impl Writer {
             }
             for entry in group {
                 let offset = self.active.len + length(&self.buffer);
-                self.offsets.push(u32::try_from(offset).unwrap_or(u32::MAX));
+                self.offsets.push(in_segment(offset));
                 encode(&mut self.buffer, self.active.seed, synced_to, entry);
             }
             end += group.len();

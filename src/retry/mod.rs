@@ -13,6 +13,9 @@
 //!                           ├─── an operator ──▶ Exported ──▶ Discarded, or back
 //!                           └─── an earlier one of its key ──▶ Behind ──▲ the earlier is final
 //! ```
+//! **Bounds.** Ids and sequences count up from the first start and cannot reach 2^64. Failures end
+//! at a limit of the policy; without a limit they saturate, as the delay does at its maximum. A
+//! time past the end of the calendar means "never".
 
 #[cfg(test)]
 #[path = "../../tests/support/btree_entries.rs"]

@@ -65,8 +65,11 @@ impl Source for AdminSource {
         readiness(self)
     }
 
-    fn config(&self) -> serde_json::Value {
-        serde_json::to_value(&*self.config.borrow()).unwrap_or_default()
+    fn config(&self) -> Result<serde_json::Value, Unavailable> {
+        let encoded = serde_json::to_value(&*self.config.borrow());
+        encoded.map_err(|error| {
+            Unavailable(format!("the configuration cannot be encoded as JSON: {error}"))
+        })
     }
 
     async fn overview(&self) -> Result<Overview, Unavailable> {

@@ -6,6 +6,8 @@
 //!                  prefix   version   count
 //! records ─▶ batch: raw v2 batches, walked and rebuilt here, never by the crate
 //! ```
+//! **Bounds.** A client may send any number, so arithmetic on it saturates. A length that saturates
+//! is longer than the frame and is refused. Frames and batches made here have less than 2 GiB.
 
 pub mod api;
 pub mod assignment;

@@ -26,8 +26,8 @@ impl Source for Fake {
     fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
-    fn config(&self) -> Value {
-        serde_json::json!({ "node_id": 1 })
+    fn config(&self) -> Result<Value, Unavailable> {
+        Ok(serde_json::json!({ "node_id": 1 }))
     }
     async fn overview(&self) -> Result<Overview, Unavailable> {
         Ok(Overview { groups: 2, ..Overview::default() })

@@ -269,7 +269,11 @@ impl Jobs {
     pub(super) fn read(journal: &Journal) -> Result<Self, ReadError> {
         let mut jobs = Self::default();
         let Some(list) = journal.keyed_get(kind::JOB, LIST_KEY)? else { return Ok(jobs) };
-        for id in parse::<Vec<u64>>(&journal.read(list)?.head).unwrap_or_default() {
+        let Some(ids) = parse::<Vec<u64>>(&journal.read(list)?.head) else {
+            tracing::error!("R0411 the list of jobs cannot be read; all letters stay as they are");
+            return Ok(jobs);
+        };
+        for id in ids {
             let Some(at) = journal.keyed_get(kind::JOB, &id.to_be_bytes())? else { continue };
             if let Some(job) = parse_job(&journal.read(at)?.head) {
                 jobs.all.insert(id, job);

@@ -87,6 +87,7 @@ impl Key {
         self.signed(at.0)
     }
 
+    /// A name comes from a request, whose strings have at most 32 KiB.
     pub(super) fn topic(self, topic: &str) -> Self {
         let len = u32::try_from(topic.len()).unwrap_or(u32::MAX);
         self.bytes(&len.to_be_bytes()).bytes(topic.as_bytes())

@@ -26,6 +26,7 @@ impl Short {
             let begin = usize::from(*len);
             if let Some(room) = bytes.get_mut(begin..begin + more.len()) {
                 room.copy_from_slice(more);
+                // `HERE` fits into the byte.
                 *len = u8::try_from(begin + more.len()).unwrap_or(u8::MAX);
                 return;
             }

@@ -211,7 +211,8 @@ impl<S: Entries> Ledger<S> {
         Some(self.now.deadline(first))
     }
 
-    /// Applies a journalled fact. Facts in the order of the journal restore the state.
+    /// Applies a journalled fact. Facts in the order of the journal restore the state. An id
+    /// counts by one and cannot reach 2^64; a slot ends at `LANE_SEQUENCE_MAX` (`take.rs`).
     pub fn apply(&mut self, fact: &Fact) {
         let mut marks = self.store.marks();
         marks.latest = marks.latest.max(Some(fact.at()));

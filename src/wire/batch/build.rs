@@ -10,7 +10,7 @@ use super::headers::Headers;
 use super::produce::Batch;
 use super::raw::RawRecord;
 use crate::wire::reader::ReadError;
-use crate::wire::varint::put_varint;
+use crate::wire::varint::{put_length, put_varint};
 
 /// Leader epoch of every local partition and its batches: leaders never move.
 pub const LEADER_EPOCH: i32 = 0;
@@ -61,7 +61,7 @@ pub fn build_batch(
             count: 1,
         },
     );
-    put_varint(&mut out, i64::try_from(body.len()).unwrap_or(i64::MAX));
+    put_length(&mut out, &body);
     out.put_slice(&body);
     finish(out)
 }
@@ -94,7 +94,7 @@ pub fn produce_batch(records: &[RawRecord], stamp: Option<ProducerStamp>) -> Opt
     for (offset, record) in (0..).zip(records) {
         let delta_ms = record.timestamp_ms.saturating_sub(first.timestamp_ms);
         let body = record_body(record, &record.headers, delta_ms, offset);
-        put_varint(&mut out, i64::try_from(body.len()).unwrap_or(i64::MAX));
+        put_length(&mut out, &body);
         out.put_slice(&body);
     }
     Some(finish(out))
@@ -147,7 +147,8 @@ pub(super) fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMu
     out
 }
 
-/// Sets length and CRC of the batch in `out`.
+/// Sets length and CRC of the batch in `out`. The length cannot saturate: the records come from
+/// frames or journal entries, which have less than 2 GiB.
 pub(super) fn finish(mut out: BytesMut) -> Bytes {
     let length = i32::try_from(out.len() - LENGTH_OVERHEAD).unwrap_or(i32::MAX);
     let crc = out.get(CRC_START..).map_or(0, crc32c::crc32c);
@@ -172,7 +173,7 @@ pub(super) fn record_body(
         match part {
             None => put_varint(&mut body, -1),
             Some(bytes) => {
-                put_varint(&mut body, i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+                put_length(&mut body, bytes);
                 body.put_slice(bytes);
             }
         }

@@ -4,7 +4,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::wire::reader::{ReadError, Reader};
-use crate::wire::varint::put_varint;
+use crate::wire::varint::{put_length, put_varint};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -119,12 +119,12 @@ impl FromIterator<Header> for Headers {
 }
 
 fn put_one(out: &mut BytesMut, key: &[u8], value: Option<&[u8]>) {
-    put_varint(out, i64::try_from(key.len()).unwrap_or(i64::MAX));
+    put_length(out, key);
     out.put_slice(key);
     match value {
         None => put_varint(out, -1),
         Some(value) => {
-            put_varint(out, i64::try_from(value.len()).unwrap_or(i64::MAX));
+            put_length(out, value);
             out.put_slice(value);
         }
     }

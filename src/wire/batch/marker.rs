@@ -11,7 +11,7 @@ use super::headers::Headers;
 use super::produce::Batch;
 use super::raw::RawRecord;
 use super::records::records;
-use crate::wire::varint::put_varint;
+use crate::wire::varint::put_length;
 
 /// The format of key and value.
 const VERSION: i16 = 0;
@@ -46,7 +46,7 @@ pub fn marker_batch(producer_id: i64, epoch: i16, commits: bool, timestamp_ms: i
         count: 1,
     };
     let mut out = begin(0, HEADER_BYTES + 2 + body.len(), &plain);
-    put_varint(&mut out, i64::try_from(body.len()).unwrap_or(i64::MAX));
+    put_length(&mut out, &body);
     out.put_slice(&body);
     finish(out)
 }

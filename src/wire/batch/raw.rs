@@ -86,6 +86,7 @@ impl RawRecord {
         }
         out.put_u8(flags);
         out.put_i64_le(self.timestamp_ms);
+        // A part comes from a frame of less than 2 GiB, so its length cannot saturate.
         for part in [&self.key, &self.value].into_iter().flatten() {
             out.put_u32_le(u32::try_from(part.len()).unwrap_or(u32::MAX));
             out.put_slice(part);
