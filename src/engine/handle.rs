@@ -102,6 +102,7 @@ impl Engine {
             sent?;
             let (answer, seq) = pending.await.map_err(|_| EngineError::Stopped)??;
             journal.durable(seq).await?;
+            debug_assert!(journal.durable_seq() >= seq, "an answer precedes its entries");
             Ok(answer)
         }
     }

@@ -86,6 +86,10 @@ impl Engine {
         topic: &TopicName,
         forwarded: &Forwarded,
     ) -> Result<(), EngineError> {
+        debug_assert!(
+            self.forwarded(topic).is_ok_and(|known| known.next <= forwarded.next),
+            "the cursor of {topic} goes back"
+        );
         let begun = self.render.streams().begun_as(topic);
         let key = Bytes::copy_from_slice(begun.as_str().as_bytes());
         let entry = NewEntry::keyed(kind::FORWARDED, key, forwarded.encode(), Bytes::new());

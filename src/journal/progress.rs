@@ -96,6 +96,8 @@ impl Progress {
     /// Entries up to `written` are with the operating system, up to `durable` on the disk.
     pub(super) fn advance(&self, written: u64, durable: u64) {
         let mut waiting = self.waiting();
+        debug_assert!(waiting.poisoned.is_none(), "nothing is acknowledged after a failed write");
+        debug_assert!(self.durable() <= durable && durable <= written, "{durable} of {written}");
         self.written.store(written, Ordering::Release);
         self.durable.store(durable, Ordering::Release);
         let reached =

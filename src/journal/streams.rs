@@ -148,6 +148,7 @@ impl Stream {
 
     /// Adds the next batch.
     pub(super) fn push(&mut self, batch: BatchRef) {
+        debug_assert!(batch.base >= self.next, "offset {} is given twice", batch.base);
         self.next = self.next.max(batch.end());
         self.bytes += u64::from(batch.entry.len);
         self.tail.push_back(batch);

@@ -139,7 +139,8 @@ impl Consumer {
                 *group.wanted.entry(topic.clone()).or_default() += 1;
             }
             for partition in member.assigned.iter().chain(&member.revoking) {
-                group.owners.insert(*partition, id.clone());
+                let other = group.owners.insert(*partition, id.clone());
+                debug_assert!(other.is_none_or(|other| other == id), "a partition has two owners");
             }
             group.members.insert(id, member);
         }

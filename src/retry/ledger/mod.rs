@@ -312,10 +312,19 @@ impl<S: Entries> Ledger<S> {
             let index = usize::try_from(index).unwrap_or(usize::MAX);
             entry.shape = self.shapes.get(index).cloned().flatten();
         }
+        debug_assert!(self.keeps_count(&entry), "the failures of {} fell", entry.id);
         let cause = self.cause(evidence, by);
         let keyed = entry.key.is_some().then(|| entry.clone());
         self.emit(Fact::Entry { entry: Box::new(entry), cause, payload });
         self.changed(keyed);
+    }
+
+    /// Whether an entry has at least its former failures; only a redrive lowers them.
+    fn keeps_count(&self, entry: &Entry) -> bool {
+        let known = self.store.get(entry.id);
+        known.is_none_or(|known| {
+            known.reconsume_times <= entry.reconsume_times || known.redrives < entry.redrives
+        })
     }
 
     /// Updates the order of a changed entry's key.
