@@ -48,6 +48,11 @@ impl Sidecar {
     fn started(dir: TempDir, child: Child) -> Self {
         let ready = dir.path().join("ready");
         let line = eventually(|| fs::read_to_string(&ready).ok());
+        Self::of(dir, child, &line)
+    }
+
+    /// A sidecar by the line of its ready file.
+    fn of(dir: TempDir, child: Child, line: &str) -> Self {
         let (kafka, admin) = line.trim().split_once(' ').unwrap();
         Self { dir, child, kafka: kafka.parse().unwrap(), admin: admin.parse().unwrap() }
     }
@@ -273,43 +278,60 @@ fn sighup_reads_certificates_again_and_a_broken_one_leaves_the_old_in_force() {
     eventually(|| trusts(sidecar.kafka, &new).then_some(()));
 }
 
+fn named_pipe(path: PathBuf) -> PathBuf {
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+fn open_pipe(path: &PathBuf, options: &mut fs::OpenOptions) -> std::io::Result<fs::File> {
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+    options.custom_flags(flags).open(path)
+}
+
 #[test]
 fn a_sighup_during_the_start_is_heeded_after_it() {
     let dir = tempfile::tempdir().unwrap();
-    let token = dir.path().join("token");
-    // A read of the pipe waits until the test writes the token. The sidecar reads it for the
-    // configuration, and again late in the start.
-    assert!(Command::new("mkfifo").arg(&token).status().unwrap().success());
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
-    let path = token.clone();
-    // Opening fails until the sidecar reads.
-    let open = move || fs::OpenOptions::new().write(true).custom_flags(flags).open(&path);
-    let told = || eventually(|| open().ok()).write_all(b"t0ken").unwrap();
-    let configure = |most: u32| {
-        let retry = format!("retry:\n  max_reconsume_times: {most}\n");
-        write(&dir, LISTEN, &retry);
-        let config = dir.path().join("config.yaml");
-        let text = fs::read_to_string(&config).unwrap();
-        let with = format!("admin:\n  token_file: {}\n", token.display());
-        fs::write(config, text.replace("admin:\n", &with)).unwrap();
-    };
+    let configure =
+        |most: u32| write_config(&dir, &format!("retry: {{max_reconsume_times: {most}}}\n"));
     configure(3);
+    // The sidecar writes this file at the end of its start; a pipe makes it wait for the test.
+    let ready = named_pipe(dir.path().join("ready.unfinished"));
     let child = serve(&dir);
-    told();
     eventually(|| dir.path().join("data/LOCK").exists().then_some(()));
     configure(4);
     signal(&child, "HUP");
-    told();
-    let ready = dir.path().join("ready");
-    eventually(|| ready.exists().then_some(()));
-    let sidecar = Sidecar::started(dir, child);
+    let mut pipe = open_pipe(&ready, fs::OpenOptions::new().read(true)).unwrap();
+    let mut line = String::new();
     eventually(|| {
-        // A reload reads the token for the configuration, and once more to put it in force.
-        if let Ok(mut pipe) = open() {
-            pipe.write_all(b"t0ken").unwrap();
-        }
-        sidecar.config().contains("\"max_reconsume_times\":4").then_some(())
+        // Fails while the sidecar has opened the pipe and not written.
+        drop(pipe.read_to_string(&mut line));
+        line.ends_with('\n').then_some(())
     });
+    let sidecar = Sidecar::of(dir, child, &line);
+    eventually(|| sidecar.config().contains("\"max_reconsume_times\":4").then_some(()));
+}
+
+#[test]
+fn a_start_and_a_reload_read_tokens_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = named_pipe(dir.path().join("token"));
+    // Opening fails until the sidecar reads, and each read ends with the text.
+    let write_token = || {
+        let open = || open_pipe(&token, fs::OpenOptions::new().write(true)).ok();
+        eventually(open).write_all(b"t0ken").unwrap();
+    };
+    write_config(&dir, "retry: {max_reconsume_times: 3}\n");
+    let config = dir.path().join("config.yaml");
+    let with = format!("admin:\n  token_file: {}\n", token.display());
+    let text = fs::read_to_string(&config).unwrap().replace("admin:\n", &with);
+    fs::write(&config, &text).unwrap();
+    let child = serve(&dir);
+    write_token();
+    let sidecar = Sidecar::started(dir, child);
+    fs::write(&config, text.replace("max_reconsume_times: 3", "max_reconsume_times: 4")).unwrap();
+    sidecar.signal("HUP");
+    write_token();
+    eventually(|| sidecar.config().contains("\"max_reconsume_times\":4").then_some(()));
 }
 
 #[test]

@@ -122,13 +122,13 @@ fn host_is_ours(options: &Options, host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::token::{Secret, Token};
+    use crate::model::{OperatorToken, Secret};
 
     const NEAR: &str = "[::ffff:127.0.0.1]:1";
     const FAR: &str = "10.0.0.7:1";
 
-    fn token(may_change: bool) -> Token {
-        Token { name: "kim".into(), may_change, secret: Secret("t0ken".into()) }
+    fn token(may_change: bool) -> OperatorToken {
+        OperatorToken { name: "kim".into(), may_change, secret: Secret::new("t0ken") }
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

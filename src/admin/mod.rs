@@ -65,7 +65,7 @@ pub use portable::{
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;
-pub use token::{OperatorTokens, Secret, Token};
+pub use token::OperatorTokens;
 pub use view::{
     DeadLetter, DelayedView, Drain, DrainGroup, ElsewhereView, ForwardView, GroupView, LevelView,
     MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,

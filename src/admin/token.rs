@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, header};
 use uuid::Uuid;
 
 use crate::clock::Clock;
+use crate::model::{OperatorToken, Secret};
 
 /// The cookie of a session.
 const COOKIE: &str = "reprise_session";
@@ -16,41 +17,21 @@ pub(super) const SESSION: Duration = Duration::from_hours(12);
 /// Open sessions; the oldest ends for a new one.
 const SESSIONS_MAX: usize = 1_000;
 
-/// The token of an operator.
-#[derive(Clone, Debug, Default)]
-pub struct Token {
-    /// The name in the audit log.
-    pub name: String,
-    /// Whether the operator may change anything.
-    pub may_change: bool,
-    pub secret: Secret,
-}
-
-/// A text that no log line shows.
-#[derive(Clone, Default)]
-pub struct Secret(pub String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
-
 /// The tokens in force. The file of them may be read again while the admin port serves.
 #[derive(Clone, Debug, Default)]
-pub struct OperatorTokens(Arc<RwLock<Arc<[Token]>>>);
+pub struct OperatorTokens(Arc<RwLock<Arc<[OperatorToken]>>>);
 
 impl OperatorTokens {
-    pub fn new(tokens: Vec<Token>) -> Self {
+    pub fn new(tokens: Vec<OperatorToken>) -> Self {
         Self(Arc::new(RwLock::new(tokens.into())))
     }
 
     /// Puts other tokens in force. A session whose token is gone ends.
-    pub fn replace(&self, tokens: Vec<Token>) {
+    pub fn replace(&self, tokens: Vec<OperatorToken>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tokens.into();
     }
 
-    pub(super) fn now(&self) -> Arc<[Token]> {
+    pub(super) fn now(&self) -> Arc<[OperatorToken]> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -58,7 +39,7 @@ impl OperatorTokens {
 /// The token of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Login<'a> {
-    pub(super) token: &'a Token,
+    pub(super) token: &'a OperatorToken,
     /// Whether a cookie sent it: a browser adds it to requests from any page.
     pub(super) by_cookie: bool,
 }
@@ -77,7 +58,7 @@ impl Sessions {
     }
 
     /// Opens a session and returns its cookie; `None`: no token has this secret.
-    pub(super) fn open(&self, tokens: &[Token], secret: &str) -> Option<String> {
+    pub(super) fn open(&self, tokens: &[OperatorToken], secret: &str) -> Option<String> {
         let secret = find(tokens, secret)?.secret.clone();
         let (id, now) = (Uuid::new_v4().simple().to_string(), self.clock.elapsed());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +80,11 @@ impl Sessions {
     }
 
     /// The token of a request: of its `Authorization`, or of its session.
-    pub(super) fn login<'a>(&self, tokens: &'a [Token], headers: &HeaderMap) -> Option<Login<'a>> {
+    pub(super) fn login<'a>(
+        &self,
+        tokens: &'a [OperatorToken],
+        headers: &HeaderMap,
+    ) -> Option<Login<'a>> {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         if let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")) {
             let token = find(tokens, secret.trim())?;
@@ -108,7 +93,7 @@ impl Sessions {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let (secret, since) = open.get(session_id(headers)?)?;
         let is_open = self.clock.elapsed().saturating_sub(*since) < SESSION;
-        let token = find(tokens, &secret.0).filter(|_| is_open)?;
+        let token = find(tokens, secret.reveal()).filter(|_| is_open)?;
         Some(Login { token, by_cookie: true })
     }
 }
@@ -125,8 +110,8 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The token with a secret. The comparison's time depends on lengths only.
-fn find<'a>(tokens: &'a [Token], secret: &str) -> Option<&'a Token> {
-    let is = |token: &Token| same(token.secret.0.as_bytes(), secret.as_bytes());
+fn find<'a>(tokens: &'a [OperatorToken], secret: &str) -> Option<&'a OperatorToken> {
+    let is = |token: &OperatorToken| same(token.secret.reveal().as_bytes(), secret.as_bytes());
     let found: Vec<bool> = tokens.iter().map(is).collect();
     tokens.iter().zip(found).find_map(|(token, is)| is.then_some(token))
 }
@@ -139,11 +124,11 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn tokens() -> Vec<Token> {
-        let token = |name: &str, may_change, secret: &str| Token {
+    fn tokens() -> Vec<OperatorToken> {
+        let token = |name: &str, may_change, secret: &str| OperatorToken {
             name: name.into(),
             may_change,
-            secret: Secret(secret.into()),
+            secret: Secret::new(secret),
         };
         vec![token("kim", true, "k-secret"), token("wall", false, "w-secret")]
     }
@@ -163,7 +148,7 @@ mod tests {
         let login = sessions.login(&tokens, &sent).unwrap();
         assert_eq!((login.token.name.as_str(), login.by_cookie), ("wall", true));
         let mut renewed = tokens.clone();
-        renewed[1].secret = Secret("another".into());
+        renewed[1].secret = Secret::new("another");
         assert!(sessions.login(&renewed, &sent).is_none(), "the token is another by now");
         assert!(sessions.close(&sent).contains("Max-Age=0"));
         assert!(sessions.login(&tokens, &sent).is_none(), "it has ended");

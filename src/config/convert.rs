@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    AdminToken, Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener,
-    ListenerTls, OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
+    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls,
+    OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -57,12 +57,6 @@ impl Config {
             classic_session_ms_max: ms(membership.session_timeout_max),
             ..ConsumerConfig::default()
         }
-    }
-
-    /// The tokens of `admin.token_file`.
-    pub fn admin_tokens(&self) -> Result<Vec<AdminToken>, ConfigError> {
-        let wrong = |why| ConfigError::whole(format!("admin.token_file: {why}"));
-        self.admin.tokens().map_err(wrong)
     }
 
     /// The TLS of each listener, from its files as they are now; `None`: plain text.
@@ -239,20 +233,6 @@ mod tests {
         config.limits.memory_bytes = 1 << 40;
         let most = journal::Config::default().max_queued_bytes;
         assert_eq!(config.journal_config().max_queued_bytes, most);
-    }
-
-    #[test]
-    fn a_token_file_without_a_token_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("token");
-        let mut config = Config::default();
-        assert_eq!(config.admin_tokens(), Ok(Vec::new()));
-        config.admin.token_file = Some(file.display().to_string());
-        assert!(config.admin_tokens().unwrap_err().to_string().contains("cannot be read"));
-        std::fs::write(&file, " \n").unwrap();
-        assert!(config.admin_tokens().unwrap_err().to_string().contains("is empty"));
-        std::fs::write(&file, "t0ken\n").unwrap();
-        assert_eq!(config.admin_tokens().unwrap()[0].secret, "t0ken");
     }
 
     #[test]

@@ -26,10 +26,10 @@ use std::path::Path;
 use serde::Serialize;
 
 pub use parts::{
-    Admin, AdminToken, Backoff, BindMode, DeadLetters, Drain, DrainMode, Durability, Elapsed,
-    Endpoint, Ephemeral, GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener,
-    ListenerSasl, ListenerTls, Log, MaskKeys, Membership, MetricsBound, Names, OnReset, Order,
-    Payloads, Retry, Rewind, Topic, TopicKeys, Topics, Traces, Upstream, UpstreamSasl, UpstreamTls,
+    Admin, Backoff, BindMode, DeadLetters, Drain, DrainMode, Durability, Elapsed, Endpoint,
+    Ephemeral, GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl,
+    ListenerTls, Log, MaskKeys, Membership, MetricsBound, Names, OnReset, Order, Payloads, Retry,
+    Rewind, Topic, TopicKeys, Topics, Traces, Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Config;
-use crate::upstream::Secret;
+use crate::model::Secret;
 
 /// Dotted keys (with all below them) that a reload may change.
 const RELOADABLE: [&str; 4] = ["retry", "groups", "limits", "log.filter"];

@@ -11,7 +11,7 @@ use super::node::{Entry, Node, Place, Value};
 use super::problem::{Problem, nearest};
 use super::raw;
 use super::units::{duration_text, parse_duration, parse_size, size_text};
-use crate::upstream::Secret;
+use crate::model::Secret;
 
 /// Planned keys that this build does not have: refused with a message of their own.
 const NOT_IN_THIS_BUILD: [&str; 16] = [

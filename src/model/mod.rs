@@ -1,15 +1,19 @@
-//! Ids, offsets and moments: newtypes without behaviour, shared by every module.
+//! Ids, offsets, moments and secrets: newtypes without behaviour, shared by every module.
 
 mod ids;
 mod lane;
 mod moment;
+mod operator_token;
 mod origin;
 mod runs;
+mod secret;
 mod utc;
 
 pub use ids::{ClientId, EntryId, GroupId, MemberId, OrderKey, TopicId, TopicName, TopicPartition};
 pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, Slot};
 pub use moment::{AHEAD_MS_MAX, Deadline, MonoMs, Now, WallMs};
+pub use operator_token::OperatorToken;
 pub use origin::{Origin, OriginError};
 pub use runs::{Runs, Sparse};
+pub use secret::Secret;
 pub use utc::utc;

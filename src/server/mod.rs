@@ -157,9 +157,8 @@ impl Server {
     pub fn reload(&self, new: Config) -> Result<Vec<String>, ReloadError> {
         let old = self.config.borrow().clone();
         let reload = Config::reload_from(&old, new).map_err(ReloadError::Keys)?;
-        let tokens = start::tokens(&reload.config)?;
         self.credentials.renew(&reload.config)?;
-        self.operator_tokens.replace(tokens);
+        self.operator_tokens.replace(reload.config.admin.tokens.clone());
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
         self.engine.policies(self.router.clock.now(), policies);

@@ -9,15 +9,13 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::admin::{self, Mask, OperatorTokens, Secret, Token};
+use crate::admin::{self, Mask, OperatorTokens};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
 use crate::client::{Acceptor, BindError, Leaving, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{
-    AdminToken, Config, ConfigError, DrainMode, Ephemeral, HostPort, Payloads, ms,
-};
+use crate::config::{Config, ConfigError, DrainMode, Ephemeral, HostPort, Payloads, ms};
 use crate::engine::EngineError;
 use crate::journal::{Disk, Journal, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::TopicName;
@@ -168,7 +166,7 @@ pub(super) async fn start_on(
         sender,
     };
     let probes = open_probes(&config, &source, &metrics, &stopped, &mut tasks).await?;
-    let operator_tokens = OperatorTokens::new(tokens(&config)?);
+    let operator_tokens = OperatorTokens::new(config.admin.tokens.clone());
     let admin_terms = (&config, operator_tokens.clone());
     let admin = open_admin(admin_terms, source, metrics.clone(), stopped, &mut tasks).await?;
     // After all configured ports are bound, so that no broker port takes one of them.
@@ -193,16 +191,6 @@ pub(super) async fn start_on(
         probes,
         operator_tokens,
     })
-}
-
-/// Reads the tokens of operators.
-pub(super) fn tokens(config: &Config) -> Result<Vec<Token>, ConfigError> {
-    let token = |AdminToken { name, may_change, secret }| Token {
-        name,
-        may_change,
-        secret: Secret(secret),
-    };
-    Ok(config.admin_tokens()?.into_iter().map(token).collect())
 }
 
 /// Starts the tasks that need no listener.

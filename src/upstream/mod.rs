@@ -42,7 +42,7 @@ use own::Identity;
 pub use own::OwnLinks;
 use reading::Reading;
 pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, Found, Question};
-pub use sasl::{Credentials, SaslError, Secret, SecretError, SecretPlace};
+pub use sasl::{Credentials, SaslError, SecretError, SecretPlace};
 pub use survey::{
     BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, Login, Reached, Served, ShareDeadLetters, Survey,
 };

@@ -55,7 +55,7 @@ fn named_tokens_have_a_role_and_a_secret() {
         std::fs::write(&file, text).unwrap();
         format!("admin: {{token_file: '{}'}}\n", file.display())
     };
-    let tokens = |text: &str| good(&yaml(text)).admin_tokens().unwrap();
+    let tokens = |text: &str| good(&yaml(text)).admin.tokens;
     let lone = tokens("just-one\n");
     assert_eq!((lone[0].name.as_str(), lone[0].may_change), ("admin", true));
     let two = tokens("# people\nkim operate 0123456789abcdef\n\nwall read fedcba9876543210\n");

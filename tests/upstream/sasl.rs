@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use kafka_protocol::messages::ApiVersionsRequest;
 use reprise::clock::{Clock, Hand};
-use reprise::model::WallMs;
+use reprise::model::{Secret, WallMs};
 use reprise::observe::Metrics;
 use reprise::sasl::Mechanism;
 use reprise::socket::Budget;
 use reprise::upstream::{
-    Address, Credentials, OwnLinks, Secret, SecretPlace, TopicSeen, Upstream, UpstreamError,
+    Address, Credentials, OwnLinks, SecretPlace, TopicSeen, Upstream, UpstreamError,
 };
 use tokio::runtime::Runtime;
 

@@ -1,6 +1,5 @@
 //! `admin`: the HTTP port for people and probes.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use serde::Serialize;
@@ -8,6 +7,7 @@ use serde::Serialize;
 use super::{HostPort, host_port};
 use crate::config::node::Value;
 use crate::config::section::{Section, choice, text};
+use crate::model::{OperatorToken, Secret};
 
 /// The name of a token in a file that has one token and no names.
 const LONE_TOKEN: &str = "admin";
@@ -66,6 +66,9 @@ pub struct Admin {
     /// A file with the tokens. Callers from other hosts must send one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
+    /// The tokens of `token_file`, read once with the configuration.
+    #[serde(skip)]
+    pub tokens: Vec<OperatorToken>,
 }
 
 impl Default for Admin {
@@ -78,6 +81,7 @@ impl Default for Admin {
             payloads: Payloads::Show,
             mask: MaskKeys::default(),
             token_file: None,
+            tokens: Vec::new(),
         }
     }
 }
@@ -92,8 +96,9 @@ impl Admin {
         s.take("payloads", &mut admin.payloads, choice(&payloads));
         admin.mask = MaskKeys::read(s.section("mask"));
         s.take("token_file", &mut admin.token_file, |v| text(v).map(Some));
-        if let Err(error) = admin.tokens() {
-            s.problem("token_file", &error);
+        match admin.token_file.as_deref().map_or(Ok(Vec::new()), read_token_file) {
+            Ok(tokens) => admin.tokens = tokens,
+            Err(error) => s.problem("token_file", &error),
         }
         if let Some(address) = &admin.address
             && admin.token_file.is_none()
@@ -110,50 +115,31 @@ impl Admin {
         s.finish();
         admin
     }
-
-    /// The tokens of `token_file`.
-    pub(in crate::config) fn tokens(&self) -> Result<Vec<AdminToken>, String> {
-        let Some(file) = &self.token_file else { return Ok(Vec::new()) };
-        let text = std::fs::read_to_string(file);
-        let text = text.map_err(|error| format!("{file} cannot be read: {error}"))?;
-        let tokens = read_tokens(&text).map_err(|says| format!("{file}{says}"))?;
-        if tokens.is_empty() {
-            return Err(format!("{file} is empty; put the token into it"));
-        }
-        Ok(tokens)
-    }
 }
 
-/// A token by which a caller of the admin port is known.
-#[derive(Clone, PartialEq, Eq)]
-pub struct AdminToken {
-    /// The name in the audit log.
-    pub name: String,
-    /// Whether the caller may change anything.
-    pub may_change: bool,
-    pub secret: String,
-}
-
-impl fmt::Debug for AdminToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, may_change, .. } = self;
-        write!(f, "{name} (may change: {may_change})")
+fn read_token_file(file: &str) -> Result<Vec<OperatorToken>, String> {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| format!("{file} cannot be read: {error}"))?;
+    let tokens = read_tokens(&text).map_err(|says| format!("{file}{says}"))?;
+    if tokens.is_empty() {
+        return Err(format!("{file} is empty; put the token into it"));
     }
+    Ok(tokens)
 }
 
 /// One token, or a line `name role token` for each. An error never contains a word of the file: any
 /// of them may be a misplaced secret.
-fn read_tokens(text: &str) -> Result<Vec<AdminToken>, String> {
+fn read_tokens(text: &str) -> Result<Vec<OperatorToken>, String> {
     let lines = (1..).zip(text.lines()).map(|(number, line)| (number, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let lines: Vec<(usize, &str)> = lines.collect();
     if let [(_, line)] = lines[..]
         && !line.contains(char::is_whitespace)
     {
-        let secret = line.to_owned();
-        return Ok(vec![AdminToken { name: LONE_TOKEN.to_owned(), may_change: true, secret }]);
+        let secret = Secret::new(line);
+        return Ok(vec![OperatorToken { name: LONE_TOKEN.to_owned(), may_change: true, secret }]);
     }
-    let mut tokens: Vec<AdminToken> = Vec::new();
+    let mut tokens: Vec<OperatorToken> = Vec::new();
     for (number, line) in lines {
         let wrong = |says: &str| Err(format!(", line {number}: {says}"));
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -172,10 +158,14 @@ fn read_tokens(text: &str) -> Result<Vec<AdminToken>, String> {
         if secret.len() < SECRET_LEAST {
             return wrong("a token has at least 16 characters, such as of openssl rand -hex 16");
         }
-        if tokens.iter().any(|known| known.name == name || known.secret == secret) {
+        if tokens.iter().any(|known| known.name == name || known.secret.reveal() == secret) {
             return wrong("the name or the token stands above already");
         }
-        tokens.push(AdminToken { name: name.to_owned(), may_change, secret: secret.to_owned() });
+        tokens.push(OperatorToken {
+            name: name.to_owned(),
+            may_change,
+            secret: Secret::new(secret),
+        });
     }
     Ok(tokens)
 }

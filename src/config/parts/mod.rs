@@ -15,7 +15,7 @@ mod topics;
 mod traces;
 mod upstream;
 
-pub use admin::{Admin, AdminToken, MaskKeys, Payloads};
+pub use admin::{Admin, MaskKeys, Payloads};
 pub use backoff::Backoff;
 pub use groups::{GroupRule, Membership};
 pub use limits::Limits;

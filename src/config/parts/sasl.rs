@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::config::section::{Section, choice, text};
+use crate::model::Secret;
 use crate::sasl::Mechanism;
-use crate::upstream::{Credentials, Secret, SecretPlace};
+use crate::upstream::{Credentials, SecretPlace};
 
 /// The sidecar's own credentials. A secret is never shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

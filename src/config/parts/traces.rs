@@ -9,9 +9,9 @@ use serde::{Serialize, Serializer};
 use super::HostPort;
 use super::backoff::{ser_thousandths, thousandths};
 use crate::config::section::{Section, text};
+use crate::model::Secret;
 use crate::retry::THOUSAND;
 use crate::socket::ClientTls;
-use crate::upstream::Secret;
 
 /// The path of the OTLP specification, for an endpoint without one.
 const PATH: &str = "/v1/traces";

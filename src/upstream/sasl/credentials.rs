@@ -1,20 +1,12 @@
 //! Credentials of the sidecar for the cluster. Logs and dumps never show their secrets.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use serde::{Serialize, Serializer};
-
+use crate::model::Secret;
 use crate::sasl::Mechanism;
 
-/// Printed in place of a secret.
-const MASK: &str = "********";
 /// Bound of a password or token file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-
-/// Text that `Debug` and serde print as [`MASK`].
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
 
 /// Source of the password or the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,29 +30,6 @@ pub struct Credentials {
 pub struct SecretError {
     pub file: String,
     pub why: String,
-}
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text, to be sent or hashed.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASK)
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(MASK)
-    }
 }
 
 impl SecretPlace {

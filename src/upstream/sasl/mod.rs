@@ -13,8 +13,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use uuid::Uuid;
 
-pub use credentials::{Credentials, Secret, SecretError, SecretPlace};
+pub use credentials::{Credentials, SecretError, SecretPlace};
 
+use crate::model::Secret;
 use crate::sasl::{ClientExchange, Hash, Mechanism, ScramError};
 use crate::socket::{ReadHalf, WriteHalf};
 use crate::upstream::UpstreamError;
