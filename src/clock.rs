@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::model::{MonoMs, Now, WallMs};
+use crate::model::{Moment, MonoMs, WallMs};
 
 /// A wall clock that never jumps: one reading at start, plus monotonic time since. A change of the
 /// system's wall clock moves no due time.
@@ -42,10 +42,10 @@ impl Clock {
     }
 
     /// Wall and monotonic time. The wall time is derived, so both move together.
-    pub fn now(&self) -> Now {
+    pub fn now(&self) -> Moment {
         let elapsed = self.elapsed();
         let mono = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        Now { wall: wall(self.wall_at_start.saturating_add(elapsed)), mono: MonoMs(mono) }
+        Moment { wall: wall(self.wall_at_start.saturating_add(elapsed)), mono: MonoMs(mono) }
     }
 
     /// Time since start, for measuring durations finer than a millisecond.

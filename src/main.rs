@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use reprise::cli::{self, DemoArgs, Exit, Next, ServeArgs};
-use reprise::config::{ConfigError, Loaded};
+use reprise::cli::{self, DemoArgs, Exit, RemainingWork, ServeArgs};
+use reprise::config::{ConfigError, LoadedConfig};
 use reprise::demo::{self, DemoOptions};
-use reprise::server::{self, Load};
+use reprise::server::{self, ConfigLoader};
 
 // jemalloc: threads free each other's memory all the time, and a burst must return to the system.
 // glibc's arenas waited for each other for a third of the time of the engine's thread. mimalloc
@@ -17,17 +17,19 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 struct Flags<'a>(&'a ServeArgs);
 
-impl Load for Flags<'_> {
-    fn load(&self) -> Result<Loaded, ConfigError> {
+impl ConfigLoader for Flags<'_> {
+    fn load(&self) -> Result<LoadedConfig, ConfigError> {
         self.0.load()
     }
 }
 
 fn main() -> ExitCode {
     match cli::run(std::env::args_os()) {
-        Next::Done(exit) => exit.into(),
-        Next::Serve(args) => serve(&args).into(),
-        Next::Demo(DemoArgs { speed, exit, json }) => demo::run(DemoOptions { speed, exit, json }),
+        RemainingWork::Done(exit) => exit.into(),
+        RemainingWork::Serve(args) => serve(&args).into(),
+        RemainingWork::Demo(DemoArgs { speed, exit, json }) => {
+            demo::run(DemoOptions { speed, exit, json })
+        }
     }
 }
 

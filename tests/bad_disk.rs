@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
-use reprise::journal::{AppendError, Config, Journal, Kind, MemDisk, NewEntry, RealDisk, Stepped};
+use reprise::journal::{
+    AppendError, EntryKind, Journal, JournalOptions, MemDisk, NewEntry, RealDisk, StepResult,
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -106,15 +108,15 @@ impl Home {
     fn fill(&self) -> usize {
         assert_eq!(self.start().code, None);
         let disk = RealDisk::open(&self.data()).unwrap();
-        let (journal, mut writer, _) = Journal::open(disk, Config::default()).unwrap();
+        let (journal, mut writer, _) = Journal::open(disk, JournalOptions::default()).unwrap();
         let mut before_last = 0;
         for n in 0..40 {
             let body = Bytes::from(format!("entry {n} {}", "y".repeat(100)));
             // No component reads this kind of entry; the journal checks its checksum all the same.
-            journal.append(vec![NewEntry::bare(Kind(200), body)]).unwrap();
+            journal.append(vec![NewEntry::bare(EntryKind(200), body)]).unwrap();
             if n % 8 == 7 {
                 before_last = fs::metadata(self.segment()).unwrap().len();
-                assert_eq!(writer.step(), Stepped::Flushed);
+                assert_eq!(writer.step(), StepResult::Flushed);
             }
         }
         usize::try_from(before_last).unwrap()
@@ -280,12 +282,12 @@ fn a_data_directory_that_cannot_be_written_is_refused_by_name() {
 #[test]
 fn a_full_disk_refuses_new_data_loses_none_and_goes_on_when_there_is_room() {
     let mem = MemDisk::new(1);
-    let config = || Config { segment_bytes: 64 << 10, ..Config::default() };
+    let config = || JournalOptions { segment_bytes: 64 << 10, ..JournalOptions::default() };
     let (journal, mut writer, _) = Journal::open(mem.disk(), config()).unwrap();
     mem.set_capacity(Some(mem.used_bytes() + (512 << 10)));
     let entry = |n: usize| {
         let body = Bytes::from(format!("{n} {}", "z".repeat(4000)));
-        vec![NewEntry::bare(Kind(200), body)]
+        vec![NewEntry::bare(EntryKind(200), body)]
     };
     let mut kept = Vec::new();
     let refused = loop {
@@ -294,7 +296,7 @@ fn a_full_disk_refuses_new_data_loses_none_and_goes_on_when_there_is_room() {
             Err(refused) => break refused,
         }
         // The disk fills up after the check for room: accepted entries wait, and none is lost.
-        if writer.step() == Stepped::DiskFull {
+        if writer.step() == StepResult::DiskFull {
             break journal.append(entry(0)).unwrap_err();
         }
         assert!(kept.len() < 1000, "the disk never filled");
@@ -307,9 +309,9 @@ fn a_full_disk_refuses_new_data_loses_none_and_goes_on_when_there_is_room() {
         journal.read(*at).unwrap();
     }
     mem.set_capacity(None);
-    assert_eq!(writer.step(), Stepped::Flushed);
+    assert_eq!(writer.step(), StepResult::Flushed);
     journal.append(entry(0)).unwrap();
-    assert_eq!(writer.step(), Stepped::Flushed);
+    assert_eq!(writer.step(), StepResult::Flushed);
     journal.read(waiting).unwrap();
     drop((journal, writer));
     mem.power_cut();

@@ -31,7 +31,7 @@ struct Home {
 }
 
 /// The outcome of a run.
-struct Found {
+struct CheckRun {
     code: i32,
     findings: Vec<Value>,
 }
@@ -54,18 +54,18 @@ impl Home {
         command.output().unwrap()
     }
 
-    fn check(&self, yaml: &str) -> Found {
+    fn check(&self, yaml: &str) -> CheckRun {
         let output = self.run(&format!("{PORTS}{yaml}"), "json");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let findings = serde_json::from_slice(&output.stdout);
         let findings = findings.unwrap_or_else(|error| panic!("{error}: {said}"));
-        Found { code: output.status.code().unwrap(), findings }
+        CheckRun { code: output.status.code().unwrap(), findings }
     }
 }
 
 const PORTS: &str = "listen: [{address: '127.0.0.1:0'}]\nadmin: {address: '127.0.0.1:0'}\n";
 
-impl Found {
+impl CheckRun {
     /// State and message of the findings of a check, in order.
     fn of(&self, check: &str) -> Vec<(String, String)> {
         let of = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
@@ -233,7 +233,7 @@ fn the_ports_of_brokers_are_told_where_the_listener_s_own_is_fixed() {
             upstream(addr)
         );
         let told = home.run(&yaml, "json").stdout;
-        Found { code: 0, findings: serde_json::from_slice(&told).unwrap() }
+        CheckRun { code: 0, findings: serde_json::from_slice(&told).unwrap() }
     };
     let three = broker(|stream| many(stream, &[100, 0, 7]));
     assert!(check(three, 0).of("broker_ports").is_empty(), "nobody knows them before");
@@ -260,7 +260,7 @@ fn ports_of_the_configuration_are_never_foretold_for_a_broker() {
         upstream(two)
     );
     let told = Home::new().run(&yaml, "json").stdout;
-    let found = Found { code: 0, findings: serde_json::from_slice(&told).unwrap() };
+    let found = CheckRun { code: 0, findings: serde_json::from_slice(&told).unwrap() };
     let ports = found.of("broker_ports");
     assert_eq!(ports.len(), 2, "{:#?}", found.findings);
     assert!(ports[0].1.ends_with(&format!(" {} (0), {} (1)", at(3), at(4))), "{ports:?}");
@@ -282,7 +282,7 @@ fn an_advertised_address_is_resolved_and_dialled() {
         );
         let output = home.run(&yaml, "json");
         let findings = serde_json::from_slice(&output.stdout).unwrap();
-        Found { code: output.status.code().unwrap(), findings }
+        CheckRun { code: output.status.code().unwrap(), findings }
     };
     let right = check("localhost", 0);
     assert_eq!(right.code, 0, "{:#?}", right.findings);

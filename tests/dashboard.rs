@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use panels::{Panel, panels};
-use reprise::observe::names::{ALL, Def, Kind};
+use reprise::observe::names::{ALL, Def, MetricKind};
 use serde_json::Value;
 
 /// Rows of the dashboard, most important first.
@@ -29,7 +29,7 @@ const SCRAPE_LABELS: &[&str] = &["instance", "job", "le"];
 
 fn metric(name: &str) -> Option<&'static Def> {
     ALL.iter().find(|def| match def.kind {
-        Kind::Histogram(_) => {
+        MetricKind::Histogram(_) => {
             let rest = name.strip_prefix(def.name);
             rest.is_some_and(|rest| ["_bucket", "_sum", "_count"].contains(&rest))
         }
@@ -222,9 +222,9 @@ fn metrics_page() -> String {
         let shown: BTreeSet<&str> = shown.map(|panel| panel.title.as_str()).collect();
         let alerts = alerts.iter().filter(|(_, expr)| asks(expr)).map(|(name, _)| name.as_str());
         let kind = match def.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram(_) => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram(_) => "histogram",
         };
         let list = |items: Vec<&str>| items.join(", ");
         writeln!(

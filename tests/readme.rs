@@ -56,7 +56,7 @@ const UPSTREAM: &str = "upstream.bootstrap=";
 
 /// The environment that a shown command needs.
 #[derive(Debug, PartialEq, Eq)]
-enum Shown {
+enum CommandKind {
     /// Cargo builds and runs the command; `tests/demo.rs` covers the demo.
     ByCargo,
     /// A sidecar that serves until it is stopped.
@@ -70,20 +70,20 @@ enum Shown {
 }
 
 /// Comments and empty lines are `None`; an unknown command is an error.
-fn sort(line: &str) -> Result<Option<Shown>, String> {
+fn sort(line: &str) -> Result<Option<CommandKind>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         [] | ["#", ..] => Ok(None),
-        ["cargo", "test"] | ["cargo", "run", "--", "demo"] => Ok(Some(Shown::ByCargo)),
+        ["cargo", "test"] | ["cargo", "run", "--", "demo"] => Ok(Some(CommandKind::ByCargo)),
         ["cargo", "install", "--path", ".", "--locked", "--profile", "dist"] => {
-            Ok(Some(Shown::ByCargo))
+            Ok(Some(CommandKind::ByCargo))
         }
-        ["reprise", "serve"] => Ok(Some(Shown::ForEver)),
+        ["reprise", "serve"] => Ok(Some(CommandKind::ForEver)),
         ["reprise", "serve", "--set", upstream] if upstream.starts_with(UPSTREAM) => {
-            Ok(Some(Shown::InFront))
+            Ok(Some(CommandKind::InFront))
         }
-        ["reprise", "dlq" | "retry" | "group", ..] => Ok(Some(Shown::OfARunningOne)),
-        ["reprise", "config" | "check" | "log", ..] => Ok(Some(Shown::OfFiles)),
+        ["reprise", "dlq" | "retry" | "group", ..] => Ok(Some(CommandKind::OfARunningOne)),
+        ["reprise", "config" | "check" | "log", ..] => Ok(Some(CommandKind::OfFiles)),
         _ => Err(format!("a command is shown that this test cannot try: {line}")),
     }
 }
@@ -137,15 +137,16 @@ async fn every_command_it_shows_works() {
     let server = Server::start(config).await.unwrap();
     fill(&server.kafka_addr().to_string());
     let admin = server.admin_addr().unwrap();
-    let sorted: Vec<(&String, Shown)> =
+    let sorted: Vec<(&String, CommandKind)> =
         lines.iter().filter_map(|line| Some((line, sort(line).unwrap()?))).collect();
-    let of = |kind: Shown| sorted.iter().filter(move |(_, k)| *k == kind).map(|(line, _)| *line);
-    assert!(of(Shown::OfARunningOne).count() > 0 && of(Shown::OfFiles).count() > 0);
-    for line in of(Shown::OfARunningOne) {
+    let of =
+        |kind: CommandKind| sorted.iter().filter(move |(_, k)| *k == kind).map(|(line, _)| *line);
+    assert!(of(CommandKind::OfARunningOne).count() > 0 && of(CommandKind::OfFiles).count() > 0);
+    for line in of(CommandKind::OfARunningOne) {
         assert_works(&format!("{line} --admin {admin}"), dir.path());
     }
     server.shutdown().await;
-    for line in of(Shown::OfFiles) {
+    for line in of(CommandKind::OfFiles) {
         assert_works(line, dir.path());
     }
 }
@@ -163,7 +164,7 @@ async fn cluster(dir: &Path) -> Server {
 #[tokio::test(flavor = "multi_thread")]
 async fn in_front_of_a_cluster_an_application_changes_nothing_but_the_address() {
     let lines = commands(&readme());
-    let line = lines.iter().find(|line| sort(line) == Ok(Some(Shown::InFront))).unwrap();
+    let line = lines.iter().find(|line| sort(line) == Ok(Some(CommandKind::InFront))).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let cluster = cluster(dir.path()).await;
     // The named brokers do not exist, so the command gets the address of the test's cluster.
@@ -246,6 +247,6 @@ fn every_link_into_the_repository_leads_somewhere() {
 fn the_commands_of_a_block_are_recognised() {
     let text = "```sh\n$ cargo run -- demo\nreprise dlq list\n```\n";
     let found: Vec<_> = commands(text).iter().map(|line| sort(line)).collect();
-    assert_eq!(found, [Ok(Some(Shown::ByCargo)), Ok(Some(Shown::OfARunningOne))]);
+    assert_eq!(found, [Ok(Some(CommandKind::ByCargo)), Ok(Some(CommandKind::OfARunningOne))]);
     assert!(sort("rm -r reprise-data").is_err());
 }

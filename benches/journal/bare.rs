@@ -10,12 +10,12 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 /// Bytes, and the sender that reports them durable.
-type Handed = (Bytes, oneshot::Sender<()>);
+type QueuedBytes = (Bytes, oneshot::Sender<()>);
 
 /// The queue of the loop.
 #[derive(Debug, Default)]
 pub(crate) struct Bare {
-    queue: Mutex<(Vec<Handed>, bool)>,
+    queue: Mutex<(Vec<QueuedBytes>, bool)>,
     filled: Condvar,
 }
 
@@ -51,7 +51,7 @@ impl Bare {
         loop {
             {
                 let queue = self.queue.lock().unwrap();
-                let idle = |queue: &mut (Vec<Handed>, bool)| queue.0.is_empty() && !queue.1;
+                let idle = |queue: &mut (Vec<QueuedBytes>, bool)| queue.0.is_empty() && !queue.1;
                 let mut queue = self.filled.wait_while(queue, idle).unwrap();
                 if queue.0.is_empty() {
                     return syncs;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use reprise::clock::Clock;
 use reprise::journal::{
-    Config, Durability, Journal, Kind, NewEntry, RealDisk, StreamAppend, verify,
+    Durability, EntryKind, Journal, JournalOptions, NewEntry, RealDisk, StreamAppend, verify,
 };
 
 use crate::sheet::{Figure, Goal, median};
@@ -44,12 +44,12 @@ pub(crate) fn run(base: &Path) {
 
 /// A log of produced batches.
 fn fill(dir: &Path) {
-    let (journal, writer, _) = Journal::open(disk(dir), Config::default()).unwrap();
+    let (journal, writer, _) = Journal::open(disk(dir), JournalOptions::default()).unwrap();
     let thread = std::thread::spawn(|| writer.run());
     let stream = journal.stream_open("t").unwrap();
     let body = crate::produce::batch();
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: 1 };
-    let entry = NewEntry::bare_batch(Kind(16), append, body);
+    let entry = NewEntry::bare_batch(EntryKind(16), append, body);
     while journal.stats().bytes < LOG_BYTES {
         let group = vec![entry.clone(); GROUP];
         let seq = journal.append_with(group, Durability::Os).unwrap().seq();
@@ -70,7 +70,7 @@ fn scan(dir: &Path) {
 
 /// Opens the journal: the scan, the offsets of every segment, and a new index of the batches.
 fn open(dir: &Path) {
-    let (journal, _writer, recovery) = Journal::open(disk(dir), Config::default()).unwrap();
+    let (journal, _writer, recovery) = Journal::open(disk(dir), JournalOptions::default()).unwrap();
     assert_eq!(recovery.torn_bytes(), 0);
     let stream = journal.stream_find("t").unwrap();
     let records = u64::try_from(journal.stream_bounds(stream).unwrap().next).unwrap();

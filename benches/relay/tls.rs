@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, ServerConfig, StreamOwned};
 
-use crate::authority::{Authority, HOST, Made};
+use crate::authority::{Authority, CertificateFiles, HOST};
 use crate::load::Load;
 use crate::proxy::Proxy;
 use crate::sheet::{Goal, median};
@@ -52,7 +52,7 @@ pub(crate) fn run() {
 
 /// TLS settings of a broker that ignores the client's cipher order and prefers AES-256, as Kafka
 /// on Java does.
-fn server(made: &Made) -> Arc<ServerConfig> {
+fn server(made: &CertificateFiles) -> Arc<ServerConfig> {
     let key = PrivateKeyDer::from_pem_file(&made.key).unwrap();
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

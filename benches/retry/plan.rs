@@ -4,9 +4,11 @@
 use std::hint::black_box;
 
 use reprise::clock::Clock;
-use reprise::model::{MemberId, MonoMs, Now, Runs, TopicPartition, WallMs};
+use reprise::model::{MemberId, Moment, MonoMs, OffsetRuns, TopicPartition, WallMs};
 use reprise::retry::Policy;
-use reprise::retry::detector::{Asked, Detector, Fetching, Handed, Rules, Seen};
+use reprise::retry::detector::{
+    DeliveredRange, Detector, FetchPosition, GroupObservation, MemberFetch, Rules,
+};
 
 use crate::sheet::{Goal, median};
 use crate::tell;
@@ -32,7 +34,7 @@ fn place(partition: i32) -> TopicPartition {
 /// Microseconds of one Fetch in a group with `partitions` partitions.
 fn fetch_us(partitions: i32) -> f64 {
     let mut detector = Detector::new(Rules::from(&Policy::default()));
-    let now = |ms: u64| Now { wall: WallMs(0), mono: MonoMs(ms) };
+    let now = |ms: u64| Moment { wall: WallMs(0), mono: MonoMs(ms) };
     let mut first = None;
     for member in 0..partitions / FETCHED {
         let by = joined(&mut detector, now(1), member);
@@ -48,31 +50,31 @@ fn fetch_us(partitions: i32) -> f64 {
     clock.elapsed().as_secs_f64() * 1e6 / f64::from(i32::try_from(FETCHES).unwrap())
 }
 
-fn joined(detector: &mut Detector, now: Now, member: i32) -> Fetching {
+fn joined(detector: &mut Detector, now: Moment, member: i32) -> MemberFetch {
     let id = MemberId::new(&format!("m{member}"));
-    detector.handle(now, Seen::Assigned { member: id.clone(), epoch: 1 });
-    Fetching { member: id, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false }
+    detector.handle(now, GroupObservation::Assigned { member: id.clone(), epoch: 1 });
+    MemberFetch { member: id, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false }
 }
 
-fn fetch(detector: &mut Detector, now: Now, by: &Fetching, first: i32, offset: i64) {
-    let asked: Vec<Asked> = (first..first + FETCHED)
-        .map(|partition| Asked { partition: place(partition), offset })
+fn fetch(detector: &mut Detector, now: Moment, by: &MemberFetch, first: i32, offset: i64) {
+    let asked: Vec<FetchPosition> = (first..first + FETCHED)
+        .map(|partition| FetchPosition { partition: place(partition), offset })
         .collect();
     assert!(detector.asked(now, by, &asked).is_open(), "nothing is suspected");
-    let handed: Vec<Handed> = asked
+    let handed: Vec<DeliveredRange> = asked
         .into_iter()
-        .map(|ask| Handed {
+        .map(|ask| DeliveredRange {
             partition: ask.partition,
             from: offset,
             end: offset + RECORDS,
             turn: None,
-            hidden: Runs::default(),
+            hidden: OffsetRuns::default(),
             sparse: Vec::new(),
         })
         .collect();
     detector.handed(now, by, &handed);
-    for Handed { partition, end, .. } in handed {
-        detector.handle(now, Seen::Committed { partition, offset: end });
+    for DeliveredRange { partition, end, .. } in handed {
+        detector.handle(now, GroupObservation::Committed { partition, offset: end });
     }
     while detector.poll_output().is_some() {}
 }

@@ -18,12 +18,12 @@ const PRODUCE: i16 = 9;
 const FETCH: i16 = 12;
 
 pub(crate) struct Wire {
-    pub(crate) out: Asking,
+    pub(crate) out: RequestWriter,
     pub(crate) back: Answers,
 }
 
 /// The sending half of a connection.
-pub(crate) struct Asking {
+pub(crate) struct RequestWriter {
     stream: TcpStream,
     next: i32,
 }
@@ -36,7 +36,7 @@ impl Wire {
         let stream = TcpStream::connect(addr).unwrap();
         stream.set_nodelay(true).unwrap();
         let back = Answers(BufReader::with_capacity(256 << 10, stream.try_clone().unwrap()));
-        Self { out: Asking { stream, next: 0 }, back }
+        Self { out: RequestWriter { stream, next: 0 }, back }
     }
 
     /// Sends a request and reads its answer.
@@ -60,7 +60,7 @@ impl Wire {
     }
 }
 
-impl Asking {
+impl RequestWriter {
     /// Sends a request.
     pub(crate) fn send<R: Request>(&mut self, version: i16, request: &R) {
         self.stream.write_all(&frame(version, self.next, request)).unwrap();

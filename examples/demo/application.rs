@@ -13,14 +13,14 @@ use reprise::clock::Clock;
 use reprise::demo::shop::{
     DEAD_LETTERS, GROUP, RETRY_TOPIC, TOPIC, handle, order_of as order_in, orders,
 };
-use reprise::demo::{DeadLetter, Delivery, DemoError, Event, Parts};
+use reprise::demo::{Delivery, DemoError, DemoEvent, DemoTasks, ShopDeadLetter};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Spawns the producer, the shop and the reader of dead letters.
 pub(crate) fn begin(
-    parts: &mut Parts,
+    parts: &mut DemoTasks,
     kafka: String,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<DemoEvent>,
     clock: Clock,
 ) {
     let failed = |error: KafkaError| DemoError::Application(error.to_string());
@@ -32,12 +32,15 @@ pub(crate) fn begin(
 }
 
 /// Produces the orders.
-pub(crate) async fn order(kafka: String, events: UnboundedSender<Event>) -> Result<(), KafkaError> {
+pub(crate) async fn order(
+    kafka: String,
+    events: UnboundedSender<DemoEvent>,
+) -> Result<(), KafkaError> {
     let producer: FutureProducer = client(&kafka).create()?;
     for (number, key, value) in orders() {
         let record = FutureRecord::to(TOPIC).key(&key).payload(&value);
         producer.send(record, Timeout::Never).await.map_err(|(error, _)| error)?;
-        let _ = events.send(Event::Produced { order: number });
+        let _ = events.send(DemoEvent::Produced { order: number });
     }
     Ok(())
 }
@@ -45,7 +48,7 @@ pub(crate) async fn order(kafka: String, events: UnboundedSender<Event>) -> Resu
 /// Handles orders and failed orders until the demo ends.
 pub(crate) async fn work(
     kafka: String,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<DemoEvent>,
     clock: Clock,
 ) -> Result<(), KafkaError> {
     let producer: FutureProducer = client(&kafka).create()?;
@@ -62,7 +65,8 @@ pub(crate) async fn work(
         consumer.commit_message(&record, CommitMode::Sync)?;
         let due_ms = header(&record, "x-retry-due-ms").and_then(|text| text.parse().ok());
         let order = order_of(&record);
-        let _ = events.send(Event::Delivered(Delivery { order, attempt, at_ms, due_ms, failed }));
+        let _ =
+            events.send(DemoEvent::Delivered(Delivery { order, attempt, at_ms, due_ms, failed }));
     }
 }
 
@@ -87,7 +91,7 @@ async fn retry_later(
 /// Reads the dead letters, as any Kafka client can.
 pub(crate) async fn read_dead_letters(
     kafka: String,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<DemoEvent>,
 ) -> Result<(), KafkaError> {
     let consumer: StreamConsumer = group(&kafka, "support").create()?;
     consumer.subscribe(&[DEAD_LETTERS])?;
@@ -96,7 +100,7 @@ pub(crate) async fn read_dead_letters(
         let text =
             |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         let headers = record.headers().into_iter().flat_map(Headers::iter);
-        let _ = events.send(Event::DeadLetter(DeadLetter {
+        let _ = events.send(DemoEvent::DeadLetter(ShopDeadLetter {
             order: order_of(&record),
             value: text(record.payload()),
             headers: headers.map(|h| (h.key.to_owned(), text(h.value))).collect(),

@@ -23,14 +23,17 @@ const LOOKED_AT_MAX: usize = 10_000;
 /// States of dead letters that are listed where none is asked for.
 const IN_TOPIC: [&str; 2] = ["dead", "produced"];
 
-type Answer = Result<Response, Refusal>;
-type Asked = Result<FromQuery<Query>, QueryRejection>;
+type ApiResult = Result<Response, Refusal>;
+type ParsedQuery = Result<FromQuery<Query>, QueryRejection>;
 
-pub(super) async fn overview<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Answer {
+pub(super) async fn overview<S: Source>(State(admin): State<Arc<Admin<S>>>) -> ApiResult {
     Ok(json_answer(StatusCode::OK, &admin.source.overview().await?))
 }
 
-pub(super) async fn groups<S: Source>(State(admin): State<Arc<Admin<S>>>, asked: Asked) -> Answer {
+pub(super) async fn groups<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: ParsedQuery,
+) -> ApiResult {
     let query = query(asked)?;
     let limit = query.limit()?;
     let mut page = Page { items: Vec::new(), next: None };
@@ -53,7 +56,7 @@ pub(super) async fn groups<S: Source>(State(admin): State<Arc<Admin<S>>>, asked:
 pub(super) async fn group<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(id): Path<String>,
-) -> Answer {
+) -> ApiResult {
     let Some(mut group) = admin.source.group(&id).await? else {
         return Err(Refusal::unknown_group(&id));
     };
@@ -61,8 +64,11 @@ pub(super) async fn group<S: Source>(
     Ok(json_answer(StatusCode::OK, &group))
 }
 
-pub(super) async fn retries<S: Source>(State(admin): State<Arc<Admin<S>>>, asked: Asked) -> Answer {
-    let mut walk = Walk::start(&admin.source, query(asked)?).await?;
+pub(super) async fn retries<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: ParsedQuery,
+) -> ApiResult {
+    let mut walk = GroupPager::start(&admin.source, query(asked)?).await?;
     while let Some((group, after)) = walk.next_piece() {
         let after = after.and_then(|id| u64::try_from(id).ok());
         let piece = admin.source.retries(&group, after, PIECE).await?;
@@ -87,9 +93,9 @@ pub(super) async fn retries<S: Source>(State(admin): State<Arc<Admin<S>>>, asked
 
 pub(super) async fn dead_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Asked,
-) -> Answer {
-    let mut walk = Walk::start(&admin.source, query(asked)?).await?;
+    asked: ParsedQuery,
+) -> ApiResult {
+    let mut walk = GroupPager::start(&admin.source, query(asked)?).await?;
     while let Some((group, after)) = walk.next_piece() {
         let piece = admin.source.dead_letters(&group, after, walk.wanted()).await?;
         let last = piece.is_empty();
@@ -114,7 +120,7 @@ pub(super) async fn dead_letters<S: Source>(
 pub(super) async fn dead_letter<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path((group, offset)): Path<(String, String)>,
-) -> Answer {
+) -> ApiResult {
     let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
     let number = offset.parse().map_err(|_| missing())?;
     let mut letter = admin.source.dead_letter(&group, number).await?.ok_or_else(missing)?;
@@ -123,12 +129,12 @@ pub(super) async fn dead_letter<S: Source>(
     Ok(json_answer(StatusCode::OK, &payload::dead_letter(&letter, Detail::Whole, show)))
 }
 
-fn query(asked: Asked) -> Result<Query, Refusal> {
+fn query(asked: ParsedQuery) -> Result<Query, Refusal> {
     asked.map(|FromQuery(query)| query).map_err(|e| Refusal::bad(e.body_text()))
 }
 
 /// Goes through the groups, piece by piece, until the page is full.
-struct Walk {
+struct GroupPager {
     query: Query,
     limit: usize,
     groups: std::vec::IntoIter<String>,
@@ -141,7 +147,7 @@ struct Walk {
     page: Page<Value>,
 }
 
-impl Walk {
+impl GroupPager {
     async fn start<S: Source>(source: &S, query: Query) -> Result<Self, Refusal> {
         let limit = query.limit()?;
         let position = query.position()?;

@@ -29,7 +29,7 @@ const LOOKED_AT_MAX: usize = 10_000;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Cancel {
+pub(super) struct CancelBody {
     ids: Vec<String>,
 }
 
@@ -74,9 +74,9 @@ pub(super) async fn list<S: Source>(
 /// Cancels delayed records: they never enter their topic.
 pub(super) async fn cancel<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<Json<Cancel>, JsonRejection>,
+    asked: Result<Json<CancelBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let Json(Cancel { ids }) =
+    let Json(CancelBody { ids }) =
         asked.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
     if ids.len() > RECORDS_MAX {
         return Err(Refusal::bad(format!("at most {RECORDS_MAX} records in one request")));

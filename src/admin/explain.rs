@@ -17,7 +17,7 @@ use crate::model::Origin;
 /// The query: a group, or a record.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct ExplainQuery {
     group: Option<String>,
     topic: Option<String>,
     record: Option<String>,
@@ -25,11 +25,11 @@ pub(super) struct Asked {
 
 /// The history of one record, and the present state of its partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Told {
+pub struct RecordHistory {
     /// The record as `<topic>-<partition>@<offset>`.
     pub record: String,
     /// The record's partition at present, in every requested group whose failures are inferred.
-    pub now: Vec<Explained>,
+    pub now: Vec<GroupExplanation>,
     /// The last thousand events that the journal still has, oldest first.
     pub past: Vec<PastView>,
 }
@@ -58,7 +58,7 @@ pub struct PastView {
 
 /// A group's consumers, as failure detection sees them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Explained {
+pub struct GroupExplanation {
     pub group: String,
     /// Every key of `retry` in force; left out where only one record is asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -171,7 +171,7 @@ pub struct SuspectView {
 
 pub(super) async fn explain<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<FromQuery<Asked>, QueryRejection>,
+    asked: Result<FromQuery<ExplainQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let FromQuery(asked) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
     match (asked.group, asked.record) {
@@ -211,7 +211,7 @@ async fn of_record<S: Source>(
     if !show_payloads {
         told.past.iter_mut().for_each(|past| past.reason = None);
     }
-    // One that has gone may still be told of in the log.
+    // The log may have the history of a deleted group.
     if let Some(group) = group
         && told.past.is_empty()
         && source.group(group).await?.is_none()

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 
 use super::Options;
 use super::answer::Refusal;
-use super::token::Login;
+use super::token::RequestToken;
 
 /// Paths without access checks: probes and figures hold no record.
 const OPEN: [&str; 10] = [
@@ -36,7 +36,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn new(login: Option<Login<'_>>, peer: Option<SocketAddr>) -> Self {
+    pub(super) fn new(login: Option<RequestToken<'_>>, peer: Option<SocketAddr>) -> Self {
         let name = login.map(|login| login.token.name.clone()).unwrap_or_default();
         let peer = peer.map(|peer| peer.ip().to_canonical().to_string());
         Self { name, peer: peer.unwrap_or_default() }
@@ -48,7 +48,7 @@ pub(super) fn judge(
     options: &Options,
     path: &str,
     headers: &HeaderMap,
-    (peer, login): (Option<SocketAddr>, Option<Login<'_>>),
+    (peer, login): (Option<SocketAddr>, Option<RequestToken<'_>>),
 ) -> Result<(), Refusal> {
     if OPEN.contains(&path) {
         return Ok(());
@@ -79,7 +79,7 @@ pub(super) fn judge(
 pub(super) fn judge_change(
     path: &str,
     headers: &HeaderMap,
-    (peer, login): (Option<SocketAddr>, Option<Login<'_>>),
+    (peer, login): (Option<SocketAddr>, Option<RequestToken<'_>>),
 ) -> Result<(), Refusal> {
     let forbidden = |says: String| Err(Refusal::new(StatusCode::FORBIDDEN, says));
     // A browser names the site that a request comes from; other clients send neither header.
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(status(&options, path, &[], FAR), 200, "{path}");
         }
         let reader = token(false);
-        let login = Login { token: &reader, by_cookie: false };
+        let login = RequestToken { token: &reader, by_cookie: false };
         let far = Some(FAR.parse().unwrap());
         assert!(judge(&options, groups, &HeaderMap::new(), (far, Some(login))).is_ok());
     }
@@ -176,7 +176,7 @@ mod tests {
         login: Option<(bool, bool)>,
     ) -> u16 {
         let token = token(login.is_some_and(|(may_change, _)| may_change));
-        let login = login.map(|(_, by_cookie)| Login { token: &token, by_cookie });
+        let login = login.map(|(_, by_cookie)| RequestToken { token: &token, by_cookie });
         let by = (peer.map(|peer| peer.parse().unwrap()), login);
         let judged = judge_change("/api/v1/nack", &headers(pairs), by);
         judged.err().map_or(200, |refusal| refusal.status.as_u16())
@@ -214,7 +214,7 @@ mod tests {
     fn a_caller_has_the_name_of_its_token() {
         let token = token(true);
         let near = Some(NEAR.parse().unwrap());
-        let caller = Caller::new(Some(Login { token: &token, by_cookie: true }), near);
+        let caller = Caller::new(Some(RequestToken { token: &token, by_cookie: true }), near);
         assert_eq!((caller.name.as_str(), caller.peer.as_str()), ("kim", "127.0.0.1"));
         assert_eq!(Caller::new(None, None).name, "");
     }

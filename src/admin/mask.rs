@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 
 use super::answer::Refusal;
 use super::json::{json_text, skip_space, token_end};
-use super::view::{DeadLetter, DelayedView, RetryRecord};
+use super::view::{DeadLetterView, DelayedView, RetryRecord};
 
 /// The text that replaces a masked part.
 const SIGN: &str = "•••";
@@ -48,7 +48,7 @@ impl Mask {
     }
 
     /// Masks a dead letter: key, value, headers.
-    pub(super) fn letter(&self, letter: &mut DeadLetter) {
+    pub(super) fn letter(&self, letter: &mut DeadLetterView) {
         self.key(&mut letter.key);
         self.headers(&mut letter.headers);
         letter.concealment = self.value(&mut letter.value);
@@ -133,7 +133,7 @@ impl Concealment {
 }
 
 /// A container on the way to the present token.
-struct Level {
+struct JsonContainer {
     is_array: bool,
     index: usize,
     /// Paths that match so far, a bit each.
@@ -152,7 +152,7 @@ struct Lead {
 fn masked(text: &str, paths: &[Vec<String>]) -> Option<String> {
     let bytes = text.as_bytes();
     let (mut out, mut copied, mut at) = (String::new(), 0, 0);
-    let mut stack: Vec<Level> = Vec::new();
+    let mut stack: Vec<JsonContainer> = Vec::new();
     let mut lead = Lead { alive: u64::MAX, is_end: false };
     let mut is_key_next = false;
     loop {
@@ -183,7 +183,7 @@ fn masked(text: &str, paths: &[Vec<String>]) -> Option<String> {
             }
             (b'{' | b'[', _) => {
                 let is_array = *byte == b'[';
-                stack.push(Level { is_array, index: 0, alive: lead.alive });
+                stack.push(JsonContainer { is_array, index: 0, alive: lead.alive });
                 is_key_next = !is_array;
                 lead = if is_array { child(paths, &stack, None) } else { Lead::default() };
             }
@@ -200,7 +200,7 @@ fn masked(text: &str, paths: &[Vec<String>]) -> Option<String> {
 
 /// The paths that lead to a member of the innermost container. Members match by their name as
 /// written, elements of an array by their index.
-fn child(paths: &[Vec<String>], stack: &[Level], written: Option<&str>) -> Lead {
+fn child(paths: &[Vec<String>], stack: &[JsonContainer], written: Option<&str>) -> Lead {
     let Some(level) = stack.last().filter(|level| level.alive != 0) else {
         return Lead::default();
     };
@@ -299,14 +299,14 @@ mod tests {
 
     #[test]
     fn headers_are_masked_in_any_case_and_keys_as_json() {
-        let mut letter = DeadLetter {
+        let mut letter = DeadLetterView {
             key: Some(br#"{"card":{"number":"SECRET"}}"#.to_vec()),
             headers: vec![
                 ("AUTHORIZATION".into(), Some(b"SECRET".to_vec())),
                 ("authorization".into(), None),
                 ("tenant".into(), Some(b"a".to_vec())),
             ],
-            ..DeadLetter::default()
+            ..DeadLetterView::default()
         };
         mask(&["card.number"]).letter(&mut letter);
         assert_eq!(letter.key.as_deref(), Some(r#"{"card":{"number":"•••"}}"#.as_bytes()));

@@ -48,27 +48,27 @@ use token::Sessions;
 
 pub use base64::Base64;
 pub use explain::{
-    AloneView, Explained, PartitionView, PastView, RuleView, SeekBackView, SuspectView,
-    SuspectsView, Told,
+    AloneView, GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView,
+    SuspectView, SuspectsView,
 };
 pub use fingerprints::{Fingerprint, FingerprintList, RetryFingerprint, RetryFingerprintList};
 pub use jobs::{JobPlan, PlanSample};
 pub use journal::{FsyncTimes, JournalView, LetterSpace};
 pub use mask::{Concealment, Mask};
 pub use matrix::{COUNTED_MAX, Matrix};
-pub use nack::{Failed, FailedRefused, FailedTaken};
+pub use nack::{FailedRecord, FailedRefused, FailedTaken};
 pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
 pub use percent::percent_encoded;
 pub use portable::{
-    Brought, ExportCounts, Portable, PortableLetter, PortableLetters, PortableRecord,
+    EntryImportOutcome, ExportCounts, Portable, PortableLetter, PortableLetters, PortableRecord,
 };
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
 pub use states::StateCounts;
 pub use token::OperatorTokens;
 pub use view::{
-    DeadLetter, DelayedView, Drain, DrainGroup, ElsewhereView, ForwardView, GroupView, LevelView,
-    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
+    DeadLetterView, DelayedView, DrainGroup, DrainView, ElsewhereView, ForwardView, GroupView,
+    LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
 };
 
 /// All routes, listed in the answer to an unknown path.

@@ -31,15 +31,15 @@ const ENTRIES_MAX: usize = 1000;
 /// Longest name of another sidecar, in bytes; a cluster id has 22.
 const SOURCE_BYTES_MAX: usize = 64;
 
-type Answer = Result<Response, Refusal>;
+type MoveResult = Result<Response, Refusal>;
 
 /// A step of an export, and the ids of its entries.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ask {
+pub(super) struct ExportBody {
     /// The cluster id of the sidecar that issued the ids.
     source: String,
-    step: Step,
+    step: ExportPhase,
     ids: Vec<u64>,
     /// The reason for the audit log.
     why: Option<String>,
@@ -47,7 +47,7 @@ pub(super) struct Ask {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Step {
+enum ExportPhase {
     Begin,
     End,
     Undo,
@@ -56,7 +56,7 @@ enum Step {
 /// Entries to import.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Load {
+pub(super) struct ImportBody {
     /// The cluster id of the sidecar they come from.
     source: String,
     entries: Vec<Portable>,
@@ -68,7 +68,7 @@ pub(super) struct Load {
 pub(super) async fn export<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<Query>, QueryRejection>,
-) -> Answer {
+) -> MoveResult {
     let (group, query) = export_query(&admin, asked)?;
     let piece = admin.source.portable(&group, after(&query)?, query.limit()?).await?;
     let next = piece.last().map(|last| last.id.to_string());
@@ -81,7 +81,7 @@ pub(super) async fn export<S: Source>(
 pub(super) async fn export_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<Query>, QueryRejection>,
-) -> Answer {
+) -> MoveResult {
     let (group, query) = export_query(&admin, asked)?;
     let piece = admin.source.portable_letters(&group, after(&query)?, query.limit()?).await?;
     let answer = json!({
@@ -136,9 +136,9 @@ fn admitted(query: &Query, piece: Vec<Portable>) -> Vec<Portable> {
 pub(super) async fn step<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<Ask>, JsonRejection>,
-) -> Answer {
-    let Json(Ask { source, step, ids, why }) = asked.map_err(|error| unreadable(&error))?;
+    asked: Result<Json<ExportBody>, JsonRejection>,
+) -> MoveResult {
+    let Json(ExportBody { source, step, ids, why }) = asked.map_err(|error| unreadable(&error))?;
     if ids.len() > ENTRIES_MAX {
         return Err(too_many());
     }
@@ -151,9 +151,9 @@ pub(super) async fn step<S: Source>(
     }
     let by = mover(caller, why, || "retries move to another sidecar".to_owned())?;
     let step = match step {
-        Step::Begin => ExportStep::Begin,
-        Step::End => ExportStep::End,
-        Step::Undo => ExportStep::Undo,
+        ExportPhase::Begin => ExportStep::Begin,
+        ExportPhase::End => ExportStep::End,
+        ExportPhase::Undo => ExportStep::Undo,
     };
     Ok(json_answer(StatusCode::OK, &admin.source.export(step, ids, by).await?))
 }
@@ -162,8 +162,8 @@ pub(super) async fn step<S: Source>(
 pub(super) async fn import<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<Load>, JsonRejection>,
-) -> Answer {
+    asked: Result<Json<ImportBody>, JsonRejection>,
+) -> MoveResult {
     bring(&admin, caller, asked, false).await
 }
 
@@ -171,8 +171,8 @@ pub(super) async fn import<S: Source>(
 pub(super) async fn import_letters<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Extension(caller): Extension<Caller>,
-    asked: Result<Json<Load>, JsonRejection>,
-) -> Answer {
+    asked: Result<Json<ImportBody>, JsonRejection>,
+) -> MoveResult {
     bring(&admin, caller, asked, true).await
 }
 
@@ -192,10 +192,10 @@ fn mover(
 async fn bring<S: Source>(
     admin: &Admin<S>,
     caller: Caller,
-    asked: Result<Json<Load>, JsonRejection>,
+    asked: Result<Json<ImportBody>, JsonRejection>,
     is_letters: bool,
-) -> Answer {
-    let Json(Load { source, entries, why }) = asked.map_err(|error| unreadable(&error))?;
+) -> MoveResult {
+    let Json(ImportBody { source, entries, why }) = asked.map_err(|error| unreadable(&error))?;
     if entries.len() > ENTRIES_MAX {
         return Err(too_many());
     }

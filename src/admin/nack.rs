@@ -13,7 +13,7 @@ use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::source::Source;
 use crate::model::{GroupId, Origin, TopicName};
-use crate::retry::Want;
+use crate::retry::RequestedDelay;
 
 /// Largest body: names, numbers and a reason.
 pub(super) const NACK_BYTES_MAX: usize = 64 << 10;
@@ -23,7 +23,7 @@ const FORM: &str = "the body is {\"group\", \"topic\", \"partition\", \"offset\"
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ask {
+pub(super) struct NackBody {
     group: String,
     topic: String,
     partition: i32,
@@ -36,12 +36,12 @@ pub(super) struct Ask {
 
 /// A record that failed, of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailedRecord {
     pub group: GroupId,
     /// The record as the application saw it: an origin, or a record of the retry topic.
     pub record: Origin,
     /// The requested delay, level or dead letter.
-    pub want: Want,
+    pub want: RequestedDelay,
     pub reason: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub enum FailedRefused {
 /// Handles an admin nack.
 pub(super) async fn nack<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<Json<Ask>, JsonRejection>,
+    asked: Result<Json<NackBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let Json(ask) = asked.map_err(|rejection| {
         Refusal::new(rejection.status(), format!("{}; {FORM}", rejection.body_text()))
@@ -116,8 +116,8 @@ pub(super) async fn nack<S: Source>(
     }
 }
 
-fn failed(ask: Ask) -> Result<Failed, Refusal> {
-    let Ask { group, topic, partition, offset, level, delay_ms, dlq, reason } = ask;
+fn failed(ask: NackBody) -> Result<FailedRecord, Refusal> {
+    let NackBody { group, topic, partition, offset, level, delay_ms, dlq, reason } = ask;
     for (name, text) in [("group", &group), ("topic", &topic)] {
         if text.is_empty() {
             return Err(Refusal::bad(format!("{name} is empty; {FORM}")));
@@ -138,6 +138,6 @@ fn failed(ask: Ask) -> Result<Failed, Refusal> {
         ));
     }
     let record = Origin { topic: TopicName::new(&topic), partition, offset };
-    let want = Want { level: if dlq { Some(-1) } else { level }, delay_ms };
-    Ok(Failed { group: GroupId::new(&group), record, want, reason })
+    let want = RequestedDelay { level: if dlq { Some(-1) } else { level }, delay_ms };
+    Ok(FailedRecord { group: GroupId::new(&group), record, want, reason })
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::mask::Concealment;
-use super::view::DeadLetter;
+use super::view::DeadLetterView;
 
 /// Headers that hold figures and names of reprise: shown even where payloads are hidden. The texts
 /// an application gave (`x-retry-reason`, `__dlq.errors.message`) are not among them.
@@ -39,7 +39,7 @@ pub(super) enum Detail {
 }
 
 /// A dead letter as JSON.
-pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Value {
+pub(super) fn dead_letter(letter: &DeadLetterView, detail: Detail, show: bool) -> Value {
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
     put("group", json!(letter.group));
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn hidden_payloads_leave_sizes_and_our_own_figures() {
-        let letter = DeadLetter {
+        let letter = DeadLetterView {
             key: Some(b"secret-key".to_vec()),
             value: Some(b"secret-value".to_vec()),
             reason: Some("secret-reason".into()),
@@ -118,7 +118,7 @@ mod tests {
                 ("x-retry-reason".into(), Some(b"secret-reason".to_vec())),
                 ("user".into(), Some(b"secret-header".to_vec())),
             ],
-            ..DeadLetter::default()
+            ..DeadLetterView::default()
         };
         let hidden = dead_letter(&letter, Detail::Whole, false).to_string();
         assert!(!hidden.contains("secret"), "{hidden}");

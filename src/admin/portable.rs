@@ -114,7 +114,7 @@ pub struct ExportCounts {
 /// The outcome of the import of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Brought {
+pub enum EntryImportOutcome {
     /// The entry waits here now, or is a dead letter here.
     Imported,
     /// The entry was imported before.

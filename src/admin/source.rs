@@ -3,16 +3,16 @@
 
 use std::future::Future;
 
-use super::explain::{Explained, RuleView, Told};
+use super::explain::{GroupExplanation, RecordHistory, RuleView};
 use super::fingerprints::{FingerprintList, RetryFingerprintList};
 use super::jobs::JobPlan;
 use super::journal::JournalView;
 use super::matrix::Matrix;
-use super::nack::{Failed, FailedRefused, FailedTaken};
+use super::nack::{FailedRecord, FailedRefused, FailedTaken};
 use super::operate::{ActionReport, ActionRequest};
-use super::portable::{Brought, ExportCounts, Portable, PortableLetters};
+use super::portable::{EntryImportOutcome, ExportCounts, Portable, PortableLetters};
 use super::view::{
-    DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryRecord, RetryView,
+    DeadLetterView, DelayedView, DrainView, GroupView, Overview, Readiness, RetryRecord, RetryView,
 };
 use crate::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use crate::model::Origin;
@@ -56,7 +56,7 @@ pub trait Source: Send + Sync + 'static {
     fn explain(
         &self,
         group: &str,
-    ) -> impl Future<Output = Result<Option<Explained>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Option<GroupExplanation>, Unavailable>> + Send;
 
     /// Every key of `retry` in force for a group, or for records of one topic in it.
     fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView>;
@@ -67,7 +67,7 @@ pub trait Source: Send + Sync + 'static {
         &self,
         group: Option<&str>,
         record: &Origin,
-    ) -> impl Future<Output = Result<Told, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<RecordHistory, Unavailable>> + Send;
 
     /// Retries of a group that are not final, by id, those after the id `after`.
     fn retries(
@@ -116,14 +116,14 @@ pub trait Source: Send + Sync + 'static {
         group: &str,
         after: Option<i64>,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<DeadLetter>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Vec<DeadLetterView>, Unavailable>> + Send;
 
     /// One dead letter.
     fn dead_letter(
         &self,
         group: &str,
         offset: i64,
-    ) -> impl Future<Output = Result<Option<DeadLetter>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Option<DeadLetterView>, Unavailable>> + Send;
 
     /// Fingerprints of a group's dead letters: at most `limit`, those with most letters first.
     fn fingerprints(
@@ -146,7 +146,7 @@ pub trait Source: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send;
 
     /// The pending records, and whether the sidecar is draining.
-    fn drain(&self) -> impl Future<Output = Result<Drain, Unavailable>> + Send;
+    fn drain(&self) -> impl Future<Output = Result<DrainView, Unavailable>> + Send;
 
     /// The cluster id of this sidecar. With it, the id of an entry is unique among all sidecars.
     fn cluster_id(&self) -> String;
@@ -184,12 +184,12 @@ pub trait Source: Send + Sync + 'static {
         source: String,
         entries: Vec<Portable>,
         by: Operator,
-    ) -> impl Future<Output = Result<Vec<Brought>, Unavailable>> + Send;
+    ) -> impl Future<Output = Result<Vec<EntryImportOutcome>, Unavailable>> + Send;
 
     /// Records an admin nack (`admin-nack`); durable on return.
     fn nack(
         &self,
-        failed: Failed,
+        failed: FailedRecord,
     ) -> impl Future<Output = Result<Result<FailedTaken, FailedRefused>, Unavailable>> + Send;
 
     /// An action of an operator; durable on return.

@@ -38,7 +38,7 @@ impl OperatorTokens {
 
 /// The token of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Login<'a> {
+pub(super) struct RequestToken<'a> {
     pub(super) token: &'a OperatorToken,
     /// Whether a cookie sent it: a browser adds it to requests from any page.
     pub(super) by_cookie: bool,
@@ -84,17 +84,17 @@ impl Sessions {
         &self,
         tokens: &'a [OperatorToken],
         headers: &HeaderMap,
-    ) -> Option<Login<'a>> {
+    ) -> Option<RequestToken<'a>> {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         if let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")) {
             let token = find(tokens, secret.trim())?;
-            return Some(Login { token, by_cookie: false });
+            return Some(RequestToken { token, by_cookie: false });
         }
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let (secret, since) = open.get(session_id(headers)?)?;
         let is_open = self.clock.elapsed().saturating_sub(*since) < SESSION;
         let token = find(tokens, secret.reveal()).filter(|_| is_open)?;
-        Some(Login { token, by_cookie: true })
+        Some(RequestToken { token, by_cookie: true })
     }
 }
 

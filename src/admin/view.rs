@@ -52,7 +52,7 @@ pub struct Overview {
 
 /// The records that are pending before the sidecar may be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Drain {
+pub struct DrainView {
     /// The sidecar was told to stop and serves until the last client has left.
     pub draining: bool,
     /// Open client connections.
@@ -264,7 +264,7 @@ pub struct RetryView {
 
 /// One dead letter with its record; the admin port decides which bytes it shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeadLetter {
+pub struct DeadLetterView {
     pub group: String,
     pub offset: i64,
     /// The pattern of its key, and the size class of its record.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::broker::kind;
 use crate::broker::versioned::{self, FactError};
-use crate::journal::{AppendError, Entry, Journal, NewEntry};
+use crate::journal::{AppendError, Journal, JournalEntry, NewEntry};
 use crate::model::WallMs;
 
 /// The format: key = sequence as u64 in big-endian; head = this version, then milliseconds since
@@ -35,7 +35,7 @@ impl Arrivals {
         Self { journal, marks: Mutex::default() }
     }
 
-    pub(super) fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+    pub(super) fn replay(&self, entry: &JournalEntry) -> Result<(), FactError> {
         let unreadable = FactError::Unreadable { what: "mark of arrivals" };
         let key: [u8; 8] =
             entry.key.as_deref().and_then(|key| key.try_into().ok()).ok_or(unreadable)?;
@@ -110,20 +110,20 @@ fn surplus(marks: &BTreeMap<u64, i64>, now: i64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Config, MemDisk, Writer};
+    use crate::journal::{JournalOptions, MemDisk, Writer};
 
     const MINUTE_MS: i64 = 60_000;
 
     fn arrivals() -> (Arrivals, Writer) {
         let disk = MemDisk::new(1);
-        let (journal, writer, _) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (journal, writer, _) = Journal::open(disk.disk(), JournalOptions::default()).unwrap();
         (Arrivals::new(journal), writer)
     }
 
-    fn entry(seq: u64, head: &[u8]) -> Entry {
+    fn entry(seq: u64, head: &[u8]) -> JournalEntry {
         let head = Bytes::copy_from_slice(head);
         let key = Some(key(seq));
-        Entry { seq: 9, kind: kind::ARRIVAL, key, stream: None, head, body: Bytes::new() }
+        JournalEntry { seq: 9, kind: kind::ARRIVAL, key, stream: None, head, body: Bytes::new() }
     }
 
     #[test]

@@ -6,25 +6,25 @@ use std::sync::PoisonError;
 use crate::broker::error::BrokerError;
 use crate::broker::log::{RECORD_BYTES_MAX, join};
 use crate::broker::topic::Partition;
-use crate::broker::transactions::Aborted;
-use crate::broker::{Broker, ReadBack};
+use crate::broker::transactions::AbortedRange;
+use crate::broker::{Broker, LogRead};
 use crate::journal::StreamBatch;
 use crate::wire::batch::{Batch, RawRecord, find_record};
 
 /// The result of a fetch that respects transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommittedRead {
     /// Whole batches. With `read_committed`, none lies at or above [`Broker::stable_end`].
-    pub read: ReadBack,
+    pub read: LogRead,
     /// Kafka's last stable offset: no transaction can abort a record below it.
     pub stable_end: i64,
     /// The aborted transactions that have records in `read`.
-    pub aborted: Vec<Aborted>,
+    pub aborted: Vec<AbortedRange>,
 }
 
 /// The transaction outcome of one offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum OffsetOutcome {
     /// A final record: outside a transaction, or committed.
     Record(RawRecord),
     /// A record whose transaction is still open.
@@ -51,7 +51,7 @@ impl Broker {
         partition: &Partition,
         offset: i64,
         bytes_max: usize,
-    ) -> Result<Committed, BrokerError> {
+    ) -> Result<CommittedRead, BrokerError> {
         let batches = self.batches(partition, offset, bytes_max)?.batches;
         self.judged(partition, offset, batches)
     }
@@ -63,7 +63,7 @@ impl Broker {
         partition: &Partition,
         offset: i64,
         bytes_max: usize,
-    ) -> Result<Committed, BrokerError> {
+    ) -> Result<CommittedRead, BrokerError> {
         let batches = self.batches(partition, offset, bytes_max)?.batches;
         self.told(partition, offset, batches, |_, _| true)
     }
@@ -74,13 +74,13 @@ impl Broker {
         let aborted = producers.written().aborted(offset, offset.saturating_add(1));
         drop(producers);
         // Most partitions have no aborted transaction here; then nothing is read from the log.
-        !aborted.is_empty() && matches!(self.at(partition, offset), Ok(At::Nobodys))
+        !aborted.is_empty() && matches!(self.at(partition, offset), Ok(OffsetOutcome::Nobodys))
     }
 
     /// Whether the record at `offset` belongs to an open transaction.
     pub fn is_undecided(&self, partition: &Partition, offset: i64) -> bool {
         let is_open = self.stable_end(partition) <= offset;
-        is_open && matches!(self.at(partition, offset), Ok(At::Open))
+        is_open && matches!(self.at(partition, offset), Ok(OffsetOutcome::Open))
     }
 
     /// Keeps the batches below the last stable offset and lists the aborted transactions in them.
@@ -91,7 +91,7 @@ impl Broker {
         partition: &Partition,
         offset: i64,
         batches: Vec<StreamBatch>,
-    ) -> Result<Committed, BrokerError> {
+    ) -> Result<CommittedRead, BrokerError> {
         self.told(partition, offset, batches, |batch, stable_end| batch.base_offset < stable_end)
     }
 
@@ -102,7 +102,7 @@ impl Broker {
         offset: i64,
         mut batches: Vec<StreamBatch>,
         wanted: impl Fn(&StreamBatch, i64) -> bool,
-    ) -> Result<Committed, BrokerError> {
+    ) -> Result<CommittedRead, BrokerError> {
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = self.bounds(partition);
         if offset < bounds.start {
@@ -113,19 +113,19 @@ impl Broker {
         let end = batches.last().map_or(offset, |last| last.base_offset + i64::from(last.records));
         let aborted = producers.written().aborted(offset, end);
         drop(producers);
-        Ok(Committed { read: ReadBack { records: join(&batches), bounds }, stable_end, aborted })
+        Ok(CommittedRead { read: LogRead { records: join(&batches), bounds }, stable_end, aborted })
     }
 
-    pub fn at(&self, partition: &Partition, offset: i64) -> Result<At, BrokerError> {
+    pub fn at(&self, partition: &Partition, offset: i64) -> Result<OffsetOutcome, BrokerError> {
         let bounds = self.bounds(partition);
         if !(bounds.start..bounds.visible_end).contains(&offset) {
-            return Ok(At::Nothing);
+            return Ok(OffsetOutcome::Nothing);
         }
         let read = self.read(partition, offset, 1)?;
-        let Ok(batch) = Batch::parse(&read.records) else { return Ok(At::Unreadable) };
+        let Ok(batch) = Batch::parse(&read.records) else { return Ok(OffsetOutcome::Unreadable) };
         let header = &batch.header;
         if header.is_control() {
-            return Ok(At::Nobodys);
+            return Ok(OffsetOutcome::Nobodys);
         }
         if header.is_transactional() {
             let of = partition.producers.lock();
@@ -133,14 +133,16 @@ impl Broker {
             let bounds = self.bounds(partition);
             let written = producers.written();
             if written.stable_end(bounds.start, bounds.visible_end) <= offset {
-                return Ok(At::Open);
+                return Ok(OffsetOutcome::Open);
             }
             let mut aborted = written.aborted(offset, offset + 1).into_iter();
             if offset < bounds.start || aborted.any(|one| one.producer_id == header.producer_id) {
-                return Ok(At::Nobodys);
+                return Ok(OffsetOutcome::Nobodys);
             }
         }
         let found = find_record(&batch, offset, RECORD_BYTES_MAX);
-        Ok(found.map_or(At::Unreadable, |found| found.map_or(At::Nothing, At::Record)))
+        Ok(found.map_or(OffsetOutcome::Unreadable, |found| {
+            found.map_or(OffsetOutcome::Nothing, OffsetOutcome::Record)
+        }))
     }
 }

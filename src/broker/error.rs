@@ -2,7 +2,7 @@
 
 use crate::broker::settings::SettingError;
 use crate::broker::transactions::TransactionError;
-use crate::journal::{AppendError, JournalError, ReadError};
+use crate::journal::{AppendError, EntryReadError, JournalError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
@@ -91,5 +91,5 @@ pub enum BrokerError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] EntryReadError),
 }

@@ -22,20 +22,20 @@ use uuid::Uuid;
 
 use crate::broker::versioned::FactError;
 use crate::group::{
-    Answer, Classic, ClassicConfig, CommitCheck, ConsumerConfig, Description, GoneCause,
-    GroupError, Heartbeat, Input, Join, JoinRefusal, Joined, Leave, Left, Sync, Synced, Token,
-    TopicImage,
+    Classic, ClassicConfig, CommitCheck, ConsumerConfig, Description, GoneCause, GroupAnswer,
+    GroupError, GroupInput, Heartbeat, JoinRefusal, JoinRequest, JoinResult, LeaveRequest,
+    LeaveResult, RequestId, Sync, SyncResult, TopicImage,
 };
-use crate::journal::{Entry, Journal, Kind};
-use crate::model::{Deadline, GroupId, MemberId, MonoMs, Now, TopicName, WallMs};
+use crate::journal::{EntryKind, Journal, JournalEntry};
+use crate::model::{Deadline, GroupId, MemberId, Moment, MonoMs, TopicName, WallMs};
 
-use cell::{Cell, Reply};
+use cell::{GroupCell, GroupReply};
 pub use machine::GroupKind;
 use machine::Machine;
-pub use wanted::Wanted;
+pub use wanted::MemberSubscription;
 
 /// The state of a group; key = the group id, head = the state, body empty.
-pub const GROUP_KIND: Kind = Kind(18);
+pub const GROUP_KIND: EntryKind = EntryKind(18);
 /// Pause before a state that the journal refused is appended again.
 const KEEP_AGAIN_MS: u64 = 1_000;
 /// Lifetime of an empty group without offsets (Kafka `offsets.retention.check.interval.ms`).
@@ -63,7 +63,7 @@ pub enum GroupEvent {
 
 /// A group in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedGroup {
     pub group: GroupId,
     /// The protocol of the members.
     pub kind: GroupKind,
@@ -86,22 +86,22 @@ pub enum Occupancy {
 /// All groups; clones share them.
 #[derive(Clone)]
 pub struct Groups {
-    inner: Arc<Inner>,
+    inner: Arc<GroupsCore>,
 }
 
-struct Inner {
+struct GroupsCore {
     journal: Journal,
     classic: ClassicConfig,
     consumer: ConsumerConfig,
-    clock: Box<dyn Fn() -> Now + Send + std::marker::Sync>,
-    state: Mutex<State>,
+    clock: Box<dyn Fn() -> Moment + Send + std::marker::Sync>,
+    state: Mutex<GroupTable>,
     /// Notified when a deadline comes before the one that the timer waits for.
     nearer: Notify,
     events: mpsc::UnboundedSender<GroupEvent>,
 }
 
-struct State {
-    cells: BTreeMap<GroupId, Cell>,
+struct GroupTable {
+    cells: BTreeMap<GroupId, GroupCell>,
     tokens: u64,
     /// The next wake-up of the timer.
     armed: Option<MonoMs>,
@@ -114,11 +114,11 @@ impl Groups {
         journal: Journal,
         classic: ClassicConfig,
         consumer: ConsumerConfig,
-        clock: impl Fn() -> Now + Send + std::marker::Sync + 'static,
+        clock: impl Fn() -> Moment + Send + std::marker::Sync + 'static,
     ) -> (Self, mpsc::UnboundedReceiver<GroupEvent>) {
         let (events, receiver) = mpsc::unbounded_channel();
-        let state = State { cells: BTreeMap::new(), tokens: 0, armed: None };
-        let inner = Inner {
+        let state = GroupTable { cells: BTreeMap::new(), tokens: 0, armed: None };
+        let inner = GroupsCore {
             journal,
             classic,
             consumer,
@@ -131,7 +131,7 @@ impl Groups {
     }
 
     /// Restores a group from an entry found at start; entries of other kinds are ignored.
-    pub fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+    pub fn replay(&self, entry: &JournalEntry) -> Result<(), FactError> {
         let Some(key) = entry.key.as_ref().filter(|_| entry.kind == GROUP_KIND) else {
             return Ok(());
         };
@@ -143,7 +143,7 @@ impl Groups {
         let kept = record::read(&entry.head)?;
         let machine =
             Machine::restored(self.inner.classic, self.inner.consumer, self.now(), kept.state);
-        self.lock().cells.insert(group, Cell::restored(machine, kept.at));
+        self.lock().cells.insert(group, GroupCell::restored(machine, kept.at));
         Ok(())
     }
 
@@ -163,9 +163,9 @@ impl Groups {
     pub async fn join(
         &self,
         group: &GroupId,
-        mut join: Join,
+        mut join: JoinRequest,
         image: impl Fn(&TopicName) -> Option<TopicImage>,
-    ) -> Result<Joined, JoinRefusal> {
+    ) -> Result<JoinResult, JoinRefusal> {
         let member_id = join.member_id.clone();
         let prefix = join.instance_id.as_deref().unwrap_or(join.client_id.as_str());
         join.fresh_id = MemberId::from(format!("{prefix}-{}", Uuid::new_v4()));
@@ -173,22 +173,22 @@ impl Groups {
             upgrade::consuming(&join.protocols, self.topics_of(group), image).map(Box::new);
         let is_new = member_id.as_str().is_empty();
         let kind = is_new.then_some(GroupKind::Classic);
-        let asked = self.ask(group, kind, |token| Input::Join(token, join));
+        let asked = self.ask(group, kind, |token| GroupInput::Join(token, join));
         match self.wait(asked).await {
-            Ok(Answer::Join(result)) => result,
+            Ok(GroupAnswer::Join(result)) => result,
             Ok(_) => Err(JoinRefusal { error: GroupError::CoordinatorNotAvailable, member_id }),
             Err(error) => Err(JoinRefusal { error, member_id }),
         }
     }
 
     /// `SyncGroup`: answers when the leader's assignment is durable.
-    pub async fn sync(&self, group: &GroupId, sync: Sync) -> Result<Synced, GroupError> {
-        let asked = self.ask(group, None, |token| Input::Sync(token, sync));
+    pub async fn sync(&self, group: &GroupId, sync: Sync) -> Result<SyncResult, GroupError> {
+        let asked = self.ask(group, None, |token| GroupInput::Sync(token, sync));
         match self.wait(asked).await? {
-            Answer::Sync(result) => result.map(|synced| match synced.held {
+            GroupAnswer::Sync(result) => result.map(|synced| match synced.held {
                 None => synced,
                 Some(held) => {
-                    Synced { assignment: upgrade::assignment(held), held: None, ..synced }
+                    SyncResult { assignment: upgrade::assignment(held), held: None, ..synced }
                 }
             }),
             _ => Err(GroupError::CoordinatorNotAvailable),
@@ -196,22 +196,26 @@ impl Groups {
     }
 
     pub fn heartbeat(&self, group: &GroupId, beat: Heartbeat) -> Result<(), GroupError> {
-        match self.ask_now(group, |token| Input::Heartbeat(token, beat))? {
-            Answer::Heartbeat(result) => result,
+        match self.ask_now(group, |token| GroupInput::Heartbeat(token, beat))? {
+            GroupAnswer::Heartbeat(result) => result,
             _ => Err(GroupError::CoordinatorNotAvailable),
         }
     }
 
     /// `LeaveGroup`. Does not wait for the journal: if the entry is lost, the session timeout
     /// removes the member.
-    pub fn leave(&self, group: &GroupId, leave: Leave) -> Result<Vec<Left>, GroupError> {
+    pub fn leave(
+        &self,
+        group: &GroupId,
+        leave: LeaveRequest,
+    ) -> Result<Vec<LeaveResult>, GroupError> {
         let unknown = leave.members.clone();
-        match self.ask_now(group, |token| Input::Leave(token, leave)) {
-            Ok(Answer::Leave(result)) => result,
+        match self.ask_now(group, |token| GroupInput::Leave(token, leave)) {
+            Ok(GroupAnswer::Leave(result)) => result,
             // The group does not exist, so each member is unknown.
             Err(GroupError::UnknownMemberId) => Ok(unknown
                 .into_iter()
-                .map(|leaver| Left {
+                .map(|leaver| LeaveResult {
                     member_id: leaver.member_id,
                     instance_id: leaver.instance_id,
                     result: Err(GroupError::UnknownMemberId),
@@ -226,8 +230,8 @@ impl Groups {
     /// heartbeat.
     pub fn commit_check(&self, group: &GroupId, check: CommitCheck) -> Result<(), GroupError> {
         let (outside, transactional) = (check.generation < 0, check.transactional);
-        match self.ask_now(group, |token| Input::CommitCheck(token, check)) {
-            Ok(Answer::CommitCheck(result)) => result,
+        match self.ask_now(group, |token| GroupInput::CommitCheck(token, check)) {
+            Ok(GroupAnswer::CommitCheck(result)) => result,
             // A group that only has offsets has no members, so a member id in the request is stale.
             Err(GroupError::UnknownMemberId) if outside => Ok(()),
             Err(GroupError::UnknownMemberId) if transactional => Err(GroupError::IllegalGeneration),
@@ -239,9 +243,9 @@ impl Groups {
 
     /// `DeleteGroups`, durable. The caller deletes the group's offsets in the offset store.
     pub async fn delete(&self, group: &GroupId) -> Result<(), GroupError> {
-        let asked = self.ask(group, None, Input::Delete);
+        let asked = self.ask(group, None, GroupInput::Delete);
         match self.wait(asked).await {
-            Ok(Answer::Delete(result)) => result,
+            Ok(GroupAnswer::Delete(result)) => result,
             Err(GroupError::UnknownMemberId) => Err(GroupError::GroupIdNotFound),
             Ok(_) => Err(GroupError::CoordinatorNotAvailable),
             Err(error) => Err(error),
@@ -249,9 +253,9 @@ impl Groups {
     }
 
     /// Every group, empty groups included.
-    pub fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<ListedGroup> {
         let state = self.lock();
-        let listed = |(group, cell): (&GroupId, &Cell)| Listed {
+        let listed = |(group, cell): (&GroupId, &GroupCell)| ListedGroup {
             group: group.clone(),
             kind: cell.machine.kind(),
             phase: cell.machine.phase(),
@@ -305,7 +309,7 @@ impl Groups {
         for group in idle.iter().filter(|group| !has_offsets(group)) {
             // No client waits for the answer. The group refuses the deletion if a member joined
             // meanwhile.
-            drop(self.ask(group, None, Input::Delete));
+            drop(self.ask(group, None, GroupInput::Delete));
         }
     }
 
@@ -355,8 +359,8 @@ impl Groups {
         &self,
         group: &GroupId,
         create: Option<GroupKind>,
-        input: impl FnOnce(Token) -> Input,
-    ) -> Result<oneshot::Receiver<Reply>, GroupError> {
+        input: impl FnOnce(RequestId) -> GroupInput,
+    ) -> Result<oneshot::Receiver<GroupReply>, GroupError> {
         self.ask_after(group, create, |_, _| {}, input)
     }
 
@@ -365,16 +369,16 @@ impl Groups {
         &self,
         group: &GroupId,
         create: Option<GroupKind>,
-        first: impl FnOnce(&mut Cell, Now),
-        input: impl FnOnce(Token) -> Input,
-    ) -> Result<oneshot::Receiver<Reply>, GroupError> {
+        first: impl FnOnce(&mut GroupCell, Moment),
+        input: impl FnOnce(RequestId) -> GroupInput,
+    ) -> Result<oneshot::Receiver<GroupReply>, GroupError> {
         let now = self.now();
         let mut state = self.lock();
         state.tokens = state.tokens.saturating_add(1);
-        let token = Token(state.tokens);
+        let token = RequestId(state.tokens);
         let input = input(token);
         // Kafka accepts offsets of the group with the empty name, which no member can join.
-        let keeps_unnamed = matches!(input, Input::CommitCheck(..) | Input::Delete(_));
+        let keeps_unnamed = matches!(input, GroupInput::CommitCheck(..) | GroupInput::Delete(_));
         if group.is_reserved() || !(group.is_legal() || keeps_unnamed) {
             return Err(GroupError::InvalidGroupId);
         }
@@ -384,7 +388,7 @@ impl Groups {
         match (machine, state.cells.get_mut(group)) {
             (Some(machine), Some(cell)) => cell.turn_into(machine),
             (Some(machine), None) => {
-                state.cells.insert(group.clone(), Cell::new(machine, now.wall));
+                state.cells.insert(group.clone(), GroupCell::new(machine, now.wall));
             }
             (None, _) => {}
         }
@@ -409,8 +413,8 @@ impl Groups {
     /// Waits for the answer, then until the journal entry behind the answer is durable.
     async fn wait(
         &self,
-        asked: Result<oneshot::Receiver<Reply>, GroupError>,
-    ) -> Result<Answer, GroupError> {
+        asked: Result<oneshot::Receiver<GroupReply>, GroupError>,
+    ) -> Result<GroupAnswer, GroupError> {
         let reply = asked?.await.map_err(|_| GroupError::CoordinatorNotAvailable)?;
         let seq = reply.rests_on.ok_or(GroupError::CoordinatorNotAvailable)?;
         if self.inner.journal.durable_seq() < seq {
@@ -424,23 +428,23 @@ impl Groups {
     fn ask_now(
         &self,
         group: &GroupId,
-        input: impl FnOnce(Token) -> Input,
-    ) -> Result<Answer, GroupError> {
+        input: impl FnOnce(RequestId) -> GroupInput,
+    ) -> Result<GroupAnswer, GroupError> {
         let mut receiver = self.ask(group, None, input)?;
         let reply = receiver.try_recv().map_err(|_| GroupError::CoordinatorNotAvailable)?;
         Ok(reply.answer)
     }
 
-    fn drain(&self, group: &GroupId, cell: &mut Cell, now: Now) {
+    fn drain(&self, group: &GroupId, cell: &mut GroupCell, now: Moment) {
         cell.drain(group, now.wall, &self.inner.journal, &self.inner.events);
         cell.machine.turn_classic(self.inner.classic, now);
     }
 
-    fn now(&self) -> Now {
+    fn now(&self) -> Moment {
         (self.inner.clock)()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GroupTable> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

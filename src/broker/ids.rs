@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::versioned::{self, FactError};
-use crate::journal::{Entry, Journal, NewEntry};
+use crate::journal::{Journal, JournalEntry, NewEntry};
 
 /// The format of both kinds: a version byte, then text or a number in postcard's encoding.
 const VERSION: u8 = 1;
@@ -43,7 +43,7 @@ impl Ids {
         self.cluster.get().map_or("", String::as_str)
     }
 
-    pub(super) fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+    pub(super) fn replay(&self, entry: &JournalEntry) -> Result<(), FactError> {
         if entry.kind == kind::CLUSTER {
             // The cluster id is written once, at the first start, so a second one is ignored.
             drop(self.cluster.set(versioned::read("cluster id", VERSION, &entry.head)?));
@@ -95,14 +95,14 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Config, MemDisk};
+    use crate::journal::{JournalOptions, MemDisk};
 
     #[test]
     fn ids_written_by_the_first_version_are_read_for_ever() {
         let disk = MemDisk::new(1);
-        let (journal, _, _) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (journal, _, _) = Journal::open(disk.disk(), JournalOptions::default()).unwrap();
         let ids = Ids::new(journal);
-        let entry = |kind, head: &'static [u8]| Entry {
+        let entry = |kind, head: &'static [u8]| JournalEntry {
             seq: 7,
             kind,
             key: Some(KEY),

@@ -1,32 +1,32 @@
 //! The journal kinds this module owns (16 to 63). Numbers are part of the format on disk.
 
-use crate::journal::Kind;
+use crate::journal::EntryKind;
 
 /// A topic; key: its name; an empty head deletes it.
-pub const TOPIC: Kind = Kind(16);
+pub const TOPIC: EntryKind = EntryKind(16);
 /// A committed offset; key: group, topic, partition.
-pub const OFFSET: Kind = Kind(17);
+pub const OFFSET: EntryKind = EntryKind(17);
 /// The state of a consumer group; key: group id.
-pub const GROUP: Kind = Kind(18);
+pub const GROUP: EntryKind = EntryKind(18);
 /// A produced batch; the body is the record batch as the producer sent it.
-pub const BATCH: Kind = Kind(19);
+pub const BATCH: EntryKind = EntryKind(19);
 /// The next producer id to give out; one key.
-pub const PRODUCER_ID: Kind = Kind(20);
+pub const PRODUCER_ID: EntryKind = EntryKind(20);
 /// The cluster id, made at first start; one key.
-pub const CLUSTER: Kind = Kind(21);
+pub const CLUSTER: EntryKind = EntryKind(21);
 /// Snapshot of the producers of one partition; key: stream id.
-pub const PRODUCERS: Kind = Kind(22);
+pub const PRODUCERS: EntryKind = EntryKind(22);
 /// Journal sequence up to which the snapshots of producers are complete; one key.
-pub const PRODUCERS_MARK: Kind = Kind(23);
+pub const PRODUCERS_MARK: EntryKind = EntryKind(23);
 /// A transactional id with its producer and open transaction; key: the id.
-pub const TRANSACTION: Kind = Kind(24);
+pub const TRANSACTION: EntryKind = EntryKind(24);
 /// A batch for a topic without a log, withheld until its transaction ends. Key: its number (4
 /// bytes), then the transactional id; head empty, the body is the batch.
-pub const HELD_BATCH: Kind = Kind(25);
+pub const HELD_BATCH: EntryKind = EntryKind(25);
 /// One step of an open transaction since its whole state was written (kind 24). Key: the producer
 /// id (8 bytes) and the step's number (4 bytes), big-endian.
-pub const TRANSACTION_STEP: Kind = Kind(26);
+pub const TRANSACTION_STEP: EntryKind = EntryKind(26);
 /// The nodes of the upstream cluster and their local ports; one key.
-pub const NODES: Kind = Kind(27);
+pub const NODES: EntryKind = EntryKind(27);
 /// A time by which all entries up to a sequence had arrived; key: that sequence.
-pub const ARRIVAL: Kind = Kind(28);
+pub const ARRIVAL: EntryKind = EntryKind(28);

@@ -9,11 +9,12 @@ use bytes::{Bytes, BytesMut};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
-use crate::broker::producers::Judged;
+use crate::broker::producers::BatchDecision;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned;
 use crate::journal::{
-    Bounds, Entry, EntryRef, NewEntry, ReadError, StreamAppend, StreamBatch, StreamId, StreamRead,
+    Bounds, EntryReadError, EntryRef, JournalEntry, NewEntry, StreamAppend, StreamBatch, StreamId,
+    StreamRead,
 };
 use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
@@ -32,7 +33,7 @@ const NOTHING: Bounds = Bounds { start: 0, visible_end: 0, next: 0, bytes: 0 };
 
 /// The position of a produced batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Produced {
+pub struct ProducedPosition {
     /// Offset of the first record.
     pub base_offset: i64,
     /// Journal sequence; the broker acknowledges the batch once this entry meets the durability
@@ -44,7 +45,7 @@ pub struct Produced {
 
 /// The result of a read from a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadBack {
+pub struct LogRead {
     /// Whole batches, ascending, with their offsets written in; empty at the end of the log.
     pub records: Bytes,
     /// The partition's offsets at the time of the read; no record lies above `visible_end`.
@@ -58,7 +59,7 @@ impl Broker {
         topic: &Topic,
         partition: &Partition,
         batch: &Batch,
-    ) -> Result<Produced, BrokerError> {
+    ) -> Result<ProducedPosition, BrokerError> {
         Self::check_size(topic, batch)?;
         let produced = self.produce_with(partition, batch, &mut || Some(Vec::new()));
         produced.map(|(produced, _)| produced)
@@ -72,23 +73,23 @@ impl Broker {
         partition: &Partition,
         batch: &Batch,
         more: &mut dyn FnMut() -> Option<Vec<NewEntry>>,
-    ) -> Result<(Produced, Vec<EntryRef>), BrokerError> {
+    ) -> Result<(ProducedPosition, Vec<EntryRef>), BrokerError> {
         let header = &batch.header;
         let log_start = self.bounds(partition).start;
         if header.producer_id < 0 {
             let (base_offset, seq, refs) = self.append(partition.stream, batch, more)?;
-            return Ok((Produced { base_offset, seq, log_start }, refs));
+            return Ok((ProducedPosition { base_offset, seq, log_start }, refs));
         }
         // The lock makes the journal order the same as the order of sequence numbers.
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         match producers.judge(header)? {
-            Judged::Repeated { base_offset, seq } => {
-                Ok((Produced { base_offset, seq, log_start }, Vec::new()))
+            BatchDecision::Repeated { base_offset, seq } => {
+                Ok((ProducedPosition { base_offset, seq, log_start }, Vec::new()))
             }
-            Judged::Append => {
+            BatchDecision::Append => {
                 let (base_offset, seq, refs) = self.append(partition.stream, batch, more)?;
                 producers.record(header, base_offset, seq, self.clock.now().wall);
-                Ok((Produced { base_offset, seq, log_start }, refs))
+                Ok((ProducedPosition { base_offset, seq, log_start }, refs))
             }
         }
     }
@@ -110,9 +111,9 @@ impl Broker {
         partition: &Partition,
         offset: i64,
         bytes_max: usize,
-    ) -> Result<ReadBack, BrokerError> {
+    ) -> Result<LogRead, BrokerError> {
         let StreamRead { batches, bounds } = self.batches(partition, offset, bytes_max)?;
-        Ok(ReadBack { records: join(&batches), bounds })
+        Ok(LogRead { records: join(&batches), bounds })
     }
 
     /// [`Broker::read`] with the batches as they lie in the log.
@@ -125,8 +126,10 @@ impl Broker {
         if bytes_max > 0 {
             match self.journal.stream_read(partition.stream, offset, bytes_max) {
                 Ok(read) => return Ok(read),
-                Err(ReadError::OutOfRange { .. }) => return Err(BrokerError::OffsetOutOfRange),
-                Err(ReadError::UnknownStream { .. }) => {}
+                Err(EntryReadError::OutOfRange { .. }) => {
+                    return Err(BrokerError::OffsetOutOfRange);
+                }
+                Err(EntryReadError::UnknownStream { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -244,7 +247,7 @@ impl Broker {
     }
 
     /// Restores the producer's sequence numbers from a journalled batch.
-    pub(super) fn replay_batch(&self, entry: &Entry) {
+    pub(super) fn replay_batch(&self, entry: &JournalEntry) {
         let Some(part) = &entry.stream else { return };
         let Ok(batch) = Batch::parse(&entry.body) else { return };
         let header = batch.header;
@@ -264,7 +267,7 @@ impl Broker {
     }
 
     /// Restores a partition's producers from a snapshot.
-    pub(super) fn replay_producers(&self, entry: &Entry) {
+    pub(super) fn replay_producers(&self, entry: &JournalEntry) {
         let Some(stream) = entry.key.as_deref().and_then(|key| key.first_chunk::<4>()) else {
             return;
         };

@@ -26,17 +26,17 @@ use crate::broker::arrivals::Arrivals;
 use crate::broker::groups::Groups;
 use crate::broker::ids::Ids;
 use crate::broker::nodes::NodeMap;
-use crate::broker::offsets::Offsets;
+use crate::broker::offsets::OffsetStore;
 use crate::broker::patterns::Patterns;
 use crate::broker::topics::Topics;
 use crate::broker::transactions::Transactions;
 use crate::broker::versioned::FactError;
 use crate::clock::Clock;
-use crate::journal::{Durability, Entry, Journal};
+use crate::journal::{Durability, Journal, JournalEntry};
 
-pub use crate::broker::committed::{At, Committed};
-pub use crate::broker::log::{AdmissionError, Produced, ReadBack, TimeBounds};
-pub use crate::broker::retention::{Expiration, Expired};
+pub use crate::broker::committed::{CommittedRead, OffsetOutcome};
+pub use crate::broker::log::{AdmissionError, LogRead, ProducedPosition, TimeBounds};
+pub use crate::broker::retention::{Expiration, RetentionResult};
 
 /// The local cluster.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct Broker {
     /// Topics by name and id.
     pub topics: Topics,
     pub groups: Groups,
-    pub offsets: Offsets,
+    pub offsets: OffsetStore,
     pub transactions: Transactions,
     /// The upstream cluster's nodes, if there is an upstream cluster.
     pub nodes: NodeMap,
@@ -72,7 +72,7 @@ impl Broker {
             crate::group::ConsumerConfig::default(),
             move || clock.now(),
         );
-        let offsets = Offsets::new(journal.clone());
+        let offsets = OffsetStore::new(journal.clone());
         let broker = Self::new(topics, groups, offsets, journal, Durability::Fsync, clock);
         let from = broker.replay_from(recovery.checkpointed()).unwrap();
         recovery.replay(from, &mut |entry, _| broker.replay(entry)).unwrap();
@@ -86,7 +86,7 @@ impl Broker {
     pub fn new(
         topics: Topics,
         groups: Groups,
-        offsets: Offsets,
+        offsets: OffsetStore,
         journal: Journal,
         durability: Durability,
         clock: Clock,
@@ -118,7 +118,7 @@ impl Broker {
     }
 
     /// Restores one journal entry, in order; entries of other owners are skipped.
-    pub fn replay(&self, entry: &Entry) {
+    pub fn replay(&self, entry: &JournalEntry) {
         match entry.kind {
             kind::TOPIC => self.topics.replay(entry),
             kind::OFFSET => readable(entry, self.offsets.replay(entry)),
@@ -166,7 +166,7 @@ impl Broker {
 }
 
 /// Logs an entry that cannot be read and skips it: the fault affects one group, not the cluster.
-fn readable(entry: &Entry, replayed: Result<(), FactError>) {
+fn readable(entry: &JournalEntry, replayed: Result<(), FactError>) {
     if let Err(error) = replayed {
         tracing::error!(seq = entry.seq, %error, "what is stored of this cluster cannot be read");
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::kind;
 use crate::broker::versioned::{self, FactError};
-use crate::journal::{Entry, Journal, NewEntry};
+use crate::journal::{Journal, JournalEntry, NewEntry};
 
 /// The format: a version byte, then [`Nodes`] in postcard's encoding.
 const VERSION: u8 = 1;
@@ -64,7 +64,7 @@ impl NodeMap {
     }
 
     /// An unreadable entry is skipped: the upstream cluster reports its nodes again.
-    pub(super) fn replay(&self, entry: &Entry) {
+    pub(super) fn replay(&self, entry: &JournalEntry) {
         let read = versioned::read("node map", VERSION, &entry.head);
         let bounded = |nodes: &Nodes| nodes.is_bounded();
         let unreadable = FactError::Unreadable { what: "node map" };
@@ -110,14 +110,14 @@ impl NodeMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Config, MemDisk, Writer};
+    use crate::journal::{JournalOptions, MemDisk, Writer};
 
     /// Node 7 at `k:9`, at a distance of 3 from port 9092.
     const FIRST: &[u8] = b"\x01\x01\x03k:1\x01\x01c\x01\x0e\x01k\x09\x01\x84\x47\x01\x0e\x03";
 
     fn map() -> (NodeMap, Writer) {
         let disk = MemDisk::new(1);
-        let (journal, writer, _) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (journal, writer, _) = Journal::open(disk.disk(), JournalOptions::default()).unwrap();
         (NodeMap::new(journal), writer)
     }
 
@@ -130,9 +130,16 @@ mod tests {
         }
     }
 
-    fn entry(head: &[u8]) -> Entry {
+    fn entry(head: &[u8]) -> JournalEntry {
         let head = Bytes::copy_from_slice(head);
-        Entry { seq: 7, kind: kind::NODES, key: Some(KEY), stream: None, head, body: Bytes::new() }
+        JournalEntry {
+            seq: 7,
+            kind: kind::NODES,
+            key: Some(KEY),
+            stream: None,
+            head,
+            body: Bytes::new(),
+        }
     }
 
     #[test]

@@ -14,14 +14,14 @@ use bytes::Bytes;
 
 use crate::broker::groups::Occupancy;
 use crate::broker::versioned::FactError;
-use crate::journal::{AppendError, Entry, Journal, JournalError, Kind, NewEntry};
+use crate::journal::{AppendError, EntryKind, Journal, JournalEntry, JournalError, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
 
-pub use record::Committed;
+pub use record::CommittedOffset;
 
 /// A committed offset; key = group NUL topic NUL partition (4 bytes, big-endian), head = the
 /// offset, body empty.
-pub const OFFSET_KIND: Kind = Kind(17);
+pub const OFFSET_KIND: EntryKind = EntryKind(17);
 /// Default of Kafka's `offset.metadata.max.bytes`.
 pub const METADATA_BYTES_MAX: usize = 4_096;
 /// Kafka `offsets.retention.minutes`, 7 days.
@@ -74,16 +74,16 @@ pub struct Receipt {
 }
 
 /// One partition of an OffsetFetch; `None` = nothing committed.
-pub type Fetched = (TopicName, i32, Option<Committed>);
+pub type FetchedOffset = (TopicName, i32, Option<CommittedOffset>);
 
 /// The offset store; clones share it.
 #[derive(Clone, Debug)]
-pub struct Offsets {
+pub struct OffsetStore {
     journal: Journal,
-    books: Arc<Mutex<BTreeMap<GroupId, Book>>>,
+    books: Arc<Mutex<BTreeMap<GroupId, GroupOffsets>>>,
 }
 
-type Book = BTreeMap<TopicName, BTreeMap<i32, Position>>;
+type GroupOffsets = BTreeMap<TopicName, BTreeMap<i32, Position>>;
 
 /// A commit of one partition in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,27 +96,27 @@ pub struct PendingCommit {
 /// The committed offset of one group in one partition.
 #[derive(Clone, Debug, Default)]
 struct Position {
-    durable: Option<Commit>,
+    durable: Option<OrderedOffset>,
     /// Commits that are appended and not yet durable, with their sequence numbers, oldest first.
-    pending: Vec<(u64, Commit)>,
+    pending: Vec<(u64, OrderedOffset)>,
 }
 
 /// A committed offset and its order: the sequence number of the OffsetCommit or TxnOffsetCommit
 /// (Kafka's `OffsetAndMetadata.recordOffset`).
 #[derive(Clone, Debug)]
-struct Commit {
-    committed: Committed,
+struct OrderedOffset {
+    committed: CommittedOffset,
     order: u64,
 }
 
-impl Offsets {
-    /// An empty store; see [`Offsets::replay`].
+impl OffsetStore {
+    /// An empty store; see [`OffsetStore::replay`].
     pub fn new(journal: Journal) -> Self {
         Self { journal, books: Arc::default() }
     }
 
     /// Restores an offset from an entry found at start; entries of other kinds are ignored.
-    pub fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+    pub fn replay(&self, entry: &JournalEntry) -> Result<(), FactError> {
         let Some(key) = entry.key.as_ref().filter(|_| entry.kind == OFFSET_KIND) else {
             return Ok(());
         };
@@ -130,14 +130,14 @@ impl Offsets {
             return Ok(());
         }
         let (committed, order) = record::read(&entry.head)?;
-        let durable = Some(Commit { committed, order: order.unwrap_or(entry.seq) });
+        let durable = Some(OrderedOffset { committed, order: order.unwrap_or(entry.seq) });
         let position = Position { durable, pending: Vec::new() };
         books.entry(group).or_default().entry(topic).or_default().insert(partition, position);
         Ok(())
     }
 
-    /// Appends a commit as one atomic group. The caller waits with [`Offsets::durable`] before it
-    /// acknowledges. The group, not this store, checks whether the client may commit.
+    /// Appends a commit as one atomic group. The caller waits with [`OffsetStore::durable`] before
+    /// it acknowledges. The group, not this store, checks whether the client may commit.
     pub fn commit(
         &self,
         group: &GroupId,
@@ -148,7 +148,7 @@ impl Offsets {
         let mut entries = Vec::new();
         let mut accepted = Vec::new();
         for (item, _) in items.into_iter().zip(&results).filter(|(_, result)| result.is_ok()) {
-            let committed = Committed {
+            let committed = CommittedOffset {
                 offset: item.offset,
                 leader_epoch: item.leader_epoch,
                 metadata: item.metadata,
@@ -170,7 +170,7 @@ impl Offsets {
         for (topic, partition, committed) in accepted {
             let position = book.entry(topic).or_default().entry(partition).or_default();
             position.settle(durable_seq);
-            position.pending.push((seq, Commit { committed, order: seq }));
+            position.pending.push((seq, OrderedOffset { committed, order: seq }));
         }
         Ok(Receipt { seq, results })
     }
@@ -196,7 +196,7 @@ impl Offsets {
             if position.is_some_and(|newest| *order < newest.order) {
                 continue;
             }
-            let committed = Committed {
+            let committed = CommittedOffset {
                 offset: item.offset,
                 leader_epoch: item.leader_epoch,
                 metadata: item.metadata.clone(),
@@ -205,7 +205,7 @@ impl Offsets {
             let key = record::key(group, &item.topic, item.partition);
             let head = record::write_ordered(&committed, *order);
             entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
-            accepted.push((group, item, Commit { committed, order: *order }));
+            accepted.push((group, item, OrderedOffset { committed, order: *order }));
         }
         let seq = append(entries)?;
         let durable_seq = self.journal.durable_seq();
@@ -255,7 +255,7 @@ impl Offsets {
         group: &GroupId,
         topic: &TopicName,
         partition: i32,
-    ) -> Option<Committed> {
+    ) -> Option<CommittedOffset> {
         let durable_seq = self.journal.durable_seq();
         let mut books = self.lock();
         let position = books.get_mut(group)?.get_mut(topic)?.get_mut(&partition)?;
@@ -264,7 +264,11 @@ impl Offsets {
     }
 
     /// The durable offsets of a group: of `topics` in their order, or all of them.
-    pub fn fetch(&self, group: &GroupId, topics: Option<&[(TopicName, Vec<i32>)]>) -> Vec<Fetched> {
+    pub fn fetch(
+        &self,
+        group: &GroupId,
+        topics: Option<&[(TopicName, Vec<i32>)]>,
+    ) -> Vec<FetchedOffset> {
         let Some(topics) = topics else { return self.fetch_all(group) };
         let asked = topics.iter().flat_map(|(topic, partitions)| {
             partitions.iter().map(move |partition| (topic, *partition))
@@ -330,7 +334,7 @@ impl Offsets {
         self.remove(goes, |gone| self.append_gone(gone))
     }
 
-    fn fetch_all(&self, group: &GroupId) -> Vec<Fetched> {
+    fn fetch_all(&self, group: &GroupId) -> Vec<FetchedOffset> {
         let durable_seq = self.journal.durable_seq();
         let mut books = self.lock();
         let Some(book) = books.get_mut(group) else { return Vec::new() };
@@ -338,7 +342,7 @@ impl Offsets {
         for (topic, positions) in book {
             for (partition, position) in positions {
                 position.settle(durable_seq);
-                if let Some(Commit { committed, .. }) = &position.durable {
+                if let Some(OrderedOffset { committed, .. }) = &position.durable {
                     all.push((topic.clone(), *partition, Some(committed.clone())));
                 }
             }
@@ -381,7 +385,7 @@ impl Offsets {
         Ok(seq)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, Book>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, GroupOffsets>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -395,12 +399,12 @@ impl Position {
         }
     }
 
-    fn newest(&self) -> Option<&Commit> {
+    fn newest(&self) -> Option<&OrderedOffset> {
         self.pending.last().map(|(_, commit)| commit).or(self.durable.as_ref())
     }
 }
 
-fn prune(books: &mut BTreeMap<GroupId, Book>, group: &GroupId) {
+fn prune(books: &mut BTreeMap<GroupId, GroupOffsets>, group: &GroupId) {
     if let Some(book) = books.get_mut(group) {
         book.retain(|_, positions| !positions.is_empty());
         if book.is_empty() {

@@ -24,10 +24,10 @@ pub struct PatternError(String);
 
 /// The topics of each pattern, cached for one version of the topic list.
 #[derive(Debug, Default)]
-pub(super) struct Patterns(Mutex<Remembered>);
+pub(super) struct Patterns(Mutex<PatternCache>);
 
 #[derive(Debug, Default)]
-struct Remembered {
+struct PatternCache {
     version: u64,
     /// Keyed by the pattern and the additional topic that is matched with the list.
     topics: BTreeMap<(String, Option<TopicName>), Arc<BTreeSet<TopicName>>>,
@@ -74,7 +74,7 @@ impl Patterns {
     ) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if remembered.version != version || REMEMBERED_MAX <= remembered.topics.len() {
-            *remembered = Remembered { version, topics: BTreeMap::new() };
+            *remembered = PatternCache { version, topics: BTreeMap::new() };
         }
         remembered.topics.insert(key, found);
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::broker::error::BrokerError;
-use crate::broker::transactions::{TransactionError, Written};
-use crate::journal::{Bounds, Encoded};
+use crate::broker::transactions::{PartitionTransactions, TransactionError};
+use crate::journal::{Bounds, EncodedHead};
 use crate::model::WallMs;
 use crate::wire::batch::BatchHeader;
-use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
+use crate::wire::idempotence::{ProducerWindow, SeenBatch, SequenceCheck};
 
 /// The version byte of a stored snapshot without transactions.
 const PLAIN: u8 = 1;
@@ -24,14 +24,14 @@ const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 20;
 /// The producers of one partition.
 #[derive(Debug, Default)]
 pub struct Producers {
-    known: BTreeMap<i64, Known>,
-    written: Written,
+    known: BTreeMap<i64, ProducerEntry>,
+    written: PartitionTransactions,
     changed: bool,
 }
 
 /// A producer, as `DescribeProducers` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ProducerView {
     pub id: i64,
     pub epoch: i16,
     /// Sequence number of the last record; −1: none.
@@ -43,7 +43,7 @@ pub struct Shown {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Known {
+struct ProducerEntry {
     window: ProducerWindow,
     /// Journal sequence of the last batch; a repeated batch is answered once this entry is durable.
     seq: u64,
@@ -52,7 +52,7 @@ struct Known {
 
 /// The decision on a produced batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum BatchDecision {
     Append,
     /// The log has the batch already: the broker answers its offset once `seq` is durable.
     Repeated {
@@ -66,7 +66,7 @@ pub enum Judged {
 impl Producers {
     /// Checks a batch against its producer's state; a batch without a producer id is always
     /// appended.
-    pub fn judge(&self, header: &BatchHeader) -> Result<Judged, BrokerError> {
+    pub fn judge(&self, header: &BatchHeader) -> Result<BatchDecision, BrokerError> {
         let is_open = self.written.open_since(header.producer_id).is_some();
         if header.is_transactional() {
             if !is_open && !self.written.has_room() {
@@ -76,16 +76,16 @@ impl Producers {
             return Err(TransactionError::InvalidState.into());
         }
         let Some(known) = self.known.get(&header.producer_id).filter(|_| idempotent(header)) else {
-            return Ok(Judged::Append);
+            return Ok(BatchDecision::Append);
         };
         let (first, last) = (header.base_sequence, header.last_sequence());
         match known.window.check(header.producer_epoch, first, last) {
-            Sequenced::InOrder => Ok(Judged::Append),
-            Sequenced::Duplicate { base_offset } => {
-                Ok(Judged::Repeated { base_offset, seq: known.seq })
+            SequenceCheck::InOrder => Ok(BatchDecision::Append),
+            SequenceCheck::Duplicate { base_offset } => {
+                Ok(BatchDecision::Repeated { base_offset, seq: known.seq })
             }
-            Sequenced::OutOfOrder => Err(BrokerError::OutOfOrderSequence),
-            Sequenced::FencedEpoch => Err(BrokerError::InvalidProducerEpoch),
+            SequenceCheck::OutOfOrder => Err(BrokerError::OutOfOrderSequence),
+            SequenceCheck::FencedEpoch => Err(BrokerError::InvalidProducerEpoch),
         }
     }
 
@@ -154,12 +154,12 @@ impl Producers {
     }
 
     /// Open and aborted transactions of the partition.
-    pub fn written(&mut self) -> &mut Written {
+    pub fn written(&mut self) -> &mut PartitionTransactions {
         &mut self.written
     }
 
-    pub fn shown(&self) -> Vec<Shown> {
-        let shown = |(id, known): (&i64, &Known)| Shown {
+    pub fn shown(&self) -> Vec<ProducerView> {
+        let shown = |(id, known): (&i64, &ProducerEntry)| ProducerView {
             id: *id,
             epoch: known.window.epoch().unwrap_or(-1),
             last_sequence: known.window.last_sequence().unwrap_or(-1),
@@ -171,7 +171,7 @@ impl Producers {
 
     /// The snapshot to journal: `None` if nothing changed since [`kept`](Self::kept), `Some(None)`
     /// if no producer is left. Forgets producers that were silent for `expire_after_ms`.
-    pub fn snapshot(&mut self, now: WallMs, expire_after_ms: u64) -> Option<Option<Encoded>> {
+    pub fn snapshot(&mut self, now: WallMs, expire_after_ms: u64) -> Option<Option<EncodedHead>> {
         let before = self.known.len();
         let written = &self.written;
         self.known.retain(|id, known| {
@@ -184,10 +184,10 @@ impl Producers {
         }
         Some(match (self.written.is_empty(), self.known.is_empty()) {
             (true, true) => None,
-            (true, false) => Some(Encoded::of(postcard::to_extend(&self.known, vec![PLAIN]))),
+            (true, false) => Some(EncodedHead::of(postcard::to_extend(&self.known, vec![PLAIN]))),
             (false, _) => {
                 let all = (&self.known, &self.written);
-                Some(Encoded::of(postcard::to_extend(&all, vec![WITH_TRANSACTIONS])))
+                Some(EncodedHead::of(postcard::to_extend(&all, vec![WITH_TRANSACTIONS])))
             }
         })
     }
@@ -199,10 +199,10 @@ impl Producers {
 
     /// Restores a snapshot; a producer with a newer batch stays as it is.
     pub fn restore(&mut self, bytes: &[u8]) {
-        type Stored = BTreeMap<i64, Known>;
+        type ProducerTable = BTreeMap<i64, ProducerEntry>;
         let (stored, written) = match bytes.split_first() {
-            Some((&PLAIN, rest)) => match postcard::from_bytes::<Stored>(rest) {
-                Ok(stored) => (stored, Written::default()),
+            Some((&PLAIN, rest)) => match postcard::from_bytes::<ProducerTable>(rest) {
+                Ok(stored) => (stored, PartitionTransactions::default()),
                 Err(_) => return,
             },
             Some((&WITH_TRANSACTIONS, rest)) => match postcard::from_bytes(rest) {
@@ -261,9 +261,9 @@ mod tests {
         assert_eq!(producers.snapshot(WallMs(3), 9), None);
         let mut again = Producers::default();
         again.restore(&bytes.unwrap());
-        let repeated = Judged::Repeated { base_offset: 100, seq: 8 };
+        let repeated = BatchDecision::Repeated { base_offset: 100, seq: 8 };
         assert_eq!(again.judge(&header(0, 2)).unwrap(), repeated);
-        assert_eq!(again.judge(&header(3, 1)).unwrap(), Judged::Append);
+        assert_eq!(again.judge(&header(3, 1)).unwrap(), BatchDecision::Append);
         assert!(matches!(again.judge(&header(5, 1)), Err(BrokerError::OutOfOrderSequence)));
         assert_eq!(again.snapshot(WallMs(2).plus(8), 9), None);
         assert_eq!(again.snapshot(WallMs(2).plus(9), 9), Some(None));
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(&bytes.unwrap()[..], first, "the format has changed: give it a new version");
         let mut again = Producers::default();
         again.restore(first);
-        let repeated = Judged::Repeated { base_offset: 100, seq: 7 };
+        let repeated = BatchDecision::Repeated { base_offset: 100, seq: 7 };
         assert_eq!(again.judge(&header(0, 2)).unwrap(), repeated);
     }
 
@@ -317,7 +317,7 @@ mod tests {
         producers.record(&header(0, 1), 0, 5, WallMs(1));
         producers.record(&header(0, 1), 0, 5, WallMs(1));
         let next = producers.judge(&header(1, 1)).unwrap();
-        assert_eq!(next, Judged::Append);
+        assert_eq!(next, BatchDecision::Append);
     }
 
     #[test]

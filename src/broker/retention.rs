@@ -15,7 +15,7 @@ const TO_THE_END: i64 = -1;
 
 /// The result of one retention pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Expired {
+pub struct RetentionResult {
     /// Partitions that lost batches.
     pub partitions: usize,
     /// Records that these partitions lost.
@@ -41,9 +41,9 @@ impl Broker {
     /// Runs one retention pass over all topics. An error of one partition is returned after all
     /// others are done. Dead-letter topics are skipped: the retry engine has its own rules for
     /// them.
-    pub fn expire(&self) -> Result<Expired, BrokerError> {
+    pub fn expire(&self) -> Result<RetentionResult, BrokerError> {
         let now = self.clock.now().wall;
-        let mut expired = Expired::default();
+        let mut expired = RetentionResult::default();
         let mut topics = self.topics.list();
         topics.retain(|topic| !topic.dead_letters);
         let mut failed = self.mark_arrivals(&topics).err();

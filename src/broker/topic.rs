@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::broker::producers::Producers;
 use crate::broker::settings::TopicSettings;
-use crate::journal::{Encoded, StreamId};
+use crate::journal::{EncodedHead, StreamId};
 use crate::model::TopicName;
 
 /// The version byte of a stored topic.
@@ -58,8 +58,8 @@ pub struct TopicRecord {
 
 impl TopicRecord {
     /// Encodes a version byte, then postcard.
-    pub fn encode(&self) -> Encoded {
-        Encoded::of(postcard::to_extend(self, vec![VERSION]))
+    pub fn encode(&self) -> EncodedHead {
+        EncodedHead::of(postcard::to_extend(self, vec![VERSION]))
     }
 
     /// `None` for a version or bytes this build cannot read.

@@ -14,11 +14,11 @@ use crate::broker::kind;
 use crate::broker::producers::Producers;
 use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::broker::topic::{Partition, Topic, TopicRecord};
-use crate::journal::{Encoded, Entry, Journal, NewEntry, StreamId};
+use crate::journal::{EncodedHead, Journal, JournalEntry, NewEntry, StreamId};
 use crate::model::TopicName;
 use crate::wire::names::{LetterStreams, is_legal_topic};
 
-pub use change::Change;
+pub use change::SettingChange;
 
 /// Limit on the partitions of a topic; a higher number is taken for a mistake.
 const PARTITIONS_MAX: i32 = 10_000;
@@ -30,11 +30,11 @@ pub struct Topics {
     /// Limit on a request, and so on a batch.
     request_bytes_max: usize,
     letter_streams: LetterStreams,
-    state: RwLock<State>,
+    state: RwLock<TopicsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TopicsState {
     by_name: BTreeMap<TopicName, Arc<Topic>>,
     by_id: BTreeMap<Uuid, TopicName>,
     producers: BTreeMap<StreamId, Arc<Mutex<Producers>>>,
@@ -179,7 +179,7 @@ impl Topics {
     }
 
     /// Restores one stored topic.
-    pub fn replay(&self, entry: &Entry) {
+    pub fn replay(&self, entry: &JournalEntry) {
         let Some(name) = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok()) else {
             return;
         };
@@ -222,16 +222,16 @@ impl Topics {
         Ok(indexes.map(open).collect::<Result<_, _>>()?)
     }
 
-    fn store(&self, name: &TopicName, head: Encoded) -> Result<u64, BrokerError> {
+    fn store(&self, name: &TopicName, head: EncodedHead) -> Result<u64, BrokerError> {
         let entry = NewEntry::keyed(kind::TOPIC, key(name), head, Bytes::new());
         Ok(self.journal.append(vec![entry])?.seq())
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, TopicsState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, TopicsState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -248,7 +248,7 @@ fn record(id: Uuid, streams: &[StreamId], overrides: &[(String, String)]) -> Top
     }
 }
 
-impl State {
+impl TopicsState {
     /// `overrides`: the topic's own settings; a dead-letter topic has none.
     fn insert(
         &mut self,

@@ -24,35 +24,35 @@ use tokio::sync::Notify;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
-use crate::broker::log::Produced;
+use crate::broker::log::ProducedPosition;
 use crate::broker::offsets::CommitItem;
-use crate::broker::producers::Judged;
+use crate::broker::producers::BatchDecision;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned::FactError;
-use crate::journal::{Entry, NewEntry};
+use crate::journal::{JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
 use crate::wire::batch::Batch;
 
-use book::Book;
-pub use ending::Ended;
+use book::TransactionBook;
+pub use ending::EndResult;
 pub use error::TransactionError;
 pub use held::{HeldBatches, part_without_log};
-pub use partition::{Aborted, Written};
+pub use partition::{AbortedRange, PartitionTransactions};
 use state::TIMEOUT_MS_MAX;
-pub use state::{Incarnation, Joining, Part, Phase, Transaction};
-use step::{Next, Step};
+pub use state::{Incarnation, Joining, Transaction, TransactionPartition, TransactionPhase};
+use step::{AdditionOutcome, TransactionStep};
 
 /// The transactional ids of this cluster.
 #[derive(Debug, Default)]
 pub struct Transactions {
-    book: Mutex<Book>,
+    book: Mutex<TransactionBook>,
     /// Notified when a transaction was opened.
     opened: Notify,
 }
 
 /// The result of InitProducerId.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct InitProducerResult {
     /// The producer's new id and epoch.
     pub producer: Incarnation,
     /// Whether the previous transaction was committed; otherwise it is aborted.
@@ -64,12 +64,12 @@ pub struct Begun {
 }
 
 impl Transactions {
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, TransactionBook> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Restores one stored transactional id.
-    pub(super) fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+    pub(super) fn replay(&self, entry: &JournalEntry) -> Result<(), FactError> {
         let unreadable = FactError::Unreadable { what: record::WHAT };
         let id = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
         let id = id.ok_or(unreadable)?;
@@ -82,7 +82,7 @@ impl Transactions {
     }
 
     /// Restores one step; a step of an ended transaction is ignored.
-    pub(super) fn replay_step(&self, entry: &Entry) -> Result<(), FactError> {
+    pub(super) fn replay_step(&self, entry: &JournalEntry) -> Result<(), FactError> {
         if let Some((producer_id, number, step)) = step::read(entry)? {
             let mut book = self.lock();
             if let Some(id) = book.of_producer(producer_id).cloned() {
@@ -156,7 +156,7 @@ impl Broker {
         id: &str,
         by: Option<Incarnation>,
         timeout_ms: i32,
-    ) -> Result<Begun, BrokerError> {
+    ) -> Result<InitProducerResult, BrokerError> {
         if id.is_empty() || id.len() > usize::from(u16::MAX / 2) {
             return Err(TransactionError::InvalidId.into());
         }
@@ -171,12 +171,17 @@ impl Broker {
             let next = Transaction::new(producer_id, timeout_ms, now);
             let producer = next.incarnation();
             let seq = self.keep_transaction(&mut book, id, next)?;
-            return Ok(Begun { producer, committed: false, aborted: false, seq });
+            return Ok(InitProducerResult { producer, committed: false, aborted: false, seq });
         };
-        let committed = old.phase == Phase::Committed;
+        let committed = old.phase == TransactionPhase::Committed;
         let Some(next) = old.begun_anew(by, timeout_ms, now, fresh)? else {
             let seq = self.journal.appended_seq();
-            return Ok(Begun { producer: old.incarnation(), committed, aborted: false, seq });
+            return Ok(InitProducerResult {
+                producer: old.incarnation(),
+                committed,
+                aborted: false,
+                seq,
+            });
         };
         let producer = next.incarnation();
         let seq = if old.is_open() {
@@ -184,7 +189,7 @@ impl Broker {
         } else {
             self.keep_transaction(&mut book, id, next)?
         };
-        Ok(Begun { producer, committed, aborted: old.is_open(), seq })
+        Ok(InitProducerResult { producer, committed, aborted: old.is_open(), seq })
     }
 
     /// Adds partitions or a group to a transaction. Returns the entry to wait for.
@@ -222,7 +227,13 @@ impl Broker {
 
     /// Whether the transaction has this offset already, and no later commit of the partition
     /// exists.
-    fn is_repeated(&self, book: &Book, id: &str, group: &GroupId, item: &CommitItem) -> bool {
+    fn is_repeated(
+        &self,
+        book: &TransactionBook,
+        id: &str,
+        group: &GroupId,
+        item: &CommitItem,
+    ) -> bool {
         let Some(order) = book.get(id).and_then(|known| known.order_of(group, item)) else {
             return false;
         };
@@ -233,15 +244,15 @@ impl Broker {
 
     fn join(
         &self,
-        book: &mut Book,
+        book: &mut TransactionBook,
         id: &str,
         by: Incarnation,
         joining: Joining,
     ) -> Result<u64, BrokerError> {
         let now = self.clock.now().wall;
         match book.known(id)?.joining(by, joining, now)? {
-            Some(Next::Opened(next)) => self.keep_transaction(book, id, *next),
-            Some(Next::Step(step)) => self.keep_step(book, id, step, Vec::new()),
+            Some(AdditionOutcome::Opened(next)) => self.keep_transaction(book, id, *next),
+            Some(AdditionOutcome::Step(step)) => self.keep_step(book, id, step, Vec::new()),
             None => Ok(self.journal.appended_seq()),
         }
     }
@@ -254,7 +265,7 @@ impl Broker {
         implied: bool,
         (topic, partition): (&Topic, &Partition),
         batch: &Batch,
-    ) -> Result<Produced, BrokerError> {
+    ) -> Result<ProducedPosition, BrokerError> {
         Self::check_size(topic, batch)?;
         let header = &batch.header;
         let by = (header.producer_id, header.producer_epoch);
@@ -274,8 +285,8 @@ impl Broker {
         if implied && header.base_sequence != 0 && !producers.knows(header.producer_id) {
             return Err(BrokerError::OutOfOrderSequence);
         }
-        if let Judged::Repeated { base_offset, seq } = judged {
-            return Ok(Produced { base_offset, seq, log_start });
+        if let BatchDecision::Repeated { base_offset, seq } = judged {
+            return Ok(ProducedPosition { base_offset, seq, log_start });
         }
         if let Err(error) = known.check_part(by, &part) {
             if !implied {
@@ -287,7 +298,7 @@ impl Broker {
         let (base_offset, seq, _) =
             self.append(partition.stream, batch, &mut || Some(Vec::new()))?;
         producers.record(header, base_offset, seq, now);
-        Ok(Produced { base_offset, seq, log_start })
+        Ok(ProducedPosition { base_offset, seq, log_start })
     }
 
     /// Whether a transaction may be about to change the offset (KIP-447).
@@ -299,7 +310,7 @@ impl Broker {
     /// Journals a new state and applies it.
     fn keep_transaction(
         &self,
-        book: &mut Book,
+        book: &mut TransactionBook,
         id: &str,
         mut next: Transaction,
     ) -> Result<u64, BrokerError> {
@@ -324,9 +335,9 @@ impl Broker {
     /// Journals a step of an open transaction after `entries`, and applies the step.
     fn keep_step(
         &self,
-        book: &mut Book,
+        book: &mut TransactionBook,
         id: &str,
-        step: Step,
+        step: TransactionStep,
         mut entries: Vec<NewEntry>,
     ) -> Result<u64, BrokerError> {
         book.room_for(step.bytes())?;
@@ -364,9 +375,9 @@ impl Broker {
 }
 
 /// The identity of a partition inside a transaction.
-pub fn part(topic: &Topic, partition: &Partition) -> Part {
+pub fn part(topic: &Topic, partition: &Partition) -> TransactionPartition {
     let (topic, stream) = (topic.name.clone(), partition.stream.0);
-    Part { stream, topic, partition: partition.index }
+    TransactionPartition { stream, topic, partition: partition.index }
 }
 
 fn key(id: &str) -> Bytes {
@@ -374,7 +385,7 @@ fn key(id: &str) -> Bytes {
 }
 
 /// The entries of a whole new state: tombstones of its earlier steps, then the state.
-fn whole(book: &Book, id: &str, next: &Transaction) -> impl Iterator<Item = NewEntry> {
+fn whole(book: &TransactionBook, id: &str, next: &Transaction) -> impl Iterator<Item = NewEntry> {
     let old = book.get(id).map_or(next.producer_id, |old| old.producer_id);
     let fact = NewEntry::keyed(kind::TRANSACTION, key(id), record::write(next), Bytes::new());
     step::ends(old, book.steps(id)).chain([fact])

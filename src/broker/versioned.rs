@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::journal::Encoded;
+use crate::journal::EncodedHead;
 
 /// An entry whose bytes cannot be read as the expected fact. The checksum was right, so a newer
 /// build or a fault wrote them.
@@ -28,8 +28,8 @@ pub enum FactError {
 }
 
 /// Writes a version byte, then `fact`.
-pub(crate) fn write<T: Serialize>(version: u8, fact: &T) -> Encoded {
-    Encoded::of(postcard::to_extend(fact, vec![version]))
+pub(crate) fn write<T: Serialize>(version: u8, fact: &T) -> EncodedHead {
+    EncodedHead::of(postcard::to_extend(fact, vec![version]))
 }
 
 /// Reads a fact of exactly this version; trailing bytes are an error.

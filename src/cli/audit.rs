@@ -4,9 +4,9 @@ use std::io::Write;
 
 use clap::Args;
 
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use super::list::{List, Listing};
-use super::screen::Screen;
+use super::screen::TerminalScreen;
 use super::show::{Column, field, time};
 
 const COLUMNS: [Column; 8] = [
@@ -33,7 +33,11 @@ pub(super) struct AuditArgs {
 }
 
 impl AuditArgs {
-    pub(super) fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(super) fn run(
+        &self,
+        screen: &TerminalScreen,
+        out: &mut dyn Write,
+    ) -> Result<(), CommandFailure> {
         let query: Vec<_> = self.group.clone().map(|group| ("group", group)).into_iter().collect();
         let list = List {
             path: "/api/v1/audit",

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure, complain};
-use super::http::Sidecar;
+use super::exit::{CommandFailure, Exit, complain};
+use super::http::AdminEndpoint;
 use super::operate::{Verb, act};
-use super::progress::Progress;
+use super::progress::ProgressBar;
 use super::show::cell;
 use super::sidecars::AdminAt;
 use super::table::defused;
@@ -124,10 +124,10 @@ pub(super) struct RedriveArgs {
 }
 
 impl RedriveArgs {
-    pub(super) fn run(&self, verb: Verb, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(super) fn run(&self, verb: Verb, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let merge = self.patch.merge.as_deref().map(serde_json::from_str::<Value>).transpose();
         let merge = merge.map_err(|error| {
-            Failure::new(Exit::Usage, format!("--merge takes a JSON text: {error}"))
+            CommandFailure::new(Exit::Usage, format!("--merge takes a JSON text: {error}"))
         })?;
         let mut terms = vec![
             ("set_headers", json!(self.patch.set_header)),
@@ -157,7 +157,7 @@ impl LettersArgs {
         verb: Verb,
         mut terms: Vec<(&str, Value)>,
         out: &mut dyn Write,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if !self.all {
             let request = (self.group.as_str(), self.why.as_deref());
             return act(&self.at, verb, request, (&self.offsets, &terms), out);
@@ -180,7 +180,12 @@ impl LettersArgs {
     }
 
     /// Tells which letters a job would change, without a change.
-    fn plan(&self, action: &str, request: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    fn plan(
+        &self,
+        action: &str,
+        request: &Value,
+        out: &mut dyn Write,
+    ) -> Result<(), CommandFailure> {
         let plan = self.at.post("/api/v1/jobs/plan", request)?;
         let count = |key: &str| plan.get(key).and_then(Value::as_u64).unwrap_or(0);
         let matched = count("matched");
@@ -218,7 +223,7 @@ impl LettersArgs {
             )?;
         }
         if matched == 0 {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+            return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
         }
         complain("a dry run: nothing was changed. Add --execute and --why to act");
         Ok(())
@@ -226,7 +231,7 @@ impl LettersArgs {
 }
 
 impl LetterFilterArgs {
-    fn terms(&self) -> Result<Vec<(&'static str, Value)>, Failure> {
+    fn terms(&self) -> Result<Vec<(&'static str, Value)>, CommandFailure> {
         let texts = [
             ("topic", &self.topic),
             ("cause", &self.cause),
@@ -255,15 +260,15 @@ fn object(fields: Vec<(&str, Value)>) -> Value {
 }
 
 /// The Unix milliseconds of a moment that is `age` ago.
-fn ago_ms(age: &str) -> Result<i64, Failure> {
-    let age = parse_duration(age).map_err(|error| Failure::new(Exit::Usage, error))?;
+fn ago_ms(age: &str) -> Result<i64, CommandFailure> {
+    let age = parse_duration(age).map_err(|error| CommandFailure::new(Exit::Usage, error))?;
     Ok(Clock::start().now().wall.0.saturating_sub_unsigned(ms(age)))
 }
 
 /// Waits until a job has ended or pauses; a terminal shows the progress.
-pub(super) fn wait(sidecar: &Sidecar, mut job: Value) -> Result<Value, Failure> {
+pub(super) fn wait(sidecar: &AdminEndpoint, mut job: Value) -> Result<Value, CommandFailure> {
     let path = format!("/api/v1/jobs/{}", cell(&job, "id"));
-    let mut progress = Progress::start();
+    let mut progress = ProgressBar::start();
     let offset = |job: &Value, key| job.get(key).and_then(Value::as_u64).unwrap_or(0);
     let first = offset(&job, "cursor");
     while is_running(&job) {
@@ -281,7 +286,7 @@ fn is_running(job: &Value) -> bool {
 }
 
 /// A failure, unless the job is done.
-pub(super) fn check_end(job: &Value) -> Result<(), Failure> {
+pub(super) fn check_end(job: &Value) -> Result<(), CommandFailure> {
     let says = match job.get("state").and_then(Value::as_str) {
         Some("done") => return Ok(()),
         Some("stopped") => {
@@ -293,17 +298,22 @@ pub(super) fn check_end(job: &Value) -> Result<(), Failure> {
         }
         state => format!("job {} is {}", cell(job, "id"), state.unwrap_or("unknown")),
     };
-    Err(Failure::new(Exit::Refused, says))
+    Err(CommandFailure::new(Exit::Refused, says))
 }
 
 /// Waits for the end of a job and prints the outcome.
-fn follow(sidecar: &Sidecar, job: Value, done: &str, out: &mut dyn Write) -> Result<(), Failure> {
+fn follow(
+    sidecar: &AdminEndpoint,
+    job: Value,
+    done: &str,
+    out: &mut dyn Write,
+) -> Result<(), CommandFailure> {
     let job = wait(sidecar, job)?;
     let (changed, left) = (cell(&job, "changed"), cell(&job, "left"));
     writeln!(out, "{changed} {done}, {left} left as they were")?;
     check_end(&job)?;
     if changed == "0" {
-        return Err(Failure::new(Exit::NothingMatched, "no record was changed"));
+        return Err(CommandFailure::new(Exit::NothingMatched, "no record was changed"));
     }
     Ok(())
 }

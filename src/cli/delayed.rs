@@ -5,9 +5,9 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::exit::{Exit, Failure, complain};
+use super::exit::{CommandFailure, Exit, complain};
 use super::list::{List, Listing, Total};
-use super::screen::Screen;
+use super::screen::TerminalScreen;
 use super::show::{Column, field, time};
 use super::sidecars::AdminAt;
 
@@ -21,13 +21,13 @@ const COLUMNS: [Column; 4] = [
 #[derive(Debug, Subcommand)]
 pub(super) enum DelayedCommand {
     /// Records that wait before they enter their topic.
-    List(ListArgs),
+    List(DelayedListArgs),
     /// End the waiting of some: they never enter their topic.
     Cancel(CancelArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(super) struct DelayedListArgs {
     /// Only records of this topic.
     #[arg(long)]
     topic: Option<String>,
@@ -49,11 +49,11 @@ pub(super) struct CancelArgs {
 
 pub(super) fn run(
     command: &DelayedCommand,
-    screen: &Screen,
+    screen: &TerminalScreen,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     match command {
-        DelayedCommand::List(ListArgs { topic, limit, listing }) => {
+        DelayedCommand::List(DelayedListArgs { topic, limit, listing }) => {
             let query: Vec<_> = topic.clone().map(|topic| ("topic", topic)).into_iter().collect();
             let list = List {
                 path: "/api/v1/delayed",
@@ -71,7 +71,7 @@ pub(super) fn run(
             let cancelled = answer.get("cancelled").and_then(serde_json::Value::as_u64);
             complain(&format!("{} of {} cancelled", cancelled.unwrap_or(0), ids.len()));
             if cancelled == Some(0) {
-                return Err(Failure::new(Exit::NothingMatched, "none of them waits"));
+                return Err(CommandFailure::new(Exit::NothingMatched, "none of them waits"));
             }
             Ok(())
         }

@@ -7,12 +7,12 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use super::import::{self, ImportArgs};
 use super::list::{List, Listing};
 use super::operate::{ActionArgs, Verb};
-use super::screen::Screen;
-use super::show::{Column, Filter, Reading, cell, field, moment, text, time};
+use super::screen::TerminalScreen;
+use super::show::{Column, Filter, ReadArgs, cell, field, moment, text, time};
 use super::sidecars::AdminAt;
 use super::table::defused;
 use super::transfer::{ExportFilter, ExportKind, ExportQuery};
@@ -33,9 +33,9 @@ const COLUMNS: [Column; 8] = [
 pub(super) enum DlqCommand {
     /// The dead letters, oldest first in each group.
     #[command(after_long_help = LIST_EXAMPLES)]
-    List(ListArgs),
+    List(DlqListArgs),
     /// One dead letter with its headers and value.
-    Show(ShowArgs),
+    Show(DlqShowArgs),
     /// Dead letters of a group by what they have in common: topic, cause, reason, key, size.
     GroupBy(GroupByArgs),
     /// Write dead letters, records included, as JSON lines. Changes nothing.
@@ -88,7 +88,7 @@ const RESTORE: Verb = Verb {
 };
 
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(super) struct DlqListArgs {
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
@@ -96,13 +96,13 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ShowArgs {
+pub(super) struct DlqShowArgs {
     /// The group of the dead letter.
     group: String,
     /// The offset in the dead-letter topic.
     offset: u64,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadArgs,
 }
 
 #[derive(Debug, Args)]
@@ -125,7 +125,7 @@ pub(super) struct ExportLettersArgs {
 }
 
 impl ExportLettersArgs {
-    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn run(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let (at, kind) = (&self.at, ExportKind::DeadLetters);
         let query = ExportQuery { at, kind, filter: &self.filter, state: None };
         query.save(self.out.as_deref(), out)
@@ -149,9 +149,9 @@ impl GroupByArgs {
     pub(super) fn run(
         &self,
         (path, columns, order): (&str, &[Column], &str),
-        screen: &Screen,
+        screen: &TerminalScreen,
         out: &mut dyn Write,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let query = vec![("group", self.group.clone())];
         let list = List { path, query, limit: None, columns, order, total: None };
         self.listing.show((out, screen), &list)
@@ -160,11 +160,11 @@ impl GroupByArgs {
 
 pub(super) fn run(
     command: &DlqCommand,
-    screen: &Screen,
+    screen: &TerminalScreen,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     match command {
-        DlqCommand::List(ListArgs { filter, listing }) => {
+        DlqCommand::List(DlqListArgs { filter, listing }) => {
             let list = List {
                 path: "/api/v1/dead-letters",
                 query: filter.query(),
@@ -175,7 +175,7 @@ pub(super) fn run(
             };
             listing.show((out, screen), &list)
         }
-        DlqCommand::Show(ShowArgs { group, offset, reading }) => {
+        DlqCommand::Show(DlqShowArgs { group, offset, reading }) => {
             let path = format!("/api/v1/dead-letters/{}/{offset}", percent_encoded(group));
             reading.one(out, &path, |letter| lines(letter, screen))
         }
@@ -191,7 +191,7 @@ pub(super) fn run(
     }
 }
 
-fn lines(letter: &Value, screen: &Screen) -> Vec<String> {
+fn lines(letter: &Value, screen: &TerminalScreen) -> Vec<String> {
     let mut out = vec![
         format!("group         {}", defused(&cell(letter, "group"))),
         format!("offset        {}", cell(letter, "offset")),

@@ -60,19 +60,19 @@ impl From<Exit> for ExitCode {
 
 /// A command that did not do what was asked.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CommandFailure {
     pub(super) exit: Exit,
     /// The fault, its place and the remedy; may have several lines, may be empty.
     pub(super) says: String,
 }
 
-impl Failure {
+impl CommandFailure {
     pub(super) fn new(exit: Exit, says: impl Into<String>) -> Self {
         Self { exit, says: says.into() }
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandFailure {
     /// For writes to stdout: a reader that closes early (`| head`) is no failure.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -82,7 +82,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
         Self::new(Exit::BadConfig, error.to_string())
     }

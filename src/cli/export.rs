@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure, complain};
+use super::exit::{CommandFailure, Exit, complain};
 use super::import::{RECEIPT, with_reason};
 use super::list::items;
-use super::progress::{Progress, number};
+use super::progress::{ProgressBar, number};
 use super::sidecars::AdminAt;
 use super::transfer::{ENTRIES_MAX, ExportFilter, ExportKind, ExportQuery, VERSION, check_absent};
 
@@ -41,7 +41,7 @@ pub(super) struct ExportArgs {
     at: AdminAt,
 }
 
-pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
     if let Some(receipt) = &args.end {
         return end(args, receipt);
     }
@@ -63,7 +63,7 @@ pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure>
 }
 
 /// Sets waiting retries aside; false: it was a dry run.
-fn take(args: &ExportArgs) -> Result<bool, Failure> {
+fn take(args: &ExportArgs) -> Result<bool, CommandFailure> {
     let (mut ids, mut inflight, mut held) = (Vec::new(), 0_u64, 0_u64);
     let found = args.list(None)?;
     if let Some(group) = found.first().and_then(|item| item.get("group")).and_then(Value::as_str) {
@@ -100,13 +100,16 @@ fn take(args: &ExportArgs) -> Result<bool, Failure> {
     Ok(args.execute)
 }
 
-fn end(args: &ExportArgs, receipt: &Path) -> Result<(), Failure> {
+fn end(args: &ExportArgs, receipt: &Path) -> Result<(), CommandFailure> {
     let (source, ids, refused) = read_receipt(receipt)?;
     if refused > 0 {
         complain(&format!("{refused} were refused there and stay set aside here"));
     }
     if ids.is_empty() {
-        return Err(Failure::new(Exit::NothingMatched, "the receipt tells of nothing to end"));
+        return Err(CommandFailure::new(
+            Exit::NothingMatched,
+            "the receipt tells of nothing to end",
+        ));
     }
     if !args.execute {
         complain(&format!("{} would be ended; add --execute", ids.len()));
@@ -120,15 +123,15 @@ fn end(args: &ExportArgs, receipt: &Path) -> Result<(), Failure> {
              `reprise retry export --take` sets them aside",
             done.left
         );
-        return Err(Failure::new(Exit::Refused, says));
+        return Err(CommandFailure::new(Exit::Refused, says));
     }
     Ok(())
 }
 
-fn undo(args: &ExportArgs) -> Result<(), Failure> {
+fn undo(args: &ExportArgs) -> Result<(), CommandFailure> {
     let ids: Vec<u64> = args.list(Some("exported"))?.iter().filter_map(id_of).collect();
     if ids.is_empty() {
-        return Err(Failure::new(Exit::NothingMatched, "nothing is set aside"));
+        return Err(CommandFailure::new(Exit::NothingMatched, "nothing is set aside"));
     }
     if !args.execute {
         complain(&format!("{} would be given back; add --execute", ids.len()));
@@ -149,21 +152,21 @@ struct Steps {
 
 impl ExportArgs {
     /// Entries as `retry list` shows them.
-    fn list(&self, state: Option<&str>) -> Result<Vec<Value>, Failure> {
+    fn list(&self, state: Option<&str>) -> Result<Vec<Value>, CommandFailure> {
         let mut query = self.filter.query();
         query.extend(state.map(|state| ("state", state.to_owned())));
         items(&self.at, "/api/v1/retries", &query, u64::MAX)
     }
 
-    fn step(&self, step: &str, ids: &[u64]) -> Result<Steps, Failure> {
+    fn step(&self, step: &str, ids: &[u64]) -> Result<Steps, CommandFailure> {
         let overview = self.at.get("/api/v1/overview")?;
         let source = overview.get("cluster_id").and_then(Value::as_str).unwrap_or_default();
         self.step_of(step, source, ids)
     }
 
-    fn step_of(&self, step: &str, source: &str, ids: &[u64]) -> Result<Steps, Failure> {
+    fn step_of(&self, step: &str, source: &str, ids: &[u64]) -> Result<Steps, CommandFailure> {
         let mut steps = Steps::default();
-        let (mut progress, mut done) = (Progress::start(), 0);
+        let (mut progress, mut done) = (ProgressBar::start(), 0);
         for part in ids.chunks(ENTRIES_MAX) {
             progress.show(done, number(ids.len()), step);
             done += number(part.len());
@@ -192,8 +195,9 @@ fn id_of(item: &Value) -> Option<u64> {
 
 /// The sidecar that exported the entries, the ids that the importing sidecar has, and the number
 /// that it refused.
-fn read_receipt(path: &Path) -> Result<(String, Vec<u64>, u64), Failure> {
-    let wrong = |why: String| Failure::new(Exit::Failed, format!("{}: {why}", path.display()));
+fn read_receipt(path: &Path) -> Result<(String, Vec<u64>, u64), CommandFailure> {
+    let wrong =
+        |why: String| CommandFailure::new(Exit::Failed, format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
     let (mut source, mut ids, mut refused) = (None, Vec::new(), 0);
     for (number, line) in BufReader::new(file).lines().enumerate() {

@@ -5,11 +5,11 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use super::explain;
 use super::list::{List, Listing, Total};
-use super::screen::Screen;
-use super::show::{Column, Reading, cell, field, state, text};
+use super::screen::TerminalScreen;
+use super::show::{Column, ReadArgs, cell, field, state, text};
 use super::table::{Cell, defused};
 use crate::admin::percent_encoded;
 use crate::config::duration_text;
@@ -37,7 +37,7 @@ EXAMPLES:
 pub(super) enum GroupCommand {
     /// All groups with members, offsets, retries or dead letters.
     #[command(after_long_help = LIST_EXAMPLES)]
-    List(ListArgs),
+    List(GroupListArgs),
     /// One group: members, rules in force, retries by level, offsets, advice.
     Describe(DescribeArgs),
     /// One group's consumers: first what is unusual now (suspects, records that are cut or given
@@ -46,7 +46,7 @@ pub(super) enum GroupCommand {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(super) struct GroupListArgs {
     /// At most this many.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -59,7 +59,7 @@ pub(super) struct DescribeArgs {
     /// The group to describe.
     group: String,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadArgs,
 }
 
 #[derive(Debug, Args)]
@@ -72,16 +72,16 @@ pub(super) struct ExplainArgs {
     #[arg(long)]
     settings: bool,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadArgs,
 }
 
 pub(super) fn run(
     command: &GroupCommand,
-    screen: &Screen,
+    screen: &TerminalScreen,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     match command {
-        GroupCommand::List(ListArgs { limit, listing }) => {
+        GroupCommand::List(GroupListArgs { limit, listing }) => {
             let list = List {
                 path: "/api/v1/groups",
                 query: Vec::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::exit::{Exit, Failure};
+use super::exit::{CommandFailure, Exit};
 
 /// Timeout of connecting.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ const HEADERS_MAX: usize = 64;
 
 /// One admin port.
 #[derive(Clone, Debug)]
-pub(super) struct Sidecar {
+pub(super) struct AdminEndpoint {
     /// The address as messages name it.
     pub(super) name: String,
     /// The value of the `Host` header: the text of `--admin`.
@@ -29,23 +29,23 @@ pub(super) struct Sidecar {
     pub(super) token: Option<String>,
 }
 
-impl Sidecar {
+impl AdminEndpoint {
     /// GETs a path and reads JSON; any status but 200 is a failure with the sidecar's own sentence.
-    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
         self.ask("GET", path, &[])
     }
 
     /// POSTs JSON and reads JSON; failures are those of `get`.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
         self.ask("POST", path, body.to_string().as_bytes())
     }
 
-    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Value, Failure> {
+    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Value, CommandFailure> {
         let answer = self.exchange(method, path, body)?;
         let strange = || {
             let name = &self.name;
             let says = format!("{name} does not answer like a reprise admin port; see --admin");
-            Failure::new(Exit::Failed, says)
+            CommandFailure::new(Exit::Failed, says)
         };
         let (status, body) = split(&answer).ok_or_else(strange)?;
         let value: Value = serde_json::from_slice(body).map_err(|_| strange())?;
@@ -59,10 +59,10 @@ impl Sidecar {
             _ => Exit::Failed,
         };
         let says = value.get("error").and_then(Value::as_str).ok_or_else(strange)?;
-        Err(Failure::new(exit, says))
+        Err(CommandFailure::new(exit, says))
     }
 
-    fn exchange(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    fn exchange(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, CommandFailure> {
         let host = &self.host;
         let token = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         let token = token.unwrap_or_default();
@@ -80,19 +80,19 @@ impl Sidecar {
             .and_then(|()| socket.write_all(body))
             .and_then(|()| socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
             .map_err(|e| {
-                Failure::new(Exit::Failed, format!("{} stopped answering: {e}", self.name))
+                CommandFailure::new(Exit::Failed, format!("{} stopped answering: {e}", self.name))
             })?;
         Ok(answer)
     }
 
-    fn connect(&self) -> Result<TcpStream, Failure> {
+    fn connect(&self) -> Result<TcpStream, CommandFailure> {
         let name = &self.name;
         let nobody = |why: &str| {
             let says = format!(
                 "nothing answers at {name}{why}; is `reprise serve` running? another address: \
                  --admin"
             );
-            Failure::new(Exit::Failed, says)
+            CommandFailure::new(Exit::Failed, says)
         };
         let mut last: Option<io::Error> = None;
         for address in &self.addresses {

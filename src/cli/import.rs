@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure, complain};
-use super::progress::{self, Progress};
+use super::exit::{CommandFailure, Exit, complain};
+use super::progress::{self, ProgressBar};
 use super::show::cell;
 use super::sidecars::AdminAt;
 use super::transfer::{ENTRIES_MAX, ExportKind, VERSION, next_line};
@@ -40,7 +40,11 @@ pub(super) struct ImportArgs {
     at: AdminAt,
 }
 
-pub(super) fn run(args: &ImportArgs, kind: ExportKind, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(
+    args: &ImportArgs,
+    kind: ExportKind,
+    out: &mut dyn Write,
+) -> Result<(), CommandFailure> {
     let mut import = FileImport {
         args,
         kind,
@@ -48,7 +52,7 @@ pub(super) fn run(args: &ImportArgs, kind: ExportKind, out: &mut dyn Write) -> R
         source: String::new(),
         batch: ImportLines::default(),
         totals: ImportTotals::default(),
-        progress: Progress::start(),
+        progress: ProgressBar::start(),
         bytes: (0, None),
     };
     if args.file.as_os_str() == "-" {
@@ -88,22 +92,22 @@ struct FileImport<'a> {
     source: String,
     batch: ImportLines,
     totals: ImportTotals,
-    progress: Progress,
+    progress: ProgressBar,
     /// Bytes of the file that were read, and its length.
     bytes: (u64, Option<u64>),
 }
 
 impl FileImport<'_> {
-    fn unreadable(&self, error: &io::Error) -> Failure {
+    fn unreadable(&self, error: &io::Error) -> CommandFailure {
         let says = format!("{} cannot be read: {error}", self.args.file.display());
-        Failure::new(Exit::Failed, says)
+        CommandFailure::new(Exit::Failed, says)
     }
 
     fn says(&self, number: u64, why: &str) -> String {
         format!("{}, line {number}: {why}", self.args.file.display())
     }
 
-    fn read(&mut self, file: &mut dyn BufRead) -> Result<(), Failure> {
+    fn read(&mut self, file: &mut dyn BufRead) -> Result<(), CommandFailure> {
         let mut number = 0;
         while let Some(line) = next_line(file).map_err(|error| self.unreadable(&error))? {
             number += 1;
@@ -111,7 +115,7 @@ impl FileImport<'_> {
             if number == 1 {
                 let source = line.and_then(|line| self.kind.source(&line));
                 self.source =
-                    source.map_err(|why| Failure::new(Exit::Failed, self.says(1, &why)))?;
+                    source.map_err(|why| CommandFailure::new(Exit::Failed, self.says(1, &why)))?;
                 continue;
             }
             if line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty()) {
@@ -130,7 +134,7 @@ impl FileImport<'_> {
         self.send()
     }
 
-    fn take(&mut self, number: u64, entry: Portable, bytes: usize) -> Result<(), Failure> {
+    fn take(&mut self, number: u64, entry: Portable, bytes: usize) -> Result<(), CommandFailure> {
         self.totals.entries += 1;
         if !self.totals.groups.contains(&entry.group) {
             self.totals.groups.insert(entry.group.clone());
@@ -150,7 +154,7 @@ impl FileImport<'_> {
 
     /// Sends the records that were read. The receipt of a batch is written before the next batch is
     /// sent, so it is certain about what the importing sidecar has.
-    fn send(&mut self) -> Result<(), Failure> {
+    fn send(&mut self) -> Result<(), CommandFailure> {
         let ImportLines { numbers, entries, .. } = std::mem::take(&mut self.batch);
         if entries.is_empty() {
             return Ok(());
@@ -170,7 +174,7 @@ impl FileImport<'_> {
                      twice",
                     failure.says
                 );
-                Failure::new(failure.exit, says)
+                CommandFailure::new(failure.exit, says)
             })?;
         let has_receipt = self.kind == ExportKind::Retries;
         if has_receipt && self.totals.outcomes() == 0 {
@@ -179,7 +183,10 @@ impl FileImport<'_> {
             writeln!(self.out, "{head}")?;
         }
         let Some(Value::Array(outcomes)) = answer.get_mut("outcomes").map(Value::take) else {
-            return Err(Failure::new(Exit::Failed, "the sidecar does not say what became of them"));
+            return Err(CommandFailure::new(
+                Exit::Failed,
+                "the sidecar does not say what became of them",
+            ));
         };
         for (number, outcome) in numbers.into_iter().zip(outcomes) {
             match outcome.get("outcome").and_then(Value::as_str) {
@@ -210,11 +217,11 @@ impl FileImport<'_> {
         }
     }
 
-    fn tell(&mut self) -> Result<(), Failure> {
+    fn tell(&mut self) -> Result<(), CommandFailure> {
         self.progress.wipe();
         let ImportTotals { entries, groups, imported, known, refused, damaged } = &self.totals;
         if *entries == 0 && *damaged == 0 {
-            return Err(Failure::new(Exit::NothingMatched, "there is nothing in the file"));
+            return Err(CommandFailure::new(Exit::NothingMatched, "there is nothing in the file"));
         }
         let cannot = match damaged {
             0 => String::new(),
@@ -233,12 +240,12 @@ impl FileImport<'_> {
         }
         match (self.kind, *damaged, *refused) {
             (_, 0, 0) => Ok(()),
-            (_, 1.., _) => Err(Failure::new(Exit::Partial, "")),
+            (_, 1.., _) => Err(CommandFailure::new(Exit::Partial, "")),
             (ExportKind::Retries, 0, _) => {
                 let says = "the receipt says which were refused and why";
-                Err(Failure::new(Exit::Refused, says))
+                Err(CommandFailure::new(Exit::Refused, says))
             }
-            (ExportKind::DeadLetters, 0, _) => Err(Failure::new(Exit::Refused, "")),
+            (ExportKind::DeadLetters, 0, _) => Err(CommandFailure::new(Exit::Refused, "")),
         }
     }
 }

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::bulk::{check_end, wait};
-use super::exit::Failure;
+use super::exit::CommandFailure;
 use super::list::{List, Listing};
-use super::screen::Screen;
-use super::show::{Column, Reading, cell, field, moment, state, time};
+use super::screen::TerminalScreen;
+use super::show::{Column, ReadArgs, cell, field, moment, state, time};
 use super::sidecars::AdminAt;
 use super::table::defused;
 
@@ -40,10 +40,10 @@ EXAMPLES:
 pub(super) enum JobCommand {
     /// The jobs, latest first.
     #[command(after_long_help = LIST_EXAMPLES)]
-    List(ListArgs),
+    List(JobListArgs),
     /// One job with its terms and its progress.
     #[command(after_long_help = SHOW_EXAMPLES)]
-    Show(ShowArgs),
+    Show(JobShowArgs),
     /// Pause a job after its present batch.
     Pause(ChangeArgs),
     /// Go on with a paused job.
@@ -53,7 +53,7 @@ pub(super) enum JobCommand {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(super) struct JobListArgs {
     /// Only jobs of this group.
     #[arg(long)]
     group: Option<String>,
@@ -62,14 +62,14 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ShowArgs {
+pub(super) struct JobShowArgs {
     /// The number of the job.
     id: u64,
     /// Wait until the job does not run any more; a terminal sees its progress.
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadArgs,
 }
 
 #[derive(Debug, Args)]
@@ -85,9 +85,9 @@ pub(super) struct ChangeArgs {
 
 pub(super) fn run(
     command: &JobCommand,
-    screen: &Screen,
+    screen: &TerminalScreen,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     match command {
         JobCommand::List(args) => args.run(screen, out),
         JobCommand::Show(args) => args.run(screen, out),
@@ -97,8 +97,8 @@ pub(super) fn run(
     }
 }
 
-impl ListArgs {
-    fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
+impl JobListArgs {
+    fn run(&self, screen: &TerminalScreen, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let list = List {
             path: "/api/v1/jobs",
             query: self.group.clone().map(|group| ("group", group)).into_iter().collect(),
@@ -111,8 +111,8 @@ impl ListArgs {
     }
 }
 
-impl ShowArgs {
-    fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
+impl JobShowArgs {
+    fn run(&self, screen: &TerminalScreen, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let path = format!("/api/v1/jobs/{}", self.id);
         if !self.follow {
             return self.reading.one(out, &path, |job| job_lines(job, screen));
@@ -125,7 +125,7 @@ impl ShowArgs {
 }
 
 impl ChangeArgs {
-    fn run(&self, verb: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    fn run(&self, verb: &str, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let path = format!("/api/v1/jobs/{}/{verb}", self.id);
         let job = self.at.post(&path, &json!({ "why": self.why }))?;
         writeln!(out, "job {} is {}", self.id, cell(&job, "state"))?;
@@ -134,7 +134,7 @@ impl ChangeArgs {
 }
 
 /// The lines of a job.
-fn job_lines(job: &Value, screen: &Screen) -> Vec<String> {
+fn job_lines(job: &Value, screen: &TerminalScreen) -> Vec<String> {
     let mut out: Vec<String> = ["id", "group", "action"]
         .map(|key| format!("{key:<14}{}", defused(&cell(job, key))))
         .into();

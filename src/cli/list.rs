@@ -6,13 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use super::exit::{Exit, Failure, complain};
-use super::http::Sidecar;
+use super::exit::{CommandFailure, Exit, complain};
+use super::http::AdminEndpoint;
 use super::order::{compare, is_absent};
-use super::screen::Screen;
-use super::show::{Column, Format, Reading, field, of_sidecar, rows};
+use super::screen::TerminalScreen;
+use super::show::{Column, Format, ReadArgs, field, of_sidecar, rows};
 use super::sidecars::{AdminAt, Fleet};
-use super::watch::{self, Frame};
+use super::watch::{self, WatchFrame};
 use crate::admin::percent_encoded;
 
 /// Items of one request.
@@ -25,7 +25,7 @@ pub(super) const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
 #[derive(Clone, Debug, Args)]
 pub(super) struct Listing {
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadArgs,
     /// Sort by a column, such as due; -due for the reverse.
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
@@ -62,7 +62,7 @@ pub(super) struct Total {
 
 /// The items of a list, of one sidecar or of all.
 #[derive(Debug, Default)]
-struct Answer {
+struct ListItems {
     items: Vec<Value>,
     is_cut: bool,
     /// Records of the items that are not in the answer.
@@ -82,9 +82,9 @@ impl Listing {
     /// Reads a whole list and prints it; an empty one is a failure.
     pub(super) fn show(
         &self,
-        (out, screen): (&mut dyn Write, &Screen),
+        (out, screen): (&mut dyn Write, &TerminalScreen),
         list: &List<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if let Some(order) = &self.sort {
             check_column(order, list.columns)?;
         }
@@ -100,12 +100,12 @@ impl Listing {
     fn watch(
         &self,
         every: Duration,
-        to: (&mut dyn Write, &Screen),
+        to: (&mut dyn Write, &TerminalScreen),
         list: &List<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if self.reading.format != Format::Table {
             let says = "--watch shows a table: leave --format out";
-            return Err(Failure::new(Exit::Usage, says));
+            return Err(CommandFailure::new(Exit::Usage, says));
         }
         watch::run(every, to, |screen| {
             let found = self.read(list)?;
@@ -117,24 +117,24 @@ impl Listing {
             if let Err(failure) = found.fleet.end(found.items.len()) {
                 notes.extend(failure.says.lines().map(str::to_owned));
             }
-            Ok(Frame { lines: table.lines().map(str::to_owned).collect(), notes })
+            Ok(WatchFrame { lines: table.lines().map(str::to_owned).collect(), notes })
         })
     }
 
-    fn read(&self, list: &List<'_>) -> Result<ListAnswer, Failure> {
+    fn read(&self, list: &List<'_>) -> Result<ListAnswer, CommandFailure> {
         let mut fleet = self.reading.at.fleet()?;
         let is_several = fleet.is_several();
         let answers = fleet.gather(|sidecar| match list.items(sidecar) {
             // Another sidecar may know the group.
             Err(failure) if is_several && failure.exit == Exit::NothingMatched => {
-                Ok(Answer::default())
+                Ok(ListItems::default())
             }
             answer => answer,
         })?;
         let columns = list.columns.iter().copied();
         let columns: Vec<Column> = is_several.then_some(ADMIN).into_iter().chain(columns).collect();
         let order = self.sort.as_deref().or(is_several.then_some(list.order));
-        let Answer { items, is_cut, rest } = list.merge(answers, is_several, order, &columns);
+        let ListItems { items, is_cut, rest } = list.merge(answers, is_several, order, &columns);
         let mut notes = Vec::new();
         if is_cut {
             let total = list.total.as_ref().and_then(|total| total.ask(&mut fleet));
@@ -181,12 +181,12 @@ impl List<'_> {
     /// Merges the answers of sidecars.
     fn merge(
         &self,
-        answers: Vec<(String, Answer)>,
+        answers: Vec<(String, ListItems)>,
         is_several: bool,
         order: Option<&str>,
         columns: &[Column],
-    ) -> Answer {
-        let mut all = Answer::default();
+    ) -> ListItems {
+        let mut all = ListItems::default();
         for (name, answer) in answers {
             all.is_cut |= answer.is_cut;
             all.rest += answer.rest;
@@ -208,20 +208,20 @@ impl List<'_> {
     }
 
     /// The items of one sidecar.
-    fn items(&self, sidecar: &Sidecar) -> Result<Answer, Failure> {
+    fn items(&self, sidecar: &AdminEndpoint) -> Result<ListItems, CommandFailure> {
         let Some(limit) = self.limit else {
             let url = url(self.path, None, &self.query);
             let mut answer = sidecar.get(&url)?;
             let rest = answer.get("rest").and_then(Value::as_u64).unwrap_or(0);
-            return Ok(Answer { items: taken(&mut answer), is_cut: false, rest });
+            return Ok(ListItems { items: taken(&mut answer), is_cut: false, rest });
         };
         let (items, is_cut) = paged(sidecar, self.path, &self.query, limit)?;
-        Ok(Answer { items, is_cut, rest: 0 })
+        Ok(ListItems { items, is_cut, rest: 0 })
     }
 }
 
 /// Refuses an order by a column that a list does not have.
-pub(super) fn check_column(order: &str, columns: &[Column]) -> Result<(), Failure> {
+pub(super) fn check_column(order: &str, columns: &[Column]) -> Result<(), CommandFailure> {
     let title = order.strip_prefix('-').unwrap_or(order);
     let titles = columns.iter().chain([&ADMIN]).map(|(title, _)| title.to_lowercase());
     let titles: Vec<String> = titles.collect();
@@ -232,7 +232,7 @@ pub(super) fn check_column(order: &str, columns: &[Column]) -> Result<(), Failur
         "--sort {order:?} names no column; take one of {}, with - before it for the reverse",
         titles.join(", ")
     );
-    Err(Failure::new(Exit::Usage, says))
+    Err(CommandFailure::new(Exit::Usage, says))
 }
 
 /// Sorts items by a column; items without a value are last.
@@ -258,17 +258,17 @@ pub(super) fn items(
     path: &str,
     query: &[(&'static str, String)],
     limit: u64,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<Value>, CommandFailure> {
     Ok(paged(at.single()?, path, query, limit)?.0)
 }
 
 /// The list at `path`, at most `limit` items, and whether there are more.
 pub(super) fn paged(
-    sidecar: &Sidecar,
+    sidecar: &AdminEndpoint,
     path: &str,
     query: &[(&'static str, String)],
     limit: u64,
-) -> Result<(Vec<Value>, bool), Failure> {
+) -> Result<(Vec<Value>, bool), CommandFailure> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut items: Vec<Value> = Vec::new();
     let mut query = query.to_vec();
@@ -343,7 +343,7 @@ mod tests {
             order: "group",
             total: None,
         };
-        let items = |names: &[&str]| Answer {
+        let items = |names: &[&str]| ListItems {
             items: names.iter().map(|name| json!({ "group": name })).collect(),
             is_cut: false,
             rest: 1,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure, complain};
-use super::progress::{Progress, number};
-use super::screen::Screen;
+use super::exit::{CommandFailure, Exit, complain};
+use super::progress::{ProgressBar, number};
+use super::screen::TerminalScreen;
 use super::serve::ConfigSource;
 use super::show::{Column, Format, field, rows};
 use crate::journal::{self, Disk, OpenError, RealDisk};
@@ -28,7 +28,7 @@ const MOVED: [Column; 4] = [
 ];
 
 /// A pipe's screen: file names are not cut.
-const WHOLE: Screen = Screen { size: None, now_ms: 0, has_color: false };
+const WHOLE: TerminalScreen = TerminalScreen { size: None, now_ms: 0, has_color: false };
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LogCommand {
@@ -50,16 +50,16 @@ pub(super) struct LogArgs {
     format: Format,
 }
 
-pub(super) fn run(command: &LogCommand, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(command: &LogCommand, out: &mut dyn Write) -> Result<(), CommandFailure> {
     match command {
         LogCommand::Verify(args) => verify(args, out),
         LogCommand::Repair(args) => repair(args, out),
     }
 }
 
-fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
+fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
     let disk = args.open()?;
-    let mut progress = Progress::start();
+    let mut progress = ProgressBar::start();
     let verified = journal::verify_each(disk.as_ref(), &mut |at, count| {
         progress.show(number(at), number(count), &format!("segment {} of {count}", at + 1));
     })?;
@@ -88,7 +88,7 @@ fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let bad = verified.damage.iter().filter(|d| !d.torn).count();
     if bad > 0 {
         let says = format!("damaged in {bad} places; `reprise log repair` keeps the rest");
-        return Err(Failure::new(Exit::Failed, says));
+        return Err(CommandFailure::new(Exit::Failed, says));
     }
     complain(&format!(
         "segments {}, entries {}, bytes {}: sound",
@@ -97,7 +97,7 @@ fn verify(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn repair(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
+fn repair(args: &LogArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
     let disk = args.open()?;
     let moved: Vec<Value> = journal::repair(disk.as_ref())?
         .iter()
@@ -113,7 +113,7 @@ fn repair(args: &LogArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 impl LogArgs {
     /// Locks the data directory. It must exist: a typing error must not create one.
-    fn open(&self) -> Result<Arc<dyn Disk>, Failure> {
+    fn open(&self) -> Result<Arc<dyn Disk>, CommandFailure> {
         let dir = match &self.data_dir {
             Some(dir) => dir.clone(),
             None => PathBuf::from(self.source.load()?.config.data_dir),
@@ -124,13 +124,13 @@ impl LogArgs {
                  configuration that names it",
                 dir.display()
             );
-            return Err(Failure::new(Exit::Failed, says));
+            return Err(CommandFailure::new(Exit::Failed, says));
         }
         Ok(RealDisk::open(&dir)?)
     }
 }
 
-impl From<OpenError> for Failure {
+impl From<OpenError> for CommandFailure {
     fn from(error: OpenError) -> Self {
         let locked = matches!(error, OpenError::InUse { .. });
         Self::new(if locked { Exit::Locked } else { Exit::Failed }, error.to_string())

@@ -45,12 +45,12 @@ use check::CheckArgs;
 use config::ConfigCommand;
 use delayed::DelayedCommand;
 use dlq::DlqCommand;
-use exit::Failure;
+use exit::CommandFailure;
 use group::GroupCommand;
 use job::JobCommand;
 use log::LogCommand;
 use retry::RetryCommand;
-use screen::Screen;
+use screen::TerminalScreen;
 use top::TopArgs;
 use user::UserArgs;
 
@@ -85,11 +85,11 @@ EXIT CODES:
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the sidecar.
     Serve(ServeArgs),
     /// Show how failed records come back: a sidecar, an application and twenty orders.
@@ -131,7 +131,7 @@ enum Command {
 
 /// The work that is left after the command line was read.
 #[derive(Debug)]
-pub enum Next {
+pub enum RemainingWork {
     /// Run the sidecar.
     Serve(ServeArgs),
     /// Run the demo.
@@ -142,37 +142,39 @@ pub enum Next {
 
 /// Reads the command line and runs the command, except for `serve` and `demo`: these are the
 /// caller's.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
+pub fn run(args: impl IntoIterator<Item = OsString>) -> RemainingWork {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(said) => {
             // Clap returns help and version as errors that go to stdout, with exit code 0.
             let exit = if said.exit_code() == 0 { Exit::Ok } else { Exit::Usage };
-            return Next::Done(if said.print().is_ok() { exit } else { Exit::Failed });
+            return RemainingWork::Done(if said.print().is_ok() { exit } else { Exit::Failed });
         }
     };
     let out = &mut std::io::stdout().lock();
-    let screen = Screen::of_stdout();
+    let screen = TerminalScreen::of_stdout();
     let result = match cli.command {
-        Command::Serve(args) => return Next::Serve(args),
-        Command::Demo(args) => return Next::Demo(args),
-        Command::Check(args) => check::run(&args, out),
-        Command::Config(command) => config::run(&command, out),
-        Command::Delayed(command) => delayed::run(&command, &screen, out),
-        Command::Dlq(command) => dlq::run(&command, &screen, out),
-        Command::Job(command) => job::run(&command, &screen, out),
-        Command::Retry(command) => retry::run(&command, &screen, out),
-        Command::Audit(args) => args.run(&screen, out),
-        Command::Group(command) => group::run(&command, &screen, out),
-        Command::Top(args) => args.run(&screen, out),
-        Command::Log(command) => log::run(&command, out),
-        Command::User(args) => user::run(&args, out),
-        Command::Completion { shell } => out.write_all(&completion(shell)).map_err(Failure::from),
-        Command::Version => {
-            writeln!(out, "reprise {}", env!("CARGO_PKG_VERSION")).map_err(Failure::from)
+        CliCommand::Serve(args) => return RemainingWork::Serve(args),
+        CliCommand::Demo(args) => return RemainingWork::Demo(args),
+        CliCommand::Check(args) => check::run(&args, out),
+        CliCommand::Config(command) => config::run(&command, out),
+        CliCommand::Delayed(command) => delayed::run(&command, &screen, out),
+        CliCommand::Dlq(command) => dlq::run(&command, &screen, out),
+        CliCommand::Job(command) => job::run(&command, &screen, out),
+        CliCommand::Retry(command) => retry::run(&command, &screen, out),
+        CliCommand::Audit(args) => args.run(&screen, out),
+        CliCommand::Group(command) => group::run(&command, &screen, out),
+        CliCommand::Top(args) => args.run(&screen, out),
+        CliCommand::Log(command) => log::run(&command, out),
+        CliCommand::User(args) => user::run(&args, out),
+        CliCommand::Completion { shell } => {
+            out.write_all(&completion(shell)).map_err(CommandFailure::from)
+        }
+        CliCommand::Version => {
+            writeln!(out, "reprise {}", env!("CARGO_PKG_VERSION")).map_err(CommandFailure::from)
         }
     };
-    Next::Done(report(result.and_then(|()| out.flush().map_err(Failure::from))))
+    RemainingWork::Done(report(result.and_then(|()| out.flush().map_err(CommandFailure::from))))
 }
 
 fn completion(shell: Shell) -> Vec<u8> {
@@ -182,10 +184,10 @@ fn completion(shell: Shell) -> Vec<u8> {
 }
 
 /// Writes a failure to stderr and returns the exit code.
-fn report(result: Result<(), Failure>) -> Exit {
+fn report(result: Result<(), CommandFailure>) -> Exit {
     match result {
         Ok(()) => Exit::Ok,
-        Err(Failure { exit, says }) => {
+        Err(CommandFailure { exit, says }) => {
             exit::complain(&says);
             exit
         }

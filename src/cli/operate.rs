@@ -6,9 +6,9 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure, complain};
+use super::exit::{CommandFailure, Exit, complain};
 use super::list::items;
-use super::progress::Progress;
+use super::progress::ProgressBar;
 use super::show::cell;
 use super::sidecars::AdminAt;
 use crate::engine::mask;
@@ -80,10 +80,10 @@ impl ActionArgs {
         verb: Verb,
         terms: &[(&str, Value)],
         out: &mut dyn Write,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let names = if self.all { self.matching(verb, out)? } else { self.names.clone() };
         if self.all && names.is_empty() {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+            return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
         }
         if self.all && !self.execute {
             complain("a dry run: nothing was changed. Add --execute and --why to act");
@@ -93,7 +93,7 @@ impl ActionArgs {
     }
 
     /// The names of all matching records; prints their count and the first of them.
-    fn matching(&self, verb: Verb, out: &mut dyn Write) -> Result<Vec<u64>, Failure> {
+    fn matching(&self, verb: Verb, out: &mut dyn Write) -> Result<Vec<u64>, CommandFailure> {
         let mut query = vec![("group", self.group.clone())];
         query.extend(self.topic.clone().map(|topic| ("topic", topic)));
         query.extend(self.cause.clone().map(|cause| ("reason", cause)));
@@ -131,12 +131,12 @@ pub(super) fn act(
     (group, why): (&str, Option<&str>),
     (names, terms): (&[u64], &[(&str, Value)]),
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if names.is_empty() {
-        return Err(Failure::new(Exit::Usage, "name the records, or say --all; see --help"));
+        return Err(CommandFailure::new(Exit::Usage, "name the records, or say --all; see --help"));
     }
     let (mut changed, mut left) = (0, 0);
-    let (mut progress, mut done) = (Progress::start(), 0);
+    let (mut progress, mut done) = (ProgressBar::start(), 0);
     for some in names.chunks(REQUEST_MAX) {
         progress.show(done, u64::try_from(names.len()).unwrap_or(0), verb.done);
         done += u64::try_from(some.len()).unwrap_or(0);
@@ -157,7 +157,7 @@ pub(super) fn act(
     drop(progress);
     writeln!(out, "{changed} {}, {left} left as they were", verb.done)?;
     if changed == 0 {
-        return Err(Failure::new(Exit::NothingMatched, "no record was changed"));
+        return Err(CommandFailure::new(Exit::NothingMatched, "no record was changed"));
     }
     Ok(())
 }

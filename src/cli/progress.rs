@@ -13,13 +13,13 @@ const QUIET: Duration = Duration::from_secs(1);
 const BAR_CHARS: u64 = 20;
 
 /// The bar of one command; dropping it removes the bar.
-pub(super) struct Progress {
+pub(super) struct ProgressBar {
     clock: Clock,
     is_terminal: bool,
     is_shown: bool,
 }
 
-impl Progress {
+impl ProgressBar {
     pub(super) fn start() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { clock: Clock::start(), is_terminal, is_shown: false }
@@ -55,7 +55,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressBar {
     fn drop(&mut self) {
         self.wipe();
     }

@@ -6,14 +6,14 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::dlq::GroupByArgs;
-use super::exit::{Exit, Failure};
+use super::exit::{CommandFailure, Exit};
 use super::explain;
 use super::export::{self, ExportArgs};
 use super::import::{self, ImportArgs};
 use super::list::{List, Listing};
 use super::operate::{ActionArgs, Verb};
-use super::screen::Screen;
-use super::show::{Column, Filter, Reading, cell, field, state, time};
+use super::screen::TerminalScreen;
+use super::show::{Column, Filter, ReadArgs, cell, field, state, time};
 use super::table::Cell;
 use super::transfer::ExportKind;
 use crate::admin::percent_encoded;
@@ -50,11 +50,11 @@ const KINDS: [Column; 9] = [
 pub(super) enum RetryCommand {
     /// Failed records on their way back.
     #[command(after_long_help = LIST_EXAMPLES)]
-    List(ListArgs),
+    List(RetryListArgs),
     /// Waiting retries of a group by what they have in common: topic, cause, reason, key, size.
     GroupBy(GroupByArgs),
     /// The history of one record, from the log, oldest first.
-    Show(ShowArgs),
+    Show(RetryShowArgs),
     /// Write what waits, records included, as JSON lines; and take it off a sidecar that goes.
     Export(ExportArgs),
     /// Bring what another sidecar has exported; counts and due times are kept.
@@ -98,16 +98,16 @@ pub(super) struct DelayArgs {
 }
 
 impl DelayArgs {
-    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn run(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let delay = parse_duration(&self.r#for)
-            .map_err(|why| Failure::new(Exit::Usage, format!("--for: {why}")))?;
+            .map_err(|why| CommandFailure::new(Exit::Usage, format!("--for: {why}")))?;
         let delay_ms = ms(delay);
         self.action.run(DELAY, &[("delay_ms", json!(delay_ms))], out)
     }
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(super) struct RetryListArgs {
     #[command(flatten)]
     filter: Filter,
     /// Only this state.
@@ -118,18 +118,18 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ShowArgs {
+pub(super) struct RetryShowArgs {
     /// `<topic>-<partition>@<offset>`, as produced or as delivered by the retry topic.
     record: String,
     /// Only what happened in this group.
     #[arg(long)]
     group: Option<String>,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadArgs,
 }
 
-impl ShowArgs {
-    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+impl RetryShowArgs {
+    fn run(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let mut path = format!("/api/v1/explain?record={}", percent_encoded(&self.record));
         if let Some(group) = &self.group {
             path.push_str("&group=");
@@ -147,10 +147,10 @@ fn failures(entry: &Value) -> Cell {
 
 pub(super) fn run(
     command: &RetryCommand,
-    screen: &Screen,
+    screen: &TerminalScreen,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
-    let ListArgs { filter, state, listing } = match command {
+) -> Result<(), CommandFailure> {
+    let RetryListArgs { filter, state, listing } = match command {
         RetryCommand::List(args) => args,
         RetryCommand::GroupBy(args) => {
             let path = "/api/v1/retries/fingerprints";

@@ -12,7 +12,7 @@ const SIZE_DEFAULT: Size = Size { columns: 80, rows: 24 };
 
 /// The properties of stdout; the default is a pipe.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Screen {
+pub(super) struct TerminalScreen {
     /// Absent for a pipe: cells are not cut, and times are UTC.
     pub(super) size: Option<Size>,
     /// Unix milliseconds, for relative times.
@@ -35,7 +35,7 @@ pub(super) enum Tone {
     Bad,
 }
 
-impl Screen {
+impl TerminalScreen {
     pub(super) fn of_stdout() -> Self {
         let stdout = std::io::stdout();
         let now_ms = Clock::start().now().wall.0;
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn times_are_relative_on_a_terminal_only() {
         let now_ms = 1_800_000_000_000;
-        let terminal = Screen { size: Some(SIZE_DEFAULT), now_ms, has_color: false };
-        let pipe = Screen { now_ms, ..Screen::default() };
+        let terminal = TerminalScreen { size: Some(SIZE_DEFAULT), now_ms, has_color: false };
+        let pipe = TerminalScreen { now_ms, ..TerminalScreen::default() };
         for (at, text) in [
             (now_ms, "now"),
             (now_ms - 999, "now"),
@@ -156,9 +156,9 @@ mod tests {
         let os = |text| Some(OsStr::new(text));
         assert!(colored(None, os("xterm")) && colored(os(""), None));
         assert!(!colored(os("1"), os("xterm")) && !colored(None, os("dumb")));
-        let screen = Screen { has_color: true, ..Screen::default() };
+        let screen = TerminalScreen { has_color: true, ..TerminalScreen::default() };
         assert_eq!(screen.state("parked"), "\x1b[31mparked\x1b[0m");
         assert_eq!(screen.state("elsewhere"), "elsewhere");
-        assert_eq!(Screen::default().state("parked"), "parked");
+        assert_eq!(TerminalScreen::default().state("parked"), "parked");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::environment;
-use crate::config::{Config, ConfigError, Loaded};
+use crate::config::{Config, ConfigError, LoadedConfig};
 
 /// Flags of `serve`.
 #[derive(Clone, Debug, Default, Args)]
@@ -64,12 +64,12 @@ impl KeyFlags {
 
 impl ConfigSource {
     /// Reads file, environment and flags as they are now.
-    pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
+    pub(super) fn load(&self) -> Result<LoadedConfig, ConfigError> {
         self.load_with(Vec::new())
     }
 
     /// Reads the sources with further settings; `--set` overrides them.
-    fn load_with(&self, mut settings: Vec<String>) -> Result<Loaded, ConfigError> {
+    fn load_with(&self, mut settings: Vec<String>) -> Result<LoadedConfig, ConfigError> {
         settings.extend(self.set.iter().cloned());
         Config::load(self.config.as_deref(), &environment(), &settings)
     }
@@ -82,7 +82,7 @@ impl ConfigSource {
 
 impl ServeArgs {
     /// Reads file, environment and flags; called again for each reload.
-    pub fn load(&self) -> Result<Loaded, ConfigError> {
+    pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
         self.source.load_with(self.keys.settings())
     }
 }

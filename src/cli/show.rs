@@ -5,9 +5,9 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::exit::{Exit, Failure};
+use super::exit::{CommandFailure, Exit};
 use super::list::Total;
-use super::screen::Screen;
+use super::screen::TerminalScreen;
 use super::sidecars::AdminAt;
 use super::table::{self, Cell};
 
@@ -21,7 +21,7 @@ pub(super) enum Format {
 
 /// The flags of every read: the sidecars and the format.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Reading {
+pub(super) struct ReadArgs {
     #[command(flatten)]
     pub(super) at: AdminAt,
     /// The format of the answer.
@@ -63,14 +63,14 @@ impl Filter {
     }
 }
 
-impl Reading {
+impl ReadArgs {
     /// Prints one item: as `lines`, or as JSON. Several sidecars may have an item each.
     pub(super) fn one(
         &self,
         out: &mut dyn Write,
         path: &str,
         lines: impl Fn(&Value) -> Vec<String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let mut fleet = self.at.fleet()?;
         if !fleet.is_several() {
             let answers = fleet.gather(|sidecar| sidecar.get(path))?;
@@ -98,7 +98,9 @@ impl Reading {
             }
         }
         fleet.end(items.len()).map_err(|failure| match missing {
-            Some(says) if failure.exit == Exit::NothingMatched => Failure { says, ..failure },
+            Some(says) if failure.exit == Exit::NothingMatched => {
+                CommandFailure { says, ..failure }
+            }
             _ => failure,
         })
     }
@@ -108,7 +110,7 @@ impl Reading {
         out: &mut dyn Write,
         item: &Value,
         lines: impl Fn(&Value) -> Vec<String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         match self.format {
             Format::Table => {
                 for line in lines(item) {
@@ -132,11 +134,11 @@ pub(super) fn of_sidecar(mut item: Value, name: &str) -> Value {
 
 /// Prints items as a table with the titles of `columns`, as a JSON array or as JSON lines.
 pub(super) fn rows(
-    (out, screen): (&mut dyn Write, &Screen),
+    (out, screen): (&mut dyn Write, &TerminalScreen),
     format: Format,
     items: &[Value],
     columns: &[Column],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     match format {
         Format::Table if items.is_empty() => {}
         Format::Table => {
@@ -190,7 +192,7 @@ pub(super) fn time(item: &Value, key: &str) -> Cell {
 }
 
 /// A field with Unix milliseconds, for a page about one item; `-` when absent.
-pub(super) fn moment(screen: &Screen, item: &Value, key: &str) -> String {
+pub(super) fn moment(screen: &TerminalScreen, item: &Value, key: &str) -> String {
     let at_ms = item.get(key).and_then(Value::as_i64);
     at_ms.map_or("-".to_owned(), |at_ms| screen.long_time(at_ms))
 }

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use clap::{ArgAction, Args};
 use serde_json::Value;
 
-use super::exit::{Exit, Failure};
-use super::http::Sidecar;
+use super::exit::{CommandFailure, Exit};
+use super::http::AdminEndpoint;
 
 /// Sidecars that are asked at a time.
 const AT_ONCE_MAX: usize = 32;
@@ -30,13 +30,13 @@ pub(super) struct AdminAt {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[arg(skip)]
-    single: OnceLock<Sidecar>,
+    single: OnceLock<AdminEndpoint>,
 }
 
 /// Sidecars that answered, and addresses that did not.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
-    pub(super) sidecars: Vec<Sidecar>,
+    pub(super) sidecars: Vec<AdminEndpoint>,
     pub(super) silent: Vec<SilentAddress>,
 }
 
@@ -48,27 +48,27 @@ pub(super) struct SilentAddress {
 }
 
 /// An address with the answer to the question for its id.
-struct Probe {
+struct ProbeResult {
     /// The position of its text in `--admin`.
     text: usize,
-    sidecar: Sidecar,
+    sidecar: AdminEndpoint,
     /// The id of the sidecar.
-    identity: Result<String, Failure>,
+    identity: Result<String, CommandFailure>,
 }
 
 impl AdminAt {
     /// GETs from the one sidecar that a command acts on.
-    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
         self.single()?.get(path)
     }
 
     /// POSTs to the one sidecar that a command acts on.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
         self.single()?.post(path, body)
     }
 
     /// The one sidecar that a command acts on; several are refused.
-    pub(super) fn single(&self) -> Result<&Sidecar, Failure> {
+    pub(super) fn single(&self) -> Result<&AdminEndpoint, CommandFailure> {
         if let Some(known) = self.single.get() {
             return Ok(known);
         }
@@ -78,7 +78,7 @@ impl AdminAt {
                 "this command takes one sidecar, and --admin leads to {count}: {names}; name one \
                  of them"
             );
-            Failure::new(Exit::Usage, says)
+            CommandFailure::new(Exit::Usage, says)
         };
         let texts: BTreeSet<&String> = self.admin.iter().collect();
         if texts.len() > 1 {
@@ -96,10 +96,10 @@ impl AdminAt {
     }
 
     /// Finds all sidecars behind `--admin`. A single address is not asked for its id.
-    pub(super) fn fleet(&self) -> Result<Fleet, Failure> {
+    pub(super) fn fleet(&self) -> Result<Fleet, CommandFailure> {
         let token = self.token()?;
         let mut silent = Vec::new();
-        let mut found: Vec<(usize, Sidecar)> = Vec::new();
+        let mut found: Vec<(usize, AdminEndpoint)> = Vec::new();
         for (text, host) in self.admin.iter().enumerate() {
             let host = host.strip_prefix("http://").unwrap_or(host).trim_end_matches('/');
             let addresses = match resolve(host) {
@@ -114,14 +114,14 @@ impl AdminAt {
             found.extend(addresses.into_iter().map(|address| {
                 let name = if is_alone { host.to_owned() } else { address.to_string() };
                 let (host, token) = (host.to_owned(), token.clone());
-                (text, Sidecar { name, host, addresses: vec![address], token })
+                (text, AdminEndpoint { name, host, addresses: vec![address], token })
             }));
         }
         if let ([_], true) = (found.as_slice(), silent.is_empty()) {
             let sidecars = found.into_iter().map(|(_, sidecar)| sidecar).collect();
             return Ok(Fleet { sidecars, silent });
         }
-        let probes = each(&found, |(text, sidecar)| Probe {
+        let probes = each(&found, |(text, sidecar)| ProbeResult {
             text: *text,
             identity: identity(sidecar),
             sidecar: sidecar.clone(),
@@ -132,13 +132,13 @@ impl AdminAt {
         Fleet::of(probes, silent)
     }
 
-    fn token(&self) -> Result<Option<String>, Failure> {
+    fn token(&self) -> Result<Option<String>, CommandFailure> {
         let Some(file) = &self.token_file else { return Ok(None) };
         match std::fs::read_to_string(file) {
             Ok(token) => Ok(Some(token.trim().to_owned())),
             Err(error) => {
                 let says = format!("the token file {} cannot be read: {error}", file.display());
-                Err(Failure::new(Exit::Failed, says))
+                Err(CommandFailure::new(Exit::Failed, says))
             }
         }
     }
@@ -152,9 +152,9 @@ impl Fleet {
 
     /// Groups the answers: addresses with the same id are one sidecar. An address family of a name
     /// is ignored if nothing listens there, such as `::1` for `localhost`.
-    fn of(probes: Vec<Probe>, silent: Vec<SilentAddress>) -> Result<Self, Failure> {
+    fn of(probes: Vec<ProbeResult>, silent: Vec<SilentAddress>) -> Result<Self, CommandFailure> {
         let answering: BTreeSet<(usize, bool)> =
-            probes.iter().filter(|probe| probe.identity.is_ok()).map(Probe::family).collect();
+            probes.iter().filter(|probe| probe.identity.is_ok()).map(ProbeResult::family).collect();
         let mut identities = BTreeSet::new();
         let mut exit = Exit::Failed;
         let mut fleet = Self { sidecars: Vec::new(), silent };
@@ -176,7 +176,7 @@ impl Fleet {
             }
         }
         if fleet.sidecars.is_empty() {
-            return Err(Failure::new(exit, fleet.complaint()));
+            return Err(CommandFailure::new(exit, fleet.complaint()));
         }
         Ok(fleet)
     }
@@ -184,8 +184,8 @@ impl Fleet {
     /// Asks all sidecars. A sidecar that fails counts as silent from then on.
     pub(super) fn gather<T: Send>(
         &mut self,
-        ask: impl Fn(&Sidecar) -> Result<T, Failure> + Sync,
-    ) -> Result<Vec<(String, T)>, Failure> {
+        ask: impl Fn(&AdminEndpoint) -> Result<T, CommandFailure> + Sync,
+    ) -> Result<Vec<(String, T)>, CommandFailure> {
         let is_several = self.is_several();
         let mut answers = Vec::new();
         let mut last = None;
@@ -205,7 +205,7 @@ impl Fleet {
             }
         }
         match last {
-            Some(exit) if answers.is_empty() => Err(Failure::new(exit, self.complaint())),
+            Some(exit) if answers.is_empty() => Err(CommandFailure::new(exit, self.complaint())),
             _ => Ok(answers),
         }
     }
@@ -217,18 +217,18 @@ impl Fleet {
     }
 
     /// The outcome of a command that showed so many items.
-    pub(super) fn end(&self, items: usize) -> Result<(), Failure> {
+    pub(super) fn end(&self, items: usize) -> Result<(), CommandFailure> {
         if !self.silent.is_empty() {
-            return Err(Failure::new(Exit::Partial, self.complaint()));
+            return Err(CommandFailure::new(Exit::Partial, self.complaint()));
         }
         if items == 0 {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+            return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
         }
         Ok(())
     }
 }
 
-impl Probe {
+impl ProbeResult {
     /// The text in `--admin` that led to the address, and whether it is IPv6.
     fn family(&self) -> (usize, bool) {
         (self.text, self.sidecar.addresses.iter().any(SocketAddr::is_ipv6))
@@ -236,7 +236,7 @@ impl Probe {
 }
 
 /// The fleet without an answer: one sidecar with all addresses, so that the failure names the name.
-fn unanswered(found: Vec<(usize, Sidecar)>) -> Fleet {
+fn unanswered(found: Vec<(usize, AdminEndpoint)>) -> Fleet {
     let mut found = found.into_iter().map(|(_, sidecar)| sidecar);
     let Some(mut first) = found.next() else { return Fleet::default() };
     first.addresses.extend(found.flat_map(|sidecar| sidecar.addresses));
@@ -245,10 +245,10 @@ fn unanswered(found: Vec<(usize, Sidecar)>) -> Fleet {
 }
 
 /// The addresses of a text, each of them once.
-fn resolve(host: &str) -> Result<Vec<SocketAddr>, Failure> {
+fn resolve(host: &str) -> Result<Vec<SocketAddr>, CommandFailure> {
     let addresses = host.to_socket_addrs().map_err(|_| {
         let says = format!("--admin {host:?} is no address; such as 127.0.0.1:9664");
-        Failure::new(Exit::Usage, says)
+        CommandFailure::new(Exit::Usage, says)
     })?;
     let mut once = Vec::new();
     for address in addresses {
@@ -259,7 +259,7 @@ fn resolve(host: &str) -> Result<Vec<SocketAddr>, Failure> {
     Ok(once)
 }
 
-fn identity(sidecar: &Sidecar) -> Result<String, Failure> {
+fn identity(sidecar: &AdminEndpoint) -> Result<String, CommandFailure> {
     let overview = sidecar.get("/api/v1/overview")?;
     let id = overview.get("cluster_id").and_then(Value::as_str);
     Ok(id.unwrap_or(&sidecar.name).to_owned())
@@ -298,18 +298,18 @@ fn each<A: Sync, T: Send>(asked: &[A], ask: impl Fn(&A) -> T + Sync) -> Vec<T> {
 mod tests {
     use super::*;
 
-    fn probe(text: usize, address: &str, identity: Option<&str>) -> Probe {
-        let sidecar = Sidecar {
+    fn probe(text: usize, address: &str, identity: Option<&str>) -> ProbeResult {
+        let sidecar = AdminEndpoint {
             name: address.to_owned(),
             host: "reprise:9664".to_owned(),
             addresses: vec![address.parse().unwrap()],
             token: None,
         };
-        let refused = || Failure::new(Exit::Failed, format!("nothing answers at {address}"));
-        Probe { text, sidecar, identity: identity.map(str::to_owned).ok_or_else(refused) }
+        let refused = || CommandFailure::new(Exit::Failed, format!("nothing answers at {address}"));
+        ProbeResult { text, sidecar, identity: identity.map(str::to_owned).ok_or_else(refused) }
     }
 
-    fn fleet(probes: Vec<Probe>) -> (Vec<String>, Vec<String>) {
+    fn fleet(probes: Vec<ProbeResult>) -> (Vec<String>, Vec<String>) {
         let fleet = Fleet::of(probes, Vec::new()).unwrap();
         let silent = fleet.silent.into_iter().map(|silent| silent.says).collect();
         (fleet.sidecars.into_iter().map(|sidecar| sidecar.name).collect(), silent)

@@ -1,6 +1,6 @@
 //! Tables of text: each column is as wide as its widest cell. A terminal cuts the widest columns.
 
-use super::screen::{Screen, Tone, tone};
+use super::screen::{TerminalScreen, Tone, tone};
 
 /// Spaces between two columns.
 const GAP: usize = 2;
@@ -30,7 +30,7 @@ pub(super) enum Cell {
 }
 
 impl Cell {
-    fn text(&self, screen: &Screen) -> String {
+    fn text(&self, screen: &TerminalScreen) -> String {
         match self {
             Self::Text(text) | Self::State(text) => defused(text),
             Self::Time(at_ms) => at_ms.map_or("-".to_owned(), |at_ms| screen.time(at_ms)),
@@ -46,7 +46,7 @@ impl Cell {
 }
 
 /// Renders rows under their titles; the last column is not padded.
-pub(super) fn render(titles: &[&str], rows: &[Vec<Cell>], screen: &Screen) -> String {
+pub(super) fn render(titles: &[&str], rows: &[Vec<Cell>], screen: &TerminalScreen) -> String {
     let text = |row: &Vec<Cell>| row.iter().map(|cell| cell.text(screen)).collect();
     let texts: Vec<Vec<String>> = rows.iter().map(text).collect();
     let mut widths: Vec<usize> = titles
@@ -72,7 +72,7 @@ pub(super) fn render(titles: &[&str], rows: &[Vec<Cell>], screen: &Screen) -> St
 /// Writes one line of cells with their widths.
 fn line<'a>(
     out: &mut String,
-    screen: &Screen,
+    screen: &TerminalScreen,
     cells: impl Iterator<Item = ((&'a str, Option<Tone>), &'a usize)>,
 ) {
     let mut blanks = 0;
@@ -148,14 +148,14 @@ mod tests {
         Cell::Text(text.to_owned())
     }
 
-    fn terminal(columns: usize) -> Screen {
-        Screen { size: Some(Size { columns, rows: 24 }), now_ms: 60_000, has_color: true }
+    fn terminal(columns: usize) -> TerminalScreen {
+        TerminalScreen { size: Some(Size { columns, rows: 24 }), now_ms: 60_000, has_color: true }
     }
 
     #[test]
     fn columns_line_up_and_escapes_are_defused() {
         let rows = [vec![text("a"), text("x\u{1b}[31m")], vec![text("long"), text("y")]];
-        let shown = render(&["K", "V"], &rows, &Screen::default());
+        let shown = render(&["K", "V"], &rows, &TerminalScreen::default());
         assert_eq!(shown, "K     V\na     x\u{fffd}[31m\nlong  y\n");
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let reason = "no stock ".repeat(20);
         let rows = [vec![text("shop"), Cell::Time(Some(0)), text(&reason)]];
         let titles = ["GROUP", "AT", "REASON"];
-        let piped = render(&titles, &rows, &Screen::default());
+        let piped = render(&titles, &rows, &TerminalScreen::default());
         assert!(piped.contains(reason.trim_end()) && piped.contains("1970-01-01T00:00:00Z"));
         let shown = render(&titles, &rows, &terminal(40));
         assert!(shown.lines().all(|line| width(line) <= 40), "{shown}");

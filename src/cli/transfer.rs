@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure, complain};
+use super::exit::{CommandFailure, Exit, complain};
 use super::list::items;
-use super::progress::Progress;
+use super::progress::ProgressBar;
 use super::sidecars::AdminAt;
 use crate::admin::{Portable, percent_encoded};
 
@@ -182,12 +182,16 @@ struct ExportTotals {
 
 impl ExportQuery<'_> {
     /// Writes the records to stdout, or to a file that must not exist.
-    pub(super) fn save(&self, path: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(super) fn save(
+        &self,
+        path: Option<&Path>,
+        out: &mut dyn Write,
+    ) -> Result<(), CommandFailure> {
         let Some(path) = path else {
             return self.write(out)?.tell();
         };
         check_absent(path)?;
-        let mut file = Unfinished::make(path)?;
+        let mut file = UnfinishedFile::make(path)?;
         let totals = self.write(&mut file.out)?;
         if totals.written > 0 {
             file.finish(path)?;
@@ -197,12 +201,12 @@ impl ExportQuery<'_> {
         totals.tell()
     }
 
-    fn write(&self, out: &mut dyn Write) -> Result<ExportTotals, Failure> {
+    fn write(&self, out: &mut dyn Write) -> Result<ExportTotals, CommandFailure> {
         let groups = match &self.filter.group {
             Some(group) => vec![group.clone()],
             None => self.groups()?,
         };
-        let (mut totals, mut progress) = (ExportTotals::default(), Progress::start());
+        let (mut totals, mut progress) = (ExportTotals::default(), ProgressBar::start());
         for group in groups {
             let mut after = None;
             loop {
@@ -229,7 +233,7 @@ impl ExportQuery<'_> {
         Ok(totals)
     }
 
-    fn groups(&self) -> Result<Vec<String>, Failure> {
+    fn groups(&self) -> Result<Vec<String>, CommandFailure> {
         let groups = items(self.at, "/api/v1/groups", &[], u64::MAX)?;
         let name = |group: &Value| group.get("group").and_then(Value::as_str).map(str::to_owned);
         Ok(groups.iter().filter_map(name).collect())
@@ -256,7 +260,7 @@ impl ExportQuery<'_> {
 
 impl ExportTotals {
     /// Counts the letters of a page that get no line.
-    fn leave_out(&mut self, (group, answer): (&str, &Value), progress: &mut Progress) {
+    fn leave_out(&mut self, (group, answer): (&str, &Value), progress: &mut ProgressBar) {
         self.produced += answer.get("produced").and_then(Value::as_u64).unwrap_or(0);
         let unreadable = answer.get("unreadable").and_then(Value::as_array);
         for offset in unreadable.into_iter().flatten() {
@@ -266,7 +270,7 @@ impl ExportTotals {
         }
     }
 
-    fn tell(&self) -> Result<(), Failure> {
+    fn tell(&self) -> Result<(), CommandFailure> {
         if self.produced > 0 {
             complain(&format!(
                 "{} records were produced to dead-letter topics by clients, and are left out: \
@@ -276,10 +280,10 @@ impl ExportTotals {
         }
         if self.unreadable > 0 {
             let says = format!("{} written, {} cannot be read", self.written, self.unreadable);
-            return Err(Failure::new(Exit::Partial, says));
+            return Err(CommandFailure::new(Exit::Partial, says));
         }
         if self.written == 0 {
-            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+            return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));
         }
         complain(&format!("{} written", self.written));
         Ok(())
@@ -287,22 +291,22 @@ impl ExportTotals {
 }
 
 /// Refuses a file that exists.
-pub(super) fn check_absent(path: &Path) -> Result<(), Failure> {
+pub(super) fn check_absent(path: &Path) -> Result<(), CommandFailure> {
     if path.exists() {
         let says = format!("{} is there already; choose another --out", path.display());
-        return Err(Failure::new(Exit::Failed, says));
+        return Err(CommandFailure::new(Exit::Failed, says));
     }
     Ok(())
 }
 
 /// A new file that appears complete or not at all, and replaces none.
-struct Unfinished {
+struct UnfinishedFile {
     out: BufWriter<File>,
     path: PathBuf,
 }
 
-impl Unfinished {
-    fn make(path: &Path) -> Result<Self, Failure> {
+impl UnfinishedFile {
+    fn make(path: &Path) -> Result<Self, CommandFailure> {
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".unfinished");
         let unfinished = PathBuf::from(unfinished);
@@ -312,19 +316,19 @@ impl Unfinished {
         Ok(Self { out: BufWriter::new(file), path: unfinished })
     }
 
-    fn remove(self) -> Result<(), Failure> {
+    fn remove(self) -> Result<(), CommandFailure> {
         fs::remove_file(&self.path).map_err(|e| failed(&self.path, &e))
     }
 
-    fn finish(self, path: &Path) -> Result<(), Failure> {
+    fn finish(self, path: &Path) -> Result<(), CommandFailure> {
         let written = self.out.into_inner().map_err(io::IntoInnerError::into_error);
         let done = written.and_then(|file| file.sync_all());
         done.and_then(|()| fs::rename(&self.path, path)).map_err(|e| failed(&self.path, &e))
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
+fn failed(path: &Path, error: &io::Error) -> CommandFailure {
+    CommandFailure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read, Write};
 use clap::{Args, ValueEnum};
 use uuid::Uuid;
 
-use super::exit::{Exit, Failure};
+use super::exit::{CommandFailure, Exit};
 use crate::sasl::{Hash, ITERATIONS, ITERATIONS_MAX, UserName, Verifier};
 
 /// The longest password; no real one is longer.
@@ -17,14 +17,14 @@ pub(super) struct UserArgs {
     name: String,
     /// For one mechanism only; PLAIN takes either.
     #[arg(long, value_enum)]
-    mechanism: Option<Mechanism>,
+    mechanism: Option<ScramMechanism>,
     /// Rounds of PBKDF2: more make a stolen file harder to guess from, and each login slower.
     #[arg(long, default_value_t = ITERATIONS, value_parser = iterations)]
     iterations: u32,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mechanism {
+enum ScramMechanism {
     #[value(name = "SCRAM-SHA-256")]
     ScramSha256,
     #[value(name = "SCRAM-SHA-512")]
@@ -32,20 +32,20 @@ enum Mechanism {
 }
 
 /// Reads a password from standard input and prints its verifiers.
-pub(super) fn run(args: &UserArgs, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(args: &UserArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
     let Some(name) = UserName::new(&args.name) else {
         let says = format!(
             "{:?} is no user name: 1 to 128 characters, without colons, spaces at the ends or # \
              in front",
             args.name
         );
-        return Err(Failure::new(Exit::Usage, says));
+        return Err(CommandFailure::new(Exit::Usage, says));
     };
     let password = password(&args.name)?;
     let hashes = match args.mechanism {
         None => vec![Hash::Sha512, Hash::Sha256],
-        Some(Mechanism::ScramSha256) => vec![Hash::Sha256],
-        Some(Mechanism::ScramSha512) => vec![Hash::Sha512],
+        Some(ScramMechanism::ScramSha256) => vec![Hash::Sha256],
+        Some(ScramMechanism::ScramSha512) => vec![Hash::Sha512],
     };
     for hash in hashes {
         let salt = Uuid::new_v4().into_bytes().to_vec();
@@ -61,18 +61,18 @@ fn iterations(text: &str) -> Result<u32, String> {
     taken.ok_or_else(|| format!("expected {ITERATIONS} to {ITERATIONS_MAX}"))
 }
 
-fn password(name: &str) -> Result<String, Failure> {
+fn password(name: &str) -> Result<String, CommandFailure> {
     let input = std::io::stdin();
     if input.is_terminal() {
         let says = format!(
             "a password is not typed here, where it would show; pipe it in: reprise user {name} < \
              password-file"
         );
-        return Err(Failure::new(Exit::Usage, says));
+        return Err(CommandFailure::new(Exit::Usage, says));
     }
     let mut text = String::new();
     let read = input.lock().take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut text);
-    let wrong = |why: &str| Failure::new(Exit::Usage, format!("the password {why}"));
+    let wrong = |why: &str| CommandFailure::new(Exit::Usage, format!("the password {why}"));
     read.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     // The line end is no part of the password, as in every file of a secret.
     let password = text.trim_end_matches(['\r', '\n']);

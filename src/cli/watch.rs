@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::exit::{Exit, Failure};
-use super::screen::{Screen, Size};
+use super::exit::{CommandFailure, Exit};
+use super::screen::{Size, TerminalScreen};
 use super::table::defused;
 use crate::model::utc;
 
@@ -12,7 +12,7 @@ use crate::model::utc;
 const CLEAR: &str = "\x1b[2J";
 
 /// The lines of a list, or of the reason why there is none.
-pub(super) struct Frame {
+pub(super) struct WatchFrame {
     /// The table: titles and rows.
     pub(super) lines: Vec<String>,
     pub(super) notes: Vec<String>,
@@ -21,12 +21,12 @@ pub(super) struct Frame {
 /// Draws frames until the process ends or stdout is closed.
 pub(super) fn run(
     every: Duration,
-    (out, screen): (&mut dyn Write, &Screen),
-    look: impl Fn(&Screen) -> Result<Frame, Failure>,
-) -> Result<(), Failure> {
+    (out, screen): (&mut dyn Write, &TerminalScreen),
+    look: impl Fn(&TerminalScreen) -> Result<WatchFrame, CommandFailure>,
+) -> Result<(), CommandFailure> {
     let Some(mut size) = screen.size else {
         let says = "--watch redraws a terminal, and stdout is none; leave it out";
-        return Err(Failure::new(Exit::Usage, says));
+        return Err(CommandFailure::new(Exit::Usage, says));
     };
     let mut screen = *screen;
     out.write_all(CLEAR.as_bytes())?;
@@ -39,20 +39,20 @@ pub(super) fn run(
             }
             Err(failure) => {
                 let notes = failure.says.lines().map(str::to_owned).collect();
-                Frame { lines: Vec::new(), notes }
+                WatchFrame { lines: Vec::new(), notes }
             }
         };
         let head = format!("every {} s, Ctrl-C ends it; {}", every.as_secs(), utc(screen.now_ms));
         out.write_all(drawn(&head, &frame, size).as_bytes())?;
         out.flush()?;
         std::thread::sleep(every);
-        screen = Screen::of_stdout();
+        screen = TerminalScreen::of_stdout();
         size = screen.size.unwrap_or(size);
     }
 }
 
 /// The bytes of a frame: its lines over the last frame, cut to the size of the terminal.
-fn drawn(head: &str, frame: &Frame, size: Size) -> String {
+fn drawn(head: &str, frame: &WatchFrame, size: Size) -> String {
     // The last row stays free for the cursor.
     let below = frame.notes.len() + 2;
     let mut rows = size.rows.saturating_sub(below).max(2);
@@ -77,9 +77,9 @@ fn drawn(head: &str, frame: &Frame, size: Size) -> String {
 mod tests {
     use super::*;
 
-    fn frame(lines: usize, notes: &[&str]) -> Frame {
+    fn frame(lines: usize, notes: &[&str]) -> WatchFrame {
         let lines = (0..lines).map(|n| format!("line {n}")).collect();
-        Frame { lines, notes: notes.iter().map(|&note| note.to_owned()).collect() }
+        WatchFrame { lines, notes: notes.iter().map(|&note| note.to_owned()).collect() }
     }
 
     #[test]
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn a_pipe_is_not_redrawn() {
-        let look = |_: &Screen| Ok(frame(1, &[]));
+        let look = |_: &TerminalScreen| Ok(frame(1, &[]));
         let every = Duration::from_secs(1);
-        let failure = run(every, (&mut Vec::new(), &Screen::default()), look).unwrap_err();
+        let failure = run(every, (&mut Vec::new(), &TerminalScreen::default()), look).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
     }
 }

@@ -11,17 +11,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::client::Limits;
-use crate::client::cause::Cause;
+use crate::client::ClientLimits;
+use crate::client::cause::CloseCause;
 use crate::client::connection::Connection;
 use crate::client::files::Files;
-use crate::client::leaving::Leaving;
+use crate::client::leaving::LeaveSignal;
 use crate::client::listener::Listener;
-use crate::client::notice::Notices;
-use crate::client::seats::Seats;
+use crate::client::notice::LogRateLimit;
+use crate::client::seats::ConnectionPermits;
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::doors::OpenDoor;
+use crate::route::doors::PortRequest;
 
 /// Pause when no file descriptors are left; new connections wait in the backlog.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -30,20 +30,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     router: Arc<Router>,
-    limits: watch::Receiver<Limits>,
-    notices: Notices,
-    seats: Seats,
+    limits: watch::Receiver<ClientLimits>,
+    notices: LogRateLimit,
+    seats: ConnectionPermits,
     ids: Arc<AtomicU64>,
-    leaving: Leaving,
+    leaving: LeaveSignal,
 }
 
 impl Acceptor {
     /// `limits` may change at any time. Once `leaving` begins, new connections are refused, and
     /// each open one ends when none of its requests is in flight.
-    pub fn new(router: Arc<Router>, limits: watch::Receiver<Limits>, leaving: Leaving) -> Self {
-        let notices = Notices::new(router.clock);
+    pub fn new(
+        router: Arc<Router>,
+        limits: watch::Receiver<ClientLimits>,
+        leaving: LeaveSignal,
+    ) -> Self {
+        let notices = LogRateLimit::new(router.clock);
         let ids = Arc::new(AtomicU64::new(1));
-        Self { router, limits, notices, seats: Seats::default(), ids, leaving }
+        Self { router, limits, notices, seats: ConnectionPermits::default(), ids, leaving }
     }
 
     /// The number of open connections.
@@ -62,7 +66,7 @@ impl Acceptor {
 pub async fn accept(
     acceptor: Acceptor,
     mut listener: Listener,
-    mut asked: mpsc::UnboundedReceiver<OpenDoor>,
+    mut asked: mpsc::UnboundedReceiver<PortRequest>,
     stop: watch::Receiver<bool>,
 ) {
     let mut loops = JoinSet::new();
@@ -74,7 +78,7 @@ pub async fn accept(
     }
     loop {
         tokio::select! {
-            Some(OpenDoor { node, before, reply }) = asked.recv() => {
+            Some(PortRequest { node, before, reply }) = asked.recv() => {
                 if let Some(distance) = doors.get(&node) {
                     // A second request for the same broker: its port is open by now.
                     reply.send(Some(*distance)).unwrap_or_default();
@@ -148,7 +152,7 @@ impl Acceptor {
             let why = match socket.accept().await {
                 Ok((stream, _)) if self.files_are_short(&stream) => {
                     metrics.connected(name);
-                    metrics.disconnected(name, Cause::Files.word());
+                    metrics.disconnected(name, CloseCause::Files.word());
                     "too few file descriptors are left".to_owned()
                 }
                 Ok(accepted) => return accepted,
@@ -156,7 +160,7 @@ impl Acceptor {
                 Err(error) => error.to_string(),
             };
             metrics.accept_failed();
-            self.notices.tell(Cause::Files, |more| {
+            self.notices.tell(CloseCause::Files, |more| {
                 tracing::warn!(
                     "no connection can be accepted at the moment: {why}; those that are open go \
                      on. Raise the limit of open files, or lower limits.connections{more}"
@@ -184,17 +188,17 @@ impl Acceptor {
         metrics.connected(&listener.name);
         if listener.loopback_only && !local.ip().is_loopback() {
             tracing::debug!(%peer, "dropped: this listener serves this host only");
-            metrics.disconnected(&listener.name, Cause::NotLoopback.word());
+            metrics.disconnected(&listener.name, CloseCause::NotLoopback.word());
             return;
         }
         let limits = *self.limits.borrow();
         let seat = match self.seats.take(peer.ip(), limits.connections, limits.per_ip) {
             Ok(seat) => seat,
             Err(full) => {
-                self.notices.tell(Cause::Limit, |more| {
+                self.notices.tell(CloseCause::Limit, |more| {
                     tracing::warn!(%peer, "connection refused: {full}{more}");
                 });
-                metrics.disconnected(&listener.name, Cause::Limit.word());
+                metrics.disconnected(&listener.name, CloseCause::Limit.word());
                 return;
             }
         };

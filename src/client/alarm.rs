@@ -10,12 +10,12 @@ use crate::clock::Clock;
 
 /// The timer, at most one for all waits.
 #[derive(Debug, Default)]
-pub(super) struct Alarm {
+pub(super) struct IdleTimer {
     /// The time of the clock at which it fires.
     timer: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
-impl Alarm {
+impl IdleTimer {
     /// Completes after `patience`. Cancel-safe.
     pub(super) async fn after(&mut self, clock: Clock, patience: Duration) {
         let Some(deadline) = clock.elapsed().checked_add(patience) else {
@@ -54,7 +54,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whatever_was_waited_for_before_it_goes_off_at_its_time() {
         let (clock, hand) = Clock::told(WallMs(0));
-        let mut alarm = Alarm::default();
+        let mut alarm = IdleTimer::default();
         // The timer of the earlier wait fires too early, at the right time or too late.
         for (before_ms, wait_ms) in [(10, 0), (10, 9_000), (10_000, 12_000), (90_000, 300), (7, 7)]
         {
@@ -77,7 +77,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_patience_without_end_never_ends() {
         let (clock, hand) = Clock::told(WallMs(0));
-        let mut alarm = Alarm::default();
+        let mut alarm = IdleTimer::default();
         let mut wait = pin!(alarm.after(clock, Duration::MAX));
         assert!(wait.as_mut().now_or_never().is_none());
         pass(hand, 3_600_000).await;

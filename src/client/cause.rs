@@ -4,7 +4,7 @@ use std::io;
 
 /// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cause {
+pub(super) enum CloseCause {
     /// The client closed it.
     Client,
     /// The sidecar stops.
@@ -33,7 +33,7 @@ pub(super) enum Cause {
     Upstream,
 }
 
-impl Cause {
+impl CloseCause {
     /// The cause of a failed read or write: a client that closes the connection is no fault.
     pub(super) fn of_io(error: &io::Error) -> Self {
         match error.kind() {

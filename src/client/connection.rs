@@ -20,18 +20,18 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::client::Limits;
-use crate::client::cause::Cause;
-use crate::client::due::{Aside, Due, Dues, Here, Passing};
-use crate::client::inbox::{Frame, Inbox, Sent};
-use crate::client::leaving::Leaving;
-use crate::client::notice::Notices;
+use crate::client::ClientLimits;
+use crate::client::cause::CloseCause;
+use crate::client::due::{Dues, InjectedResponse, LocalResponse, PendingResponse, RelayedResponse};
+use crate::client::inbox::{ClientInput, RequestFrame, RequestReader};
+use crate::client::leaving::LeaveSignal;
+use crate::client::notice::LogRateLimit;
 use crate::client::outgoing;
 use crate::route::conn::Conn;
-use crate::route::voices::Voice;
+use crate::route::voices::MemberConnection;
 use crate::route::{Reply, Router};
-use crate::socket::{AcceptError, Intake, ReadHalf, ServerTls, WriteHalf, plain};
-use crate::upstream::{Arrived, Link, LinkWriter, Question, Turn, UpstreamError};
+use crate::socket::{AcceptError, ReadBuffer, ReadHalf, ServerTls, WriteHalf, plain};
+use crate::upstream::{Arrived, Link, LinkWriter, Question, RelayTiming, UpstreamError};
 use crate::wire::endpoints::Naming;
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, HeadError, RequestHead};
@@ -43,29 +43,29 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub(super) struct Connection {
     pub(super) conn: Conn,
     pub(super) router: Arc<Router>,
-    pub(super) limits: Limits,
-    pub(super) notices: Notices,
+    pub(super) limits: ClientLimits,
+    pub(super) notices: LogRateLimit,
     pub(super) stop: watch::Receiver<bool>,
-    pub(super) leaving: Leaving,
+    pub(super) leaving: LeaveSignal,
 }
 
 impl Connection {
     /// Serves the connection to its end.
-    pub(super) async fn run(&self, stream: TcpStream, tls: Option<ServerTls>) -> Cause {
+    pub(super) async fn run(&self, stream: TcpStream, tls: Option<ServerTls>) -> CloseCause {
         let mut stop = self.stop.clone();
         let opened = tokio::select! {
             opened = self.open(stream, tls) => opened,
-            _ = stop.wait_for(|stop| *stop) => Err(Cause::Stop),
+            _ = stop.wait_for(|stop| *stop) => Err(CloseCause::Stop),
         };
         let (read, write) = match opened {
             Ok(halves) => halves,
             Err(cause) => return cause,
         };
         let passes = self.router.upstream.is_some();
-        let mut serving = Serving {
+        let mut serving = ServedConnection {
             connection: self,
-            inbox: Inbox::new(
-                Intake::new(read, &self.router.budget),
+            inbox: RequestReader::new(
+                ReadBuffer::new(read, &self.router.budget),
                 self.conn.peer,
                 self.limits,
                 self.router.clock,
@@ -85,7 +85,7 @@ impl Connection {
         let cause = tokio::select! {
             biased;
             cause = serving.serve() => cause,
-            _ = stop.wait_for(|stop| *stop) => Cause::Stop,
+            _ = stop.wait_for(|stop| *stop) => CloseCause::Stop,
         };
         // The client may have gone, so the result does not matter.
         drop(tokio::time::timeout(GOODBYE, serving.write.close()).await);
@@ -97,23 +97,23 @@ impl Connection {
         &self,
         stream: TcpStream,
         tls: Option<ServerTls>,
-    ) -> Result<(ReadHalf, WriteHalf), Cause> {
-        stream.set_nodelay(true).map_err(|_| Cause::Io)?;
+    ) -> Result<(ReadHalf, WriteHalf), CloseCause> {
+        stream.set_nodelay(true).map_err(|_| CloseCause::Io)?;
         let Some(tls) = tls else { return Ok(plain(stream)) };
         let accepting = Box::pin(tls.accept(stream, &self.router.budget));
         match tokio::time::timeout(self.limits.handshake, accepting).await {
             Ok(Ok(halves)) => Ok(halves),
-            Ok(Err(AcceptError::Closed)) => Err(Cause::Client),
+            Ok(Err(AcceptError::Closed)) => Err(CloseCause::Client),
             Ok(Err(error)) => {
-                self.closes(Cause::Tls, &error);
-                Err(Cause::Tls)
+                self.closes(CloseCause::Tls, &error);
+                Err(CloseCause::Tls)
             }
-            Err(_) => Err(Cause::Slow),
+            Err(_) => Err(CloseCause::Slow),
         }
     }
 
     /// The answer to a request with an unsupported version, or the reason to close.
-    fn refuse(&self, error: &HeadError) -> Result<Reply, Cause> {
+    fn refuse(&self, error: &HeadError) -> Result<Reply, CloseCause> {
         if let HeadError::UnsupportedVersion { api: Api::ApiVersions, correlation_id, .. } = error {
             return Ok(self.router.unsupported_api_versions(*correlation_id));
         }
@@ -123,13 +123,17 @@ impl Connection {
                 return Ok(reply);
             }
         }
-        self.closes(Cause::Protocol, error);
+        self.closes(CloseCause::Protocol, error);
         self.router.metrics.request_error("unknown", "unsupported_version");
-        Err(Cause::Protocol)
+        Err(CloseCause::Protocol)
     }
 
     /// The answer to a request, made with data of the broker if it is needed.
-    async fn answer(&self, link: &mut Option<Link>, frame: Frame) -> Result<Reply, Cause> {
+    async fn answer(
+        &self,
+        link: &mut Option<Link>,
+        frame: RequestFrame,
+    ) -> Result<Reply, CloseCause> {
         let Self { router, conn, .. } = self;
         if conn.session.awaits_bare_token() {
             if router.upstream.is_none() {
@@ -154,18 +158,18 @@ impl Connection {
     }
 
     /// The connection to the broker, opened now if there is none.
-    async fn linked<'a>(&self, link: &'a mut Option<Link>) -> Result<&'a mut Link, Cause> {
+    async fn linked<'a>(&self, link: &'a mut Option<Link>) -> Result<&'a mut Link, CloseCause> {
         let known = if let Some(known) = link.take() {
             known
         } else {
-            let Some(upstream) = &self.router.upstream else { return Err(Cause::Io) };
+            let Some(upstream) = &self.router.upstream else { return Err(CloseCause::Io) };
             let dialled = Box::pin(upstream.dial(self.conn.node)).await;
             dialled.map_err(|error| self.upstream_lost(&error))?
         };
         Ok(link.insert(known))
     }
 
-    async fn send(&self, write: &mut WriteHalf, reply: Reply) -> Result<(), Cause> {
+    async fn send(&self, write: &mut WriteHalf, reply: Reply) -> Result<(), CloseCause> {
         match reply {
             Reply::Nothing => Ok(()),
             Reply::Frame(frame) => {
@@ -184,17 +188,17 @@ impl Connection {
 }
 
 /// The state of a connection while it is served.
-struct Serving<'a> {
+struct ServedConnection<'a> {
     connection: &'a Connection,
-    inbox: Inbox,
+    inbox: RequestReader,
     write: WriteHalf,
     due: Dues<'a>,
     /// A request that waits until all earlier answers are sent.
-    held: Option<Frame>,
+    held: Option<RequestFrame>,
     /// The connection to the broker, opened for the first request that needs it.
     link: Option<Link>,
     /// Requests of the sidecar to this member's broker.
-    voice: Option<Voice>,
+    voice: Option<MemberConnection>,
     /// The next of these requests.
     question: Option<Question>,
     /// Requests sent so far, for their correlation ids.
@@ -203,9 +207,9 @@ struct Serving<'a> {
     in_sasl: bool,
 }
 
-impl Serving<'_> {
+impl ServedConnection<'_> {
     /// Serves until there is a reason to end.
-    async fn serve(&mut self) -> Cause {
+    async fn serve(&mut self) -> CloseCause {
         loop {
             if let Err(cause) = self.turn().await {
                 return cause;
@@ -214,7 +218,7 @@ impl Serving<'_> {
     }
 
     /// Does all that can be done now, then waits for the first event.
-    async fn turn(&mut self) -> Result<(), Cause> {
+    async fn turn(&mut self) -> Result<(), CloseCause> {
         while self.pass_answers().await? {}
         let flushed = self.link.as_ref().is_none_or(|link| link.writer.is_empty());
         let alone = flushed && self.due.is_empty() && self.between_answers();
@@ -230,13 +234,13 @@ impl Serving<'_> {
             return Ok(());
         }
         if room && self.due.is_empty() && self.inbox.has_ended() {
-            return Err(Cause::Client);
+            return Err(CloseCause::Client);
         }
         self.wait(room && !self.inbox.has_ended()).await
     }
 
     /// Sends the next request of the sidecar to the broker; false when there is none.
-    fn ask_aside(&mut self) -> Result<bool, Cause> {
+    fn ask_aside(&mut self) -> Result<bool, CloseCause> {
         let connection = self.connection;
         if self.question.is_none() || self.in_sasl || connection.conn.session.awaits_bare_token() {
             return Ok(false);
@@ -249,7 +253,7 @@ impl Serving<'_> {
         let frame = question.frame(correlation_id, client.as_str());
         let frame = frame.map_err(|error| connection.upstream_lost(&error))?;
         link.writer.push(frame.into());
-        self.due.push(Due::Aside(Aside { correlation_id, question }));
+        self.due.push(PendingResponse::Aside(InjectedResponse { correlation_id, question }));
         Ok(true)
     }
 
@@ -267,7 +271,7 @@ impl Serving<'_> {
     }
 
     /// Waits for bytes or for an answer; each branch is cancel-safe.
-    async fn wait(&mut self, room: bool) -> Result<(), Cause> {
+    async fn wait(&mut self, room: bool) -> Result<(), CloseCause> {
         let between = self.between_answers();
         let nothing_in_flight = room && self.has_nothing_in_flight();
         let Self { connection, inbox, write, due, link, voice, question, .. } = self;
@@ -276,7 +280,7 @@ impl Serving<'_> {
             Some(link) => (Some(&mut link.reader), Some(&mut link.writer)),
             None => (None, None),
         };
-        let from_here = between && matches!(due.front(), Some(Due::Here(_)));
+        let from_here = between && matches!(due.front(), Some(PendingResponse::Here(_)));
         tokio::select! {
             biased;
             reply = due.first_of_here(), if from_here => {
@@ -297,28 +301,28 @@ impl Serving<'_> {
                 if room { inbox.fill(idle).await } else { Err(inbox.gone(&connection.conn).await) }
             } => came,
             // After the branch that reads: a request that has arrived is answered first.
-            () = connection.leaving.begun(), if nothing_in_flight => Err(Cause::Stop),
+            () = connection.leaving.begun(), if nothing_in_flight => Err(CloseCause::Stop),
         }
     }
 
     /// Forwards a broker's answer, as far as its turn has come; true: there may be more.
-    async fn pass_answers(&mut self) -> Result<bool, Cause> {
+    async fn pass_answers(&mut self) -> Result<bool, CloseCause> {
         let Self { connection, write, due, link, voice, .. } = self;
         let Some(link) = link.as_mut().filter(|link| !link.reader.is_empty()) else {
             return Ok(false);
         };
         let router = &connection.router;
         let arrived = link.reader.arrived(|id, whole| match due.front() {
-            Some(Due::There(passing)) if passing.correlation_id == id => {
+            Some(PendingResponse::There(passing)) if passing.correlation_id == id => {
                 if passing.tracked.is_some() {
-                    return Turn::Apart;
+                    return RelayTiming::Apart;
                 }
                 match (passing.looked_at, whole) {
-                    (Some(_), None) => return Turn::Gather,
+                    (Some(_), None) => return RelayTiming::Gather,
                     (Some(naming), Some(frame)) => match naming.names_brokers(frame) {
-                        Ok(true) => return Turn::Whole,
+                        Ok(true) => return RelayTiming::Whole,
                         Ok(false) => {}
-                        Err(_) => return Turn::Never,
+                        Err(_) => return RelayTiming::Never,
                     },
                     (None, _) => {}
                 }
@@ -328,17 +332,15 @@ impl Serving<'_> {
                     *voice = router.voice(&connection.conn);
                 }
                 due.pop();
-                Turn::Now
+                RelayTiming::Now
             }
-            Some(Due::Aside(aside)) if aside.correlation_id == id => {
-                if whole.is_some() {
-                    Turn::Whole
-                } else {
-                    Turn::Gather
-                }
+            Some(PendingResponse::Aside(aside)) if aside.correlation_id == id => {
+                if whole.is_some() { RelayTiming::Whole } else { RelayTiming::Gather }
             }
-            Some(Due::Here(_)) => Turn::Later,
-            Some(Due::There(_) | Due::Aside(_)) | None => Turn::Never,
+            Some(PendingResponse::Here(_)) => RelayTiming::Later,
+            Some(PendingResponse::There(_) | PendingResponse::Aside(_)) | None => {
+                RelayTiming::Never
+            }
         });
         match arrived.map_err(|error| connection.upstream_lost(&error))? {
             Arrived::Passing(bytes) if bytes.is_empty() => Ok(false),
@@ -350,16 +352,16 @@ impl Serving<'_> {
             Arrived::Apart { bytes, begins } => self.pass_apart(&bytes, begins).await,
             Arrived::Whole(frame) => {
                 let passing = match due.pop() {
-                    Some(Due::There(passing)) => passing,
-                    Some(Due::Aside(Aside { correlation_id, question })) => {
+                    Some(PendingResponse::There(passing)) => passing,
+                    Some(PendingResponse::Aside(InjectedResponse { correlation_id, question })) => {
                         let told = question.answered(correlation_id, &frame);
                         told.map_err(|error| connection.upstream_lost(&error))?;
                         return Ok(true);
                     }
-                    _ => return Err(Cause::Io),
+                    _ => return Err(CloseCause::Io),
                 };
                 passing.answered(router);
-                let Some(naming) = passing.looked_at else { return Err(Cause::Io) };
+                let Some(naming) = passing.looked_at else { return Err(CloseCause::Io) };
                 let rewritten = router.without_brokers(&connection.conn, naming, &frame);
                 let frame = Box::pin(rewritten).await;
                 let frame = frame.map_err(|error| connection.upstream_lost(&error))?;
@@ -370,7 +372,7 @@ impl Serving<'_> {
     }
 
     /// Takes the next request that has arrived; false when more bytes are needed.
-    async fn take_next(&mut self) -> Result<bool, Cause> {
+    async fn take_next(&mut self) -> Result<bool, CloseCause> {
         if self.inbox.is_empty() {
             return Ok(false);
         }
@@ -390,7 +392,7 @@ impl Serving<'_> {
             }
             if answered {
                 let began = router.clock.elapsed();
-                due.push(Due::There(Passing {
+                due.push(PendingResponse::There(RelayedResponse {
                     correlation_id: start.correlation_id,
                     api,
                     began,
@@ -402,18 +404,18 @@ impl Serving<'_> {
             }
         };
         match inbox.next(way, passes)? {
-            Sent::Nothing => Ok(false),
-            Sent::Passing(bytes) => {
+            ClientInput::Nothing => Ok(false),
+            ClientInput::Passing(bytes) => {
                 router.metrics.request_bytes(bytes_of(&bytes), 0);
                 self.send_on(bytes).await?;
                 Ok(true)
             }
-            Sent::Frame(frame) => {
+            ClientInput::Frame(frame) => {
                 router.metrics.request_bytes(bytes_of(&frame.bytes), 0);
                 self.take(frame);
                 Ok(true)
             }
-            Sent::Gathered(gathered) => {
+            ClientInput::Gathered(gathered) => {
                 router.metrics.request_bytes(bytes_of(&gathered.bytes), 0);
                 self.take_gathered(gathered).await?;
                 Ok(true)
@@ -422,7 +424,7 @@ impl Serving<'_> {
     }
 
     /// A request that is answered here: a Produce at once, any other when its turn has come.
-    fn take(&mut self, frame: Frame) {
+    fn take(&mut self, frame: RequestFrame) {
         let Connection { router, conn, .. } = self.connection;
         let Some((head, back)) = self.connection.at_once(&frame) else {
             self.held = Some(frame);
@@ -431,12 +433,12 @@ impl Serving<'_> {
         conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
         let bytes = frame.bytes.len();
         let answering = router.answer(conn, head, back);
-        self.due.push(Due::Here(Here::new(answering, bytes, frame.room)));
+        self.due.push(PendingResponse::Here(LocalResponse::new(answering, bytes, frame.room)));
     }
 
     /// Answers a request while no other answer is pending. After the client has gone, the work on
-    /// the answer ends within `Limits::handshake`: a hanging broker would hold it for ever.
-    async fn take_alone(&mut self, frame: Frame) -> Result<(), Cause> {
+    /// the answer ends within `ClientLimits::handshake`: a hanging broker would hold it for ever.
+    async fn take_alone(&mut self, frame: RequestFrame) -> Result<(), CloseCause> {
         let Self { connection, inbox, write, link, voice, .. } = self;
         let is_fetch = frame.bytes.starts_with(&Api::Fetch.key().to_be_bytes());
         let reply = tokio::select! {
@@ -453,7 +455,7 @@ impl Serving<'_> {
     }
 
     /// Relays a request, as far as the system accepts it at once.
-    async fn send_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {
+    async fn send_on(&mut self, bytes: BytesMut) -> Result<(), CloseCause> {
         let connection = self.connection;
         let writer = &mut self.linked().await?.writer;
         writer.push(bytes);
@@ -461,7 +463,7 @@ impl Serving<'_> {
     }
 
     /// The connection to the broker, opened now if there is none.
-    async fn linked(&mut self) -> Result<&mut Link, Cause> {
+    async fn linked(&mut self) -> Result<&mut Link, CloseCause> {
         self.connection.linked(&mut self.link).await
     }
 }
@@ -471,7 +473,7 @@ fn is_sasl(api_key: i16) -> bool {
     matches!(api_key, 17 | 36)
 }
 
-async fn next_question(voice: &mut Option<Voice>) -> Option<Question> {
+async fn next_question(voice: &mut Option<MemberConnection>) -> Option<Question> {
     match voice {
         Some(voice) => voice.question().await,
         None => std::future::pending().await,

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::route::fetch::Tracked;
-use crate::route::{Answering, Reply, Router};
+use crate::route::fetch::RelayedAnswer;
+use crate::route::{AnswerFuture, Reply, Router};
 use crate::socket::{Admission, Budget};
 use crate::upstream::Question;
 use crate::wire::endpoints::Naming;
@@ -15,55 +15,55 @@ const OVERLAP_MAX: usize = 64;
 
 /// All pending answers, in the order of the requests.
 pub(super) struct Dues<'a> {
-    queue: VecDeque<Due<'a>>,
+    queue: VecDeque<PendingResponse<'a>>,
     /// Bytes of the requests that are answered here.
     bytes: usize,
 }
 
 /// A pending answer.
-pub(super) enum Due<'a> {
+pub(super) enum PendingResponse<'a> {
     /// The sidecar answers the client.
-    Here(Here<'a>),
+    Here(LocalResponse<'a>),
     /// The broker answers the client.
-    There(Passing),
+    There(RelayedResponse),
     /// The broker answers the sidecar.
-    Aside(Aside),
+    Aside(InjectedResponse),
 }
 
 /// A request that is being answered here.
-pub(super) struct Here<'a> {
-    answering: Answering<'a>,
+pub(super) struct LocalResponse<'a> {
+    answering: AnswerFuture<'a>,
     /// Bytes of the request, which is in memory until it is answered.
     bytes: usize,
 }
 
 /// A relayed request.
-pub(super) struct Passing {
+pub(super) struct RelayedResponse {
     pub(super) correlation_id: i32,
     pub(super) api: &'static str,
     pub(super) began: Duration,
     /// Set for an answer that may name brokers.
     pub(super) looked_at: Option<Naming>,
     /// Set for a member's Fetch, whose records are read on their way.
-    pub(super) tracked: Option<Box<Tracked>>,
+    pub(super) tracked: Option<Box<RelayedAnswer>>,
 }
 
 /// A request that the sidecar has sent on the client's connection.
-pub(super) struct Aside {
+pub(super) struct InjectedResponse {
     pub(super) correlation_id: i32,
     pub(super) question: Question,
 }
 
-impl Passing {
+impl RelayedResponse {
     pub(super) fn answered(&self, router: &Router) {
         let took = router.clock.elapsed().saturating_sub(self.began);
         router.metrics.request(self.api, took.as_secs_f64());
     }
 }
 
-impl<'a> Here<'a> {
+impl<'a> LocalResponse<'a> {
     /// The memory of a large request is released when it is answered.
-    pub(super) fn new(answering: Answering<'a>, bytes: usize, room: Option<Admission>) -> Self {
+    pub(super) fn new(answering: AnswerFuture<'a>, bytes: usize, room: Option<Admission>) -> Self {
         let Some(room) = room else { return Self { answering, bytes } };
         let answering = Box::pin(async move {
             let reply = answering.await;
@@ -89,24 +89,24 @@ impl<'a> Dues<'a> {
         self.queue.len() >= OVERLAP_MAX || self.bytes >= budget.overlap_bytes()
     }
 
-    pub(super) fn push(&mut self, due: Due<'a>) {
-        if let Due::Here(here) = &due {
+    pub(super) fn push(&mut self, due: PendingResponse<'a>) {
+        if let PendingResponse::Here(here) = &due {
             self.bytes = self.bytes.saturating_add(here.bytes);
         }
         self.queue.push_back(due);
     }
 
-    pub(super) fn front(&self) -> Option<&Due<'a>> {
+    pub(super) fn front(&self) -> Option<&PendingResponse<'a>> {
         self.queue.front()
     }
 
-    pub(super) fn front_mut(&mut self) -> Option<&mut Due<'a>> {
+    pub(super) fn front_mut(&mut self) -> Option<&mut PendingResponse<'a>> {
         self.queue.front_mut()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Due<'a>> {
+    pub(super) fn pop(&mut self) -> Option<PendingResponse<'a>> {
         let due = self.queue.pop_front()?;
-        if let Due::Here(here) = &due {
+        if let PendingResponse::Here(here) = &due {
             self.bytes = self.bytes.saturating_sub(here.bytes);
         }
         Some(due)
@@ -115,7 +115,7 @@ impl<'a> Dues<'a> {
     /// The answer of the first request, which is made here.
     pub(super) async fn first_of_here(&mut self) -> Reply {
         match self.queue.front_mut() {
-            Some(Due::Here(here)) => (&mut here.answering).await,
+            Some(PendingResponse::Here(here)) => (&mut here.answering).await,
             _ => std::future::pending().await,
         }
     }
@@ -127,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    fn of(bytes: usize) -> Due<'static> {
-        Due::Here(Here::new(Box::pin(ready(Reply::Nothing)), bytes, None))
+    fn of(bytes: usize) -> PendingResponse<'static> {
+        PendingResponse::Here(LocalResponse::new(Box::pin(ready(Reply::Nothing)), bytes, None))
     }
 
     #[tokio::test]

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::client::Limits;
-use crate::client::alarm::Alarm;
-use crate::client::cause::Cause;
-use crate::client::notice::Notices;
-use crate::client::pace::Pace;
+use crate::client::ClientLimits;
+use crate::client::alarm::IdleTimer;
+use crate::client::cause::CloseCause;
+use crate::client::notice::LogRateLimit;
+use crate::client::pace::ReadDeadline;
 use crate::clock::Clock;
 use crate::route::conn::Conn;
-use crate::route::passthrough::Way;
-use crate::socket::{Admission, Intake, READ_BYTES_MIN};
+use crate::route::passthrough::RoutingDecision;
+use crate::socket::{Admission, READ_BYTES_MIN, ReadBuffer};
 use crate::wire::frame::PREFIX_BYTES;
-use crate::wire::relay::{RequestStart, StartError};
+use crate::wire::relay::{FrameStartError, RequestStart};
 use crate::wire::split;
 
 /// Interval of checks whether a client has gone, while its bytes are not read.
@@ -25,11 +25,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The next piece of a client's stream.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(super) enum ClientInput {
     /// A whole frame, to be answered here.
-    Frame(Frame),
+    Frame(RequestFrame),
     /// A whole frame that is relayed once it is read.
-    Gathered(Gathered),
+    Gathered(GatheredRequest),
     /// Bytes to relay: the rest of a frame, whole frames, the beginning of one.
     Passing(BytesMut),
     /// More bytes are needed.
@@ -38,7 +38,7 @@ pub(super) enum Sent {
 
 /// A request that is answered here.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct RequestFrame {
     /// Without its length prefix.
     pub(super) bytes: Bytes,
     /// The memory of a large request, until it is answered.
@@ -47,7 +47,7 @@ pub(super) struct Frame {
 
 /// A request that is read whole, and then relayed or answered here.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct GatheredRequest {
     pub(super) start: RequestStart,
     /// With its length prefix.
     pub(super) bytes: BytesMut,
@@ -55,29 +55,29 @@ pub(super) struct Gathered {
     pub(super) room: Option<Admission>,
 }
 
-impl Gathered {
+impl GatheredRequest {
     /// Turns the request into one that is answered here.
-    pub(super) fn into_frame(self) -> Frame {
+    pub(super) fn into_frame(self) -> RequestFrame {
         let mut bytes = self.bytes.freeze();
         bytes.advance(PREFIX_BYTES.min(bytes.len()));
-        Frame { bytes, room: self.room }
+        RequestFrame { bytes, room: self.room }
     }
 }
 
 /// The reading half of a client's connection.
-pub(super) struct Inbox {
-    intake: Intake,
+pub(super) struct RequestReader {
+    intake: ReadBuffer,
     peer: SocketAddr,
-    limits: Limits,
+    limits: ClientLimits,
     /// Largest frame that is read whole, in bytes; smaller for the first one.
     bytes_max: usize,
     /// Largest frame whose start is not read yet, in bytes: relayed frames cost no memory.
     start_bytes_max: usize,
     clock: Clock,
-    notices: Notices,
+    notices: LogRateLimit,
     /// The read deadline of the frame that is arriving.
-    pace: Pace,
-    alarm: Alarm,
+    pace: ReadDeadline,
+    alarm: IdleTimer,
     /// Bytes of the relayed frame that have not arrived.
     passing: usize,
     /// Bytes of the frame that is read whole and has not arrived completely.
@@ -89,14 +89,14 @@ pub(super) struct Inbox {
     ended: bool,
 }
 
-impl Inbox {
+impl RequestReader {
     /// `passes`: frames may be relayed. `known`: the client needs no login.
     pub(super) fn new(
-        intake: Intake,
+        intake: ReadBuffer,
         peer: SocketAddr,
-        limits: Limits,
+        limits: ClientLimits,
         clock: Clock,
-        notices: Notices,
+        notices: LogRateLimit,
         passes: bool,
         known: bool,
     ) -> Self {
@@ -110,8 +110,8 @@ impl Inbox {
             start_bytes_max,
             clock,
             notices,
-            pace: Pace::default(),
-            alarm: Alarm::default(),
+            pace: ReadDeadline::default(),
+            alarm: IdleTimer::default(),
             passing: 0,
             awaited: 0,
             room: None,
@@ -124,9 +124,9 @@ impl Inbox {
     /// start. `passes` is called for each relayed frame, with whether it has an answer.
     pub(super) fn next(
         &mut self,
-        way: impl Fn(&RequestStart) -> Way,
+        way: impl Fn(&RequestStart) -> RoutingDecision,
         mut passes: impl FnMut(&RequestStart, bool),
-    ) -> Result<Sent, Cause> {
+    ) -> Result<ClientInput, CloseCause> {
         let mut end = 0;
         loop {
             let here = self.passing.min(self.intake.buffer.len() - end);
@@ -146,8 +146,8 @@ impl Inbox {
             };
             let way = way(&start);
             // A frame that is too large to be read is only relayed.
-            let gathers = way == Way::Gather && start.bytes <= self.bytes_max;
-            if gathers || way == Way::Answer {
+            let gathers = way == RoutingDecision::Gather && start.bytes <= self.bytes_max;
+            if gathers || way == RoutingDecision::Answer {
                 if end > 0 {
                     break;
                 }
@@ -162,12 +162,12 @@ impl Inbox {
             self.passing = start.bytes;
         }
         if end == 0 {
-            return Ok(Sent::Nothing);
+            return Ok(ClientInput::Nothing);
         }
-        Ok(Sent::Passing(self.intake.buffer.split_to(end)))
+        Ok(ClientInput::Passing(self.intake.buffer.split_to(end)))
     }
 
-    fn whole(&mut self) -> Result<Sent, Cause> {
+    fn whole(&mut self) -> Result<ClientInput, CloseCause> {
         match split(&mut self.intake.buffer, self.bytes_max) {
             Ok(Some(frame)) => {
                 self.pace.end();
@@ -175,10 +175,10 @@ impl Inbox {
                     self.trust();
                 }
                 self.awaited = 0;
-                Ok(Sent::Frame(Frame { bytes: frame, room: self.room.take() }))
+                Ok(ClientInput::Frame(RequestFrame { bytes: frame, room: self.room.take() }))
             }
-            Ok(None) => Ok(Sent::Nothing),
-            Err(error) => Err(self.refuse(&StartError::Frame(error))),
+            Ok(None) => Ok(ClientInput::Nothing),
+            Err(error) => Err(self.refuse(&FrameStartError::Frame(error))),
         }
     }
 
@@ -190,41 +190,41 @@ impl Inbox {
     }
 
     /// The next bytes of a bare SASL token, behind their length.
-    pub(super) fn bare(&mut self) -> Result<Option<Frame>, Cause> {
+    pub(super) fn bare(&mut self) -> Result<Option<RequestFrame>, CloseCause> {
         let split = split(&mut self.intake.buffer, self.limits.first_frame_bytes);
-        let bytes = split.map_err(|error| self.refuse(&StartError::Frame(error)))?;
+        let bytes = split.map_err(|error| self.refuse(&FrameStartError::Frame(error)))?;
         if bytes.is_some() {
             self.pace.end();
         }
-        Ok(bytes.map(|bytes| Frame { bytes, room: None }))
+        Ok(bytes.map(|bytes| RequestFrame { bytes, room: None }))
     }
 
-    fn gathered(&mut self, start: RequestStart) -> Sent {
+    fn gathered(&mut self, start: RequestStart) -> ClientInput {
         if self.intake.buffer.len() < start.bytes {
-            return Sent::Nothing;
+            return ClientInput::Nothing;
         }
         self.pace.end();
         self.awaited = 0;
         let bytes = self.intake.buffer.split_to(start.bytes);
-        Sent::Gathered(Gathered { start, bytes, room: self.room.take() })
+        ClientInput::Gathered(GatheredRequest { start, bytes, room: self.room.take() })
     }
 
     /// Reads once. `idle`: no answer is pending on this connection, so silence counts against
     /// `limits.idle`. Cancel-safe: bytes that were read stay in the buffer.
-    pub(super) async fn fill(&mut self, idle: bool) -> Result<(), Cause> {
+    pub(super) async fn fill(&mut self, idle: bool) -> Result<(), CloseCause> {
         self.admit().await;
         let (patience, cause) = if !self.intake.buffer.is_empty() || self.passing > 0 {
             let wanted = self.room.is_some() && self.intake.budget().is_wanted();
-            (self.pace.patience(self.clock.elapsed(), &self.limits, wanted), Cause::Slow)
+            (self.pace.patience(self.clock.elapsed(), &self.limits, wanted), CloseCause::Slow)
         } else if idle {
-            (self.limits.idle, Cause::Idle)
+            (self.limits.idle, CloseCause::Idle)
         } else {
-            (Duration::MAX, Cause::Idle)
+            (Duration::MAX, CloseCause::Idle)
         };
         let (patience, cause) = match self.unknown_until {
             Some(until) => {
                 let left = until.saturating_sub(self.clock.elapsed());
-                if left < patience { (left, Cause::Slow) } else { (patience, cause) }
+                if left < patience { (left, CloseCause::Slow) } else { (patience, cause) }
             }
             None => (patience, cause),
         };
@@ -240,7 +240,7 @@ impl Inbox {
         match read {
             Ok(0) => self.ended = true,
             Ok(bytes) => self.pace.came(bytes),
-            Err(error) => return Err(Cause::of_io(&error)),
+            Err(error) => return Err(CloseCause::of_io(&error)),
         }
         Ok(())
     }
@@ -274,16 +274,16 @@ impl Inbox {
 
     /// Completes some time after the client has gone: the work on its last request gets that time
     /// and no more. Cancel-safe: bytes that arrive meanwhile stay in the buffer.
-    pub(super) async fn gone(&mut self, conn: &Conn) -> Cause {
+    pub(super) async fn gone(&mut self, conn: &Conn) -> CloseCause {
         self.pace.pause(self.clock.elapsed());
         let cause = loop {
             if self.ended {
-                break Cause::Client;
+                break CloseCause::Client;
             }
             if self.intake.buffer.len() >= READ_BYTES_MIN {
                 // More reading would take memory for requests that are not answered yet.
                 if self.intake.has_ended() {
-                    break Cause::Client;
+                    break CloseCause::Client;
                 }
                 tokio::time::sleep(LOOK).await;
                 continue;
@@ -291,7 +291,7 @@ impl Inbox {
             match self.intake.fill().await {
                 Ok(0) => self.ended = true,
                 Ok(_) => {}
-                Err(error) => break Cause::of_io(&error),
+                Err(error) => break CloseCause::of_io(&error),
             }
         };
         conn.close();
@@ -299,12 +299,12 @@ impl Inbox {
         cause
     }
 
-    fn refuse(&self, error: &StartError) -> Cause {
+    fn refuse(&self, error: &FrameStartError) -> CloseCause {
         let peer = self.peer;
-        self.notices.tell(Cause::Protocol, |more| {
+        self.notices.tell(CloseCause::Protocol, |more| {
             tracing::warn!(%peer, "connection closed: {error}{more}");
         });
-        Cause::Protocol
+        CloseCause::Protocol
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
     use crate::model::WallMs;
     use crate::socket::{Budget, plain};
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: ClientLimits = ClientLimits {
         connections: 1,
         per_ip: 1,
         frame_bytes: 100 << 20,
@@ -330,7 +330,7 @@ mod tests {
     };
 
     /// A client that has begun a Produce of 4 MiB, its inbox and the clock's hand.
-    async fn begun(passes: bool) -> (TcpStream, Inbox, Hand, std::net::TcpStream) {
+    async fn begun(passes: bool) -> (TcpStream, RequestReader, Hand, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (near, peer) = listener.accept().await.unwrap();
@@ -338,8 +338,9 @@ mod tests {
         let look = near.try_clone().unwrap();
         let (read, _write) = plain(TcpStream::from_std(near).unwrap());
         let (clock, hand) = Clock::told(WallMs(0));
-        let intake = Intake::new(read, &Budget::new(64 << 20));
-        let inbox = Inbox::new(intake, peer, LIMITS, clock, Notices::new(clock), passes, true);
+        let intake = ReadBuffer::new(read, &Budget::new(64 << 20));
+        let inbox =
+            RequestReader::new(intake, peer, LIMITS, clock, LogRateLimit::new(clock), passes, true);
         // Version 8, no client id, no transactional id, acks all.
         let start = [0, 64, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 255, 255, 255, 255, 255, 255];
         far.write_all(&start).await.unwrap();
@@ -356,23 +357,23 @@ mod tests {
 
     /// Seconds until the connection is cut at so many bytes per second; `None`: the frame became
     /// whole.
-    async fn lasts(bytes: usize, way: Way) -> Option<u64> {
-        let passes = way == Way::Pass;
+    async fn lasts(bytes: usize, way: RoutingDecision) -> Option<u64> {
+        let passes = way == RoutingDecision::Pass;
         let (mut far, mut inbox, hand, look) = begun(passes).await;
         let mut left = (4 << 20) - 14;
         for second in 0..200 {
             until_here(&look);
             let asked = inbox.fill(true).await;
-            if asked == Err(Cause::Slow) {
+            if asked == Err(CloseCause::Slow) {
                 return Some(second);
             }
             asked.unwrap();
             loop {
                 match inbox.next(|_| way, |_, _| {}).unwrap() {
-                    Sent::Frame(_) => return None,
-                    Sent::Passing(_) if inbox.passing == 0 => return None,
-                    Sent::Passing(_) | Sent::Gathered(_) => {}
-                    Sent::Nothing => break,
+                    ClientInput::Frame(_) => return None,
+                    ClientInput::Passing(_) if inbox.passing == 0 => return None,
+                    ClientInput::Passing(_) | ClientInput::Gathered(_) => {}
+                    ClientInput::Nothing => break,
                 }
             }
             let piece = vec![0; bytes.min(left)];
@@ -386,7 +387,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_trickles_is_cut_whether_or_not_it_passes() {
-        for way in [Way::Answer, Way::Pass] {
+        for way in [RoutingDecision::Answer, RoutingDecision::Pass] {
             let cut = lasts(1, way).await.unwrap();
             assert!((29..=31).contains(&cut), "{way:?}: after {cut} s");
             assert_eq!(lasts(64 << 10, way).await, None, "{way:?}: slow, but within the rate");

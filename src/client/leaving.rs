@@ -6,9 +6,9 @@ use tokio::sync::watch;
 
 /// The signal for acceptors and connections; `None`: never.
 #[derive(Clone, Debug)]
-pub struct Leaving(Option<watch::Receiver<bool>>);
+pub struct LeaveSignal(Option<watch::Receiver<bool>>);
 
-impl Leaving {
+impl LeaveSignal {
     /// No signal: a stop waits for clients or cuts them off.
     pub fn never() -> Self {
         Self(None)
@@ -39,14 +39,14 @@ mod tests {
 
     #[test]
     fn leaving_begins_only_when_told() {
-        assert!(Leaving::never().begun().now_or_never().is_none());
+        assert!(LeaveSignal::never().begun().now_or_never().is_none());
         let (tell, told) = watch::channel(false);
-        let leaving = Leaving::when(told);
+        let leaving = LeaveSignal::when(told);
         assert!(leaving.begun().now_or_never().is_none());
         tell.send_replace(true);
         assert!(leaving.begun().now_or_never().is_some());
         let (tell, told) = watch::channel(false);
         drop(tell);
-        assert!(Leaving::when(told).begun().now_or_never().is_none());
+        assert!(LeaveSignal::when(told).begun().now_or_never().is_none());
     }
 }

@@ -7,9 +7,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::model::GroupId;
-use crate::route::doors::Doors;
-use crate::route::session::Login;
-use crate::route::token::{Token, TokenScheme};
+use crate::route::doors::BrokerPorts;
+use crate::route::session::LoginPolicy;
+use crate::route::token::{ClientAddress, TokenScheme};
 use crate::socket::ServerTls;
 
 /// Token ports of a loopback listener where 127/8 is not available.
@@ -37,7 +37,7 @@ pub struct ListenerSpec {
     /// The TLS from the files as last read; `None`: plain text.
     pub tls: Option<watch::Receiver<ServerTls>>,
     /// The login that clients must complete; `None`: no login.
-    pub login: Option<Arc<Login>>,
+    pub login: Option<Arc<LoginPolicy>>,
 }
 
 /// The reason why a listener cannot be opened.
@@ -79,10 +79,10 @@ pub struct Listener {
     advertised: (String, u16),
     pub(super) group: Option<GroupId>,
     /// The ports of brokers, in front of a cluster.
-    pub(super) doors: Option<Arc<Doors>>,
+    pub(super) doors: Option<Arc<BrokerPorts>>,
     /// The TLS of new connections.
     pub(super) tls: Option<watch::Receiver<ServerTls>>,
-    pub(super) login: Option<Arc<Login>>,
+    pub(super) login: Option<Arc<LoginPolicy>>,
 }
 
 impl Listener {
@@ -147,7 +147,7 @@ impl Listener {
     /// Adds broker ports, in front of a cluster: each broker gets a port when it is first named.
     /// The distance from the listener's port identifies it, and token ports would shift it, so
     /// there are none.
-    pub fn with_doors(mut self, doors: Arc<Doors>) -> Self {
+    pub fn with_doors(mut self, doors: Arc<BrokerPorts>) -> Self {
         if let TokenScheme::Ports(_) = self.scheme {
             self.sockets.truncate(1);
             self.scheme = TokenScheme::None;
@@ -180,23 +180,23 @@ impl Listener {
     }
 
     /// The client object behind a connection to `local`, if that is a token address.
-    pub(super) fn token_of(&self, local: SocketAddr) -> Option<Token> {
+    pub(super) fn token_of(&self, local: SocketAddr) -> Option<ClientAddress> {
         match (&self.scheme, local.ip()) {
             (TokenScheme::Addresses, IpAddr::V4(ip)) if IpAddr::V4(ip) != self.address.ip() => {
-                Some(Token::Address(ip))
+                Some(ClientAddress::Address(ip))
             }
             (TokenScheme::Ports(ports), _) if ports.contains(&local.port()) => {
-                Some(Token::Port(local.port()))
+                Some(ClientAddress::Port(local.port()))
             }
             _ => None,
         }
     }
 
     /// The address that a connection with this client address is told.
-    pub(super) fn advertise(&self, token: Option<Token>) -> (String, u16) {
+    pub(super) fn advertise(&self, token: Option<ClientAddress>) -> (String, u16) {
         match token {
-            Some(Token::Address(address)) => (address.to_string(), self.address.port()),
-            Some(Token::Port(port)) => (self.advertised.0.clone(), port),
+            Some(ClientAddress::Address(address)) => (address.to_string(), self.address.port()),
+            Some(ClientAddress::Port(port)) => (self.advertised.0.clone(), port),
             None => self.advertised.clone(),
         }
     }
@@ -267,7 +267,7 @@ mod tests {
     async fn a_loopback_client_is_told_an_address_of_its_own_and_known_by_it() {
         let listener = bound("127.0.0.1", None).await;
         let port = listener.address.port();
-        let token = Token::Address(Ipv4Addr::new(127, 64, 0, 9));
+        let token = ClientAddress::Address(Ipv4Addr::new(127, 64, 0, 9));
         assert_eq!(listener.advertise(Some(token)), ("127.64.0.9".to_owned(), port));
         let arrived = SocketAddr::from(([127, 64, 0, 9], port));
         assert_eq!(listener.token_of(arrived), Some(token));

@@ -23,12 +23,12 @@ use std::time::Duration;
 
 pub use accept::{Acceptor, accept};
 pub use files::Files;
-pub use leaving::Leaving;
+pub use leaving::LeaveSignal;
 pub use listener::{BindError, DOORS_MAX, Listener, ListenerSpec};
 
 /// Limits of the client side.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Open connections in all.
     pub connections: usize,
     /// Open connections from one address; loopback addresses are not limited.

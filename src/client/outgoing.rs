@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::client::cause::Cause;
+use crate::client::cause::CloseCause;
 use crate::socket::{WriteHalf, at_once};
 
 /// A client must read some of each piece of this size within its time.
@@ -29,17 +29,17 @@ pub(super) async fn send(
     write: &mut impl Outgoing,
     bytes: &[u8],
     patience: Duration,
-) -> Result<(), Cause> {
+) -> Result<(), CloseCause> {
     for piece in bytes.chunks(PIECE_BYTES) {
         let mut taking = pin!(write.take(piece));
         // The system nearly always accepts everything at once, so no timer is needed.
         let taken = match at_once(taking.as_mut()).await {
             Poll::Ready(taken) => taken,
             Poll::Pending => {
-                tokio::time::timeout(patience, taking).await.map_err(|_| Cause::Stalled)?
+                tokio::time::timeout(patience, taking).await.map_err(|_| CloseCause::Stalled)?
             }
         };
-        taken.map_err(|error| Cause::of_io(&error))?;
+        taken.map_err(|error| CloseCause::of_io(&error))?;
     }
     Ok(())
 }
@@ -65,10 +65,10 @@ mod tests {
         let bytes = vec![7; 4 * PIECE_BYTES];
         let (mut near, far) = duplex(ON_THE_WAY);
         let sent = send(&mut near, &bytes, PATIENCE).await;
-        assert_eq!(sent, Err(Cause::Stalled));
+        assert_eq!(sent, Err(CloseCause::Stalled));
         drop(far);
         let sent = send(&mut near, &bytes, PATIENCE).await;
-        assert_eq!(sent, Err(Cause::Client));
+        assert_eq!(sent, Err(CloseCause::Client));
     }
 
     #[tokio::test(start_paused = true)]

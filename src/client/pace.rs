@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::client::Limits;
+use crate::client::ClientLimits;
 
 /// The request that is arriving.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ReadDeadline {
     /// Start of the request, moved on by pauses in which the sidecar did not read.
     begun: Option<Duration>,
     /// Start of the present wait for bytes.
@@ -20,7 +20,7 @@ pub(super) struct Pace {
     paused: Option<Duration>,
 }
 
-impl Pace {
+impl ReadDeadline {
     /// Ends the request: it is complete, or there was none.
     pub(super) fn end(&mut self) {
         *self = Self::default();
@@ -43,7 +43,7 @@ impl Pace {
     pub(super) fn patience(
         &mut self,
         now: Duration,
-        limits: &Limits,
+        limits: &ClientLimits,
         others_wait: bool,
     ) -> Duration {
         let begun = self.begun.get_or_insert(now);
@@ -71,8 +71,8 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
-    fn limits() -> Limits {
-        Limits {
+    fn limits() -> ClientLimits {
+        ClientLimits {
             connections: 1,
             per_ip: 1,
             frame_bytes: 100 << 20,
@@ -89,7 +89,7 @@ mod tests {
 
     /// Seconds until the connection is cut; `bytes` arrive every `every` seconds, `total` in all.
     fn lasts(bytes: usize, every: u64, total: usize, others_wait: bool) -> Option<u64> {
-        let (mut pace, limits) = (Pace::default(), limits());
+        let (mut pace, limits) = (ReadDeadline::default(), limits());
         let (mut now, mut came) = (0, 0);
         while came < total {
             let patience = pace.patience(s(now), &limits, others_wait);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_at_once_does_not_buy_a_long_silence() {
-        let (mut pace, limits) = (Pace::default(), limits());
+        let (mut pace, limits) = (ReadDeadline::default(), limits());
         pace.patience(s(0), &limits, false);
         pace.came(50 << 20);
         assert_eq!(pace.patience(s(1), &limits, false), s(30));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn time_in_which_nobody_reads_is_not_the_clients() {
-        let (mut pace, limits) = (Pace::default(), limits());
+        let (mut pace, limits) = (ReadDeadline::default(), limits());
         pace.patience(s(0), &limits, false);
         pace.came(10);
         pace.pause(s(10));

@@ -5,51 +5,56 @@ use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::route::token::Token;
+use crate::route::token::ClientAddress;
 
 /// The permits of open connections.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seats(Arc<Mutex<Taken>>);
+pub(super) struct ConnectionPermits(Arc<Mutex<PermitCounts>>);
 
 #[derive(Debug, Default)]
-struct Taken {
+struct PermitCounts {
     all: usize,
     by_ip: BTreeMap<IpAddr, usize>,
-    by_token: BTreeMap<Token, usize>,
+    by_token: BTreeMap<ClientAddress, usize>,
 }
 
 /// The permit of one open connection; dropping it frees the permit.
 #[derive(Debug)]
-pub(super) struct Seat {
-    seats: Seats,
+pub(super) struct ConnectionPermit {
+    seats: ConnectionPermits,
     ip: IpAddr,
-    token: Option<Token>,
+    token: Option<ClientAddress>,
 }
 
 /// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NoSeat {
+pub(super) enum NoPermit {
     #[error("limits.connections is reached ({0})")]
     All(usize),
     #[error("limits.per_ip is reached ({0})")]
     Address(usize),
 }
 
-impl Seats {
+impl ConnectionPermits {
     /// A permit for a connection from `ip`. Loopback is not limited per address: many clients share
     /// it.
-    pub(super) fn take(&self, ip: IpAddr, all: usize, per_ip: usize) -> Result<Seat, NoSeat> {
+    pub(super) fn take(
+        &self,
+        ip: IpAddr,
+        all: usize,
+        per_ip: usize,
+    ) -> Result<ConnectionPermit, NoPermit> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.all >= all {
-            return Err(NoSeat::All(all));
+            return Err(NoPermit::All(all));
         }
         let of_ip = taken.by_ip.entry(ip).or_default();
         if *of_ip >= per_ip && !ip.is_loopback() {
-            return Err(NoSeat::Address(per_ip));
+            return Err(NoPermit::Address(per_ip));
         }
         *of_ip += 1;
         taken.all += 1;
-        Ok(Seat { seats: self.clone(), ip, token: None })
+        Ok(ConnectionPermit { seats: self.clone(), ip, token: None })
     }
 
     /// The number of open connections.
@@ -65,10 +70,10 @@ impl Seats {
     }
 }
 
-impl Seat {
+impl ConnectionPermit {
     /// Assigns the permit to the client object with this client address; without one, to a client
     /// of its own.
-    pub(super) fn of_client(mut self, token: Option<Token>) -> Self {
+    pub(super) fn of_client(mut self, token: Option<ClientAddress>) -> Self {
         self.token = token;
         if let Some(token) = token {
             let mut counts = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +83,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut counts = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.all = counts.all.saturating_sub(1);
@@ -104,14 +109,14 @@ mod tests {
 
     #[test]
     fn seats_are_bounded_in_all_and_per_address_and_come_back() {
-        let seats = Seats::default();
+        let seats = ConnectionPermits::default();
         let far: IpAddr = "10.0.0.1".parse().unwrap();
         let near: IpAddr = "127.0.0.1".parse().unwrap();
         let first = seats.take(far, 3, 1).unwrap();
-        assert_eq!(seats.take(far, 3, 1).unwrap_err(), NoSeat::Address(1));
+        assert_eq!(seats.take(far, 3, 1).unwrap_err(), NoPermit::Address(1));
         let _second = seats.take(near, 3, 1).unwrap();
         let _third = seats.take(near, 3, 1).unwrap();
-        assert_eq!(seats.take(near, 3, 1).unwrap_err(), NoSeat::All(3));
+        assert_eq!(seats.take(near, 3, 1).unwrap_err(), NoPermit::All(3));
         drop(first);
         assert_eq!(seats.count(), 2);
         assert!(seats.take(far, 3, 1).is_ok());
@@ -119,11 +124,12 @@ mod tests {
 
     #[test]
     fn a_client_object_is_counted_once() {
-        let seats = Seats::default();
+        let seats = ConnectionPermits::default();
         let near: IpAddr = "127.0.0.1".parse().unwrap();
         let seat = |token| seats.take(near, 9, 9).unwrap().of_client(token);
-        let (first, second) = (seat(Some(Token::Port(1))), seat(Some(Token::Port(1))));
-        let others = [seat(Some(Token::Port(2))), seat(None), seat(None)];
+        let (first, second) =
+            (seat(Some(ClientAddress::Port(1))), seat(Some(ClientAddress::Port(1))));
+        let others = [seat(Some(ClientAddress::Port(2))), seat(None), seat(None)];
         assert_eq!((seats.count(), seats.clients()), (5, 4));
         drop(first);
         assert_eq!((seats.count(), seats.clients()), (4, 4));

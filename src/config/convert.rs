@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls,
-    OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
+    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, ListenerConfig,
+    ListenerTls, OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -16,7 +16,7 @@ use crate::journal;
 use crate::model::GroupId;
 use crate::observe::Metrics;
 use crate::retry::{BreakerRules, Delays, LevelTable, OrderMode, Policies, Policy, TopicRule};
-use crate::route::session::Login;
+use crate::route::session::LoginPolicy;
 use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
 use crate::upstream::Upstream;
@@ -61,7 +61,7 @@ impl Config {
 
     /// The TLS of each listener, from its files as they are now; `None`: plain text.
     pub fn listener_tls(&self) -> Result<Vec<Option<ServerTls>>, ConfigError> {
-        let load = |(index, listener): (usize, &Listener)| {
+        let load = |(index, listener): (usize, &ListenerConfig)| {
             let loaded = listener.tls.as_ref().map(ListenerTls::load).transpose();
             loaded.map_err(|problems| of_files(&format!("listen[{index}].tls"), &problems))
         };
@@ -71,7 +71,7 @@ impl Config {
     /// The users of each listener, from their files as they are now; `None`: no login. `decoy`:
     /// random bytes, the same for as long as the process lives.
     pub fn listener_users(&self, decoy: [u8; 32]) -> Result<Vec<Option<Arc<Users>>>, ConfigError> {
-        let load = |(index, listener): (usize, &Listener)| {
+        let load = |(index, listener): (usize, &ListenerConfig)| {
             let loaded = listener.sasl.as_ref().map(|sasl| sasl.load(decoy)).transpose();
             let loaded = loaded.map(|users| users.map(Arc::new));
             let key = format!("listen[{index}].sasl.users_file");
@@ -85,9 +85,9 @@ impl Config {
         &self,
         index: usize,
         users: Option<watch::Receiver<Arc<Users>>>,
-    ) -> Option<Arc<Login>> {
+    ) -> Option<Arc<LoginPolicy>> {
         let sasl = self.listen.get(index)?.sasl.as_ref()?;
-        Some(Arc::new(Login::new(users?, sasl.mechanisms.clone(), sasl.session_max)))
+        Some(Arc::new(LoginPolicy::new(users?, sasl.mechanisms.clone(), sasl.session_max)))
     }
 
     /// The TLS of connections to brokers, from its files as they are now; `None`: plain text.
@@ -134,14 +134,14 @@ impl Config {
     }
 
     /// The configuration of the journal, without a probe.
-    pub fn journal_config(&self) -> journal::Config {
-        let defaults = journal::Config::default();
+    pub fn journal_config(&self) -> journal::JournalOptions {
+        let defaults = journal::JournalOptions::default();
         let segment_bytes = u32::try_from(self.journal.segment_bytes);
         let segment_bytes = segment_bytes.unwrap_or(defaults.segment_bytes);
         // Entries queued for the disk are in memory, and a whole request must fit.
         let queued_bytes = self.limits.memory_bytes.max(self.limits.frame_bytes.saturating_mul(2));
         let max_queued_bytes = defaults.max_queued_bytes.min(queued_bytes);
-        journal::Config { segment_bytes, max_queued_bytes, ..defaults }
+        journal::JournalOptions { segment_bytes, max_queued_bytes, ..defaults }
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(config.templates(), Templates::default());
         assert_eq!(config.policies(), Policies::default());
         assert_eq!(config.classic(), ClassicConfig::default());
-        let segment_bytes = journal::Config::default().segment_bytes;
+        let segment_bytes = journal::JournalOptions::default().segment_bytes;
         assert_eq!(config.journal_config().segment_bytes, segment_bytes);
     }
 
@@ -231,7 +231,7 @@ mod tests {
         config.limits.frame_bytes = 50 << 20;
         assert_eq!(config.journal_config().max_queued_bytes, 100 << 20, "a request has room");
         config.limits.memory_bytes = 1 << 40;
-        let most = journal::Config::default().max_queued_bytes;
+        let most = journal::JournalOptions::default().max_queued_bytes;
         assert_eq!(config.journal_config().max_queued_bytes, most);
     }
 

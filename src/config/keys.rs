@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use super::Config;
-use super::node::{Entry, Place, Value};
+use super::node::{ConfigPosition, MappingEntry, Value};
 use super::problem::nearest;
 use super::raw;
 use super::section::{Findings, Section};
@@ -70,7 +70,7 @@ impl KeyIndex {
 
     /// The places where an unknown key may belong, most likely first, each as it is written there.
     /// `path` is the whole key at its place.
-    pub(super) fn hints(&self, path: &str, entry: &Entry) -> Vec<String> {
+    pub(super) fn hints(&self, path: &str, entry: &MappingEntry) -> Vec<String> {
         let mut found: Vec<&str> = self.spelled_as(path).collect();
         if found.is_empty() {
             found = self.ending_in(&entry.key);
@@ -134,14 +134,14 @@ impl KeyIndex {
 }
 
 /// The spelling that a key has in the kind of source that `place` is.
-fn written(key: &str, place: &Place) -> String {
+fn written(key: &str, place: &ConfigPosition) -> String {
     match place {
-        Place::Env(_) => {
+        ConfigPosition::Env(_) => {
             let name = key.replace("[]", "__0").replace('.', "__").to_ascii_uppercase();
             format!("{PREFIX}{name}")
         }
-        Place::Flag(_) => key.replace("[]", "[0]"),
-        Place::File { .. } => key.to_owned(),
+        ConfigPosition::Flag(_) => key.replace("[]", "[0]"),
+        ConfigPosition::File { .. } => key.to_owned(),
     }
 }
 

@@ -26,17 +26,18 @@ use std::path::Path;
 use serde::Serialize;
 
 pub use parts::{
-    Admin, Backoff, BindMode, DeadLetters, Drain, DrainMode, Durability, Elapsed, Endpoint,
-    Ephemeral, GroupRule, HostPort, Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl,
-    ListenerTls, Log, MaskKeys, Membership, MetricsBound, Names, OnReset, Order, Payloads, Retry,
-    Rewind, Topic, TopicKeys, Topics, Traces, Upstream, UpstreamSasl, UpstreamTls,
+    AdminConfig, Backoff, BindMode, DeadLetterRule, DeadLetters, DrainConfig, DrainMode,
+    ElapsedLimit, Endpoint, Ephemeral, GroupRule, HostPort, JournalConfig, LaneChoice,
+    LimitsConfig, ListenerConfig, ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig,
+    MetricsBound, NamesConfig, OnReset, Order, Payloads, ProduceDurability, Retry, Rewind,
+    TopicConfig, TopicKeys, TopicsConfig, Traces, UpstreamConfig, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
-pub use reload::{NotReloadable, Reload};
-pub use ruling::InForce;
+pub use reload::{Reload, RestartKey};
+pub use ruling::ActiveKey;
 pub use units::{duration_text, ms, parse_duration, size_text};
 
-use node::{Node, Value};
+use node::{ConfigNode, Value};
 use section::{Findings, Section, int, text};
 
 /// The shipped file: every key with its default, unit and range.
@@ -51,63 +52,63 @@ pub struct Config {
     #[serde(serialize_with = "node_id_or_auto")]
     pub node_id: Option<i32>,
     /// The listeners; never empty.
-    pub listen: Vec<Listener>,
+    pub listen: Vec<ListenerConfig>,
     /// The upstream; `None`: the sidecar is a cluster itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub upstream: Option<Upstream>,
+    pub upstream: Option<UpstreamConfig>,
     /// The directory of the journal and all other durable data.
     pub data_dir: String,
-    pub journal: Journal,
+    pub journal: JournalConfig,
     /// The topics of this cluster.
-    pub topics: Topics,
+    pub topics: TopicsConfig,
     /// The names of the topics that each group gets.
-    pub names: Names,
+    pub names: NamesConfig,
     /// The rules of retrying.
     pub retry: Retry,
     /// Rules for some groups; the first match wins.
     pub groups: Vec<GroupRule>,
     /// Bounds for members of groups.
-    pub membership: Membership,
+    pub membership: MembershipConfig,
     /// The HTTP port.
-    pub admin: Admin,
+    pub admin: AdminConfig,
     /// Bounds of the client side.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// The settings of a shutdown.
-    pub drain: Drain,
+    pub drain: DrainConfig,
     /// The limit of metric series.
     pub metrics: MetricsBound,
     /// The collector of spans; `None`: no spans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traces: Option<Traces>,
-    pub log: Log,
+    pub log: LogConfig,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             node_id: None,
-            listen: Listener::defaults(),
+            listen: ListenerConfig::defaults(),
             upstream: None,
             data_dir: "reprise-data".to_owned(),
-            journal: Journal::default(),
-            topics: Topics::default(),
-            names: Names::default(),
+            journal: JournalConfig::default(),
+            topics: TopicsConfig::default(),
+            names: NamesConfig::default(),
             retry: Retry::default(),
             groups: Vec::new(),
-            membership: Membership::default(),
-            admin: Admin::default(),
-            limits: Limits::default(),
-            drain: Drain::default(),
+            membership: MembershipConfig::default(),
+            admin: AdminConfig::default(),
+            limits: LimitsConfig::default(),
+            drain: DrainConfig::default(),
             metrics: MetricsBound::default(),
             traces: None,
-            log: Log::default(),
+            log: LogConfig::default(),
         }
     }
 }
 
 /// A valid configuration and its warnings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedConfig {
     pub config: Config,
     /// One sentence each: the configuration is odd, but valid.
     pub warnings: Vec<String>,
@@ -120,7 +121,7 @@ impl Config {
         file: Option<&Path>,
         env: &[(String, String)],
         flags: &[String],
-    ) -> Result<Loaded, ConfigError> {
+    ) -> Result<LoadedConfig, ConfigError> {
         let Some(path) = file else { return Self::parse("defaults", "", env, flags) };
         let name = path.display().to_string();
         let text = read(path).map_err(|why| ConfigError::whole(format!("{name}: {why}")))?;
@@ -133,20 +134,20 @@ impl Config {
         file_text: &str,
         env: &[(String, String)],
         flags: &[String],
-    ) -> Result<Loaded, ConfigError> {
+    ) -> Result<LoadedConfig, ConfigError> {
         let mut tree = raw::parse(file_text)
             .map_err(|(at, says)| ConfigError::syntax(name, file_text, at, &says))?;
         let findings = Findings::default();
         let usable = matches!(tree.value, Value::Map(_) | Value::Null);
         if !usable {
             Section::root(&tree, &findings).finish();
-            tree = Node::empty();
+            tree = ConfigNode::empty();
         }
         sources::overlay(&mut tree, env, flags, &findings);
         let config = Self::read(Section::root(&tree, &findings));
         let problems = findings.problems.into_inner();
         if problems.is_empty() {
-            return Ok(Loaded { config, warnings: findings.warnings.into_inner() });
+            return Ok(LoadedConfig { config, warnings: findings.warnings.into_inner() });
         }
         Err(ConfigError::of(name, file_text, &problems, &findings.secrets.into_inner()))
     }
@@ -164,24 +165,24 @@ impl Config {
                 .map(Some)
                 .map_err(|says| format!("{says}, or auto")),
         });
-        config.listen = Listener::read_all(&mut root);
-        config.upstream = Upstream::read(&mut root);
+        config.listen = ListenerConfig::read_all(&mut root);
+        config.upstream = UpstreamConfig::read(&mut root);
         root.take("data_dir", &mut config.data_dir, text);
-        config.journal = Journal::read(root.section("journal"));
-        config.topics = Topics::read(root.section("topics"));
-        config.names = Names::read(root.section("names"));
+        config.journal = JournalConfig::read(root.section("journal"));
+        config.topics = TopicsConfig::read(root.section("topics"));
+        config.names = NamesConfig::read(root.section("names"));
         let mut retry = root.section("retry");
         let has_cluster = config.upstream.is_some();
         config.retry = config.retry.read_over(&mut retry, has_cluster);
         retry.finish();
         config.groups = GroupRule::read_all(&mut root, &config.retry, has_cluster);
-        config.membership = Membership::read(root.section("membership"));
-        config.admin = Admin::read(root.section("admin"));
-        config.limits = Limits::read(root.section("limits"));
-        config.drain = Drain::read(root.section("drain"));
+        config.membership = MembershipConfig::read(root.section("membership"));
+        config.admin = AdminConfig::read(root.section("admin"));
+        config.limits = LimitsConfig::read(root.section("limits"));
+        config.drain = DrainConfig::read(root.section("drain"));
         config.metrics = MetricsBound::read(root.section("metrics"));
         config.traces = Traces::read(&mut root);
-        config.log = Log::read(root.section("log"));
+        config.log = LogConfig::read(root.section("log"));
         config.check_whole(&root);
         root.finish();
         config

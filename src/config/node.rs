@@ -2,7 +2,7 @@
 
 /// The source of a key or a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ConfigPosition {
     /// In the file: the index of the entry or item at each depth; `key`: the key, not the value.
     File { path: Vec<usize>, key: bool },
     /// An environment variable.
@@ -13,17 +13,17 @@ pub(super) enum Place {
 
 /// One value and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
-    pub(super) place: Place,
+pub(super) struct ConfigNode {
+    pub(super) place: ConfigPosition,
     pub(super) value: Value,
 }
 
 /// One `key: value`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct MappingEntry {
     pub(super) key: String,
-    pub(super) place: Place,
-    pub(super) node: Node,
+    pub(super) place: ConfigPosition,
+    pub(super) node: ConfigNode,
 }
 
 /// A YAML value. A map keeps its order and its duplicates.
@@ -37,8 +37,8 @@ pub(super) enum Value {
     /// The text that replaced `${env:NAME}`: text where text is expected, otherwise read as a
     /// scalar.
     FromEnv(String),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<ConfigNode>),
+    Map(Vec<MappingEntry>),
 }
 
 impl Value {
@@ -56,14 +56,14 @@ impl Value {
     }
 }
 
-impl Node {
+impl ConfigNode {
     /// An empty map, for a tree that only flags and variables fill.
     pub(super) fn empty() -> Self {
-        Self { place: Place::File { path: Vec::new(), key: false }, value: Value::Null }
+        Self { place: ConfigPosition::File { path: Vec::new(), key: false }, value: Value::Null }
     }
 
     /// Sets the place of this node and of all nodes below it.
-    pub(super) fn placed(mut self, place: &Place) -> Self {
+    pub(super) fn placed(mut self, place: &ConfigPosition) -> Self {
         self.place = place.clone();
         match &mut self.value {
             Value::List(items) => {
@@ -94,7 +94,7 @@ impl Node {
     }
 
     /// The node one step down; a missing one is created, empty.
-    fn below(&mut self, step: &PathStep<'_>, place: &Place) -> Result<&mut Self, usize> {
+    fn below(&mut self, step: &PathStep<'_>, place: &ConfigPosition) -> Result<&mut Self, usize> {
         let empty = Self { place: place.clone(), value: Value::Null };
         let fits = match step {
             PathStep::Key(_) => matches!(self.value, Value::Map(_)),
@@ -120,7 +120,7 @@ impl Node {
                 let at = at.unwrap_or(entries.len());
                 if at == entries.len() {
                     let key = (*key).to_owned();
-                    entries.push(Entry { key, place: place.clone(), node: empty });
+                    entries.push(MappingEntry { key, place: place.clone(), node: empty });
                 }
                 entries.get_mut(at).map(|entry| &mut entry.node).ok_or(0)
             }
@@ -186,8 +186,9 @@ mod tests {
 
     #[test]
     fn an_item_is_replaced_or_follows_the_last_one() {
-        let text = |text: &str| Node { value: Value::Text(text.to_owned()), ..Node::empty() };
-        let mut tree = Node::empty();
+        let text =
+            |text: &str| ConfigNode { value: Value::Text(text.to_owned()), ..ConfigNode::empty() };
+        let mut tree = ConfigNode::empty();
         let mut put =
             |index, value| tree.put(&[PathStep::Key("a"), PathStep::Index(index)], text(value));
         assert_eq!(

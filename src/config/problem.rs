@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::node::Place;
-use super::raw::{self, At};
+use super::node::ConfigPosition;
+use super::raw::{self, TextPosition};
 
 /// Problems that are shown at most.
 const SHOWN_MAX: usize = 100;
@@ -13,7 +13,7 @@ const LINE_CHARS_MAX: usize = 160;
 /// A fault of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Problem {
-    pub(super) place: Place,
+    pub(super) place: ConfigPosition,
     /// The dotted key of the fault; empty: the whole text.
     pub(super) key: String,
     /// The fault and the expected value.
@@ -41,7 +41,7 @@ impl ConfigError {
     }
 
     /// A problem that the YAML parser met at `at`.
-    pub(super) fn syntax(name: &str, text: &str, at: At, says: &str) -> Self {
+    pub(super) fn syntax(name: &str, text: &str, at: TextPosition, says: &str) -> Self {
         let shows = !text.contains(SECRET_KEY);
         Self { lines: vec![snippet(name, text, at, says, |_| shows)] }
     }
@@ -49,7 +49,7 @@ impl ConfigError {
     /// All of `problems`: first those of the file, in its order. A line with one of `secrets` is
     /// not shown.
     pub(super) fn of(name: &str, text: &str, problems: &[Problem], secrets: &[String]) -> Self {
-        let mut placed: Vec<(At, String)> = problems
+        let mut placed: Vec<(TextPosition, String)> = problems
             .iter()
             .take(SHOWN_MAX)
             .map(|problem| {
@@ -63,12 +63,14 @@ impl ConfigError {
                     format!("{}: {}", problem.key, problem.says)
                 };
                 match &problem.place {
-                    Place::File { path, key } => {
+                    ConfigPosition::File { path, key } => {
                         let at = raw::locate(text, path, *key);
                         (at, snippet(name, text, at, &says, shows))
                     }
-                    Place::Env(variable) => (LAST, format!("environment {variable}: {says}")),
-                    Place::Flag(flag) => {
+                    ConfigPosition::Env(variable) => {
+                        (LAST, format!("environment {variable}: {says}"))
+                    }
+                    ConfigPosition::Flag(flag) => {
                         let key = flag.split(['=', ':']).next().unwrap_or_default();
                         let flag = if shows(flag) { flag } else { key };
                         (LAST, format!("--set {flag}: {says}"))
@@ -94,10 +96,16 @@ impl ConfigError {
 /// In a text that is no YAML and has this key, any line may be a secret, so no line is shown.
 const SECRET_KEY: &str = "password:";
 
-const LAST: At = At { line: usize::MAX, column: usize::MAX };
+const LAST: TextPosition = TextPosition { line: usize::MAX, column: usize::MAX };
 
 /// `name:line:column: says`, then the line itself with a caret under the column, if it is shown.
-fn snippet(name: &str, text: &str, at: At, says: &str, shows: impl Fn(&str) -> bool) -> String {
+fn snippet(
+    name: &str,
+    text: &str,
+    at: TextPosition,
+    says: &str,
+    shows: impl Fn(&str) -> bool,
+) -> String {
     let mut out = format!("{name}:{}:{}: {says}", at.line, at.column);
     let line = text.lines().nth(at.line.saturating_sub(1)).filter(|line| shows(line));
     let Some(line) = line else { return out };
@@ -174,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_snippet_points_at_the_column() {
-        let at = At { line: 2, column: 3 };
+        let at = TextPosition { line: 2, column: 3 };
         let shown = snippet("f.yaml", "a:\n  b: 1\n", at, "no", |_| true);
         assert_eq!(shown, "f.yaml:2:3: no\n  2 |   b: 1\n    |   ^");
     }

@@ -9,19 +9,19 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::node::{Entry, Node, Place, Value};
+use super::node::{ConfigNode, ConfigPosition, MappingEntry, Value};
 
 /// A position in a text: line and column, both from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct At {
+pub(super) struct TextPosition {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
 /// Reads a text; an error is the parser's message and its position.
-pub(super) fn parse(text: &str) -> Result<Node, (At, String)> {
+pub(super) fn parse(text: &str) -> Result<ConfigNode, (TextPosition, String)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let seed = Read { path: Vec::new() };
+    let seed = TreeReader { path: Vec::new() };
     match seed.deserialize(serde_yaml::Deserializer::from_str(text)) {
         Ok(node) => Ok(node),
         Err(error) => {
@@ -36,10 +36,10 @@ pub(super) fn parse(text: &str) -> Result<Node, (At, String)> {
 }
 
 /// The position of a piece of `text`, which `parse` has read.
-pub(super) fn locate(text: &str, path: &[usize], key: bool) -> At {
+pub(super) fn locate(text: &str, path: &[usize], key: bool) -> TextPosition {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match (Find { path, key }).deserialize(serde_yaml::Deserializer::from_str(text)) {
-        Ok(()) => At { line: 1, column: 1 },
+    match (PathFinder { path, key }).deserialize(serde_yaml::Deserializer::from_str(text)) {
+        Ok(()) => TextPosition { line: 1, column: 1 },
         Err(error) => at(&error),
     }
 }
@@ -49,20 +49,21 @@ pub(super) fn write<T: Serialize>(value: &T) -> Result<String, String> {
     serde_yaml::to_string(value).map_err(|e| e.to_string())
 }
 
-fn at(error: &serde_yaml::Error) -> At {
-    error
-        .location()
-        .map_or(At { line: 1, column: 1 }, |l| At { line: l.line(), column: l.column() })
+fn at(error: &serde_yaml::Error) -> TextPosition {
+    error.location().map_or(TextPosition { line: 1, column: 1 }, |l| TextPosition {
+        line: l.line(),
+        column: l.column(),
+    })
 }
 
 /// A deserializer that builds the tree.
-struct Read {
+struct TreeReader {
     path: Vec<usize>,
 }
 
-impl Read {
-    fn node(self, value: Value) -> Node {
-        Node { place: Place::File { path: self.path, key: false }, value }
+impl TreeReader {
+    fn node(self, value: Value) -> ConfigNode {
+        ConfigNode { place: ConfigPosition::File { path: self.path, key: false }, value }
     }
 
     fn below(&self, index: usize) -> Vec<usize> {
@@ -72,82 +73,88 @@ impl Read {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Read {
-    type Value = Node;
+impl<'de> DeserializeSeed<'de> for TreeReader {
+    type Value = ConfigNode;
 
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Node, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<ConfigNode, D::Error> {
         d.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Read {
-    type Value = Node;
+impl<'de> Visitor<'de> for TreeReader {
+    type Value = ConfigNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("plain text, a number, a list or keys")
     }
 
-    fn visit_unit<E>(self) -> Result<Node, E> {
+    fn visit_unit<E>(self) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Null))
     }
 
-    fn visit_none<E>(self) -> Result<Node, E> {
+    fn visit_none<E>(self) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Null))
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Bool(value)))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Int(value)))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<ConfigNode, E> {
         // Larger than the range of every key: it stays a number, so that the range check refuses
         // it.
         Ok(self.node(Value::Int(i64::try_from(value).unwrap_or(i64::MAX))))
     }
 
-    fn visit_u128<E>(self, _: u128) -> Result<Node, E> {
+    fn visit_u128<E>(self, _: u128) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Int(i64::MAX)))
     }
 
-    fn visit_i128<E>(self, _: i128) -> Result<Node, E> {
+    fn visit_i128<E>(self, _: i128) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Int(i64::MIN)))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Float(value)))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+    fn visit_str<E>(self, value: &str) -> Result<ConfigNode, E> {
         Ok(self.node(Value::Text(value.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ConfigNode, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(Read { path: self.below(items.len()) })? {
+        while let Some(item) =
+            seq.next_element_seed(TreeReader { path: self.below(items.len()) })?
+        {
             items.push(item);
         }
         Ok(self.node(Value::List(items)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ConfigNode, A::Error> {
         let mut entries = Vec::new();
-        while let Some(key) = map.next_key_seed(Key)? {
+        while let Some(key) = map.next_key_seed(ScalarKey)? {
             let path = self.below(entries.len());
-            let node = map.next_value_seed(Read { path: path.clone() })?;
-            entries.push(Entry { key, place: Place::File { path, key: true }, node });
+            let node = map.next_value_seed(TreeReader { path: path.clone() })?;
+            entries.push(MappingEntry {
+                key,
+                place: ConfigPosition::File { path, key: true },
+                node,
+            });
         }
         Ok(self.node(Value::Map(entries)))
     }
 }
 
 /// A key of any scalar type, as text.
-struct Key;
+struct ScalarKey;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for ScalarKey {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<String, D::Error> {
@@ -155,7 +162,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for ScalarKey {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,12 +175,12 @@ impl Visitor<'_> for Key {
 }
 
 /// A deserializer that walks to a piece and fails there.
-struct Find<'p> {
+struct PathFinder<'p> {
     path: &'p [usize],
     key: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Find<'_> {
+impl<'de> DeserializeSeed<'de> for PathFinder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
@@ -181,7 +188,7 @@ impl<'de> DeserializeSeed<'de> for Find<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Find<'_> {
+impl<'de> Visitor<'de> for PathFinder<'_> {
     type Value = ();
 
     /// The default methods fail for scalars, and that failure carries the position.
@@ -196,7 +203,7 @@ impl<'de> Visitor<'de> for Find<'_> {
         for _ in 0..*index {
             seq.next_element::<IgnoredAny>()?;
         }
-        seq.next_element_seed(Find { path: rest, key: self.key })?;
+        seq.next_element_seed(PathFinder { path: rest, key: self.key })?;
         Ok(())
     }
 
@@ -208,11 +215,11 @@ impl<'de> Visitor<'de> for Find<'_> {
             map.next_entry::<IgnoredAny, IgnoredAny>()?;
         }
         if rest.is_empty() && self.key {
-            map.next_key_seed(Find { path: &[], key: false })?;
+            map.next_key_seed(PathFinder { path: &[], key: false })?;
             return Ok(());
         }
         map.next_key::<IgnoredAny>()?;
-        map.next_value_seed(Find { path: rest, key: self.key })
+        map.next_value_seed(PathFinder { path: rest, key: self.key })
     }
 }
 

@@ -22,15 +22,15 @@ pub struct Reload {
 /// A key that differs and needs a restart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} cannot change while running; restart to change it (the running one stays)")]
-pub struct NotReloadable(pub String);
+pub struct RestartKey(pub String);
 
 impl Config {
     /// Compares `new` with the running `old`.
-    pub fn reload_from(old: &Self, new: Self) -> Result<Reload, Vec<NotReloadable>> {
+    pub fn reload_from(old: &Self, new: Self) -> Result<Reload, Vec<RestartKey>> {
         let mut changed = Vec::new();
         let tree = |config: &Self| {
             let encoded = serde_json::to_value(config);
-            encoded.map_err(|error| vec![NotReloadable(format!("the configuration ({error})"))])
+            encoded.map_err(|error| vec![RestartKey(format!("the configuration ({error})"))])
         };
         differences("", &tree(old)?, &tree(&new)?, &mut changed);
         if password(old) != password(&new) {
@@ -40,8 +40,8 @@ impl Config {
         if headers(old) != headers(&new) && !changed.iter().any(|key| key.starts_with("traces")) {
             changed.push("traces.headers".to_owned());
         }
-        let refused: Vec<NotReloadable> =
-            changed.iter().filter(|key| !reloadable(key)).cloned().map(NotReloadable).collect();
+        let refused: Vec<RestartKey> =
+            changed.iter().filter(|key| !reloadable(key)).cloned().map(RestartKey).collect();
         if refused.is_empty() { Ok(Reload { config: new, changed }) } else { Err(refused) }
     }
 }
@@ -111,11 +111,11 @@ mod tests {
         assert_eq!(reload.changed, ["listen[0].tls.client_ca", "listen[0].tls.key"]);
         new.listen[0].address.port = 1;
         let refused = Config::reload_from(&old, new.clone()).unwrap_err();
-        assert_eq!(refused, [NotReloadable("listen[0].address".to_owned())]);
+        assert_eq!(refused, [RestartKey("listen[0].address".to_owned())]);
         new = old.clone();
         new.listen[0].tls = None;
         let refused = Config::reload_from(&old, new).unwrap_err();
-        assert_eq!(refused, [NotReloadable("listen[0].tls".to_owned())]);
+        assert_eq!(refused, [RestartKey("listen[0].tls".to_owned())]);
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         };
         assert_eq!(Config::reload_from(&of("a"), of("a")).unwrap().changed, [""; 0]);
         let refused = Config::reload_from(&of("a"), of("b")).unwrap_err();
-        assert_eq!(refused, [NotReloadable("upstream.sasl.password".to_owned())]);
+        assert_eq!(refused, [RestartKey("upstream.sasl.password".to_owned())]);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         };
         assert_eq!(Config::reload_from(&of("a"), of("a")).unwrap().changed, [""; 0]);
         let refused = Config::reload_from(&of("a"), of("b")).unwrap_err();
-        assert_eq!(refused, [NotReloadable("traces.headers".to_owned())]);
+        assert_eq!(refused, [RestartKey("traces.headers".to_owned())]);
     }
 
     #[test]

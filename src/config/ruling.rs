@@ -8,7 +8,7 @@ use crate::retry::glob;
 
 /// One key of `retry` in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
+pub struct ActiveKey {
     /// Dotted, such as `dead_letters.keep`.
     pub key: String,
     /// The value as it is written in the configuration.
@@ -19,7 +19,7 @@ pub struct InForce {
 
 impl Config {
     /// Every key of `retry` for a group, and for records of `topic` if one is named.
-    pub fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<InForce> {
+    pub fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<ActiveKey> {
         let mut found = Vec::new();
         put(&mut found, &tree(&Retry::default()), "default");
         put(&mut found, &tree(&self.retry), "retry");
@@ -54,13 +54,13 @@ fn tree<T: Serialize>(keys: &T) -> Value {
 }
 
 /// Lays a place's keys over those found so far; a key with an unchanged value keeps its place.
-fn put(found: &mut Vec<InForce>, keys: &Value, from: &str) {
+fn put(found: &mut Vec<ActiveKey>, keys: &Value, from: &str) {
     let none = Map::new();
     for (key, value) in leaves("", keys.as_object().unwrap_or(&none)) {
         match found.iter_mut().find(|known| known.key == key) {
             Some(known) if known.value == value => {}
             Some(known) => (known.value, known.from) = (value, from.to_owned()),
-            None => found.push(InForce { key, value, from: from.to_owned() }),
+            None => found.push(ActiveKey { key, value, from: from.to_owned() }),
         }
     }
 }

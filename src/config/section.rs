@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::keys::KeyIndex;
-use super::node::{Entry, Node, Place, Value};
+use super::node::{ConfigNode, ConfigPosition, MappingEntry, Value};
 use super::problem::{Problem, nearest};
 use super::raw;
 use super::units::{duration_text, parse_duration, parse_size, size_text};
@@ -59,7 +59,7 @@ pub(super) struct Findings {
 /// One map of the tree, or its absence.
 pub(super) struct Section<'a> {
     path: String,
-    node: Option<&'a Node>,
+    node: Option<&'a ConfigNode>,
     known: Vec<&'static str>,
     /// The keys of `known` that are secrets.
     secrets: Vec<&'static str>,
@@ -68,11 +68,11 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The whole tree.
-    pub(super) fn root(node: &'a Node, findings: &'a Findings) -> Self {
+    pub(super) fn root(node: &'a ConfigNode, findings: &'a Findings) -> Self {
         Self::over(String::new(), Some(node), findings)
     }
 
-    fn over(path: String, node: Option<&'a Node>, findings: &'a Findings) -> Self {
+    fn over(path: String, node: Option<&'a ConfigNode>, findings: &'a Findings) -> Self {
         let section = Self { path, node, known: vec![], secrets: vec![], findings };
         section.must_be_map();
         section
@@ -158,7 +158,7 @@ impl<'a> Section<'a> {
                 return self.refuse(&node.place, &path, &says);
             }
         };
-        for Entry { key: name, node, .. } in entries {
+        for MappingEntry { key: name, node, .. } in entries {
             let says = match &node.value {
                 Value::FromEnv(text) if !text.is_empty() => {
                     out.insert(name.clone(), Secret::new(text));
@@ -188,7 +188,9 @@ impl<'a> Section<'a> {
     /// Reports a problem about `key` here, or about the section itself when `key` is not written.
     pub(super) fn problem(&self, key: &'static str, says: &str) {
         let entry = self.entries().iter().find(|entry| entry.key == key);
-        let here = self.node.map_or(Place::File { path: vec![], key: false }, |n| n.place.clone());
+        let here = self
+            .node
+            .map_or(ConfigPosition::File { path: vec![], key: false }, |n| n.place.clone());
         let place = entry.map_or(here, |entry| entry.node.place.clone());
         self.refuse(&place, &self.at(key), says);
     }
@@ -231,7 +233,7 @@ impl<'a> Section<'a> {
     }
 
     /// Keeps the text of a node out of every problem that shows its line.
-    fn hide(&self, node: &Node) {
+    fn hide(&self, node: &ConfigNode) {
         let keep = |text: String| self.findings.secrets.borrow_mut().push(text);
         match &node.value {
             Value::Text(text) if !text.is_empty() => keep(text.clone()),
@@ -242,7 +244,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn unknown(&self, entry: &Entry) -> String {
+    fn unknown(&self, entry: &MappingEntry) -> String {
         let key = entry.key.as_str();
         if NOT_IN_THIS_BUILD.contains(&key) {
             return "unknown key; this build does not have it".to_owned();
@@ -270,14 +272,14 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn entries(&self) -> &'a [Entry] {
+    fn entries(&self) -> &'a [MappingEntry] {
         match self.node.map(|node| &node.value) {
             Some(Value::Map(entries)) => entries,
             _ => &[],
         }
     }
 
-    fn value(&mut self, key: &'static str) -> Option<&'a Node> {
+    fn value(&mut self, key: &'static str) -> Option<&'a ConfigNode> {
         self.known.push(key);
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
@@ -294,7 +296,7 @@ impl<'a> Section<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    fn refuse(&self, place: &Place, key: &str, says: &str) {
+    fn refuse(&self, place: &ConfigPosition, key: &str, says: &str) {
         let own = key.rsplit_once('.').map_or(key, |(_, own)| own);
         self.findings.problems.borrow_mut().push(Problem {
             place: place.clone(),

@@ -2,8 +2,8 @@
 
 use super::keys::{KeyIndex, PREFIX};
 use super::kubernetes::is_service_variable;
-use super::node::{Node, PathStep, Place, Value};
-use super::parts::Listener;
+use super::node::{ConfigNode, ConfigPosition, PathStep, Value};
+use super::parts::ListenerConfig;
 use super::problem::Problem;
 use super::raw;
 use super::section::Findings;
@@ -11,7 +11,7 @@ use super::section::Findings;
 /// Lays variables and flags over the tree of the file; flags win over variables, and variables over
 /// the file.
 pub(super) fn overlay(
-    tree: &mut Node,
+    tree: &mut ConfigNode,
     env: &[(String, String)],
     flags: &[String],
     findings: &Findings,
@@ -19,7 +19,7 @@ pub(super) fn overlay(
     let problems = &mut findings.problems.borrow_mut();
     let mut named = Vec::new();
     substitute(tree, env, problems, &mut named);
-    Listener::spell_out(tree);
+    ListenerConfig::spell_out(tree);
     for (name, value) in env {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         if is_service_variable(name, value) || named.contains(name) {
@@ -34,10 +34,10 @@ pub(super) fn overlay(
             continue;
         }
         let path = PathStep::path(key.split("__"));
-        lay(tree, &path, scalar(value).placed(&Place::Env(name.clone())), problems);
+        lay(tree, &path, scalar(value).placed(&ConfigPosition::Env(name.clone())), problems);
     }
     for flag in flags {
-        let place = Place::Flag(flag.clone());
+        let place = ConfigPosition::Flag(flag.clone());
         let Some((key, value)) = flag.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             let says = "expected key=value, such as retry.max_reconsume_times=5".to_owned();
             let is_secret = flag.contains("password");
@@ -47,19 +47,24 @@ pub(super) fn overlay(
         let path = PathStep::path(key.trim().split('.'));
         lay(tree, &path, scalar(value).placed(&place), problems);
     }
-    Listener::spell_out(tree);
+    ListenerConfig::spell_out(tree);
 }
 
 /// Puts a node at a path. An absent list of listeners is first filled with the default listener, so
 /// that its keys can be set.
-fn lay(tree: &mut Node, path: &[PathStep<'_>], node: Node, problems: &mut Vec<Problem>) {
+fn lay(
+    tree: &mut ConfigNode,
+    path: &[PathStep<'_>],
+    node: ConfigNode,
+    problems: &mut Vec<Problem>,
+) {
     let place = node.place.clone();
-    if let [listen @ PathStep::Key(Listener::KEY), PathStep::Index(_), ..] = path {
-        if !tree.has(Listener::KEY) {
-            let default = scalar(&Listener::default().address.to_string()).placed(&place);
+    if let [listen @ PathStep::Key(ListenerConfig::KEY), PathStep::Index(_), ..] = path {
+        if !tree.has(ListenerConfig::KEY) {
+            let default = scalar(&ListenerConfig::default().address.to_string()).placed(&place);
             tree.put(&[*listen], default).unwrap_or_default();
         }
-        Listener::spell_out(tree);
+        ListenerConfig::spell_out(tree);
     }
     if let Err(length) = tree.put(path, node) {
         let says = format!("the list has {length} items, so the next one is [{length}]");
@@ -68,13 +73,14 @@ fn lay(tree: &mut Node, path: &[PathStep<'_>], node: Node, problems: &mut Vec<Pr
 }
 
 /// A value in the form of the file: YAML, or plain text where it is no YAML (`*`, `a: b`).
-fn scalar(text: &str) -> Node {
-    raw::parse(text).unwrap_or_else(|_| Node { value: Value::Text(text.into()), ..Node::empty() })
+fn scalar(text: &str) -> ConfigNode {
+    raw::parse(text)
+        .unwrap_or_else(|_| ConfigNode { value: Value::Text(text.into()), ..ConfigNode::empty() })
 }
 
 /// Replaces each scalar that is wholly `${env:NAME}`; `named` collects the names.
 fn substitute(
-    node: &mut Node,
+    node: &mut ConfigNode,
     env: &[(String, String)],
     problems: &mut Vec<Problem>,
     named: &mut Vec<String>,

@@ -12,10 +12,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::Clock;
 use crate::demo::DemoError;
-use crate::demo::connection::Connection;
+use crate::demo::connection::DemoConnection;
 use crate::demo::messages::{self, Membership, text_of};
 use crate::demo::shop::{self, DEAD_LETTERS, GROUP, PARTITIONS, RETRY_TOPIC, TOPIC};
-use crate::demo::tally::{DeadLetter, Delivery, Event};
+use crate::demo::tally::{Delivery, DemoEvent, ShopDeadLetter};
 use crate::model::{TopicName, TopicPartition};
 use crate::wire::Api;
 use crate::wire::assignment::Assignment;
@@ -24,10 +24,10 @@ use crate::wire::batch::{Headers, RawRecord, RecordView, TimestampType};
 /// Places the orders.
 pub(super) async fn produce_orders(
     kafka: String,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<DemoEvent>,
     clock: Clock,
 ) -> Result<(), DemoError> {
-    let mut connection = Connection::open(&kafka).await?;
+    let mut connection = DemoConnection::open(&kafka).await?;
     for (number, key, value) in shop::orders() {
         let partition = i32::try_from(number % PARTITIONS).unwrap_or(0);
         let record = RawRecord {
@@ -38,7 +38,7 @@ pub(super) async fn produce_orders(
             headers: Headers::default(),
         };
         produce(&mut connection, &partition_of(TOPIC, partition), record).await?;
-        let _ = events.send(Event::Produced { order: number });
+        let _ = events.send(DemoEvent::Produced { order: number });
     }
     Ok(())
 }
@@ -46,10 +46,10 @@ pub(super) async fn produce_orders(
 /// Handles orders and failed orders until the demo ends.
 pub(super) async fn consume_orders(
     kafka: String,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<DemoEvent>,
     clock: Clock,
 ) -> Result<(), DemoError> {
-    let mut connection = Connection::open(&kafka).await?;
+    let mut connection = DemoConnection::open(&kafka).await?;
     let (membership, mut positions) = join(&mut connection).await?;
     loop {
         for (of, record) in fetch(&mut connection, &positions).await? {
@@ -60,7 +60,7 @@ pub(super) async fn consume_orders(
             let delivery = deliver(&mut connection, &of, record, clock).await?;
             commit(&mut connection, &membership, &of, next).await?;
             positions.insert(of, next);
-            let _ = events.send(Event::Delivered(delivery));
+            let _ = events.send(DemoEvent::Delivered(delivery));
         }
         let beat: HeartbeatResponse = connection
             .call(Api::Heartbeat, messages::HEARTBEAT, &messages::heartbeat(&membership))
@@ -72,16 +72,16 @@ pub(super) async fn consume_orders(
 /// Reads the dead letters until the demo ends.
 pub(super) async fn read_dead_letters(
     kafka: String,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<DemoEvent>,
 ) -> Result<(), DemoError> {
-    let mut connection = Connection::open(&kafka).await?;
+    let mut connection = DemoConnection::open(&kafka).await?;
     let mut positions = BTreeMap::from([(partition_of(DEAD_LETTERS, 0), 0)]);
     loop {
         for (of, record) in fetch(&mut connection, &positions).await? {
             positions.insert(of, record.offset.saturating_add(1));
             let header = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
             let headers = record.headers.iter();
-            let _ = events.send(Event::DeadLetter(DeadLetter {
+            let _ = events.send(DemoEvent::DeadLetter(ShopDeadLetter {
                 order: record.key.as_deref().map_or(0, shop::order_of),
                 value: text_of(record.value.as_ref()),
                 headers: headers
@@ -94,7 +94,7 @@ pub(super) async fn read_dead_letters(
 
 /// Handles one record; a failed one is produced to the retry topic before it is committed.
 async fn deliver(
-    connection: &mut Connection,
+    connection: &mut DemoConnection,
     of: &TopicPartition,
     record: RecordView,
     clock: Clock,
@@ -117,7 +117,7 @@ async fn deliver(
 
 /// Joins the group as its only member; returns the committed offsets of its partitions.
 async fn join(
-    connection: &mut Connection,
+    connection: &mut DemoConnection,
 ) -> Result<(Membership, BTreeMap<TopicPartition, i64>), DemoError> {
     let request = messages::join(GROUP, &[TOPIC, RETRY_TOPIC]);
     let joined: JoinGroupResponse =
@@ -148,7 +148,7 @@ async fn join(
 
 /// The committed offset of each partition; 0 where there is none.
 async fn committed(
-    connection: &mut Connection,
+    connection: &mut DemoConnection,
     partitions: &[TopicPartition],
 ) -> Result<BTreeMap<TopicPartition, i64>, DemoError> {
     let request = messages::committed_offsets(GROUP, partitions);
@@ -166,7 +166,7 @@ async fn committed(
 }
 
 async fn fetch(
-    connection: &mut Connection,
+    connection: &mut DemoConnection,
     positions: &BTreeMap<TopicPartition, i64>,
 ) -> Result<Vec<(TopicPartition, RecordView)>, DemoError> {
     let answer: FetchResponse =
@@ -176,7 +176,7 @@ async fn fetch(
 }
 
 async fn produce(
-    connection: &mut Connection,
+    connection: &mut DemoConnection,
     of: &TopicPartition,
     record: RawRecord,
 ) -> Result<(), DemoError> {
@@ -189,7 +189,7 @@ async fn produce(
 }
 
 async fn commit(
-    connection: &mut Connection,
+    connection: &mut DemoConnection,
     membership: &Membership,
     of: &TopicPartition,
     offset: i64,

@@ -15,12 +15,12 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// One connection to the sidecar.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct DemoConnection {
     stream: TcpStream,
     correlation_id: i32,
 }
 
-impl Connection {
+impl DemoConnection {
     pub(super) async fn open(kafka: &str) -> Result<Self, DemoError> {
         Ok(Self { stream: TcpStream::connect(kafka).await?, correlation_id: 0 })
     }

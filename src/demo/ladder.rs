@@ -14,11 +14,11 @@ pub(super) const RETRIES_MAX: u32 = 5;
 
 /// The delays of this run.
 #[derive(Debug)]
-pub(super) struct Ladder {
+pub(super) struct DemoLadder {
     delays_ms: Vec<u64>,
 }
 
-impl Ladder {
+impl DemoLadder {
     /// The table, `speed` times faster; no delay below 1 ms.
     pub(super) fn faster(speed: u64) -> Self {
         Self { delays_ms: TABLE_MS.iter().map(|delay_ms| (delay_ms / speed).max(1)).collect() }

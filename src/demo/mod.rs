@@ -22,13 +22,13 @@ use tokio::task::JoinSet;
 use crate::clock::Clock;
 use crate::config::ConfigError;
 use crate::server::StartError;
-use crate::wire::{AnswerError, EncodeError};
+use crate::wire::{BrokerAnswerError, EncodeError};
 
-use ladder::Ladder;
+use ladder::DemoLadder;
 use screen::Screen;
 use sidecar::Sidecar;
 use tally::Tally;
-pub use tally::{DeadLetter, Delivery, Event};
+pub use tally::{Delivery, DemoEvent, ShopDeadLetter};
 
 /// The longest silence beyond the ladder's delays: joining a group, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ pub enum DemoError {
     Encode(#[from] EncodeError),
     /// An answer cannot be decoded.
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Answer(#[from] BrokerAnswerError),
     /// The answer is larger than any answer of the demo can be.
     #[error("the sidecar announced an answer above 4 MiB")]
     AnswerTooLarge,
@@ -87,7 +87,7 @@ pub enum DemoError {
 }
 
 /// The parts of the application, each a task.
-pub type Parts = JoinSet<Result<(), DemoError>>;
+pub type DemoTasks = JoinSet<Result<(), DemoError>>;
 
 /// Runs the demo with the sidecar's own small client.
 pub fn run(options: DemoOptions) -> ExitCode {
@@ -101,7 +101,7 @@ pub fn run(options: DemoOptions) -> ExitCode {
 /// Runs the demo with another application: `begin` spawns its parts.
 pub fn run_with(
     options: DemoOptions,
-    begin: impl FnOnce(&mut Parts, String, UnboundedSender<Event>, Clock),
+    begin: impl FnOnce(&mut DemoTasks, String, UnboundedSender<DemoEvent>, Clock),
 ) -> ExitCode {
     match tell(options, begin) {
         Ok(true) => ExitCode::SUCCESS,
@@ -116,10 +116,10 @@ pub fn run_with(
 /// True if no order was lost and no retry came early.
 fn tell(
     options: DemoOptions,
-    begin: impl FnOnce(&mut Parts, String, UnboundedSender<Event>, Clock),
+    begin: impl FnOnce(&mut DemoTasks, String, UnboundedSender<DemoEvent>, Clock),
 ) -> Result<bool, DemoError> {
     let clock = Clock::start();
-    let ladder = Ladder::faster(options.speed);
+    let ladder = DemoLadder::faster(options.speed);
     let sidecar = Sidecar::start(&ladder)?;
     let screen = Screen::new(clock, options.json);
     screen.show_opening(&sidecar, &ladder, options.speed);
@@ -144,13 +144,13 @@ fn tell(
 /// Follows the application until each order is done or a dead letter.
 async fn follow(
     sidecar: &Sidecar,
-    ladder: &Ladder,
+    ladder: &DemoLadder,
     screen: &Screen,
     clock: Clock,
-    begin: impl FnOnce(&mut Parts, String, UnboundedSender<Event>, Clock),
+    begin: impl FnOnce(&mut DemoTasks, String, UnboundedSender<DemoEvent>, Clock),
 ) -> Result<Tally, DemoError> {
     let (events, mut received) = mpsc::unbounded_channel();
-    let mut parts = Parts::new();
+    let mut parts = DemoTasks::new();
     begin(&mut parts, sidecar.kafka(), events, clock);
     let mut tally = Tally::default();
     loop {

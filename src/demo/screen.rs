@@ -5,10 +5,10 @@ use std::fmt::Arguments;
 use std::io::{IsTerminal, Write};
 
 use crate::clock::Clock;
-use crate::demo::ladder::{Ladder, RETRIES_MAX};
+use crate::demo::ladder::{DemoLadder, RETRIES_MAX};
 use crate::demo::shop::{DEAD_LETTERS, ORDERS};
 use crate::demo::sidecar::Sidecar;
-use crate::demo::tally::{Delivery, Event, Summary, Tally, percentile};
+use crate::demo::tally::{Delivery, DemoEvent, Summary, Tally, percentile};
 
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
@@ -31,7 +31,7 @@ impl Screen {
         Self { clock, is_silent, has_colours: is_wanted && std::io::stdout().is_terminal() }
     }
 
-    pub(super) fn show_opening(&self, sidecar: &Sidecar, ladder: &Ladder, speed: u64) {
+    pub(super) fn show_opening(&self, sidecar: &Sidecar, ladder: &DemoLadder, speed: u64) {
         let delays: Vec<String> =
             (1..=RETRIES_MAX).map(|retry| duration(ladder.step(retry).1)).collect();
         self.line(format_args!("{}", self.paint(BOLD, "reprise: failed records come back")));
@@ -47,12 +47,12 @@ impl Screen {
     }
 
     /// One line for one event.
-    pub(super) fn show_event(&self, event: &Event, ladder: &Ladder) {
+    pub(super) fn show_event(&self, event: &DemoEvent, ladder: &DemoLadder) {
         let seconds = self.clock.elapsed().as_secs_f64();
         let text = match event {
-            Event::Produced { .. } => return,
-            Event::Delivered(delivery) => self.delivery(delivery, ladder),
-            Event::DeadLetter(letter) => {
+            DemoEvent::Produced { .. } => return,
+            DemoEvent::Delivered(delivery) => self.delivery(delivery, ladder),
+            DemoEvent::DeadLetter(letter) => {
                 let text = self.paint(RED, "dead letter");
                 let failures = letter.header("RECONSUME_TIME");
                 format!(
@@ -64,7 +64,7 @@ impl Screen {
         self.line(format_args!("{seconds:>7.2} s  {text}"));
     }
 
-    fn delivery(&self, delivery: &Delivery, ladder: &Ladder) -> String {
+    fn delivery(&self, delivery: &Delivery, ladder: &DemoLadder) -> String {
         let retry = delivery.attempt.saturating_sub(1);
         let name = if retry == 0 { "first".to_owned() } else { format!("retry {retry}") };
         let late = delivery.lateness_ms().map_or(String::new(), |ms| format!("{ms} ms"));
@@ -102,7 +102,7 @@ impl Screen {
         }
     }
 
-    pub(super) fn show_summary(&self, tally: &Tally, ladder: &Ladder) {
+    pub(super) fn show_summary(&self, tally: &Tally, ladder: &DemoLadder) {
         let retried = tally.retried();
         let dead = tally.dead_letters.len();
         self.line(format_args!("\n{}\n", self.paint(BOLD, "Summary")));

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use crate::demo::DemoError;
-use crate::demo::ladder::{Ladder, RETRIES_MAX};
+use crate::demo::ladder::{DemoLadder, RETRIES_MAX};
 use crate::demo::shop::{GROUP, PARTITIONS, TOPIC};
 use crate::server::Server;
 
@@ -30,7 +30,7 @@ impl Drop for TemporaryDirectory {
 }
 
 impl Sidecar {
-    pub(super) fn start(ladder: &Ladder) -> Result<Self, DemoError> {
+    pub(super) fn start(ladder: &DemoLadder) -> Result<Self, DemoError> {
         let name = format!("reprise-demo-{}", Uuid::new_v4().simple());
         let dir = TemporaryDirectory(std::env::temp_dir().join(name));
         std::fs::create_dir(&dir.0)?;
@@ -59,7 +59,7 @@ impl Sidecar {
     }
 }
 
-fn configuration(dir: &Path, ladder: &Ladder) -> String {
+fn configuration(dir: &Path, ladder: &DemoLadder) -> String {
     format!(
         "listen: [{{address: '127.0.0.1:0'}}]\n\
          admin: {{address: '127.0.0.1:0'}}\n\

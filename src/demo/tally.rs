@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::demo::ladder::Ladder;
+use crate::demo::ladder::DemoLadder;
 use crate::demo::shop::ORDERS;
 
 /// An event of the application.
 #[derive(Debug)]
-pub enum Event {
+pub enum DemoEvent {
     /// An order was acknowledged.
     Produced {
         /// Number of the order.
@@ -18,7 +18,7 @@ pub enum Event {
     /// A delivery was handled and committed.
     Delivered(Delivery),
     /// A record was read from `reprise.dlq.shop`.
-    DeadLetter(DeadLetter),
+    DeadLetter(ShopDeadLetter),
 }
 
 /// One delivery to the shop.
@@ -38,7 +38,7 @@ pub struct Delivery {
 
 /// One record of `reprise.dlq.shop`.
 #[derive(Debug)]
-pub struct DeadLetter {
+pub struct ShopDeadLetter {
     /// The order's number.
     pub order: u32,
     /// The record's value as text.
@@ -57,7 +57,7 @@ pub(super) struct Tally {
     tries: BTreeMap<u32, u32>,
     /// Received minus due of each retry, by its number (1-based).
     lateness_ms: BTreeMap<u32, Vec<i64>>,
-    pub(super) dead_letters: Vec<DeadLetter>,
+    pub(super) dead_letters: Vec<ShopDeadLetter>,
 }
 
 /// The line of `--json`, in this order.
@@ -71,12 +71,12 @@ pub(super) struct Summary {
     lost: u32,
     early: u32,
     lateness_ms_p99: i64,
-    levels: Vec<Level>,
+    levels: Vec<LevelReport>,
 }
 
 /// One level of the delay table.
 #[derive(Debug, Serialize)]
-struct Level {
+struct LevelReport {
     #[serde(rename = "level")]
     number: usize,
     delay_ms: u64,
@@ -91,18 +91,18 @@ impl Delivery {
     }
 }
 
-impl DeadLetter {
+impl ShopDeadLetter {
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, event: Event) {
+    pub(super) fn count(&mut self, event: DemoEvent) {
         match event {
-            Event::Produced { order } => drop(self.produced.insert(order)),
-            Event::Delivered(delivery) => self.deliver(&delivery),
-            Event::DeadLetter(letter) => self.dead_letters.push(letter),
+            DemoEvent::Produced { order } => drop(self.produced.insert(order)),
+            DemoEvent::Delivered(delivery) => self.deliver(&delivery),
+            DemoEvent::DeadLetter(letter) => self.dead_letters.push(letter),
         }
     }
 
@@ -123,7 +123,7 @@ impl Tally {
     /// Whether each order is done or a dead letter, and each delivery is counted. A dead letter may
     /// be read before the shop reports its last attempt.
     pub(super) fn is_over(&self) -> bool {
-        let is_counted = |letter: &DeadLetter| {
+        let is_counted = |letter: &ShopDeadLetter| {
             let tries = self.tries.get(&letter.order).copied().unwrap_or(0);
             letter.header("x-retry-attempt").parse() == Ok(tries)
         };
@@ -181,11 +181,11 @@ impl Tally {
     }
 
     /// The summary of `--json`.
-    pub(super) fn summary(&self, ladder: &Ladder) -> Summary {
+    pub(super) fn summary(&self, ladder: &DemoLadder) -> Summary {
         let level = |(retry, late): &(u32, Vec<i64>)| {
             let (number, delay_ms) = ladder.step(*retry);
             let lateness_ms_p99 = percentile(late, 99);
-            Level { number, delay_ms, retried: late.len(), lateness_ms_p99 }
+            LevelReport { number, delay_ms, retried: late.len(), lateness_ms_p99 }
         };
         Summary {
             produced: self.produced(),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::engine::kind;
 use crate::journal::{NewEntry, StreamAppend, StreamId};
-use crate::model::{AHEAD_MS_MAX, Now};
+use crate::model::{AHEAD_MS_MAX, Moment};
 use crate::wire::batch::{RawRecord, build_batch};
 
 /// A record that enters a partition of the embedded cluster.
@@ -22,7 +22,7 @@ impl Arrival {
     }
 
     /// The entry of the log that is the record in its partition.
-    pub(super) fn entry(self, now: Now) -> NewEntry {
+    pub(super) fn entry(self, now: Moment) -> NewEntry {
         // Retained as long as a record produced now, whatever its own timestamp says.
         let latest = now.wall.plus(AHEAD_MS_MAX);
         let max_timestamp_ms = self.timestamp_ms.max(now.wall.0).min(latest.0);

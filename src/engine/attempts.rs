@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, WallMs};
 use crate::observe::Metrics;
-use crate::retry::{Disposition, Entry, Evidence, Fact, State, THOUSAND};
+use crate::retry::{Disposition, Entry, Evidence, Fact, RetryState, THOUSAND};
 use crate::wire::TraceParent;
 use crate::wire::batch::Headers;
 
@@ -98,12 +98,15 @@ impl AttemptOutcome {
     fn of(entry: &Entry, evidence: Evidence) -> Option<Self> {
         let why = entry.disposition;
         match (&entry.state, evidence) {
-            (State::Inflight { .. } | State::Alone { .. }, _) | (_, Evidence::Undecided) => None,
+            (RetryState::Inflight { .. } | RetryState::Alone { .. }, _)
+            | (_, Evidence::Undecided) => None,
             (_, Evidence::Aborted) => Some(Self::Returned),
-            (State::Committed { .. }, _) => Some(Self::Acknowledged),
-            (State::Dead { .. }, _) => Some(Self::DeadLetter(why)),
-            (State::Held { disposition, .. }, _) => Some(Self::Held(*disposition)),
-            (State::Discarded { .. } | State::Discarding { .. }, _) => Some(Self::Discarded(why)),
+            (RetryState::Committed { .. }, _) => Some(Self::Acknowledged),
+            (RetryState::Dead { .. }, _) => Some(Self::DeadLetter(why)),
+            (RetryState::Held { disposition, .. }, _) => Some(Self::Held(*disposition)),
+            (RetryState::Discarded { .. } | RetryState::Discarding { .. }, _) => {
+                Some(Self::Discarded(why))
+            }
             (_, Evidence::MemberLost) => Some(Self::MemberLost),
             (_, Evidence::Timeout) => Some(Self::Timeout),
             (_, evidence) if is_failure(evidence) => Some(Self::Failed(why)),
@@ -168,7 +171,7 @@ impl Attempts {
         let Some(recorder) = &self.0 else { return };
         match fact {
             Fact::Entry { entry, cause, .. } => match entry.state {
-                State::Inflight { lane, since } | State::Alone { lane, since } => {
+                RetryState::Inflight { lane, since } | RetryState::Alone { lane, since } => {
                     if cause.evidence == Evidence::HandOut {
                         recorder.begin(entry, lane, since);
                     }

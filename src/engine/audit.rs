@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::journal::{Encoded, Journal, JournalError, NewEntry, StreamAppend, StreamBatch};
+use crate::journal::{EncodedHead, Journal, JournalError, NewEntry, StreamAppend, StreamBatch};
 use crate::model::{GroupId, WallMs};
 use crate::retry::Fact;
 
@@ -87,7 +87,7 @@ impl AuditRecord {
 pub(super) fn entry(journal: &Journal, record: &AuditRecord) -> Result<NewEntry, EngineError> {
     let stream = journal.stream_open(STREAM)?;
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.at.0 };
-    let head = Encoded::of(stored(record));
+    let head = EncodedHead::of(stored(record));
     Ok(NewEntry::batch(kind::AUDIT, append, head, Bytes::new()))
 }
 

@@ -5,7 +5,7 @@ use crate::engine::command::{ImportRequest, NackRequest};
 use crate::engine::error::EngineError;
 use crate::engine::store::Store;
 use crate::model::GroupId;
-use crate::retry::{Entries, Named};
+use crate::retry::{Entries, NackTarget};
 
 /// Most bytes of one record; an entry of the journal holds 64 MiB, its fact and headers included.
 pub const RECORD_BYTES_MAX: usize = (64 << 20) - (64 << 10);
@@ -77,11 +77,11 @@ pub(super) fn check_sum(bytes: u64) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn named_bytes(store: &Store, group: &GroupId, named: &Named) -> u64 {
+fn named_bytes(store: &Store, group: &GroupId, named: &NackTarget) -> u64 {
     let id = match named {
-        Named::Origin(origin) => store.by_origin(group, origin),
-        Named::Lane(lane) => store.by_lane(group, *lane),
-        Named::Nothing | Named::Unreadable | Named::OtherGroup => None,
+        NackTarget::Origin(origin) => store.by_origin(group, origin),
+        NackTarget::Lane(lane) => store.by_lane(group, *lane),
+        NackTarget::Nothing | NackTarget::Unreadable | NackTarget::OtherGroup => None,
     };
     id.map_or(0, |id| store.record_bytes(id))
 }

@@ -17,8 +17,8 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::facts::new_entry;
 use crate::journal::{EntryRef, NewEntry};
-use crate::model::Now;
-use crate::retry::{Answer, DELAYED, Fact, Input, Output, RecordShape};
+use crate::model::Moment;
+use crate::retry::{DELAYED, Fact, LedgerAnswer, LedgerInput, LedgerOutput, RecordShape};
 use crate::wire::batch::RawRecord;
 
 /// Most facts in one group of the log, where they need not be atomic. A reload may move millions of
@@ -36,25 +36,29 @@ fn shape_of(record: &Bytes) -> Option<RecordShape> {
 
 impl Driver {
     /// Tells the ledger an observation that has no caller.
-    pub(super) fn hear(&mut self, input: Input, what: &str) {
+    pub(super) fn hear(&mut self, input: LedgerInput, what: &str) {
         if let Err(error) = self.ask(input) {
             tracing::warn!(%error, "{what} could not be journalled");
         }
     }
 
     /// Gives the ledger an input, and journals the decision.
-    pub(super) fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
+    pub(super) fn ask(&mut self, input: LedgerInput) -> Result<Option<LedgerAnswer>, EngineError> {
         self.may_decide()?;
         let (answer, facts) = self.handle(input);
         self.persist(&facts, &[], Vec::new())?;
         Ok(answer)
     }
 
-    pub(super) fn handle(&mut self, input: Input) -> (Option<Answer>, Vec<Fact>) {
+    pub(super) fn handle(&mut self, input: LedgerInput) -> (Option<LedgerAnswer>, Vec<Fact>) {
         self.handle_at(self.clock.now(), input)
     }
 
-    pub(super) fn handle_at(&mut self, now: Now, input: Input) -> (Option<Answer>, Vec<Fact>) {
+    pub(super) fn handle_at(
+        &mut self,
+        now: Moment,
+        input: LedgerInput,
+    ) -> (Option<LedgerAnswer>, Vec<Fact>) {
         self.ledger.handle(now, input);
         self.drain()
     }
@@ -62,23 +66,23 @@ impl Driver {
     /// Gives the ledger an input with its records, in their stored form.
     pub(super) fn handle_records(
         &mut self,
-        now: Now,
-        input: Input,
+        now: Moment,
+        input: LedgerInput,
         records: &[Bytes],
-    ) -> (Option<Answer>, Vec<Fact>) {
+    ) -> (Option<LedgerAnswer>, Vec<Fact>) {
         self.ledger.handle_records(now, input, records.iter().map(shape_of).collect());
         self.drain()
     }
 
-    pub(super) fn drain(&mut self) -> (Option<Answer>, Vec<Fact>) {
+    pub(super) fn drain(&mut self) -> (Option<LedgerAnswer>, Vec<Fact>) {
         let mut facts = Vec::new();
         let mut answer = None;
         while let Some(output) = self.ledger.poll_output() {
             match output {
-                Output::Fact(fact) => facts.push(fact),
-                Output::Answer(given) => answer = Some(given),
-                Output::Wake { group } if group.as_str() == DELAYED => self.delayed_due(),
-                Output::Wake { group } => self.wakes.wake(&group),
+                LedgerOutput::Fact(fact) => facts.push(fact),
+                LedgerOutput::Answer(given) => answer = Some(given),
+                LedgerOutput::Wake { group } if group.as_str() == DELAYED => self.delayed_due(),
+                LedgerOutput::Wake { group } => self.wakes.wake(&group),
             }
         }
         (answer, facts)

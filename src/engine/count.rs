@@ -1,7 +1,7 @@
 //! Counts facts as metrics.
 
 use crate::observe::Metrics;
-use crate::retry::{Disposition, Entry, Evidence, Fact, State};
+use crate::retry::{Disposition, Entry, Evidence, Fact, RetryState};
 
 /// Counts one journalled fact.
 pub(super) fn count(metrics: &Metrics, fact: &Fact) {
@@ -10,27 +10,32 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
     let topic = entry.origin.as_ref().map_or("", |origin| origin.topic.as_str());
     let word = entry.disposition.map_or("delayed", Disposition::as_str);
     match (&entry.state, cause.evidence) {
-        (State::Waiting { level, .. }, evidence) if is_said(evidence) || has_crashed(entry) => {
+        (RetryState::Waiting { level, .. }, evidence)
+            if is_said(evidence) || has_crashed(entry) =>
+        {
             if entry.reconsume_times > 0 {
                 metrics.record_failed(group, topic, word);
             }
             metrics.retry_scheduled(group, level_of(*level));
         }
-        (State::Inflight { since, .. } | State::Alone { since, .. }, Evidence::HandOut) => {
+        (
+            RetryState::Inflight { since, .. } | RetryState::Alone { since, .. },
+            Evidence::HandOut,
+        ) => {
             let late_ms = entry.last_due.map_or(0, |due| since.since(due));
             metrics.retry_redelivered(group, level_of(entry.last_level), seconds(late_ms));
         }
-        (State::Committed { at }, _) => {
+        (RetryState::Committed { at }, _) => {
             let took_ms = entry.first_failed.map_or(0, |first| at.since(first));
             metrics.retry_succeeded(group, entry.reconsume_times, seconds(took_ms));
         }
-        (State::Dead { .. }, _) if settles(entry, cause.evidence) => {
+        (RetryState::Dead { .. }, _) if settles(entry, cause.evidence) => {
             if cause.evidence != Evidence::DeadLetterNow {
                 metrics.record_failed(group, topic, word);
             }
             metrics.dead_lettered(group, topic, word);
         }
-        (State::Discarded { .. }, _) if settles(entry, cause.evidence) => {
+        (RetryState::Discarded { .. }, _) if settles(entry, cause.evidence) => {
             metrics.record_failed(group, topic, word);
             metrics.discarded(group, topic);
         }
@@ -46,13 +51,14 @@ fn is_said(evidence: Evidence) -> bool {
 /// True for a failure charged because the member was lost: the entry waits at a level, not for a
 /// back-off.
 fn has_crashed(entry: &Entry) -> bool {
-    let at_level = matches!(entry.state, State::Waiting { level: Some(_), .. });
+    let at_level = matches!(entry.state, RetryState::Waiting { level: Some(_), .. });
     at_level && entry.handouts > 0 && entry.disposition == Some(Disposition::Crashed)
 }
 
 /// True for the fact that made the entry a dead letter or discarded it, not for later facts of it.
 pub(super) fn is_final(entry: &Entry, evidence: Evidence) -> bool {
-    matches!(entry.state, State::Dead { .. } | State::Discarded { .. }) && settles(entry, evidence)
+    matches!(entry.state, RetryState::Dead { .. } | RetryState::Discarded { .. })
+        && settles(entry, evidence)
 }
 
 /// True for the fact that settled the entry, not for later facts of it.

@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::engine::command::Command;
-use crate::engine::delayed::PutOff;
+use crate::engine::delayed::DelayedState;
 use crate::engine::detectors::Detectors;
-use crate::engine::facts::Unwritten;
+use crate::engine::facts::UnwrittenBodies;
 use crate::engine::finals::FinalLog;
 use crate::engine::job::Jobs;
 use crate::engine::render::Render;
 use crate::engine::renewal::{self, Renewals};
 use crate::engine::room::{Fill, telling};
-use crate::engine::stamps::Stamps;
+use crate::engine::stamps::ProducerSequences;
 use crate::engine::store::Store;
 use crate::engine::topic_ids::TopicIds;
-use crate::engine::trouble::Trouble;
-use crate::engine::wakes::Wakes;
-use crate::journal::{Journal, NewEntry, Turn};
-use crate::model::{GroupId, Now};
+use crate::engine::trouble::EngineTrouble;
+use crate::engine::wakes::FetchWaiters;
+use crate::journal::{Journal, NewEntry, TimeSlice};
+use crate::model::{GroupId, Moment};
 use crate::observe::Metrics;
-use crate::retry::{Fingerprint, Input, Ledger};
+use crate::retry::{Ledger, LedgerInput, LedgerSnapshot};
 
 /// Longest sleep before the clock is read again, whatever the ledger's next due time.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
@@ -36,11 +36,11 @@ const COMMANDS_FIRST: usize = 64;
 /// Owns the ledger; runs on a thread of its own.
 pub struct Driver {
     pub(super) ledger: Ledger<Store>,
-    pub(super) stamps: Stamps,
+    pub(super) stamps: ProducerSequences,
     pub(super) journal: Journal,
     pub(super) commands: Receiver<Command>,
-    pub(super) unwritten: Unwritten,
-    pub(super) wakes: Arc<Wakes>,
+    pub(super) unwritten: UnwrittenBodies,
+    pub(super) wakes: Arc<FetchWaiters>,
     pub(super) render: Render,
     pub(super) finals: Arc<FinalLog>,
     pub(super) clock: Clock,
@@ -48,15 +48,15 @@ pub struct Driver {
     pub(super) fill: Fill,
     /// The last sequence that any answer may depend on.
     pub(super) last_seq: u64,
-    pub(super) put_off: PutOff,
+    pub(super) put_off: DelayedState,
     pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
     /// The reason why the ledger's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
     pub(super) renewals: Renewals,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: EngineTrouble,
     pub(super) jobs: Jobs,
-    pub(super) turn: Turn,
+    pub(super) turn: TimeSlice,
 }
 
 impl Driver {
@@ -105,12 +105,12 @@ impl Driver {
     }
 
     /// The whole state of the ledger. Reads the whole store.
-    pub fn fingerprint(&self) -> Fingerprint {
+    pub fn fingerprint(&self) -> LedgerSnapshot {
         self.ledger.fingerprint()
     }
 
     /// Journals the start's own decisions (clock, delay tables) and reports committed offsets.
-    pub(super) fn settle(&mut self, seeds: Vec<Input>, unstaged: Vec<NewEntry>) {
+    pub(super) fn settle(&mut self, seeds: Vec<LedgerInput>, unstaged: Vec<NewEntry>) {
         let (_, facts) = self.drain();
         let mut settled =
             self.persist(&facts, &[], Vec::new()).and_then(|()| self.append_parted(unstaged));
@@ -160,7 +160,7 @@ impl Driver {
     }
 
     /// Reports the size of a group's dead letters to the ledger, if the group has a quota.
-    pub(super) fn tell_room(&mut self, now: Now, group: &GroupId) {
+    pub(super) fn tell_room(&mut self, now: Moment, group: &GroupId) {
         if let Some(input) = telling(&self.ledger, &self.journal, &self.render, group) {
             self.ledger.handle(now, input);
         }
@@ -170,7 +170,7 @@ impl Driver {
         self.fill.see(&self.ledger, &self.journal, &self.render, group);
     }
 
-    fn is_due(&mut self, now: Now) -> bool {
+    fn is_due(&mut self, now: Moment) -> bool {
         self.ledger.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono)
             && self.ahead.is_none()
             && self.may_decide().is_ok()

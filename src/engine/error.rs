@@ -1,7 +1,7 @@
 //! Errors of the engine; `route` maps each to one Kafka error code.
 
 use crate::engine::job::JobError;
-use crate::journal::{AppendError, JournalError, ReadError};
+use crate::journal::{AppendError, EntryReadError, JournalError};
 use crate::model::EntryId;
 use crate::retry::BadNack;
 use crate::wire::batch::RawRecordError;
@@ -50,7 +50,7 @@ pub enum EngineError {
     Journal(#[from] JournalError),
     /// Bytes could not be read back.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] EntryReadError),
     /// Stored bytes are no record.
     #[error(transparent)]
     Record(#[from] RawRecordError),
@@ -97,7 +97,7 @@ impl EngineError {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Read(error) => {
-                matches!(error, ReadError::Corrupt { .. } | ReadError::Gone { .. })
+                matches!(error, EntryReadError::Corrupt { .. } | EntryReadError::Gone { .. })
             }
             Self::Record(_) | Self::PayloadLost(_) => true,
             _ => false,

@@ -8,8 +8,8 @@ use crate::engine::error::EngineError;
 use crate::engine::kind;
 use crate::engine::render::Render;
 use crate::engine::store::Store;
-use crate::journal::{Encoded, EntryRef, Journal, NewEntry, StreamAppend};
-use crate::model::{EntryId, GroupId, Slot};
+use crate::journal::{EncodedHead, EntryRef, Journal, NewEntry, StreamAppend};
+use crate::model::{EntryId, GroupId, RetryPartition};
 use crate::retry::{Entry, Fact, PayloadChange, encode_fact};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
@@ -19,9 +19,9 @@ const TABLES_KEY: Bytes = Bytes::from_static(b"-");
 /// Bodies of appended entries that may not be on the disk yet. The driver reads them here, because
 /// it never waits for a disk.
 #[derive(Debug, Default)]
-pub(super) struct Unwritten(BTreeMap<u64, Bytes>);
+pub(super) struct UnwrittenBodies(BTreeMap<u64, Bytes>);
 
-impl Unwritten {
+impl UnwrittenBodies {
     /// Remembers the bodies of a group just appended, and drops those that are durable.
     pub(super) fn appended(&mut self, refs: &[EntryRef], bodies: Vec<Bytes>, durable: u64) {
         self.0 = self.0.split_off(&durable.saturating_add(1));
@@ -39,11 +39,11 @@ pub(super) fn new_entry(
     store: &Store,
     journal: &Journal,
     render: &Render,
-    unwritten: &Unwritten,
+    unwritten: &UnwrittenBodies,
     fact: &Fact,
     records: &[Bytes],
 ) -> Result<NewEntry, EngineError> {
-    let head = Encoded::of(encode_fact(fact));
+    let head = EncodedHead::of(encode_fact(fact));
     match fact {
         Fact::Entry { entry, payload, .. } => {
             let begins = match payload {
@@ -77,7 +77,7 @@ pub(super) fn new_entry(
     }
 }
 
-fn keyed_slot(group: &GroupId, slot: Slot, head: Encoded) -> NewEntry {
+fn keyed_slot(group: &GroupId, slot: RetryPartition, head: EncodedHead) -> NewEntry {
     NewEntry::keyed(kind::SLOT, slot_key(group, slot), head, Bytes::new())
 }
 
@@ -85,7 +85,7 @@ fn keyed_slot(group: &GroupId, slot: Slot, head: Encoded) -> NewEntry {
 pub(super) fn payload_of(
     store: &Store,
     journal: &Journal,
-    unwritten: &Unwritten,
+    unwritten: &UnwrittenBodies,
     id: EntryId,
 ) -> Result<Bytes, EngineError> {
     let Some(at) = store.payload(id) else { return Ok(Bytes::new()) };
@@ -100,7 +100,7 @@ fn dead_letter(
     journal: &Journal,
     render: &Render,
     entry: &Entry,
-    head: Encoded,
+    head: EncodedHead,
     record: &RawRecord,
 ) -> Result<NewEntry, EngineError> {
     let stream = journal.stream_open(&render.dead_letter_stream(&entry.group))?;
@@ -114,7 +114,7 @@ fn bare(
     journal: &Journal,
     render: &Render,
     entry: &Entry,
-    head: Encoded,
+    head: EncodedHead,
     why: &EngineError,
 ) -> Result<NewEntry, EngineError> {
     tracing::error!(entry = %entry.id, error = %why, "a dead letter has lost its bytes");
@@ -133,7 +133,7 @@ fn bare(
     dead_letter(journal, render, &told, head, &record)
 }
 
-fn slot_key(group: &GroupId, slot: Slot) -> Bytes {
+fn slot_key(group: &GroupId, slot: RetryPartition) -> Bytes {
     let mut key = Vec::with_capacity(group.as_str().len() + 2);
     key.extend(slot.0.to_be_bytes());
     key.extend(group.as_str().as_bytes());

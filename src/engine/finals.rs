@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, Origin};
-use crate::retry::{Cause, DELAYED, Disposition, Entry, Evidence, State};
+use crate::retry::{Cause, DELAYED, Disposition, Entry, Evidence, RetryState};
 
 /// Shortest time of a round.
 pub const ROUND: Duration = Duration::from_secs(1);
@@ -47,12 +47,12 @@ struct GroupRound {
 /// Final outcomes that are not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct FinalLog {
-    rounds: Mutex<Rounds>,
+    rounds: Mutex<FinalRounds>,
     arrival: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Rounds {
+struct FinalRounds {
     open: BTreeMap<GroupId, GroupRound>,
     /// Number of lines in the open round.
     listed: usize,
@@ -87,7 +87,7 @@ impl FinalLog {
             disposition: entry.disposition,
             attempts: entry.reconsume_times,
             reason: entry.reason.clone(),
-            is_discarded: matches!(entry.state, State::Discarded { .. }),
+            is_discarded: matches!(entry.state, RetryState::Discarded { .. }),
         });
         rounds.listed += 1;
         drop(rounds);
@@ -107,12 +107,12 @@ impl FinalLog {
     /// Removes and returns the groups of the closed round whose outcomes are durable.
     fn take(&self, durable: u64) -> Vec<(GroupId, GroupRound)> {
         let mut rounds = self.lock();
-        let Rounds { open, closed, .. } = &mut *rounds;
+        let FinalRounds { open, closed, .. } = &mut *rounds;
         let is_durable = |_: &GroupId, round: &mut GroupRound| round.last_seq() <= durable;
         closed.extract_if(.., is_durable).chain(open.extract_if(.., is_durable)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rounds> {
+    fn lock(&self) -> MutexGuard<'_, FinalRounds> {
         self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,10 +21,10 @@ pub(super) struct Gates {
 
 /// The gate of one partition of one group.
 #[derive(Debug, Default)]
-pub struct Gate(Mutex<Counts>);
+pub struct Gate(Mutex<StopCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct StopCounts {
     keys: HashMap<u16, u64>,
     all: u64,
     behind: u64,
@@ -139,7 +139,7 @@ impl Gate {
         self.lock().behind
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+    fn lock(&self) -> MutexGuard<'_, StopCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,30 +5,30 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::Notify;
 
-use crate::engine::command::{Call, Command, Pending, Request};
+use crate::engine::command::{Call, Command, PendingReply, Request};
 use crate::engine::detectors::Detectors;
 use crate::engine::error::EngineError;
 use crate::engine::finals::FinalLog;
 use crate::engine::gates::Gates;
 use crate::engine::render::Render;
 use crate::engine::topic_ids::TopicIds;
-use crate::engine::trouble::Trouble;
-use crate::engine::wakes::Wakes;
+use crate::engine::trouble::EngineTrouble;
+use crate::engine::wakes::FetchWaiters;
 use crate::journal::Journal;
 use crate::model::{GroupId, Origin};
 use crate::observe::Metrics;
-use crate::retry::Input;
+use crate::retry::LedgerInput;
 
 /// Sends commands to the driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(super) commands: Sender<Command>,
     pub(super) journal: Journal,
-    pub(super) wakes: Arc<Wakes>,
+    pub(super) wakes: Arc<FetchWaiters>,
     pub(super) render: Render,
     pub(super) finals: Arc<FinalLog>,
     pub(super) gates: Arc<Gates>,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: EngineTrouble,
     pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
     pub(super) metrics: Metrics,
@@ -48,13 +48,13 @@ impl Engine {
     /// Reports that a transaction took back a record that was put behind another one. The next
     /// record of its key need not wait for it.
     pub fn taken_back(&self, group: &GroupId, origin: Origin) {
-        self.tell_ledger(Input::TakenBack { group: group.clone(), origin });
+        self.tell_ledger(LedgerInput::TakenBack { group: group.clone(), origin });
     }
 
     /// Reports that a record put behind another one belongs to an open transaction. It was accepted
     /// but not delivered, and stays until the transaction ends.
     pub fn undecided(&self, group: &GroupId, origin: Origin) {
-        self.tell_ledger(Input::Undecided { group: group.clone(), origin });
+        self.tell_ledger(LedgerInput::Undecided { group: group.clone(), origin });
     }
 
     /// The ids of topics.
@@ -95,7 +95,7 @@ impl Engine {
     pub(super) fn wait<T>(
         &self,
         sent: Result<(), EngineError>,
-        pending: Pending<T>,
+        pending: PendingReply<T>,
     ) -> impl Future<Output = Result<T, EngineError>> + use<T> {
         let journal = self.journal.clone();
         async move {
@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn tell_ledger(&self, input: Input) {
+    pub(super) fn tell_ledger(&self, input: LedgerInput) {
         self.tell(Command::Tell(Box::new(input)));
     }
 }

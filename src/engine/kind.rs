@@ -1,46 +1,46 @@
 //! The journal kinds of the engine (64 to 127). The numbers are part of the format on disk.
 
-use crate::journal::Kind;
+use crate::journal::EntryKind;
 
 /// An entry begins: head = fact, body = the record's bytes.
-pub(super) const BEGINS: Kind = Kind(64);
+pub(super) const BEGINS: EntryKind = EntryKind(64);
 /// A later fact of an entry or a slot: head = fact.
-pub(super) const FACT: Kind = Kind(65);
+pub(super) const FACT: EntryKind = EntryKind(65);
 /// A dead letter: head = fact, body = its record batch; also a batch of the dead-letter topic.
-pub(super) const DEAD_LETTER: Kind = Kind(66);
+pub(super) const DEAD_LETTER: EntryKind = EntryKind(66);
 /// The last batches of a producer to a retry topic; key: group, producer id.
-pub(super) const STAMP: Kind = Kind(67);
+pub(super) const STAMP: EntryKind = EntryKind(67);
 /// A slot: head = fact; key: slot, group. Only the latest counts.
-pub(super) const SLOT: Kind = Kind(68);
+pub(super) const SLOT: EntryKind = EntryKind(68);
 /// The delay tables last checked: head = fact; one key.
-pub(super) const TABLES: Kind = Kind(69);
+pub(super) const TABLES: EntryKind = EntryKind(69);
 /// Progress of forwarding a topic's dead letters: head = the progress; key: the topic.
-pub(super) const FORWARDED: Kind = Kind(70);
+pub(super) const FORWARDED: EntryKind = EntryKind(70);
 /// The name of a dead-letter topic at the last start; key: the topic's name when its stream began.
-pub(super) const SERVED_AS: Kind = Kind(78);
+pub(super) const SERVED_AS: EntryKind = EntryKind(78);
 /// The templates of topic names at the last start; one key.
-pub(super) const TEMPLATES: Kind = Kind(79);
+pub(super) const TEMPLATES: EntryKind = EntryKind(79);
 /// Imported entries of another sidecar; key: a page of its entry numbers, its cluster id.
-pub(super) const BROUGHT: Kind = Kind(71);
+pub(super) const BROUGHT: EntryKind = EntryKind(71);
 /// Deliveries and suspects of a group in a partition; key: partition, group, topic.
-pub(super) const WINDOW: Kind = Kind(72);
+pub(super) const WINDOW: EntryKind = EntryKind(72);
 /// Written by earlier builds: a window that precedes its own group of the log; key as in
 /// [`WINDOW`].
-pub(super) const STAGED: Kind = Kind(74);
+pub(super) const STAGED: EntryKind = EntryKind(74);
 /// Suspects of a group: records that may crash its members; key: the group.
-pub(super) const SUSPECTS: Kind = Kind(80);
+pub(super) const SUSPECTS: EntryKind = EntryKind(80);
 /// A delayed record that enters its topic: a batch of that topic.
-pub(super) const DELIVERED: Kind = Kind(73);
+pub(super) const DELIVERED: EntryKind = EntryKind(73);
 /// A delayed record begins to wait: head = fact, body = its partition's stream and the record.
-pub(super) const WAITS: Kind = Kind(76);
+pub(super) const WAITS: EntryKind = EntryKind(76);
 
 /// An action of an operator: head = its audit record; a batch of the audit stream.
-pub(super) const AUDIT: Kind = Kind(81);
+pub(super) const AUDIT: EntryKind = EntryKind(81);
 
 /// A job and its progress, or the list of jobs; key: the number of the job, or `jobs`.
-pub(super) const JOB: Kind = Kind(82);
+pub(super) const JOB: EntryKind = EntryKind(82);
 
 /// True when the head of an entry of this kind is a fact of the retry ledger.
-pub(super) fn is_fact(kind: Kind) -> bool {
+pub(super) fn is_fact(kind: EntryKind) -> bool {
     matches!(kind, BEGINS | FACT | DEAD_LETTER | SLOT | TABLES | WAITS)
 }

@@ -10,10 +10,10 @@ use bytes::Bytes;
 
 use crate::engine::error::EngineError;
 use crate::engine::kind;
-use crate::journal::{Bounds, Encoded, Journal, NewEntry, StreamId};
+use crate::journal::{Bounds, EncodedHead, Journal, NewEntry, StreamId};
 use crate::model::{GroupId, TopicName};
 use crate::retry::{Fact, decode_fact};
-use crate::wire::names::{LetterStreams, Owned, Templates, dead_letter_topic};
+use crate::wire::names::{LetterStreams, SidecarTopic, Templates, dead_letter_topic};
 
 /// The version byte of a stored name and of stored templates.
 const VERSION: u8 = 1;
@@ -53,7 +53,7 @@ pub struct Rename {
 
 /// A stream whose topic differs, or differed, from the one that this configuration names.
 #[derive(Debug)]
-struct Candidate {
+struct TopicCandidate {
     group: GroupId,
     begun_as: TopicName,
     served_as: TopicName,
@@ -80,7 +80,7 @@ impl LetterTopics {
         found.changed_from = last.clone().filter(|last| *last != found.templates);
         let (retry, dead_letters) = last.unwrap_or_else(|| found.templates.clone());
         let last = Templates::new(&retry, &dead_letters).unwrap_or_default();
-        let mut of_groups: BTreeMap<GroupId, Vec<Candidate>> = BTreeMap::new();
+        let mut of_groups: BTreeMap<GroupId, Vec<TopicCandidate>> = BTreeMap::new();
         for (name, stream) in journal.stream_list() {
             let Some(begun_as) = dead_letter_topic(&name) else { continue };
             let Some(bounds) = journal.stream_bounds(stream) else { continue };
@@ -102,7 +102,7 @@ impl LetterTopics {
                 continue;
             };
             let served_as = served.map_or_else(|| begun_as.clone(), |served| served.name);
-            let candidate = Candidate { group: group.clone(), begun_as, served_as, bounds };
+            let candidate = TopicCandidate { group: group.clone(), begun_as, served_as, bounds };
             of_groups.entry(group).or_default().push(candidate);
         }
         let mut renamed = BTreeMap::new();
@@ -118,18 +118,20 @@ impl LetterTopics {
         &mut self,
         journal: &Journal,
         topic: TopicName,
-        mut candidates: Vec<Candidate>,
+        mut candidates: Vec<TopicCandidate>,
         renamed: &mut BTreeMap<TopicName, TopicName>,
     ) {
         let is_taken = journal.stream_find(&LetterStreams::default().stream(&topic)).is_some();
         // The stream that had the group's topic before keeps it, else the longest gets it.
         candidates.sort_by_key(|one| (one.served_as == one.begun_as, -one.bounds.next));
         let mut candidates = candidates.into_iter();
-        if !is_taken && let Some(Candidate { group, begun_as, served_as, .. }) = candidates.next() {
+        if !is_taken
+            && let Some(TopicCandidate { group, begun_as, served_as, .. }) = candidates.next()
+        {
             self.rename(Some(ServedName { name: served_as, group }), &begun_as, topic.clone());
             renamed.insert(topic, begun_as);
         }
-        for Candidate { group, begun_as, served_as, bounds } in candidates {
+        for TopicCandidate { group, begun_as, served_as, bounds } in candidates {
             if bounds.start < bounds.next {
                 self.former.insert(begun_as.clone(), group.clone());
                 self.rename(
@@ -178,7 +180,7 @@ fn former_defaults(journal: &Journal, templates: &Templates) -> Option<(String, 
 }
 
 fn is_dead_letters(templates: &Templates, topic: &TopicName) -> bool {
-    matches!(templates.owned(topic.as_str()), Some(Owned::Dlq(_)))
+    matches!(templates.owned(topic.as_str()), Some(SidecarTopic::Dlq(_)))
 }
 
 /// The group of a stream, from its first dead letters. Without one, the name of its first topic is
@@ -201,7 +203,7 @@ fn group_of(
     }
     let former = Templates::new(FORMER.0, FORMER.1).unwrap_or_default();
     [last, &former].into_iter().find_map(|templates| match templates.owned(begun_as.as_str()) {
-        Some(Owned::Dlq(key)) if !key.may_be_mangled() => Some(key.as_group()),
+        Some(SidecarTopic::Dlq(key)) if !key.may_be_mangled() => Some(key.as_group()),
         _ => None,
     })
 }
@@ -220,8 +222,8 @@ fn stored_templates(journal: &Journal) -> Result<Option<(String, String)>, Engin
 
 /// The version, the first text, NUL, the second text. The first is a name or a template, which has
 /// no NUL.
-fn pair(first: &str, second: &str) -> Encoded {
-    Encoded::new([&[VERSION], first.as_bytes(), b"\0", second.as_bytes()].concat())
+fn pair(first: &str, second: &str) -> EncodedHead {
+    EncodedHead::new([&[VERSION], first.as_bytes(), b"\0", second.as_bytes()].concat())
 }
 
 fn parse(bytes: &[u8]) -> Option<(String, String)> {
@@ -233,7 +235,7 @@ fn parse(bytes: &[u8]) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Config, MemDisk, StreamAppend, Writer};
+    use crate::journal::{JournalOptions, MemDisk, StreamAppend, Writer};
 
     /// A dead letter of `shop` as an entry's head.
     const SHOP: &str = "0100050473686f7001066f726465727306d80c0380a0abfef962011001000180a0abfe\
@@ -247,7 +249,7 @@ mod tests {
 
     impl Dir {
         fn new() -> Self {
-            let opened = Journal::open(MemDisk::new(7).disk(), Config::default());
+            let opened = Journal::open(MemDisk::new(7).disk(), JournalOptions::default());
             let (journal, writer, _) = opened.unwrap();
             Self { journal, writer }
         }
@@ -260,8 +262,12 @@ mod tests {
             for _ in 0..count {
                 let append = StreamAppend { stream, records: 1, max_timestamp_ms: 1 };
                 let body = Bytes::from_static(b"body");
-                let entry =
-                    NewEntry::batch(kind::DEAD_LETTER, append, Encoded::new(head.clone()), body);
+                let entry = NewEntry::batch(
+                    kind::DEAD_LETTER,
+                    append,
+                    EncodedHead::new(head.clone()),
+                    body,
+                );
                 self.append(entry);
             }
         }

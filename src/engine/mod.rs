@@ -54,10 +54,13 @@ pub use attempts::{Attempt, AttemptOutcome, Attempts};
 pub use audit::{AuditRecord, Operator};
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{
-    Ending, EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply,
-    NackRequest, OPERATE_MAX, OperateRequest, Producer, RetryBatch, SettleRequest, TakenEntry,
+    EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest,
+    OPERATE_MAX, OperateRequest, ProducerSequence, RetryBatch, SettleRequest, TakenEntry,
+    TransactionEnd,
 };
-pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
+pub use delayed::{
+    AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, EntrySource,
+};
 pub use driver::Driver;
 pub use error::EngineError;
 pub use finals::ROUND as FINAL_ROUND;
@@ -65,16 +68,16 @@ pub use gates::Gate;
 pub use handle::Engine;
 pub use job::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, LetterFilter,
-    Outcomes, PatchError, RecordPatch, SendTarget, WATCHED_MAX, mask,
+    PatchError, RecordPatch, RedriveOutcomes, SendTarget, WATCHED_MAX, mask,
 };
 pub use letter_topics::{LetterTopics, Rename};
 pub use letters::{DeadLetter, Letters};
-pub use outbox::{Forwarded, REFUSED_MAX};
-pub use past::{Happened, Happening, Sought, Teller};
-pub use recover::{Parts, Replay};
+pub use outbox::{ForwardProgress, REFUSED_MAX};
+pub use past::{EventKind, HistoryQuery, RecordEvent, Teller};
+pub use recover::{EngineParts, Replay};
 pub use store::{Flusher, Shape, ShapeList, ShapeView};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
 pub use render::{LaneRecord, dead_letter_headers};
 pub use topic_ids::TopicIds;
-pub use view::{EntryView, GroupView};
+pub use view::{EntryView, GroupSummary};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::journal::{Bounds, Encoded, NewEntry};
+use crate::journal::{Bounds, EncodedHead, NewEntry};
 use crate::model::TopicName;
 
 /// The version byte of a stored cursor.
@@ -25,14 +25,14 @@ const REASON_MAX: usize = 200;
 
 /// Progress of forwarding one topic's dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Forwarded {
+pub struct ForwardProgress {
     /// Cursor: the first letter without an outcome.
     pub next: i64,
     /// Earlier letters that the cluster refused, and why.
     pub refused: BTreeMap<i64, String>,
 }
 
-impl Forwarded {
+impl ForwardProgress {
     /// Records a refused letter; its reason is cut to one line.
     pub fn refuse(&mut self, offset: i64, reason: &str) {
         self.refused.insert(offset, reason.chars().take(REASON_MAX).collect());
@@ -48,8 +48,8 @@ impl Forwarded {
         self.refused.keys().next().copied().unwrap_or(self.next).min(self.next)
     }
 
-    fn encode(&self) -> Encoded {
-        Encoded::of(postcard::to_extend(self, vec![VERSION]))
+    fn encode(&self) -> EncodedHead {
+        EncodedHead::of(postcard::to_extend(self, vec![VERSION]))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -72,19 +72,19 @@ impl Engine {
     }
 
     /// The forwarding progress of a topic.
-    pub fn forwarded(&self, topic: &TopicName) -> Result<Forwarded, EngineError> {
+    pub fn forwarded(&self, topic: &TopicName) -> Result<ForwardProgress, EngineError> {
         let key = self.render.streams().begun_as(topic).as_str().as_bytes();
         let Some(at) = self.journal.keyed_get(kind::FORWARDED, key)? else {
-            return Ok(Forwarded::default());
+            return Ok(ForwardProgress::default());
         };
-        Forwarded::parse(&self.journal.read(at)?.head).ok_or(EngineError::Mark)
+        ForwardProgress::parse(&self.journal.read(at)?.head).ok_or(EngineError::Mark)
     }
 
     /// Journals the forwarding progress of a topic; durable on return.
     pub async fn set_forwarded(
         &self,
         topic: &TopicName,
-        forwarded: &Forwarded,
+        forwarded: &ForwardProgress,
     ) -> Result<(), EngineError> {
         debug_assert!(
             self.forwarded(topic).is_ok_and(|known| known.next <= forwarded.next),
@@ -105,19 +105,19 @@ mod tests {
 
     #[test]
     fn a_mark_of_version_1_is_read_for_ever() {
-        let mut mark = Forwarded { next: 812, ..Forwarded::default() };
+        let mut mark = ForwardProgress { next: 812, ..ForwardProgress::default() };
         mark.refuse(7, "large");
         let bytes = b"\x01\xd8\x0c\x01\x0e\x05large";
         assert_eq!(mark.encode().as_bytes(), bytes);
-        assert_eq!(Forwarded::parse(bytes), Some(mark));
+        assert_eq!(ForwardProgress::parse(bytes), Some(mark));
         for bad in [&b""[..], b"\x02\xd8\x0c\x00", b"\x01\xd8", b"\x01\xd8\x0c\x00\x00"] {
-            assert_eq!(Forwarded::parse(bad), None, "{bad:?}");
+            assert_eq!(ForwardProgress::parse(bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn what_is_refused_holds_back_what_may_be_let_go() {
-        let mut mark = Forwarded { next: 10, ..Forwarded::default() };
+        let mut mark = ForwardProgress { next: 10, ..ForwardProgress::default() };
         assert_eq!(mark.taken_up_to(), 10);
         mark.refuse(4, &"x".repeat(1000));
         assert_eq!(mark.taken_up_to(), 4);

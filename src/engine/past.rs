@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::{kind, suspects, windows};
-use crate::journal::Kind;
+use crate::journal::EntryKind;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicPartition, WallMs};
 use crate::retry::detector::WindowRecord;
 use crate::retry::suspects::{SetRecord, SuspectsRecord};
 use crate::retry::{Cause, DELAYED, Disposition, Entry, Fact, decode_fact};
 
-const FACTS: [Kind; 3] = [kind::BEGINS, kind::FACT, kind::DEAD_LETTER];
+const FACTS: [EntryKind; 3] = [kind::BEGINS, kind::FACT, kind::DEAD_LETTER];
 /// Most events of a history; the latest are kept.
 const TOLD_MAX: usize = 1_000;
 
 /// The record whose history is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum HistoryQuery {
     /// By its origin, in one group or in all.
     Origin(Option<GroupId>, Origin),
     /// By one of its deliveries through the retry topic.
@@ -26,15 +26,15 @@ pub enum Sought {
 
 /// An event of the record in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happened {
+pub struct RecordEvent {
     pub group: GroupId,
     /// Time of the event; `None` if the log has none: then it lies between its neighbours' times.
     pub at: Option<WallMs>,
-    pub what: Happening,
+    pub what: EventKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum EventKind {
     /// The entry's state changed to this.
     Entry(Box<Entry>, Cause),
     /// The entry was forgotten.
@@ -64,21 +64,22 @@ pub enum Happening {
 impl Engine {
     /// The history of a record in the log. Reads the whole log, so do not call it on a thread that
     /// others wait for.
-    pub fn past(&self, sought: &Sought) -> Result<Vec<Happened>, EngineError> {
+    pub fn past(&self, sought: &HistoryQuery) -> Result<Vec<RecordEvent>, EngineError> {
         let mut teller = Teller::new(sought.clone());
-        if let Sought::HandOut(group, lane) = sought {
+        if let HistoryQuery::HandOut(group, lane) = sought {
             // First finds the entry: facts before that delivery do not name it.
             self.journal.past(&FACTS, &mut |entry| {
                 let Ok(Fact::Entry { entry, .. }) = decode_fact(&entry.head) else { return };
                 if entry.group == *group && entry.lanes.contains(lane) {
                     teller.ids.insert(entry.id, (group.clone(), entry.superseded));
                     if let Some(origin) = entry.origin.clone() {
-                        teller.sought = Sought::Origin(Some(group.clone()), origin);
+                        teller.sought = HistoryQuery::Origin(Some(group.clone()), origin);
                     }
                 }
             })?;
         }
-        let kinds: Vec<Kind> = FACTS.into_iter().chain([kind::WINDOW, kind::SUSPECTS]).collect();
+        let kinds: Vec<EntryKind> =
+            FACTS.into_iter().chain([kind::WINDOW, kind::SUSPECTS]).collect();
         self.journal.past(&kinds, &mut |entry| {
             if entry.kind == kind::WINDOW {
                 if let Some((group, of, window)) = windows::read(entry) {
@@ -99,19 +100,19 @@ impl Engine {
 /// Builds the history of one record from journal entries in log order.
 #[derive(Debug)]
 pub struct Teller {
-    sought: Sought,
+    sought: HistoryQuery,
     /// Entries of the record, each with whether it is superseded. One at a time, but another may
     /// follow a forgotten or superseded one.
     ids: BTreeMap<EntryId, (GroupId, bool)>,
     windows: BTreeMap<GroupId, WindowRecord>,
     /// The suspect set that has the record.
     sets: BTreeMap<GroupId, SetRecord>,
-    told: VecDeque<Happened>,
+    told: VecDeque<RecordEvent>,
 }
 
 impl Teller {
     /// An empty history of this record.
-    pub fn new(sought: Sought) -> Self {
+    pub fn new(sought: HistoryQuery) -> Self {
         Self {
             sought,
             ids: BTreeMap::new(),
@@ -128,19 +129,19 @@ impl Teller {
                 if self.is_of(entry) {
                     let (group, at) = (entry.group.clone(), Some(cause.at));
                     self.ids.insert(entry.id, (group.clone(), entry.superseded));
-                    let what = Happening::Entry(entry.clone(), cause.clone());
-                    self.tell(Happened { group, at, what });
+                    let what = EventKind::Entry(entry.clone(), cause.clone());
+                    self.tell(RecordEvent { group, at, what });
                 }
             }
             Fact::Forgotten { id, cause } => {
                 if let Some((group, is_former)) = self.ids.remove(id) {
                     let (at, cause) = (Some(cause.at), cause.clone());
                     let what = if is_former {
-                        Happening::FormerForgotten(cause)
+                        EventKind::FormerForgotten(cause)
                     } else {
-                        Happening::Forgotten(cause)
+                        EventKind::Forgotten(cause)
                     };
-                    self.tell(Happened { group, at, what });
+                    self.tell(RecordEvent { group, at, what });
                 }
             }
             Fact::Slot { .. } | Fact::Tables { .. } => {}
@@ -149,19 +150,19 @@ impl Teller {
 
     fn is_of(&self, entry: &Entry) -> bool {
         let by_origin = match &self.sought {
-            Sought::Origin(group, origin) => {
+            HistoryQuery::Origin(group, origin) => {
                 entry.origin.as_ref() == Some(origin)
                     && entry.group.as_str() != DELAYED
                     && group.as_ref().is_none_or(|group| *group == entry.group)
             }
-            Sought::HandOut(..) => false,
+            HistoryQuery::HandOut(..) => false,
         };
         by_origin || self.ids.contains_key(&entry.id)
     }
 
     /// Adds the next window of a partition from a group's detector.
     pub fn window(&mut self, group: &GroupId, of: &TopicPartition, window: &WindowRecord) {
-        let Sought::Origin(wanted, origin) = &self.sought else { return };
+        let HistoryQuery::Origin(wanted, origin) = &self.sought else { return };
         let is_there = (&of.topic, of.partition) == (&origin.topic, origin.partition);
         if !is_there || wanted.as_ref().is_some_and(|wanted| wanted != group) {
             return;
@@ -171,13 +172,13 @@ impl Teller {
         let changes = changes(offset, &before, window);
         self.windows.insert(group.clone(), window.clone());
         for (at, what) in changes {
-            self.tell(Happened { group: group.clone(), at, what });
+            self.tell(RecordEvent { group: group.clone(), at, what });
         }
     }
 
     /// Adds the next suspects of a group.
     pub fn suspects(&mut self, group: &GroupId, record: &SuspectsRecord) {
-        let Sought::Origin(wanted, origin) = &self.sought else { return };
+        let HistoryQuery::Origin(wanted, origin) = &self.sought else { return };
         if wanted.as_ref().is_some_and(|wanted| wanted != group) {
             return;
         }
@@ -192,16 +193,16 @@ impl Teller {
         let before = self.sets.remove(group);
         self.sets.extend(after.clone().map(|set| (group.clone(), set)));
         for (at, what) in suspicion(before, after) {
-            self.tell(Happened { group: group.clone(), at, what });
+            self.tell(RecordEvent { group: group.clone(), at, what });
         }
     }
 
     /// Removes and returns the events since the last call, oldest first.
-    pub fn told(&mut self) -> Vec<Happened> {
+    pub fn told(&mut self) -> Vec<RecordEvent> {
         std::mem::take(&mut self.told).into()
     }
 
-    fn tell(&mut self, happened: Happened) {
+    fn tell(&mut self, happened: RecordEvent) {
         if self.told.len() >= TOLD_MAX {
             self.told.pop_front();
         }
@@ -213,10 +214,10 @@ impl Teller {
 fn suspicion(
     before: Option<SetRecord>,
     after: Option<SetRecord>,
-) -> Vec<(Option<WallMs>, Happening)> {
+) -> Vec<(Option<WallMs>, EventKind)> {
     let Some(after) = after else {
         let is_cleared = before.is_some_and(|before| before.failures == 0);
-        return if is_cleared { vec![(None, Happening::Cleared)] } else { Vec::new() };
+        return if is_cleared { vec![(None, EventKind::Cleared)] } else { Vec::new() };
     };
     let is_alone = |set: &SetRecord| {
         set.is_tested && set.suspects.iter().map(|(.., start, end)| end - start).sum::<i64>() == 1
@@ -224,14 +225,14 @@ fn suspicion(
     let before = before.unwrap_or_default();
     let mut told = Vec::new();
     if after.losses > before.losses {
-        told.push((None, Happening::Lost(after.losses)));
+        told.push((None, EventKind::Lost(after.losses)));
     }
     if is_alone(&after) && !is_alone(&before) {
-        told.push((None, Happening::Suspected(None)));
+        told.push((None, EventKind::Suspected(None)));
     }
     if after.failures > before.failures {
         let at = after.failed_at.last().copied();
-        told.push((at, Happening::Charged(after.failures, Disposition::Crashed)));
+        told.push((at, EventKind::Charged(after.failures, Disposition::Crashed)));
     }
     told
 }
@@ -241,7 +242,7 @@ fn changes(
     offset: i64,
     before: &WindowRecord,
     after: &WindowRecord,
-) -> Vec<(Option<WallMs>, Happening)> {
+) -> Vec<(Option<WallMs>, EventKind)> {
     let suspect = |window: &WindowRecord| {
         window.suspects.iter().find(|suspect| suspect.offset == offset).cloned()
     };
@@ -249,7 +250,7 @@ fn changes(
     let mut told = Vec::new();
     let was_open = after.lost_from <= offset && offset < after.suspects_end;
     if after.losses > before.losses && was_open {
-        told.push((None, Happening::Lost(after.losses)));
+        told.push((None, EventKind::Lost(after.losses)));
     }
     let (known, now) = (suspect(before), suspect(after));
     if let Some(now) = &now {
@@ -258,23 +259,23 @@ fn changes(
         let count = usize::try_from(news).unwrap_or(usize::MAX).min(now.history.len());
         let latest = now.history.iter().skip(now.history.len().saturating_sub(count));
         for (n, (at, why)) in (charged.saturating_add(1)..).zip(latest) {
-            told.push((Some(*at), Happening::Charged(n, *why)));
+            told.push((Some(*at), EventKind::Charged(n, *why)));
         }
         if known.as_ref().is_none_or(|known| known.due != now.due) {
-            told.push((None, Happening::Suspected(now.due)));
+            told.push((None, EventKind::Suspected(now.due)));
         }
     }
     match (out(before), out(after)) {
         (known, Some(now)) if known != Some(now) => {
-            told.push((None, Happening::Out { alone: now.alone }));
+            told.push((None, EventKind::Out { alone: now.alone }));
         }
         _ => {}
     }
     let skipped = |window: &WindowRecord| window.skipped.contains(&offset);
     match (skipped(before), skipped(after)) {
-        (false, true) => told.push((None, Happening::Skipped)),
-        (true, false) => told.push((None, Happening::Passed)),
-        _ if known.is_some() && now.is_none() => told.push((None, Happening::Cleared)),
+        (false, true) => told.push((None, EventKind::Skipped)),
+        (true, false) => told.push((None, EventKind::Passed)),
+        _ if known.is_some() && now.is_none() => told.push((None, EventKind::Cleared)),
         _ => {}
     }
     told
@@ -298,7 +299,7 @@ mod tests {
         SuspectRecord { offset: 7, reconsume_times, due, history: history.to_vec() }
     }
 
-    fn told(before: &WindowRecord, after: &WindowRecord) -> Vec<Happening> {
+    fn told(before: &WindowRecord, after: &WindowRecord) -> Vec<EventKind> {
         changes(7, before, after).into_iter().map(|(_, what)| what).collect()
     }
 
@@ -306,26 +307,26 @@ mod tests {
     fn a_record_s_way_through_its_window_is_told() {
         let crash = |at| (WallMs(at), Disposition::Crashed);
         let held = window(Some(suspect(&[], Some(WallMs(3)))));
-        assert_eq!(told(&idle(), &held), [Happening::Suspected(Some(WallMs(3)))]);
+        assert_eq!(told(&idle(), &held), [EventKind::Suspected(Some(WallMs(3)))]);
         let alone = Some(OutRecord { offset: 7, alone: true });
         let out = WindowRecord { out: alone, ..held.clone() };
-        assert_eq!(told(&held, &out), [Happening::Out { alone: true }]);
+        assert_eq!(told(&held, &out), [EventKind::Out { alone: true }]);
         let twice = window(Some(suspect(&[crash(4), crash(5)], Some(WallMs(6)))));
-        let charged = |n| Happening::Charged(n, Disposition::Crashed);
-        let again = Happening::Suspected(Some(WallMs(6)));
+        let charged = |n| EventKind::Charged(n, Disposition::Crashed);
+        let again = EventKind::Suspected(Some(WallMs(6)));
         assert_eq!(told(&out, &twice), [charged(1), charged(2), again]);
         let at: Vec<_> = changes(7, &out, &twice).into_iter().map(|(at, _)| at).collect();
         assert_eq!(at, [Some(WallMs(4)), Some(WallMs(5)), None]);
         let settled = WindowRecord { skipped: vec![7], ..window(None) };
-        assert_eq!(told(&twice, &settled), [Happening::Skipped]);
-        assert_eq!(told(&settled, &idle()), [Happening::Passed]);
-        assert_eq!(told(&twice, &idle()), [Happening::Cleared]);
+        assert_eq!(told(&twice, &settled), [EventKind::Skipped]);
+        assert_eq!(told(&settled, &idle()), [EventKind::Passed]);
+        assert_eq!(told(&twice, &idle()), [EventKind::Cleared]);
     }
 
     #[test]
     fn a_lost_hand_out_is_told_of_those_it_held_and_of_no_others() {
         let lost = |end| WindowRecord { losses: 2, lost_from: 5, suspects_end: end, ..idle() };
-        assert_eq!(told(&idle(), &lost(8)), [Happening::Lost(2)]);
+        assert_eq!(told(&idle(), &lost(8)), [EventKind::Lost(2)]);
         assert_eq!(told(&idle(), &lost(7)), []);
         assert_eq!(told(&lost(8), &lost(8)), [], "once");
     }

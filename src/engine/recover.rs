@@ -6,33 +6,33 @@ use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
 use crate::engine::attempts::Attempts;
-use crate::engine::delayed::{Destinations, PutOff};
-use crate::engine::detectors::{Detectors, Remembered};
+use crate::engine::delayed::{DelayedState, Destinations};
+use crate::engine::detectors::{Detectors, StoredDetectors};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
-use crate::engine::facts::Unwritten;
+use crate::engine::facts::UnwrittenBodies;
 use crate::engine::handle::Engine;
 use crate::engine::job::Jobs;
 use crate::engine::kind;
 use crate::engine::render::Render;
 use crate::engine::renewal::Renewals;
 use crate::engine::room::Fill;
-use crate::engine::staged::Told;
-use crate::engine::stamps::Stamps;
+use crate::engine::staged::StagedWindows;
+use crate::engine::stamps::ProducerSequences;
 use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store, apply};
 use crate::engine::suspects::{self, GroupSuspects};
 use crate::engine::topic_ids::TopicIds;
-use crate::engine::trouble::Trouble;
-use crate::engine::wakes::Wakes;
-use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError, Turn};
+use crate::engine::trouble::EngineTrouble;
+use crate::engine::wakes::FetchWaiters;
+use crate::journal::{EntryRef, Journal, JournalEntry, Tables, TablesError, TimeSlice};
 use crate::model::{EntryId, GroupId, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::detector::NACKED_MAX;
-use crate::retry::{DELAYED, Entries, Input, Ledger, Policies};
+use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies};
 use crate::wire::names::{LetterStreams, Templates};
 
 /// The parts of an engine other than its state.
 #[derive(Debug)]
-pub struct Parts {
+pub struct EngineParts {
     pub journal: Journal,
     pub templates: Templates,
     /// Streams of renamed dead-letter topics.
@@ -49,7 +49,7 @@ pub struct Parts {
 }
 
 #[cfg(test)]
-impl Parts {
+impl EngineParts {
     /// Parts with default values.
     pub(super) fn plain(journal: &Journal, clock: Clock) -> Self {
         Self {
@@ -67,16 +67,16 @@ impl Parts {
 }
 
 /// Offsets by group and partition, ascending.
-pub(super) type NotPassed = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
+pub(super) type UnpassedOffsets = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 
 /// Applies journalled entries in order, then becomes the engine.
 #[derive(Debug)]
 pub struct Replay {
     journal: Journal,
     ledger: Ledger<Store>,
-    stamps: Stamps,
-    seeds: Vec<Input>,
-    windows: Told,
+    stamps: ProducerSequences,
+    seeds: Vec<LedgerInput>,
+    windows: StagedWindows,
     /// Committed offsets of partitions with a window, and their metadata.
     committed: Vec<(GroupId, TopicPartition, i64, String)>,
     suspects: GroupSuspects,
@@ -87,15 +87,15 @@ pub struct Replay {
 impl Replay {
     /// A replay over tables that have applied the log up to [`Replay::from`]. Without tables, all
     /// state is in memory and the whole log is replayed.
-    pub fn new(tables: Option<Tables>, parts: &Parts) -> Self {
+    pub fn new(tables: Option<Tables>, parts: &EngineParts) -> Self {
         let store = tables.map_or_else(Store::in_memory, Store::open);
         let last_seq = store.applied();
         Self {
             journal: parts.journal.clone(),
             ledger: Ledger::new(store, parts.policies.clone()),
-            stamps: Stamps::new(parts.producers_expire_ms),
+            stamps: ProducerSequences::new(parts.producers_expire_ms),
             seeds: Vec::new(),
-            windows: Told::default(),
+            windows: StagedWindows::default(),
             committed: Vec::new(),
             suspects: GroupSuspects::new(),
             last_seq,
@@ -113,7 +113,7 @@ impl Replay {
     }
 
     /// Applies one entry of the log; other owners' kinds are skipped.
-    pub fn entry(&mut self, entry: &Entry, at: EntryRef) {
+    pub fn entry(&mut self, entry: &JournalEntry, at: EntryRef) {
         self.last_seq = self.last_seq.max(entry.seq);
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
@@ -137,11 +137,11 @@ impl Replay {
     }
 
     /// Restores the detectors of groups, with their known committed offsets, and the ids of topics.
-    fn detectors(&mut self, parts: &Parts) -> (Arc<Detectors>, TopicIds) {
+    fn detectors(&mut self, parts: &EngineParts) -> (Arc<Detectors>, TopicIds) {
         let now = parts.clock.now();
         let windows = self.windows.take();
         let topic_ids = TopicIds::remembered(&windows);
-        let remembered = Remembered {
+        let remembered = StoredDetectors {
             windows,
             suspects: std::mem::take(&mut self.suspects),
             not_passed: self.not_passed(),
@@ -155,7 +155,7 @@ impl Replay {
 
     /// Offsets that have an entry and that the group's commit has not passed. Valid after the
     /// replay.
-    fn not_passed(&self) -> NotPassed {
+    fn not_passed(&self) -> UnpassedOffsets {
         let store = self.ledger.store();
         let of = |group: GroupId| {
             let found = store.not_passed(&group, NACKED_MAX).into_iter();
@@ -167,7 +167,12 @@ impl Replay {
     /// Reports a committed offset that the broker remembers; it is not journalled again.
     pub fn committed(&mut self, group: GroupId, of: TopicPartition, offset: i64, metadata: String) {
         let TopicPartition { topic, partition } = of.clone();
-        self.seeds.push(Input::OriginCommit { group: group.clone(), topic, partition, offset });
+        self.seeds.push(LedgerInput::OriginCommit {
+            group: group.clone(),
+            topic,
+            partition,
+            offset,
+        });
         if self.windows.knows(&group, &of) {
             self.committed.push((group, of, offset, metadata));
         }
@@ -179,10 +184,10 @@ impl Replay {
     }
 
     /// The engine and its driver. The caller runs the driver on a thread.
-    pub fn finish(mut self, parts: Parts) -> (Engine, Driver) {
+    pub fn finish(mut self, parts: EngineParts) -> (Engine, Driver) {
         self.ledger.recovered(parts.clock.now());
         let (commands, receiver) = channel();
-        let wakes = Arc::new(Wakes::default());
+        let wakes = Arc::new(FetchWaiters::default());
         let (detectors, topic_ids) = self.detectors(&parts);
         let render = Render::new(parts.templates, parts.letter_streams, parts.attempts);
         let engine = Engine {
@@ -192,7 +197,7 @@ impl Replay {
             render: render.clone(),
             finals: Arc::default(),
             gates: self.ledger.store().gates(),
-            trouble: Trouble::default(),
+            trouble: EngineTrouble::default(),
             detectors: Arc::clone(&detectors),
             topic_ids: topic_ids.clone(),
             metrics: parts.metrics.clone(),
@@ -200,7 +205,7 @@ impl Replay {
         let applied = self.ledger.store().applied();
         parts.journal.hold_from(OWNER, applied);
         let next = EntryId(self.ledger.store().marks().next_id);
-        let put_off = PutOff::new(parts.destinations, next);
+        let put_off = DelayedState::new(parts.destinations, next);
         let jobs = Jobs::read(&parts.journal).unwrap_or_else(|error| {
             tracing::error!(%error, "R0411 the jobs cannot be read: none goes on; check the disk");
             Jobs::default()
@@ -210,7 +215,7 @@ impl Replay {
             stamps: self.stamps,
             journal: parts.journal,
             commands: receiver,
-            unwritten: Unwritten::default(),
+            unwritten: UnwrittenBodies::default(),
             wakes,
             render,
             finals: Arc::clone(&engine.finals),
@@ -226,7 +231,7 @@ impl Replay {
             renewals: Renewals::default(),
             trouble: engine.trouble.clone(),
             jobs,
-            turn: Turn::of(TURN_MAX),
+            turn: TimeSlice::of(TURN_MAX),
         };
         driver.settle(self.seeds, self.windows.unstaged());
         (engine, driver)

@@ -6,15 +6,15 @@ use crate::engine::render::Render;
 use crate::engine::store::Store;
 use crate::journal::Journal;
 use crate::model::GroupId;
-use crate::retry::{Input, Ledger, StateKind};
+use crate::retry::{Ledger, LedgerInput, StateKind};
 
 /// The level last logged for each group with a quota.
 #[derive(Debug, Default)]
-pub(super) struct Fill(BTreeMap<GroupId, Level>);
+pub(super) struct Fill(BTreeMap<GroupId, QuotaLevel>);
 
 /// Use of a quota of dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum QuotaLevel {
     #[default]
     Easy,
     /// 80 % of the quota are used.
@@ -34,10 +34,10 @@ pub(super) fn telling(
     journal: &Journal,
     render: &Render,
     group: &GroupId,
-) -> Option<Input> {
+) -> Option<LedgerInput> {
     ledger.policy(group).dead_letters_bytes_max?;
     let bytes = dead_letter_bytes(journal, render, group);
-    Some(Input::DeadLetterBytes { group: group.clone(), bytes })
+    Some(LedgerInput::DeadLetterBytes { group: group.clone(), bytes })
 }
 
 impl Fill {
@@ -59,7 +59,7 @@ impl Fill {
         if !self.rises(group, level) {
             return;
         }
-        if level == Level::Full {
+        if level == QuotaLevel::Full {
             tracing::warn!(
                 %group, bytes, bytes_max, held,
                 "the dead letters have no room: exhausted records are held and not handed out \
@@ -74,18 +74,18 @@ impl Fill {
         }
     }
 
-    fn rises(&mut self, group: &GroupId, level: Level) -> bool {
+    fn rises(&mut self, group: &GroupId, level: QuotaLevel) -> bool {
         level > self.0.insert(group.clone(), level).unwrap_or_default()
     }
 }
 
-fn level(bytes: u64, bytes_max: u64, held: u64) -> Level {
+fn level(bytes: u64, bytes_max: u64, held: u64) -> QuotaLevel {
     if held > 0 {
-        Level::Full
+        QuotaLevel::Full
     } else if bytes.saturating_mul(5) >= bytes_max.saturating_mul(4) {
-        Level::Near
+        QuotaLevel::Near
     } else {
-        Level::Easy
+        QuotaLevel::Easy
     }
 }
 
@@ -97,17 +97,33 @@ mod tests {
     fn near_is_80_percent_and_full_is_when_records_are_held() {
         let levels = [(0, 0), (79, 0), (80, 0), (100, 0), (10, 1)];
         let levels = levels.map(|(bytes, held)| level(bytes, 100, held));
-        assert_eq!(levels, [Level::Easy, Level::Easy, Level::Near, Level::Near, Level::Full]);
+        assert_eq!(
+            levels,
+            [
+                QuotaLevel::Easy,
+                QuotaLevel::Easy,
+                QuotaLevel::Near,
+                QuotaLevel::Near,
+                QuotaLevel::Full
+            ]
+        );
     }
 
     #[test]
     fn a_group_is_warned_of_once_each_time_it_rises() {
         let mut fill = Fill::default();
-        let levels = [Level::Easy, Level::Near, Level::Near, Level::Full, Level::Full];
+        let levels = [
+            QuotaLevel::Easy,
+            QuotaLevel::Near,
+            QuotaLevel::Near,
+            QuotaLevel::Full,
+            QuotaLevel::Full,
+        ];
         let shop = levels.map(|level| fill.rises(&"shop".into(), level));
         assert_eq!(shop, [false, true, false, true, false]);
-        assert!(fill.rises(&"other".into(), Level::Full));
-        let again = [Level::Near, Level::Full].map(|level| fill.rises(&"shop".into(), level));
+        assert!(fill.rises(&"other".into(), QuotaLevel::Full));
+        let again =
+            [QuotaLevel::Near, QuotaLevel::Full].map(|level| fill.rises(&"shop".into(), level));
         assert_eq!(again, [false, true]);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::kind;
 use crate::engine::windows::{self, KeptWindow, Windows};
-use crate::journal::{Entry, NewEntry};
+use crate::journal::{JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicPartition};
 
 /// Head of an entry that makes a staged window valid: version 3 of a stored window, without data.
@@ -21,26 +21,26 @@ fn end_of_staged(window: &NewEntry) -> Option<NewEntry> {
 }
 
 /// True for an entry that makes a staged window valid.
-fn is_as_staged(entry: &Entry) -> bool {
+fn is_as_staged(entry: &JournalEntry) -> bool {
     entry.kind == kind::WINDOW && entry.head == AS_STAGED
 }
 
 /// Windows of the log, collected entry by entry.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct StagedWindows {
     windows: Windows,
-    staged: BTreeMap<(GroupId, TopicPartition), Staged>,
+    staged: BTreeMap<(GroupId, TopicPartition), StagedWindow>,
 }
 
 #[derive(Debug)]
-struct Staged {
+struct StagedWindow {
     window: KeptWindow,
     /// The log has the window's group, and no later window.
     counts: bool,
 }
 
-impl Told {
-    pub(super) fn entry(&mut self, entry: &Entry) {
+impl StagedWindows {
+    pub(super) fn entry(&mut self, entry: &JournalEntry) {
         if entry.kind == kind::STAGED {
             return self.staged(entry);
         }
@@ -59,10 +59,10 @@ impl Told {
         self.windows.insert(of, staged.window.clone());
     }
 
-    fn staged(&mut self, entry: &Entry) {
+    fn staged(&mut self, entry: &JournalEntry) {
         match windows::read(entry) {
             Some((group, of, Some(window))) => {
-                self.staged.insert((group, of), Staged { window, counts: false });
+                self.staged.insert((group, of), StagedWindow { window, counts: false });
             }
             Some((group, of, None)) => {
                 self.staged.remove(&(group, of));
@@ -96,7 +96,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Encoded, Kind};
+    use crate::journal::{EncodedHead, EntryKind};
     use crate::retry::detector::WindowRecord;
     use uuid::Uuid;
 
@@ -106,16 +106,16 @@ mod tests {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let record = WindowRecord::default();
         let window = windows::entry(&"shop".into(), &of, Some(&record), Uuid::nil());
-        let staged = window.clone().with_kind(Kind(74));
-        let counts = window.clone().with_head(Encoded::new(vec![3]));
-        let mut told = Told::default();
+        let staged = window.clone().with_kind(EntryKind(74));
+        let counts = window.clone().with_head(EncodedHead::new(vec![3]));
+        let mut told = StagedWindows::default();
         told.entry(&staged.read_back());
         assert_eq!(told.windows, Windows::new(), "nothing says that it counts");
         told.entry(&counts.read_back());
         let known = Windows::from([(("shop".into(), of), KeptWindow::default())]);
         assert_eq!(told.take(), known);
         let after = told.unstaged();
-        let end = NewEntry::tombstone(Kind(74), window.key.clone().unwrap());
+        let end = NewEntry::tombstone(EntryKind(74), window.key.clone().unwrap());
         assert_eq!(after, [window, end]);
     }
 }

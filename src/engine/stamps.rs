@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::engine::command::Producer;
+use crate::engine::command::ProducerSequence;
 use crate::engine::kind;
-use crate::journal::{Encoded, Entry, NewEntry};
+use crate::journal::{EncodedHead, JournalEntry, NewEntry};
 use crate::model::{GroupId, WallMs};
-use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
+use crate::wire::idempotence::{ProducerWindow, SeenBatch, SequenceCheck};
 
 /// The version byte of stored producer sequences.
 const VERSION: u8 = 1;
 
 /// Relation of a batch to its producer's earlier batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SequenceVerdict {
     New,
     Repeated,
     OutOfOrder,
@@ -26,40 +26,40 @@ pub(super) enum Verdict {
 }
 
 /// The last batches of one producer, and the time of the latest.
-pub(super) type Past = (ProducerWindow, WallMs);
+pub(super) type ProducerHistory = (ProducerWindow, WallMs);
 
 #[derive(Debug)]
-pub(super) struct Stamps {
-    windows: BTreeMap<(GroupId, i64), Past>,
+pub(super) struct ProducerSequences {
+    windows: BTreeMap<(GroupId, i64), ProducerHistory>,
     expire_after_ms: u64,
 }
 
-impl Stamps {
+impl ProducerSequences {
     /// No producers yet; a producer is forgotten after `expire_after_ms` of silence.
     pub(super) fn new(expire_after_ms: u64) -> Self {
         Self { windows: BTreeMap::new(), expire_after_ms }
     }
 
     /// Checks a batch against its producer's earlier batches.
-    pub(super) fn check(&self, group: &GroupId, producer: Producer) -> Verdict {
+    pub(super) fn check(&self, group: &GroupId, producer: ProducerSequence) -> SequenceVerdict {
         let Some((window, _)) = self.windows.get(&(group.clone(), producer.id)) else {
-            return Verdict::New;
+            return SequenceVerdict::New;
         };
         match window.check(producer.epoch, producer.first, producer.last) {
-            Sequenced::InOrder => Verdict::New,
-            Sequenced::Duplicate { .. } => Verdict::Repeated,
-            Sequenced::OutOfOrder => Verdict::OutOfOrder,
-            Sequenced::FencedEpoch => Verdict::Fenced,
+            SequenceCheck::InOrder => SequenceVerdict::New,
+            SequenceCheck::Duplicate { .. } => SequenceVerdict::Repeated,
+            SequenceCheck::OutOfOrder => SequenceVerdict::OutOfOrder,
+            SequenceCheck::FencedEpoch => SequenceVerdict::Fenced,
         }
     }
 
-    /// The state of a producer, for [`Stamps::restore`].
-    pub(super) fn of(&self, group: &GroupId, id: i64) -> Option<Past> {
+    /// The state of a producer, for [`ProducerSequences::restore`].
+    pub(super) fn of(&self, group: &GroupId, id: i64) -> Option<ProducerHistory> {
         self.windows.get(&(group.clone(), id)).cloned()
     }
 
     /// Restores a producer's state after a batch that is not in the log.
-    pub(super) fn restore(&mut self, group: &GroupId, id: i64, before: Option<Past>) {
+    pub(super) fn restore(&mut self, group: &GroupId, id: i64, before: Option<ProducerHistory>) {
         let of = (group.clone(), id);
         match before {
             Some(before) => drop(self.windows.insert(of, before)),
@@ -68,7 +68,12 @@ impl Stamps {
     }
 
     /// Records a batch; returns the entry to append with its facts.
-    pub(super) fn record(&mut self, group: &GroupId, producer: Producer, now: WallMs) -> NewEntry {
+    pub(super) fn record(
+        &mut self,
+        group: &GroupId,
+        producer: ProducerSequence,
+        now: WallMs,
+    ) -> NewEntry {
         let (window, seen) = self.windows.entry((group.clone(), producer.id)).or_default();
         *seen = now;
         window.record(
@@ -81,12 +86,12 @@ impl Stamps {
         );
         let mut head = vec![VERSION];
         head.extend(now.0.to_le_bytes());
-        let head = Encoded::of(postcard::to_extend(window, head));
+        let head = EncodedHead::of(postcard::to_extend(window, head));
         NewEntry::keyed(kind::STAMP, key(group, producer.id), head, Bytes::new())
     }
 
     /// Restores a producer from a stored entry.
-    pub(super) fn replay(&mut self, entry: &Entry) {
+    pub(super) fn replay(&mut self, entry: &JournalEntry) {
         let Some((id, group)) = entry.key.as_deref().and_then(read_key) else { return };
         let stored = entry.head.split_first().filter(|(version, _)| **version == VERSION);
         let window =
@@ -134,44 +139,47 @@ fn read_key(key: &[u8]) -> Option<(i64, GroupId)> {
 mod tests {
     use super::*;
 
-    fn stored(entry: &NewEntry) -> Entry {
+    fn stored(entry: &NewEntry) -> JournalEntry {
         entry.clone().read_back()
     }
 
     #[test]
     fn a_repeated_batch_is_known_again_after_a_restart() {
         let group = GroupId::new("shop");
-        let batch = |first| Producer { id: 7, epoch: 0, first, last: first + 1 };
-        let mut stamps = Stamps::new(1_000);
+        let batch = |first| ProducerSequence { id: 7, epoch: 0, first, last: first + 1 };
+        let mut stamps = ProducerSequences::new(1_000);
         stamps.record(&group, batch(0), WallMs(5));
         let entry = stamps.record(&group, batch(2), WallMs(6));
-        let mut again = Stamps::new(1_000);
+        let mut again = ProducerSequences::new(1_000);
         again.replay(&stored(&entry));
-        assert_eq!(again.check(&group, batch(0)), Verdict::Repeated);
-        assert_eq!(again.check(&group, batch(2)), Verdict::Repeated);
-        assert_eq!(again.check(&group, batch(4)), Verdict::New);
-        assert_eq!(again.check(&group, batch(6)), Verdict::OutOfOrder);
-        assert_eq!(again.check(&GroupId::new("other"), batch(2)), Verdict::New);
+        assert_eq!(again.check(&group, batch(0)), SequenceVerdict::Repeated);
+        assert_eq!(again.check(&group, batch(2)), SequenceVerdict::Repeated);
+        assert_eq!(again.check(&group, batch(4)), SequenceVerdict::New);
+        assert_eq!(again.check(&group, batch(6)), SequenceVerdict::OutOfOrder);
+        assert_eq!(again.check(&GroupId::new("other"), batch(2)), SequenceVerdict::New);
         assert!(again.expire(WallMs(1_005)).is_empty(), "it was there a second ago");
         let tombstones = again.expire(WallMs(1_006));
         assert_eq!(tombstones.len(), 1);
         again.replay(&stored(&entry));
         again.replay(&stored(&tombstones[0]));
-        assert_eq!(again.check(&group, batch(2)), Verdict::New);
+        assert_eq!(again.check(&group, batch(2)), SequenceVerdict::New);
     }
 
     #[test]
     fn a_stamp_stored_by_version_1_is_read_for_ever() {
         let group = GroupId::new("g");
-        let batch = Producer { id: 1, epoch: 2, first: 3, last: 4 };
+        let batch = ProducerSequence { id: 1, epoch: 2, first: 3, last: 4 };
         let stored_once: Vec<u8> = vec![1, 5, 0, 0, 0, 0, 0, 0, 0, 1, 4, 1, 6, 8, 0];
-        let mut stamps = Stamps::new(1_000);
+        let mut stamps = ProducerSequences::new(1_000);
         let mut entry = stored(&stamps.record(&group, batch, WallMs(5)));
         assert_eq!(entry.head, stored_once, "the format has changed: give it a new version");
         entry.head = stored_once.into();
-        let mut again = Stamps::new(1_000);
+        let mut again = ProducerSequences::new(1_000);
         again.replay(&entry);
-        assert_eq!(again.check(&group, batch), Verdict::Repeated);
-        assert_eq!(again.check(&group, Producer { first: 5, last: 5, ..batch }), Verdict::New);
+        assert_eq!(again.check(&group, batch), SequenceVerdict::Repeated);
+        assert_eq!(
+            again.check(&group, ProducerSequence { first: 5, last: 5, ..batch }),
+            SequenceVerdict::New
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::engine::kind;
-use crate::journal::{Encoded, Entry, NewEntry};
+use crate::journal::{EncodedHead, JournalEntry, NewEntry};
 use crate::model::GroupId;
 use crate::retry::suspects::SuspectsRecord;
 
@@ -25,7 +25,7 @@ pub(super) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntr
     match record {
         Some(record) => {
             let returns: Vec<bool> = record.sets.iter().map(|set| set.is_seek_back).collect();
-            let head = Encoded::of(postcard::to_extend(&(record, returns), vec![VERSION]));
+            let head = EncodedHead::of(postcard::to_extend(&(record, returns), vec![VERSION]));
             NewEntry::keyed(kind::SUSPECTS, key, head, Bytes::new())
         }
         None => NewEntry::tombstone(kind::SUSPECTS, key),
@@ -33,7 +33,7 @@ pub(super) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntr
 }
 
 /// Applies one entry of the log.
-pub(super) fn replay(suspects: &mut GroupSuspects, entry: &Entry) {
+pub(super) fn replay(suspects: &mut GroupSuspects, entry: &JournalEntry) {
     match read(entry) {
         Some((group, Some(record))) => {
             suspects.insert(group, record);
@@ -47,7 +47,7 @@ pub(super) fn replay(suspects: &mut GroupSuspects, entry: &Entry) {
 
 /// The group of an entry and its suspects; an inner `None` means that the group has none from then
 /// on.
-pub(super) fn read(entry: &Entry) -> Option<(GroupId, Option<SuspectsRecord>)> {
+pub(super) fn read(entry: &JournalEntry) -> Option<(GroupId, Option<SuspectsRecord>)> {
     let group = GroupId::new(std::str::from_utf8(entry.key.as_deref()?).ok()?);
     if entry.head.is_empty() {
         return Some((group, None));

@@ -20,14 +20,14 @@ pub struct TopicIds(Arc<Mutex<TopicTable>>);
 
 #[derive(Debug)]
 struct TopicTable {
-    topics: LruCache<TopicName, KnownTopic>,
+    topics: LruCache<TopicName, TopicIdHistory>,
     names: LruCache<Uuid, TopicName>,
     /// Time of the last query per topic, whatever its answer.
     asked: LruCache<TopicName, MonoMs>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct KnownTopic {
+struct TopicIdHistory {
     id: Uuid,
     /// The former id: a broker with old metadata may still report it.
     before: Option<Uuid>,
@@ -65,7 +65,7 @@ impl TopicIds {
         if before.is_some_and(|known| known.id == id || known.before == Some(id)) {
             return false;
         }
-        told.topics.put(topic.clone(), KnownTopic { id, before: before.map(|known| known.id) });
+        told.topics.put(topic.clone(), TopicIdHistory { id, before: before.map(|known| known.id) });
         told.names.put(id, topic.clone());
         if let Some(before) = before {
             // A Fetch by the former id no longer has a topic.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The reason, shared by the handle and the driver.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble(Arc<Mutex<Option<Reason>>>);
+pub(super) struct EngineTrouble(Arc<Mutex<Option<Reason>>>);
 
 #[derive(Clone, Debug)]
 struct Reason {
@@ -13,7 +13,7 @@ struct Reason {
     is_final: bool,
 }
 
-impl Trouble {
+impl EngineTrouble {
     /// Sets the reason, unless there is one: later reasons follow from the first.
     pub(super) fn begin(&self, text: &str) {
         self.lock().get_or_insert_with(|| Reason { text: text.to_owned(), is_final: false });

@@ -2,7 +2,7 @@
 
 use crate::engine::store::Store;
 use crate::model::{GroupId, WallMs};
-use crate::retry::{Counts, Entries, Entry, SlotRecord};
+use crate::retry::{Entries, Entry, EntryCounts, SlotRecord};
 
 /// One entry, for the admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ impl From<Entry> for EntryView {
 
 /// One group, for the admin port and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupView {
+pub struct GroupSummary {
     pub group: GroupId,
     /// Entries by state and level.
-    pub counts: Counts,
+    pub counts: EntryCounts,
     /// Number of waiting entries that are due.
     pub due: u64,
     /// The first due time of all waiting entries.
@@ -33,7 +33,7 @@ pub struct GroupView {
     pub slots: Vec<SlotRecord>,
 }
 
-impl GroupView {
+impl GroupSummary {
     /// The group, read from the store.
     pub(super) fn of(store: &Store, group: &GroupId, now: WallMs) -> Self {
         Self {

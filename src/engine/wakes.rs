@@ -9,11 +9,11 @@ use crate::model::GroupId;
 
 /// Waiting Fetches by group; each is woken once, and must register again.
 #[derive(Debug, Default)]
-pub(super) struct Wakes {
+pub(super) struct FetchWaiters {
     waiting: Mutex<BTreeMap<GroupId, Vec<Arc<Notify>>>>,
 }
 
-impl Wakes {
+impl FetchWaiters {
     /// Registers a waiting Fetch.
     pub(super) fn watch(&self, group: &GroupId, waker: &Arc<Notify>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::engine::kind;
-use crate::journal::{Encoded, Entry, NewEntry};
+use crate::journal::{EncodedHead, JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::retry::detector::WindowRecord;
 
@@ -47,7 +47,7 @@ pub(super) fn in_groups(entries: Vec<NewEntry>, most: usize) -> Vec<Vec<NewEntry
 }
 
 /// Applies one entry of the log.
-pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
+pub(super) fn replay(windows: &mut Windows, entry: &JournalEntry) {
     match read(entry) {
         Some((group, of, Some(window))) => {
             windows.insert((group, of), window);
@@ -61,7 +61,7 @@ pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
 
 /// The group, partition and window of an entry; an inner `None` means that the window is gone from
 /// then on.
-pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<KeptWindow>)> {
+pub(super) fn read(entry: &JournalEntry) -> Option<(GroupId, TopicPartition, Option<KeptWindow>)> {
     let (group, of) = read_key(entry.key.as_deref()?)?;
     if entry.head.is_empty() {
         return Some((group, of, None));
@@ -80,7 +80,7 @@ pub(super) fn entry(
         return NewEntry::tombstone(kind::WINDOW, key(group, of));
     };
     let whole = (topic_id.as_bytes(), window.has_committed, window);
-    let head = Encoded::of(postcard::to_extend(&whole, vec![VERSION]));
+    let head = EncodedHead::of(postcard::to_extend(&whole, vec![VERSION]));
     NewEntry::keyed(kind::WINDOW, key(group, of), head, Bytes::new())
 }
 
@@ -173,7 +173,7 @@ mod tests {
         let new = NewEntry::keyed(
             kind::WINDOW,
             Bytes::from_static(KEY),
-            Encoded::new(head),
+            EncodedHead::new(head),
             Bytes::new(),
         );
         replay(&mut windows, &new.clone().read_back());
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn windows_are_parted_into_groups_that_the_log_takes() {
-        let large = |bytes: usize| stored(&kept()).with_head(Encoded::new(vec![0; bytes]));
+        let large = |bytes: usize| stored(&kept()).with_head(EncodedHead::new(vec![0; bytes]));
         let sizes = [5 << 20, 11 << 20, 1, 40 << 20, 2];
         let groups = in_groups(sizes.map(large).to_vec(), GROUP_BYTES);
         let counts: Vec<usize> = groups.iter().map(Vec::len).collect();

@@ -5,7 +5,7 @@ mod uniform;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::group::partition::TopicPartition;
+use crate::group::partition::TopicIdPartition;
 use crate::model::TopicId;
 
 /// The assignor of a group whose members name none.
@@ -22,11 +22,11 @@ pub(super) struct Subscriber<'a> {
     /// Subscribed topics that exist.
     pub(super) topics: BTreeSet<TopicId>,
     /// The member's previous target.
-    pub(super) before: &'a BTreeSet<TopicPartition>,
+    pub(super) before: &'a BTreeSet<TopicIdPartition>,
 }
 
 /// Partition counts by topic.
-pub(super) type Counts = BTreeMap<TopicId, i32>;
+pub(super) type PartitionCounts = BTreeMap<TopicId, i32>;
 
 /// Whether there is an assignor of that name.
 pub(super) fn is_known(name: &str) -> bool {
@@ -38,8 +38,8 @@ pub(super) fn is_known(name: &str) -> bool {
 pub(super) fn assign(
     name: &str,
     members: &[Subscriber<'_>],
-    topics: &Counts,
-) -> Vec<BTreeSet<TopicPartition>> {
+    topics: &PartitionCounts,
+) -> Vec<BTreeSet<TopicIdPartition>> {
     match name {
         RANGE => range::assign(members, topics),
         _ => uniform::assign(members, topics),

@@ -27,24 +27,24 @@ use bytes::Bytes;
 use crate::group::config::ClassicConfig;
 use crate::group::consumer::JOINS;
 use crate::group::error::GroupError;
-use crate::group::input::{CommitCheck, ConsumerHeartbeat, Input, Token};
-use crate::group::output::{Answer, Output};
-use crate::group::state::{Description, GroupState, MemberDescription, Phase, member_key};
-use crate::model::{ClientId, Deadline, MemberId, MonoMs, Now};
+use crate::group::input::{CommitCheck, ConsumerHeartbeat, GroupInput, RequestId};
+use crate::group::output::{GroupAnswer, GroupOutput};
+use crate::group::state::{Description, GroupPhase, GroupState, MemberDescription, member_key};
+use crate::model::{ClientId, Deadline, MemberId, Moment, MonoMs};
 
-use member::Member;
+use member::ClassicMemberState;
 use rebalance::JoinWait;
 
 /// One classic group.
 #[derive(Clone, Debug)]
 pub struct Classic {
     config: ClassicConfig,
-    phase: Phase,
+    phase: GroupPhase,
     generation: i32,
     protocol_type: Option<String>,
     protocol: Option<String>,
     leader: Option<MemberId>,
-    members: BTreeMap<MemberId, Member>,
+    members: BTreeMap<MemberId, ClassicMemberState>,
     /// Instance id to member id.
     statics: BTreeMap<String, MemberId>,
     /// Member ids that were sent to clients and have not joined yet, each with its expiry.
@@ -55,7 +55,7 @@ pub struct Classic {
     join_wait: Option<JoinWait>,
     /// Deadline after which the members in `unsynced` are removed.
     sync_by: Option<MonoMs>,
-    output: VecDeque<Output>,
+    output: VecDeque<GroupOutput>,
 }
 
 impl Classic {
@@ -63,7 +63,7 @@ impl Classic {
     pub fn new(config: ClassicConfig) -> Self {
         Self {
             config,
-            phase: Phase::Empty,
+            phase: GroupPhase::Empty,
             generation: 0,
             protocol_type: None,
             protocol: None,
@@ -79,7 +79,7 @@ impl Classic {
     }
 
     /// Restores a persisted group; every session timeout starts again at `now`.
-    pub fn restored(config: ClassicConfig, now: Now, state: GroupState) -> Self {
+    pub fn restored(config: ClassicConfig, now: Moment, state: GroupState) -> Self {
         let mut group = Self::new(config);
         group.generation = state.generation;
         group.protocol_type = state.protocol_type;
@@ -89,16 +89,16 @@ impl Classic {
             if let Some(instance) = &kept.instance_id {
                 group.statics.insert(instance.clone(), kept.member_id.clone());
             }
-            group.members.insert(kept.member_id.clone(), Member::restored(now, kept));
+            group.members.insert(kept.member_id.clone(), ClassicMemberState::restored(now, kept));
         }
         if !group.members.is_empty() {
-            group.phase = Phase::Stable;
+            group.phase = GroupPhase::Stable;
         }
         group
     }
 
     /// Takes over a group whose last KIP-848 member has left: the classic members must join again.
-    pub fn taking_over(config: ClassicConfig, now: Now, state: GroupState) -> Self {
+    pub fn taking_over(config: ClassicConfig, now: Moment, state: GroupState) -> Self {
         let mut group = Self::restored(config, now, state);
         group.protocol = group.vote();
         group.prepare(now);
@@ -106,34 +106,34 @@ impl Classic {
     }
 
     /// Handles one request.
-    pub fn handle(&mut self, now: Now, input: Input) {
+    pub fn handle(&mut self, now: Moment, input: GroupInput) {
         match input {
-            Input::Join(token, join) => self.join(now, token, join),
-            Input::Sync(token, sync) => self.sync(now, token, sync),
-            Input::Heartbeat(token, beat) => {
+            GroupInput::Join(token, join) => self.join(now, token, join),
+            GroupInput::Sync(token, sync) => self.sync(now, token, sync),
+            GroupInput::Heartbeat(token, beat) => {
                 let result = self.heartbeat(
                     now,
                     &beat.member_id,
                     beat.instance_id.as_deref(),
                     beat.generation,
                 );
-                self.answer(token, Answer::Heartbeat(result));
+                self.answer(token, GroupAnswer::Heartbeat(result));
             }
-            Input::Leave(token, leave) => self.leave(now, token, leave),
-            Input::ConsumerHeartbeat(token, beat) => {
+            GroupInput::Leave(token, leave) => self.leave(now, token, leave),
+            GroupInput::ConsumerHeartbeat(token, beat) => {
                 let error = refusal(&beat);
-                self.answer(token, Answer::ConsumerHeartbeat(Err(error)));
+                self.answer(token, GroupAnswer::ConsumerHeartbeat(Err(error)));
             }
-            Input::CommitCheck(token, check) => {
+            GroupInput::CommitCheck(token, check) => {
                 let result = self.commit_check(now, &check);
-                self.answer(token, Answer::CommitCheck(result));
+                self.answer(token, GroupAnswer::CommitCheck(result));
             }
-            Input::Delete(token) => self.delete(token),
+            GroupInput::Delete(token) => self.delete(token),
         }
     }
 
     /// The next output, in order.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<GroupOutput> {
         self.output.pop_front()
     }
 
@@ -143,7 +143,7 @@ impl Classic {
     }
 
     /// The group state.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> GroupPhase {
         self.phase
     }
 
@@ -154,17 +154,17 @@ impl Classic {
 
     /// Whether the group can be forgotten: no member ever joined, and no member id is pending.
     pub fn is_blank(&self) -> bool {
-        self.phase == Phase::Empty && self.generation == 0 && self.pending.is_empty()
+        self.phase == GroupPhase::Empty && self.generation == 0 && self.pending.is_empty()
     }
 
     /// Restarts the session timeout of every member.
-    pub fn restart_sessions(&mut self, now: Now) {
+    pub fn restart_sessions(&mut self, now: Moment) {
         self.members.values_mut().for_each(|member| member.beat(now));
     }
 
     /// The group for `DescribeGroups`.
     pub fn describe(&self) -> Description {
-        let stable = self.phase == Phase::Stable;
+        let stable = self.phase == GroupPhase::Stable;
         Description {
             phase: self.phase,
             generation: self.generation,
@@ -221,15 +221,15 @@ impl Classic {
         same.map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
-    fn metadata_of(&self, member: &Member) -> Bytes {
+    fn metadata_of(&self, member: &ClassicMemberState) -> Bytes {
         self.protocol.as_deref().and_then(|name| member.metadata(name)).unwrap_or_default()
     }
 
-    fn commit_check(&mut self, now: Now, check: &CommitCheck) -> Result<(), GroupError> {
-        if self.phase == Phase::Dead {
+    fn commit_check(&mut self, now: Moment, check: &CommitCheck) -> Result<(), GroupError> {
+        if self.phase == GroupPhase::Dead {
             return Err(GroupError::CoordinatorNotAvailable);
         }
-        if check.generation < 0 && self.phase == Phase::Empty {
+        if check.generation < 0 && self.phase == GroupPhase::Empty {
             return Ok(());
         }
         let outsider = check.generation < 0
@@ -242,7 +242,7 @@ impl Classic {
         if check.generation != self.generation {
             return Err(GroupError::IllegalGeneration);
         }
-        if self.phase == Phase::CompletingRebalance && !check.transactional {
+        if self.phase == GroupPhase::CompletingRebalance && !check.transactional {
             return Err(GroupError::RebalanceInProgress);
         }
         if let Some(member) = self.members.get_mut(&check.member_id) {
@@ -251,18 +251,18 @@ impl Classic {
         Ok(())
     }
 
-    fn delete(&mut self, token: Token) {
+    fn delete(&mut self, token: RequestId) {
         let result = match self.phase {
-            Phase::Dead => Err(GroupError::GroupIdNotFound),
-            Phase::Empty => {
-                self.phase = Phase::Dead;
+            GroupPhase::Dead => Err(GroupError::GroupIdNotFound),
+            GroupPhase::Empty => {
+                self.phase = GroupPhase::Dead;
                 self.pending.clear();
-                self.output.push_back(Output::Forget);
+                self.output.push_back(GroupOutput::Forget);
                 Ok(())
             }
             _ => Err(GroupError::NonEmptyGroup),
         };
-        self.answer(token, Answer::Delete(result));
+        self.answer(token, GroupAnswer::Delete(result));
     }
 
     /// Kafka's `validateMember`: checks that the member id and instance id belong to the group.
@@ -276,8 +276,8 @@ impl Classic {
         if self.members.contains_key(id) { Ok(()) } else { Err(GroupError::UnknownMemberId) }
     }
 
-    fn answer(&mut self, token: Token, answer: Answer) {
-        self.output.push_back(Output::Answer(token, answer));
+    fn answer(&mut self, token: RequestId, answer: GroupAnswer) {
+        self.output.push_back(GroupOutput::Answer(token, answer));
     }
 
     fn is_leader(&self, id: &MemberId) -> bool {
@@ -292,7 +292,7 @@ impl Classic {
             leader: self.leader.clone(),
             members: self.members.iter().map(|(id, member)| member.kept(id)).collect(),
         };
-        self.output.push_back(Output::Persist(state));
+        self.output.push_back(GroupOutput::Persist(state));
     }
 }
 

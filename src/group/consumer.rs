@@ -31,16 +31,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::group::config::ConsumerConfig;
 use crate::group::error::GroupError;
-use crate::group::input::{CommitCheck, ConsumerHeartbeat, Input, Leave, Token};
-use crate::group::output::{Alive, Answer, Output};
-use crate::group::partition::{TopicImage, TopicPartition};
+use crate::group::input::{CommitCheck, ConsumerHeartbeat, GroupInput, LeaveRequest, RequestId};
+use crate::group::output::{Alive, GroupAnswer, GroupOutput};
+use crate::group::partition::{TopicIdPartition, TopicImage};
 use crate::group::state::member_key;
-use crate::model::{ClientId, Deadline, MemberId, Now, TopicName};
+use crate::model::{ClientId, Deadline, MemberId, Moment, TopicName};
 
-use member::Member;
+use member::ConsumerMemberState;
 pub use state::{
-    ClassicMember, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, KnownTopic,
-    PatternMember,
+    ClassicMember, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState,
+    PatternMember, TargetTopic,
 };
 
 /// Epoch of a heartbeat that joins.
@@ -56,7 +56,7 @@ pub struct Consumer {
     config: ConsumerConfig,
     is_dead: bool,
     epoch: i32,
-    members: BTreeMap<MemberId, Member>,
+    members: BTreeMap<MemberId, ConsumerMemberState>,
     /// Instance id to member id.
     statics: BTreeMap<String, MemberId>,
     /// Subscribed topics, with their number of subscribers.
@@ -64,10 +64,10 @@ pub struct Consumer {
     /// The subscribed topics that exist.
     topics: BTreeMap<TopicName, TopicImage>,
     /// The owner of each partition; a member owns a partition until its revocation is complete.
-    owners: BTreeMap<TopicPartition, MemberId>,
+    owners: BTreeMap<TopicIdPartition, MemberId>,
     /// The state differs from the persisted one.
     is_changed: bool,
-    output: VecDeque<Output>,
+    output: VecDeque<GroupOutput>,
 }
 
 impl Consumer {
@@ -88,30 +88,30 @@ impl Consumer {
     }
 
     /// Handles one request.
-    pub fn handle(&mut self, now: Now, input: Input) {
+    pub fn handle(&mut self, now: Moment, input: GroupInput) {
         match input {
-            Input::ConsumerHeartbeat(token, beat) => {
+            GroupInput::ConsumerHeartbeat(token, beat) => {
                 let answer = self.heartbeat(now, *beat);
                 self.settle();
-                self.answer(token, Answer::ConsumerHeartbeat(answer));
+                self.answer(token, GroupAnswer::ConsumerHeartbeat(answer));
             }
-            Input::CommitCheck(token, check) => {
+            GroupInput::CommitCheck(token, check) => {
                 let result = self.commit_check(&check);
-                self.answer(token, Answer::CommitCheck(result));
+                self.answer(token, GroupAnswer::CommitCheck(result));
             }
-            Input::Delete(token) => self.delete(token),
-            Input::Leave(token, leave) => self.remove_by_instance(token, leave),
-            Input::Join(token, join) => self.join_classic(now, token, join),
-            Input::Sync(token, sync) => self.sync_classic(now, token, &sync),
-            Input::Heartbeat(token, beat) => {
+            GroupInput::Delete(token) => self.delete(token),
+            GroupInput::Leave(token, leave) => self.remove_by_instance(token, leave),
+            GroupInput::Join(token, join) => self.join_classic(now, token, join),
+            GroupInput::Sync(token, sync) => self.sync_classic(now, token, &sync),
+            GroupInput::Heartbeat(token, beat) => {
                 let result = self.beat_classic(now, &beat);
-                self.answer(token, Answer::Heartbeat(result));
+                self.answer(token, GroupAnswer::Heartbeat(result));
             }
         }
     }
 
     /// The next output, in order.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<GroupOutput> {
         self.output.pop_front()
     }
 
@@ -122,7 +122,7 @@ impl Consumer {
 
     /// The group state.
     pub fn phase(&self) -> ConsumerPhase {
-        let settled = |member: &Member| member.is_settled(self.epoch);
+        let settled = |member: &ConsumerMemberState| member.is_settled(self.epoch);
         if self.is_dead {
             ConsumerPhase::Dead
         } else if self.members.is_empty() {
@@ -140,7 +140,7 @@ impl Consumer {
     }
 
     /// Restarts the session timeout and the revocation wait of every member.
-    pub fn restart_sessions(&mut self, now: Now) {
+    pub fn restart_sessions(&mut self, now: Moment) {
         let session_ms = self.config.session_timeout_ms;
         self.members.values_mut().for_each(|member| member.restart(now, session_ms));
     }
@@ -215,7 +215,7 @@ impl Consumer {
         let member = member.filter(|member| JOINS < epoch && epoch < member.epoch);
         let Some(member) = member else { return false };
         partitions.all(|(topic, index)| {
-            let one = |image: &TopicImage| TopicPartition { topic: image.id, index: *index };
+            let one = |image: &TopicImage| TopicIdPartition { topic: image.id, index: *index };
             self.topics.get(topic).map(one).is_some_and(|one| member.has_had(&one, epoch))
         })
     }
@@ -235,7 +235,11 @@ impl Consumer {
     }
 
     /// Checks that the member id and instance id belong to the group.
-    fn check_member(&self, id: &MemberId, instance: Option<&str>) -> Result<&Member, GroupError> {
+    fn check_member(
+        &self,
+        id: &MemberId,
+        instance: Option<&str>,
+    ) -> Result<&ConsumerMemberState, GroupError> {
         if let Some(instance) = instance {
             let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
             if holder != id {
@@ -254,7 +258,7 @@ impl Consumer {
         }
     }
 
-    fn heartbeat(&mut self, now: Now, beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
+    fn heartbeat(&mut self, now: Moment, beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
         join::check(&beat)?;
         if self.is_dead {
             return Err(GroupError::CoordinatorNotAvailable);
@@ -262,38 +266,38 @@ impl Consumer {
         if beat.epoch < JOINS { self.goes(&beat) } else { self.stays(now, beat) }
     }
 
-    fn delete(&mut self, token: Token) {
+    fn delete(&mut self, token: RequestId) {
         let result = if self.is_dead {
             Err(GroupError::GroupIdNotFound)
         } else if self.members.is_empty() {
             self.is_dead = true;
-            self.output.push_back(Output::Forget);
+            self.output.push_back(GroupOutput::Forget);
             Ok(())
         } else {
             Err(GroupError::NonEmptyGroup)
         };
-        self.answer(token, Answer::Delete(result));
+        self.answer(token, GroupAnswer::Delete(result));
     }
 
-    fn remove_by_instance(&mut self, token: Token, leave: Leave) {
+    fn remove_by_instance(&mut self, token: RequestId, leave: LeaveRequest) {
         let left = leave.members.into_iter().map(|leaver| self.remove_one(leaver)).collect();
         self.settle();
-        self.answer(token, Answer::Leave(Ok(left)));
+        self.answer(token, GroupAnswer::Leave(Ok(left)));
     }
 
-    fn answer(&mut self, token: Token, answer: Answer) {
-        self.output.push_back(Output::Answer(token, answer));
+    fn answer(&mut self, token: RequestId, answer: GroupAnswer) {
+        self.output.push_back(GroupOutput::Answer(token, answer));
     }
 
     /// Persists a changed state before the answers that depend on it.
     fn settle(&mut self) {
         if std::mem::take(&mut self.is_changed) {
             let state = self.state();
-            self.output.push_back(Output::PersistConsumer(state));
+            self.output.push_back(GroupOutput::PersistConsumer(state));
         }
     }
 
-    fn release(&mut self, partitions: &BTreeSet<TopicPartition>) {
+    fn release(&mut self, partitions: &BTreeSet<TopicIdPartition>) {
         for partition in partitions {
             self.owners.remove(partition);
         }

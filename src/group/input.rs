@@ -7,36 +7,36 @@ use bytes::Bytes;
 
 use crate::group::consumer::join;
 use crate::group::error::GroupError;
-use crate::group::partition::{TopicImage, TopicPartition};
+use crate::group::partition::{TopicIdPartition, TopicImage};
 use crate::group::state::Protocol;
 use crate::model::{ClientId, MemberId, TopicName};
 
 /// Identifies one waiting request; the driver chooses it, and the answer carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u64);
+pub struct RequestId(pub u64);
 
 /// One request to one group. Every request gets an answer with its token, at once or later.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum GroupInput {
     /// `JoinGroup`; answered when the join phase ends.
-    Join(Token, Join),
+    Join(RequestId, JoinRequest),
     /// `SyncGroup`; answered when the leader has sent the assignments.
-    Sync(Token, Sync),
+    Sync(RequestId, Sync),
     /// `Heartbeat`; answered at once.
-    Heartbeat(Token, Heartbeat),
+    Heartbeat(RequestId, Heartbeat),
     /// `LeaveGroup`; answered at once.
-    Leave(Token, Leave),
+    Leave(RequestId, LeaveRequest),
     /// `ConsumerGroupHeartbeat`: joins, stays, leaves; answered at once.
-    ConsumerHeartbeat(Token, Box<ConsumerHeartbeat>),
+    ConsumerHeartbeat(RequestId, Box<ConsumerHeartbeat>),
     /// Checks whether a member may commit offsets. Answered at once; success counts as a heartbeat.
-    CommitCheck(Token, CommitCheck),
+    CommitCheck(RequestId, CommitCheck),
     /// `DeleteGroups`; answered at once, granted only to an empty group.
-    Delete(Token),
+    Delete(RequestId),
 }
 
 /// A JoinGroup request.
 #[derive(Clone, Debug)]
-pub struct Join {
+pub struct JoinRequest {
     /// The member's id; empty for a new member.
     pub member_id: MemberId,
     /// Set by static members (KIP-345).
@@ -61,16 +61,16 @@ pub struct Join {
     /// Version 9 and above: the leader can be told to skip the assignment (KIP-814).
     pub can_skip_assignment: bool,
     /// A consumer's parsed subscription, if it can be parsed; used in a group with KIP-848 members.
-    pub consuming: Option<Box<Consuming>>,
+    pub consuming: Option<Box<ParsedSubscription>>,
 }
 
 /// A classic consumer's subscription, parsed for the coordinator.
 #[derive(Clone, Debug)]
-pub struct Consuming {
+pub struct ParsedSubscription {
     /// All topics it subscribes to.
     pub topics: BTreeSet<TopicName>,
     /// The partitions that the member owns.
-    pub owned: BTreeSet<TopicPartition>,
+    pub owned: BTreeSet<TopicIdPartition>,
     /// Current images of the topics of the group and the request; `None`: no such topic.
     pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
 }
@@ -102,7 +102,7 @@ pub struct Heartbeat {
 
 /// A LeaveGroup request.
 #[derive(Clone, Debug)]
-pub struct Leave {
+pub struct LeaveRequest {
     /// The leaving members; exactly one below version 3.
     pub members: Vec<Leaver>,
 }
@@ -158,7 +158,7 @@ pub struct ConsumerHeartbeat {
     /// The assignor that the member prefers.
     pub assignor: Option<String>,
     /// The partitions that the member owns.
-    pub owned: Option<BTreeSet<TopicPartition>>,
+    pub owned: Option<BTreeSet<TopicIdPartition>>,
     /// Current images of the topics of the group and the request; `None`: no such topic.
     pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
     /// The topics that currently match the patterns of the group and the request. A missing pattern

@@ -1,8 +1,8 @@
 //! Group state machines; pure.
 //!
-//! A machine is one group: [`Classic`], or [`Consumer`] for KIP-848. A request is an [`Input`]. An
-//! [`Output`] is an answer, a state to persist or an event. The machine reads no clock and makes no
-//! ids.
+//! A machine is one group: [`Classic`], or [`Consumer`] for KIP-848. A request is a [`GroupInput`].
+//! A [`GroupOutput`] is an answer, a state to persist or an event. The machine reads no clock and
+//! makes no ids.
 
 mod assignor;
 mod classic;
@@ -18,16 +18,18 @@ pub use classic::Classic;
 pub use config::{ClassicConfig, ConsumerConfig};
 pub use consumer::{
     ClassicMember, Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState,
-    JOINS, KnownTopic, PatternMember,
+    JOINS, PatternMember, TargetTopic,
 };
 pub use error::GroupError;
 pub use input::{
-    CommitCheck, ConsumerHeartbeat, Consuming, Heartbeat, Input, Join, Leave, Leaver, Sync, Token,
+    CommitCheck, ConsumerHeartbeat, GroupInput, Heartbeat, JoinRequest, LeaveRequest, Leaver,
+    ParsedSubscription, RequestId, Sync,
 };
 pub use output::{
-    Alive, Answer, GoneCause, JoinRefusal, Joined, JoinedMember, Left, MemberGone, Output, Synced,
+    Alive, GoneCause, GroupAnswer, GroupOutput, JoinRefusal, JoinResult, JoinedMember, LeaveResult,
+    MemberGone, SyncResult,
 };
-pub use partition::{TopicImage, TopicPartition, TopicPartitions};
+pub use partition::{TopicIdPartition, TopicIdPartitions, TopicImage};
 pub use state::{
-    Description, GroupState, MemberDescription, MemberState, Phase, Protocol, member_key,
+    Description, GroupPhase, GroupState, MemberDescription, MemberState, Protocol, member_key,
 };

@@ -6,16 +6,16 @@ use bytes::Bytes;
 
 use crate::group::consumer::ConsumerState;
 use crate::group::error::GroupError;
-use crate::group::input::Token;
-use crate::group::partition::TopicPartition;
+use crate::group::input::RequestId;
+use crate::group::partition::TopicIdPartition;
 use crate::group::state::GroupState;
 use crate::model::{MemberId, TopicName};
 
 /// Outputs take effect in order: an answer after a `Persist` must wait until that state is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum GroupOutput {
     /// Answers the request with this token.
-    Answer(Token, Answer),
+    Answer(RequestId, GroupAnswer),
     /// Persists the group's state; replaces the earlier one.
     Persist(GroupState),
     /// Persists the state of a consumer group (KIP-848); replaces the earlier one.
@@ -30,12 +30,12 @@ pub enum Output {
 
 /// One answer; the variants are named as the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    Join(Result<Joined, JoinRefusal>),
-    Sync(Result<Synced, GroupError>),
+pub enum GroupAnswer {
+    Join(Result<JoinResult, JoinRefusal>),
+    Sync(Result<SyncResult, GroupError>),
     Heartbeat(Result<(), GroupError>),
     /// One result per member of the request, in its order.
-    Leave(Result<Vec<Left>, GroupError>),
+    Leave(Result<Vec<LeaveResult>, GroupError>),
     ConsumerHeartbeat(Result<Alive, GroupError>),
     CommitCheck(Result<(), GroupError>),
     Delete(Result<(), GroupError>),
@@ -43,7 +43,7 @@ pub enum Answer {
 
 /// The answer to a successful JoinGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinResult {
     /// The member's id, which may be new.
     pub member_id: MemberId,
     pub generation: i32,
@@ -78,7 +78,7 @@ pub struct JoinRefusal {
 
 /// The answer to a successful SyncGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Synced {
+pub struct SyncResult {
     /// `consumer`, `connect`, …
     pub protocol_type: Option<String>,
     /// The assignor in use.
@@ -98,12 +98,12 @@ pub struct Alive {
     /// Time until the next heartbeat.
     pub heartbeat_interval_ms: u64,
     /// The whole assignment; absent if the member knows it.
-    pub assignment: Option<BTreeSet<TopicPartition>>,
+    pub assignment: Option<BTreeSet<TopicIdPartition>>,
 }
 
 /// The result of one entry of LeaveGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct LeaveResult {
     pub member_id: MemberId,
     pub instance_id: Option<String>,
     /// The `member_key` of the removed member, or the error. A request may name a static member by

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::TopicId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TopicPartition {
+pub struct TopicIdPartition {
     pub topic: TopicId,
     /// Partition index in the topic.
     pub index: i32,
@@ -22,27 +22,27 @@ pub struct TopicImage {
 
 /// Some partitions of one topic. Journalled: a change of the shape is a change of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopicPartitions {
+pub struct TopicIdPartitions {
     pub topic: TopicId,
     /// Partition indexes, sorted.
     pub partitions: Vec<i32>,
 }
 
 /// Groups partitions by topic.
-pub(super) fn by_topic(partitions: &BTreeSet<TopicPartition>) -> Vec<TopicPartitions> {
+pub(super) fn by_topic(partitions: &BTreeSet<TopicIdPartition>) -> Vec<TopicIdPartitions> {
     let mut topics: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
     for partition in partitions {
         topics.entry(partition.topic).or_default().push(partition.index);
     }
-    let of = |(topic, partitions)| TopicPartitions { topic, partitions };
+    let of = |(topic, partitions)| TopicIdPartitions { topic, partitions };
     topics.into_iter().map(of).collect()
 }
 
 /// Inverse of [`by_topic`].
-pub(super) fn one_by_one(topics: &[TopicPartitions]) -> BTreeSet<TopicPartition> {
-    let of = |of: &TopicPartitions| {
+pub(super) fn one_by_one(topics: &[TopicIdPartitions]) -> BTreeSet<TopicIdPartition> {
+    let of = |of: &TopicIdPartitions| {
         let topic = of.topic;
-        of.partitions.clone().into_iter().map(move |index| TopicPartition { topic, index })
+        of.partitions.clone().into_iter().map(move |index| TopicIdPartition { topic, index })
     };
     topics.iter().flat_map(of).collect()
 }

@@ -9,7 +9,7 @@ use crate::model::{ClientId, MemberId};
 
 /// State of a classic group, named as in `DescribeGroups`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum GroupPhase {
     Empty,
     /// Waiting for members to join.
     PreparingRebalance,
@@ -20,7 +20,7 @@ pub enum Phase {
     Dead,
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for GroupPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "Empty",
@@ -82,7 +82,7 @@ pub struct MemberState {
 /// Description of a classic group, for the HTTP interface and `DescribeGroups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    pub phase: Phase,
+    pub phase: GroupPhase,
     pub generation: i32,
     /// `consumer`, `connect`, …
     pub protocol_type: Option<String>,

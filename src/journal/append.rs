@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::core::{Core, KIND_OWNERS, State};
-use super::format::{GROUP_MAX, PAYLOAD_MAX, Queued, entry_len};
-use super::keyed::Latest;
+use super::core::{AppendState, JournalCore, KIND_OWNERS};
+use super::format::{GROUP_MAX, PAYLOAD_MAX, QueuedEntry, entry_len};
+use super::keyed::LatestValue;
 use super::streams::BatchRef;
-use super::{AppendError, Appended, Durability, EntryRef, Kind, NewEntry, StreamPart};
+use super::{AppendError, AppendResult, Durability, EntryKind, EntryRef, NewEntry, StreamPart};
 
 /// The journal counts as full when it refuses this many bytes: one batch of Kafka's usual maximum
 /// (`max.message.bytes`, 1 MiB).
@@ -27,12 +27,12 @@ pub(super) struct Terms {
 /// Terms of the journal's own entries: they free space or describe what frees it.
 pub(super) const OWN: Terms = Terms { durability: Durability::Fsync, reserved: true, own: true };
 
-impl Core {
+impl JournalCore {
     pub(super) fn append(
         &self,
         group: Vec<NewEntry>,
         terms: Terms,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendResult, AppendError> {
         let lens = measure(&group, terms)?;
         let bytes: u64 = lens.iter().map(|len| u64::from(*len)).sum();
         if bytes > GROUP_MAX {
@@ -50,12 +50,13 @@ impl Core {
         Ok(appended)
     }
 
-    /// [`Core::append`] for a caller that holds the state and has the writer woken afterwards.
+    /// [`JournalCore::append`] for a caller that holds the state and has the writer woken
+    /// afterwards.
     pub(super) fn append_own(
         &self,
-        state: &mut State,
+        state: &mut AppendState,
         group: Vec<NewEntry>,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendResult, AppendError> {
         let lens = measure(&group, OWN)?;
         self.admit(state, lens.iter().map(|len| u64::from(*len)).sum(), OWN)?;
         let appended = self.take(state, group, &lens, Durability::Fsync)?;
@@ -71,7 +72,7 @@ impl Core {
         self.admit(&self.state(), bytes.max(ADMITS_BYTES), terms)
     }
 
-    fn admit(&self, state: &State, bytes: u64, terms: Terms) -> Result<(), AppendError> {
+    fn admit(&self, state: &AppendState, bytes: u64, terms: Terms) -> Result<(), AppendError> {
         if let Some(poisoned) = &state.poisoned {
             return Err(AppendError::Poisoned(poisoned.clone()));
         }
@@ -99,11 +100,11 @@ impl Core {
 
     fn take(
         &self,
-        state: &mut State,
+        state: &mut AppendState,
         group: Vec<NewEntry>,
         lens: &[u32],
         durability: Durability,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendResult, AppendError> {
         for part in group.iter().filter_map(|entry| entry.stream.as_ref()) {
             if !state.streams.map.contains_key(&part.stream) {
                 return Err(AppendError::UnknownStream { stream: part.stream.0 });
@@ -127,7 +128,7 @@ impl Core {
             if let Some(part) = &stream {
                 base_offsets.push(part.base_offset);
             }
-            let queued = Queued {
+            let queued = QueuedEntry {
                 seq: placed.seq,
                 len: *len,
                 kind: entry.kind,
@@ -146,22 +147,22 @@ impl Core {
             self.sync_to.store(state.last_seq(), Ordering::Release);
         }
         self.counters.appended.fetch_add(count.try_into().unwrap_or(0), Ordering::Relaxed);
-        Ok(Appended { refs, base_offsets })
+        Ok(AppendResult { refs, base_offsets })
     }
 }
 
-impl State {
+impl AppendState {
     /// Brings streams and keys up to date with an entry, appended or replayed.
     pub(super) fn note(
         &mut self,
         placed: EntryRef,
-        kind: Kind,
+        kind: EntryKind,
         key: Option<&Bytes>,
         stream: Option<&StreamPart>,
         tombstone: bool,
     ) {
         if let Some(key) = key {
-            let latest = Latest { entry: placed, tombstone };
+            let latest = LatestValue { entry: placed, tombstone };
             // a copy: the owner's key may be a slice of something large
             if let Some(old) = self.keyed.note(kind, Bytes::copy_from_slice(key), latest) {
                 self.release(old);

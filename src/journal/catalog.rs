@@ -12,14 +12,14 @@ use super::{Disk, DiskFile, OpenError};
 
 /// A segment file with a sound header.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundSegment {
     pub(super) header: SegmentHeader,
     pub(super) file: Arc<dyn DiskFile>,
 }
 
 /// A segment file whose header is damaged.
 #[derive(Clone, Debug)]
-pub(super) struct Headless {
+pub(super) struct HeadlessSegment {
     pub(super) id: SegmentId,
     pub(super) len: u64,
 }
@@ -28,8 +28,8 @@ pub(super) struct Headless {
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     /// By first sequence number.
-    pub(super) segments: Vec<Found>,
-    pub(super) headless: Vec<Headless>,
+    pub(super) segments: Vec<FoundSegment>,
+    pub(super) headless: Vec<HeadlessSegment>,
     /// Unfinished files, and copies and originals that the log no longer needs.
     pub(super) leftovers: Vec<String>,
     /// Files that are not the journal's.
@@ -100,8 +100,8 @@ impl Catalog {
             file.read_at(0, &mut header).map_err(io)?;
         }
         match SegmentHeader::decode(&header) {
-            Ok(header) if header.id == id => self.segments.push(Found { header, file }),
-            Ok(_) | Err(HeaderError::Damaged) => self.headless.push(Headless { id, len }),
+            Ok(header) if header.id == id => self.segments.push(FoundSegment { header, file }),
+            Ok(_) | Err(HeaderError::Damaged) => self.headless.push(HeadlessSegment { id, len }),
             Err(HeaderError::Newer(version)) => {
                 let found = u32::from(version);
                 return Err(OpenError::Newer { dir: disk.describe(), found, known: FORMAT });

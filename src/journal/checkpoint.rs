@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::bitmap::Bitmap;
-use super::core::{Core, KIND_NEXT_STREAM, Maintenance};
+use super::core::{JournalCore, KIND_NEXT_STREAM, Maintenance};
 use super::format::{put, u32_at, u64_at};
-use super::keyed::{Latest, index_key};
+use super::keyed::{LatestValue, index_key};
 use super::live::Segment;
 use super::segment::SegmentId;
 use super::stream_index;
 use super::streams::StreamSave;
-use super::tables::{Batch, Table, Tables};
-use super::{EntryRef, JournalError, Kind, StreamId, TablesError};
+use super::tables::{Table, TableWrites, Tables};
+use super::{EntryKind, EntryRef, JournalError, StreamId, TablesError};
 
 /// Kind u8 and key → sequence number u64, length u32.
 pub(super) const KEYED: Table = Table("keyed");
@@ -33,7 +33,7 @@ const ROW_LEN: usize = 48;
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) seq: u64,
-    keyed: Vec<(Kind, Bytes, Latest)>,
+    keyed: Vec<(EntryKind, Bytes, LatestValue)>,
     streams: Vec<StreamSave>,
     dropped: Vec<StreamId>,
     releases: Vec<EntryRef>,
@@ -51,7 +51,7 @@ pub(super) struct SegmentRow {
     pub(super) dead: Bitmap,
 }
 
-impl Core {
+impl JournalCore {
     /// Saves the index as of now; waits until the log is durable to that point.
     pub(super) fn checkpoint(&self) -> Result<u64, JournalError> {
         let mut maintenance = self.maintenance();
@@ -171,10 +171,10 @@ impl Core {
 }
 
 fn save_key(
-    tables: &mut Batch<'_>,
-    kind: Kind,
+    tables: &mut TableWrites<'_>,
+    kind: EntryKind,
     key: &[u8],
-    latest: Latest,
+    latest: LatestValue,
     releases: &mut Vec<EntryRef>,
 ) -> Result<(), TablesError> {
     let at = index_key(kind, key);

@@ -15,14 +15,14 @@ use super::append::OWN;
 use super::bitmap::Bitmap;
 use super::checkpoint::{KEYED, SEGMENTS, row_key, tables_failed};
 use super::copy::CopyWriter;
-use super::core::{Core, KIND_DEAD, Maintenance};
+use super::core::{JournalCore, KIND_DEAD, Maintenance};
 use super::disk::is_gone;
 use super::index_file::PAIR_LEN;
-use super::live::{Logged, Segment};
+use super::live::{LoggedBits, Segment};
 use super::read::read_failed;
-use super::scan::{Raw, Scanned, Scanner};
+use super::scan::{RawEntry, ScanStep, Scanner};
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
-use super::{Encoded, Housekept, JournalError, NewEntry, ReadError};
+use super::{EncodedHead, EntryReadError, HousekeepingReport, JournalError, NewEntry};
 
 /// A sealed segment with less than this share of a segment's size live is joined with neighbours.
 const SMALL_SHARE: u64 = 4;
@@ -34,7 +34,7 @@ const REST_STEPS: u32 = 600;
 
 /// A segment being copied.
 #[derive(Clone, Debug)]
-struct Source {
+struct CompactionSource {
     id: SegmentId,
     epoch: u64,
     end: u64,
@@ -46,17 +46,17 @@ struct Source {
 
 /// A failed copy and the segment to skip. An unreadable source is skipped itself; after a write
 /// failure the last of the run is skipped, which makes the next run shorter.
-struct Failed {
+struct CopyFailure {
     id: SegmentId,
-    cause: ReadError,
+    cause: EntryReadError,
 }
 
-impl Core {
+impl JournalCore {
     /// Deletes or copies at most one segment, or one run of small ones.
     pub(super) fn compact(
         &self,
         maintenance: &mut Maintenance,
-        kept: &mut Housekept,
+        kept: &mut HousekeepingReport,
     ) -> Result<(), JournalError> {
         self.let_go(&mut maintenance.replaced)?;
         maintenance.resting.retain(|_, steps| {
@@ -89,8 +89,8 @@ impl Core {
                 all.split(stays).find_map(|sealed| pick(sealed, segment_bytes, room, live))
             };
             let ready = run(&known).unwrap_or_default();
-            let ready: Vec<Source> =
-                ready.iter().map(|segment| Source::of(segment, durable)).collect();
+            let ready: Vec<CompactionSource> =
+                ready.iter().map(|segment| CompactionSource::of(segment, durable)).collect();
             (ready, run(&|segment| segment.live_bytes).is_some())
         };
         if !ready.is_empty() {
@@ -109,7 +109,7 @@ impl Core {
         let mut group = Vec::new();
         let mut bits = Vec::new();
         for segment in self.segments().map.values().filter(|segment| segment.unlogged) {
-            let body = Encoded::new(segment.dead.as_bytes().to_vec());
+            let body = EncodedHead::new(segment.dead.as_bytes().to_vec());
             group.push(NewEntry::keyed_body(KIND_DEAD, dead_key(segment.id), body));
             bits.push((segment.id, segment.dead.clone(), segment.live_bytes));
         }
@@ -118,7 +118,7 @@ impl Core {
         for (id, dead, live_bytes) in bits {
             if let Some(segment) = segments.map.get_mut(&id.base) {
                 segment.unlogged = segment.dead != dead;
-                segment.logged = Some(Logged { dead, live_bytes, seq });
+                segment.logged = Some(LoggedBits { dead, live_bytes, seq });
             }
         }
         Ok(())
@@ -161,16 +161,16 @@ impl Core {
     /// Replaces `sources` with one segment of their live entries, or with nothing.
     fn replace(
         &self,
-        sources: &[Source],
+        sources: &[CompactionSource],
         maintenance: &mut Maintenance,
-        kept: &mut Housekept,
+        kept: &mut HousekeepingReport,
     ) -> Result<(), JournalError> {
         let copied = match self.copy(sources) {
             Ok(copied) => copied,
-            Err(Failed { id, cause }) => {
+            Err(CopyFailure { id, cause }) => {
                 maintenance.resting.insert(id.base, REST_STEPS);
                 if let Some(segment) = self.segments_mut().map.get_mut(&id.base) {
-                    segment.damaged = matches!(cause, ReadError::Corrupt { .. });
+                    segment.damaged = matches!(cause, EntryReadError::Corrupt { .. });
                 }
                 return Err(JournalError::Read(cause.to_string()));
             }
@@ -242,8 +242,9 @@ impl Core {
     }
 
     /// Copies the live entries of `sources` into one segment; `None` when there are none.
-    fn copy(&self, sources: &[Source]) -> Result<Option<Segment>, Failed> {
-        let alive: Vec<&Source> = sources.iter().filter(|source| !source.is_dead()).collect();
+    fn copy(&self, sources: &[CompactionSource]) -> Result<Option<Segment>, CopyFailure> {
+        let alive: Vec<&CompactionSource> =
+            sources.iter().filter(|source| !source.is_dead()).collect();
         let (Some(first), Some(last), Some(shorter)) =
             (sources.first(), sources.last(), alive.last())
         else {
@@ -253,10 +254,10 @@ impl Core {
         let id = SegmentId { base: first.id.base, generation };
         let epoch = self.disk.fresh_epoch();
         let header = SegmentHeader { id, epoch, end: last.end };
-        let unwritten = |cause| Failed { id: shorter.id, cause };
+        let unwritten = |cause| CopyFailure { id: shorter.id, cause };
         let begun = CopyWriter::begin(&*self.disk, header).map_err(unwritten);
         let copied = begun.and_then(|mut out| {
-            let mut add = |raw: &Raw, dead| out.add(&raw.bytes, raw.header.seq, dead);
+            let mut add = |raw: &RawEntry, dead| out.add(&raw.bytes, raw.header.seq, dead);
             for source in alive {
                 self.read_live(source, &mut |raw, dead| add(raw, dead).map_err(unwritten))?;
             }
@@ -275,29 +276,29 @@ impl Core {
     /// now.
     fn read_live(
         &self,
-        source: &Source,
-        f: &mut dyn FnMut(&Raw, bool) -> Result<(), Failed>,
-    ) -> Result<(), Failed> {
+        source: &CompactionSource,
+        f: &mut dyn FnMut(&RawEntry, bool) -> Result<(), CopyFailure>,
+    ) -> Result<(), CopyFailure> {
         let id = source.id;
-        let failed = |error| Failed { id, cause: read_failed(&id.log_name(), error) };
+        let failed = |error| CopyFailure { id, cause: read_failed(&id.log_name(), error) };
         let file = self.disk.open(&id.log_name()).map_err(failed)?;
         let mut scanner = Scanner::new(file, source.epoch, id.base).map_err(failed)?;
         for ordinal in 0.. {
             match scanner.next().map_err(failed)? {
-                Scanned::Entry(_) if source.drop.get(ordinal) => {}
-                Scanned::Entry(raw) => f(&raw, source.dead.get(ordinal))?,
-                Scanned::Damaged(offset) => {
-                    let cause = ReadError::Corrupt { file: id.log_name(), offset };
-                    return Err(Failed { id, cause });
+                ScanStep::Entry(_) if source.drop.get(ordinal) => {}
+                ScanStep::Entry(raw) => f(&raw, source.dead.get(ordinal))?,
+                ScanStep::Damaged(offset) => {
+                    let cause = EntryReadError::Corrupt { file: id.log_name(), offset };
+                    return Err(CopyFailure { id, cause });
                 }
-                Scanned::End => break,
+                ScanStep::End => break,
             }
         }
         Ok(())
     }
 }
 
-impl Source {
+impl CompactionSource {
     fn of(segment: &Segment, durable: u64) -> Self {
         let logged = segment.logged.as_ref().filter(|logged| logged.seq <= durable);
         Self {

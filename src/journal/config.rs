@@ -13,9 +13,9 @@ const QUEUED_BYTES: u64 = 256 << 20;
 /// Page cache of `index.redb`.
 const INDEX_CACHE_BYTES: usize = 8 << 20;
 
-/// Settings of one journal; [`Config::default`] is what production uses.
+/// Settings of one journal; [`JournalOptions::default`] is what production uses.
 #[derive(Clone)]
-pub struct Config {
+pub struct JournalOptions {
     /// Size limit of a segment in bytes, 4 KiB to 1 GiB: the next entry goes to a new segment. A
     /// larger group gets a segment of its own. Compaction's reserve of free disk space has the same
     /// size.
@@ -31,7 +31,7 @@ pub struct Config {
     pub probe: Arc<dyn Probe>,
 }
 
-impl Default for Config {
+impl Default for JournalOptions {
     fn default() -> Self {
         Self {
             segment_bytes: SEGMENT_BYTES,

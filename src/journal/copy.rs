@@ -8,7 +8,7 @@ use super::live::Segment;
 use super::read::read_failed;
 use super::scan::length;
 use super::segment::{SEGMENT_START, SegmentHeader, in_segment};
-use super::{Disk, DiskFile, ReadError};
+use super::{Disk, DiskFile, EntryReadError};
 
 /// Bytes gathered into one write.
 const COPY_BYTES: usize = 1 << 20;
@@ -26,7 +26,7 @@ pub(super) struct CopyWriter {
 }
 
 impl CopyWriter {
-    pub(super) fn begin(disk: &dyn Disk, header: SegmentHeader) -> Result<Self, ReadError> {
+    pub(super) fn begin(disk: &dyn Disk, header: SegmentHeader) -> Result<Self, EntryReadError> {
         let temporary = format!("{}.tmp", header.id.log_name());
         let failed = |source| read_failed(&temporary, source);
         let file = disk.create(&temporary).map_err(failed)?;
@@ -46,7 +46,7 @@ impl CopyWriter {
     }
 
     /// Adds an entry; `dead` sets its dead bit.
-    pub(super) fn add(&mut self, raw: &[u8], seq: u64, dead: bool) -> Result<(), ReadError> {
+    pub(super) fn add(&mut self, raw: &[u8], seq: u64, dead: bool) -> Result<(), EntryReadError> {
         let offset = self.at + length(&self.buffer);
         let place = in_segment(offset);
         encode_copy(&mut self.buffer, self.seed, place, raw);
@@ -61,7 +61,7 @@ impl CopyWriter {
         if self.buffer.len() >= COPY_BYTES { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), ReadError> {
+    fn flush(&mut self) -> Result<(), EntryReadError> {
         let failed = |source| read_failed(&self.temporary, source);
         self.file.write_at(self.at, &self.buffer).map_err(failed)?;
         self.at += length(&self.buffer);
@@ -70,7 +70,7 @@ impl CopyWriter {
     }
 
     /// Renames the copy to its final name, durably; `None` when nothing was added.
-    pub(super) fn finish(mut self, disk: &dyn Disk) -> Result<Option<Segment>, ReadError> {
+    pub(super) fn finish(mut self, disk: &dyn Disk) -> Result<Option<Segment>, EntryReadError> {
         self.flush()?;
         let Self { header, temporary, file, at, mut segment, pairs, .. } = self;
         let failed = |source| read_failed(&temporary, source);

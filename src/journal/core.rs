@@ -10,26 +10,26 @@ use std::sync::{
 use lru::LruCache;
 
 use super::checkpoint::Snapshot;
-use super::format::Queued;
-use super::keyed::Keyed;
+use super::format::QueuedEntry;
+use super::keyed::KeyedChanges;
 use super::live::Segments;
-use super::progress::Progress;
+use super::progress::WriterProgress;
 use super::read::Handle;
 use super::segment::SegmentId;
 use super::streams::Streams;
-use super::{Config, Disk, EntryRef, Kind, Poisoned, Stats, Tables};
+use super::{Disk, EntryKind, EntryRef, JournalOptions, Poisoned, Stats, Tables};
 
 /// A stream is created: key = its name, body = its id u32 (empty = dropped).
-pub(super) const KIND_STREAM: Kind = Kind(1);
+pub(super) const KIND_STREAM: EntryKind = EntryKind(1);
 /// The id the next stream gets: body = u32.
-pub(super) const KIND_NEXT_STREAM: Kind = Kind(2);
+pub(super) const KIND_NEXT_STREAM: EntryKind = EntryKind(2);
 /// A stream's start has moved: key = its id u32, body = offset i64.
-pub(super) const KIND_TRIM: Kind = Kind(3);
+pub(super) const KIND_TRIM: EntryKind = EntryKind(3);
 /// Dead entries of a segment: key = base u64, generation u32; body = one bit an entry.
-pub(super) const KIND_DEAD: Kind = Kind(4);
+pub(super) const KIND_DEAD: EntryKind = EntryKind(4);
 /// Batches were removed from a stream: key = its id u32, body = the offset of its next batch i64,
 /// then the base offset i64 of each removed batch.
-pub(super) const KIND_REMOVED: Kind = Kind(5);
+pub(super) const KIND_REMOVED: EntryKind = EntryKind(5);
 /// First kind that owners may use.
 pub(super) const KIND_OWNERS: u8 = 16;
 /// Segment files kept open.
@@ -37,16 +37,16 @@ const HANDLES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 
 /// Shared state of all clones of a [`Journal`](super::Journal).
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct JournalCore {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) config: Settings,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<AppendState>,
     /// Wakes the writer; belongs to `state`.
     pub(super) work: Condvar,
     pub(super) segments: RwLock<Segments>,
     pub(super) handles: Mutex<LruCache<SegmentId, Arc<Handle>>>,
     pub(super) tables: Tables,
-    pub(super) progress: Progress,
+    pub(super) progress: WriterProgress,
     /// Highest sequence number whose append asked for an fdatasync.
     pub(super) sync_to: AtomicU64,
     /// Free bytes of the disk when last asked, less the bytes written since.
@@ -58,8 +58,8 @@ pub(super) struct Core {
     pub(super) trimming: Mutex<()>,
 }
 
-/// [`Config`] with `Debug`.
-pub(super) struct Settings(pub(super) Config);
+/// [`JournalOptions`] with `Debug`.
+pub(super) struct Settings(pub(super) JournalOptions);
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,9 +80,9 @@ pub(super) struct Counters {
 /// State that appends change.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the writer")]
-pub(super) struct State {
+pub(super) struct AppendState {
     pub(super) next_seq: u64,
-    pub(super) queue: Vec<Queued>,
+    pub(super) queue: Vec<QueuedEntry>,
     pub(super) queued_bytes: u64,
     pub(super) sync_wanted: bool,
     /// The writer sleeps on `work` and no append has woken it yet.
@@ -91,7 +91,7 @@ pub(super) struct State {
     pub(super) disk_full: bool,
     pub(super) poisoned: Option<Poisoned>,
     pub(super) streams: Streams,
-    pub(super) keyed: Keyed,
+    pub(super) keyed: KeyedChanges,
     /// Entries released since the last checkpoint; the entry that caused each release is already
     /// appended.
     pub(super) releases: Vec<EntryRef>,
@@ -105,7 +105,7 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct Maintenance {
     pub(super) pending: Option<Snapshot>,
-    /// [`Core::bury_orphans`] has run.
+    /// [`JournalCore::bury_orphans`] has run.
     pub(super) buried: bool,
     /// Segments replaced by a copy, or removed, while the index still has their rows.
     pub(super) replaced: Vec<SegmentId>,
@@ -114,7 +114,7 @@ pub(super) struct Maintenance {
     pub(super) resting: BTreeMap<u64, u32>,
 }
 
-impl State {
+impl AppendState {
     pub(super) fn release(&mut self, entry: EntryRef) {
         self.released_bytes += u64::from(entry.len);
         self.releases.push(entry);
@@ -125,15 +125,15 @@ impl State {
     }
 }
 
-impl Core {
+impl JournalCore {
     pub(super) fn new(
         disk: Arc<dyn Disk>,
-        config: Config,
+        config: JournalOptions,
         tables: Tables,
         segments: Segments,
-        state: State,
+        state: AppendState,
     ) -> Self {
-        let progress = Progress::new(state.last_seq());
+        let progress = WriterProgress::new(state.last_seq());
         let sync_to = AtomicU64::new(state.last_seq());
         let free_bytes = AtomicU64::new(disk.free_bytes().unwrap_or(0));
         Self {
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, AppendState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

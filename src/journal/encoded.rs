@@ -9,14 +9,14 @@ use bytes::Bytes;
 
 /// At least one byte, or the error of the encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded(Result<Bytes, EncodeError>);
+pub struct EncodedHead(Result<Bytes, EntryEncodeError>);
 
 /// Why an entry has no bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an entry of the log could not be encoded: {0}; nothing of its group was taken")]
-pub struct EncodeError(String);
+pub struct EntryEncodeError(String);
 
-impl Encoded {
+impl EncodedHead {
     /// Wraps encoded bytes; the append refuses an empty value.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
@@ -32,7 +32,7 @@ impl Encoded {
     }
 
     fn failed(why: &dyn Display) -> Self {
-        Self(Err(EncodeError(why.to_string())))
+        Self(Err(EntryEncodeError(why.to_string())))
     }
 
     /// The bytes; empty after a failure.
@@ -40,7 +40,7 @@ impl Encoded {
         self.0.as_ref().map_or(&[], |bytes| bytes)
     }
 
-    pub(super) fn parts(self) -> (Bytes, Option<EncodeError>) {
+    pub(super) fn parts(self) -> (Bytes, Option<EntryEncodeError>) {
         match self.0 {
             Ok(bytes) => (bytes, None),
             Err(error) => (Bytes::new(), Some(error)),
@@ -49,7 +49,7 @@ impl Encoded {
 }
 
 #[cfg(test)]
-impl std::ops::Deref for Encoded {
+impl std::ops::Deref for EncodedHead {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -60,17 +60,18 @@ impl std::ops::Deref for Encoded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{AppendError, Config, Journal, Kind, MemDisk, NewEntry};
+    use crate::journal::{AppendError, EntryKind, Journal, JournalOptions, MemDisk, NewEntry};
 
     #[test]
     fn an_encoding_error_refuses_the_append_and_ends_no_key() {
         let disk = MemDisk::new(1);
-        let (journal, mut writer, _) = Journal::open(disk.disk(), Config::default()).unwrap();
-        let (kind, key) = (Kind(16), Bytes::from_static(b"key"));
+        let (journal, mut writer, _) =
+            Journal::open(disk.disk(), JournalOptions::default()).unwrap();
+        let (kind, key) = (EntryKind(16), Bytes::from_static(b"key"));
         let keyed = |head| NewEntry::keyed(kind, key.clone(), head, Bytes::new());
-        let kept = journal.append(vec![keyed(Encoded::new("value"))]).unwrap();
+        let kept = journal.append(vec![keyed(EncodedHead::new("value"))]).unwrap();
         let failed: [Result<Vec<u8>, &str>; 2] = [Err("no length"), Ok(Vec::new())];
-        for failed in failed.map(Encoded::of) {
+        for failed in failed.map(EncodedHead::of) {
             let body = NewEntry::keyed_body(kind, key.clone(), failed.clone());
             for entry in [keyed(failed), body] {
                 assert!(!entry.is_tombstone());

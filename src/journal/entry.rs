@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{EncodeError, Encoded};
+use super::{EncodedHead, EntryEncodeError};
 
 /// Type of an entry: 1..=15 belong to the journal, 16..=63 to the broker, 64..=127 to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kind(pub u8);
+pub struct EntryKind(pub u8);
 
 /// Id of a stream, an index of the log in offset order. Ids are never reused, even after a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +38,7 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     /// 16 or above.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// With a key, this entry supersedes the previous one of the same kind and key. At most
     /// 65 535 bytes.
     pub key: Option<Bytes>,
@@ -47,54 +47,54 @@ pub struct NewEntry {
     pub(super) head: Bytes,
     pub(super) body: Bytes,
     /// An encoder failed; the append is refused.
-    pub(super) failure: Option<EncodeError>,
+    pub(super) failure: Option<EntryEncodeError>,
 }
 
 impl NewEntry {
     /// An entry with neither key nor stream.
-    pub fn plain(kind: Kind, head: Encoded, body: Bytes) -> Self {
+    pub fn plain(kind: EntryKind, head: EncodedHead, body: Bytes) -> Self {
         Self { body, ..Self::bare(kind, Bytes::new()) }.with_head(head)
     }
 
     /// An entry with an empty head.
-    pub fn bare(kind: Kind, body: Bytes) -> Self {
+    pub fn bare(kind: EntryKind, body: Bytes) -> Self {
         Self { kind, key: None, stream: None, head: Bytes::new(), body, failure: None }
     }
 
     /// The new value of a key.
-    pub fn keyed(kind: Kind, key: Bytes, head: Encoded, body: Bytes) -> Self {
+    pub fn keyed(kind: EntryKind, key: Bytes, head: EncodedHead, body: Bytes) -> Self {
         Self { key: Some(key), ..Self::bare(kind, body) }.with_head(head)
     }
 
     /// The new value of a key, with an empty head.
-    pub fn keyed_body(kind: Kind, key: Bytes, body: Encoded) -> Self {
+    pub fn keyed_body(kind: EntryKind, key: Bytes, body: EncodedHead) -> Self {
         let (body, failure) = body.parts();
         Self { key: Some(key), failure, ..Self::bare(kind, body) }
     }
 
     /// Ends a key.
-    pub fn tombstone(kind: Kind, key: Bytes) -> Self {
+    pub fn tombstone(kind: EntryKind, key: Bytes) -> Self {
         Self { key: Some(key), ..Self::bare(kind, Bytes::new()) }
     }
 
     /// The next batch of a stream.
-    pub fn batch(kind: Kind, stream: StreamAppend, head: Encoded, body: Bytes) -> Self {
+    pub fn batch(kind: EntryKind, stream: StreamAppend, head: EncodedHead, body: Bytes) -> Self {
         Self::bare_batch(kind, stream, body).with_head(head)
     }
 
     /// The next batch of a stream, with an empty head.
-    pub fn bare_batch(kind: Kind, stream: StreamAppend, body: Bytes) -> Self {
+    pub fn bare_batch(kind: EntryKind, stream: StreamAppend, body: Bytes) -> Self {
         Self { stream: Some(stream), ..Self::bare(kind, body) }
     }
 
     #[must_use]
-    pub fn with_head(self, head: Encoded) -> Self {
+    pub fn with_head(self, head: EncodedHead) -> Self {
         let (head, failure) = head.parts();
         Self { head, failure, ..self }
     }
 
     #[must_use]
-    pub fn with_kind(self, kind: Kind) -> Self {
+    pub fn with_kind(self, kind: EntryKind) -> Self {
         Self { kind, ..self }
     }
 
@@ -117,9 +117,9 @@ impl NewEntry {
 
 #[cfg(test)]
 impl NewEntry {
-    pub(crate) fn read_back(self) -> Entry {
+    pub(crate) fn read_back(self) -> JournalEntry {
         let Self { kind, key, head, body, .. } = self;
-        Entry { seq: 1, kind, key, stream: None, head, body }
+        JournalEntry { seq: 1, kind, key, stream: None, head, body }
     }
 }
 
@@ -133,7 +133,7 @@ pub struct StreamAppend {
     pub max_timestamp_ms: i64,
 }
 
-/// The stream side of an [`Entry`].
+/// The stream side of a [`JournalEntry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamPart {
     pub stream: StreamId,
@@ -147,14 +147,14 @@ pub struct StreamPart {
 
 /// Sequence numbers and offsets assigned by an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendResult {
     /// One per entry of the group, in its order; sequence numbers are consecutive.
     pub refs: Vec<EntryRef>,
     /// Base offset of each entry that belongs to a stream, in the group's order.
     pub base_offsets: Vec<i64>,
 }
 
-impl Appended {
+impl AppendResult {
     /// Sequence number of the group's last entry: the one to wait for.
     pub fn seq(&self) -> u64 {
         self.refs.last().map_or(0, |last| last.seq)
@@ -163,9 +163,9 @@ impl Appended {
 
 /// An entry read back; the parts share one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     pub seq: u64,
-    pub kind: Kind,
+    pub kind: EntryKind,
     pub key: Option<Bytes>,
     pub stream: Option<StreamPart>,
     /// Metadata that the owner encoded about the body.
@@ -173,7 +173,7 @@ pub struct Entry {
     pub body: Bytes,
 }
 
-impl Entry {
+impl JournalEntry {
     /// True when the entry ends its key.
     pub fn is_tombstone(&self) -> bool {
         self.key.is_some() && self.head.is_empty() && self.body.is_empty()

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{EncodeError, Housekept};
+use super::{EntryEncodeError, HousekeepingReport};
 
 /// Why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,7 @@ pub enum OpenError {
     },
     #[error("journal setting {name} is {value}, it must be between {least} and {most}")]
     Setting {
-        /// Name of the setting in [`Config`](super::Config).
+        /// Name of the setting in [`JournalOptions`](super::JournalOptions).
         name: &'static str,
         value: u64,
         least: u64,
@@ -78,7 +78,7 @@ pub enum OpenError {
     Tables(#[from] TablesError),
     /// The log cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] EntryReadError),
     /// Any other failure of the disk.
     #[error("the data directory {dir} failed while {doing}: {source}")]
     Io {
@@ -117,7 +117,7 @@ pub enum AppendError {
     },
     /// An entry has no bytes because its encoder failed.
     #[error(transparent)]
-    Unencodable(#[from] EncodeError),
+    Unencodable(#[from] EntryEncodeError),
     #[error("there is no stream {stream}")]
     UnknownStream {
         /// Id of the stream, as asked for.
@@ -173,14 +173,14 @@ pub enum JournalError {
 /// A failed step of housekeeping, and the work it did before the failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
-pub struct Unfinished {
-    pub kept: Housekept,
+pub struct HousekeepingFailure {
+    pub kept: HousekeepingReport,
     pub cause: JournalError,
 }
 
 /// Why an entry could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum EntryReadError {
     /// The entry was released and compacted away, or never written.
     #[error("entry {seq} is no longer in the journal")]
     Gone {

@@ -15,7 +15,7 @@
 
 use bytes::Bytes;
 
-use super::{Entry, Kind, StreamId, StreamPart};
+use super::{EntryKind, JournalEntry, StreamId, StreamPart};
 
 /// Bytes before the payload.
 pub(super) const ENTRY_HEADER_LEN: usize = 24;
@@ -37,10 +37,10 @@ const FLAGS_AT: usize = 21;
 
 /// An entry that waits for the writer.
 #[derive(Clone, Debug)]
-pub(super) struct Queued {
+pub(super) struct QueuedEntry {
     pub(super) seq: u64,
     pub(super) len: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     pub(super) continues: bool,
     pub(super) key: Option<Bytes>,
     pub(super) stream: Option<StreamPart>,
@@ -94,7 +94,7 @@ pub(super) fn entry_len(
 }
 
 /// Encodes an entry to the end of `out`. No length saturates: [`entry_len`] has checked the parts.
-pub(super) fn encode(out: &mut Vec<u8>, seed: u32, synced_to: u32, entry: &Queued) {
+pub(super) fn encode(out: &mut Vec<u8>, seed: u32, synced_to: u32, entry: &QueuedEntry) {
     let start = out.len();
     let header = u32::try_from(ENTRY_HEADER_LEN).unwrap_or(0);
     let mut flags = if entry.continues { FLAG_CONTINUES } else { 0 };
@@ -171,7 +171,7 @@ pub(super) fn is_whole(raw: &[u8], header: &EntryHeader, seed: u32) -> bool {
 }
 
 /// Decodes a whole entry without copying its bytes.
-pub(super) fn decode(raw: &Bytes) -> Option<Entry> {
+pub(super) fn decode(raw: &Bytes) -> Option<JournalEntry> {
     let header = decode_header(raw)?;
     let mut at = ENTRY_HEADER_LEN;
     let mut stream = None;
@@ -196,7 +196,7 @@ pub(super) fn decode(raw: &Bytes) -> Option<Entry> {
     let head = part(raw, at, head_len)?;
     at = at.checked_add(head_len)?;
     let body = part(raw, at, raw.len().checked_sub(at)?)?;
-    Some(Entry { seq: header.seq, kind: Kind(header.kind), key, stream, head, body })
+    Some(JournalEntry { seq: header.seq, kind: EntryKind(header.kind), key, stream, head, body })
 }
 
 fn part(raw: &Bytes, at: usize, len: usize) -> Option<Bytes> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::append::Terms;
-use super::core::Core;
+use super::core::JournalCore;
 use super::{
-    AppendError, Appended, Bounds, Config, Disk, Durability, Entry, EntryRef, Housekept,
-    JournalError, Kind, NewEntry, OpenError, Poisoned, ReadError, Recovery, Stats, StreamId,
-    StreamRead, Tables, TablesError, Unfinished, Writer, recover,
+    AppendError, AppendResult, Bounds, Disk, Durability, EntryKind, EntryReadError, EntryRef,
+    HousekeepingFailure, HousekeepingReport, JournalEntry, JournalError, JournalOptions, NewEntry,
+    OpenError, Poisoned, Recovery, Stats, StreamId, StreamRead, Tables, TablesError, Writer,
+    recover,
 };
 
 /// Released bytes, as a share of a segment, that make a checkpoint due: dead space is then found
@@ -21,19 +22,19 @@ const KEYED_MOST: usize = 64 << 10;
 /// The commit log; clones share it.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    core: Arc<Core>,
+    core: Arc<JournalCore>,
     _closer: Arc<Closer>,
 }
 
 /// Checkpoints, releases and compaction; the caller drives it from a thread of its own.
 #[derive(Debug)]
 pub struct Housekeeper {
-    core: Arc<Core>,
+    core: Arc<JournalCore>,
 }
 
 /// Closes the journal when its last clone is dropped.
 #[derive(Debug)]
-struct Closer(Arc<Core>);
+struct Closer(Arc<JournalCore>);
 
 impl Drop for Closer {
     fn drop(&mut self) {
@@ -46,7 +47,7 @@ impl Journal {
     /// damaged middle and replays the rest into the index.
     pub fn open(
         disk: Arc<dyn Disk>,
-        config: Config,
+        config: JournalOptions,
     ) -> Result<(Self, Writer, Recovery), OpenError> {
         let opened = recover::open(disk, config)?;
         let core = opened.core;
@@ -59,7 +60,7 @@ impl Journal {
     /// Appends a group of entries atomically: a crash keeps all of them or none. Never blocks: it
     /// assigns sequence numbers and offsets and queues the group for the writer. Wait with
     /// [`Journal::durable`].
-    pub fn append(&self, group: Vec<NewEntry>) -> Result<Appended, AppendError> {
+    pub fn append(&self, group: Vec<NewEntry>) -> Result<AppendResult, AppendError> {
         self.append_with(group, Durability::Fsync)
     }
 
@@ -69,13 +70,13 @@ impl Journal {
         &self,
         group: Vec<NewEntry>,
         durability: Durability,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendResult, AppendError> {
         self.core.append(group, Terms { durability, reserved: false, own: false })
     }
 
     /// [`Journal::append`] that may use the reserve of free space: for entries that free space (a
     /// discard, a final outcome), never for new data.
-    pub fn append_reserved(&self, group: Vec<NewEntry>) -> Result<Appended, AppendError> {
+    pub fn append_reserved(&self, group: Vec<NewEntry>) -> Result<AppendResult, AppendError> {
         let durability = Durability::Fsync;
         self.core.append(group, Terms { durability, reserved: true, own: false })
     }
@@ -121,7 +122,7 @@ impl Journal {
     }
 
     /// Reads an entry, checksum verified.
-    pub fn read(&self, entry: EntryRef) -> Result<Entry, ReadError> {
+    pub fn read(&self, entry: EntryRef) -> Result<JournalEntry, EntryReadError> {
         self.core.read(entry)
     }
 
@@ -133,14 +134,22 @@ impl Journal {
 
     /// Calls `f` in sequence order for every durable entry of these kinds still in the log,
     /// released ones included. Reads the whole log, without blocking appends or compaction.
-    pub fn past(&self, kinds: &[Kind], f: &mut dyn FnMut(&Entry)) -> Result<(), ReadError> {
+    pub fn past(
+        &self,
+        kinds: &[EntryKind],
+        f: &mut dyn FnMut(&JournalEntry),
+    ) -> Result<(), EntryReadError> {
         self.core.past(kinds, f)
     }
 
     /// Calls `f` in sequence order for the owners' durable entries after `from`, without blocking
     /// appends or compaction. With `from` = 0 only live entries are read, otherwise released ones
     /// too.
-    pub fn replay(&self, from: u64, f: &mut dyn FnMut(&Entry, EntryRef)) -> Result<(), ReadError> {
+    pub fn replay(
+        &self,
+        from: u64,
+        f: &mut dyn FnMut(&JournalEntry, EntryRef),
+    ) -> Result<(), EntryReadError> {
         self.core.replay_beside(from, f)
     }
 
@@ -152,7 +161,11 @@ impl Journal {
     }
 
     /// The latest live entry of a key.
-    pub fn keyed_get(&self, kind: Kind, key: &[u8]) -> Result<Option<EntryRef>, ReadError> {
+    pub fn keyed_get(
+        &self,
+        kind: EntryKind,
+        key: &[u8],
+    ) -> Result<Option<EntryRef>, EntryReadError> {
         self.core.keyed_get(kind, key)
     }
 
@@ -206,7 +219,7 @@ impl Journal {
         id: StreamId,
         from: i64,
         max_bytes: usize,
-    ) -> Result<StreamRead, ReadError> {
+    ) -> Result<StreamRead, EntryReadError> {
         self.core.stream_read(id, from, max_bytes)
     }
 
@@ -216,12 +229,12 @@ impl Journal {
         &self,
         id: StreamId,
         timestamp_ms: i64,
-    ) -> Result<Option<(i64, i64)>, ReadError> {
+    ) -> Result<Option<(i64, i64)>, EntryReadError> {
         self.core.stream_find_time(id, timestamp_ms)
     }
 
     /// The visible batch with the greatest timestamp: its base offset and that timestamp.
-    pub fn stream_latest_time(&self, id: StreamId) -> Result<Option<(i64, i64)>, ReadError> {
+    pub fn stream_latest_time(&self, id: StreamId) -> Result<Option<(i64, i64)>, EntryReadError> {
         self.core.stream_latest_time(id)
     }
 
@@ -232,12 +245,12 @@ impl Journal {
         id: StreamId,
         max_bytes: Option<u64>,
         old: Option<u64>,
-    ) -> Result<i64, ReadError> {
+    ) -> Result<i64, EntryReadError> {
         self.core.stream_expired(id, max_bytes, old)
     }
 
     /// The entry of the newest visible batch; `None` for an empty or unknown stream.
-    pub fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, ReadError> {
+    pub fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, EntryReadError> {
         self.core.stream_newest(id)
     }
 
@@ -316,15 +329,17 @@ impl Housekeeper {
     /// sealed segments. It makes a checkpoint when one is due and the log is durable to that point.
     /// It deletes or copies forward at most one run of segments. Later steps retry a failure after
     /// other work.
-    pub fn step(&mut self) -> Result<Housekept, Unfinished> {
-        let mut kept = Housekept::default();
+    pub fn step(&mut self) -> Result<HousekeepingReport, HousekeepingFailure> {
+        let mut kept = HousekeepingReport::default();
         match self.keep(&mut kept) {
             Ok(()) => Ok(kept),
-            Err(cause) => Err(Unfinished { kept: Housekept { more: false, ..kept }, cause }),
+            Err(cause) => {
+                Err(HousekeepingFailure { kept: HousekeepingReport { more: false, ..kept }, cause })
+            }
         }
     }
 
-    fn keep(&self, kept: &mut Housekept) -> Result<(), JournalError> {
+    fn keep(&self, kept: &mut HousekeepingReport) -> Result<(), JournalError> {
         self.core.refresh_free_bytes();
         let mut maintenance = self.core.maintenance();
         self.core.write_offset_tables();

@@ -31,7 +31,7 @@ pub(super) struct IndexFile {
 
 /// Position of a sequence number in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct IndexSlot {
     /// Position among the segment's entries, from 0.
     pub(super) ordinal: u32,
     /// Byte offset in the segment.
@@ -95,7 +95,7 @@ impl IndexFile {
     }
 
     /// Looks up a sequence number; `None` when the segment does not have it.
-    pub(super) fn find(&self, seq: u64) -> io::Result<Option<Slot>> {
+    pub(super) fn find(&self, seq: u64) -> io::Result<Option<IndexSlot>> {
         let Ok(wanted) = u32::try_from(seq.saturating_sub(self.base)) else { return Ok(None) };
         // a segment that was never compacted has every number, so the first guess is right
         let (mut low, mut high) = (0, self.count);
@@ -104,7 +104,7 @@ impl IndexFile {
             let (delta, offset) = self.pair(guess)?;
             match delta.cmp(&wanted) {
                 std::cmp::Ordering::Equal => {
-                    return Ok(Some(Slot { ordinal: guess, offset: u64::from(offset) }));
+                    return Ok(Some(IndexSlot { ordinal: guess, offset: u64::from(offset) }));
                 }
                 std::cmp::Ordering::Less => low = guess + 1,
                 std::cmp::Ordering::Greater => high = guess,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::{EntryRef, Kind};
+use super::{EntryKind, EntryRef};
 
 /// The new value of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Latest {
+pub(super) struct LatestValue {
     pub(super) entry: EntryRef,
     /// True when the key has ended.
     pub(super) tombstone: bool,
@@ -16,18 +16,23 @@ pub(super) struct Latest {
 
 /// Keys changed since the last checkpoint.
 #[derive(Debug, Default)]
-pub(super) struct Keyed {
-    changed: BTreeMap<(Kind, Bytes), Latest>,
+pub(super) struct KeyedChanges {
+    changed: BTreeMap<(EntryKind, Bytes), LatestValue>,
 }
 
-impl Keyed {
+impl KeyedChanges {
     /// Records a key's new value; returns the superseded entry if memory has it.
-    pub(super) fn note(&mut self, kind: Kind, key: Bytes, latest: Latest) -> Option<EntryRef> {
+    pub(super) fn note(
+        &mut self,
+        kind: EntryKind,
+        key: Bytes,
+        latest: LatestValue,
+    ) -> Option<EntryRef> {
         let old = self.changed.insert((kind, key), latest);
         old.map(|old| old.entry).filter(|old| *old != latest.entry)
     }
 
-    pub(super) fn get(&self, kind: Kind, key: &[u8]) -> Option<Latest> {
+    pub(super) fn get(&self, kind: EntryKind, key: &[u8]) -> Option<LatestValue> {
         self.changed.get(&(kind, Bytes::copy_from_slice(key))).copied()
     }
 
@@ -36,12 +41,12 @@ impl Keyed {
     }
 
     /// All changed keys, by kind and key.
-    pub(super) fn changed(&self) -> Vec<(Kind, Bytes, Latest)> {
+    pub(super) fn changed(&self) -> Vec<(EntryKind, Bytes, LatestValue)> {
         self.changed.iter().map(|((kind, key), latest)| (*kind, key.clone(), *latest)).collect()
     }
 
     /// Removes changes that the index has saved.
-    pub(super) fn saved(&mut self, saved: &[(Kind, Bytes, Latest)]) {
+    pub(super) fn saved(&mut self, saved: &[(EntryKind, Bytes, LatestValue)]) {
         for (kind, key, latest) in saved {
             let at = (*kind, key.clone());
             if self.changed.get(&at) == Some(latest) {
@@ -52,7 +57,7 @@ impl Keyed {
 }
 
 /// A key in the order of the index.
-pub(super) fn index_key(kind: Kind, key: &[u8]) -> Vec<u8> {
+pub(super) fn index_key(kind: EntryKind, key: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(key.len() + 1);
     bytes.push(kind.0);
     bytes.extend_from_slice(key);

@@ -20,7 +20,7 @@ pub(super) struct Segment {
     pub(super) live_bytes: u64,
     pub(super) dead: Bitmap,
     /// Dead bits as the log has them: a copy may drop only these entries.
-    pub(super) logged: Option<Logged>,
+    pub(super) logged: Option<LoggedBits>,
     /// `dead` has bits that the log does not have yet.
     pub(super) unlogged: bool,
     /// The segment differs from its row in the index.
@@ -29,12 +29,12 @@ pub(super) struct Segment {
     pub(super) damaged: bool,
     /// Present until the offset table is written: for the newest segment, and for those sealed
     /// since the last step of housekeeping.
-    pub(super) fresh: Option<Fresh>,
+    pub(super) fresh: Option<FreshOffsets>,
 }
 
 /// Contents of a segment's offset table before it is written.
 #[derive(Debug)]
-pub(super) struct Fresh {
+pub(super) struct FreshOffsets {
     pub(super) file: Arc<dyn DiskFile>,
     /// Byte offset of each entry, from sequence number `base` on without a gap.
     pub(super) offsets: Vec<u32>,
@@ -44,7 +44,7 @@ pub(super) struct Fresh {
 
 /// Dead bits written to the log.
 #[derive(Clone, Debug)]
-pub(super) struct Logged {
+pub(super) struct LoggedBits {
     pub(super) dead: Bitmap,
     pub(super) live_bytes: u64,
     /// Sequence number of the entry with the dead bits.
@@ -53,7 +53,7 @@ pub(super) struct Logged {
 
 /// Location of an entry.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum EntryLocation {
     Fresh { id: SegmentId, epoch: u64, file: Arc<dyn DiskFile>, offset: u64 },
     Sealed { id: SegmentId, epoch: u64 },
     NotWritten,
@@ -127,20 +127,20 @@ impl Segments {
     }
 
     /// Locates an entry.
-    pub(super) fn place(&self, seq: u64) -> Place {
-        let Some(segment) = self.holding(seq) else { return Place::Gone };
+    pub(super) fn place(&self, seq: u64) -> EntryLocation {
+        let Some(segment) = self.holding(seq) else { return EntryLocation::Gone };
         let Some(fresh) = &segment.fresh else {
-            return Place::Sealed { id: segment.id, epoch: segment.epoch };
+            return EntryLocation::Sealed { id: segment.id, epoch: segment.epoch };
         };
         let at = usize::try_from(seq - segment.id.base).unwrap_or(usize::MAX);
         match fresh.offsets.get(at) {
-            Some(offset) => Place::Fresh {
+            Some(offset) => EntryLocation::Fresh {
                 id: segment.id,
                 epoch: segment.epoch,
                 file: Arc::clone(&fresh.file),
                 offset: u64::from(*offset),
             },
-            None => Place::NotWritten,
+            None => EntryLocation::NotWritten,
         }
     }
 

@@ -41,11 +41,11 @@ struct Platter {
 struct FileState {
     data: Vec<u8>,
     durable: Vec<u8>,
-    unsynced: Vec<Change>,
+    unsynced: Vec<FileChange>,
 }
 
 #[derive(Debug)]
-enum Change {
+enum FileChange {
     Write(usize, Vec<u8>),
     SetLen(usize),
 }
@@ -58,7 +58,7 @@ enum NameChange {
 }
 
 #[derive(Debug)]
-struct Mount {
+struct MemMount {
     disk: MemDisk,
     boot: u64,
 }
@@ -79,7 +79,7 @@ impl MemDisk {
 
     pub fn disk(&self) -> Arc<dyn Disk> {
         let boot = self.platter().boot;
-        Arc::new(Mount { disk: self.clone(), boot })
+        Arc::new(MemMount { disk: self.clone(), boot })
     }
 
     /// Drops what was not synced: each unsynced write is kept, lost or torn. Open handles die.
@@ -232,7 +232,7 @@ impl Platter {
                 let fate = self.below(3);
                 match change {
                     _ if fate == 0 => {}
-                    Change::Write(at, mut bytes) => {
+                    FileChange::Write(at, mut bytes) => {
                         if fate == 1 {
                             let sectors = bytes.len() / SECTOR_BYTES + 1;
                             let keep = self.below(sectors + 1) * SECTOR_BYTES;
@@ -241,7 +241,7 @@ impl Platter {
                         }
                         write_into(&mut state.durable, at, &bytes);
                     }
-                    Change::SetLen(len) => set_len(&mut state.durable, len),
+                    FileChange::SetLen(len) => set_len(&mut state.durable, len),
                 }
             }
             state.data.clone_from(&state.durable);
@@ -296,7 +296,7 @@ fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
-impl Disk for Mount {
+impl Disk for MemMount {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut platter = self.disk.mounted(self.boot)?;
         platter.count()?;
@@ -304,7 +304,7 @@ impl Disk for Mount {
             // emptied in place, as O_TRUNC does
             if let Some(state) = platter.files.get_mut(&old) {
                 state.data.clear();
-                state.unsynced.push(Change::SetLen(0));
+                state.unsynced.push(FileChange::SetLen(0));
             }
             platter.names.insert(name.to_owned(), old);
             platter.after()?;
@@ -380,11 +380,11 @@ impl MemFile {
         platter.syncs += 1;
         let fails = platter.fail_sync_at == Some(platter.syncs);
         let state = platter.files.get_mut(&self.file).ok_or_else(|| not_found("open"))?;
-        let is_len = |change: &Change| matches!(change, Change::SetLen(_));
+        let is_len = |change: &FileChange| matches!(change, FileChange::SetLen(_));
         let whole = state.unsynced.iter().any(is_len);
         let (synced, unsynced) = mem::take(&mut state.unsynced).into_iter().partition::<Vec<_>, _>(
             |change| match change {
-                Change::Write(at, data) if !whole => {
+                FileChange::Write(at, data) if !whole => {
                     *at < bytes.end && bytes.start < at.saturating_add(data.len())
                 }
                 _ => true,
@@ -398,8 +398,8 @@ impl MemFile {
         }
         for change in synced {
             match change {
-                Change::Write(at, bytes) => write_into(&mut state.durable, at, &bytes),
-                Change::SetLen(len) => set_len(&mut state.durable, len),
+                FileChange::Write(at, bytes) => write_into(&mut state.durable, at, &bytes),
+                FileChange::SetLen(len) => set_len(&mut state.durable, len),
             }
         }
         platter.after()
@@ -417,7 +417,7 @@ impl DiskFile for MemFile {
         let lacking = free.map_or(0, |free| growth.saturating_sub(free)).min(data.len());
         let fits = data.get(..data.len() - lacking).unwrap_or_default();
         write_into(&mut state.data, at, fits);
-        state.unsynced.push(Change::Write(at, fits.to_vec()));
+        state.unsynced.push(FileChange::Write(at, fits.to_vec()));
         platter.after()?;
         if lacking > 0 {
             return Err(io::Error::new(ErrorKind::StorageFull, "simulated full disk"));
@@ -466,7 +466,7 @@ impl DiskFile for MemFile {
             return Err(io::Error::new(ErrorKind::StorageFull, "simulated full disk"));
         }
         set_len(&mut state.data, place(len));
-        state.unsynced.push(Change::SetLen(place(len)));
+        state.unsynced.push(FileChange::SetLen(place(len)));
         platter.after()
     }
 }

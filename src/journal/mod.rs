@@ -57,26 +57,28 @@ mod types;
 mod verify;
 mod writer;
 
-pub use config::Config;
+pub use config::JournalOptions;
 pub use disk::{Disk, DiskFile};
-pub use encoded::{EncodeError, Encoded};
+pub use encoded::{EncodedHead, EntryEncodeError};
 pub use entry::{
-    Appended, Durability, Entry, EntryRef, Kind, NewEntry, StreamAppend, StreamId, StreamPart,
+    AppendResult, Durability, EntryKind, EntryRef, JournalEntry, NewEntry, StreamAppend, StreamId,
+    StreamPart,
 };
 pub use error::{
-    AppendError, JournalError, OpenError, Poisoned, ReadError, TablesError, Unfinished,
+    AppendError, EntryReadError, HousekeepingFailure, JournalError, OpenError, Poisoned,
+    TablesError,
 };
 pub use handle::{Housekeeper, Journal};
 pub use mem_disk::MemDisk;
-pub use place::{Place, ephemeral};
-pub use probe::{Flushed, NoProbe, Probe};
+pub use place::{DirectoryFacts, ephemeral};
+pub use probe::{FlushReport, NoProbe, Probe};
 pub use real_disk::RealDisk;
-pub use repair::{Quarantined, repair};
+pub use repair::{QuarantinedRange, repair};
 pub use replay::Recovery;
-pub use tables::{Batch, Pair, Pairs, Table, Tables, Visit};
-pub use turn::Turn;
-pub use types::{Bounds, Housekept, Stats, Stepped, StreamBatch, StreamRead};
-pub use verify::{Damage, Verified, verify, verify_each};
+pub use tables::{KeyVisitor, Pair, Pairs, Table, TableWrites, Tables};
+pub use turn::TimeSlice;
+pub use types::{Bounds, HousekeepingReport, Stats, StepResult, StreamBatch, StreamRead};
+pub use verify::{DamagedRange, VerifyReport, verify, verify_each};
 pub use writer::Writer;
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const OVERLAYFS: i64 = 0x794c_7630;
 
 /// Facts about a directory.
 #[derive(Debug)]
-pub struct Place {
+pub struct DirectoryFacts {
     /// The directory exists; otherwise a start creates it.
     pub exists: bool,
     /// Name of a kind of storage that does not outlive the machine or the pod.
@@ -30,7 +30,7 @@ pub struct Place {
     pub written: Option<WallMs>,
 }
 
-impl Place {
+impl DirectoryFacts {
     /// Inspects the directory; an error is one that would keep a sidecar from opening it.
     pub fn look(dir: &Path) -> Result<Self, OpenError> {
         let exists = dir.is_dir();
@@ -103,22 +103,22 @@ mod tests {
     fn a_look_makes_nothing_and_sees_who_holds_it() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("a/b");
-        let place = Place::look(&missing).unwrap();
+        let place = DirectoryFacts::look(&missing).unwrap();
         assert!(!place.exists && place.free_bytes.unwrap() > 0 && place.written.is_none());
         assert!(!dir.path().join("a").exists());
-        Place::look(dir.path()).unwrap();
+        DirectoryFacts::look(dir.path()).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let held = RealDisk::open(dir.path()).unwrap();
-        let refused = Place::look(dir.path()).unwrap_err();
+        let refused = DirectoryFacts::look(dir.path()).unwrap_err();
         assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
         drop(held);
-        let place = Place::look(dir.path()).unwrap();
+        let place = DirectoryFacts::look(dir.path()).unwrap();
         assert!(place.exists && place.written.unwrap().0 > 0);
         let file = dir.path().join(LOCK_NAME);
         for dir in [file.join("below"), file] {
-            let refused = Place::look(&dir).unwrap_err();
+            let refused = DirectoryFacts::look(&dir).unwrap_err();
             assert!(matches!(refused, OpenError::Missing { .. }), "{refused}");
         }
-        Place::look(Path::new("some-name")).unwrap();
+        DirectoryFacts::look(Path::new("some-name")).unwrap();
     }
 }

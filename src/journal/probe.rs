@@ -5,7 +5,7 @@ use std::time::Duration;
 /// One flush of the writer: one write and, unless every append was [`Os`](super::Durability::Os),
 /// one fdatasync.
 #[derive(Clone, Copy, Debug)]
-pub struct Flushed {
+pub struct FlushReport {
     pub entries: usize,
     pub bytes: usize,
     /// Duration of the write.
@@ -18,7 +18,7 @@ pub struct Flushed {
 /// block.
 pub trait Probe: Send + Sync {
     /// A flush has ended.
-    fn flushed(&self, _flush: Flushed) {}
+    fn flushed(&self, _flush: FlushReport) {}
     /// A write or fdatasync failed: nothing is acknowledged any more.
     fn poisoned(&self) {}
     /// A segment was copied forward: bytes read, bytes kept.

@@ -14,15 +14,15 @@ type Wakers = BTreeMap<(u64, u64), Waker>;
 /// The writer's progress. A flush wakes only the waiters it reaches: with hundreds of waiters,
 /// waking all of them would cost more than the flush.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct WriterProgress {
     durable: AtomicU64,
     written: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<FlushWaiters>,
     moved: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct FlushWaiters {
     durable: Wakers,
     written: Wakers,
     next_ticket: u64,
@@ -35,7 +35,7 @@ struct Waiting {
 /// One wait; dropping it removes its waker.
 #[derive(Debug)]
 struct Wait<'p> {
-    progress: &'p Progress,
+    progress: &'p WriterProgress,
     seq: u64,
     durability: Durability,
     ticket: Option<u64>,
@@ -75,7 +75,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-impl Progress {
+impl WriterProgress {
     pub(super) fn new(durable: u64) -> Self {
         Self {
             durable: AtomicU64::new(durable),
@@ -170,7 +170,7 @@ impl Progress {
         Ok(ticket)
     }
 
-    fn stop(&self, change: impl FnOnce(&mut Waiting)) {
+    fn stop(&self, change: impl FnOnce(&mut FlushWaiters)) {
         let mut waiting = self.waiting();
         change(&mut waiting);
         let all = [std::mem::take(&mut waiting.durable), std::mem::take(&mut waiting.written)];
@@ -181,12 +181,12 @@ impl Progress {
         self.moved.notify_all();
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, FlushWaiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl FlushWaiters {
     fn wakers(&mut self, durability: Durability) -> &mut Wakers {
         match durability {
             Durability::Os => &mut self.written,
@@ -215,14 +215,14 @@ mod tests {
 
     use super::*;
 
-    fn count(progress: &Progress) -> usize {
+    fn count(progress: &WriterProgress) -> usize {
         let waiting = progress.waiting();
         waiting.durable.len() + waiting.written.len()
     }
 
     #[test]
     fn a_dropped_wait_takes_its_waker_along() {
-        let progress = Progress::new(0);
+        let progress = WriterProgress::new(0);
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..100 {
             for durability in [Durability::Fsync, Durability::Os] {

@@ -5,13 +5,13 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
-use super::core::Core;
+use super::core::JournalCore;
 use super::format::{ENTRY_HEADER_LEN, PAYLOAD_MAX, crc_seed, decode, decode_header, is_whole};
 use super::index_file::{self, IndexFile};
-use super::live::{Place, Segment};
-use super::scan::{Scanned, Scanner};
+use super::live::{EntryLocation, Segment};
+use super::scan::{ScanStep, Scanner};
 use super::segment::{SegmentId, in_segment};
-use super::{Disk, DiskFile, Entry, EntryRef, ReadError};
+use super::{Disk, DiskFile, EntryReadError, EntryRef, JournalEntry};
 
 /// Tries of a read: compaction may replace a segment between look-up and open, but hardly twice in
 /// a row.
@@ -39,7 +39,7 @@ struct Spot {
 }
 
 /// Position of an entry in its segment.
-enum Seat {
+enum EntryPosition {
     At(u32),
     /// The position is unknown: the offset table was rebuilt from a damaged segment. Entries in the
     /// damage are missing from it, so later positions are shifted and a missing entry may exist.
@@ -47,14 +47,17 @@ enum Seat {
     Gone,
 }
 
-impl Core {
-    pub(super) fn read(&self, entry: EntryRef) -> Result<Entry, ReadError> {
+impl JournalCore {
+    pub(super) fn read(&self, entry: EntryRef) -> Result<JournalEntry, EntryReadError> {
         let mut found = self.read_many(&[entry])?;
-        found.pop().ok_or(ReadError::Gone { seq: entry.seq })
+        found.pop().ok_or(EntryReadError::Gone { seq: entry.seq })
     }
 
     /// Reads entries; one read covers neighbours.
-    pub(super) fn read_many(&self, entries: &[EntryRef]) -> Result<Vec<Entry>, ReadError> {
+    pub(super) fn read_many(
+        &self,
+        entries: &[EntryRef],
+    ) -> Result<Vec<JournalEntry>, EntryReadError> {
         let mut found = Vec::with_capacity(entries.len());
         let mut run: Vec<(EntryRef, Spot)> = Vec::new();
         for entry in entries {
@@ -79,7 +82,11 @@ impl Core {
         Ok(found)
     }
 
-    fn read_run(&self, run: &[(EntryRef, Spot)], found: &mut Vec<Entry>) -> Result<(), ReadError> {
+    fn read_run(
+        &self,
+        run: &[(EntryRef, Spot)],
+        found: &mut Vec<JournalEntry>,
+    ) -> Result<(), EntryReadError> {
         let (Some((_, first)), Some((last, at))) = (run.first(), run.last()) else {
             return Ok(());
         };
@@ -100,39 +107,39 @@ impl Core {
     }
 
     /// Reads an entry a second time: the offset table may have been wrong, or the file replaced.
-    fn read_again(&self, entry: EntryRef, spot: &Spot) -> Result<Entry, ReadError> {
+    fn read_again(&self, entry: EntryRef, spot: &Spot) -> Result<JournalEntry, EntryReadError> {
         let mut spot = spot.clone();
         if spot.sealed {
             self.forget(spot.id);
-            if let Place::Sealed { id, epoch } = self.segments().place(entry.seq)
+            if let EntryLocation::Sealed { id, epoch } = self.segments().place(entry.seq)
                 && let Ok(file) = self.disk.open(&id.log_name())
             {
                 rebuild(&*self.disk, id, epoch, &file)
-                    .map_err(|source| ReadError::Io { file: id.idx_name(), source })?;
+                    .map_err(|source| EntryReadError::Io { file: id.idx_name(), source })?;
             }
             spot = self.spot(entry.seq)?;
         }
         let file = spot.id.log_name();
         let bytes = fetch(&spot, u64::from(entry.len))
             .map_err(|source| unreadable(&file, spot.offset, source))?;
-        open(&bytes, &spot, entry).ok_or(ReadError::Corrupt { file, offset: spot.offset })
+        open(&bytes, &spot, entry).ok_or(EntryReadError::Corrupt { file, offset: spot.offset })
     }
 
-    fn spot(&self, seq: u64) -> Result<Spot, ReadError> {
-        let mut failure = ReadError::Gone { seq };
+    fn spot(&self, seq: u64) -> Result<Spot, EntryReadError> {
+        let mut failure = EntryReadError::Gone { seq };
         for _ in 0..TRIES {
             let place = self.segments().place(seq);
             match place {
-                Place::Fresh { id, epoch, file, offset } => {
+                EntryLocation::Fresh { id, epoch, file, offset } => {
                     return Ok(Spot { id, seed: crc_seed(epoch), file, offset, sealed: false });
                 }
-                Place::NotWritten => return Err(ReadError::NotWritten { seq }),
-                Place::Gone => return Err(ReadError::Gone { seq }),
-                Place::Sealed { id, epoch } => match self.sealed_spot(id, epoch, seq) {
+                EntryLocation::NotWritten => return Err(EntryReadError::NotWritten { seq }),
+                EntryLocation::Gone => return Err(EntryReadError::Gone { seq }),
+                EntryLocation::Sealed { id, epoch } => match self.sealed_spot(id, epoch, seq) {
                     Ok(Some(spot)) => return Ok(spot),
-                    Ok(None) => return Err(ReadError::Gone { seq }),
+                    Ok(None) => return Err(EntryReadError::Gone { seq }),
                     Err(source) => {
-                        failure = ReadError::Io { file: id.log_name(), source };
+                        failure = EntryReadError::Io { file: id.log_name(), source };
                         self.forget(id);
                     }
                 },
@@ -153,28 +160,28 @@ impl Core {
     /// unknown.
     pub(super) fn ordinal(&self, seq: u64) -> io::Result<Option<u32>> {
         Ok(match self.seek(seq)? {
-            Seat::At(ordinal) => Some(ordinal),
-            Seat::Untold | Seat::Gone => None,
+            EntryPosition::At(ordinal) => Some(ordinal),
+            EntryPosition::Untold | EntryPosition::Gone => None,
         })
     }
 
-    fn seek(&self, seq: u64) -> io::Result<Seat> {
+    fn seek(&self, seq: u64) -> io::Result<EntryPosition> {
         let (id, epoch, entries) = {
             let segments = self.segments();
-            let Some(segment) = segments.holding(seq) else { return Ok(Seat::Gone) };
+            let Some(segment) = segments.holding(seq) else { return Ok(EntryPosition::Gone) };
             if let Some(ordinal) = segment.dense_ordinal(seq) {
-                return Ok(Seat::At(ordinal));
+                return Ok(EntryPosition::At(ordinal));
             }
             if segment.fresh.is_some() {
-                return Ok(Seat::Gone);
+                return Ok(EntryPosition::Gone);
             }
             (segment.id, segment.epoch, segment.entries)
         };
         let index = &self.handle(id, epoch)?.index;
         if index.count() != entries {
-            return Ok(Seat::Untold);
+            return Ok(EntryPosition::Untold);
         }
-        Ok(index.find(seq)?.map_or(Seat::Gone, |slot| Seat::At(slot.ordinal)))
+        Ok(index.find(seq)?.map_or(EntryPosition::Gone, |slot| EntryPosition::At(slot.ordinal)))
     }
 
     /// Says whether an entry exists or is about to be written. An entry that cannot be looked up
@@ -182,9 +189,9 @@ impl Core {
     pub(super) fn holds(&self, seq: u64) -> bool {
         let place = self.segments().place(seq);
         match place {
-            Place::Gone => false,
-            Place::Fresh { .. } | Place::NotWritten => true,
-            Place::Sealed { .. } => !matches!(self.seek(seq), Ok(Seat::Gone)),
+            EntryLocation::Gone => false,
+            EntryLocation::Fresh { .. } | EntryLocation::NotWritten => true,
+            EntryLocation::Sealed { .. } => !matches!(self.seek(seq), Ok(EntryPosition::Gone)),
         }
     }
 
@@ -242,15 +249,15 @@ fn rebuild(
     let mut pairs = Vec::new();
     loop {
         match scanner.next()? {
-            Scanned::Entry(raw) => {
+            ScanStep::Entry(raw) => {
                 pairs.push((raw.header.seq, in_segment(raw.offset)));
             }
-            Scanned::Damaged(_) => {
+            ScanStep::Damaged(_) => {
                 if !scanner.resync()? {
                     break;
                 }
             }
-            Scanned::End => break,
+            ScanStep::End => break,
         }
     }
     index_file::write(disk, &id.idx_name(), id, epoch, &pairs)?;
@@ -265,21 +272,21 @@ fn fetch(spot: &Spot, len: u64) -> io::Result<Bytes> {
     Ok(Bytes::from(bytes))
 }
 
-fn open(bytes: &Bytes, spot: &Spot, wanted: EntryRef) -> Option<Entry> {
+fn open(bytes: &Bytes, spot: &Spot, wanted: EntryRef) -> Option<JournalEntry> {
     let header = decode_header(bytes.get(..ENTRY_HEADER_LEN)?)?;
     let right = header.seq == wanted.seq && is_whole(bytes, &header, spot.seed);
     right.then(|| decode(bytes)).flatten()
 }
 
-fn unreadable(file: &str, offset: u64, source: io::Error) -> ReadError {
+fn unreadable(file: &str, offset: u64, source: io::Error) -> EntryReadError {
     let file = file.to_owned();
     if source.kind() == io::ErrorKind::UnexpectedEof {
-        return ReadError::Corrupt { file, offset };
+        return EntryReadError::Corrupt { file, offset };
     }
-    ReadError::Io { file, source }
+    EntryReadError::Io { file, source }
 }
 
 /// A failed read or copy of a file.
-pub(super) fn read_failed(file: &str, source: io::Error) -> ReadError {
-    ReadError::Io { file: file.to_owned(), source }
+pub(super) fn read_failed(file: &str, source: io::Error) -> EntryReadError {
+    EntryReadError::Io { file: file.to_owned(), source }
 }

@@ -12,18 +12,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::bitmap::Bitmap;
-use super::catalog::{Catalog, Found, catalog, check_format};
+use super::catalog::{Catalog, FoundSegment, catalog, check_format};
 use super::checkpoint::{INDEX_VERSION, SegmentRow, load_segments};
 use super::compact::dead_key;
-use super::core::{Core, KIND_DEAD, State};
+use super::core::{AppendState, JournalCore, KIND_DEAD};
 use super::format::{crc_seed, decode};
 use super::index_file::{self, IndexFile};
-use super::live::{Fresh, Segment, Segments};
+use super::live::{FreshOffsets, Segment, Segments};
 use super::real_disk::open_error;
-use super::scan::{Scanned, Scanner, length};
+use super::scan::{ScanStep, Scanner, length};
 use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId, in_segment};
 use super::writer::{ActiveFile, begin};
-use super::{Config, Disk, DiskFile, OpenError, Tables, stream_index};
+use super::{Disk, DiskFile, JournalOptions, OpenError, Tables, stream_index};
 
 /// Smallest segment size allowed.
 const SEGMENT_LEAST: u64 = 4 << 10;
@@ -35,8 +35,8 @@ const WRITE_BYTES: u64 = 1 << 20;
 
 /// Result of opening a log.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) core: Arc<Core>,
+pub(super) struct OpenResult {
+    pub(super) core: Arc<JournalCore>,
     pub(super) active: ActiveFile,
     pub(super) torn_bytes: u64,
     pub(super) foreign: Vec<String>,
@@ -44,7 +44,7 @@ pub(super) struct Opened {
 
 /// A scanned segment.
 #[derive(Debug)]
-struct Examined {
+struct ScannedSegment {
     /// (sequence number, offset) of each entry.
     pairs: Vec<(u64, u32)>,
     /// Offset behind the last sound entry.
@@ -55,7 +55,7 @@ struct Examined {
 }
 
 /// State of an opening journal.
-struct Opening<'d> {
+struct OpeningJournal<'d> {
     disk: &'d Arc<dyn Disk>,
     applied: u64,
     rows: BTreeMap<SegmentId, SegmentRow>,
@@ -66,7 +66,7 @@ struct Opening<'d> {
 }
 
 /// Opens the log of a directory and brings the index up to its end.
-pub(super) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Opened, OpenError> {
+pub(super) fn open(disk: Arc<dyn Disk>, config: JournalOptions) -> Result<OpenResult, OpenError> {
     let value = u64::from(config.segment_bytes);
     if !(SEGMENT_LEAST..=SEGMENT_MOST).contains(&value) {
         let (least, most) = (SEGMENT_LEAST, SEGMENT_MOST);
@@ -83,7 +83,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Opened, OpenEr
     let rows: BTreeMap<SegmentId, SegmentRow> = rows.into_iter().collect();
     let known = |id: SegmentId| rows.contains_key(&id);
     let listed = catalog(&*disk, (tables.applied() > 0).then_some(&known))?;
-    let mut opening = Opening {
+    let mut opening = OpeningJournal {
         disk: &disk,
         applied: tables.applied(),
         rows,
@@ -92,20 +92,20 @@ pub(super) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Opened, OpenEr
         torn_bytes: 0,
     };
     let active = opening.segments(&listed)?;
-    let Opening { segments, torn_bytes, rows, .. } = opening;
+    let OpeningJournal { segments, torn_bytes, rows, .. } = opening;
     let is_there = |id: &SegmentId| segments.map.get(&id.base).is_some_and(|it| it.id == *id);
     let replaced = rows.into_keys().filter(|id| !is_there(id)).collect();
     let next_seq = segments.map.values().next_back().map_or(1, |segment| segment.end);
     let streams = stream_index::load(&tables)?;
-    let state = State { next_seq, streams, ..State::default() };
-    let core = Arc::new(Core::new(disk, config, tables, segments, state));
+    let state = AppendState { next_seq, streams, ..AppendState::default() };
+    let core = Arc::new(JournalCore::new(disk, config, tables, segments, state));
     core.counters.torn_bytes.store(torn_bytes, std::sync::atomic::Ordering::Relaxed);
     core.maintenance().replaced = replaced;
     core.catch_up()?;
-    Ok(Opened { core, active, torn_bytes, foreign: listed.foreign })
+    Ok(OpenResult { core, active, torn_bytes, foreign: listed.foreign })
 }
 
-impl Opening<'_> {
+impl OpeningJournal<'_> {
     fn segments(&mut self, listed: &Catalog) -> Result<ActiveFile, OpenError> {
         self.refuse_headless(listed)?;
         self.refuse_missing(listed)?;
@@ -167,7 +167,7 @@ impl Opening<'_> {
         if self.applied == 0 {
             return Ok(());
         }
-        let covers = |found: &Found, base: u64| {
+        let covers = |found: &FoundSegment, base: u64| {
             let header = &found.header;
             header.id.base == base || (header.id.base..header.end).contains(&base)
         };
@@ -181,7 +181,7 @@ impl Opening<'_> {
         }
     }
 
-    fn trusted(&self, found: &Found) -> Result<bool, OpenError> {
+    fn trusted(&self, found: &FoundSegment) -> Result<bool, OpenError> {
         let id = found.header.id;
         let Some(row) = self.rows.get(&id) else { return Ok(false) };
         if !row.sealed || row.epoch != found.header.epoch || row.end > self.applied + 1 {
@@ -194,7 +194,11 @@ impl Opening<'_> {
         Ok(true)
     }
 
-    fn examine(&mut self, found: &Found, may_tear: bool) -> Result<Examined, OpenError> {
+    fn examine(
+        &mut self,
+        found: &FoundSegment,
+        may_tear: bool,
+    ) -> Result<ScannedSegment, OpenError> {
         let header = &found.header;
         let io = |error| open_error(self.disk.describe(), "reading a segment", error);
         let mut scanner =
@@ -206,7 +210,7 @@ impl Opening<'_> {
         let cut = loop {
             let at = scanner.offset();
             match scanner.next().map_err(io)? {
-                Scanned::Entry(raw) => {
+                ScanStep::Entry(raw) => {
                     if header.end == 0 && raw.header.seq != expected {
                         return Err(self.corrupt(header.id, at));
                     }
@@ -225,8 +229,8 @@ impl Opening<'_> {
                         self.dead.insert(key, Bytes::copy_from_slice(&entry.body));
                     }
                 }
-                Scanned::Damaged(at) => break Some(at),
-                Scanned::End => break None,
+                ScanStep::Damaged(at) => break Some(at),
+                ScanStep::End => break None,
             }
         };
         if let Some(at) = cut
@@ -244,11 +248,15 @@ impl Opening<'_> {
             return Err(self.corrupt(header.id, end));
         }
         let len = found.file.len().map_err(io)?;
-        Ok(Examined { pairs, end, synced_to, torn_bytes: len.saturating_sub(end) })
+        Ok(ScannedSegment { pairs, end, synced_to, torn_bytes: len.saturating_sub(end) })
     }
 
     /// Cuts a torn tail and continues the segment after the last sound entry.
-    fn continue_in(&mut self, found: &Found, examined: &Examined) -> Result<ActiveFile, OpenError> {
+    fn continue_in(
+        &mut self,
+        found: &FoundSegment,
+        examined: &ScannedSegment,
+    ) -> Result<ActiveFile, OpenError> {
         let io = |error| open_error(self.disk.describe(), "cutting a torn end", error);
         if examined.torn_bytes > 0 {
             found.file.set_len(examined.end).map_err(io)?;
@@ -265,7 +273,7 @@ impl Opening<'_> {
         })
     }
 
-    fn add(&mut self, found: &Found, examined: Option<Examined>, last: bool) {
+    fn add(&mut self, found: &FoundSegment, examined: Option<ScannedSegment>, last: bool) {
         let header = &found.header;
         let row = self.rows.get(&header.id).filter(|row| row.epoch == header.epoch);
         let mut segment = Segment::new(header.id, header.epoch);
@@ -286,7 +294,7 @@ impl Opening<'_> {
                 if last {
                     let offsets = examined.pairs.iter().map(|(_, offset)| *offset).collect();
                     let file = Arc::clone(&found.file);
-                    segment.fresh = Some(Fresh { file, offsets, sealed: false });
+                    segment.fresh = Some(FreshOffsets { file, offsets, sealed: false });
                 } else if IndexFile::open(&**self.disk, header.id, header.epoch).is_none() {
                     let (name, id) = (header.id.idx_name(), header.id);
                     // a failed table is rebuilt on first use
@@ -330,7 +338,7 @@ impl Opening<'_> {
 
 /// Rewrites bytes that may exist only in the page cache. After a failed fdatasync Linux marks such
 /// pages clean: they can be read, but another fdatasync would not write them.
-fn write_again(file: &dyn DiskFile, examined: &Examined) -> io::Result<()> {
+fn write_again(file: &dyn DiskFile, examined: &ScannedSegment) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut at = examined.synced_to;
     while at < examined.end {
@@ -347,7 +355,7 @@ fn write_again(file: &dyn DiskFile, examined: &Examined) -> io::Result<()> {
 /// durable.
 pub(super) fn was_durable(scanner: &mut Scanner, damaged: u64) -> io::Result<bool> {
     while scanner.resync()? {
-        while let Scanned::Entry(raw) = scanner.next()? {
+        while let ScanStep::Entry(raw) = scanner.next()? {
             if u64::from(raw.header.synced_to) > damaged {
                 return Ok(true);
             }
@@ -356,7 +364,7 @@ pub(super) fn was_durable(scanner: &mut Scanner, damaged: u64) -> io::Result<boo
     Ok(false)
 }
 
-fn live_bytes(examined: &Examined, dead: &Bitmap) -> u64 {
+fn live_bytes(examined: &ScannedSegment, dead: &Bitmap) -> u64 {
     let ends = examined.pairs.iter().skip(1).map(|(_, offset)| u64::from(*offset));
     let ends = ends.chain([examined.end]);
     let sizes = examined.pairs.iter().zip(ends).map(|((_, at), end)| end - u64::from(*at));

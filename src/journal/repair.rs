@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use super::catalog::{Found, catalog, check_format};
+use super::catalog::{FoundSegment, catalog, check_format};
 use super::copy::CopyWriter;
 use super::real_disk::open_error;
 use super::segment::{QUARANTINE, SegmentHeader, SegmentId, is_tables};
-use super::verify::{Damage, examine, verify};
+use super::verify::{DamagedRange, examine, verify};
 use super::{Disk, OpenError};
 
 /// A range of bytes that was moved out of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quarantined {
+pub struct QuarantinedRange {
     pub file: String,
     /// Offset of its first byte in that file.
     pub offset: u64,
@@ -23,10 +23,10 @@ pub struct Quarantined {
 
 /// Moves all damaged bytes to `quarantine/`. The look-up files are removed, and the next start
 /// rebuilds them. A torn end is left to the next start. Changes nothing when there is no damage.
-pub fn repair(disk: &dyn Disk) -> Result<Vec<Quarantined>, OpenError> {
+pub fn repair(disk: &dyn Disk) -> Result<Vec<QuarantinedRange>, OpenError> {
     check_format(disk)?;
     let damage = verify(disk)?.damage;
-    let damage: Vec<Damage> = damage.into_iter().filter(|range| !range.torn).collect();
+    let damage: Vec<DamagedRange> = damage.into_iter().filter(|range| !range.torn).collect();
     let mut moved = Vec::new();
     if damage.is_empty() {
         return Ok(moved);
@@ -41,7 +41,7 @@ pub fn repair(disk: &dyn Disk) -> Result<Vec<Quarantined>, OpenError> {
         target.write_at(0, &bytes).map_err(io)?;
         target.sync_data().map_err(io)?;
         let (file, offset, len) = (range.file.clone(), range.offset, range.len);
-        moved.push(Quarantined { file, offset, len, into });
+        moved.push(QuarantinedRange { file, offset, len, into });
     }
     disk.sync_dir().map_err(io)?;
     // look-up files first: they must not outlive the entries they point to
@@ -65,7 +65,7 @@ pub fn repair(disk: &dyn Disk) -> Result<Vec<Quarantined>, OpenError> {
 }
 
 /// Replaces a segment with its sound entries.
-fn rewrite(disk: &dyn Disk, found: &Found, next: Option<u64>) -> Result<(), OpenError> {
+fn rewrite(disk: &dyn Disk, found: &FoundSegment, next: Option<u64>) -> Result<(), OpenError> {
     let old = found.header;
     let mut last_seq = old.id.base;
     examine(disk, found, false, &mut |raw| last_seq = raw.header.seq)?;
@@ -76,7 +76,7 @@ fn rewrite(disk: &dyn Disk, found: &Found, next: Option<u64>) -> Result<(), Open
     };
     let id = SegmentId { base: old.id.base, generation: old.id.generation + 1 };
     let header = SegmentHeader { id, epoch: disk.fresh_epoch(), end };
-    let found = Found { header: old, file: Arc::clone(&found.file) };
+    let found = FoundSegment { header: old, file: Arc::clone(&found.file) };
     let mut copy = CopyWriter::begin(disk, header)?;
     let mut failure = None;
     examine(disk, &found, false, &mut |raw| {

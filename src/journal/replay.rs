@@ -9,14 +9,14 @@ use super::bitmap::Bitmap;
 use super::checkpoint::{KEYED, decode_ref, next_stream_entry};
 use super::compact::dead_key;
 use super::core::{
-    Core, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_REMOVED, KIND_STREAM, KIND_TRIM,
+    JournalCore, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_REMOVED, KIND_STREAM, KIND_TRIM,
 };
 use super::format::{decode, i64_at, u32_at};
 use super::live::Segment;
 use super::read::read_failed;
-use super::scan::{Raw, Scanned, Scanner, length};
+use super::scan::{RawEntry, ScanStep, Scanner, length};
 use super::segment::{SegmentId, in_segment};
-use super::{Entry, EntryRef, Kind, OpenError, ReadError, StreamId};
+use super::{EntryKind, EntryReadError, EntryRef, JournalEntry, OpenError, StreamId};
 
 /// Entries replayed between two saves of the index: bounds memory during a rebuild.
 const CATCH_UP_ENTRIES: u64 = 32 << 10;
@@ -26,17 +26,17 @@ const KEYED_RUN: usize = 256;
 /// The log as found at start; each owner replays it before anything is appended.
 #[derive(Debug)]
 pub struct Recovery {
-    core: Arc<Core>,
+    core: Arc<JournalCore>,
     last_seq: u64,
     torn_bytes: u64,
     foreign: Vec<String>,
 }
 
 /// Called for each entry of a walk: position, length, entry.
-type Step<'f> = &'f mut dyn FnMut(u32, u64, &Raw) -> Result<(), ReadError>;
+type EntryVisitor<'f> = &'f mut dyn FnMut(u32, u64, &RawEntry) -> Result<(), EntryReadError>;
 
 /// A segment to walk.
-pub(super) struct Walk {
+pub(super) struct SegmentWalk {
     id: SegmentId,
     epoch: u64,
     /// One past the last sequence number of its range.
@@ -45,7 +45,7 @@ pub(super) struct Walk {
     pub(super) dead: Bitmap,
 }
 
-impl Walk {
+impl SegmentWalk {
     pub(super) fn of(segment: &Segment) -> Self {
         Self {
             id: segment.id,
@@ -57,25 +57,29 @@ impl Walk {
     }
 
     /// Calls `f` for each entry.
-    pub(super) fn go(&self, mut scanner: Scanner, f: Step<'_>) -> Result<(), ReadError> {
+    pub(super) fn go(
+        &self,
+        mut scanner: Scanner,
+        f: EntryVisitor<'_>,
+    ) -> Result<(), EntryReadError> {
         for ordinal in 0.. {
             let next = scanner.next();
             match next.map_err(|source| read_failed(&self.id.log_name(), source))? {
-                Scanned::Entry(raw) => f(ordinal, length(&raw.bytes), &raw)?,
-                Scanned::Damaged(offset) => return Err(self.corrupt(offset)),
-                Scanned::End => break,
+                ScanStep::Entry(raw) => f(ordinal, length(&raw.bytes), &raw)?,
+                ScanStep::Damaged(offset) => return Err(self.corrupt(offset)),
+                ScanStep::End => break,
             }
         }
         Ok(())
     }
 
-    pub(super) fn corrupt(&self, offset: u64) -> ReadError {
-        ReadError::Corrupt { file: self.id.log_name(), offset }
+    pub(super) fn corrupt(&self, offset: u64) -> EntryReadError {
+        EntryReadError::Corrupt { file: self.id.log_name(), offset }
     }
 }
 
 impl Recovery {
-    pub(super) fn new(core: Arc<Core>, torn_bytes: u64, foreign: Vec<String>) -> Self {
+    pub(super) fn new(core: Arc<JournalCore>, torn_bytes: u64, foreign: Vec<String>) -> Self {
         let last_seq = core.progress.durable();
         Self { core, last_seq, torn_bytes, foreign }
     }
@@ -106,7 +110,11 @@ impl Recovery {
     /// Each owner calls this with the `from` of its own tables, before housekeeping begins. The
     /// journal's own kinds are left out. The parts of an entry share a large buffer, so copy any
     /// part that is kept.
-    pub fn replay(&self, from: u64, f: &mut dyn FnMut(&Entry, EntryRef)) -> Result<(), ReadError> {
+    pub fn replay(
+        &self,
+        from: u64,
+        f: &mut dyn FnMut(&JournalEntry, EntryRef),
+    ) -> Result<(), EntryReadError> {
         let refs = if from > 0 { self.core.keyed_until(from)? } else { Vec::new() };
         for run in refs.chunks(KEYED_RUN) {
             for (entry, placed) in self.core.read_many(run)?.iter().zip(run) {
@@ -122,7 +130,7 @@ impl Recovery {
     }
 }
 
-impl Core {
+impl JournalCore {
     /// Replays the log into the index, from its last checkpoint to the end.
     pub(super) fn catch_up(&self) -> Result<(), OpenError> {
         let applied = self.tables.applied();
@@ -172,7 +180,7 @@ impl Core {
         Ok(())
     }
 
-    fn catch_up_with(&self, entry: &Entry, placed: EntryRef) -> Result<(), ReadError> {
+    fn catch_up_with(&self, entry: &JournalEntry, placed: EntryRef) -> Result<(), EntryReadError> {
         let key = entry.key.as_ref();
         let tombstone = entry.is_tombstone();
         let id = |bytes: &[u8]| u32_at(bytes, 0).map(StreamId);
@@ -211,7 +219,7 @@ impl Core {
 
     /// Repeats a removal of batches. `next` keeps their offsets from being reused, even when they
     /// were the last.
-    fn remove_again(&self, id: StreamId, body: &[u8]) -> Result<(), ReadError> {
+    fn remove_again(&self, id: StreamId, body: &[u8]) -> Result<(), EntryReadError> {
         let mut numbers = (0..).step_by(8).map_while(|at| i64_at(body, at));
         let Some(next) = numbers.next() else { return Ok(()) };
         for base in numbers {
@@ -224,7 +232,7 @@ impl Core {
         Ok(())
     }
 
-    fn dropped_again(&self, id: Option<StreamId>) -> Result<(), ReadError> {
+    fn dropped_again(&self, id: Option<StreamId>) -> Result<(), EntryReadError> {
         let Some(id) = id else { return Ok(()) };
         let dead = self.batches_below(id, i64::MAX)?;
         let mut state = self.state();
@@ -245,11 +253,11 @@ impl Core {
 
     /// Marks dead entries of segments that a crash kept on the disk after the index forgot them.
     /// The log still has their dead bits.
-    fn mark_left_over(&self, unknown: &BTreeSet<SegmentId>) -> Result<(), ReadError> {
-        let left: Vec<Walk> = {
+    fn mark_left_over(&self, unknown: &BTreeSet<SegmentId>) -> Result<(), EntryReadError> {
+        let left: Vec<SegmentWalk> = {
             let segments = self.segments();
             let left = segments.map.values().filter(|segment| unknown.contains(&segment.id));
-            left.map(Walk::of).collect()
+            left.map(SegmentWalk::of).collect()
         };
         for walk in left {
             let Some(entry) = self.keyed_get(KIND_DEAD, &dead_key(walk.id))? else { continue };
@@ -266,7 +274,7 @@ impl Core {
     }
 
     /// Recounts live bytes after dead bits were read from the log.
-    fn recount(&self) -> Result<(), ReadError> {
+    fn recount(&self) -> Result<(), EntryReadError> {
         let marked = self.walks(0).into_iter().filter(|walk| walk.dead != Bitmap::default());
         for walk in marked {
             let mut live = 0;
@@ -284,7 +292,7 @@ impl Core {
     }
 
     /// Owners' keys whose latest entry is at or before `from`, in sequence order.
-    fn keyed_until(&self, from: u64) -> Result<Vec<EntryRef>, ReadError> {
+    fn keyed_until(&self, from: u64) -> Result<Vec<EntryRef>, EntryReadError> {
         let mut latest: BTreeMap<Vec<u8>, Option<EntryRef>> = BTreeMap::new();
         self.tables.each(KEYED, &[KIND_OWNERS], None, &mut |key, row| {
             latest.insert(key.to_vec(), decode_ref(row));
@@ -303,7 +311,11 @@ impl Core {
     }
 
     /// The latest live entry of a key.
-    pub(super) fn keyed_get(&self, kind: Kind, key: &[u8]) -> Result<Option<EntryRef>, ReadError> {
+    pub(super) fn keyed_get(
+        &self,
+        kind: EntryKind,
+        key: &[u8],
+    ) -> Result<Option<EntryRef>, EntryReadError> {
         if let Some(changed) = self.state().keyed.get(kind, key) {
             return Ok((!changed.tombstone).then_some(changed.entry));
         }
@@ -317,8 +329,8 @@ impl Core {
         from: u64,
         to: u64,
         skip_dead: bool,
-        f: &mut dyn FnMut(&Entry, EntryRef) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
+        f: &mut dyn FnMut(&JournalEntry, EntryRef) -> Result<(), EntryReadError>,
+    ) -> Result<(), EntryReadError> {
         for walk in self.walks(from) {
             self.walk_one(&walk, &mut |ordinal, _, raw| {
                 let seq = raw.header.seq;
@@ -333,17 +345,17 @@ impl Core {
         Ok(())
     }
 
-    fn walks(&self, from: u64) -> Vec<Walk> {
+    fn walks(&self, from: u64) -> Vec<SegmentWalk> {
         let segments = self.segments();
-        segments.after(from).map(Walk::of).collect()
+        segments.after(from).map(SegmentWalk::of).collect()
     }
 
-    fn walk_one(&self, walk: &Walk, f: Step<'_>) -> Result<(), ReadError> {
+    fn walk_one(&self, walk: &SegmentWalk, f: EntryVisitor<'_>) -> Result<(), EntryReadError> {
         walk.go(self.enter(walk)?, f)
     }
 
     /// Opens a segment to walk. The open file stays readable after its removal.
-    pub(super) fn enter(&self, walk: &Walk) -> Result<Scanner, ReadError> {
+    pub(super) fn enter(&self, walk: &SegmentWalk) -> Result<Scanner, EntryReadError> {
         let name = walk.id.log_name();
         let failed = |source| read_failed(&name, source);
         let file = self.disk.open(&name).map_err(failed)?;

@@ -29,7 +29,7 @@ pub(super) struct Scanner {
 
 /// An entry of the scan.
 #[derive(Clone, Debug)]
-pub(super) struct Raw {
+pub(super) struct RawEntry {
     pub(super) offset: u64,
     pub(super) header: EntryHeader,
     pub(super) bytes: Bytes,
@@ -37,8 +37,8 @@ pub(super) struct Raw {
 
 /// Result of one step.
 #[derive(Debug)]
-pub(super) enum Scanned {
-    Entry(Raw),
+pub(super) enum ScanStep {
+    Entry(RawEntry),
     /// Offset at which no valid entry begins, before the end of the file.
     Damaged(u64),
     End,
@@ -69,14 +69,14 @@ impl Scanner {
         self.end = self.end.min(end);
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Scanned> {
+    pub(super) fn next(&mut self) -> io::Result<ScanStep> {
         if self.at >= self.end {
-            return Ok(Scanned::End);
+            return Ok(ScanStep::End);
         }
-        let Some(raw) = self.entry_at(self.at)? else { return Ok(Scanned::Damaged(self.at)) };
+        let Some(raw) = self.entry_at(self.at)? else { return Ok(ScanStep::Damaged(self.at)) };
         self.at += length(&raw.bytes);
         self.last_seq = raw.header.seq;
-        Ok(Scanned::Entry(raw))
+        Ok(ScanStep::Entry(raw))
     }
 
     /// Skips damage up to the next valid entry; false when there is none.
@@ -93,7 +93,7 @@ impl Scanner {
         Ok(false)
     }
 
-    fn entry_at(&mut self, at: u64) -> io::Result<Option<Raw>> {
+    fn entry_at(&mut self, at: u64) -> io::Result<Option<RawEntry>> {
         if !self.fetch(at, ENTRY_HEADER_LEN)? {
             return Ok(None);
         }
@@ -110,7 +110,7 @@ impl Scanner {
         let whole = self.fetched(at, header.entry_len()).map(|at| self.chunk.slice(at));
         let Some(bytes) = whole else { return Ok(None) };
         let whole = is_whole(&bytes, &header, self.seed);
-        Ok(whole.then_some(Raw { offset: at, header, bytes }))
+        Ok(whole.then_some(RawEntry { offset: at, header, bytes }))
     }
 
     /// Loads bytes `at..at+len` into the chunk; false when the segment ends before.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use super::format::{i64_at, put, u32_at, u64_at};
 use super::streams::{BatchRef, Stream, StreamSave, Streams};
-use super::tables::{Batch, Table, Tables};
+use super::tables::{Table, TableWrites, Tables};
 use super::{EntryRef, StreamId, TablesError};
 
 const CHUNKS: Table = Table("chunks");
@@ -27,7 +27,7 @@ pub(super) struct Head {
 }
 
 /// Saves a stream: its bounds, its new batches, and the removal of trimmed chunks.
-pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), TablesError> {
+pub(super) fn save(tables: &mut TableWrites<'_>, stream: &StreamSave) -> Result<(), TablesError> {
     let mut row = vec![0; 24];
     put(&mut row, 0, &stream.start.to_le_bytes());
     put(&mut row, 8, &stream.next.to_le_bytes());
@@ -61,7 +61,7 @@ pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), Ta
 }
 
 /// Removes a batch from its chunk; does nothing when the index does not have it.
-fn remove_batch(tables: &mut Batch<'_>, id: StreamId, base: i64) -> Result<(), TablesError> {
+fn remove_batch(tables: &mut TableWrites<'_>, id: StreamId, base: i64) -> Result<(), TablesError> {
     let after = key(id, base.saturating_add(1));
     let Some((key, chunk)) = tables.last_before(CHUNKS, &key(id, 0), &after)? else {
         return Ok(());
@@ -78,12 +78,12 @@ fn remove_batch(tables: &mut Batch<'_>, id: StreamId, base: i64) -> Result<(), T
 }
 
 /// Removes all rows of a stream.
-pub(super) fn drop_stream(tables: &mut Batch<'_>, id: StreamId) -> Result<(), TablesError> {
+pub(super) fn drop_stream(tables: &mut TableWrites<'_>, id: StreamId) -> Result<(), TablesError> {
     tables.delete(STREAMS, &id.0.to_be_bytes())?;
     remove_below(tables, id, i64::MAX)
 }
 
-fn remove_below(tables: &mut Batch<'_>, id: StreamId, start: i64) -> Result<(), TablesError> {
+fn remove_below(tables: &mut TableWrites<'_>, id: StreamId, start: i64) -> Result<(), TablesError> {
     loop {
         let heads = tables.range(HEADS, &key(id, 0), &key(id, i64::MAX), 256)?;
         let gone = heads.iter().take_while(|(_, head)| i64_at(head, 0).unwrap_or(0) <= start);
@@ -99,7 +99,7 @@ fn remove_below(tables: &mut Batch<'_>, id: StreamId, start: i64) -> Result<(), 
 }
 
 fn write_chunk(
-    tables: &mut Batch<'_>,
+    tables: &mut TableWrites<'_>,
     key: &[u8],
     batches: &[BatchRef],
 ) -> Result<(), TablesError> {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::core::{Core, KIND_NEXT_STREAM, KIND_REMOVED, KIND_STREAM, KIND_TRIM};
+use super::core::{JournalCore, KIND_NEXT_STREAM, KIND_REMOVED, KIND_STREAM, KIND_TRIM};
 use super::stream_index::{Head, chunk_at, heads};
 use super::streams::BatchRef;
 use super::{
-    AppendError, Encoded, EntryRef, JournalError, NewEntry, ReadError, StreamBatch, StreamId,
-    StreamRead,
+    AppendError, EncodedHead, EntryReadError, EntryRef, JournalError, NewEntry, StreamBatch,
+    StreamId, StreamRead,
 };
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ const REMOVED_AT_ONCE: usize = 4_096;
 /// Offsets examined at a time, backwards, in search of the newest batch.
 const NEWEST_STEP: i64 = 4_096;
 
-impl Core {
+impl JournalCore {
     pub(super) fn stream_open(&self, name: &str) -> Result<StreamId, AppendError> {
         let mut state = self.state();
         if let Some(id) = state.streams.by_name.get(name) {
@@ -26,9 +26,9 @@ impl Core {
         }
         let id = StreamId(state.streams.next_id);
         let key = Bytes::copy_from_slice(name.as_bytes());
-        let body = Encoded::new(id.0.to_le_bytes().to_vec());
+        let body = EncodedHead::new(id.0.to_le_bytes().to_vec());
         // Ids count the streams ever made; 2^32 topics and partitions are out of reach.
-        let next = Encoded::new(id.0.saturating_add(1).to_le_bytes().to_vec());
+        let next = EncodedHead::new(id.0.saturating_add(1).to_le_bytes().to_vec());
         let group = vec![
             NewEntry::keyed_body(KIND_STREAM, key, body),
             NewEntry::keyed_body(KIND_NEXT_STREAM, Bytes::from_static(b"-"), next),
@@ -74,7 +74,7 @@ impl Core {
         let dead = self.batches_below(id, to).map_err(|error| failed(&error))?;
         let mut state = self.state();
         let key = Bytes::copy_from_slice(&id.0.to_le_bytes());
-        let body = Encoded::new(to.to_le_bytes().to_vec());
+        let body = EncodedHead::new(to.to_le_bytes().to_vec());
         let entry = NewEntry::keyed_body(KIND_TRIM, key, body);
         self.append_own(&mut state, vec![entry])?;
         state.trimmed(id, to, &dead);
@@ -97,7 +97,7 @@ impl Core {
                 let key = Bytes::copy_from_slice(&id.0.to_le_bytes());
                 let bases = batches.iter().flat_map(|batch| batch.base.to_le_bytes());
                 let body: Vec<u8> = stream.next.to_le_bytes().into_iter().chain(bases).collect();
-                let removed = NewEntry::keyed_body(KIND_REMOVED, key, Encoded::new(body));
+                let removed = NewEntry::keyed_body(KIND_REMOVED, key, EncodedHead::new(body));
                 self.append_own(&mut state, vec![removed])?;
                 state.removed(id, batches);
                 count += batches.len();
@@ -107,21 +107,21 @@ impl Core {
     }
 
     /// The batch of an entry, and its stream; `None` when the stream no longer has it.
-    fn batch_of(&self, entry: EntryRef) -> Result<Option<(StreamId, BatchRef)>, ReadError> {
+    fn batch_of(&self, entry: EntryRef) -> Result<Option<(StreamId, BatchRef)>, EntryReadError> {
         let (id, base) = match self.read(entry) {
             Ok(read) => match read.stream {
                 Some(part) => (part.stream, part.base_offset),
                 None => return Ok(None),
             },
             // queued for the writer, so the batch is in the tail of its stream
-            Err(ReadError::NotWritten { .. }) => {
+            Err(EntryReadError::NotWritten { .. }) => {
                 let state = self.state();
                 let mut streams = state.streams.map.iter();
                 let found = streams.find_map(|(id, of)| Some((*id, of.offset_of(entry.seq)?)));
                 let Some(found) = found else { return Ok(None) };
                 found
             }
-            Err(ReadError::Gone { .. }) => return Ok(None),
+            Err(EntryReadError::Gone { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
         let found = self.batch_at(id, base)?.filter(|batch| batch.entry == entry);
@@ -129,7 +129,11 @@ impl Core {
     }
 
     /// The batch of a stream that begins at this offset.
-    pub(super) fn batch_at(&self, id: StreamId, base: i64) -> Result<Option<BatchRef>, ReadError> {
+    pub(super) fn batch_at(
+        &self,
+        id: StreamId,
+        base: i64,
+    ) -> Result<Option<BatchRef>, EntryReadError> {
         let mut found = None;
         let is_known = self.stream_bounds(id).is_some_and(|bounds| bounds.start <= base);
         if is_known {
@@ -142,7 +146,11 @@ impl Core {
     }
 
     /// Batches that end at or before `to`, from the start on.
-    pub(super) fn batches_below(&self, id: StreamId, to: i64) -> Result<Vec<BatchRef>, ReadError> {
+    pub(super) fn batches_below(
+        &self,
+        id: StreamId,
+        to: i64,
+    ) -> Result<Vec<BatchRef>, EntryReadError> {
         let mut found = Vec::new();
         let Some(bounds) = self.stream_bounds(id) else { return Ok(found) };
         self.batches_from(id, bounds.start, bounds.next, &mut |batch| {
@@ -162,13 +170,13 @@ impl Core {
         mut from: i64,
         end: i64,
         f: &mut dyn FnMut(&BatchRef) -> ControlFlow<()>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), EntryReadError> {
         while from < end {
             // in pieces, so that the lock is not held while `f` runs
             let tail: Option<Vec<BatchRef>> = {
                 let state = self.state();
                 let stream = state.streams.map.get(&id);
-                let stream = stream.ok_or(ReadError::UnknownStream { stream: id.0 })?;
+                let stream = stream.ok_or(EntryReadError::UnknownStream { stream: id.0 })?;
                 stream.tail_from(from).map(|tail| tail.take(256).copied().collect())
             };
             let mut piece = match tail {
@@ -208,12 +216,12 @@ impl Core {
         id: StreamId,
         from: i64,
         max_bytes: usize,
-    ) -> Result<StreamRead, ReadError> {
-        let unknown = ReadError::UnknownStream { stream: id.0 };
+    ) -> Result<StreamRead, EntryReadError> {
+        let unknown = EntryReadError::UnknownStream { stream: id.0 };
         let bounds = self.stream_bounds(id).ok_or(unknown)?;
         let (start, end) = (bounds.start, bounds.visible_end);
         if from < start || from > end {
-            return Err(ReadError::OutOfRange { offset: from, start, end });
+            return Err(EntryReadError::OutOfRange { offset: from, start, end });
         }
         let mut wanted: Vec<BatchRef> = Vec::new();
         let mut bytes = 0_usize;
@@ -244,7 +252,7 @@ impl Core {
         &self,
         id: StreamId,
         timestamp_ms: i64,
-    ) -> Result<Option<(i64, i64)>, ReadError> {
+    ) -> Result<Option<(i64, i64)>, EntryReadError> {
         let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
         let mut from = None;
         heads(&self.tables, id, bounds.start, &mut |head: Head| {
@@ -266,7 +274,10 @@ impl Core {
         Ok(found)
     }
 
-    pub(super) fn stream_latest_time(&self, id: StreamId) -> Result<Option<(i64, i64)>, ReadError> {
+    pub(super) fn stream_latest_time(
+        &self,
+        id: StreamId,
+    ) -> Result<Option<(i64, i64)>, EntryReadError> {
         let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
         let mut greatest: Option<(i64, i64)> = None;
         let mut meet = |base: i64, timestamp_ms: i64| {
@@ -301,8 +312,8 @@ impl Core {
         id: StreamId,
         max_bytes: Option<u64>,
         old: Option<u64>,
-    ) -> Result<i64, ReadError> {
-        let unknown = ReadError::UnknownStream { stream: id.0 };
+    ) -> Result<i64, EntryReadError> {
+        let unknown = EntryReadError::UnknownStream { stream: id.0 };
         let bounds = self.stream_bounds(id).ok_or(unknown)?;
         let mut bytes = bounds.bytes;
         let mut to = bounds.start;
@@ -319,7 +330,7 @@ impl Core {
         Ok(to)
     }
 
-    pub(super) fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, ReadError> {
+    pub(super) fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, EntryReadError> {
         let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
         let end = bounds.visible_end;
         let (mut newest, mut to, mut step) = (None, end, 1);
@@ -340,7 +351,7 @@ impl Core {
     }
 }
 
-impl super::core::State {
+impl super::core::AppendState {
     /// Removes batches from a stream and releases them.
     pub(super) fn removed(&mut self, id: StreamId, batches: &[BatchRef]) {
         for batch in batches {
@@ -365,6 +376,6 @@ impl super::core::State {
     }
 }
 
-fn failed(error: &ReadError) -> JournalError {
+fn failed(error: &EntryReadError) -> JournalError {
     JournalError::Read(error.to_string())
 }

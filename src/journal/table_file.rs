@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{DiskFile, Turn};
+use super::{DiskFile, TimeSlice};
 use crate::clock::Clock;
 
 /// Bytes of the file that one sync makes durable. Large syncs would delay the log: a disk flushes
@@ -25,16 +25,16 @@ pub(super) struct Backend {
     /// Refuses all further writes.
     frozen: Arc<AtomicBool>,
     /// Limits how long a commit, which writes thousands of pages, runs without yielding.
-    turn: Arc<Turn>,
+    turn: Arc<TimeSlice>,
     clock: Clock,
-    pieces: Mutex<Pieces>,
+    pieces: Mutex<PieceNumbers>,
     laid_down: Condvar,
 }
 
 /// Numbers of pieces. Any thread may write at any time, even while the file grows: a reader whose
 /// cache is full evicts dirty pages to the file.
 #[derive(Debug, Default)]
-struct Pieces {
+struct PieceNumbers {
     /// Pieces written since they were last made durable.
     unsynced: BTreeSet<u64>,
     /// The piece being read and written back: a write to it in between would be undone.
@@ -44,7 +44,11 @@ struct Pieces {
 }
 
 impl Backend {
-    pub(super) fn new(file: Arc<dyn DiskFile>, frozen: Arc<AtomicBool>, turn: Arc<Turn>) -> Self {
+    pub(super) fn new(
+        file: Arc<dyn DiskFile>,
+        frozen: Arc<AtomicBool>,
+        turn: Arc<TimeSlice>,
+    ) -> Self {
         let clock = Clock::start();
         let (pieces, laid_down) = (Mutex::default(), Condvar::new());
         Self { file, frozen, turn, clock, pieces, laid_down }
@@ -57,12 +61,12 @@ impl Backend {
         Ok(())
     }
 
-    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+    fn pieces(&self) -> MutexGuard<'_, PieceNumbers> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no piece of `wanted` is being written back. None starts while the guard is held.
-    fn untouched(&self, wanted: Range<u64>) -> MutexGuard<'_, Pieces> {
+    fn untouched(&self, wanted: Range<u64>) -> MutexGuard<'_, PieceNumbers> {
         let mut pieces = self.pieces();
         while pieces.in_hand.is_some_and(|piece| wanted.contains(&piece)) {
             pieces.waiting += 1;
@@ -231,7 +235,7 @@ mod tests {
     fn over(file: Counting, clock: Clock) -> (Arc<Counting>, Backend) {
         let file = Arc::new(file);
         let disk: Arc<dyn DiskFile> = Arc::<Counting>::clone(&file);
-        let turn = Arc::new(Turn::of(Duration::ZERO));
+        let turn = Arc::new(TimeSlice::of(Duration::ZERO));
         (file, Backend { clock, ..Backend::new(disk, Arc::default(), turn) })
     }
 
@@ -327,7 +331,7 @@ mod tests {
             backend: OnceLock::new(),
         });
         let disk: Arc<dyn DiskFile> = Arc::<Overtaken>::clone(&file);
-        let turn = Arc::new(Turn::of(Duration::ZERO));
+        let turn = Arc::new(TimeSlice::of(Duration::ZERO));
         let backend = Arc::new(Backend::new(disk, Arc::default(), turn));
         file.backend.set(Arc::downgrade(&backend)).unwrap();
         backend.write(0, &[1; PAGE_BYTES]).unwrap();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
 use super::table_file::Backend;
-use super::{Disk, DiskFile, TablesError, Turn};
+use super::{Disk, DiskFile, TablesError, TimeSlice};
 
 /// Internal rows of [`Tables`].
 const META: Table = Table("meta");
@@ -34,48 +34,48 @@ pub type Pairs = Vec<Pair>;
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// Called for each key with its value; says whether to continue.
-pub type Visit<'f> = &'f mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+pub type KeyVisitor<'f> = &'f mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 type Writable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
-type Readable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
-type Held = redb::AccessGuard<'static, &'static [u8]>;
-type Read = Result<(Held, Held), redb::StorageError>;
+type OpenedTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+type ValueGuard = redb::AccessGuard<'static, &'static [u8]>;
+type TableRead = Result<(ValueGuard, ValueGuard), redb::StorageError>;
 
 /// A file of named ordered tables; a crash resets it to its last checkpoint.
 #[derive(Clone, Debug)]
-pub struct Tables(Arc<Inner>);
+pub struct Tables(Arc<TablesCore>);
 
 #[derive(Debug)]
-struct Inner {
+struct TablesCore {
     disk: Arc<dyn Disk>,
     name: String,
     version: u32,
     cache_bytes: usize,
-    open: RwLock<Option<Open>>,
+    open: RwLock<Option<OpenTables>>,
 }
 
-struct Open {
+struct OpenTables {
     /// The table last read, as of the last write. Kept because opening a table costs as much as
     /// finding a key.
-    reading: Mutex<Option<(Table, Arc<Readable>)>>,
+    reading: Mutex<Option<(Table, Arc<OpenedTable>)>>,
     database: Database,
     frozen: Arc<AtomicBool>,
-    turn: Arc<Turn>,
+    turn: Arc<TimeSlice>,
 }
 
-impl std::fmt::Debug for Open {
+impl std::fmt::Debug for OpenTables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Open").field("database", &self.database).finish_non_exhaustive()
     }
 }
 
-impl Open {
+impl OpenTables {
     fn forget_reading(&self) {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenTables {
     /// Without this, the database would save uncommitted changes as it closes.
     fn drop(&mut self) {
         self.frozen.store(true, Ordering::Release);
@@ -83,14 +83,14 @@ impl Drop for Open {
 }
 
 /// Changes made together; see [`Tables::write`].
-pub struct Batch<'t> {
+pub struct TableWrites<'t> {
     name: &'t str,
-    turn: &'t Turn,
+    turn: &'t TimeSlice,
     txn: &'t redb::WriteTransaction,
     open: Vec<(&'static str, Writable<'t>)>,
 }
 
-impl std::fmt::Debug for Batch<'_> {
+impl std::fmt::Debug for TableWrites<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch").field("file", &self.name).finish_non_exhaustive()
     }
@@ -105,7 +105,7 @@ impl Tables {
         version: u32,
         cache_bytes: usize,
     ) -> Result<Self, TablesError> {
-        let tables = Self(Arc::new(Inner {
+        let tables = Self(Arc::new(TablesCore {
             disk: Arc::clone(disk),
             name: name.to_owned(),
             version,
@@ -174,7 +174,7 @@ impl Tables {
     /// Makes changes atomically. They are lost at a restart unless a checkpoint follows.
     pub fn write<T>(
         &self,
-        change: impl FnOnce(&mut Batch<'_>) -> Result<T, TablesError>,
+        change: impl FnOnce(&mut TableWrites<'_>) -> Result<T, TablesError>,
     ) -> Result<T, TablesError> {
         self.commit(Durability::None, |batch| {
             batch.put(META, META_AHEAD, &[])?;
@@ -230,7 +230,7 @@ impl Tables {
         table: Table,
         from: &[u8],
         to: Option<&[u8]>,
-        f: Visit<'_>,
+        f: KeyVisitor<'_>,
     ) -> Result<(), TablesError> {
         if to.is_some_and(|to| from >= to) {
             return Ok(());
@@ -248,7 +248,7 @@ impl Tables {
         table: Table,
         from: &[u8],
         to: &[u8],
-        f: Visit<'_>,
+        f: KeyVisitor<'_>,
     ) -> Result<(), TablesError> {
         if from >= to {
             return Ok(());
@@ -259,7 +259,11 @@ impl Tables {
         })
     }
 
-    fn visit(&self, rows: impl Iterator<Item = Read>, f: Visit<'_>) -> Result<(), TablesError> {
+    fn visit(
+        &self,
+        rows: impl Iterator<Item = TableRead>,
+        f: KeyVisitor<'_>,
+    ) -> Result<(), TablesError> {
         for row in rows {
             let (key, value) = row.map_err(self.fail("reading"))?;
             if f(key.value(), value.value()).is_break() {
@@ -283,7 +287,7 @@ impl Tables {
     fn commit<T>(
         &self,
         durability: Durability,
-        change: impl FnOnce(&mut Batch<'_>) -> Result<T, TablesError>,
+        change: impl FnOnce(&mut TableWrites<'_>) -> Result<T, TablesError>,
     ) -> Result<T, TablesError> {
         let guard = self.guard();
         let open = guard.as_ref().ok_or_else(|| self.error("writing", &"it is closed"))?;
@@ -293,7 +297,8 @@ impl Tables {
         // saves the allocator's state, so that opening after a crash need not scan the file
         txn.set_quick_repair(matches!(durability, Durability::Immediate));
         txn.set_durability(durability).map_err(self.fail("writing"))?;
-        let mut batch = Batch { name: &self.0.name, turn: &open.turn, txn: &txn, open: Vec::new() };
+        let mut batch =
+            TableWrites { name: &self.0.name, turn: &open.turn, txn: &txn, open: Vec::new() };
         let changed = change(&mut batch);
         drop(batch);
         match changed {
@@ -315,7 +320,7 @@ impl Tables {
         &self,
         table: Table,
         absent: T,
-        f: impl FnOnce(&Readable) -> Result<T, TablesError>,
+        f: impl FnOnce(&OpenedTable) -> Result<T, TablesError>,
     ) -> Result<T, TablesError> {
         let guard = self.guard();
         let open = guard.as_ref().ok_or_else(|| self.error("reading", &"it is closed"))?;
@@ -328,7 +333,11 @@ impl Tables {
     /// The table as of the last write; `None` when there is none. A writer drops the kept reader
     /// before and after its transaction. The lock is held meanwhile, so no reader opened in between
     /// is kept.
-    fn reading(&self, open: &Open, table: Table) -> Result<Option<Arc<Readable>>, TablesError> {
+    fn reading(
+        &self,
+        open: &OpenTables,
+        table: Table,
+    ) -> Result<Option<Arc<OpenedTable>>, TablesError> {
         let mut reading = open.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((name, known)) = &*reading
             && *name == table
@@ -373,13 +382,13 @@ impl Tables {
 
     fn install(&self, file: Arc<dyn DiskFile>) -> Result<(), TablesError> {
         let frozen = Arc::new(AtomicBool::new(false));
-        let turn = Arc::new(Turn::for_later());
+        let turn = Arc::new(TimeSlice::for_later());
         let backend = Backend::new(file, Arc::clone(&frozen), Arc::clone(&turn));
         let mut builder = Database::builder();
         builder.set_cache_size(self.0.cache_bytes);
         let database = builder.create_with_backend(backend).map_err(self.fail("opening"))?;
         *self.0.open.write().unwrap_or_else(PoisonError::into_inner) =
-            Some(Open { reading: Mutex::default(), database, frozen, turn });
+            Some(OpenTables { reading: Mutex::default(), database, frozen, turn });
         Ok(())
     }
 
@@ -387,7 +396,7 @@ impl Tables {
         *self.0.open.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn guard(&self) -> RwLockReadGuard<'_, Option<Open>> {
+    fn guard(&self) -> RwLockReadGuard<'_, Option<OpenTables>> {
         self.0.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -400,7 +409,7 @@ impl Tables {
     }
 }
 
-impl<'t> Batch<'t> {
+impl<'t> TableWrites<'t> {
     /// Sets a key.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TablesError> {
         self.turn.give_way();

@@ -13,13 +13,13 @@ const LATER_MAX: Duration = Duration::from_micros(200);
 /// slice, checked once a tick (4 ms with `CONFIG_HZ=250`). Niceness and wake-ups do not shorten
 /// that, and an fdatasync takes a tenth of it.
 #[derive(Debug)]
-pub struct Turn {
+pub struct TimeSlice {
     clock: Clock,
     most: Duration,
     began_us: AtomicU64,
 }
 
-impl Turn {
+impl TimeSlice {
     /// A turn of at most `most`.
     pub fn of(most: Duration) -> Self {
         Self { clock: Clock::start(), most, began_us: AtomicU64::new(0) }

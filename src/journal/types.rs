@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Kind;
+use super::EntryKind;
 
 /// The offsets a stream holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct StreamBatch {
     /// Sequence number of its entry.
     pub seq: u64,
     /// Kind of its entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Offset of its first record.
     pub base_offset: i64,
     /// Number of offsets in the batch.
@@ -82,7 +82,7 @@ pub struct Stats {
 
 /// Result of one [`Writer::step`](super::Writer::step).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stepped {
+pub enum StepResult {
     /// Nothing was queued.
     Idle,
     /// The queue was written, and synced if an append asked for it.
@@ -95,7 +95,7 @@ pub enum Stepped {
 
 /// Work done by one [`Housekeeper::step`](super::Housekeeper::step).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Housekept {
+pub struct HousekeepingReport {
     /// Sequence number of the checkpoint, if one was made.
     pub checkpoint: Option<u64>,
     /// Bytes copied forward; the caller limits its rate by them.

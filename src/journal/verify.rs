@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use super::catalog::{Found, catalog, check_format};
+use super::catalog::{FoundSegment, catalog, check_format};
 use super::real_disk::open_error;
-use super::scan::{Raw, Scanned, Scanner};
+use super::scan::{RawEntry, ScanStep, Scanner};
 use super::segment::SEGMENT_START;
 use super::{Disk, OpenError};
 
 /// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Segments with a sound header.
     pub segments: usize,
     pub entries: u64,
     /// Bytes of sound entries.
     pub bytes: u64,
     /// Damaged ranges, in order.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<DamagedRange>,
     pub foreign: Vec<String>,
 }
 
 /// A range of a segment that holds no sound entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedRange {
     /// The segment's file name.
     pub file: String,
     /// Offset of its first byte in the file.
@@ -34,7 +34,7 @@ pub struct Damage {
 }
 
 /// Verifies the whole log; changes nothing except that it writes a missing format file.
-pub fn verify(disk: &dyn Disk) -> Result<Verified, OpenError> {
+pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, OpenError> {
     verify_each(disk, &mut |_, _| {})
 }
 
@@ -42,15 +42,15 @@ pub fn verify(disk: &dyn Disk) -> Result<Verified, OpenError> {
 pub fn verify_each(
     disk: &dyn Disk,
     begin: &mut dyn FnMut(usize, usize),
-) -> Result<Verified, OpenError> {
+) -> Result<VerifyReport, OpenError> {
     check_format(disk)?;
     let listed = catalog(disk, None)?;
-    let mut verified = Verified { foreign: listed.foreign, ..Verified::default() };
+    let mut verified = VerifyReport { foreign: listed.foreign, ..VerifyReport::default() };
     let newest = listed.segments.last().map_or(0, |found| found.header.id.base);
     for headless in &listed.headless {
         let torn = headless.id.base >= newest && headless.len <= SEGMENT_START;
         let (file, len) = (headless.id.log_name(), headless.len);
-        verified.damage.push(Damage { file, offset: 0, len, torn });
+        verified.damage.push(DamagedRange { file, offset: 0, len, torn });
     }
     let count = listed.segments.len();
     for (at, found) in listed.segments.iter().enumerate() {
@@ -69,28 +69,28 @@ pub fn verify_each(
 /// Scans a segment past all damage; `f` gets the sound entries.
 pub(super) fn examine(
     disk: &dyn Disk,
-    found: &Found,
+    found: &FoundSegment,
     may_tear: bool,
-    f: &mut dyn FnMut(&Raw),
-) -> Result<Vec<Damage>, OpenError> {
+    f: &mut dyn FnMut(&RawEntry),
+) -> Result<Vec<DamagedRange>, OpenError> {
     let io = |error| open_error(disk.describe(), "reading a segment", error);
     let header = &found.header;
     let mut scanner =
         Scanner::new(Arc::clone(&found.file), header.epoch, header.id.base).map_err(io)?;
-    let mut damage: Vec<Damage> = Vec::new();
+    let mut damage: Vec<DamagedRange> = Vec::new();
     let mut synced_to = 0;
     loop {
         match scanner.next().map_err(io)? {
-            Scanned::Entry(raw) => {
+            ScanStep::Entry(raw) => {
                 synced_to = synced_to.max(u64::from(raw.header.synced_to));
                 f(&raw);
             }
-            Scanned::Damaged(offset) => {
+            ScanStep::Damaged(offset) => {
                 scanner.resync().map_err(io)?;
                 let len = scanner.offset() - offset;
-                damage.push(Damage { file: header.id.log_name(), offset, len, torn: false });
+                damage.push(DamagedRange { file: header.id.log_name(), offset, len, torn: false });
             }
-            Scanned::End => break,
+            ScanStep::End => break,
         }
     }
     for range in &mut damage {

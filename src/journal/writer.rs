@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-use super::core::Core;
+use super::core::JournalCore;
 use super::disk::is_gone;
-use super::format::{Queued, crc_seed, encode};
-use super::live::{Fresh, Segment};
+use super::format::{QueuedEntry, crc_seed, encode};
+use super::live::{FreshOffsets, Segment};
 use super::scan::length;
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId, in_segment};
-use super::{Disk, DiskFile, Flushed, Poisoned, Stepped};
+use super::{Disk, DiskFile, FlushReport, Poisoned, StepResult};
 
 /// Pause between retries while the disk is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -34,9 +34,9 @@ const FREE_ASKED_BYTES: u64 = 16 << 20;
 /// ([`Writer::step`]).
 #[derive(Debug)]
 pub struct Writer {
-    core: Arc<Core>,
+    core: Arc<JournalCore>,
     active: ActiveFile,
-    batch: Vec<Queued>,
+    batch: Vec<QueuedEntry>,
     buffer: Vec<u8>,
     offsets: Vec<u32>,
     sync: bool,
@@ -54,13 +54,13 @@ pub(super) struct ActiveFile {
     pub(super) synced: u64,
 }
 
-enum Failure {
+enum WriteFailure {
     Full,
     Broken { doing: &'static str, file: String, cause: io::Error },
 }
 
 impl Writer {
-    pub(super) fn new(core: Arc<Core>, active: ActiveFile) -> Self {
+    pub(super) fn new(core: Arc<JournalCore>, active: ActiveFile) -> Self {
         Self {
             core,
             active,
@@ -80,14 +80,14 @@ impl Writer {
             let stepped = self.step();
             let mut state = self.core.state();
             match stepped {
-                Stepped::Poisoned => return,
-                Stepped::Flushed => {}
-                Stepped::DiskFull if state.closed => return,
-                Stepped::DiskFull => {
+                StepResult::Poisoned => return,
+                StepResult::Flushed => {}
+                StepResult::DiskFull if state.closed => return,
+                StepResult::DiskFull => {
                     let waited = self.core.work.wait_timeout(state, FULL_PAUSE);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                 }
-                Stepped::Idle => {
+                StepResult::Idle => {
                     if state.closed && state.queue.is_empty() {
                         return;
                     }
@@ -103,11 +103,11 @@ impl Writer {
     }
 
     /// Writes the queue: one write, one fdatasync, then wakes the waiters.
-    pub fn step(&mut self) -> Stepped {
+    pub fn step(&mut self) -> StepResult {
         {
             let mut state = self.core.state();
             if state.poisoned.is_some() {
-                return Stepped::Poisoned;
+                return StepResult::Poisoned;
             }
             self.sync |= std::mem::take(&mut state.sync_wanted);
             if self.batch.is_empty() {
@@ -116,31 +116,31 @@ impl Writer {
                 self.batch.append(&mut state.queue);
             }
             if self.batch.is_empty() && !self.sync {
-                return Stepped::Idle;
+                return StepResult::Idle;
             }
         }
         let started = self.clock.elapsed();
         let (done, mut failure) = self.write_batch();
         let written = self.clock.elapsed();
         let mut synced = None;
-        if self.sync && !matches!(failure, Some(Failure::Broken { .. })) {
+        if self.sync && !matches!(failure, Some(WriteFailure::Broken { .. })) {
             match self.sync_active() {
                 Ok(()) => synced = Some(self.clock.elapsed().saturating_sub(written)),
                 Err(cause) => failure = Some(broken("syncing", self.active.id, cause)),
             }
         }
-        if let Some(Failure::Broken { doing, file, cause }) = failure {
+        if let Some(WriteFailure::Broken { doing, file, cause }) = failure {
             return self.poison(Poisoned { doing, file, cause: cause.to_string() });
         }
         let flushed = self.publish(done, failure.is_some());
         let write = written.saturating_sub(started);
         let (entries, bytes) = flushed;
-        self.core.config.0.probe.flushed(Flushed { entries, bytes, write, sync: synced });
-        if failure.is_some() { Stepped::DiskFull } else { Stepped::Flushed }
+        self.core.config.0.probe.flushed(FlushReport { entries, bytes, write, sync: synced });
+        if failure.is_some() { StepResult::DiskFull } else { StepResult::Flushed }
     }
 
     /// Writes the batch; returns the number of entries written.
-    fn write_batch(&mut self) -> (usize, Option<Failure>) {
+    fn write_batch(&mut self) -> (usize, Option<WriteFailure>) {
         let mut done = 0;
         while done < self.batch.len() {
             let end = self.gather(done);
@@ -179,12 +179,12 @@ impl Writer {
         end
     }
 
-    fn write(&mut self, from: usize, end: usize) -> Result<(), Failure> {
+    fn write(&mut self, from: usize, end: usize) -> Result<(), WriteFailure> {
         let bytes = length(&self.buffer);
         if let Err(cause) = self.active.file.write_at(self.active.len, &self.buffer) {
             let cut = self.active.file.set_len(self.active.len);
             if is_full(&cause) && cut.is_ok() {
-                return Err(Failure::Full);
+                return Err(WriteFailure::Full);
             }
             return Err(broken("writing", self.active.id, cause));
         }
@@ -228,7 +228,7 @@ impl Writer {
     }
 
     /// Seals the segment and begins the next one; housekeeping writes the offset table.
-    fn roll(&mut self) -> Result<(), Failure> {
+    fn roll(&mut self) -> Result<(), WriteFailure> {
         self.sync_active().map_err(|cause| broken("syncing", self.active.id, cause))?;
         let sealed = self.active.id;
         let base = self.core.segments().map.get(&sealed.base).map_or(1, |segment| segment.end);
@@ -237,7 +237,7 @@ impl Writer {
             Ok(begun) => begun,
             Err(cause) => {
                 if is_gone(&self.core.disk.remove(&id.log_name())) && is_full(&cause) {
-                    return Err(Failure::Full);
+                    return Err(WriteFailure::Full);
                 }
                 return Err(broken("writing", id, cause));
             }
@@ -286,11 +286,11 @@ impl Writer {
         (done, usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    fn poison(&mut self, poisoned: Poisoned) -> Stepped {
+    fn poison(&mut self, poisoned: Poisoned) -> StepResult {
         self.core.state().poisoned = Some(poisoned.clone());
         self.core.progress.poison(poisoned);
         self.core.config.0.probe.poisoned();
-        Stepped::Poisoned
+        StepResult::Poisoned
     }
 }
 
@@ -309,7 +309,8 @@ pub(super) fn begin(disk: &dyn Disk, id: SegmentId) -> io::Result<(ActiveFile, S
     file.sync_data()?;
     disk.sync_dir()?;
     let mut segment = Segment::new(id, epoch);
-    segment.fresh = Some(Fresh { file: Arc::clone(&file), offsets: Vec::new(), sealed: false });
+    segment.fresh =
+        Some(FreshOffsets { file: Arc::clone(&file), offsets: Vec::new(), sealed: false });
     let seed = crc_seed(epoch);
     let active = ActiveFile { id, seed, file, len: SEGMENT_START, synced: SEGMENT_START };
     Ok((active, segment))
@@ -322,6 +323,6 @@ pub(super) fn is_full(error: &io::Error) -> bool {
         || matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-fn broken(doing: &'static str, id: SegmentId, cause: io::Error) -> Failure {
-    Failure::Broken { doing, file: id.log_name(), cause }
+fn broken(doing: &'static str, id: SegmentId, cause: io::Error) -> WriteFailure {
+    WriteFailure::Broken { doing, file: id.log_name(), cause }
 }

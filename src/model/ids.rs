@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize, de};
 
 /// Deserializes a name into its `Arc` without a `String` in between.
-struct Shared;
+struct SharedName;
 
-impl de::Visitor<'_> for Shared {
+impl de::Visitor<'_> for SharedName {
     type Value = Arc<str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +68,7 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                d.deserialize_str(Shared).map(Self)
+                d.deserialize_str(SharedName).map(Self)
             }
         }
     };

@@ -13,12 +13,12 @@ const SLOT_SHIFT: u32 = 34;
 
 /// Number of a live member's retry partitions within its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Slot(pub u16);
+pub struct RetryPartition(pub u16);
 
 /// One delivery of one entry: the slot and the delivery's number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneOffset {
-    pub slot: Slot,
+    pub slot: RetryPartition,
     /// Number of the delivery in the slot, from 0.
     pub sequence: u64,
 }
@@ -36,7 +36,7 @@ impl LaneOffset {
         let rest = offset.checked_sub(LANE_BASE)?;
         let slot = u16::try_from(rest >> SLOT_SHIFT).ok()?;
         let sequence = u64::try_from(rest).ok()? & LANE_SEQUENCE_MAX;
-        Some(Self { slot: Slot(slot), sequence })
+        Some(Self { slot: RetryPartition(slot), sequence })
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_lane_offset_survives_the_trip_and_stays_exact_in_javascript() {
         for (slot, sequence) in [(0, 0), (1, 7), (u16::MAX, LANE_SEQUENCE_MAX)] {
-            let lane = LaneOffset { slot: Slot(slot), sequence };
+            let lane = LaneOffset { slot: RetryPartition(slot), sequence };
             assert_eq!(LaneOffset::from_kafka(lane.to_kafka()), Some(lane));
             assert!(lane.to_kafka() < 1 << 53);
         }

@@ -10,10 +10,10 @@ mod secret;
 mod utc;
 
 pub use ids::{ClientId, EntryId, GroupId, MemberId, OrderKey, TopicId, TopicName, TopicPartition};
-pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, Slot};
-pub use moment::{AHEAD_MS_MAX, Deadline, MonoMs, Now, WallMs};
+pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, RetryPartition};
+pub use moment::{AHEAD_MS_MAX, Deadline, Moment, MonoMs, WallMs};
 pub use operator_token::OperatorToken;
 pub use origin::{Origin, OriginError};
-pub use runs::{Runs, Sparse};
+pub use runs::{OffsetRuns, Sparse};
 pub use secret::Secret;
 pub use utc::utc;

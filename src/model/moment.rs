@@ -1,4 +1,4 @@
-//! Points in time. Only `clock` makes them; all other modules take `Now` as an argument.
+//! Points in time. Only `clock` makes them; all other modules take `Moment` as an argument.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,14 +43,14 @@ impl MonoMs {
 
 /// One reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Now {
+pub struct Moment {
     /// For due times, which are journalled.
     pub wall: WallMs,
     /// For session and lock timeouts, which start anew with the process.
     pub mono: MonoMs,
 }
 
-impl Now {
+impl Moment {
     /// The monotonic time at which the wall time `due` comes.
     pub fn deadline(self, due: WallMs) -> Deadline {
         Deadline(self.mono.plus(due.since(self.wall)))

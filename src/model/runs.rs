@@ -7,7 +7,7 @@ const RUNS_MAX: usize = 10_000;
 
 /// Runs of offsets, ascending; adjacent runs are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Runs(Vec<Range<i64>>);
+pub struct OffsetRuns(Vec<Range<i64>>);
 
 /// A run of offsets with fewer records than offsets: log compaction removed some from a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Sparse {
     pub records: u32,
 }
 
-impl Runs {
+impl OffsetRuns {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -65,7 +65,7 @@ impl Runs {
     }
 }
 
-impl Extend<Range<i64>> for Runs {
+impl Extend<Range<i64>> for OffsetRuns {
     fn extend<T: IntoIterator<Item = Range<i64>>>(&mut self, runs: T) {
         for run in runs {
             self.add(run);
@@ -73,7 +73,7 @@ impl Extend<Range<i64>> for Runs {
     }
 }
 
-impl FromIterator<Range<i64>> for Runs {
+impl FromIterator<Range<i64>> for OffsetRuns {
     fn from_iter<T: IntoIterator<Item = Range<i64>>>(runs: T) -> Self {
         let mut all = Self::default();
         all.extend(runs);
@@ -81,7 +81,7 @@ impl FromIterator<Range<i64>> for Runs {
     }
 }
 
-impl IntoIterator for Runs {
+impl IntoIterator for OffsetRuns {
     type Item = Range<i64>;
     type IntoIter = std::vec::IntoIter<Range<i64>>;
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     fn runs(all: &[(i64, i64)]) -> Vec<(i64, i64)> {
-        let runs: Runs = all.iter().map(|(start, end)| *start..*end).collect();
+        let runs: OffsetRuns = all.iter().map(|(start, end)| *start..*end).collect();
         runs.iter().map(|run| (run.start, run.end)).collect()
     }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_offset_is_found_in_its_run_and_moved_out_of_it() {
-        let mut runs: Runs = [2..4, 6..9].into_iter().collect();
+        let mut runs: OffsetRuns = [2..4, 6..9].into_iter().collect();
         assert_eq!([1, 2, 3, 4, 8, 9].map(|offset| runs.past(offset)), [1, 4, 4, 4, 9, 9]);
         assert_eq!([2, 3, 4, 5, 9, 10].map(|end| runs.before(end)), [2, 2, 2, 5, 6, 10]);
         runs.forget_below(4);
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn of_too_many_the_lowest_and_the_last_stay() {
         let most = i64::try_from(RUNS_MAX).unwrap();
-        let runs: Runs = (0..2 * most).map(|n| 2 * n..2 * n + 1).collect();
+        let runs: OffsetRuns = (0..2 * most).map(|n| 2 * n..2 * n + 1).collect();
         assert_eq!(runs.iter().count(), RUNS_MAX);
         assert_eq!((runs.past(2 * (most - 2)), runs.past(0)), (2 * (most - 2) + 1, 1));
         assert_eq!(runs.before(4 * most - 1), 4 * most - 2);

@@ -14,12 +14,12 @@ const VALUE_BYTES_MAX: usize = 249;
 
 /// The values one label (or a tuple of labels) may take.
 #[derive(Debug)]
-pub(super) struct Bounded {
+pub(super) struct BoundedLabels {
     max: usize,
     seen: RwLock<BTreeSet<String>>,
 }
 
-impl Bounded {
+impl BoundedLabels {
     /// An empty set for at most `max` values.
     pub(super) fn new(max: usize) -> Self {
         Self { max, seen: RwLock::default() }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn values_beyond_the_bound_are_refused_and_the_early_ones_stay() {
-        let set = Bounded::new(2);
+        let set = BoundedLabels::new(2);
         assert!(set.admits("a") && set.admits("b"));
         assert!(!set.admits("c"));
         assert!(set.admits("a") && set.admits("b"));
@@ -61,6 +61,6 @@ mod tests {
 
     #[test]
     fn an_overlong_value_is_never_kept() {
-        assert!(!Bounded::new(9).admits(&"x".repeat(1000)));
+        assert!(!BoundedLabels::new(9).admits(&"x".repeat(1000)));
     }
 }

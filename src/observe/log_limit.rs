@@ -55,9 +55,9 @@ impl LogBudget {
 
 /// Number of lines dropped before this one; displayed only above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeftOut(pub u64);
+pub struct DroppedLines(pub u64);
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for DroppedLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
@@ -82,7 +82,7 @@ const SUBJECT_FIELDS: [&str; 2] = ["group", "topic"];
 #[derive(Clone)]
 pub(super) struct RepeatFilter {
     elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
-    causes: Arc<Mutex<BTreeMap<Cause, Repeats>>>,
+    causes: Arc<Mutex<BTreeMap<FailureSite, Repeats>>>,
 }
 
 #[derive(Debug, Default)]
@@ -94,12 +94,12 @@ struct Repeats {
 
 /// A call site and its failure without digits: sizes and offsets change with each attempt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cause {
+struct FailureSite {
     site: usize,
     text: String,
 }
 
-impl Cause {
+impl FailureSite {
     /// `None`: the event is no repeatable failure.
     fn of(event: &Event<'_>) -> Option<Self> {
         let metadata = event.metadata();
@@ -114,7 +114,7 @@ impl Cause {
     }
 }
 
-impl Visit for Cause {
+impl Visit for FailureSite {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if SUBJECT_FIELDS.contains(&field.name()) {
             write!(self.text, "{value:?} ").unwrap_or_default();
@@ -151,13 +151,13 @@ impl RepeatFilter {
         .unwrap_or(true)
     }
 
-    fn left_out(&self, event: &Event<'_>) -> LeftOut {
+    fn left_out(&self, event: &Event<'_>) -> DroppedLines {
         let told = self.with_repeats(event, |repeats| std::mem::take(&mut repeats.to_tell));
-        LeftOut(told.unwrap_or(0))
+        DroppedLines(told.unwrap_or(0))
     }
 
     fn with_repeats<T>(&self, event: &Event<'_>, f: impl FnOnce(&mut Repeats) -> T) -> Option<T> {
-        let mut cause = Cause::of(event)?;
+        let mut cause = FailureSite::of(event)?;
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         if causes.len() >= CAUSES_MAX && !causes.contains_key(&cause) {
             cause.text.clear();
@@ -173,12 +173,12 @@ impl<S: Subscriber> Layer<S> for RepeatFilter {
 }
 
 /// Appends the number of dropped lines to each line of `format`.
-pub(super) struct WithLeftOut<F> {
+pub(super) struct DroppedFormat<F> {
     pub(super) format: F,
     pub(super) filter: RepeatFilter,
 }
 
-impl<S, N, F> FormatEvent<S, N> for WithLeftOut<F>
+impl<S, N, F> FormatEvent<S, N> for DroppedFormat<F>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     N: for<'writer> FormatFields<'writer> + 'static,
@@ -191,7 +191,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let left_out = self.filter.left_out(event);
-        if left_out == LeftOut(0) {
+        if left_out == DroppedLines(0) {
             return self.format.format_event(ctx, writer, event);
         }
         let mut line = String::new();
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(lines(999, 10), [0; 0]);
         assert_eq!(lines(1_000, 2), [17]);
         assert_eq!(lines(3_600_000, 5), [1, 0, 0]);
-        assert_eq!(LeftOut(0).to_string(), "");
-        assert_eq!(LeftOut(7).to_string(), " (7 more for this cause since the last line)");
+        assert_eq!(DroppedLines(0).to_string(), "");
+        assert_eq!(DroppedLines(7).to_string(), " (7 more for this cause since the last line)");
     }
 }

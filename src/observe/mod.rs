@@ -7,6 +7,6 @@ pub mod names;
 mod process;
 mod trace;
 
-pub use log_limit::{LeftOut, LogBudget, LogLimit};
+pub use log_limit::{DroppedLines, LogBudget, LogLimit};
 pub use metrics::{ACTIONS, FAILURE_REASONS, FINAL_REASONS, GroupGauges, Metrics, MetricsError};
 pub use trace::{LogFormat, LogHandle, TraceError, check_filter, start_log};

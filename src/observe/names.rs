@@ -5,7 +5,7 @@
 
 /// Type of a metric, as in Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     /// Buckets with these upper bounds.
@@ -20,7 +20,7 @@ pub struct Def {
     /// Help text: one sentence without a full stop.
     pub help: &'static str,
     pub labels: &'static [&'static str],
-    pub kind: Kind,
+    pub kind: MetricKind,
 }
 
 /// Bounds for durations on the request path, in seconds.
@@ -44,7 +44,7 @@ macro_rules! metrics {
                 name: $name,
                 help: $help,
                 labels: &[$($label),*],
-                kind: Kind::$kind $(($bounds))?,
+                kind: MetricKind::$kind $(($bounds))?,
             };
         )*
         pub const ALL: &[Def] = &[$($id),*];
@@ -208,7 +208,12 @@ mod tests {
             assert!(seen.insert(def.name), "{} is declared twice", def.name);
             let prefixed = ["reprise_", "process_"].iter().any(|p| def.name.starts_with(p));
             assert!(prefixed, "{}", def.name);
-            assert_eq!(def.kind == Kind::Counter, def.name.ends_with("_total"), "{}", def.name);
+            assert_eq!(
+                def.kind == MetricKind::Counter,
+                def.name.ends_with("_total"),
+                "{}",
+                def.name
+            );
             assert!(!def.help.ends_with('.'), "{}", def.name);
         }
     }

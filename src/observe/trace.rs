@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
-use super::log_limit::{RepeatFilter, WithLeftOut};
+use super::log_limit::{DroppedFormat, RepeatFilter};
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -88,7 +88,7 @@ where
     W: for<'w> fmt::MakeWriter<'w> + Send + Sync + 'static,
 {
     let layer = fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(OneLine);
-    layer.map_event_format(|format| WithLeftOut { format, filter })
+    layer.map_event_format(|format| DroppedFormat { format, filter })
 }
 
 /// Writes fields like the text format, with control characters escaped: a client's name can neither
@@ -122,7 +122,7 @@ where
     W: for<'w> fmt::MakeWriter<'w> + Send + Sync + 'static,
 {
     let layer = fmt::layer().json().flatten_event(true).with_current_span(false);
-    layer.with_writer(writer).map_event_format(|format| WithLeftOut { format, filter })
+    layer.with_writer(writer).map_event_format(|format| DroppedFormat { format, filter })
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, TraceError> {

@@ -11,7 +11,7 @@
 //! of the record's key), then the body of version 1.
 
 use crate::model::OrderKey;
-use crate::retry::{Entry, Fact, RecordShape, State};
+use crate::retry::{Entry, Fact, RecordShape, RetryState};
 
 /// Version of facts without an order key.
 pub const FACT_VERSION: u8 = 1;
@@ -188,7 +188,7 @@ fn decode_shaped(bytes: &[u8]) -> Result<Fact, CodecError> {
 }
 
 fn is_alone(fact: &Fact) -> bool {
-    matches!(fact, Fact::Entry { entry, .. } if matches!(entry.state, State::Alone { .. }))
+    matches!(fact, Fact::Entry { entry, .. } if matches!(entry.state, RetryState::Alone { .. }))
 }
 
 #[cfg(test)]
@@ -196,7 +196,7 @@ mod tests {
     use std::fmt::Write;
 
     use super::*;
-    use crate::model::{EntryId, LaneOffset, Origin, Slot, WallMs};
+    use crate::model::{EntryId, LaneOffset, Origin, RetryPartition, WallMs};
     use crate::retry::{Cause, Disposition, Entry, Evidence, PayloadChange, Reporter};
 
     fn cause(evidence: Evidence) -> Cause {
@@ -204,12 +204,12 @@ mod tests {
         Cause { evidence, at: WallMs(1_700_000_000_000), by }
     }
 
-    fn entry(state: State) -> Fact {
+    fn entry(state: RetryState) -> Fact {
         let origin = Origin { topic: "orders".into(), partition: 3, offset: 812 };
         let mut entry = Entry::new(EntryId(5), &"shop".into(), Some(origin), state);
         entry.failed(WallMs(1_700_000_000_000), Disposition::Rejected);
         entry.explain(Some("no stock"));
-        entry.handed_out(LaneOffset { slot: Slot(2), sequence: 9 });
+        entry.handed_out(LaneOffset { slot: RetryPartition(2), sequence: 9 });
         entry.max_reconsume_times = 16;
         entry.passed = Some(WallMs(1));
         entry.expires = Some(WallMs(2));
@@ -219,47 +219,47 @@ mod tests {
 
     fn fixtures() -> Vec<(Fact, &'static str)> {
         let at = WallMs(1_700_000_000_000);
-        let lane = LaneOffset { slot: Slot(2), sequence: 9 };
+        let lane = LaneOffset { slot: RetryPartition(2), sequence: 9 };
         let slot = |member: Option<&str>| Fact::Slot {
             group: "shop".into(),
-            slot: Slot(2),
+            slot: RetryPartition(2),
             member: member.map(Into::into),
             next_sequence: 10,
             at,
         };
         vec![
             (
-                entry(State::Waiting { due: at, delay_ms: 10_000, level: Some(3) }),
+                entry(RetryState::Waiting { due: at, delay_ms: 10_000, level: Some(3) }),
                 "0100050473686f7001066f726465727306d80c0080a0abfef962904e0103011001000180a0abfef9\
                  620180a0abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080\
                  a0abfef9620101036d2d31036170700001",
             ),
             (
-                entry(State::Inflight { lane, since: at }),
+                entry(RetryState::Inflight { lane, since: at }),
                 "0100050473686f7001066f726465727306d80c01020980a0abfef962011001000180a0abfef96201\
                  80a0abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0ab\
                  fef9620101036d2d31036170700001",
             ),
             (
-                entry(State::Committed { at }),
+                entry(RetryState::Committed { at }),
                 "0100050473686f7001066f726465727306d80c0280a0abfef962011001000180a0abfef9620180a0\
                  abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0abfef9\
                  620101036d2d31036170700001",
             ),
             (
-                entry(State::Dead { at }),
+                entry(RetryState::Dead { at }),
                 "0100050473686f7001066f726465727306d80c0380a0abfef962011001000180a0abfef9620180a0\
                  abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0abfef9\
                  620101036d2d31036170700001",
             ),
             (
-                entry(State::Discarded { at }),
+                entry(RetryState::Discarded { at }),
                 "0100050473686f7001066f726465727306d80c0480a0abfef962011001000180a0abfef9620180a0\
                  abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0abfef9\
                  620101036d2d31036170700001",
             ),
             (
-                entry(State::Held {
+                entry(RetryState::Held {
                     since: at,
                     disposition: Disposition::MaxAttempts,
                     charged: true,
@@ -288,7 +288,12 @@ mod tests {
         let forgotten = |evidence| Fact::Forgotten { id: EntryId(5), cause: cause(evidence) };
         vec![
             (
-                entry(State::Exported { since: at, due: at, delay_ms: 10_000, level: Some(3) }),
+                entry(RetryState::Exported {
+                    since: at,
+                    due: at,
+                    delay_ms: 10_000,
+                    level: Some(3),
+                }),
                 "0100050473686f7001066f726465727306d80c0680a0abfef96280a0abfef962904e010301100100\
                  0180a0abfef9620180a0abfef962010001086e6f2073746f636b0102090180a0abfef96200010201\
                  040000000080a0abfef9620101036d2d31036170700001",
@@ -325,10 +330,10 @@ mod tests {
 
     #[test]
     fn a_fact_of_what_is_out_alone_is_of_version_3_and_with_a_key_4() {
-        let lane = LaneOffset { slot: Slot(2), sequence: 9 };
+        let lane = LaneOffset { slot: RetryPartition(2), sequence: 9 };
         let at = WallMs(1_700_000_000_000);
-        let inflight = encode_fact(&entry(State::Inflight { lane, since: at })).unwrap();
-        let alone = entry(State::Alone { lane, since: at });
+        let inflight = encode_fact(&entry(RetryState::Inflight { lane, since: at })).unwrap();
+        let alone = entry(RetryState::Alone { lane, since: at });
         let bytes = encode_fact(&alone).unwrap();
         // Only the version byte and the number of the state differ.
         let differ: Vec<_> = (0..bytes.len()).filter(|n| bytes[*n] != inflight[*n]).collect();
@@ -351,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_fact_with_a_key_is_one_without_behind_version_2_and_the_key() {
-        let Fact::Entry { mut entry, cause, payload } = entry(State::Behind {
+        let Fact::Entry { mut entry, cause, payload } = entry(RetryState::Behind {
             since: WallMs(1),
             due: WallMs(2),
             delay_ms: 10_000,
@@ -377,7 +382,8 @@ mod tests {
 
     #[test]
     fn a_fact_with_a_shape_has_version_6() {
-        let Fact::Entry { mut entry, cause, payload } = entry(State::Dead { at: WallMs(1) }) else {
+        let Fact::Entry { mut entry, cause, payload } = entry(RetryState::Dead { at: WallMs(1) })
+        else {
             panic!()
         };
         let fact = |entry: &Entry| Fact::Entry {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, WallMs};
-use crate::retry::{Carried, RecordShape, UNKNOWN_SHAPE};
+use crate::retry::{FailureHistory, RecordShape, UNKNOWN_SHAPE};
 
 /// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
 /// rest is for lost deliveries.
@@ -22,7 +22,7 @@ pub struct Entry {
     /// Topic, partition and offset as produced; `None` for a record produced to the retry topic
     /// itself.
     pub origin: Option<Origin>,
-    pub state: State,
+    pub state: RetryState,
     /// Failures charged so far; a redrive sets it to 0.
     pub reconsume_times: u32,
     /// The limit in force at the last failure.
@@ -79,7 +79,7 @@ pub enum Rank {
 
 /// State of an entry. The order is stored: append only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum RetryState {
     /// Queued in the group until a member fetches it.
     Waiting {
         /// Earliest time of delivery.
@@ -127,7 +127,7 @@ pub enum State {
         due: WallMs,
         /// The delay that led to `due`, in milliseconds.
         delay_ms: u64,
-        /// Level in the delay table, as in [`State::Waiting`].
+        /// Level in the delay table, as in [`RetryState::Waiting`].
         level: Option<u32>,
     },
     /// Key-blocked: not delivered until the earlier record of its key is final.
@@ -138,10 +138,10 @@ pub enum State {
         due: WallMs,
         /// The delay that led to `due`, in milliseconds.
         delay_ms: u64,
-        /// Level in the delay table, as in [`State::Waiting`].
+        /// Level in the delay table, as in [`RetryState::Waiting`].
         level: Option<u32>,
     },
-    /// Delivered like [`State::Inflight`], as the only outstanding record of its member.
+    /// Delivered like [`RetryState::Inflight`], as the only outstanding record of its member.
     Alone {
         /// Retry-partition offset of the delivery.
         lane: LaneOffset,
@@ -219,7 +219,7 @@ impl Disposition {
     }
 }
 
-impl State {
+impl RetryState {
     pub fn kind(&self) -> StateKind {
         match self {
             Self::Waiting { .. } => StateKind::Waiting,
@@ -236,7 +236,12 @@ impl State {
 
 impl Entry {
     /// A new entry without failures and deliveries.
-    pub(super) fn new(id: EntryId, group: &GroupId, origin: Option<Origin>, state: State) -> Self {
+    pub(super) fn new(
+        id: EntryId,
+        group: &GroupId,
+        origin: Option<Origin>,
+        state: RetryState,
+    ) -> Self {
         Self {
             id,
             group: group.clone(),
@@ -265,7 +270,7 @@ impl Entry {
 
     #[cfg(test)]
     pub(crate) fn dead(id: EntryId, group: &GroupId, origin: Origin, at: WallMs) -> Self {
-        let new = Self::new(id, group, Some(origin), State::Dead { at });
+        let new = Self::new(id, group, Some(origin), RetryState::Dead { at });
         Self { last_failed: Some(at), ..new }
     }
 
@@ -287,7 +292,7 @@ impl Entry {
     /// Due time; `None` unless the entry waits.
     pub fn due(&self) -> Option<WallMs> {
         match self.state {
-            State::Waiting { due, .. } => Some(due),
+            RetryState::Waiting { due, .. } => Some(due),
             _ => None,
         }
     }
@@ -295,7 +300,7 @@ impl Entry {
     /// Offset of the present delivery; `None` unless inflight.
     pub fn inflight(&self) -> Option<LaneOffset> {
         match self.state {
-            State::Inflight { lane, .. } | State::Alone { lane, .. } => Some(lane),
+            RetryState::Inflight { lane, .. } | RetryState::Alone { lane, .. } => Some(lane),
             _ => None,
         }
     }
@@ -325,7 +330,7 @@ impl Entry {
     /// Origin, key and rank of an entry in the order of its key; `None` outside of any.
     pub fn lined(&self) -> Option<(&Origin, OrderKey, Rank)> {
         let rank = match self.state {
-            State::Behind { .. } => Rank::Behind,
+            RetryState::Behind { .. } => Rank::Behind,
             _ if !self.is_settled() => Rank::Ahead,
             _ if self.passed.is_none() => Rank::Past,
             _ => return None,
@@ -352,7 +357,7 @@ impl Entry {
     }
 
     /// Takes over the failures charged before the entry began.
-    pub(super) fn carry(&mut self, carried: &Carried) {
+    pub(super) fn carry(&mut self, carried: &FailureHistory) {
         self.reconsume_times = carried.reconsume_times;
         self.first_failed = carried.history.first().map(|(at, _)| *at);
         self.last_failed = carried.history.last().map(|(at, _)| *at);
@@ -406,10 +411,10 @@ mod tests {
 
     #[test]
     fn lists_that_ride_along_stay_bounded() {
-        let state = State::Committed { at: WallMs(0) };
+        let state = RetryState::Committed { at: WallMs(0) };
         let mut entry = Entry::new(EntryId(1), &"g".into(), None, state);
         for n in 0..200 {
-            entry.handed_out(LaneOffset { slot: crate::model::Slot(0), sequence: n });
+            entry.handed_out(LaneOffset { slot: crate::model::RetryPartition(0), sequence: n });
             entry.failed(WallMs(1), Disposition::Rejected);
         }
         assert_eq!((entry.lanes.len(), entry.history.len()), (LANES_KEPT, HISTORY_KEPT));

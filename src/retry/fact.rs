@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, GroupId, MemberId, Slot, WallMs};
+use crate::model::{EntryId, GroupId, MemberId, RetryPartition, WallMs};
 use crate::retry::{Entry, Reporter};
 
 /// One decision of the ledger. The order of variants is stored: append only.
@@ -25,7 +25,7 @@ pub enum Fact {
     /// The new state of a slot. A delivery raises `next_sequence` without a fact of its own.
     Slot {
         group: GroupId,
-        slot: Slot,
+        slot: RetryPartition,
         /// The assigned member; `None`: the slot is free.
         member: Option<MemberId>,
         /// Sequence of the next delivery.

@@ -8,8 +8,8 @@ use crate::model::{
     ClientId, EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, TopicName, TopicPartition,
     WallMs,
 };
-use crate::retry::detector::Settling;
-use crate::retry::{Company, Disposition, Policies};
+use crate::retry::detector::ExhaustedRecord;
+use crate::retry::{Disposition, OtherDeliveries, Policies};
 
 /// The client that reported an observation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,9 +63,9 @@ impl Action {
 
 /// One observation, or a change around the ledger.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum LedgerInput {
     /// `produced-nack`: records produced to the group's retry topic. One bad nack refuses the
-    /// batch. Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    /// batch. Answered by `LedgerAnswer::Nacked` or `LedgerAnswer::BadNacks`.
     Nacks {
         group: GroupId,
         by: Reporter,
@@ -73,7 +73,7 @@ pub enum Input {
         nacks: Vec<Nack>,
     },
     /// `commit-nack`: failed records named by the metadata of one partition's commit. One bad nack
-    /// refuses all. Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    /// refuses all. Answered by `LedgerAnswer::Nacked` or `LedgerAnswer::BadNacks`.
     Marked {
         group: GroupId,
         by: Reporter,
@@ -81,14 +81,14 @@ pub enum Input {
         nacks: Vec<Nack>,
     },
     /// `admin-nack`: nacks from the admin port. One bad nack refuses all. Answered by
-    /// `Answer::Nacked` or `Answer::BadNacks`.
+    /// `LedgerAnswer::Nacked` or `LedgerAnswer::BadNacks`.
     Posted {
         group: GroupId,
         by: Reporter,
         /// In the order of the request.
         nacks: Vec<Nack>,
     },
-    /// A Fetch of a retry partition. Answered by `Answer::Taken`.
+    /// A Fetch of a retry partition. Answered by `LedgerAnswer::Taken`.
     Take {
         group: GroupId,
         /// The fetch offset; it names the slot.
@@ -96,7 +96,7 @@ pub enum Input {
         /// Most entries to deliver; the ledger's own bound is `TAKE_MAX`.
         max: usize,
         /// Other outstanding records of the member; an isolated entry is delivered without any.
-        company: Company,
+        company: OtherDeliveries,
     },
     /// Another record was delivered to the member of this isolated delivery. Not answered.
     Joined {
@@ -105,7 +105,7 @@ pub enum Input {
         lane: LaneOffset,
     },
     /// `commit`: an `OffsetCommit` of a retry partition acknowledges the slot's inflight entries
-    /// below `up_to`. Answered by `Answer::Committed` or `Answer::CommitRefused`.
+    /// below `up_to`. Answered by `LedgerAnswer::Committed` or `LedgerAnswer::CommitRefused`.
     LaneCommit {
         group: GroupId,
         /// The committed offset: the first unacknowledged one.
@@ -160,8 +160,8 @@ pub enum Input {
         /// Name of the deleted topic; a new topic may have it.
         topic: TopicName,
     },
-    /// A member joined or was assigned a retry partition. Answered by `Answer::Slot`: the same slot
-    /// until the member leaves.
+    /// A member joined or was assigned a retry partition. Answered by `LedgerAnswer::Slot`: the
+    /// same slot until the member leaves.
     Join {
         group: GroupId,
         /// Member id, or `instance:<id>` of a static member.
@@ -180,7 +180,8 @@ pub enum Input {
         /// Member id, or `instance:<id>` of a static member.
         member: MemberId,
     },
-    /// An operator acts on entries; each has an outcome of its own. Answered by `Answer::Operated`.
+    /// An operator acts on entries; each has an outcome of its own. Answered by
+    /// `LedgerAnswer::Operated`.
     Operate {
         /// The group of all entries.
         group: GroupId,
@@ -200,31 +201,31 @@ pub enum Input {
         /// Bytes, counted like the quota.
         bytes: u64,
     },
-    /// An operator exports entries to another sidecar. Answered by `Answer::Exported`.
+    /// An operator exports entries to another sidecar. Answered by `LedgerAnswer::Exported`.
     Export {
         step: ExportStep,
         /// Entries of any groups.
         ids: Vec<EntryId>,
     },
-    /// An operator imports entries from another sidecar. Answered by `Answer::Imported`.
+    /// An operator imports entries from another sidecar. Answered by `LedgerAnswer::Imported`.
     Import {
         group: GroupId,
         /// In the order of their bytes.
         imports: Vec<Import>,
     },
-    /// A record with inferred failures leaves its partition. Answered by `Answer::Nacked` with one
-    /// outcome.
+    /// A record with inferred failures leaves its partition. Answered by `LedgerAnswer::Nacked`
+    /// with one outcome.
     Settle {
         group: GroupId,
         /// The record and its failures so far.
-        settling: Box<Settling>,
+        settling: Box<ExhaustedRecord>,
         /// Size of the record.
         record_bytes: u64,
         /// Hash of the record's key, in a group that keeps keys in order.
         key: Option<OrderKey>,
     },
     /// Records about to be delivered, or just delivered. A record with an earlier pending one of
-    /// its key becomes key-blocked. Answered by `Answer::Ordered`.
+    /// its key becomes key-blocked. Answered by `LedgerAnswer::Ordered`.
     Behind {
         group: GroupId,
         partition: TopicPartition,
@@ -236,7 +237,7 @@ pub enum Input {
         topic: TopicName,
         partition: i32,
         /// End of each delay, in the order of the batch.
-        records: Vec<Until>,
+        records: Vec<DelayEnd>,
     },
     /// A delayed record entered its topic, or the topic is deleted. Not answered.
     Delivered {
@@ -244,7 +245,7 @@ pub enum Input {
         /// The record is in its topic; `false`: the topic is deleted.
         arrived: bool,
     },
-    /// An operator cancels delayed records. Answered by `Answer::Cancelled`.
+    /// An operator cancels delayed records. Answered by `LedgerAnswer::Cancelled`.
     Cancel {
         /// Topic, partition, and the entry's id in place of an offset.
         records: Vec<Origin>,
@@ -255,7 +256,7 @@ pub enum Input {
 
 /// End of a produced record's delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum DelayEnd {
     /// In milliseconds from now.
     After(u64),
     At(WallMs),
@@ -264,16 +265,16 @@ pub enum Until {
 /// A message that says that a delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
-    pub named: Named,
+    pub named: NackTarget,
     /// The requested delay.
-    pub want: Want,
+    pub want: RequestedDelay,
     /// Limit of retries given with this failure; `None`: the limit of the rules.
     pub max_reconsume_times: Option<u32>,
     pub reason: Option<String>,
     /// The group's committed offset of the origin's partition, where known.
     pub committed: Option<i64>,
     /// Failures that the detector charged before.
-    pub carried: Carried,
+    pub carried: FailureHistory,
     /// Source of the bytes, should the nack begin an entry.
     pub bytes: Bytes,
     /// Size of those bytes.
@@ -284,14 +285,14 @@ pub struct Nack {
 
 impl Nack {
     /// A nack without bytes, limit and text.
-    pub fn of(named: Named) -> Self {
+    pub fn of(named: NackTarget) -> Self {
         Self {
             named,
-            want: Want::default(),
+            want: RequestedDelay::default(),
             max_reconsume_times: None,
             reason: None,
             committed: None,
-            carried: Carried::default(),
+            carried: FailureHistory::default(),
             bytes: Bytes::Value,
             record_bytes: 0,
             key: None,
@@ -301,7 +302,7 @@ impl Nack {
 
 /// Failures of a record before its entry began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct FailureHistory {
     pub reconsume_times: u32,
     /// The latest failures, latest last.
     pub history: Vec<(WallMs, Disposition)>,
@@ -311,7 +312,7 @@ pub struct Carried {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NackTarget {
     Origin(Origin),
     /// One delivery through the group's retry topic.
     Lane(LaneOffset),
@@ -323,7 +324,7 @@ pub enum Named {
     OtherGroup,
 }
 
-impl Named {
+impl NackTarget {
     /// The named delivery; `None` for anything else.
     pub fn lane(&self) -> Option<LaneOffset> {
         match self {
@@ -335,7 +336,7 @@ impl Named {
 
 /// Delay requested with a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Want {
+pub struct RequestedDelay {
     /// `None` or 0: the ladder. Above 0: that level. Below 0: a dead letter, now.
     pub level: Option<i32>,
     /// An exact delay; wins over a level of 0 or above.

@@ -1,6 +1,6 @@
 //! The delay table and the choice of the next level.
 
-use crate::retry::{THOUSAND, Want};
+use crate::retry::{RequestedDelay, THOUSAND};
 
 /// `RocketMQ`'s delay table (`MessageStoreConfig.messageDelayLevel`), levels 1 to 18.
 pub const DEFAULT_LEVELS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
@@ -20,7 +20,7 @@ pub struct LevelTable {
 
 /// Outcome of a failure: a delay or a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum FailureOutcome {
     After {
         delay_ms: u64,
         /// The level of the delay; `None` for an exact delay.
@@ -122,20 +122,23 @@ impl LevelTable {
     /// The next delay after `reconsume_times` earlier failures. A level below 0 is the dead
     /// letters, now. Otherwise an exact delay wins, then the requested level, then level
     /// `3+reconsume_times`. A level above the table is its last level.
-    pub fn next(&self, want: Want, reconsume_times: u32) -> Next {
+    pub fn next(&self, want: RequestedDelay, reconsume_times: u32) -> FailureOutcome {
         let asked = want.level.unwrap_or(0);
         if asked < 0 {
-            return Next::Never;
+            return FailureOutcome::Never;
         }
         if let Some(delay_ms) = want.delay_ms {
-            return Next::After { delay_ms, level: None };
+            return FailureOutcome::After { delay_ms, level: None };
         }
         let level = match u32::try_from(asked) {
             Ok(level) if level > 0 => level,
             _ => FIRST_LEVEL.saturating_add(reconsume_times),
         };
         let level = level.min(self.len());
-        Next::After { delay_ms: self.get(level).unwrap_or(self.first_ms), level: Some(level) }
+        FailureOutcome::After {
+            delay_ms: self.get(level).unwrap_or(self.first_ms),
+            level: Some(level),
+        }
     }
 }
 
@@ -167,20 +170,20 @@ fn parse_delay(item: &str) -> Result<u64, LevelError> {
 mod tests {
     use super::*;
 
-    fn level(table: &LevelTable, level: i32, times: u32) -> Next {
-        table.next(Want { level: Some(level), delay_ms: None }, times)
+    fn level(table: &LevelTable, level: i32, times: u32) -> FailureOutcome {
+        table.next(RequestedDelay { level: Some(level), delay_ms: None }, times)
     }
 
     #[test]
     fn the_default_ladder_is_rocketmqs_10s_to_2h_and_17140s_in_all() {
         let table = LevelTable::default();
         let seconds: Vec<u64> = (0..16)
-            .map(|times| match table.next(Want::default(), times) {
-                Next::After { delay_ms, level } => {
+            .map(|times| match table.next(RequestedDelay::default(), times) {
+                FailureOutcome::After { delay_ms, level } => {
                     assert_eq!(level, Some(3 + times));
                     delay_ms / 1000
                 }
-                Next::Never => panic!("the ladder has 16 steps"),
+                FailureOutcome::Never => panic!("the ladder has 16 steps"),
             })
             .collect();
         assert_eq!(seconds[..4], [10, 30, 60, 120]);
@@ -192,23 +195,26 @@ mod tests {
     fn a_requested_level_is_literal_and_above_the_table_is_the_last() {
         let table = LevelTable::default();
         for times in [0, 3, 15] {
-            let fifth = Next::After { delay_ms: 60_000, level: Some(5) };
+            let fifth = FailureOutcome::After { delay_ms: 60_000, level: Some(5) };
             assert_eq!(level(&table, 5, times), fifth);
-            let last = Next::After { delay_ms: 7_200_000, level: Some(18) };
+            let last = FailureOutcome::After { delay_ms: 7_200_000, level: Some(18) };
             assert_eq!(level(&table, 99, times), last);
-            assert_eq!(level(&table, -1, times), Next::Never);
+            assert_eq!(level(&table, -1, times), FailureOutcome::Never);
         }
-        assert_eq!(level(&table, 0, 40), Next::After { delay_ms: 7_200_000, level: Some(18) });
+        assert_eq!(
+            level(&table, 0, 40),
+            FailureOutcome::After { delay_ms: 7_200_000, level: Some(18) }
+        );
     }
 
     #[test]
     fn an_exact_delay_goes_before_a_level_but_not_before_the_dead_letters() {
         let table = LevelTable::default();
-        let want = |level| Want { level, delay_ms: Some(250) };
-        let exact = Next::After { delay_ms: 250, level: None };
+        let want = |level| RequestedDelay { level, delay_ms: Some(250) };
+        let exact = FailureOutcome::After { delay_ms: 250, level: None };
         assert_eq!(table.next(want(None), 3), exact);
         assert_eq!(table.next(want(Some(4)), 3), exact);
-        assert_eq!(table.next(want(Some(-1)), 3), Next::Never);
+        assert_eq!(table.next(want(Some(-1)), 3), FailureOutcome::Never);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The ledger of failed records: ladder, deliveries, dead letters. Pure.
 //!
-//! [`Ledger`] turns evidence ([`Input`]) into facts ([`Fact`]), answers and the next deadline.
-//! Facts are the whole truth: applying the journalled ones in order gives the same state again.
+//! [`Ledger`] turns evidence ([`LedgerInput`]) into facts ([`Fact`]), answers and the next
+//! deadline. Facts are the whole truth: applying the journalled ones in order gives the same state
+//! again.
 //!
 //! ```text
 //!            delivery                 acknowledged
@@ -42,20 +43,23 @@ pub use btree_entries::BTreeEntries;
 pub use codec::{
     CodecError, EntryParts, FACT_VERSION, decode_fact, encode_fact, put_parts, take_parts,
 };
-pub use entry::{Disposition, Entry, Rank, State, StateKind};
+pub use entry::{Disposition, Entry, Rank, RetryState, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use input::{
-    Action, Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Until, Want,
+    Action, Bytes, DelayEnd, ExportStep, FailureHistory, Import, LedgerInput, Nack, NackTarget,
+    Reporter, RequestedDelay,
 };
 pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
 pub use ledger::{
-    Counts, Entries, Fingerprint, INFLIGHT_MAX, Ledger, Marks, NamedBy, RESTORE_MS, Seen,
-    SlotRecord, TAKE_BYTES_MAX, TAKE_MAX, Verdict, judge,
+    Entries, EntryCounts, INFLIGHT_MAX, Ledger, LedgerSnapshot, Marks, NackVerdict, NamedBy,
+    RESTORE_MS, RecordState, SlotRecord, TAKE_BYTES_MAX, TAKE_MAX, judge,
 };
-pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
+pub use level::{
+    DEFAULT_LEVELS, DELAY_MS_MAX, FailureOutcome, LevelError, LevelTable, LevelWarning,
+};
 pub use output::{
-    ActionOutcome, Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Ordered,
-    Output, SlotView,
+    ActionOutcome, BadImport, BadNack, ExportOutcome, ImportOutcome, LedgerAnswer, LedgerOutput,
+    NackOutcome, OrderDecision, SlotView,
 };
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,
@@ -63,4 +67,4 @@ pub use policy::{
     Policy, UNLIMITED, delayed, glob,
 };
 pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};
-pub use single::{Company, Single};
+pub use single::{IsolatedRetry, OtherDeliveries};

@@ -1,16 +1,16 @@
 //! Outputs of the ledger, for the engine.
 
-use crate::model::{EntryId, GroupId, LaneOffset, Slot, WallMs};
-use crate::retry::{Entry, Fact, Single, StateKind};
+use crate::model::{EntryId, GroupId, LaneOffset, RetryPartition, WallMs};
+use crate::retry::{Entry, Fact, IsolatedRetry, StateKind};
 
 /// One output, in order: the facts an answer depends on come before the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum LedgerOutput {
     /// Journal this fact; the ledger has already applied it.
     Fact(Fact),
     /// Send this answer once every fact before it is durable. An answer without facts of its own
     /// also waits: its content may depend on them.
-    Answer(Answer),
+    Answer(LedgerAnswer),
     /// A retry of the group is due: its waiting Fetches try again.
     Wake {
         /// The group of the due retry.
@@ -19,7 +19,7 @@ pub enum Output {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum LedgerAnswer {
     /// Every nack was applied; one outcome each, in order.
     Nacked(Vec<NackOutcome>),
     /// No nack was applied; the index and error of each bad one.
@@ -34,7 +34,7 @@ pub enum Answer {
         /// The first due time in the group's queue; possibly in the past.
         next_due: Option<WallMs>,
         /// An isolated retry that is due, or outstanding at this slot.
-        single: Option<Single>,
+        single: Option<IsolatedRetry>,
     },
     Committed {
         acknowledged: Vec<EntryId>,
@@ -53,7 +53,7 @@ pub enum Answer {
     /// One outcome each, in order.
     Imported(Vec<ImportOutcome>),
     /// One result for each record, in order.
-    Ordered(Vec<Ordered>),
+    Ordered(Vec<OrderDecision>),
     /// One outcome each, in order.
     Operated(Vec<ActionOutcome>),
 }
@@ -71,7 +71,7 @@ pub enum ActionOutcome {
 
 /// Decision about a record to be delivered in a group that keeps keys in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ordered {
+pub enum OrderDecision {
     /// No earlier record of the key is pending.
     Free,
     /// The record already has an entry.
@@ -120,7 +120,7 @@ pub enum BadImport {
 /// A slot from the view of its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotView {
-    pub slot: Slot,
+    pub slot: RetryPartition,
     /// The first unacknowledged offset.
     pub position: LaneOffset,
     /// The offset after the last delivery.

@@ -10,9 +10,9 @@ const BURST_US: u64 = SECOND_US / 10;
 
 /// Per group, the time up to which its rate is used up, in microseconds.
 #[derive(Debug, Default)]
-pub(super) struct Pace(BTreeMap<GroupId, u64>);
+pub(super) struct RateLimit(BTreeMap<GroupId, u64>);
 
-impl Pace {
+impl RateLimit {
     /// The number of retries allowed now, at most `wanted`, and the milliseconds until the next
     /// one.
     pub(super) fn allows(

@@ -1,15 +1,15 @@
 //! Isolated retries: an entry whose deliveries were lost with their members `crash_limit` times in
 //! a row. The member that receives such an entry has no other outstanding record.
 //!
-//! The ledger journals both facts, as `losses` and [`State::Alone`]. So the loss of an isolated
-//! delivery counts after a restart too.
+//! The ledger journals both facts, as `losses` and [`RetryState::Alone`]. So the loss of an
+//! isolated delivery counts after a restart too.
 
 use crate::model::LaneOffset;
-use crate::retry::{Disposition, Entry, Evidence, Policy, State};
+use crate::retry::{Disposition, Entry, Evidence, Policy, RetryState};
 
 /// Other outstanding records of the fetching member, as far as the detector knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
+pub enum OtherDeliveries {
     /// Some, or unknown.
     Some,
     /// Some, outstanding for too long to be waited for.
@@ -19,7 +19,7 @@ pub enum Company {
 
 /// An isolated retry, at the slot of the fetching member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Single {
+pub struct IsolatedRetry {
     /// The isolated delivery; `None`: the entry is due and waits for its turn.
     pub lane: Option<LaneOffset>,
     /// Doublings of the time that the isolation may take.
@@ -33,15 +33,15 @@ impl Entry {
     }
 
     /// The isolated delivery; `None` unless one is outstanding.
-    pub(super) fn single(&self, policy: &Policy) -> Option<Single> {
-        let State::Alone { lane, .. } = self.state else { return None };
+    pub(super) fn single(&self, policy: &Policy) -> Option<IsolatedRetry> {
+        let RetryState::Alone { lane, .. } = self.state else { return None };
         let doublings = self.singled(policy).unwrap_or_default();
-        Some(Single { lane: Some(lane), doublings })
+        Some(IsolatedRetry { lane: Some(lane), doublings })
     }
 
     /// The member was lost during an isolated delivery of the entry.
     pub(super) fn is_lost_alone(&self, policy: &Policy, evidence: Evidence) -> bool {
-        let was_alone = matches!(self.state, State::Alone { .. });
+        let was_alone = matches!(self.state, RetryState::Alone { .. });
         self.singled(policy).is_some() && was_alone && evidence == Evidence::MemberLost
     }
 

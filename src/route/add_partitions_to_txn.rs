@@ -7,11 +7,11 @@ use kafka_protocol::messages::add_partitions_to_txn_response::{
 };
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
-use crate::broker::transactions::{Joining, Part, part, part_without_log};
+use crate::broker::transactions::{Joining, TransactionPartition, part, part_without_log};
 use crate::model::TopicName;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::route::produce::{NO_DEAD_LETTERS, NOT_TRANSACTIONAL};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -28,7 +28,7 @@ pub(super) async fn answer(
 ) -> AddPartitionsToTxnResponse {
     let (id, topics) = (&request.v3_and_below_transactional_id, &request.v3_and_below_topics);
     let found: Vec<Vec<_>> = topics.iter().map(|topic| parts(router, conn, id, topic)).collect();
-    let all: Result<Vec<Part>, _> = found.iter().flatten().cloned().collect();
+    let all: Result<Vec<TransactionPartition>, _> = found.iter().flatten().cloned().collect();
     let error = match all {
         Ok(parts) => join(router, head, &request, parts).await.err().map_or(0, |e| e.code()),
         // A refused partition keeps all the others out, as in Kafka.
@@ -54,18 +54,18 @@ fn parts(
     conn: &Conn,
     id: &str,
     asked: &AddPartitionsToTxnTopic,
-) -> Vec<Result<Part, ResponseError>> {
+) -> Vec<Result<TransactionPartition, ResponseError>> {
     let name = router.names.canonical(&topic_of(&asked.name));
     let place = router.place_for(conn, &name);
     let one = |index: &i32| match &place {
-        Ok(Place::Local(topic)) => {
+        Ok(TopicKind::Local(topic)) => {
             let partition = topic.partition(*index);
             partition.map(|of| part(topic, of)).ok_or(ResponseError::UnknownTopicOrPartition)
         }
         // Nacks produced here count once the transaction is committed.
-        Ok(Place::Retry(_)) if *index == 0 => Ok(part_without_log(&name)),
-        Ok(Place::Retry(_)) => Err(ResponseError::UnknownTopicOrPartition),
-        Ok(Place::DeadLetters(_)) => {
+        Ok(TopicKind::Retry(_)) if *index == 0 => Ok(part_without_log(&name)),
+        Ok(TopicKind::Retry(_)) => Err(ResponseError::UnknownTopicOrPartition),
+        Ok(TopicKind::DeadLetters(_)) => {
             warn(router, conn, (id, &name), ("dead_letters", NO_DEAD_LETTERS));
             Err(ResponseError::InvalidTxnState)
         }
@@ -95,7 +95,7 @@ async fn join(
     router: &Router,
     head: &RequestHead,
     request: &AddPartitionsToTxnRequest,
-    parts: Vec<Part>,
+    parts: Vec<TransactionPartition>,
 ) -> Result<(), ResponseError> {
     let id = request.v3_and_below_transactional_id.as_str();
     let by = (request.v3_and_below_producer_id.0, request.v3_and_below_producer_epoch);

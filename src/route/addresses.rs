@@ -8,16 +8,16 @@ use crate::route::conn::Conn;
 use crate::route::convert::text;
 use crate::upstream::{Address, UpstreamError};
 use crate::wire::endpoints::{Naming, produce, share};
-use crate::wire::{AnswerError, Api, encode_at};
+use crate::wire::{Api, BrokerAnswerError, encode_at};
 
 /// A broker in an answer of the cluster.
-pub(super) struct Real<'a> {
+pub(super) struct RealBroker<'a> {
     pub(super) node: i32,
     pub(super) host: &'a StrBytes,
     pub(super) port: i32,
 }
 
-impl Real<'_> {
+impl RealBroker<'_> {
     /// `None`: no connection can be made to this host and port.
     pub(super) fn address(&self) -> Option<(i32, Address)> {
         Address::of_wire(self.host, self.port).map(|address| (self.node, address))
@@ -28,7 +28,7 @@ impl Real<'_> {
 pub(super) async fn replace(
     router: &Router,
     conn: &Conn,
-    real: &Real<'_>,
+    real: &RealBroker<'_>,
 ) -> Option<(String, i32)> {
     let (node, address) = real.address()?;
     router.upstream.as_ref()?.learn(node, address);
@@ -47,17 +47,18 @@ impl Router {
         match naming {
             Naming::Produce(version) => self.of_produce(conn, version, frame).await,
             Naming::ShareFetch(_) | Naming::ShareAcknowledge(_) => {
-                let place = share::find(naming, frame).map_err(AnswerError::from)?;
+                let place = share::find(naming, frame).map_err(BrokerAnswerError::from)?;
                 let mut nodes = Vec::new();
-                for mut node in share::nodes(place, frame).map_err(AnswerError::from)? {
+                for mut node in share::nodes(place, frame).map_err(BrokerAnswerError::from)? {
                     let host = text(&node.host);
-                    let real = Real { node: node.id, host: &host, port: node.port };
+                    let real = RealBroker { node: node.id, host: &host, port: node.port };
                     if let Some((host, port)) = replace(self, conn, &real).await {
                         (node.host, node.port) = (host, port);
                         nodes.push(node);
                     }
                 }
-                let bytes = share::replaced(place, frame, &nodes).map_err(AnswerError::from)?;
+                let bytes =
+                    share::replaced(place, frame, &nodes).map_err(BrokerAnswerError::from)?;
                 Ok(framed(&bytes))
             }
         }
@@ -72,7 +73,7 @@ impl Router {
         let correlation_id = frame.first_chunk().map_or(0, |id| i32::from_be_bytes(*id));
         let mut response = produce::decode(version, correlation_id, frame)?;
         for mut node in std::mem::take(&mut response.node_endpoints) {
-            let real = Real { node: node.node_id.0, host: &node.host, port: node.port };
+            let real = RealBroker { node: node.node_id.0, host: &node.host, port: node.port };
             if let Some((host, port)) = replace(self, conn, &real).await {
                 (node.host, node.port) = (text(&host), port);
                 response.node_endpoints.push(node);

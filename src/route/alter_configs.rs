@@ -5,13 +5,13 @@ use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceRespon
 use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
 use crate::route::Router;
-use crate::route::altering::{Asked, Refusal, Wanted, named_once, without_value};
+use crate::route::altering::{AlterError, AlterTarget, SettingsUpdate, named_once, without_value};
 use crate::route::parted::ask_cluster;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
 pub(super) async fn answer(router: &Router, request: AlterConfigsRequest) -> AlterConfigsResponse {
-    let asked = request.resources.into_iter().map(|resource| Asked {
+    let asked = request.resources.into_iter().map(|resource| AlterTarget {
         kind: resource.resource_type,
         wanted: wanted(&resource.configs),
         name: resource.resource_name,
@@ -42,11 +42,11 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-fn wanted(configs: &[AlterableConfig]) -> Result<Wanted, Refusal> {
+fn wanted(configs: &[AlterableConfig]) -> Result<SettingsUpdate, AlterError> {
     named_once(configs.iter().map(|config| &config.name))?;
     let setting = |config: &AlterableConfig| {
         let value = config.value.as_ref().ok_or_else(|| without_value(&config.name))?;
         Ok((config.name.to_string(), value.to_string()))
     };
-    Ok(Wanted::Exactly(configs.iter().map(setting).collect::<Result<_, Refusal>>()?))
+    Ok(SettingsUpdate::Exactly(configs.iter().map(setting).collect::<Result<_, AlterError>>()?))
 }

@@ -9,7 +9,7 @@ use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::topic_of;
 use crate::route::describe_log_dirs::LOG_DIR;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::wire::ResponseError;
 
 pub(super) fn answer(
@@ -41,10 +41,10 @@ fn moved(
     let mut result = AlterReplicaLogDirPartitionResult::default();
     result.partition_index = index;
     let has_log = match router.place(&router.names.canonical(name)) {
-        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+        Some(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             topic.partition(index).is_some()
         }
-        Some(Place::Retry(_) | Place::DeadLetters(None)) | None => false,
+        Some(TopicKind::Retry(_) | TopicKind::DeadLetters(None)) | None => false,
     };
     // The directory comes first, as in Kafka's replica manager.
     if !is_ours {

@@ -7,32 +7,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::broker::error::BrokerError;
-use crate::broker::topics::Change;
+use crate::broker::topics::SettingChange;
 use crate::model::TopicName;
 use crate::route::describe_configs::{BROKER, TOPIC};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
 /// The error and its message, when a resource stays unchanged.
-pub(super) type Refusal = (ResponseError, String);
+pub(super) type AlterError = (ResponseError, String);
 
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct AlterTarget {
     /// Values of `ConfigResource.Type`.
     pub(super) kind: i8,
     pub(super) name: StrBytes,
-    pub(super) wanted: Result<Wanted, Refusal>,
+    pub(super) wanted: Result<SettingsUpdate, AlterError>,
 }
 
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(super) enum SettingsUpdate {
     /// Changes the named settings and keeps all others.
-    Changes(Vec<Change>),
+    Changes(Vec<SettingChange>),
     /// Sets the named settings and resets all others to their defaults.
     Exactly(Vec<(String, String)>),
 }
 
-pub(super) struct Altered {
+pub(super) struct AlterOutcome {
     pub(super) kind: i8,
     pub(super) name: StrBytes,
     pub(super) error_code: i16,
@@ -40,7 +40,7 @@ pub(super) struct Altered {
 }
 
 /// Refuses a request that names a setting more than once.
-pub(super) fn named_once<'a>(names: impl Iterator<Item = &'a StrBytes>) -> Result<(), Refusal> {
+pub(super) fn named_once<'a>(names: impl Iterator<Item = &'a StrBytes>) -> Result<(), AlterError> {
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name.as_str()) {
@@ -51,17 +51,21 @@ pub(super) fn named_once<'a>(names: impl Iterator<Item = &'a StrBytes>) -> Resul
 }
 
 /// The error for a setting without a value.
-pub(super) fn without_value(name: &str) -> Refusal {
+pub(super) fn without_value(name: &str) -> AlterError {
     invalid(format!("setting {name}: a value is missing"))
 }
 
-pub(super) fn invalid(why: String) -> Refusal {
+pub(super) fn invalid(why: String) -> AlterError {
     (ResponseError::InvalidRequest, why)
 }
 
 impl Router {
     /// Changes resource by resource. A resource that the request names twice stays unchanged.
-    pub(super) async fn alter(&self, asked: Vec<Asked>, only_check: bool) -> Vec<Altered> {
+    pub(super) async fn alter(
+        &self,
+        asked: Vec<AlterTarget>,
+        only_check: bool,
+    ) -> Vec<AlterOutcome> {
         let mut named = BTreeMap::new();
         for one in asked {
             let key = (one.kind, one.name);
@@ -78,7 +82,7 @@ impl Router {
                     Ok(()) => (0, None),
                     Err((error, why)) => (error.code(), Some(StrBytes::from_string(why))),
                 };
-            altered.push(Altered { kind, name, error_code, error_message });
+            altered.push(AlterOutcome { kind, name, error_code, error_message });
         }
         altered
     }
@@ -87,15 +91,17 @@ impl Router {
         &self,
         kind: i8,
         name: &str,
-        wanted: Result<Wanted, Refusal>,
+        wanted: Result<SettingsUpdate, AlterError>,
         only_check: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), AlterError> {
         let wanted = wanted?;
         let name = self.alterable(kind, name)?;
         let topics = &self.broker.topics;
         let altered = match &wanted {
-            Wanted::Changes(changes) => topics.alter(&name, changes, only_check),
-            Wanted::Exactly(settings) => topics.replace(&name, settings.clone(), only_check),
+            SettingsUpdate::Changes(changes) => topics.alter(&name, changes, only_check),
+            SettingsUpdate::Exactly(settings) => {
+                topics.replace(&name, settings.clone(), only_check)
+            }
         };
         let seq = altered.map_err(|error| refusal(&error))?;
         self.broker.durable(seq).await.map_err(|error| refusal(&error))?;
@@ -106,7 +112,7 @@ impl Router {
     }
 
     /// Returns the canonical name of a topic whose settings can be changed.
-    fn alterable(&self, kind: i8, name: &str) -> Result<TopicName, Refusal> {
+    fn alterable(&self, kind: i8, name: &str) -> Result<TopicName, AlterError> {
         match kind {
             TOPIC => {
                 let name = self.names.canonical(&TopicName::new(name));
@@ -131,6 +137,6 @@ impl Router {
     }
 }
 
-fn refusal(error: &BrokerError) -> Refusal {
+fn refusal(error: &BrokerError) -> AlterError {
     (code::of_broker(error), error.to_string())
 }

@@ -15,7 +15,8 @@ use crate::route::passthrough::only_passes;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::endpoints;
 use crate::wire::{
-    AnswerError, Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at,
+    Api, BrokerAnswerError, EncodeError, RequestHead, ResponseError, decode_answer, encode,
+    encode_at,
 };
 
 /// From version 16 on, a Fetch answer names the new leader's address behind the records (KIP-951),
@@ -95,7 +96,7 @@ pub(super) async fn relayed(
     let mut response: ApiVersionsResponse = match read {
         // Some brokers send error 35 in a v1 body. The empty list makes the client ask again in
         // version 0.
-        Err(AnswerError::Codec(_)) if is_older => ApiVersionsResponse::default(),
+        Err(BrokerAnswerError::Codec(_)) if is_older => ApiVersionsResponse::default(),
         read => read?,
     };
     if !is_older {

@@ -18,7 +18,7 @@ use crate::model::{GroupId, MonoMs, TopicName};
 use crate::route::Router;
 use crate::route::convert::text;
 use crate::route::describe_configs::TOPIC;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::upstream::{Link, OwnLinks, Upstream, UpstreamError};
 use crate::wire::batch::{Batch, records};
 use crate::wire::mark::{self, read_nack};
@@ -130,12 +130,12 @@ impl Router {
             return told.map_or_else(|| self.ceiling(), |bytes| self.with_headers(bytes));
         }
         match self.place(topic) {
-            Some(Place::Local(topic)) => self.with_headers(topic.settings.max_message_bytes),
+            Some(TopicKind::Local(topic)) => self.with_headers(topic.settings.max_message_bytes),
             // A retry keeps the size of its record, which its own topic accepted.
-            Some(Place::Retry(_) | Place::DeadLetters(_)) if self.upstream.is_some() => {
+            Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) if self.upstream.is_some() => {
                 self.ceiling()
             }
-            Some(Place::Retry(_) | Place::DeadLetters(_)) => {
+            Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) => {
                 self.with_headers(self.local_bytes_max())
             }
             None => 0,
@@ -152,8 +152,8 @@ impl Router {
         let topics = records.map_while(Result::ok).filter_map(|record| {
             let (asked, _) = read_nack(&record.headers).ok()?;
             match asked.named {
-                mark::Named::Origin(origin) => Some(self.names.canonical(&origin.topic)),
-                mark::Named::None => None,
+                mark::NackedRecord::Origin(origin) => Some(self.names.canonical(&origin.topic)),
+                mark::NackedRecord::None => None,
             }
         });
         topics.map(|topic| self.topic_bytes_max(&topic)).fold(least, usize::max)

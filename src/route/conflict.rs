@@ -19,7 +19,7 @@ use crate::route::convert::topic_of;
 use crate::route::metadata::question;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::{Assignment, Subscription};
-use crate::wire::names::Owned;
+use crate::wire::names::SidecarTopic;
 use crate::wire::{Api, DecodeError, RequestHead, ResponseError, decode};
 
 /// The lowest Metadata version with `allow_auto_topic_creation`.
@@ -105,8 +105,8 @@ impl Router {
     /// Whether the sidecar serves the name unless it is in conflict.
     fn would_serve(&self, name: &TopicName) -> bool {
         match self.names.spelled(name) {
-            Some((Owned::Retry(_), group)) => self.lane_is_on(&group),
-            Some((Owned::Dlq(_), _)) => true,
+            Some((SidecarTopic::Retry(_), group)) => self.lane_is_on(&group),
+            Some((SidecarTopic::Dlq(_), _)) => true,
             None => false,
         }
     }

@@ -9,9 +9,9 @@ use kafka_protocol::messages::api_versions_response::ApiVersion;
 
 use crate::model::{ClientId, GroupId, MemberId};
 use crate::route::delivery::{FetchOwner, FetchSession};
-use crate::route::doors::Doors;
-use crate::route::session::{Login, Session};
-use crate::route::token::Token;
+use crate::route::doors::BrokerPorts;
+use crate::route::session::{LoginPolicy, Session};
+use crate::route::token::ClientAddress;
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
 use crate::wire::Api;
 
@@ -29,7 +29,7 @@ pub struct Conn {
     /// advertised address.
     pub advertised: (String, u16),
     /// The client object of this connection, if its client address names one.
-    pub token: Option<Token>,
+    pub token: Option<ClientAddress>,
     /// The group, if the configuration binds the listener to one.
     pub group: Option<GroupId>,
     /// The SASL login of the client.
@@ -39,7 +39,7 @@ pub struct Conn {
     /// The broker that the client wants to reach here; `None`: this node.
     pub node: Option<i32>,
     /// The ports of the cluster's brokers, in front of a cluster.
-    doors: Option<Arc<Doors>>,
+    doors: Option<Arc<BrokerPorts>>,
     /// The listener's advertised port; the ports of brokers follow it.
     doors_from: u16,
     /// The Fetch version in which the broker can be asked for one record.
@@ -66,7 +66,7 @@ impl Conn {
         id: u64,
         peer: SocketAddr,
         advertised: (String, u16),
-        token: Option<Token>,
+        token: Option<ClientAddress>,
         group: Option<GroupId>,
     ) -> Self {
         Self {
@@ -95,12 +95,17 @@ impl Conn {
 
     /// In front of a cluster: `node` is the broker behind the connection, `doors` are the brokers'
     /// ports.
-    pub fn behind(self, doors: Option<Arc<Doors>>, node: Option<i32>, doors_from: u16) -> Self {
+    pub fn behind(
+        self,
+        doors: Option<Arc<BrokerPorts>>,
+        node: Option<i32>,
+        doors_from: u16,
+    ) -> Self {
         Self { node, doors, doors_from, ..self }
     }
 
     /// On a listener with SASL: requests wait for the login.
-    pub fn asking(self, login: Option<Arc<Login>>) -> Self {
+    pub fn asking(self, login: Option<Arc<LoginPolicy>>) -> Self {
         Self { session: Session::asking(login), ..self }
     }
 
@@ -129,7 +134,7 @@ impl Conn {
     }
 
     /// The brokers' ports of the listener.
-    pub(super) fn doors(&self) -> Option<&Doors> {
+    pub(super) fn doors(&self) -> Option<&BrokerPorts> {
         self.doors.as_deref()
     }
 

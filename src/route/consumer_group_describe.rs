@@ -85,7 +85,7 @@ fn member(router: &Router, seen: ConsumerMember) -> Member {
 }
 
 /// Deleted topics have no name and are left out, as in Kafka.
-fn named(router: &Router, topics: &[group::TopicPartitions]) -> Assignment {
+fn named(router: &Router, topics: &[group::TopicIdPartitions]) -> Assignment {
     let told = topics.iter().filter_map(|of| {
         let id = Uuid::from_bytes(of.topic.0);
         let mut topic = TopicPartitions::default();

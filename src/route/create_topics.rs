@@ -16,7 +16,7 @@ use crate::model::TopicName;
 use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::parted::ask_cluster;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -90,7 +90,7 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-struct Made {
+struct CreatedTopic {
     id: Uuid,
     partitions: i32,
     settings: TopicSettings,
@@ -100,19 +100,19 @@ async fn create(
     router: &Router,
     asked: &CreatableTopic,
     validate_only: bool,
-) -> Result<Made, BrokerError> {
+) -> Result<CreatedTopic, BrokerError> {
     let spec = spec(router, asked)?;
     if let Some(refusal) = taken(router, &spec.name) {
         return Err(refusal);
     }
     if validate_only {
         let settings = router.broker.topics.check(&spec)?;
-        return Ok(Made { id: Uuid::nil(), partitions: spec.partitions, settings });
+        return Ok(CreatedTopic { id: Uuid::nil(), partitions: spec.partitions, settings });
     }
     let (topic, seq) = router.broker.topics.create(&spec, Uuid::new_v4())?;
     router.broker.durable(seq).await?;
     tracing::info!(topic = %spec.name, partitions = spec.partitions, "topic created");
-    Ok(Made { id: topic.id, partitions: spec.partitions, settings: topic.settings.clone() })
+    Ok(CreatedTopic { id: topic.id, partitions: spec.partitions, settings: topic.settings.clone() })
 }
 
 /// The error if a topic has this name already, or if the name is reserved for a retry topic.
@@ -124,9 +124,9 @@ fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
         BrokerError::Served { name: name.to_string(), kind, group }
     };
     match router.place(&canonical) {
-        Some(Place::Retry(_)) => Some(served("retry")),
-        Some(Place::DeadLetters(_)) => Some(served("dead-letter")),
-        Some(Place::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),
+        Some(TopicKind::Retry(_)) => Some(served("retry")),
+        Some(TopicKind::DeadLetters(_)) => Some(served("dead-letter")),
+        Some(TopicKind::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),
         None => group.is_some().then(|| BrokerError::InvalidTopic {
             name: name.to_string(),
             why: "names of this form are retry topics, and this group has none (retry.lane: off)",

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::model::TopicName;
 use crate::route::convert::{some_text, topic_of, wire_topic};
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -95,7 +95,7 @@ async fn delete(
     let name = router.named(&name.unwrap_or_else(|| TopicName::new("")), id)?;
     match router.place(&name) {
         None => Err(BrokerError::UnknownTopicOrPartition),
-        Some(Place::Local(topic)) => {
+        Some(TopicKind::Local(topic)) => {
             let seq = router.broker.delete_topic(&name)?;
             // Called before the first await, since the client may close the connection meanwhile.
             let gone = router.is_gone(&name);
@@ -105,7 +105,7 @@ async fn delete(
             tracing::info!(topic = %name, "topic deleted");
             Ok((name, topic.id))
         }
-        Some(Place::Retry(_) | Place::DeadLetters(..)) => Err(BrokerError::InvalidTopic {
+        Some(TopicKind::Retry(_) | TopicKind::DeadLetters(..)) => Err(BrokerError::InvalidTopic {
             name: name.to_string(),
             why: "retry and dead-letter topics cannot be deleted; `reprise dlq` shows what waits",
         }),

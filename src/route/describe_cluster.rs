@@ -4,7 +4,7 @@ use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeClusterResponse};
 
 use crate::route::Router;
-use crate::route::addresses::{self, Real};
+use crate::route::addresses::{self, RealBroker};
 use crate::route::conn::Conn;
 use crate::route::convert::text;
 use crate::route::node_listing::ListingReason;
@@ -54,7 +54,7 @@ pub(super) async fn relayed(
         return Ok(response);
     }
     for mut broker in brokers {
-        let real = Real { node: broker.broker_id.0, host: &broker.host, port: broker.port };
+        let real = RealBroker { node: broker.broker_id.0, host: &broker.host, port: broker.port };
         if let Some((host, port)) = addresses::replace(router, conn, &real).await {
             (broker.host, broker.port) = (text(&host), port);
             response.brokers.push(broker);

@@ -16,7 +16,7 @@ use crate::route::convert::{some_text, text};
 use crate::route::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
 use crate::route::named::once;
 use crate::route::parted::ask_cluster;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
@@ -87,7 +87,7 @@ pub(super) fn answer(
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
     let mut response = DescribeConfigsResponse::default();
-    let more = More::of(&request);
+    let more = OptionalParts::of(&request);
     let resources = request.resources.iter();
     let resources = once(resources, |of| {
         (of.resource_type, of.resource_name.clone(), of.configuration_keys.clone())
@@ -125,12 +125,12 @@ fn subscribed(router: &Router, request: &DescribeConfigsRequest) -> Vec<TopicNam
 
 /// The optional parts of the answer that the request includes.
 #[derive(Clone, Copy)]
-struct More {
+struct OptionalParts {
     synonyms: bool,
     documentation: bool,
 }
 
-impl More {
+impl OptionalParts {
     fn of(request: &DescribeConfigsRequest) -> Self {
         Self { synonyms: request.include_synonyms, documentation: request.include_documentation }
     }
@@ -139,7 +139,7 @@ impl More {
 fn describe(
     (router, conn): (&Router, &Conn),
     asked: &DescribeConfigsResource,
-    more: More,
+    more: OptionalParts,
 ) -> DescribeConfigsResult {
     let mut result = DescribeConfigsResult::default();
     result.resource_type = asked.resource_type;
@@ -176,7 +176,7 @@ struct Setting {
 }
 
 impl Setting {
-    fn to_wire(&self, more: More) -> DescribeConfigsResourceResult {
+    fn to_wire(&self, more: OptionalParts) -> DescribeConfigsResourceResult {
         let about = ABOUT.iter().find(|about| about.name == self.name);
         let about = about.filter(|_| self.default.is_some());
         let mut config = DescribeConfigsResourceResult::default();
@@ -217,9 +217,9 @@ fn wanted(asked: &DescribeConfigsResource, setting: &Setting) -> bool {
         .is_none_or(|keys| keys.iter().any(|key| key.as_str() == setting.name))
 }
 
-type Refusal = (ResponseError, &'static str);
+type DescribeError = (ResponseError, &'static str);
 
-fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> {
+fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, DescribeError> {
     let defaults = router.broker.topics.defaults();
     // Retry and dead-letter topics have no retention.
     let kept = || TopicSettings { retention_ms: None, retention_bytes: None, ..defaults.clone() };
@@ -227,10 +227,10 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
         None => {
             return Err((ResponseError::UnknownTopicOrPartition, "there is no such topic here"));
         }
-        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+        Some(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             (topic.settings.clone(), topic.overrides.clone())
         }
-        Some(Place::Retry(_) | Place::DeadLetters(None)) => (kept(), Vec::new()),
+        Some(TopicKind::Retry(_) | TopicKind::DeadLetters(None)) => (kept(), Vec::new()),
     };
     let others = overrides.iter().filter_map(|(name, value)| {
         let (name, value) = (idle(name)?, value.clone());
@@ -255,7 +255,7 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
         .collect())
 }
 
-fn of_broker(router: &Router, conn: &Conn, name: &str) -> Result<Vec<Setting>, Refusal> {
+fn of_broker(router: &Router, conn: &Conn, name: &str) -> Result<Vec<Setting>, DescribeError> {
     if !name.is_empty() && name != router.config.node_id.to_string() {
         return Err((ResponseError::InvalidRequest, "there is no broker of that id here"));
     }

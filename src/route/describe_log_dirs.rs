@@ -14,7 +14,7 @@ use crate::broker::topic::{Partition, Topic};
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{text, topic_of, wire_topic};
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 
 /// Not a path: clients do not learn where the journal lies.
 pub(super) const LOG_DIR: &str = "reprise";
@@ -49,9 +49,9 @@ fn all(router: &Router) -> BTreeSet<TopicName> {
 /// The requested partitions of a topic with a log (`None`: all); `None`: no such partition.
 fn topic(router: &Router, name: &TopicName, asked: Option<&[i32]>) -> Option<DescribeLogDirsTopic> {
     let found = match router.place(name)? {
-        Place::Local(topic) | Place::DeadLetters(Some(topic)) => topic,
+        TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic)) => topic,
         // Retry entries live in the ledger and have no log of their own.
-        Place::Retry(_) | Place::DeadLetters(None) => return None,
+        TopicKind::Retry(_) | TopicKind::DeadLetters(None) => return None,
     };
     let mut described = DescribeLogDirsTopic::default();
     described.name = wire_topic(name);

@@ -7,12 +7,12 @@ use kafka_protocol::messages::describe_producers_response::{
 };
 use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse};
 
-use crate::broker::producers::Shown;
+use crate::broker::producers::ProducerView;
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::named::Named;
-use crate::route::place::Place;
+use crate::route::named::UniqueNames;
+use crate::route::place::TopicKind;
 use crate::wire::ResponseError;
 
 pub(super) fn answer(
@@ -21,7 +21,7 @@ pub(super) fn answer(
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
     let mut response = DescribeProducersResponse::default();
-    let mut named = Named::default();
+    let mut named = UniqueNames::default();
     for mut asked in request.topics {
         asked.partition_indexes.retain(|index| named.first((asked.name.clone(), *index)));
         let place = router.place_for(conn, &router.names.canonical(&topic_of(&asked.name)));
@@ -42,24 +42,24 @@ pub(super) fn answer(
 }
 
 fn producers(
-    place: &Result<Place, ResponseError>,
+    place: &Result<TopicKind, ResponseError>,
     index: i32,
-) -> Result<Vec<Shown>, ResponseError> {
+) -> Result<Vec<ProducerView>, ResponseError> {
     match place {
-        Ok(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+        Ok(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             let unknown = ResponseError::UnknownTopicOrPartition;
             let partition = topic.partition(index).ok_or(unknown)?;
             let producers = partition.producers.lock();
             Ok(producers.unwrap_or_else(PoisonError::into_inner).shown())
         }
         // Records produced to a retry topic are nacks and enter no log.
-        Ok(Place::Retry(_) | Place::DeadLetters(None)) if index == 0 => Ok(Vec::new()),
+        Ok(TopicKind::Retry(_) | TopicKind::DeadLetters(None)) if index == 0 => Ok(Vec::new()),
         Ok(_) => Err(ResponseError::UnknownTopicOrPartition),
         Err(error) => Err(*error),
     }
 }
 
-fn state(shown: Shown) -> ProducerState {
+fn state(shown: ProducerView) -> ProducerState {
     let mut state = ProducerState::default();
     state.producer_id = shown.id.into();
     state.producer_epoch = i32::from(shown.epoch);

@@ -12,7 +12,7 @@ use crate::upstream::{Address, Brokers};
 
 /// A request to open a port for a broker that has none.
 #[derive(Debug)]
-pub struct OpenDoor {
+pub struct PortRequest {
     pub node: i32,
     /// The port's distance from the listener's port before the last restart.
     pub before: Option<u16>,
@@ -22,22 +22,22 @@ pub struct OpenDoor {
 
 /// The broker ports of one listener.
 #[derive(Debug)]
-pub struct Doors {
+pub struct BrokerPorts {
     listener: u16,
     /// Distances from before the last restart, which clients still use.
     before: BTreeMap<i32, u16>,
     /// Open ports: distance from the listener's port, by node id.
     open: RwLock<BTreeMap<i32, u16>>,
-    asks: mpsc::UnboundedSender<OpenDoor>,
+    asks: mpsc::UnboundedSender<PortRequest>,
 }
 
-impl Doors {
+impl BrokerPorts {
     /// Starts without open broker ports. The receiver opens them on request, at the distance from
     /// `before` if possible.
     pub fn new(
         listener: u16,
         before: BTreeMap<i32, u16>,
-    ) -> (Self, mpsc::UnboundedReceiver<OpenDoor>) {
+    ) -> (Self, mpsc::UnboundedReceiver<PortRequest>) {
         let (asks, asked) = mpsc::unbounded_channel();
         (Self { listener, before, open: RwLock::default(), asks }, asked)
     }
@@ -63,7 +63,7 @@ impl Doors {
         }
         let (reply, answer) = oneshot::channel();
         let before = self.before.get(&node).copied();
-        self.asks.send(OpenDoor { node, before, reply }).ok()?;
+        self.asks.send(PortRequest { node, before, reply }).ok()?;
         let distance = answer.await.ok()??;
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(node, distance);
         Some(distance)
@@ -86,7 +86,7 @@ impl Router {
     }
 
     /// Stores the addresses of all brokers, and their ports behind one listener, if they changed.
-    pub fn keep_brokers(&self, cluster_id: Option<&str>, brokers: &Brokers, doors: &Doors) {
+    pub fn keep_brokers(&self, cluster_id: Option<&str>, brokers: &Brokers, doors: &BrokerPorts) {
         // An empty list does not mean that all brokers were removed.
         let Some(upstream) = self.upstream.as_ref().filter(|_| !brokers.is_empty()) else { return };
         let open = doors.open.read().unwrap_or_else(PoisonError::into_inner).clone();

@@ -6,13 +6,13 @@ use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
 use tokio::sync::oneshot;
 
 use crate::broker::error::BrokerError;
-use crate::broker::transactions::{Ended, HeldBatches, Incarnation};
-use crate::engine::{self, EngineError, More};
+use crate::broker::transactions::{EndResult, HeldBatches, Incarnation};
+use crate::engine::{self, EngineError, EntrySource};
 use crate::observe::Metrics;
 use crate::route::conn::Conn;
 use crate::route::nacks::word_of;
-use crate::route::offset_commit::{Patience, noted};
-use crate::route::transactions::Transactions;
+use crate::route::offset_commit::{CommitDeadline, noted};
+use crate::route::transactions::PendingTransactions;
 use crate::route::{Router, code, produce};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -56,7 +56,7 @@ async fn end(
     may()?;
     // A producer that was fenced meanwhile learns that, instead of a retriable error.
     let late = |late| may().err().unwrap_or(late);
-    let patience = Patience::begins(&router.clock);
+    let patience = CommitDeadline::begins(&router.clock);
     let mut nacks = HeldBatches::default();
     if request.committed {
         // Offsets of the transaction go behind every nack that was queued before it.
@@ -66,35 +66,35 @@ async fn end(
         }
         nacks = router.broker.held_in_transaction(id, by).map_err(of)?;
     }
-    let end = Ending { id: id.to_owned(), by, commits: request.committed, raises };
+    let end = PendingEnd { id: id.to_owned(), by, commits: request.committed, raises };
     let ended = if nacks.batches.is_empty() {
         let ended = router.broker.end_transaction(id, by, request.committed, raises);
         end.told((&router.metrics, &router.transactions), ended)
     } else {
         patience.bounds(end.with(router, conn, nacks)).await.map_err(late)?
     };
-    let Ended { producer, seq, .. } = ended.map_err(of)?;
+    let EndResult { producer, seq, .. } = ended.map_err(of)?;
     router.broker.durable(seq).await.map_err(of)?;
     router.tell_ends(id).await?;
     Ok(producer)
 }
 
 /// A transaction's end before it is journalled.
-struct Ending {
+struct PendingEnd {
     id: String,
     by: Incarnation,
     commits: bool,
     raises: bool,
 }
 
-impl Ending {
+impl PendingEnd {
     /// Records the outcome. It runs before the next await: a repeated EndTxn does not return the
     /// committed offsets again.
     fn told(
         &self,
-        (metrics, transactions): (&Metrics, &Transactions),
-        ended: Result<Ended, BrokerError>,
-    ) -> Result<Ended, BrokerError> {
+        (metrics, transactions): (&Metrics, &PendingTransactions),
+        ended: Result<EndResult, BrokerError>,
+    ) -> Result<EndResult, BrokerError> {
         let mut ended = ended?;
         if ended.is_news {
             metrics.transaction_ended(if self.commits { "committed" } else { "aborted" });
@@ -110,14 +110,14 @@ impl Ending {
         router: &Router,
         conn: &Conn,
         held: HeldBatches,
-    ) -> Result<Result<Ended, BrokerError>, ResponseError> {
+    ) -> Result<Result<EndResult, BrokerError>, ResponseError> {
         let batches = produce::held(router, conn, &held.batches)?;
         let stops: Vec<_> = batches.iter().map(|batch| router.key_stops(batch)).collect();
         let id = self.id.clone();
         let (told, ended) = oneshot::channel();
         let (broker, metrics) = (Arc::clone(&router.broker), router.metrics.clone());
         let transactions = Arc::clone(&router.transactions);
-        let end = Box::new(move |more: More<'_>| {
+        let end = Box::new(move |more: EntrySource<'_>| {
             let done = broker.commit_held((&self.id, self.by), self.raises, &held, more);
             let (ended, refs) = match done {
                 Ok((ended, refs)) => (Ok(ended), Some(refs)),
@@ -127,7 +127,7 @@ impl Ending {
             drop(told.send(self.told((&metrics, &transactions), ended)));
             refs
         });
-        let ending = engine::Ending { nacks: batches, end };
+        let ending = engine::TransactionEnd { nacks: batches, end };
         let replies = router.engine.ends(ending).await.map_err(|error| {
             if router.markers.warns(&id, "a transaction", word_of(&error)) {
                 tracing::warn!(

@@ -5,7 +5,7 @@ use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
 
 use crate::route::Router;
-use crate::route::addresses::{self, Real};
+use crate::route::addresses::{self, RealBroker};
 use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text};
 use crate::upstream::{Link, UpstreamError};
@@ -74,7 +74,7 @@ pub(super) async fn relayed(
     if head.version < BATCHED_SINCE {
         if response.error_code == 0 {
             let node = response.node_id.0;
-            let real = Real { node, host: &response.host, port: response.port };
+            let real = RealBroker { node, host: &response.host, port: response.port };
             let address = addresses::replace(router, conn, &real).await;
             let Some((host, port)) = address else { return Ok(unreachable_coordinator()) };
             (response.host, response.port) = (text(&host), port);
@@ -82,7 +82,7 @@ pub(super) async fn relayed(
         return Ok(response);
     }
     for found in response.coordinators.iter_mut().filter(|found| found.error_code == 0) {
-        let real = Real { node: found.node_id.0, host: &found.host, port: found.port };
+        let real = RealBroker { node: found.node_id.0, host: &found.host, port: found.port };
         if let Some((host, port)) = addresses::replace(router, conn, &real).await {
             (found.host, found.port) = (text(&host), port);
         } else {

@@ -6,9 +6,11 @@ use kafka_protocol::messages::incremental_alter_configs_request::{
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use crate::broker::topics::Change;
+use crate::broker::topics::SettingChange;
 use crate::route::Router;
-use crate::route::altering::{Asked, Refusal, Wanted, invalid, named_once, without_value};
+use crate::route::altering::{
+    AlterError, AlterTarget, SettingsUpdate, invalid, named_once, without_value,
+};
 use crate::route::parted::ask_cluster;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -23,7 +25,7 @@ pub(super) async fn answer(
     router: &Router,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let asked = request.resources.into_iter().map(|resource| Asked {
+    let asked = request.resources.into_iter().map(|resource| AlterTarget {
         kind: resource.resource_type,
         wanted: wanted(&resource.configs),
         name: resource.resource_name,
@@ -54,22 +56,22 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-fn wanted(configs: &[AlterableConfig]) -> Result<Wanted, Refusal> {
+fn wanted(configs: &[AlterableConfig]) -> Result<SettingsUpdate, AlterError> {
     named_once(configs.iter().map(|config| &config.name))?;
-    Ok(Wanted::Changes(configs.iter().map(change).collect::<Result<_, _>>()?))
+    Ok(SettingsUpdate::Changes(configs.iter().map(change).collect::<Result<_, _>>()?))
 }
 
-fn change(config: &AlterableConfig) -> Result<Change, Refusal> {
+fn change(config: &AlterableConfig) -> Result<SettingChange, AlterError> {
     let name = config.name.to_string();
     let value = || {
         let value = config.value.as_ref().map(ToString::to_string);
         value.ok_or_else(|| without_value(&config.name))
     };
     match config.config_operation {
-        SET => Ok(Change::Set(name, value()?)),
-        DELETE => Ok(Change::Reset(name)),
-        APPEND => Ok(Change::Append(name, value()?)),
-        SUBTRACT => Ok(Change::Subtract(name, value()?)),
+        SET => Ok(SettingChange::Set(name, value()?)),
+        DELETE => Ok(SettingChange::Reset(name)),
+        APPEND => Ok(SettingChange::Append(name, value()?)),
+        SUBTRACT => Ok(SettingChange::Subtract(name, value()?)),
         other => Err(invalid(format!(
             "setting {name}: operation {other} is none of 0 to 3: set, delete, append, subtract"
         ))),

@@ -5,14 +5,14 @@ use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use uuid::Uuid;
 
-use crate::group::{GroupError, Join, JoinRefusal, Joined, Protocol, member_key};
+use crate::group::{GroupError, JoinRefusal, JoinRequest, JoinResult, Protocol, member_key};
 use crate::model::{ClientId, GroupId, MemberId, TopicName};
-use crate::retry::detector::Step;
+use crate::retry::detector::AssignmentStep;
 use crate::route::conn::Conn;
 use crate::route::consumer_group_heartbeat::image;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::route::topic_ids::AT_JOIN_MS;
 use crate::route::{Router, code, lane, members};
 use crate::upstream::{Link, UpstreamError};
@@ -40,7 +40,7 @@ pub(super) async fn answer(
     let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
     let stem = instance_id.as_deref().unwrap_or(client_id.as_str());
     let session_timeout_ms = u64::try_from(request.session_timeout_ms).unwrap_or(0);
-    let join = Join {
+    let join = JoinRequest {
         member_id: MemberId::new(&request.member_id),
         fresh_id: MemberId::from(format!("{stem}-{}", Uuid::new_v4())),
         instance_id: instance_id.clone(),
@@ -72,7 +72,7 @@ pub(super) async fn answer(
                 &group,
                 (&key, &joined.member_id),
                 joined.generation,
-                Step::Joined,
+                AssignmentStep::Joined,
             );
             router.speaks_for(conn, &group, key);
             accepted(head.version, joined)
@@ -106,7 +106,7 @@ pub(super) async fn relayed(
     let chosen = response.protocol_name.as_deref().unwrap_or_default();
     let own = request.protocols.iter().find(|protocol| protocol.name.as_str() == chosen);
     let led = response.members.iter();
-    let joined = members::Joined {
+    let joined = members::MemberJoin {
         key: key.clone(),
         protocol: chosen.to_owned(),
         metadata: own.map(|protocol| protocol.metadata.clone()).unwrap_or_default(),
@@ -121,7 +121,13 @@ pub(super) async fn relayed(
         });
         router.gone_but(&group, &names.collect());
     }
-    router.assigned(conn, &group, (&key, &member_id), response.generation_id, Step::Joined);
+    router.assigned(
+        conn,
+        &group,
+        (&key, &member_id),
+        response.generation_id,
+        AssignmentStep::Joined,
+    );
     router.heard_of(conn, &group, (&key, &member_id));
     router.look_for_conflicts_of(link, head, &group).await?;
     let topics = router.members.wants(&group, &key).unwrap_or_default();
@@ -134,7 +140,7 @@ pub(super) async fn relayed(
 /// be removed or added.
 fn is_streams(router: &Router, request: &JoinGroupRequest) -> bool {
     let is_retry = |topic: &TopicName| {
-        matches!(router.place(&router.names.canonical(topic)), Some(Place::Retry(_)))
+        matches!(router.place(&router.names.canonical(topic)), Some(TopicKind::Retry(_)))
     };
     let mut streams = request.protocols.iter().filter(|p| p.name.as_str() == STREAMS);
     streams.any(|protocol| {
@@ -153,7 +159,7 @@ fn streams_refused(version: i16, group: &GroupId) -> JoinGroupResponse {
     refused(version, &JoinRefusal { error, member_id })
 }
 
-fn accepted(version: i16, joined: Joined) -> JoinGroupResponse {
+fn accepted(version: i16, joined: JoinResult) -> JoinGroupResponse {
     let mut response = JoinGroupResponse::default();
     response.generation_id = joined.generation;
     if version >= PROTOCOL_TYPE_SINCE {

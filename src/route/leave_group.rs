@@ -3,7 +3,7 @@
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
 
-use crate::group::{GroupError, Leave, Leaver, Left};
+use crate::group::{GroupError, LeaveRequest, LeaveResult, Leaver};
 use crate::model::MemberId;
 use crate::route::convert::{group_of, text};
 use crate::route::{Router, code};
@@ -33,7 +33,7 @@ pub(super) fn answer(
         let member_id = MemberId::new(&request.member_id);
         vec![Leaver { member_id, instance_id: None, reason: None }]
     };
-    let left = router.broker.groups.leave(&group, Leave { members });
+    let left = router.broker.groups.leave(&group, LeaveRequest { members });
     for left in left.iter().flatten() {
         if let Ok(key) = &left.result {
             let member_id = Some(&left.member_id).filter(|id| !id.as_str().is_empty());
@@ -68,7 +68,7 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-fn respond(version: i16, left: Result<Vec<Left>, GroupError>) -> LeaveGroupResponse {
+fn respond(version: i16, left: Result<Vec<LeaveResult>, GroupError>) -> LeaveGroupResponse {
     let mut response = LeaveGroupResponse::default();
     match left {
         Err(error) => response.error_code = code::of_group(error).code(),
@@ -83,7 +83,7 @@ fn respond(version: i16, left: Result<Vec<Left>, GroupError>) -> LeaveGroupRespo
     response
 }
 
-fn member(left: Left) -> MemberResponse {
+fn member(left: LeaveResult) -> MemberResponse {
     let mut answer = MemberResponse::default();
     answer.member_id = text(left.member_id.as_str());
     answer.group_instance_id = left.instance_id.as_deref().map(text);

@@ -15,8 +15,8 @@ use crate::broker::topic::Partition;
 use crate::model::GroupId;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::named::Named;
-use crate::route::place::Place;
+use crate::route::named::UniqueNames;
+use crate::route::place::TopicKind;
 use crate::route::{Router, code};
 use crate::wire::batch::LEADER_EPOCH;
 use crate::wire::{RequestHead, ResponseError};
@@ -40,7 +40,7 @@ pub(super) async fn answer(
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let mut response = ListOffsetsResponse::default();
-    let mut named = Named::default();
+    let mut named = UniqueNames::default();
     for mut asked in request.topics {
         asked.partitions.retain(|of| named.first((asked.name.clone(), of.partition_index)));
         let name = router.names.canonical(&topic_of(&asked.name));
@@ -80,20 +80,20 @@ fn is_known(timestamp: i64, version: i16) -> bool {
 async fn one(
     router: &Router,
     conn: &Conn,
-    place: &Result<Place, ResponseError>,
+    place: &Result<TopicKind, ResponseError>,
     asked: &ListOffsetsPartition,
     committed: bool,
 ) -> ListOffsetsPartitionResponse {
     let found = match place {
-        Ok(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+        Ok(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             match topic.partition(asked.partition_index) {
                 Some(partition) => of_log(router, partition, asked.timestamp, committed)
                     .map_err(|error| code::of_broker(&error)),
                 None => Err(ResponseError::UnknownTopicOrPartition),
             }
         }
-        Ok(Place::DeadLetters(None)) if asked.partition_index == 0 => Ok((0, -1)),
-        Ok(Place::Retry(group)) if asked.partition_index == 0 => {
+        Ok(TopicKind::DeadLetters(None)) if asked.partition_index == 0 => Ok((0, -1)),
+        Ok(TopicKind::Retry(group)) if asked.partition_index == 0 => {
             of_lane(router, conn, group, asked.timestamp).await
         }
         Ok(_) => Err(ResponseError::UnknownTopicOrPartition),

@@ -6,23 +6,28 @@ use kafka_protocol::messages::{
     ListTransactionsRequest, ListTransactionsResponse, TransactionalId,
 };
 
-use crate::broker::transactions::{Phase, Transaction};
+use crate::broker::transactions::{Transaction, TransactionPhase};
 use crate::route::Router;
 use crate::route::convert::text;
 use crate::wire::ResponseError;
 
 /// Transaction states of this node.
-const STATES: [Phase; 4] = [Phase::Empty, Phase::Ongoing, Phase::Committed, Phase::Aborted];
+const STATES: [TransactionPhase; 4] = [
+    TransactionPhase::Empty,
+    TransactionPhase::Ongoing,
+    TransactionPhase::Committed,
+    TransactionPhase::Aborted,
+];
 /// Transaction states of Kafka that this node never has.
 const NEVER_HERE: [&str; 4] = ["PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"];
 
 /// Kafka's name of the state.
-pub(super) fn state_name(phase: Phase) -> &'static str {
+pub(super) fn state_name(phase: TransactionPhase) -> &'static str {
     match phase {
-        Phase::Empty => "Empty",
-        Phase::Ongoing => "Ongoing",
-        Phase::Committed => "CompleteCommit",
-        Phase::Aborted => "CompleteAbort",
+        TransactionPhase::Empty => "Empty",
+        TransactionPhase::Ongoing => "Ongoing",
+        TransactionPhase::Committed => "CompleteCommit",
+        TransactionPhase::Aborted => "CompleteAbort",
     }
 }
 

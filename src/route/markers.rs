@@ -17,31 +17,31 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 /// Bound of logged refusals, by group or transactional id and reason.
 const WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-type Key = (GroupId, TopicName, i32);
+type MarkerKey = (GroupId, TopicName, i32);
 
 /// The markers of all groups.
 #[derive(Debug)]
 pub struct Markers {
-    taken: Mutex<LruCache<Key, Taken>>,
+    taken: Mutex<LruCache<MarkerKey, LastMarker>>,
     warned: Mutex<LruCache<(String, &'static str, &'static str), ()>>,
 }
 
 /// The last marker of a partition.
 #[derive(Debug)]
-struct Taken {
-    commit: Commit,
+struct LastMarker {
+    commit: MarkedCommit,
     /// The time of its last repeat.
     at: MonoMs,
 }
 
 /// The identity of a commit with a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Commit {
+pub(super) struct MarkedCommit {
     offset: i64,
     digest: [u8; 32],
 }
 
-impl Commit {
+impl MarkedCommit {
     pub(super) fn new(offset: i64, metadata: &str) -> Self {
         Self { offset, digest: Sha256::digest(metadata.as_bytes()).into() }
     }
@@ -63,7 +63,7 @@ impl Markers {
     pub(super) fn is_repeated(
         &self,
         (group, topic, partition): (&GroupId, &TopicName, i32),
-        commit: &Commit,
+        commit: &MarkedCommit,
         committed: Option<i64>,
         (now, timeout_ms): (MonoMs, u64),
     ) -> bool {
@@ -86,11 +86,11 @@ impl Markers {
     pub(super) fn taken(
         &self,
         (group, topic, partition): (&GroupId, &TopicName, i32),
-        commit: Commit,
+        commit: MarkedCommit,
         now: MonoMs,
     ) {
         let key = key(group, topic, partition, commit.offset);
-        lock(&self.taken).put(key, Taken { commit, at: now });
+        lock(&self.taken).put(key, LastMarker { commit, at: now });
     }
 
     /// Whether this refusal of a group or transactional id is the first, so that it is logged once.
@@ -100,7 +100,7 @@ impl Markers {
 }
 
 /// All members share partition 0 of the retry topic: the slot in the offset tells them apart.
-fn key(group: &GroupId, topic: &TopicName, partition: i32, offset: i64) -> Key {
+fn key(group: &GroupId, topic: &TopicName, partition: i32, offset: i64) -> MarkerKey {
     let slot = LaneOffset::from_kafka(offset).map(|lane| i32::from(lane.slot.0));
     (group.clone(), topic.clone(), slot.unwrap_or(partition))
 }
@@ -118,16 +118,16 @@ mod tests {
         let (markers, group, topic) =
             (Markers::default(), GroupId::from("shop"), TopicName::from("orders"));
         let of = |partition| (&group, &topic, partition);
-        let commit = || Commit::new(10, "!retry:5");
-        let is = |commit: &Commit, committed, at| {
+        let commit = || MarkedCommit::new(10, "!retry:5");
+        let is = |commit: &MarkedCommit, committed, at| {
             markers.is_repeated(of(0), commit, committed, (MonoMs(at), 1_000))
         };
         assert!(!is(&commit(), Some(10), 0), "nobody has sent it");
         markers.taken(of(0), commit(), MonoMs(0));
         assert!(is(&commit(), Some(10), 900));
         assert!(is(&commit(), Some(10), 1_800), "each time counts");
-        assert!(!is(&Commit::new(10, "!retry:6"), Some(10), 1_800), "another record");
-        assert!(!is(&Commit::new(11, "!retry:5"), Some(10), 1_800), "another offset");
+        assert!(!is(&MarkedCommit::new(10, "!retry:6"), Some(10), 1_800), "another record");
+        assert!(!is(&MarkedCommit::new(11, "!retry:5"), Some(10), 1_800), "another offset");
         assert!(!is(&commit(), Some(4), 1_800), "the group has gone back");
         assert!(!is(&commit(), None, 1_800), "nobody knows");
         assert!(!is(&commit(), Some(10), 2_801), "silent for too long");
@@ -138,13 +138,13 @@ mod tests {
     fn members_do_not_meet_in_the_one_partition_of_a_retry_topic() {
         let (markers, group, topic) =
             (Markers::default(), GroupId::from("shop"), TopicName::from("reprise.retry.shop"));
-        let at = |slot, sequence| LaneOffset { slot: crate::model::Slot(slot), sequence };
+        let at = |slot, sequence| LaneOffset { slot: crate::model::RetryPartition(slot), sequence };
         let (one, other) = (at(0, 8).to_kafka(), at(1, 8).to_kafka());
         for offset in [one, other] {
-            markers.taken((&group, &topic, 0), Commit::new(offset, "!retry:1"), MonoMs(0));
+            markers.taken((&group, &topic, 0), MarkedCommit::new(offset, "!retry:1"), MonoMs(0));
         }
         for offset in [one, other] {
-            let commit = Commit::new(offset, "!retry:1");
+            let commit = MarkedCommit::new(offset, "!retry:1");
             assert!(markers.is_repeated((&group, &topic, 0), &commit, None, (MonoMs(1), 10)));
         }
     }

@@ -23,7 +23,7 @@ const MEMBERS_MAX: usize = 100_000;
 
 /// A member's last join and its last sign of life.
 #[derive(Clone, Debug)]
-struct Known {
+struct CachedMember {
     /// The metadata for the chosen protocol; `None`: no join was seen.
     metadata: Option<Bytes>,
     session_ms: u64,
@@ -53,7 +53,7 @@ enum Presence {
 
 /// The absence of a member's signs of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unheard {
+pub enum MemberSilence {
     /// For its session timeout: the coordinator may be away, or the member waits in a rebalance.
     Silent,
     /// For so long that the member is removed.
@@ -77,9 +77,9 @@ pub struct MemberSeen {
 }
 
 #[derive(Debug, Default)]
-struct Group {
+struct GroupMembers {
     /// By `group::member_key`, which is stable for static members.
-    members: BTreeMap<MemberId, Known>,
+    members: BTreeMap<MemberId, CachedMember>,
     /// The protocol of the last join that was seen.
     protocol: String,
     /// All subscriptions of the group by member id, as a leader connected here received them.
@@ -92,8 +92,8 @@ struct Group {
 
 /// All groups with members connected here.
 #[derive(Debug)]
-pub struct Members {
-    groups: Mutex<BTreeMap<GroupId, Group>>,
+pub struct MembershipCache {
+    groups: Mutex<BTreeMap<GroupId, GroupMembers>>,
     /// The session timeout of members whose own one is known only to the coordinator.
     session_ms: u64,
 }
@@ -102,7 +102,7 @@ fn topics_of(metadata: &Bytes) -> Vec<TopicName> {
     Subscription::parse(metadata).map(|known| known.topics).unwrap_or_default()
 }
 
-impl Known {
+impl CachedMember {
     fn new(metadata: Option<Bytes>, session_ms: u64, now: MonoMs) -> Self {
         Self {
             metadata,
@@ -134,11 +134,11 @@ impl Known {
     }
 }
 
-fn is_full(groups: &BTreeMap<GroupId, Group>) -> bool {
+fn is_full(groups: &BTreeMap<GroupId, GroupMembers>) -> bool {
     groups.values().map(|group| group.members.len()).sum::<usize>() >= MEMBERS_MAX
 }
 
-impl Group {
+impl GroupMembers {
     /// Maps the member id of a static member to its key; a former member id of it is removed.
     fn knows_by(&mut self, member_id: &MemberId, key: &MemberId) {
         if member_id != key && self.keys.get(member_id) != Some(key) {
@@ -155,7 +155,7 @@ impl Group {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Joined {
+pub(super) struct MemberJoin {
     pub(super) key: MemberId,
     pub(super) protocol: String,
     pub(super) metadata: Bytes,
@@ -164,7 +164,7 @@ pub(super) struct Joined {
     pub(super) led: BTreeMap<MemberId, Bytes>,
 }
 
-impl Members {
+impl MembershipCache {
     /// `session_ms`: the session timeout of members whose own one is known only to the coordinator.
     pub fn new(session_ms: u64) -> Self {
         Self { groups: Mutex::default(), session_ms }
@@ -219,16 +219,16 @@ impl Members {
     }
 
     /// Records a successful join.
-    pub(super) fn joined(&self, group: &GroupId, joined: Joined, now: MonoMs) {
+    pub(super) fn joined(&self, group: &GroupId, joined: MemberJoin, now: MonoMs) {
         let mut groups = self.lock();
         if is_full(&groups) {
             return;
         }
         let group = groups.entry(group.clone()).or_default();
-        let Joined { key, protocol, metadata, session_ms, led } = joined;
+        let MemberJoin { key, protocol, metadata, session_ms, led } = joined;
         let wanted = topics_of(&metadata);
         group.claims.retain(|topic, holder| *holder != key || wanted.contains(topic));
-        group.members.insert(key, Known::new(Some(metadata), session_ms, now));
+        group.members.insert(key, CachedMember::new(Some(metadata), session_ms, now));
         group.protocol = protocol;
         if !led.is_empty() {
             group.led = led;
@@ -264,7 +264,7 @@ impl Members {
             if is_full(&groups) {
                 return false;
             }
-            let known = Known::new(None, self.session_ms, now);
+            let known = CachedMember::new(None, self.session_ms, now);
             groups.entry(group.clone()).or_default().members.insert(key.clone(), known);
         }
         let Some(group) = groups.get_mut(group) else { return false };
@@ -282,20 +282,22 @@ impl Members {
         if is_full(&groups) {
             return;
         }
-        let known =
-            Known { presence: Presence::Remembered, ..Known::new(None, self.session_ms, now) };
+        let known = CachedMember {
+            presence: Presence::Remembered,
+            ..CachedMember::new(None, self.session_ms, now)
+        };
         groups.entry(group.clone()).or_default().members.entry(key.clone()).or_insert(known);
     }
 
     /// Marks a KIP-848 member as joined, or as told to rejoin; whether that is the first time.
     pub(super) fn joins(&self, group: &GroupId, key: &MemberId) -> bool {
-        let joined = |known: &mut Known| std::mem::replace(&mut known.has_joined, true);
+        let joined = |known: &mut CachedMember| std::mem::replace(&mut known.has_joined, true);
         self.with(group, key, joined) == Some(false)
     }
 
     /// Records the subscription of a KIP-848 member; true: it changed.
     pub(super) fn subscribes(&self, group: &GroupId, key: &MemberId, metadata: Bytes) -> bool {
-        let is_other = |known: &mut Known| {
+        let is_other = |known: &mut CachedMember| {
             let before = known.metadata.replace(metadata);
             before != known.metadata
         };
@@ -326,7 +328,7 @@ impl Members {
         host: String,
     ) -> bool {
         let client = (client, host);
-        let is_other = |known: &mut Known| {
+        let is_other = |known: &mut CachedMember| {
             let before = std::mem::replace(&mut known.client, client);
             before != known.client
         };
@@ -341,7 +343,7 @@ impl Members {
         now: MonoMs,
     ) -> Vec<(GroupId, MemberId)> {
         let groups = self.lock();
-        let is_same = |known: &Known| known.client.0 == *client && known.client.1 == host;
+        let is_same = |known: &CachedMember| known.client.0 == *client && known.client.1 == host;
         let members = groups.iter().flat_map(|(group, known)| {
             let live =
                 known.members.iter().filter(|(_, known)| is_same(known) && known.is_live(now));
@@ -403,8 +405,9 @@ impl Members {
     pub(super) fn quiet(&self, group: &GroupId, now: MonoMs) -> Vec<MemberId> {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| &group.members);
-        let is_quiet =
-            |known: &Known| known.has_epoch && now.since(known.heard) >= known.session_ms / 2;
+        let is_quiet = |known: &CachedMember| {
+            known.has_epoch && now.since(known.heard) >= known.session_ms / 2
+        };
         members.filter(|(_, known)| is_quiet(known)).map(|(key, _)| key.clone()).collect()
     }
 
@@ -427,7 +430,7 @@ impl Members {
 
     /// Members without a sign of life for their session timeout, each reported once, and members
     /// that are removed for good.
-    pub(super) fn unheard(&self, now: MonoMs) -> Vec<(GroupId, MemberId, Unheard)> {
+    pub(super) fn unheard(&self, now: MonoMs) -> Vec<(GroupId, MemberId, MemberSilence)> {
         let mut unheard = Vec::new();
         self.lock().retain(|name, group| {
             let mut gone = Vec::new();
@@ -435,10 +438,10 @@ impl Members {
                 let quiet_ms = now.since(known.heard);
                 let word = if quiet_ms > known.session_ms.max(GONE_MS) {
                     gone.push(key.clone());
-                    Unheard::Gone
+                    MemberSilence::Gone
                 } else if quiet_ms > known.session_ms && known.presence != Presence::Silent {
                     known.presence = Presence::Silent;
-                    Unheard::Silent
+                    MemberSilence::Silent
                 } else {
                     continue;
                 };
@@ -474,12 +477,12 @@ impl Members {
         &self,
         group: &GroupId,
         key: &MemberId,
-        f: impl FnOnce(&mut Known) -> T,
+        f: impl FnOnce(&mut CachedMember) -> T,
     ) -> Option<T> {
         self.lock().get_mut(group)?.members.get_mut(key).map(f)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, Group>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, GroupMembers>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
-use crate::engine::GroupView;
+use crate::engine::GroupSummary;
 use crate::group::GoneCause;
 use crate::model::{GroupId, MemberId};
 use crate::route::Router;
-use crate::route::members::Unheard;
+use crate::route::members::MemberSilence;
 
 /// The interval at which silent members of the cluster's groups are searched for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -58,7 +58,11 @@ pub enum NoTaker {
 
 impl Router {
     /// The reason why no live member receives retries of the group; `None`: one does.
-    pub(super) fn no_taker(&self, group: &GroupId, known: Option<&GroupView>) -> Option<NoTaker> {
+    pub(super) fn no_taker(
+        &self,
+        group: &GroupId,
+        known: Option<&GroupSummary>,
+    ) -> Option<NoTaker> {
         if known.is_some_and(|known| self.has_taker(known)) {
             return None;
         }
@@ -77,7 +81,7 @@ impl Router {
     /// The topics of the member do not matter. Many groups run retries in a member that subscribes
     /// to nothing else. The topics are unknown with a manual assignment, with a pattern, or where
     /// the member is connected elsewhere. A wrong guess would park records for ever.
-    pub fn has_taker(&self, known: &GroupView) -> bool {
+    pub fn has_taker(&self, known: &GroupSummary) -> bool {
         if self.upstream.is_none() {
             return known.has_slot_holder();
         }
@@ -126,8 +130,8 @@ pub async fn watch(router: Arc<Router>) {
             tracing::info!(%group, %member, ?unheard, "a member is not heard of");
             router.lost(&group, &member, None, false);
             match unheard {
-                Unheard::Silent => router.engine.silent(&group, member),
-                Unheard::Gone => router.engine.leave(&group, member),
+                MemberSilence::Silent => router.engine.silent(&group, member),
+                MemberSilence::Gone => router.engine.leave(&group, member),
             }
         }
     }

@@ -13,13 +13,13 @@ use crate::broker::error::BrokerError;
 use crate::broker::settings::TopicSpec;
 use crate::broker::topics::legal;
 use crate::model::TopicName;
-use crate::route::addresses::Real;
+use crate::route::addresses::RealBroker;
 use crate::route::conn::Conn;
 use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::named::once;
 use crate::route::node_listing::ListingReason;
 use crate::route::operations::{self, OF_CLUSTER, OF_TOPIC};
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::route::topic_ids::{IDS_SINCE, tells_ids};
 use crate::route::{Router, code};
 use crate::upstream::{Brokers, Link, UpstreamError};
@@ -191,7 +191,7 @@ fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicNam
 async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse) {
     let brokers = std::mem::take(&mut response.brokers);
     let real = |broker: &MetadataResponseBroker| {
-        Real { node: broker.node_id.0, host: &broker.host, port: broker.port }.address()
+        RealBroker { node: broker.node_id.0, host: &broker.host, port: broker.port }.address()
     };
     let known: Brokers = brokers.iter().filter_map(real).collect();
     if let Some(upstream) = &router.upstream {
@@ -260,7 +260,7 @@ async fn one(
         return missing(name, id, &illegal.unwrap_or(BrokerError::UnknownTopicOrPartition));
     }
     match create_now(router, &resolved).await {
-        Ok(topic) => found(router, &resolved, &Place::Local(topic)),
+        Ok(topic) => found(router, &resolved, &TopicKind::Local(topic)),
         Err(error) => missing(name, id, &error),
     }
 }
@@ -288,7 +288,7 @@ pub(super) async fn create_now(
     }
 }
 
-fn found(router: &Router, name: &TopicName, place: &Place) -> MetadataResponseTopic {
+fn found(router: &Router, name: &TopicName, place: &TopicKind) -> MetadataResponseTopic {
     let node = BrokerId(router.config.node_id);
     let mut topic = MetadataResponseTopic::default();
     topic.name = Some(wire_topic(name));

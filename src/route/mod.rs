@@ -107,15 +107,15 @@ use crate::retry::Policies;
 use crate::route::bounds::TopicBounds;
 use crate::route::conn::Conn;
 use crate::route::markers::Markers;
-use crate::route::members::Members;
+use crate::route::members::MembershipCache;
 use crate::route::names::Names;
 use crate::route::node_listing::NodeListing;
-use crate::route::origins::{Origins, ReadBack};
-use crate::route::positions::Positions;
+use crate::route::origins::{OriginRecordCache, ReadBack};
+use crate::route::positions::ClusterOffsetCache;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
-use crate::route::transactions::Transactions;
-use crate::route::voices::Voices;
+use crate::route::transactions::PendingTransactions;
+use crate::route::voices::MemberConnections;
 use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
@@ -124,7 +124,7 @@ use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode};
 
 /// Settings of this node that the routes need.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct NodeConfig {
     /// Our node id, the leader of all our partitions.
     pub node_id: i32,
     /// Metadata and Produce create missing topics.
@@ -148,15 +148,15 @@ pub struct Router {
     /// The upstream cluster; `None`: this node is a cluster by itself.
     pub upstream: Option<Upstream>,
     /// Members of the cluster's groups that are connected here.
-    pub members: Members,
+    pub members: MembershipCache,
     /// Committed offsets of the cluster's groups.
-    pub positions: Positions,
+    pub positions: ClusterOffsetCache,
     /// Pending transactional commits: of retry topics, and in front of a cluster of all our topics.
-    pub transactions: Arc<Transactions>,
+    pub transactions: Arc<PendingTransactions>,
     /// Commit markers that were accepted before.
     pub markers: Markers,
     /// Records of the cluster for nacks without the record's bytes.
-    pub origins: Origins,
+    pub origins: OriginRecordCache,
     /// The largest batch of each cluster topic.
     pub bounds: TopicBounds,
     /// Topic ids from the cluster's last Metadata.
@@ -168,14 +168,14 @@ pub struct Router {
     /// Clients to which this node is listed, in front of a cluster.
     pub node_listing: NodeListing,
     /// Connections on which brokers are asked in a member's name.
-    pub voices: Voices,
+    pub voices: MemberConnections,
     /// One detector for each group whose deliveries are tracked.
     pub detectors: Arc<Detectors>,
     /// The memory budget of all connections.
     pub budget: Budget,
     pub metrics: Metrics,
     pub clock: Clock,
-    pub config: Config,
+    pub config: NodeConfig,
     /// The retry policies; a reload of the configuration replaces them.
     pub policies: RwLock<Policies>,
 }
@@ -194,7 +194,7 @@ pub enum Reply {
 }
 
 /// The future of an answer.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 
 /// The reason why a request ends its connection.
 #[derive(Debug, thiserror::Error)]
@@ -231,7 +231,7 @@ impl Router {
         conn: &'a Conn,
         head: RequestHead,
         back: ReadBack,
-    ) -> Answering<'a> {
+    ) -> AnswerFuture<'a> {
         let began = self.clock.elapsed();
         if let Err(error) = conn.session.admits(head.api, began) {
             self.metrics.request_error(head.api.name(), "unauthenticated");

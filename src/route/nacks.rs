@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::GroupId;
-use crate::retry::{Evidence, Named};
+use crate::retry::{Evidence, NackTarget};
 use crate::route::Router;
 use crate::route::delivery::Stop;
 use crate::wire::batch::{RawRecord, order_key};
@@ -77,7 +77,7 @@ pub(in crate::route) fn word_of(error: &EngineError) -> &'static str {
 
 /// The origin and key that this nack stops.
 fn stop(request: &NackRequest) -> Option<Stop> {
-    let Named::Origin(origin) = &request.nack.named else { return None };
+    let NackTarget::Origin(origin) = &request.nack.named else { return None };
     let key = RawRecord::parse(&request.record).ok()?.key?;
     Some((origin.clone(), order_key(&key)))
 }

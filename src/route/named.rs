@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 /// The names of a request so far.
 #[derive(Debug)]
-pub(super) struct Named<K>(BTreeSet<K>);
+pub(super) struct UniqueNames<K>(BTreeSet<K>);
 
-impl<K> Default for Named<K> {
+impl<K> Default for UniqueNames<K> {
     fn default() -> Self {
         Self(BTreeSet::new())
     }
 }
 
-impl<K: Ord> Named<K> {
+impl<K: Ord> UniqueNames<K> {
     /// Whether the name is new.
     pub(super) fn first(&mut self, name: K) -> bool {
         self.0.insert(name)
@@ -25,7 +25,7 @@ pub(super) fn once<T, K: Ord>(
     asked: impl IntoIterator<Item = T>,
     name: impl Fn(&T) -> K,
 ) -> impl Iterator<Item = T> {
-    let mut named = Named::default();
+    let mut named = UniqueNames::default();
     asked.into_iter().filter(move |one| named.first(name(one)))
 }
 

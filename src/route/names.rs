@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
 
 use crate::model::{GroupId, TopicName};
-use crate::wire::names::{Owned, Templates, topic_id};
+use crate::wire::names::{SidecarTopic, Templates, topic_id};
 
 /// Templates that the log line about a conflict proposes.
 const OTHER_RETRY: &str = "reprise.retries.{group}";
@@ -21,13 +21,13 @@ pub struct Names {
     templates: Templates,
     /// Dead-letter topics of an earlier configuration, which are still served.
     former: BTreeMap<TopicName, GroupId>,
-    known: RwLock<Known>,
+    known: RwLock<KnownNames>,
     /// The size of `conflicts`, for a fast check: most processes have none.
     conflict_count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownNames {
     /// The cluster id from which topic ids are derived.
     cluster_id: String,
     /// `cluster_id` is that of the upstream cluster.
@@ -45,7 +45,7 @@ struct Known {
 impl Names {
     /// Topic ids are UUID v5 of `<cluster id>/<name>`.
     pub fn new(templates: Templates, cluster_id: &str) -> Self {
-        let known = Known { cluster_id: cluster_id.to_owned(), ..Known::default() };
+        let known = KnownNames { cluster_id: cluster_id.to_owned(), ..KnownNames::default() };
         Self {
             templates,
             former: BTreeMap::new(),
@@ -120,8 +120,8 @@ impl Names {
             return name.clone();
         }
         match self.templates.owned(name.as_str()) {
-            Some(Owned::Retry(key)) => self.templates.retry_topic(&key.as_group()),
-            Some(Owned::Dlq(key)) => self.templates.dlq_topic(&key.as_group()),
+            Some(SidecarTopic::Retry(key)) => self.templates.retry_topic(&key.as_group()),
+            Some(SidecarTopic::Dlq(key)) => self.templates.dlq_topic(&key.as_group()),
             None => name.clone(),
         }
     }
@@ -129,8 +129,8 @@ impl Names {
     /// The group whose retry topic has that name.
     pub fn group_of_retry(&self, name: &TopicName) -> Option<GroupId> {
         match self.owned(name)? {
-            (Owned::Retry(_), group) => Some(group),
-            (Owned::Dlq(_), _) => None,
+            (SidecarTopic::Retry(_), group) => Some(group),
+            (SidecarTopic::Dlq(_), _) => None,
         }
     }
 
@@ -140,7 +140,7 @@ impl Names {
     }
 
     pub fn is_dead_letters(&self, name: &TopicName) -> bool {
-        matches!(self.owned(name), Some((Owned::Dlq(_), _)))
+        matches!(self.owned(name), Some((SidecarTopic::Dlq(_), _)))
     }
 
     pub fn is_ours(&self, name: &TopicName) -> bool {
@@ -148,18 +148,18 @@ impl Names {
     }
 
     /// The topic kind and group of a reserved name, also if it is in conflict.
-    pub(super) fn spelled(&self, name: &TopicName) -> Option<(Owned, GroupId)> {
+    pub(super) fn spelled(&self, name: &TopicName) -> Option<(SidecarTopic, GroupId)> {
         let owned = match self.templates.owned(name.as_str()) {
             Some(owned) => owned,
-            None => Owned::Dlq(self.templates.key(self.former.get(name)?)),
+            None => SidecarTopic::Dlq(self.templates.key(self.former.get(name)?)),
         };
-        let (Owned::Retry(key) | Owned::Dlq(key)) = &owned;
+        let (SidecarTopic::Retry(key) | SidecarTopic::Dlq(key)) = &owned;
         let group = self.full_group(name, key.as_group());
         Some((owned, group))
     }
 
     /// The topic kind and group of a name; `None`: another owner has the topic.
-    fn owned(&self, name: &TopicName) -> Option<(Owned, GroupId)> {
+    fn owned(&self, name: &TopicName) -> Option<(SidecarTopic, GroupId)> {
         self.spelled(name).filter(|_| !self.is_conflict(&self.canonical(name)))
     }
 
@@ -208,13 +208,13 @@ impl Names {
             _ if !exists => {
                 tracing::info!(%topic, %group, "a name conflict is over: the topic is served here");
             }
-            Owned::Retry(_) => tracing::warn!(
+            SidecarTopic::Retry(_) => tracing::warn!(
                 %topic, %group,
                 "R0300 {owner} has a topic by the name of this group's retry topic: it passes \
                  untouched, and no retry comes back through it. Set `names: {{retry: \
                  \"{OTHER_RETRY}\"}}` and restart, or delete the topic"
             ),
-            Owned::Dlq(_) => tracing::warn!(
+            SidecarTopic::Dlq(_) => tracing::warn!(
                 %topic, %group,
                 "R0301 {owner} has a topic by the name of this group's dead-letter topic: it \
                  passes untouched, and dead letters are kept here without a topic (`reprise dlq`). \
@@ -275,11 +275,11 @@ impl Names {
         known.groups.insert(name.clone(), group.clone());
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    fn read(&self) -> RwLockReadGuard<'_, KnownNames> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+    fn write(&self) -> RwLockWriteGuard<'_, KnownNames> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

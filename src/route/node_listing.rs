@@ -14,7 +14,7 @@ use lru::LruCache;
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::token::Token;
+use crate::route::token::ClientAddress;
 
 /// Bound of clients. A forgotten client sees the node again with its next request for a topic of
 /// ours.
@@ -32,7 +32,7 @@ pub(super) enum ListingReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ClientKey {
     /// Identified by its client address.
-    Address(Token),
+    Address(ClientAddress),
     /// Identified by a hash of the peer's IP address and the client id, which may be 32 KiB long.
     Peer(u64),
 }
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    fn conn(ip: [u8; 4], token: Option<Token>, client: &str) -> Conn {
+    fn conn(ip: [u8; 4], token: Option<ClientAddress>, client: &str) -> Conn {
         let peer = SocketAddr::from((Ipv4Addr::from(ip), 40_000));
         let conn = Conn::new(1, peer, ("localhost".to_owned(), 9092), token, None);
         conn.heard(Some(client));
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_client_address_tells_clients_apart_that_are_called_the_same() {
         let listing = NodeListing::default();
-        let at = |host| Some(Token::Address(Ipv4Addr::new(127, 64, 0, host)));
+        let at = |host| Some(ClientAddress::Address(Ipv4Addr::new(127, 64, 0, host)));
         listing.add(&conn([127, 0, 0, 1], at(1), "app"), ListingReason::TopicRequested);
         let reason = |host| listing.reason(&conn([127, 0, 0, 1], at(host), "app"));
         assert_eq!([reason(1), reason(2)], [Some(ListingReason::TopicRequested), None]);

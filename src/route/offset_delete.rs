@@ -8,11 +8,11 @@ use kafka_protocol::messages::offset_delete_response::{
 };
 use kafka_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 
-use crate::broker::groups::{Occupancy, Wanted};
+use crate::broker::groups::{MemberSubscription, Occupancy};
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::wire::ResponseError;
 use crate::wire::assignment::Subscription;
 
@@ -20,7 +20,7 @@ use crate::wire::assignment::Subscription;
 const CONSUMERS: &str = "consumer";
 
 /// The topics to which the members of a group subscribe.
-enum Subscribed {
+enum SubscribedTopics {
     Names(BTreeSet<TopicName>),
     /// A subscription is unknown or cannot be parsed.
     Unknown,
@@ -70,7 +70,7 @@ fn refused(
     router: &Router,
     name: &TopicName,
     partition: i32,
-    subscribed: &Subscribed,
+    subscribed: &SubscribedTopics,
 ) -> Option<ResponseError> {
     match router.place(name) {
         None => return Some(ResponseError::UnknownTopicOrPartition),
@@ -78,17 +78,17 @@ fn refused(
             return Some(ResponseError::UnknownTopicOrPartition);
         }
         // The offsets of a retry topic are the acknowledged positions of its retry partitions.
-        Some(Place::Retry(_)) => return Some(ResponseError::PolicyViolation),
-        Some(Place::Local(_) | Place::DeadLetters(_)) => {}
+        Some(TopicKind::Retry(_)) => return Some(ResponseError::PolicyViolation),
+        Some(TopicKind::Local(_) | TopicKind::DeadLetters(_)) => {}
     }
     let is_subscribed = match subscribed {
-        Subscribed::Names(names) => names.contains(name),
-        Subscribed::Unknown => true,
+        SubscribedTopics::Names(names) => names.contains(name),
+        SubscribedTopics::Unknown => true,
     };
     is_subscribed.then_some(ResponseError::GroupSubscribedToTopic)
 }
 
-fn subscribed(router: &Router, group: &GroupId) -> Result<Subscribed, ResponseError> {
+fn subscribed(router: &Router, group: &GroupId) -> Result<SubscribedTopics, ResponseError> {
     let groups = &router.broker.groups;
     if !group.is_legal() {
         return Err(ResponseError::InvalidGroupId);
@@ -97,7 +97,7 @@ fn subscribed(router: &Router, group: &GroupId) -> Result<Subscribed, ResponseEr
         return Err(ResponseError::GroupIdNotFound);
     }
     if groups.occupancy(group) != Occupancy::Occupied {
-        return Ok(Subscribed::Names(BTreeSet::new()));
+        return Ok(SubscribedTopics::Names(BTreeSet::new()));
     }
     let protocol_type = groups.describe(group).and_then(|seen| seen.protocol_type);
     if protocol_type.is_some_and(|kind| kind != CONSUMERS) {
@@ -106,13 +106,13 @@ fn subscribed(router: &Router, group: &GroupId) -> Result<Subscribed, ResponseEr
     let mut names = BTreeSet::new();
     for (_, wanted) in groups.wanted(group) {
         let topics = match wanted {
-            Wanted::Topics(topics) => topics,
-            Wanted::Metadata(bytes) => match Subscription::parse(&bytes) {
+            MemberSubscription::Topics(topics) => topics,
+            MemberSubscription::Metadata(bytes) => match Subscription::parse(&bytes) {
                 Ok(subscription) => subscription.topics,
-                Err(_) => return Ok(Subscribed::Unknown),
+                Err(_) => return Ok(SubscribedTopics::Unknown),
             },
         };
         names.extend(topics.iter().map(|topic| router.names.canonical(topic)));
     }
-    Ok(Subscribed::Names(names))
+    Ok(SubscribedTopics::Names(names))
 }

@@ -13,11 +13,11 @@ use kafka_protocol::messages::offset_fetch_response::{
 };
 use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse};
 
-use crate::broker::offsets::Committed;
+use crate::broker::offsets::CommittedOffset;
 use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
-use crate::route::named::{Named, once};
+use crate::route::named::{UniqueNames, once};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -28,7 +28,7 @@ const BATCHED_SINCE: i16 = 8;
 /// Bound of the wait until the engine has recorded the cluster's offsets.
 const NOTING: Duration = Duration::from_secs(5);
 
-struct Found {
+struct FoundOffset {
     partition: i32,
     offset: i64,
     leader_epoch: i32,
@@ -36,7 +36,7 @@ struct Found {
     error: i16,
 }
 
-type Topics = Vec<(TopicName, Vec<Found>)>;
+type TopicOffsets = Vec<(TopicName, Vec<FoundOffset>)>;
 
 pub(super) async fn answer(
     router: &Router,
@@ -87,8 +87,8 @@ async fn found(
     (group, member): (&GroupId, Option<MemberId>),
     require_stable: bool,
     mut asked: Option<Vec<(TopicName, Vec<i32>)>>,
-) -> Topics {
-    let mut named = Named::default();
+) -> TopicOffsets {
+    let mut named = UniqueNames::default();
     for (topic, partitions) in asked.iter_mut().flatten() {
         partitions.retain(|partition| named.first((topic.clone(), *partition)));
     }
@@ -125,9 +125,9 @@ async fn find(
     group: &GroupId,
     member: Option<MemberId>,
     asked: Option<Vec<(TopicName, Vec<i32>)>>,
-) -> Topics {
+) -> TopicOffsets {
     let Some(asked) = asked else {
-        let mut topics: Topics = Vec::new();
+        let mut topics: TopicOffsets = Vec::new();
         for (topic, partition, known) in router.broker.offsets.fetch(group, None) {
             let found = committed(partition, known);
             match topics.last_mut() {
@@ -158,12 +158,13 @@ async fn find(
         topics.push((topic, found));
     }
     let read = topics.iter().flat_map(|(topic, found)| {
-        let of =
-            |known: &Found| (topic.clone(), known.partition, known.offset, known.metadata.clone());
+        let of = |known: &FoundOffset| {
+            (topic.clone(), known.partition, known.offset, known.metadata.clone())
+        };
         found.iter().map(of).collect::<Vec<_>>()
     });
     router.offsets_read(group, read.collect::<Vec<_>>());
-    let bare = |(topic, found): &(TopicName, Vec<Found>)| {
+    let bare = |(topic, found): &(TopicName, Vec<FoundOffset>)| {
         let bare = found.iter().filter(|known| known.offset < 0);
         bare.map(|known| (topic.clone(), known.partition, 0)).collect::<Vec<_>>()
     };
@@ -309,7 +310,7 @@ async fn lane_position(
     group: &GroupId,
     member: Option<&MemberId>,
     partition: i32,
-) -> Found {
+) -> FoundOffset {
     let slot = match member {
         Some(member) => {
             let key = router.broker.groups.key_of(group, member);
@@ -329,16 +330,16 @@ async fn lane_position(
         Ok(slot) => (slot.map_or(0, |slot| slot.position.to_kafka()), 0),
         Err(_) => (-1, ResponseError::CoordinatorNotAvailable.code()),
     };
-    Found { partition, offset, leader_epoch: -1, metadata: String::new(), error }
+    FoundOffset { partition, offset, leader_epoch: -1, metadata: String::new(), error }
 }
 
-fn at(partition: i32, offset: i64) -> Found {
-    Found { partition, offset, leader_epoch: -1, metadata: String::new(), error: 0 }
+fn at(partition: i32, offset: i64) -> FoundOffset {
+    FoundOffset { partition, offset, leader_epoch: -1, metadata: String::new(), error: 0 }
 }
 
-fn committed(partition: i32, known: Option<Committed>) -> Found {
+fn committed(partition: i32, known: Option<CommittedOffset>) -> FoundOffset {
     match known {
-        Some(known) => Found {
+        Some(known) => FoundOffset {
             partition,
             offset: known.offset,
             leader_epoch: known.leader_epoch,
@@ -349,7 +350,7 @@ fn committed(partition: i32, known: Option<Committed>) -> Found {
     }
 }
 
-fn single((topic, found): (TopicName, Vec<Found>)) -> OffsetFetchResponseTopic {
+fn single((topic, found): (TopicName, Vec<FoundOffset>)) -> OffsetFetchResponseTopic {
     let mut answer = OffsetFetchResponseTopic::default();
     answer.name = wire_topic(&topic);
     answer.partitions = found
@@ -367,7 +368,7 @@ fn single((topic, found): (TopicName, Vec<Found>)) -> OffsetFetchResponseTopic {
     answer
 }
 
-fn batched((topic, found): (TopicName, Vec<Found>)) -> OffsetFetchResponseTopics {
+fn batched((topic, found): (TopicName, Vec<FoundOffset>)) -> OffsetFetchResponseTopics {
     let mut answer = OffsetFetchResponseTopics::default();
     answer.name = wire_topic(&topic);
     answer.partitions = found

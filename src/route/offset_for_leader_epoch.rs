@@ -9,7 +9,7 @@ use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpoch
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::wire::ResponseError;
 use crate::wire::batch::LEADER_EPOCH;
 
@@ -32,18 +32,18 @@ pub(super) fn answer(
 
 fn end_of(
     router: &Router,
-    place: &Result<Place, ResponseError>,
+    place: &Result<TopicKind, ResponseError>,
     asked: &OffsetForLeaderPartition,
 ) -> EpochEndOffset {
     let mut answer = EpochEndOffset::default();
     answer.partition = asked.partition;
     let end = match place {
-        Ok(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+        Ok(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             topic.partition(asked.partition).map(|p| router.broker.bounds(p).visible_end)
         }
-        Ok(Place::DeadLetters(None)) => (asked.partition == 0).then_some(0),
+        Ok(TopicKind::DeadLetters(None)) => (asked.partition == 0).then_some(0),
         // Offsets of a retry topic are never truncated, so the end offset is the maximum.
-        Ok(Place::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
+        Ok(TopicKind::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
         Err(error) => {
             answer.error_code = error.code();
             return answer;

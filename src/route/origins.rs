@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use crate::model::{GroupId, Origin, TopicName, TopicPartition};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::reading::{Reader, Reading};
-use crate::route::voices::{KnownBy, in_turn};
+use crate::route::reading::{OngoingReads, ReadGuard};
+use crate::route::voices::{MembershipProof, in_turn};
 use crate::socket::{Budget, Charge};
-use crate::upstream::{Found, Link, UpstreamError};
+use crate::upstream::{Link, OriginAnswer, UpstreamError};
 use crate::wire::batch::RawRecord;
 use crate::wire::{RequestHead, ResponseError};
 
@@ -34,25 +34,25 @@ pub(super) const NAMED_BYTES_MAX: usize = 64 << 20;
 
 /// Records read back recently, by connection: the cluster allowed only that client to read them.
 #[derive(Debug)]
-pub struct Origins {
-    known: Mutex<Known>,
-    reading: Reading,
+pub struct OriginRecordCache {
+    known: Mutex<CachedRecords>,
+    reading: OngoingReads,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedRecords {
     records: LruCache<(u64, Origin), RawRecord>,
     bytes: usize,
 }
 
-impl Default for Origins {
+impl Default for OriginRecordCache {
     fn default() -> Self {
-        let known = Mutex::new(Known { records: LruCache::new(RECORDS_MAX), bytes: 0 });
-        Self { known, reading: Reading::default() }
+        let known = Mutex::new(CachedRecords { records: LruCache::new(RECORDS_MAX), bytes: 0 });
+        Self { known, reading: OngoingReads::default() }
     }
 }
 
-impl Origins {
+impl OriginRecordCache {
     /// The record, if it is cached for this connection.
     pub(super) fn get(&self, conn: u64, origin: &Origin) -> Option<RawRecord> {
         self.lock().records.get(&(conn, origin.clone())).cloned()
@@ -81,11 +81,11 @@ impl Origins {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, CachedRecords> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn reading(&self) -> &Reading {
+    pub(super) fn reading(&self) -> &OngoingReads {
         &self.reading
     }
 }
@@ -95,24 +95,24 @@ impl Origins {
 #[derive(Debug, Default)]
 pub struct ReadBack {
     /// Records that are not read yet, or that exceeded the byte bound.
-    unread: BTreeSet<Named>,
+    unread: BTreeSet<NamedOrigin>,
     /// `None`: the record does not exist.
-    records: BTreeMap<Named, Option<RawRecord>>,
+    records: BTreeMap<NamedOrigin, Option<RawRecord>>,
     charge: Option<Charge>,
     /// A record exceeded the byte bound together with the others.
     is_full: bool,
     /// Topics of the cluster whose largest batch has to be known.
     unbounded: BTreeSet<TopicName>,
     /// Commits wait for these until the request is handled.
-    readers: Vec<Reader>,
+    readers: Vec<ReadGuard>,
 }
 
 /// The origin of a record, and the group in whose name it is read.
-type Named = (GroupId, Origin);
+type NamedOrigin = (GroupId, Origin);
 
 /// The reason why a record that may exist was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unread {
+pub(super) enum UnreadReason {
     /// All records of the request together exceed the byte bound.
     #[error("the records it names are more than 64 MiB together: name fewer at once")]
     TooMuch,
@@ -121,7 +121,7 @@ pub(super) enum Unread {
     Later,
 }
 
-impl Unread {
+impl UnreadReason {
     pub(super) fn code(self) -> ResponseError {
         match self {
             // Java producers split a batch that is refused with this error and send it again.
@@ -155,19 +155,19 @@ impl ReadBack {
         &self,
         group: &GroupId,
         origin: &Origin,
-    ) -> Result<Option<RawRecord>, Unread> {
+    ) -> Result<Option<RawRecord>, UnreadReason> {
         match self.records.get(&(group.clone(), origin.clone())) {
             Some(read) => Ok(read.clone()),
-            None if self.is_full => Err(Unread::TooMuch),
-            None => Err(Unread::Later),
+            None if self.is_full => Err(UnreadReason::TooMuch),
+            None => Err(UnreadReason::Later),
         }
     }
 
-    fn unread(&self) -> Vec<Named> {
+    fn unread(&self) -> Vec<NamedOrigin> {
         self.unread.iter().cloned().collect()
     }
 
-    fn put(&mut self, budget: &Budget, of: Named, record: Option<RawRecord>) {
+    fn put(&mut self, budget: &Budget, of: NamedOrigin, record: Option<RawRecord>) {
         let charge = self.charge.get_or_insert_with(|| budget.charge(0));
         let bytes = record.as_ref().map_or(0, RawRecord::payload_bytes);
         let all = charge.bytes().saturating_add(bytes);
@@ -184,7 +184,7 @@ impl ReadBack {
 
 impl Router {
     /// Adds a record that the request names without its bytes.
-    pub(super) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: Named) {
+    pub(super) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: NamedOrigin) {
         if back.records.contains_key(&of) || back.unread.contains(&of) {
             return;
         }
@@ -239,8 +239,8 @@ impl Router {
             // request.
             let told = timeout(PATIENCE, self.ask_here(conn, link, head, &of.1)).await;
             match told.unwrap_or(Err(UpstreamError::TooSlow))? {
-                Told::Here(found) => self.is_read(conn, back, of, found),
-                Told::Elsewhere(asked) => {
+                BrokerAnswer::Here(found) => self.is_read(conn, back, of, found),
+                BrokerAnswer::Elsewhere(asked) => {
                     known.insert(partition, asked);
                     elsewhere.push_back((of, asked));
                 }
@@ -259,7 +259,7 @@ impl Router {
         Ok(())
     }
 
-    fn is_read(&self, conn: &Conn, back: &mut ReadBack, of: Named, found: Option<RawRecord>) {
+    fn is_read(&self, conn: &Conn, back: &mut ReadBack, of: NamedOrigin, found: Option<RawRecord>) {
         if let Some(record) = &found {
             self.origins.put(conn.id, of.1.clone(), record.clone());
         }
@@ -273,34 +273,40 @@ impl Router {
         link: &mut Link,
         head: &RequestHead,
         origin: &Origin,
-    ) -> Result<Told, UpstreamError> {
-        let Some(upstream) = &self.upstream else { return Ok(Told::Here(None)) };
+    ) -> Result<BrokerAnswer, UpstreamError> {
+        let Some(upstream) = &self.upstream else { return Ok(BrokerAnswer::Here(None)) };
         let may = match link.read_record(conn.fetch_version(), head, origin).await? {
-            Found::Record(record) => return Ok(Told::Here(Some(record))),
-            Found::Gone | Found::Empty | Found::Unreadable(_) => {
-                return Ok(Told::Here(None));
+            OriginAnswer::Record(record) => return Ok(BrokerAnswer::Here(Some(record))),
+            OriginAnswer::Gone | OriginAnswer::Empty | OriginAnswer::Unreadable(_) => {
+                return Ok(BrokerAnswer::Here(None));
             }
-            Found::Denied => false,
-            Found::Elsewhere | Found::Damaged => true,
+            OriginAnswer::Denied => false,
+            OriginAnswer::Elsewhere | OriginAnswer::Damaged => true,
         };
         let leader = upstream.leader_for(link, head, origin).await?;
-        Ok(Told::Elsewhere(Asked { leader, may }))
+        Ok(BrokerAnswer::Elsewhere(OriginQuery { leader, may }))
     }
 
     /// Asks the leader, in the name of a group member or in our own.
-    async fn ask_elsewhere(&self, of: Named, asked: Asked) -> (Named, Recalled) {
+    async fn ask_elsewhere(
+        &self,
+        of: NamedOrigin,
+        asked: OriginQuery,
+    ) -> (NamedOrigin, OriginResult) {
         let Some(upstream) = &self.upstream else { return (of, Ok(None)) };
         let (group, origin) = &of;
         let leader = asked.leader;
-        let members = leader.map(|node| self.said_to(group, KnownBy::Address, node, origin));
+        let members =
+            leader.map(|node| self.said_to(group, MembershipProof::Address, node, origin));
         let mut said = members.unwrap_or_default();
         if asked.may {
             said.push(Box::pin(upstream.read_record(origin)));
         }
-        let counts =
-            |found: &Found| !matches!(found, Found::Denied | Found::Elsewhere | Found::Damaged);
+        let counts = |found: &OriginAnswer| {
+            !matches!(found, OriginAnswer::Denied | OriginAnswer::Elsewhere | OriginAnswer::Damaged)
+        };
         let told = in_turn(said, counts).await.map(|found| match found {
-            Some(Found::Record(record)) => Some(record),
+            Some(OriginAnswer::Record(record)) => Some(record),
             _ => None,
         });
         (of, told)
@@ -308,19 +314,19 @@ impl Router {
 }
 
 /// A record, or `None` if it does not exist. An error: a later attempt may succeed.
-type Recalled = Result<Option<RawRecord>, UpstreamError>;
+type OriginResult = Result<Option<RawRecord>, UpstreamError>;
 
 /// The answer of the broker at the client's connection.
-enum Told {
+enum BrokerAnswer {
     /// A record, or `None` if it does not exist.
     Here(Option<RawRecord>),
     /// Another broker or connection has to be asked.
-    Elsewhere(Asked),
+    Elsewhere(OriginQuery),
 }
 
 /// The next step for the records of a partition.
 #[derive(Clone, Copy)]
-struct Asked {
+struct OriginQuery {
     leader: Option<i32>,
     /// Whether the client may READ the topic.
     may: bool,
@@ -349,7 +355,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room_and_the_last_one_stays_whatever_its_size() {
-        let origins = Origins::default();
+        let origins = OriginRecordCache::default();
         for offset in 0..8 {
             origins.put(1, at(offset), record(BYTES_MAX / 4));
         }

@@ -68,7 +68,7 @@ pub(super) fn only_passes(api: Api) -> bool {
 
 /// The routing decision for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RoutingDecision {
     /// The request and its answer are relayed unchanged.
     Pass,
     /// The request is read and then relayed: a Fetch that may be a member's, or a tool's replica
@@ -80,17 +80,17 @@ pub enum Way {
 
 impl Router {
     /// The routing decision for a request on this connection.
-    pub fn way(&self, conn: &Conn, api_key: i16, version: i16) -> Way {
+    pub fn way(&self, conn: &Conn, api_key: i16, version: i16) -> RoutingDecision {
         if self.upstream.is_none() {
-            return Way::Answer;
+            return RoutingDecision::Answer;
         }
         match Api::from_key(api_key) {
-            Some(api) if READ.contains(&api) => Way::Answer,
-            Some(api) if conn.node.is_none() && OWN.contains(&api) => Way::Answer,
-            Some(Api::SaslHandshake) if version == sasl_handshake::BARE => Way::Answer,
-            Some(Api::Fetch) if self.may_be_watched(conn) => Way::Gather,
-            _ if api_key == reassignments::KEY => Way::Gather,
-            _ => Way::Pass,
+            Some(api) if READ.contains(&api) => RoutingDecision::Answer,
+            Some(api) if conn.node.is_none() && OWN.contains(&api) => RoutingDecision::Answer,
+            Some(Api::SaslHandshake) if version == sasl_handshake::BARE => RoutingDecision::Answer,
+            Some(Api::Fetch) if self.may_be_watched(conn) => RoutingDecision::Gather,
+            _ if api_key == reassignments::KEY => RoutingDecision::Gather,
+            _ => RoutingDecision::Pass,
         }
     }
 

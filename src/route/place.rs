@@ -14,7 +14,7 @@ use crate::wire::ResponseError;
 
 /// The kind of a topic, and its owner or partitions.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum TopicKind {
     /// A topic of this node.
     Local(Arc<Topic>),
     /// The retry topic of a group: one private partition for each member. It stores no record: a
@@ -26,28 +26,28 @@ pub(super) enum Place {
 
 impl Router {
     /// The topic kind of a name; `None`: the topic does not exist.
-    pub(super) fn place(&self, name: &TopicName) -> Option<Place> {
+    pub(super) fn place(&self, name: &TopicName) -> Option<TopicKind> {
         if let Some(group) = self.names.group_of_retry(name) {
-            return self.has_lane(&group).then_some(Place::Retry(group));
+            return self.has_lane(&group).then_some(TopicKind::Retry(group));
         }
         if self.names.is_dead_letters(name) {
             let id = self.names.topic_id(name);
             return match self.broker.topics.dead_letters(name, id, false) {
-                Ok(topic) => Some(Place::DeadLetters(topic)),
+                Ok(topic) => Some(TopicKind::DeadLetters(topic)),
                 Err(error) => {
                     tracing::warn!(topic = %name, %error, "dead letters cannot be opened");
-                    Some(Place::DeadLetters(None))
+                    Some(TopicKind::DeadLetters(None))
                 }
             };
         }
         // In front of a cluster this node has no topics of its own.
         let local = self.upstream.is_none().then(|| self.broker.topics.find(name)).flatten();
-        local.map(Place::Local)
+        local.map(TopicKind::Local)
     }
 
     /// Whether the name is that of a retry or dead-letter topic.
     pub(super) fn is_own(&self, name: &TopicName) -> bool {
-        matches!(self.place(name), Some(Place::Retry(_) | Place::DeadLetters(_)))
+        matches!(self.place(name), Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)))
     }
 
     /// Whether the topic belongs to the upstream cluster.
@@ -59,12 +59,12 @@ impl Router {
     pub(super) fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
         let why = match self.place(name) {
             None => return Err(BrokerError::UnknownTopicOrPartition),
-            Some(Place::Local(topic)) => return Ok(topic),
-            Some(Place::Retry(_)) => {
+            Some(TopicKind::Local(topic)) => return Ok(topic),
+            Some(TopicKind::Retry(_)) => {
                 "it is the retry topic of a group, with one partition and no log; when and how \
                  often its records come back is set in the configuration file (retry, groups)"
             }
-            Some(Place::DeadLetters(_)) => {
+            Some(TopicKind::DeadLetters(_)) => {
                 "it holds the dead letters of a group, in one partition; whether and how many of \
                  them are kept is set in the configuration file (retry.dead_letters)"
             }
@@ -74,7 +74,11 @@ impl Router {
 
     /// The topic kind of a name for this client. An error: the cluster does not let it READ the
     /// group.
-    pub(super) fn place_for(&self, conn: &Conn, name: &TopicName) -> Result<Place, ResponseError> {
+    pub(super) fn place_for(
+        &self,
+        conn: &Conn,
+        name: &TopicName,
+    ) -> Result<TopicKind, ResponseError> {
         let denied = |group| conn.may_read(&group) != Some(true);
         if self.upstream.is_some() && self.names.group_of(name).is_some_and(denied) {
             return Err(ResponseError::TopicAuthorizationFailed);
@@ -95,10 +99,10 @@ impl Router {
     }
 
     /// The topic's id in Metadata.
-    pub(super) fn id_of(&self, name: &TopicName, place: &Place) -> Uuid {
+    pub(super) fn id_of(&self, name: &TopicName, place: &TopicKind) -> Uuid {
         match place {
-            Place::Local(topic) => topic.id,
-            Place::Retry(_) | Place::DeadLetters(..) => self.names.topic_id(name),
+            TopicKind::Local(topic) => topic.id,
+            TopicKind::Retry(_) | TopicKind::DeadLetters(..) => self.names.topic_id(name),
         }
     }
 
@@ -116,7 +120,7 @@ impl Router {
     }
 }
 
-impl Place {
+impl TopicKind {
     /// The number of partitions that a client may request.
     pub(super) fn partitions(&self) -> i32 {
         match self {

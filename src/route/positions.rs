@@ -12,26 +12,26 @@ use crate::route::Router;
 /// Bound of partitions; an evicted partition counts as unknown.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
-type Key = (GroupId, TopicName, i32);
+type OffsetKey = (GroupId, TopicName, i32);
 
 /// The last committed offset seen, by group and partition.
 #[derive(Debug)]
-pub struct Positions(Mutex<Known>);
+pub struct ClusterOffsetCache(Mutex<CachedOffsets>);
 
 #[derive(Debug)]
-struct Known {
+struct CachedOffsets {
     /// Offset, and the value of `count` when it was seen.
-    offsets: LruCache<Key, (i64, u64)>,
+    offsets: LruCache<OffsetKey, (i64, u64)>,
     count: u64,
 }
 
-impl Default for Positions {
+impl Default for ClusterOffsetCache {
     fn default() -> Self {
-        Self(Mutex::new(Known { offsets: LruCache::new(REMEMBERED), count: 0 }))
+        Self(Mutex::new(CachedOffsets { offsets: LruCache::new(REMEMBERED), count: 0 }))
     }
 }
 
-impl Positions {
+impl ClusterOffsetCache {
     /// The group's committed offset, if it is cached.
     pub(super) fn committed(
         &self,
@@ -44,7 +44,8 @@ impl Positions {
         known.map(|(offset, _)| *offset)
     }
 
-    /// The current count, for [`Positions::is_overtaken`]: read before the cluster is asked.
+    /// The current count, for [`ClusterOffsetCache::is_overtaken`]: read before the cluster is
+    /// asked.
     pub(super) fn as_of(&self) -> u64 {
         self.lock().count
     }
@@ -63,8 +64,8 @@ impl Positions {
         known.is_some_and(|(later, seen_at)| *seen_at > as_of && offset < *later)
     }
 
-    /// Whether the offset differs from the cached one. [`Positions::see`] caches it after the
-    /// engine has recorded it.
+    /// Whether the offset differs from the cached one. [`ClusterOffsetCache::see`] caches it after
+    /// the engine has recorded it.
     pub(super) fn is_news(
         &self,
         group: &GroupId,
@@ -79,7 +80,7 @@ impl Positions {
     pub(super) fn forget(&self, topic: &TopicName) {
         let mut known = self.lock();
         let all = known.offsets.iter().map(|(key, _)| key);
-        let gone: Vec<Key> = all.filter(|key| key.1 == *topic).cloned().collect();
+        let gone: Vec<OffsetKey> = all.filter(|key| key.1 == *topic).cloned().collect();
         for key in gone {
             known.offsets.pop(&key);
         }
@@ -94,7 +95,7 @@ impl Positions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, CachedOffsets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn the_last_offset_seen_is_the_one_that_counts() {
         let (positions, group, topic) =
-            (Positions::default(), GroupId::from("shop"), TopicName::from("orders"));
+            (ClusterOffsetCache::default(), GroupId::from("shop"), TopicName::from("orders"));
         assert_eq!(positions.committed(&group, &topic, 0), None);
         assert!(positions.is_news(&group, &topic, 0, 7));
         assert!(positions.is_news(&group, &topic, 0, 7), "until it is seen");
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_before_a_later_commit_was_seen_is_no_reset() {
         let (positions, group, topic) =
-            (Positions::default(), GroupId::from("shop"), TopicName::from("orders"));
+            (ClusterOffsetCache::default(), GroupId::from("shop"), TopicName::from("orders"));
         positions.see(&group, vec![(topic.clone(), 0, 10)]);
         let asked = positions.as_of();
         let overtaken = |as_of, partition, offset| {

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::broker::At;
+use crate::broker::OffsetOutcome;
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{ClientId, GroupId, Origin, TopicName};
 use crate::retry::{
-    BadNack, Bytes, Carried, Evidence, Nack, NackOutcome, Named, OrderMode, Reporter, Want,
+    BadNack, Bytes, Evidence, FailureHistory, Nack, NackOutcome, NackTarget, OrderMode, Reporter,
+    RequestedDelay,
 };
 use crate::route::Router;
 use crate::route::membership::NoTaker;
 use crate::route::produce::{by_reference, name, origin_at};
-use crate::upstream::{Found, OwnLinks, TopicSeen, Upstream, UpstreamError};
+use crate::upstream::{OriginAnswer, OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 
@@ -31,12 +32,12 @@ const CLIENT: &str = "admin";
 
 /// A nack from the admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Posted {
+pub struct AdminNack {
     pub group: GroupId,
     /// The record as the application saw it: its origin, or an offset of the group's retry topic.
     pub record: Origin,
     /// The requested level or delay of the next delivery.
-    pub want: Want,
+    pub want: RequestedDelay,
     /// The reason of the failure.
     pub reason: Option<String>,
 }
@@ -102,16 +103,16 @@ pub enum PostRefusal {
 impl Router {
     /// Takes a nack from the admin port; durable on return. `None`: its partition waits for the
     /// record.
-    pub async fn post(&self, posted: Posted) -> Result<Option<NackOutcome>, PostRefusal> {
-        let Posted { group, record, want, reason } = posted;
+    pub async fn post(&self, posted: AdminNack) -> Result<Option<NackOutcome>, PostRefusal> {
+        let AdminNack { group, record, want, reason } = posted;
         self.may_come_back(&group, want).await?;
         let named = name(self, &group, record.clone());
         let record = match &named {
-            Named::Origin(origin) => origin.clone(),
+            NackTarget::Origin(origin) => origin.clone(),
             _ => record,
         };
         let found = match &named {
-            Named::Origin(origin) => self.bytes_at(&group, origin).await?,
+            NackTarget::Origin(origin) => self.bytes_at(&group, origin).await?,
             _ => self.is_first(&record).map(|()| Ok(None))?,
         };
         let (unread, found) = match found {
@@ -119,7 +120,7 @@ impl Router {
             Err(why) => (Some(why), None),
         };
         let committed = match &named {
-            Named::Origin(origin) => self.committed(&group, origin),
+            NackTarget::Origin(origin) => self.committed(&group, origin),
             _ => None,
         };
         let (bytes, stored) = by_reference(&named, found);
@@ -130,7 +131,7 @@ impl Router {
             max_reconsume_times: None,
             reason,
             committed,
-            carried: Carried::default(),
+            carried: FailureHistory::default(),
             bytes,
             record_bytes,
             key: None,
@@ -170,7 +171,11 @@ impl Router {
     }
 
     /// Refuses a retry that no member would receive; dead letters are always possible.
-    async fn may_come_back(&self, group: &GroupId, want: Want) -> Result<(), PostRefusal> {
+    async fn may_come_back(
+        &self,
+        group: &GroupId,
+        want: RequestedDelay,
+    ) -> Result<(), PostRefusal> {
         let (lane, watched, in_order, most) = {
             let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
             let policy = policies.of(group);
@@ -220,10 +225,12 @@ impl Router {
         };
         in_range(origin, place.partitions())?;
         Ok(match origin_at(self, origin) {
-            At::Record(record) => Ok(Some(record)),
-            At::Open => Err("its transaction is open; try again when it has ended".to_owned()),
-            At::Nobodys | At::Nothing => Ok(None),
-            At::Unreadable => Err(UNREADABLE.to_owned()),
+            OffsetOutcome::Record(record) => Ok(Some(record)),
+            OffsetOutcome::Open => {
+                Err("its transaction is open; try again when it has ended".to_owned())
+            }
+            OffsetOutcome::Nobodys | OffsetOutcome::Nothing => Ok(None),
+            OffsetOutcome::Unreadable => Err(UNREADABLE.to_owned()),
         })
     }
 
@@ -276,13 +283,13 @@ impl Router {
 const UNREADABLE: &str = "its batch cannot be read: its checksum is wrong, or its codec unknown";
 
 /// A broker's answer to `who` about a record; `None`: another broker has to be asked.
-fn said(found: Found, who: &str) -> Option<Result<Option<RawRecord>, String>> {
+fn said(found: OriginAnswer, who: &str) -> Option<Result<Option<RawRecord>, String>> {
     Some(match found {
-        Found::Record(record) => Ok(Some(record)),
-        Found::Gone | Found::Empty => Ok(None),
-        Found::Unreadable(_) | Found::Damaged => Err(UNREADABLE.to_owned()),
-        Found::Denied => Err(format!("the cluster does not let {who} READ its topic")),
-        Found::Elsewhere => return None,
+        OriginAnswer::Record(record) => Ok(Some(record)),
+        OriginAnswer::Gone | OriginAnswer::Empty => Ok(None),
+        OriginAnswer::Unreadable(_) | OriginAnswer::Damaged => Err(UNREADABLE.to_owned()),
+        OriginAnswer::Denied => Err(format!("the cluster does not let {who} READ its topic")),
+        OriginAnswer::Elsewhere => return None,
     })
 }
 

@@ -10,34 +10,39 @@ use tokio::sync::Notify;
 use crate::model::{GroupId, TopicPartition};
 
 /// Offsets being read back, by group and partition, with the number of readers of each.
-type Offsets = BTreeMap<(GroupId, TopicPartition), BTreeMap<i64, usize>>;
+type OffsetReaders = BTreeMap<(GroupId, TopicPartition), BTreeMap<i64, usize>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Reading(Arc<Shared>);
+pub(super) struct OngoingReads(Arc<SharedReads>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    offsets: Mutex<Offsets>,
+struct SharedReads {
+    offsets: Mutex<OffsetReaders>,
     ended: Notify,
 }
 
 /// One record that is being read back, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct ReadGuard {
     of: (GroupId, TopicPartition),
     offset: i64,
-    shared: Arc<Shared>,
+    shared: Arc<SharedReads>,
 }
 
-impl Reading {
+impl OngoingReads {
     /// Marks a record as being read back for a nack.
-    pub(super) fn begin(&self, group: GroupId, partition: TopicPartition, offset: i64) -> Reader {
+    pub(super) fn begin(
+        &self,
+        group: GroupId,
+        partition: TopicPartition,
+        offset: i64,
+    ) -> ReadGuard {
         let of = (group, partition);
         let mut offsets = self.0.lock();
         let readers = offsets.entry(of.clone()).or_default().entry(offset).or_default();
         *readers = readers.saturating_add(1);
         drop(offsets);
-        Reader { of, offset, shared: Arc::clone(&self.0) }
+        ReadGuard { of, offset, shared: Arc::clone(&self.0) }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -57,8 +62,8 @@ impl Reading {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Offsets> {
+impl SharedReads {
+    fn lock(&self) -> MutexGuard<'_, OffsetReaders> {
         self.offsets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,7 +77,7 @@ impl Shared {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ReadGuard {
     fn drop(&mut self) {
         let mut offsets = self.shared.lock();
         if let Some(read) = offsets.get_mut(&self.of) {
@@ -105,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_commit_waits_for_each_record_it_passes_and_for_no_other() {
-        let reading = Reading::default();
+        let reading = OngoingReads::default();
         let shop = GroupId::new("shop");
         let first = reading.begin(shop.clone(), of(0), 7);
         let again = reading.begin(shop.clone(), of(0), 7);

@@ -9,9 +9,9 @@ use kafka_protocol::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse
 
 use crate::route::conn::Conn;
 use crate::route::convert::text;
-use crate::route::session::{Login, Saying};
+use crate::route::session::{LoginPolicy, OngoingLogin};
 use crate::route::{AnswerError, Reply, Router};
-use crate::sasl::{LoginError, Step};
+use crate::sasl::{LoginError, SaslStep};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::{RequestHead, decode};
@@ -21,7 +21,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// The reason why a token is refused.
 #[derive(Debug, thiserror::Error)]
-enum NotTaken {
+enum LoginRefusal {
     #[error("no login is under way: SaslHandshake comes first")]
     NotBegun,
     #[error(transparent)]
@@ -33,7 +33,7 @@ enum NotTaken {
 }
 
 /// The answer to an accepted token.
-struct Taken {
+struct AcceptedToken {
     token: Bytes,
     /// The lifetime of the session, once the login is complete.
     session: Option<Duration>,
@@ -55,7 +55,7 @@ pub(super) async fn answer(
         }
         Err(error) => {
             let code = match error {
-                NotTaken::NotBegun => ResponseError::IllegalSaslState,
+                LoginRefusal::NotBegun => ResponseError::IllegalSaslState,
                 _ => ResponseError::SaslAuthenticationFailed,
             };
             response.error_code = code.code();
@@ -72,7 +72,7 @@ impl Router {
     /// Answers a bare token, for which the protocol has no error message.
     pub async fn bare_token(&self, conn: &Conn, token: Bytes) -> Reply {
         match self.token(conn, token).await {
-            Ok(Taken { token, .. }) => Reply::Frame(bare(&token)),
+            Ok(AcceptedToken { token, .. }) => Reply::Frame(bare(&token)),
             Err(error) => Reply::Close(format!("SASL: {error}")),
         }
     }
@@ -91,13 +91,13 @@ impl Router {
     }
 
     /// Checks the client's next token.
-    async fn token(&self, conn: &Conn, token: Bytes) -> Result<Taken, NotTaken> {
+    async fn token(&self, conn: &Conn, token: Bytes) -> Result<AcceptedToken, LoginRefusal> {
         let begun = conn.session.login().zip(conn.session.take());
-        let (login, saying) = begun.ok_or(NotTaken::NotBegun)?;
+        let (login, saying) = begun.ok_or(LoginRefusal::NotBegun)?;
         let mechanism = saying.mechanism.as_str();
         let judged = self.judged(conn, login, saying, token).await;
         match &judged {
-            Ok(Taken { session: None, .. }) if !conn.session.is_known() => {}
+            Ok(AcceptedToken { session: None, .. }) if !conn.session.is_known() => {}
             Ok(_) => self.metrics.authenticated(mechanism, true),
             Err(_) => {
                 self.metrics.authenticated(mechanism, false);
@@ -110,24 +110,24 @@ impl Router {
     async fn judged(
         &self,
         conn: &Conn,
-        login: &Arc<Login>,
-        saying: Box<Saying>,
+        login: &Arc<LoginPolicy>,
+        saying: Box<OngoingLogin>,
         token: Bytes,
-    ) -> Result<Taken, NotTaken> {
+    ) -> Result<AcceptedToken, LoginRefusal> {
         let (saying, step) = stepped(login, saying, token).await?;
         match step? {
-            Step::More(token) => {
+            SaslStep::More(token) => {
                 conn.session.goes_on(saying);
-                Ok(Taken { token: token.into(), session: None })
+                Ok(AcceptedToken { token: token.into(), session: None })
             }
-            Step::Done(user, token) => {
+            SaslStep::Done(user, token) => {
                 let (conn_id, peer, mechanism) = (conn.id, conn.peer, saying.mechanism.as_str());
                 tracing::debug!(conn = conn_id, %peer, %user, mechanism, "authenticated");
                 let (same, session) = conn.session.ends(&saying, user, self.clock.elapsed());
                 if !same {
-                    return Err(NotTaken::AnotherUser);
+                    return Err(LoginRefusal::AnotherUser);
                 }
-                Ok(Taken { token: token.into(), session })
+                Ok(AcceptedToken { token: token.into(), session })
             }
         }
     }
@@ -143,19 +143,19 @@ fn bare(token: &[u8]) -> Bytes {
 
 /// One step of a login. A costly step runs on a blocking thread, one at a time.
 async fn stepped(
-    login: &Arc<Login>,
-    mut saying: Box<Saying>,
+    login: &Arc<LoginPolicy>,
+    mut saying: Box<OngoingLogin>,
     token: Bytes,
-) -> Result<(Box<Saying>, Result<Step, LoginError>), NotTaken> {
+) -> Result<(Box<OngoingLogin>, Result<SaslStep, LoginError>), LoginRefusal> {
     let users = login.users();
     if !saying.exchange.is_costly() {
         let step = saying.exchange.step(&users, &token);
         return Ok((saying, step));
     }
-    let _turn = login.costly.acquire().await.map_err(|_| NotTaken::Unchecked)?;
+    let _turn = login.costly.acquire().await.map_err(|_| LoginRefusal::Unchecked)?;
     let checked = tokio::task::spawn_blocking(move || {
         let step = saying.exchange.step(&users, &token);
         (saying, step)
     });
-    checked.await.map_err(|_| NotTaken::Unchecked)
+    checked.await.map_err(|_| LoginRefusal::Unchecked)
 }

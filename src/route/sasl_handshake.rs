@@ -6,7 +6,7 @@ use kafka_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
 
 use crate::route::conn::Conn;
 use crate::route::convert::text;
-use crate::route::session::NotBegun;
+use crate::route::session::MechanismRefusal;
 use crate::route::{AnswerError, Reply, Router};
 use crate::sasl::Mechanism;
 use crate::upstream::{Link, UpstreamError};
@@ -33,8 +33,8 @@ pub(super) fn answer(
     response.mechanisms = login.mechanisms().map(text).collect();
     let error = match conn.session.begin(&request.mechanism, head.version == BARE) {
         Ok(()) => return response,
-        Err(NotBegun::Unsupported) => ResponseError::UnsupportedSaslMechanism,
-        Err(NotBegun::UnderWay) => ResponseError::IllegalSaslState,
+        Err(MechanismRefusal::Unsupported) => ResponseError::UnsupportedSaslMechanism,
+        Err(MechanismRefusal::UnderWay) => ResponseError::IllegalSaslState,
     };
     response.error_code = error.code();
     response

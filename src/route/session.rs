@@ -22,14 +22,14 @@ const COSTLY_MAX: usize = 1;
 
 /// The login that a listener requires.
 #[derive(Debug)]
-pub struct Login {
+pub struct LoginPolicy {
     users: watch::Receiver<Arc<Users>>,
     mechanisms: Vec<Mechanism>,
     session_max: Option<Duration>,
     pub(super) costly: Semaphore,
 }
 
-impl Login {
+impl LoginPolicy {
     /// `users` holds the latest users file. `session_max`: the time after which the client must log
     /// in again; `None`: never.
     pub fn new(
@@ -53,7 +53,7 @@ impl Login {
 
 /// The reason why a request is refused and its connection closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotAdmitted {
+pub(super) enum AdmissionRefusal {
     #[error(
         "this listener wants SASL first: set security.protocol=SASL_PLAINTEXT or SASL_SSL in the \
          client"
@@ -65,7 +65,7 @@ pub(super) enum NotAdmitted {
 
 /// The reason why a mechanism is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotBegun {
+pub(super) enum MechanismRefusal {
     /// The listener does not offer the mechanism.
     Unsupported,
     /// Another login is in progress.
@@ -75,22 +75,22 @@ pub(super) enum NotBegun {
 /// The login state of one connection.
 #[derive(Debug, Default)]
 pub struct Session {
-    login: Option<Arc<Login>>,
-    state: Mutex<State>,
+    login: Option<Arc<LoginPolicy>>,
+    state: Mutex<LoginState>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum LoginState {
     #[default]
     Unknown,
-    Saying(Box<Saying>),
-    Known(Known),
-    Passing(Passing),
+    Saying(Box<OngoingLogin>),
+    Known(LoggedInUser),
+    Passing(RelayedLogin),
 }
 
 /// A login at the cluster's broker with bare tokens.
 #[derive(Debug)]
-struct Passing {
+struct RelayedLogin {
     mechanism: Mechanism,
     /// Number of tokens that the broker has answered.
     answered: usize,
@@ -98,17 +98,17 @@ struct Passing {
 
 /// A login in progress.
 #[derive(Debug)]
-pub(super) struct Saying {
+pub(super) struct OngoingLogin {
     pub(super) mechanism: Mechanism,
     pub(super) exchange: ServerExchange,
     /// Whether tokens come without a request around them (`SaslHandshake` 0).
     pub(super) bare: bool,
     /// The former login, if this one renews it.
-    before: Option<Known>,
+    before: Option<LoggedInUser>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct LoggedInUser {
     user: UserName,
     mechanism: Mechanism,
     /// The time at which the client must log in again.
@@ -117,78 +117,83 @@ struct Known {
 
 impl Session {
     /// `login`: the login that the listener requires, if any.
-    pub fn asking(login: Option<Arc<Login>>) -> Self {
+    pub fn asking(login: Option<Arc<LoginPolicy>>) -> Self {
         Self { login, state: Mutex::default() }
     }
 
     /// The login that the listener requires.
-    pub(super) fn login(&self) -> Option<&Arc<Login>> {
+    pub(super) fn login(&self) -> Option<&Arc<LoginPolicy>> {
         self.login.as_ref()
     }
 
     /// Whether no login is required, or it is complete.
     pub fn is_known(&self) -> bool {
-        self.login.is_none() || matches!(*self.state(), State::Known(_))
+        self.login.is_none() || matches!(*self.state(), LoginState::Known(_))
     }
 
     /// Whether the next bytes are a token without a request around it.
     pub fn awaits_bare_token(&self) -> bool {
         match &*self.state() {
-            State::Saying(saying) => saying.bare,
-            State::Passing(_) => true,
-            State::Unknown | State::Known(_) => false,
+            LoginState::Saying(saying) => saying.bare,
+            LoginState::Passing(_) => true,
+            LoginState::Unknown | LoginState::Known(_) => false,
         }
     }
 
     /// The broker accepted the mechanism: bare tokens are relayed.
     pub(super) fn passes(&self, mechanism: Mechanism) {
-        *self.state() = State::Passing(Passing { mechanism, answered: 0 });
+        *self.state() = LoginState::Passing(RelayedLogin { mechanism, answered: 0 });
     }
 
     /// Records the broker's answer to a relayed token.
     pub(super) fn passed(&self, answer: &[u8]) {
         let mut state = self.state();
-        if let State::Passing(passing) = &mut *state {
+        if let LoginState::Passing(passing) = &mut *state {
             passing.answered = passing.answered.saturating_add(1);
             if passing.mechanism.is_over(passing.answered, answer) {
-                *state = State::Unknown;
+                *state = LoginState::Unknown;
             }
         }
     }
 
     /// Whether a request of this API is allowed at that time.
-    pub(super) fn admits(&self, api: Api, now: Duration) -> Result<(), NotAdmitted> {
+    pub(super) fn admits(&self, api: Api, now: Duration) -> Result<(), AdmissionRefusal> {
         let says = matches!(api, Api::SaslHandshake | Api::SaslAuthenticate);
         if self.login.is_none() || says {
             return Ok(());
         }
         let mut state = self.state();
         match &*state {
-            State::Known(known) if known.until.is_some_and(|until| now >= until) => {
-                *state = State::Unknown;
-                Err(NotAdmitted::Ended)
+            LoginState::Known(known) if known.until.is_some_and(|until| now >= until) => {
+                *state = LoginState::Unknown;
+                Err(AdmissionRefusal::Ended)
             }
-            State::Known(_) => Ok(()),
+            LoginState::Known(_) => Ok(()),
             _ if api == Api::ApiVersions => Ok(()),
-            State::Unknown | State::Saying(_) | State::Passing(_) => Err(NotAdmitted::Unknown),
+            LoginState::Unknown | LoginState::Saying(_) | LoginState::Passing(_) => {
+                Err(AdmissionRefusal::Unknown)
+            }
         }
     }
 
     /// Begins a login or a renewal with the client's mechanism.
-    pub(super) fn begin(&self, mechanism: &str, bare: bool) -> Result<(), NotBegun> {
+    pub(super) fn begin(&self, mechanism: &str, bare: bool) -> Result<(), MechanismRefusal> {
         let mut state = self.state();
         let before = match &*state {
-            State::Unknown => None,
-            State::Known(known) => Some(known.clone()),
-            State::Saying(_) | State::Passing(_) => return Err(NotBegun::UnderWay),
+            LoginState::Unknown => None,
+            LoginState::Known(known) => Some(known.clone()),
+            LoginState::Saying(_) | LoginState::Passing(_) => {
+                return Err(MechanismRefusal::UnderWay);
+            }
         };
         let chosen = Mechanism::named(mechanism).filter(|chosen| self.offers(*chosen));
         // A renewal must use the same mechanism (KIP-368).
         let chosen = chosen.filter(|chosen| before.as_ref().is_none_or(|b| b.mechanism == *chosen));
-        let mechanism = chosen.ok_or(NotBegun::Unsupported)?;
+        let mechanism = chosen.ok_or(MechanismRefusal::Unsupported)?;
         let nonce = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let exchange = ServerExchange::new(mechanism, nonce).ok_or(NotBegun::Unsupported)?;
-        *state = State::Saying(Box::new(Saying { mechanism, exchange, bare, before }));
+        let exchange =
+            ServerExchange::new(mechanism, nonce).ok_or(MechanismRefusal::Unsupported)?;
+        *state = LoginState::Saying(Box::new(OngoingLogin { mechanism, exchange, bare, before }));
         Ok(())
     }
 
@@ -198,10 +203,10 @@ impl Session {
 
     /// Takes the login in progress. Without a later [`Session::goes_on`] or [`Session::ends`] the
     /// connection stays unknown.
-    pub(super) fn take(&self) -> Option<Box<Saying>> {
+    pub(super) fn take(&self) -> Option<Box<OngoingLogin>> {
         let mut state = self.state();
         match std::mem::take(&mut *state) {
-            State::Saying(saying) => Some(saying),
+            LoginState::Saying(saying) => Some(saying),
             other => {
                 *state = other;
                 None
@@ -210,15 +215,15 @@ impl Session {
     }
 
     /// Puts the login back: another token is expected.
-    pub(super) fn goes_on(&self, saying: Box<Saying>) {
-        *self.state() = State::Saying(saying);
+    pub(super) fn goes_on(&self, saying: Box<OngoingLogin>) {
+        *self.state() = LoginState::Saying(saying);
     }
 
     /// Completes the login and returns the lifetime of the session (`None`: unlimited). False: a
     /// renewal names another user.
     pub(super) fn ends(
         &self,
-        saying: &Saying,
+        saying: &OngoingLogin,
         user: UserName,
         now: Duration,
     ) -> (bool, Option<Duration>) {
@@ -227,11 +232,12 @@ impl Session {
         }
         let session_max = self.login.as_ref().and_then(|login| login.session_max);
         let until = session_max.map(|max| now.saturating_add(max));
-        *self.state() = State::Known(Known { user, mechanism: saying.mechanism, until });
+        *self.state() =
+            LoginState::Known(LoggedInUser { user, mechanism: saying.mechanism, until });
         (true, session_max)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoginState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,7 +251,7 @@ mod tests {
     fn session(max: Option<Duration>) -> Session {
         let users = Arc::new(Users::read("", [0; 32]).unwrap());
         let offered = vec![Mechanism::ScramSha512, Mechanism::Plain];
-        Session::asking(Some(Arc::new(Login::new(watch::channel(users).1, offered, max))))
+        Session::asking(Some(Arc::new(LoginPolicy::new(watch::channel(users).1, offered, max))))
     }
 
     fn name(text: &str) -> UserName {
@@ -255,14 +261,14 @@ mod tests {
     #[test]
     fn only_what_leads_to_a_login_is_taken_before_it() {
         let session = session(None);
-        assert_eq!(session.admits(Api::Metadata, HOUR), Err(NotAdmitted::Unknown));
+        assert_eq!(session.admits(Api::Metadata, HOUR), Err(AdmissionRefusal::Unknown));
         assert_eq!(session.admits(Api::ApiVersions, HOUR), Ok(()));
-        assert_eq!(session.begin("GSSAPI", false), Err(NotBegun::Unsupported));
-        assert_eq!(session.begin("SCRAM-SHA-256", false), Err(NotBegun::Unsupported));
+        assert_eq!(session.begin("GSSAPI", false), Err(MechanismRefusal::Unsupported));
+        assert_eq!(session.begin("SCRAM-SHA-256", false), Err(MechanismRefusal::Unsupported));
         assert_eq!(session.begin("PLAIN", true), Ok(()));
-        assert_eq!(session.begin("PLAIN", true), Err(NotBegun::UnderWay));
+        assert_eq!(session.begin("PLAIN", true), Err(MechanismRefusal::UnderWay));
         assert!(session.awaits_bare_token() && !session.is_known());
-        assert_eq!(session.admits(Api::Produce, HOUR), Err(NotAdmitted::Unknown));
+        assert_eq!(session.admits(Api::Produce, HOUR), Err(AdmissionRefusal::Unknown));
         let saying = session.take().unwrap();
         assert_eq!(session.ends(&saying, name("alice"), HOUR), (true, None));
         assert!(session.is_known() && !session.awaits_bare_token());
@@ -278,7 +284,7 @@ mod tests {
         let just_before = Duration::from_mins(119);
         assert_eq!(session.admits(Api::Fetch, just_before), Ok(()));
         assert_eq!(session.admits(Api::SaslHandshake, HOUR * 2), Ok(()));
-        assert_eq!(session.begin("SCRAM-SHA-512", false), Err(NotBegun::Unsupported));
+        assert_eq!(session.begin("SCRAM-SHA-512", false), Err(MechanismRefusal::Unsupported));
         session.begin("PLAIN", false).unwrap();
         let saying = session.take().unwrap();
         assert_eq!(session.ends(&saying, name("bob"), HOUR * 2), (false, None));
@@ -287,7 +293,7 @@ mod tests {
         let saying = session.take().unwrap();
         assert!(session.ends(&saying, name("alice"), HOUR * 2).0);
         assert_eq!(session.admits(Api::Fetch, Duration::from_mins(179)), Ok(()));
-        assert_eq!(session.admits(Api::Fetch, HOUR * 3), Err(NotAdmitted::Ended));
+        assert_eq!(session.admits(Api::Fetch, HOUR * 3), Err(AdmissionRefusal::Ended));
         assert!(!session.is_known());
     }
 
@@ -296,6 +302,6 @@ mod tests {
         let session = Session::default();
         assert!(session.is_known());
         assert_eq!(session.admits(Api::Produce, HOUR), Ok(()));
-        assert_eq!(session.begin("PLAIN", false), Err(NotBegun::Unsupported));
+        assert_eq!(session.begin("PLAIN", false), Err(MechanismRefusal::Unsupported));
     }
 }

@@ -11,9 +11,9 @@ use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 
 use crate::engine::EngineError;
-use crate::group::{Sync, Synced, member_key};
+use crate::group::{Sync, SyncResult, member_key};
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::retry::detector::Step;
+use crate::retry::detector::AssignmentStep;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;
@@ -49,8 +49,14 @@ pub(super) async fn answer(
         Err(error) => return refused(code::of_group(error)),
     };
     router.speaks_for(conn, &group, key.clone());
-    router.assigned(conn, &group, (&key, &member_id), request.generation_id, Step::Assigned);
-    let member = Synchronized {
+    router.assigned(
+        conn,
+        &group,
+        (&key, &member_id),
+        request.generation_id,
+        AssignmentStep::Assigned,
+    );
+    let member = SyncedMember {
         metadata: router.broker.groups.subscription(&group, &member_id).unwrap_or_default(),
         protocol: synced.protocol.clone().unwrap_or_default(),
         member_id,
@@ -94,9 +100,15 @@ pub(super) async fn relayed(
     }
     router.heard_of(conn, &group, (&key, &member_id));
     router.missed(&group);
-    router.assigned(conn, &group, (&key, &member_id), request.generation_id, Step::Assigned);
+    router.assigned(
+        conn,
+        &group,
+        (&key, &member_id),
+        request.generation_id,
+        AssignmentStep::Assigned,
+    );
     let metadata = router.members.subscription(&group, &key).unwrap_or_default();
-    let member = Synchronized { member_id, key, protocol, metadata };
+    let member = SyncedMember { member_id, key, protocol, metadata };
     match with_lane(router, &group, &member, &response.assignment).await {
         Ok(assignment) => response.assignment = with_others(router, &group, &member, &assignment),
         Err(error) => {
@@ -115,7 +127,7 @@ fn to_wire((member, assignment): (MemberId, Bytes)) -> SyncGroupRequestAssignmen
 }
 
 /// A member with the assignment of its coordinator.
-struct Synchronized {
+struct SyncedMember {
     member_id: MemberId,
     /// The key of its retry partition: stable for static members.
     key: MemberId,
@@ -171,7 +183,7 @@ fn without_ours(
 async fn with_lane(
     router: &Router,
     group: &GroupId,
-    member: &Synchronized,
+    member: &SyncedMember,
     given: &Bytes,
 ) -> Result<Bytes, EngineError> {
     let retry = router.names.retry_topic(group);
@@ -202,7 +214,7 @@ async fn with_lane(
 
 /// Adds our topics that only one member may have (dead letters, retries of other groups), unless
 /// another member here has them. The cluster does not see these assignments.
-fn with_others(router: &Router, group: &GroupId, member: &Synchronized, given: &Bytes) -> Bytes {
+fn with_others(router: &Router, group: &GroupId, member: &SyncedMember, given: &Bytes) -> Bytes {
     let retry = router.names.retry_topic(group);
     let wanted = Subscription::parse(&member.metadata).map(|known| known.topics);
     let mut others = wanted.unwrap_or_default();
@@ -223,7 +235,7 @@ fn with_others(router: &Router, group: &GroupId, member: &Synchronized, given: &
     assignment.to_bytes()
 }
 
-fn accepted(synced: Synced, assignment: Bytes) -> SyncGroupResponse {
+fn accepted(synced: SyncResult, assignment: Bytes) -> SyncGroupResponse {
     let mut response = SyncGroupResponse::default();
     response.protocol_type = synced.protocol_type.as_deref().map(text);
     response.protocol_name = synced.protocol.as_deref().map(text);

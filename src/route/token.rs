@@ -23,7 +23,7 @@ const VOICES_MAX: usize = 2;
 
 /// A client address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Token {
+pub enum ClientAddress {
     /// An address in 127/8.
     Address(Ipv4Addr),
     /// A port of the listener's range.
@@ -45,15 +45,15 @@ pub enum TokenScheme {
 #[derive(Debug, Default)]
 pub struct Tokens {
     next: AtomicU32,
-    heard: Mutex<Heard>,
+    heard: Mutex<AddressMembers>,
 }
 
 /// Members by client address, and client addresses by member.
 #[derive(Debug, Default)]
-struct Heard {
-    tokens: BTreeMap<Token, BTreeMap<GroupId, MemberId>>,
+struct AddressMembers {
+    tokens: BTreeMap<ClientAddress, BTreeMap<GroupId, MemberId>>,
     /// The client addresses of each member, latest last.
-    voices: BTreeMap<(GroupId, MemberId), Vec<Token>>,
+    voices: BTreeMap<(GroupId, MemberId), Vec<ClientAddress>>,
 }
 
 impl Tokens {
@@ -63,26 +63,26 @@ impl Tokens {
     }
 
     /// An unused client address, as far as the range allows.
-    pub fn issue(&self, scheme: &TokenScheme) -> Option<Token> {
+    pub fn issue(&self, scheme: &TokenScheme) -> Option<ClientAddress> {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         match scheme {
-            TokenScheme::Addresses => Some(Token::Address(address(count))),
+            TokenScheme::Addresses => Some(ClientAddress::Address(address(count))),
             TokenScheme::Ports(ports) => {
                 let len = u32::try_from(ports.len()).ok().filter(|len| *len > 0)?;
                 let index = usize::try_from(count % len).ok()?;
-                ports.get(index).map(|port| Token::Port(*port))
+                ports.get(index).map(|port| ClientAddress::Port(*port))
             }
             TokenScheme::None => None,
         }
     }
 
     /// The member of `group` behind `token`.
-    pub fn member(&self, token: Token, group: &GroupId) -> Option<MemberId> {
+    pub fn member(&self, token: ClientAddress, group: &GroupId) -> Option<MemberId> {
         self.lock().tokens.get(&token)?.get(group).cloned()
     }
 
     /// Every member behind `token`, by group.
-    pub fn members(&self, token: Token) -> BTreeMap<GroupId, MemberId> {
+    pub fn members(&self, token: ClientAddress) -> BTreeMap<GroupId, MemberId> {
         self.lock().tokens.get(&token).cloned().unwrap_or_default()
     }
 
@@ -92,7 +92,7 @@ impl Tokens {
     }
 
     /// Records the member of `group` behind `token`; whether it changed.
-    pub fn bind(&self, token: Token, group: &GroupId, member: MemberId) -> bool {
+    pub fn bind(&self, token: ClientAddress, group: &GroupId, member: MemberId) -> bool {
         let mut heard = self.lock();
         if heard.is_full(token) {
             heard.forget_first();
@@ -110,13 +110,13 @@ impl Tokens {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+    fn lock(&self) -> MutexGuard<'_, AddressMembers> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Heard {
-    fn is_full(&self, token: Token) -> bool {
+impl AddressMembers {
+    fn is_full(&self, token: ClientAddress) -> bool {
         let is_new = !self.tokens.contains_key(&token);
         (is_new && self.tokens.len() >= REMEMBERED_MAX) || self.voices.len() >= REMEMBERED_MAX
     }
@@ -129,7 +129,7 @@ impl Heard {
     }
 
     /// Adds a client address to a member and drops its oldest beyond the bound.
-    fn speaks(&mut self, token: Token, of: (GroupId, MemberId)) {
+    fn speaks(&mut self, token: ClientAddress, of: (GroupId, MemberId)) {
         let group = of.0.clone();
         let voices = self.voices.entry(of).or_default();
         voices.push(token);
@@ -144,7 +144,7 @@ impl Heard {
     }
 
     /// Removes a client address from a member.
-    fn ceased(&mut self, token: Token, of: (GroupId, MemberId)) {
+    fn ceased(&mut self, token: ClientAddress, of: (GroupId, MemberId)) {
         let Some(voices) = self.voices.get_mut(&of) else { return };
         voices.retain(|voice| *voice != token);
         if voices.is_empty() {
@@ -168,7 +168,8 @@ mod tests {
         let tokens = Tokens::new(u32::MAX - 2);
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..1000 {
-            let Some(Token::Address(address)) = tokens.issue(&TokenScheme::Addresses) else {
+            let Some(ClientAddress::Address(address)) = tokens.issue(&TokenScheme::Addresses)
+            else {
                 panic!("no token")
             };
             assert!(address.is_loopback() && address != Ipv4Addr::LOCALHOST);
@@ -181,26 +182,36 @@ mod tests {
         let tokens = Tokens::new(0);
         let ports = TokenScheme::Ports(vec![1, 2]);
         let three: Vec<_> = (0..3).map(|_| tokens.issue(&ports)).collect();
-        assert_eq!(three, [Some(Token::Port(1)), Some(Token::Port(2)), Some(Token::Port(1))]);
+        assert_eq!(
+            three,
+            [
+                Some(ClientAddress::Port(1)),
+                Some(ClientAddress::Port(2)),
+                Some(ClientAddress::Port(1))
+            ]
+        );
         assert_eq!(tokens.issue(&TokenScheme::None), None);
         assert_eq!(tokens.issue(&TokenScheme::Ports(vec![])), None);
     }
 
     #[test]
     fn a_member_is_found_by_token_and_group() {
-        let (tokens, token) = (Tokens::new(0), Token::Port(9));
+        let (tokens, token) = (Tokens::new(0), ClientAddress::Port(9));
         let bind = |group: &str, member: &str| tokens.bind(token, &group.into(), member.into());
         assert!(bind("a", "m1"));
         assert!(bind("b", "m2"));
         assert!(!bind("b", "m2"), "no news");
         assert_eq!(tokens.member(token, &"a".into()), Some("m1".into()));
         assert_eq!(tokens.member(token, &"b".into()), Some("m2".into()));
-        assert_eq!(tokens.member(Token::Port(8), &"a".into()), None);
-        assert_eq!((tokens.members(token).len(), tokens.members(Token::Port(8)).len()), (2, 0));
+        assert_eq!(tokens.member(ClientAddress::Port(8), &"a".into()), None);
+        assert_eq!(
+            (tokens.members(token).len(), tokens.members(ClientAddress::Port(8)).len()),
+            (2, 0)
+        );
     }
 
     fn bind(tokens: &Tokens, port: u16, group: &str, member: &str) -> bool {
-        tokens.bind(Token::Port(port), &group.into(), member.into())
+        tokens.bind(ClientAddress::Port(port), &group.into(), member.into())
     }
 
     fn sizes(tokens: &Tokens) -> (usize, usize) {
@@ -214,7 +225,7 @@ mod tests {
         for port in 1..=1_000 {
             assert!(bind(&tokens, port, "a", "m1"));
         }
-        let speaks = |port| tokens.member(Token::Port(port), &"a".into()).is_some();
+        let speaks = |port| tokens.member(ClientAddress::Port(port), &"a".into()).is_some();
         assert_eq!([998, 999, 1_000].map(speaks), [false, true, true]);
         assert_eq!(sizes(&tokens), (2, 1), "the rest is forgotten");
         let has_address = |member: &str| tokens.has_address(&"a".into(), &member.into());
@@ -227,7 +238,7 @@ mod tests {
         for group in 0..1_000 {
             bind(&tokens, 7, &format!("g{group}"), "m1");
         }
-        assert_eq!(tokens.members(Token::Port(7)).len(), GROUPS_MAX);
+        assert_eq!(tokens.members(ClientAddress::Port(7)).len(), GROUPS_MAX);
         assert!(bind(&tokens, 7, "g0", "m2"), "those it has go on");
     }
 
@@ -236,11 +247,11 @@ mod tests {
         let tokens = Tokens::new(0);
         for n in 0..=u32::try_from(REMEMBERED_MAX).unwrap() {
             let member = n.to_string();
-            let token = Token::Address(address(n));
+            let token = ClientAddress::Address(address(n));
             tokens.bind(token, &"a".into(), member.as_str().into());
         }
         assert_eq!(sizes(&tokens), (REMEMBERED_MAX, REMEMBERED_MAX));
-        let speaks = |n| tokens.member(Token::Address(address(n)), &"a".into()).is_some();
+        let speaks = |n| tokens.member(ClientAddress::Address(address(n)), &"a".into()).is_some();
         assert_eq!([speaks(0), speaks(1)], [false, true]);
     }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::model::{GroupId, MonoMs, TopicName};
-use crate::retry::detector::Seen;
-use crate::route::offset_commit::{Part, Patience, lane_part, store};
+use crate::retry::detector::GroupObservation;
+use crate::route::offset_commit::{CommitDeadline, CommitPart, lane_part, store};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
@@ -27,41 +27,41 @@ const LOOK_AGAIN_MS: u64 = 60_000;
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// A producer's id and epoch, which are new after each InitProducerId.
-pub(super) type Incarnation = (i64, i16);
+pub(super) type ProducerEpoch = (i64, i16);
 
 /// Offsets of real partitions.
-type Offsets = Vec<(TopicName, i32, i64)>;
+type RealOffsets = Vec<(TopicName, i32, i64)>;
 
 /// Pending commits by transactional id.
 #[derive(Debug, Default)]
-pub struct Transactions {
-    state: Mutex<State>,
+pub struct PendingTransactions {
+    state: Mutex<TransactionTable>,
     /// Notified when a transaction has ended.
     ended: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    open: BTreeMap<String, Held>,
+struct TransactionTable {
+    open: BTreeMap<String, OpenTransaction>,
     /// Ended transactions whose outcome is not applied yet, in the order of their ends.
-    untold: BTreeMap<String, Vec<Untold>>,
+    untold: BTreeMap<String, Vec<EndedTransaction>>,
     /// Number of ends so far.
     ends: u64,
 }
 
 /// The pending commits of one transaction.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
-    by: Incarnation,
+pub(super) struct OpenTransaction {
+    by: ProducerEpoch,
     since: MonoMs,
     groups: BTreeMap<GroupId, Commits>,
 }
 
 /// The end of one transaction.
 #[derive(Clone, Debug)]
-struct Untold {
+struct EndedTransaction {
     number: u64,
-    held: Held,
+    held: OpenTransaction,
     commits: bool,
     /// The journal sequence that must be durable before the outcome is applied; 0: none.
     seq: u64,
@@ -70,52 +70,52 @@ struct Untold {
 #[derive(Clone, Debug, Default)]
 struct Commits {
     /// Offsets of our topics; the last commit of a partition counts.
-    ours: BTreeMap<(TopicName, i32), Part>,
+    ours: BTreeMap<(TopicName, i32), CommitPart>,
     /// Offsets of real partitions, which their coordinator stores.
-    theirs: Offsets,
+    theirs: RealOffsets,
 }
 
 /// The offsets of a TxnOffsetCommit.
-pub(super) struct Commit {
+pub(super) struct TransactionCommit {
     pub(super) group: GroupId,
-    pub(super) ours: BTreeMap<(TopicName, i32), Part>,
-    pub(super) theirs: Offsets,
+    pub(super) ours: BTreeMap<(TopicName, i32), CommitPart>,
+    pub(super) theirs: RealOffsets,
 }
 
 /// The reason why a commit is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotHeld {
+pub(super) enum CommitRefusal {
     /// The transaction has ended, or a newer producer has begun one.
     Late,
     /// Too many transactions are open.
     TooMany,
 }
 
-impl State {
-    fn end(&mut self, id: &str, held: Held, commits: bool, seq: u64) {
+impl TransactionTable {
+    fn end(&mut self, id: &str, held: OpenTransaction, commits: bool, seq: u64) {
         self.ends = self.ends.wrapping_add(1);
-        let end = Untold { number: self.ends, held, commits, seq };
+        let end = EndedTransaction { number: self.ends, held, commits, seq };
         self.untold.entry(id.to_owned()).or_default().push(end);
     }
 }
 
-impl Transactions {
+impl PendingTransactions {
     /// Keeps a commit until its transaction ends. An older transaction of the id ends as aborted:
     /// one of an earlier epoch, or one that timed out. `is_open` is called under the lock: an end
     /// that comes later finds this commit.
     pub(super) fn hold(
         &self,
         id: &str,
-        by: Incarnation,
+        by: ProducerEpoch,
         now: MonoMs,
-        commit: Commit,
+        commit: TransactionCommit,
         is_open: impl FnOnce() -> bool,
-    ) -> Result<(), NotHeld> {
+    ) -> Result<(), CommitRefusal> {
         let mut state = self.lock();
         let before = state.open.get(id).map(|one| one.by);
         let is_late = before.is_some_and(|before| before.0 == by.0 && before.1 > by.1);
         if is_late || !is_open() {
-            return Err(NotHeld::Late);
+            return Err(CommitRefusal::Late);
         }
         if before.is_some_and(|before| before != by) {
             self.over(&mut state, id);
@@ -123,18 +123,18 @@ impl Transactions {
         if state.open.len() >= HELD_MAX && !state.open.contains_key(id) {
             let oldest = state.open.iter().min_by_key(|(_, one)| one.since);
             let oldest = oldest.filter(|(_, one)| now.since(one.since) > OVER_AFTER_MS);
-            let oldest = oldest.map(|(id, _)| id.clone()).ok_or(NotHeld::TooMany)?;
+            let oldest = oldest.map(|(id, _)| id.clone()).ok_or(CommitRefusal::TooMany)?;
             self.over(&mut state, &oldest);
         }
         let one = state.open.entry(id.to_owned());
-        let one = one.or_insert(Held { by, since: now, groups: BTreeMap::new() });
+        let one = one.or_insert(OpenTransaction { by, since: now, groups: BTreeMap::new() });
         let commits = one.groups.entry(commit.group).or_default();
         commits.ours.extend(commit.ours);
         commits.theirs.extend(commit.theirs);
         Ok(())
     }
 
-    fn over(&self, state: &mut State, id: &str) {
+    fn over(&self, state: &mut TransactionTable, id: &str) {
         if let Some(held) = state.open.remove(id) {
             state.end(id, held, false, 0);
             self.ended.notify_one();
@@ -146,9 +146,9 @@ impl Transactions {
     pub(super) fn ended(
         &self,
         id: &str,
-        by: Incarnation,
+        by: ProducerEpoch,
         commits: bool,
-        stored: Vec<(GroupId, Offsets)>,
+        stored: Vec<(GroupId, RealOffsets)>,
         seq: u64,
     ) {
         let mut state = self.lock();
@@ -157,7 +157,7 @@ impl Transactions {
         if held.is_none() && stored.is_empty() {
             return;
         }
-        let nothing = || Held { by, since: MonoMs::default(), groups: BTreeMap::new() };
+        let nothing = || OpenTransaction { by, since: MonoMs::default(), groups: BTreeMap::new() };
         let mut held = held.unwrap_or_else(nothing);
         for (group, offsets) in stored {
             held.groups.entry(group).or_default().theirs.extend(offsets);
@@ -167,7 +167,7 @@ impl Transactions {
     }
 
     /// Ends the open transaction of an earlier epoch, since its producer began anew.
-    pub(super) fn begun(&self, id: &str, producer: Incarnation, commits: bool, seq: u64) {
+    pub(super) fn begun(&self, id: &str, producer: ProducerEpoch, commits: bool, seq: u64) {
         let mut state = self.lock();
         if state.open.get(id).is_some_and(|one| one.by < producer)
             && let Some(held) = state.open.remove(id)
@@ -178,7 +178,7 @@ impl Transactions {
     }
 
     /// Whether this producer has pending commits, or an end that is not applied yet.
-    pub(super) fn knows(&self, id: &str, by: Incarnation) -> bool {
+    pub(super) fn knows(&self, id: &str, by: ProducerEpoch) -> bool {
         let state = self.lock();
         let mut untold = state.untold.get(id).into_iter().flatten();
         state.open.get(id).is_some_and(|one| one.by == by) || untold.any(|end| end.held.by == by)
@@ -207,7 +207,7 @@ impl Transactions {
         }
     }
 
-    fn first_untold(&self, id: &str) -> Option<Untold> {
+    fn first_untold(&self, id: &str) -> Option<EndedTransaction> {
         self.lock().untold.get(id)?.first().cloned()
     }
 
@@ -225,7 +225,7 @@ impl Transactions {
         self.lock().untold.keys().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TransactionTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -295,15 +295,15 @@ pub async fn run(router: Arc<Router>) {
     }
 }
 
-impl Held {
+impl OpenTransaction {
     /// Applies the commit; idempotent.
     async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
-        let patience = Patience::begins(&router.clock);
+        let patience = CommitDeadline::begins(&router.clock);
         for (group, commits) in &self.groups {
             let theirs = router.note(group, commits.theirs.clone());
             let noted = async { theirs.await.map_err(|error| code::of_commit(&error)) };
             patience.bounds(noted).await?;
-            let ours: Vec<Part> = commits.ours.values().cloned().collect();
+            let ours: Vec<CommitPart> = commits.ours.values().cloned().collect();
             patience.bounds(lane_part(router, group, ours.iter())).await?;
             patience.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
             router.commit_stored(group, commits.theirs.iter().cloned());
@@ -315,9 +315,9 @@ impl Held {
     fn abort(&self, router: &Router) {
         for (group, commits) in &self.groups {
             for part in commits.ours.values() {
-                if let Part::Lane(up_to) = part {
+                if let CommitPart::Lane(up_to) = part {
                     router.engine.lane_aborted(group, *up_to);
-                    router.seen(group, Seen::LaneBelow { up_to: *up_to });
+                    router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
                 }
             }
         }
@@ -327,27 +327,32 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{LaneOffset, Slot};
+    use crate::model::{LaneOffset, RetryPartition};
 
-    fn commit(sequence: u64) -> Commit {
-        let lane = LaneOffset { slot: Slot(1), sequence };
-        let ours = BTreeMap::from([(("reprise.retry.shop".into(), 0), Part::Lane(lane))]);
-        Commit { group: "shop".into(), ours, theirs: Vec::new() }
+    fn commit(sequence: u64) -> TransactionCommit {
+        let lane = LaneOffset { slot: RetryPartition(1), sequence };
+        let ours = BTreeMap::from([(("reprise.retry.shop".into(), 0), CommitPart::Lane(lane))]);
+        TransactionCommit { group: "shop".into(), ours, theirs: Vec::new() }
     }
 
-    fn sequence(held: &Held) -> u64 {
+    fn sequence(held: &OpenTransaction) -> u64 {
         match held.groups[&"shop".into()].ours[&("reprise.retry.shop".into(), 0)] {
-            Part::Lane(lane) => lane.sequence,
+            CommitPart::Lane(lane) => lane.sequence,
             _ => panic!("not of the lane"),
         }
     }
 
-    fn hold(all: &Transactions, id: &str, by: Incarnation, sequence: u64) -> Result<(), NotHeld> {
+    fn hold(
+        all: &PendingTransactions,
+        id: &str,
+        by: ProducerEpoch,
+        sequence: u64,
+    ) -> Result<(), CommitRefusal> {
         all.hold(id, by, MonoMs(sequence), commit(sequence), || true)
     }
 
     /// Sequence and outcome of the ended transactions of `a`.
-    fn untold(all: &Transactions) -> Vec<(u64, bool)> {
+    fn untold(all: &PendingTransactions) -> Vec<(u64, bool)> {
         let state = all.lock();
         let untold = state.untold.get("a").into_iter().flatten();
         untold.map(|end| (sequence(&end.held), end.commits)).collect()
@@ -355,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_last_commit_of_a_transaction_counts_and_only_for_who_made_it() {
-        let all = Transactions::default();
+        let all = PendingTransactions::default();
         hold(&all, "a", (7, 0), 1).unwrap();
         hold(&all, "a", (7, 0), 2).unwrap();
         all.ended("a", (7, 1), true, Vec::new(), 0);
@@ -369,27 +374,27 @@ mod tests {
 
     #[test]
     fn a_newer_producer_ends_what_is_open_and_a_late_one_changes_nothing() {
-        let all = Transactions::default();
+        let all = PendingTransactions::default();
         hold(&all, "a", (7, 0), 1).unwrap();
         hold(&all, "a", (7, 1), 2).unwrap();
         assert_eq!(untold(&all), [(1, false)], "the earlier incarnation's is over");
-        assert_eq!(hold(&all, "a", (7, 0), 3), Err(NotHeld::Late));
+        assert_eq!(hold(&all, "a", (7, 0), 3), Err(CommitRefusal::Late));
         all.begun("a", (7, 1), false, 0);
         all.begun("a", (7, 0), false, 0);
         all.ended("a", (7, 0), false, Vec::new(), 0);
         assert_eq!(untold(&all).len(), 1, "whoever came late has not touched it");
         let closed = all.hold("a", (7, 2), MonoMs(4), commit(4), || false);
-        assert_eq!(closed, Err(NotHeld::Late), "its transaction has ended meanwhile");
+        assert_eq!(closed, Err(CommitRefusal::Late), "its transaction has ended meanwhile");
         all.begun("a", (7, 2), false, 0);
         assert_eq!(untold(&all), [(1, false), (2, false)]);
     }
 
     #[test]
     fn nobody_is_told_of_offsets_in_a_topic_that_was_deleted_meanwhile() {
-        let all = Transactions::default();
+        let all = PendingTransactions::default();
         let theirs = vec![("orders".into(), 0, 7), ("other".into(), 0, 8)];
         let both = |id: &str| {
-            let commit = Commit { theirs: theirs.clone(), ..commit(1) };
+            let commit = TransactionCommit { theirs: theirs.clone(), ..commit(1) };
             all.hold(id, (7, 0), MonoMs(1), commit, || true).unwrap();
         };
         both("open");
@@ -406,9 +411,9 @@ mod tests {
 
     #[test]
     fn a_plain_commit_in_the_cluster_overtakes_pending_offsets() {
-        let all = Transactions::default();
+        let all = PendingTransactions::default();
         let theirs = vec![("orders".into(), 0, 7), ("orders".into(), 1, 8)];
-        let commit = Commit { theirs, ..commit(1) };
+        let commit = TransactionCommit { theirs, ..commit(1) };
         all.hold("a", (7, 0), MonoMs(1), commit, || true).unwrap();
         all.overtake(&"audit".into(), &[("orders".into(), 0, 9)]);
         all.overtake(&"shop".into(), &[("orders".into(), 1, 9)]);
@@ -420,12 +425,12 @@ mod tests {
 
     #[test]
     fn too_many_open_transactions_are_refused_until_the_oldest_must_be_over() {
-        let all = Transactions::default();
+        let all = PendingTransactions::default();
         let hold = |id: &str, at: u64| all.hold(id, (1, 0), MonoMs(at), commit(1), || true);
         for n in 0..HELD_MAX {
             hold(&n.to_string(), 5).unwrap();
         }
-        assert_eq!(hold("late", 5 + OVER_AFTER_MS), Err(NotHeld::TooMany));
+        assert_eq!(hold("late", 5 + OVER_AFTER_MS), Err(CommitRefusal::TooMany));
         assert_eq!(hold("7", 9), Ok(()), "one that is held goes on");
         assert_eq!(hold("late", 6 + OVER_AFTER_MS), Ok(()));
         assert_eq!(all.untold().len(), 1);

@@ -19,10 +19,10 @@ use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::{
-    Named, Part, Patience, is_marked, is_ours, may_commit, may_here, noted, own_parts, part,
-    passes_nacks,
+    CommitDeadline, CommitPart, NamedPartition, is_marked, is_ours, may_commit, may_here, noted,
+    own_parts, part, passes_nacks,
 };
-use crate::route::transactions::{Commit, NotHeld};
+use crate::route::transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -46,7 +46,7 @@ pub(super) async fn answer(
     if let Err(error) = may(router, &group, &request) {
         return refused(error);
     }
-    let patience = Patience::begins(&router.clock);
+    let patience = CommitDeadline::begins(&router.clock);
     // Queued behind every earlier nack: the commit waits for those that it passes.
     let nacks = router.engine.origin_commits(&group, Vec::new());
     let waited = patience.bounds(noted(nacks)).await;
@@ -76,7 +76,7 @@ pub(super) async fn answer(
     let kept = patience.bounds(keep(router, head.version, &request, group, &parts)).await;
     let kept = kept.map_or_else(|error| error.code(), |()| 0);
     respond(&request, |named| match parts.get(named) {
-        Some(Part::Refuse(error)) => error.code(),
+        Some(CommitPart::Refuse(error)) => error.code(),
         Some(_) => kept,
         None => ResponseError::UnknownServerError.code(),
     })
@@ -89,10 +89,11 @@ async fn keep(
     version: i16,
     request: &TxnOffsetCommitRequest,
     group: GroupId,
-    parts: &BTreeMap<Named, Part>,
+    parts: &BTreeMap<NamedPartition, CommitPart>,
 ) -> Result<(), ResponseError> {
-    let nowhere =
-        |part: &Part| matches!(part, Part::Refuse(ResponseError::UnknownTopicOrPartition));
+    let nowhere = |part: &CommitPart| {
+        matches!(part, CommitPart::Refuse(ResponseError::UnknownTopicOrPartition))
+    };
     if parts.values().all(nowhere) {
         // No transaction begins for unknown partitions alone, as in Kafka.
         return Ok(());
@@ -107,7 +108,7 @@ async fn keep(
         error => error,
     };
     let items = parts.values().filter_map(|part| match part {
-        Part::Store(item) => Some(item.clone()),
+        CommitPart::Store(item) => Some(item.clone()),
         _ => None,
     });
     let items: Vec<_> = items.collect();
@@ -118,12 +119,12 @@ async fn keep(
         router.keep_group(&group);
     }
     router.broker.durable(seq).await.map_err(of)?;
-    let lanes = parts.iter().filter(|(_, part)| matches!(part, Part::Lane(_)));
+    let lanes = parts.iter().filter(|(_, part)| matches!(part, CommitPart::Lane(_)));
     let ours: BTreeMap<_, _> = lanes.map(|(named, part)| (named.clone(), part.clone())).collect();
     if ours.is_empty() {
         return Ok(());
     }
-    hold(router, id, by, Commit { group, ours, theirs: Vec::new() }).await
+    hold(router, id, by, TransactionCommit { group, ours, theirs: Vec::new() }).await
 }
 
 /// Whether the producer owns the transaction, and the group lets the member commit.
@@ -190,7 +191,7 @@ pub(super) async fn relayed(
     request: TxnOffsetCommitRequest,
 ) -> Result<TxnOffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
-    let patience = Patience::begins(&router.clock);
+    let patience = CommitDeadline::begins(&router.clock);
     let plain = as_commit(&request);
     if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
         // A missing membership wins over the timeout, which would make the client try again.
@@ -220,7 +221,7 @@ pub(super) async fn relayed(
     } else {
         link.call(head, &theirs).await?
     };
-    let code_of = |named: &Named| {
+    let code_of = |named: &NamedPartition| {
         let topic = response.topics.iter().find(|topic| topic_of(&topic.name) == named.0);
         let mut partitions = topic.iter().flat_map(|topic| &topic.partitions);
         partitions.find(|p| p.partition_index == named.1).map(|p| p.error_code)
@@ -239,12 +240,12 @@ pub(super) async fn relayed(
     } else {
         let by = (request.producer_id.0, request.producer_epoch);
         let theirs = offsets(&theirs).collect();
-        let commit = Commit { group, ours: ours.clone(), theirs };
+        let commit = TransactionCommit { group, ours: ours.clone(), theirs };
         let done = hold(router, request.transactional_id.as_str(), by, commit);
         patience.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
     };
     Ok(respond(&request, |named| match ours.get(named) {
-        Some(Part::Refuse(error)) => error.code(),
+        Some(CommitPart::Refuse(error)) => error.code(),
         Some(_) => kept,
         None => code_of(named).unwrap_or(ResponseError::UnknownServerError.code()),
     }))
@@ -285,10 +286,10 @@ async fn hold(
     router: &Router,
     id: &str,
     by: (i64, i16),
-    commit: Commit,
+    commit: TransactionCommit,
 ) -> Result<(), ResponseError> {
     for part in commit.ours.values() {
-        if let Part::Lane(up_to) = part {
+        if let CommitPart::Lane(up_to) = part {
             let may = router.engine.may_commit_lane(&commit.group, *up_to).await;
             may.map_err(|error| code::of_commit(&error))?;
         }
@@ -299,8 +300,8 @@ async fn hold(
     router.try_to_tell_ends(id).await;
     match held {
         Ok(()) => Ok(()),
-        Err(NotHeld::Late) => Err(ResponseError::InvalidProducerEpoch),
-        Err(NotHeld::TooMany) => {
+        Err(CommitRefusal::Late) => Err(ResponseError::InvalidProducerEpoch),
+        Err(CommitRefusal::TooMany) => {
             tracing::warn!(id, "too many transactions with offsets of retry topics are open");
             Err(ResponseError::CoordinatorNotAvailable)
         }
@@ -309,7 +310,7 @@ async fn hold(
 
 fn respond(
     request: &TxnOffsetCommitRequest,
-    error: impl Fn(&Named) -> i16,
+    error: impl Fn(&NamedPartition) -> i16,
 ) -> TxnOffsetCommitResponse {
     let mut response = TxnOffsetCommitResponse::default();
     for asked in &request.topics {

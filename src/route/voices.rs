@@ -16,8 +16,8 @@ use crate::model::{GroupId, Origin};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::delivery::FetchOwner;
-use crate::route::token::{Token, Tokens};
-use crate::upstream::{Found, Question, UpstreamError};
+use crate::route::token::{ClientAddress, Tokens};
+use crate::upstream::{OriginAnswer, Question, UpstreamError};
 
 /// Bound of requests that wait on one connection: those of one Produce.
 const WAITING_MAX: usize = 64;
@@ -26,15 +26,15 @@ const WAITING_MAX: usize = 64;
 const ALONE: Duration = Duration::from_millis(1500);
 
 /// Node id of a broker and id of a connection to it.
-type Place = (i32, u64);
+type BrokerConnection = (i32, u64);
 
 /// The usable connections, by broker.
 #[derive(Debug, Default)]
-pub struct Voices(Arc<Mutex<BTreeMap<Place, Speaker>>>);
+pub struct MemberConnections(Arc<Mutex<BTreeMap<BrokerConnection, UsableConnection>>>);
 
 #[derive(Debug)]
-struct Speaker {
-    token: Option<Token>,
+struct UsableConnection {
+    token: Option<ClientAddress>,
     /// The group of a listener that is bound to one.
     group: Option<GroupId>,
     fetch_owner: Arc<Mutex<Option<FetchOwner>>>,
@@ -43,7 +43,7 @@ struct Speaker {
 
 /// The proof that a connection belongs to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KnownBy {
+pub(super) enum MembershipProof {
     /// The client address, or the listener.
     Address,
     /// The attribution of its Fetches too, by client id and host, since TLS clients have no client
@@ -53,32 +53,32 @@ pub(super) enum KnownBy {
 
 /// The connection's end of the queue; the connection is usable as long as this exists.
 #[derive(Debug)]
-pub struct Voice {
-    place: Place,
-    all: Arc<Mutex<BTreeMap<Place, Speaker>>>,
+pub struct MemberConnection {
+    place: BrokerConnection,
+    all: Arc<Mutex<BTreeMap<BrokerConnection, UsableConnection>>>,
     questions: mpsc::Receiver<Question>,
 }
 
-impl Voices {
+impl MemberConnections {
     /// Connections of members of `group` to that broker.
     fn of(
         &self,
         tokens: &Tokens,
-        (group, by): (&GroupId, KnownBy),
+        (group, by): (&GroupId, MembershipProof),
         node: i32,
     ) -> Vec<mpsc::Sender<Question>> {
         let all = lock(&self.0);
         let speakers = all.range((node, 0)..=(node, u64::MAX)).map(|(_, speaker)| speaker);
-        let is_theirs = |speaker: &&Speaker| {
+        let is_theirs = |speaker: &&UsableConnection| {
             speaker.group.as_ref() == Some(group)
                 || speaker.token.is_some_and(|token| tokens.member(token, group).is_some())
-                || (by == KnownBy::Fetches && speaker.fetches_for(group))
+                || (by == MembershipProof::Fetches && speaker.fetches_for(group))
         };
         speakers.filter(is_theirs).map(|speaker| speaker.questions.clone()).collect()
     }
 }
 
-impl Speaker {
+impl UsableConnection {
     /// A connection with a client address is attributed by that address instead.
     fn fetches_for(&self, group: &GroupId) -> bool {
         self.token.is_none()
@@ -88,7 +88,7 @@ impl Speaker {
 
 impl Router {
     /// Makes a connection to a broker usable for requests, if its member can be known.
-    pub fn voice(&self, conn: &Conn) -> Option<Voice> {
+    pub fn voice(&self, conn: &Conn) -> Option<MemberConnection> {
         let node = conn.node?;
         let fetch_owner = conn.last_fetch_owner();
         let is_members =
@@ -99,9 +99,9 @@ impl Router {
         let (sender, questions) = mpsc::channel(WAITING_MAX);
         let place = (node, conn.id);
         let (token, group) = (conn.token, conn.group.clone());
-        let speaker = Speaker { token, group, fetch_owner, questions: sender };
+        let speaker = UsableConnection { token, group, fetch_owner, questions: sender };
         lock(&self.voices.0).insert(place, speaker);
-        Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
+        Some(MemberConnection { place, all: Arc::clone(&self.voices.0), questions })
     }
 
     /// Asks members of `group` for a record: at the leader, or at every broker at once if the
@@ -111,11 +111,11 @@ impl Router {
         group: &GroupId,
         node: Option<i32>,
         origin: &Origin,
-    ) -> Result<Option<Found>, UpstreamError> {
-        let counts = |found: &Found| !matches!(found, Found::Elsewhere);
+    ) -> Result<Option<OriginAnswer>, UpstreamError> {
+        let counts = |found: &OriginAnswer| !matches!(found, OriginAnswer::Elsewhere);
         let mut told = FuturesUnordered::new();
         for node in self.voices_at(node) {
-            told.push(in_turn(self.said_to(group, KnownBy::Fetches, node, origin), counts));
+            told.push(in_turn(self.said_to(group, MembershipProof::Fetches, node, origin), counts));
         }
         let mut unanswered = None;
         while let Some(told) = told.next().await {
@@ -132,12 +132,12 @@ impl Router {
     pub(super) fn said_to<'a>(
         &self,
         group: &GroupId,
-        by: KnownBy,
+        by: MembershipProof,
         node: i32,
         origin: &Origin,
-    ) -> Vec<Saying<'a>> {
+    ) -> Vec<PollRequest<'a>> {
         let voices = self.voices.of(&self.tokens, (group, by), node).into_iter();
-        let said = |voice| -> Saying<'a> { Box::pin(ask(voice, origin.clone())) };
+        let said = |voice| -> PollRequest<'a> { Box::pin(ask(voice, origin.clone())) };
         voices.map(said).collect()
     }
 
@@ -149,7 +149,7 @@ impl Router {
     }
 }
 
-impl Voice {
+impl MemberConnection {
     /// The next request whose asker still waits. Cancel-safe.
     pub async fn question(&mut self) -> Option<Question> {
         loop {
@@ -162,16 +162,16 @@ impl Voice {
 }
 
 /// A request for a record, which is sent with the first poll.
-pub(super) type Saying<'a> =
-    Pin<Box<dyn Future<Output = Result<Found, UpstreamError>> + Send + 'a>>;
+pub(super) type PollRequest<'a> =
+    Pin<Box<dyn Future<Output = Result<OriginAnswer, UpstreamError>> + Send + 'a>>;
 
 /// Sends the requests in turn until an answer counts. The next one is sent after an answer, or
 /// after [`ALONE`]; an earlier request may still be answered. The total time is unbounded. `None`:
 /// no answer counts. An error: no answer counts, and a request failed.
 pub(super) async fn in_turn(
-    sayings: Vec<Saying<'_>>,
-    counts: fn(&Found) -> bool,
-) -> Result<Option<Found>, UpstreamError> {
+    sayings: Vec<PollRequest<'_>>,
+    counts: fn(&OriginAnswer) -> bool,
+) -> Result<Option<OriginAnswer>, UpstreamError> {
     let mut asked = FuturesUnordered::new();
     let mut sayings = sayings.into_iter();
     let mut unanswered = None;
@@ -195,14 +195,14 @@ pub(super) async fn in_turn(
 }
 
 /// Sends one request through a member connection.
-async fn ask(voice: mpsc::Sender<Question>, origin: Origin) -> Result<Found, UpstreamError> {
+async fn ask(voice: mpsc::Sender<Question>, origin: Origin) -> Result<OriginAnswer, UpstreamError> {
     let (reply, answer) = oneshot::channel();
     let sent = voice.send(Question { origin, reply }).await;
     sent.map_err(|_| UpstreamError::Closed)?;
     answer.await.map_err(|_| UpstreamError::Closed)
 }
 
-impl Drop for Voice {
+impl Drop for MemberConnection {
     fn drop(&mut self) {
         lock(&self.all).remove(&self.place);
     }

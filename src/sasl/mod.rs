@@ -18,6 +18,6 @@ mod verifier;
 pub use client::{ClientExchange, ClientFinal, ScramError};
 pub use hash::Hash;
 pub use mechanism::Mechanism;
-pub use server::{LoginError, ServerExchange, Step};
+pub use server::{LoginError, SaslStep, ServerExchange};
 pub use users::{UserName, Users, UsersError};
 pub use verifier::{ITERATIONS, ITERATIONS_MAX, Verifier, VerifierError};

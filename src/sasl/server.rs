@@ -25,7 +25,7 @@ pub enum LoginError {
 
 /// The answer to a message.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SaslStep {
     /// The answer; the client must send another message.
     More(Vec<u8>),
     /// The user who has logged in, and the answer.
@@ -33,9 +33,9 @@ pub enum Step {
 }
 
 /// One login; unusable after an error.
-pub struct ServerExchange(State);
+pub struct ServerExchange(ExchangeState);
 
-enum State {
+enum ExchangeState {
     Plain,
     Scram { hash: Hash, nonce: String },
     Challenged(Box<Challenge>),
@@ -46,39 +46,39 @@ impl ServerExchange {
     /// `None`: the mechanism is not served. `nonce`: printable ASCII without commas, never used
     /// twice.
     pub fn new(mechanism: Mechanism, nonce: String) -> Option<Self> {
-        let scram = |hash| State::Scram { hash, nonce };
+        let scram = |hash| ExchangeState::Scram { hash, nonce };
         match mechanism {
-            Mechanism::Plain => Some(Self(State::Plain)),
+            Mechanism::Plain => Some(Self(ExchangeState::Plain)),
             _ => mechanism.hash().map(|hash| Self(scram(hash))),
         }
     }
 
     /// Whether the next message costs thousands of hashes.
     pub fn is_costly(&self) -> bool {
-        matches!(self.0, State::Plain)
+        matches!(self.0, ExchangeState::Plain)
     }
 
     /// Checks the client's next message.
-    pub fn step(&mut self, users: &Users, message: &[u8]) -> Result<Step, LoginError> {
-        match std::mem::replace(&mut self.0, State::Over) {
-            State::Plain => {
+    pub fn step(&mut self, users: &Users, message: &[u8]) -> Result<SaslStep, LoginError> {
+        match std::mem::replace(&mut self.0, ExchangeState::Over) {
+            ExchangeState::Plain => {
                 let claim = plain::read(message).ok_or(LoginError::Unreadable("PLAIN"))?;
                 let (user, verifier) = users.any_verifier(claim.name);
                 // An unknown user costs as much time as a known one.
                 let fits = verifier.is_of(claim.password);
                 let user = user.filter(|_| fits).ok_or(LoginError::Refused)?;
-                Ok(Step::Done(user, Vec::new()))
+                Ok(SaslStep::Done(user, Vec::new()))
             }
-            State::Scram { hash, nonce } => {
+            ExchangeState::Scram { hash, nonce } => {
                 let (challenge, answer) = Challenge::new(hash, users, message, &nonce)?;
-                self.0 = State::Challenged(Box::new(challenge));
-                Ok(Step::More(answer.into_bytes()))
+                self.0 = ExchangeState::Challenged(Box::new(challenge));
+                Ok(SaslStep::More(answer.into_bytes()))
             }
-            State::Challenged(challenge) => {
+            ExchangeState::Challenged(challenge) => {
                 let (user, answer) = challenge.finish(message)?;
-                Ok(Step::Done(user, answer.into_bytes()))
+                Ok(SaslStep::Done(user, answer.into_bytes()))
             }
-            State::Over => Err(LoginError::Over),
+            ExchangeState::Over => Err(LoginError::Over),
         }
     }
 }
@@ -86,10 +86,10 @@ impl ServerExchange {
 impl std::fmt::Debug for ServerExchange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.0 {
-            State::Plain => "Plain",
-            State::Scram { .. } => "Scram",
-            State::Challenged(_) => "Challenged",
-            State::Over => "Over",
+            ExchangeState::Plain => "Plain",
+            ExchangeState::Scram { .. } => "Scram",
+            ExchangeState::Challenged(_) => "Challenged",
+            ExchangeState::Over => "Over",
         })
     }
 }
@@ -120,10 +120,10 @@ mod tests {
         let (mut server, users) = (exchange(mechanism), users());
         let client = ClientExchange::new(hash, name, "theirs".to_owned());
         let step = server.step(&users, client.first().as_bytes());
-        let Step::More(first) = step.map_err(|e| e.to_string())? else { panic!("too soon") };
+        let SaslStep::More(first) = step.map_err(|e| e.to_string())? else { panic!("too soon") };
         let last = client.answer(&first, password).map_err(|e| e.to_string())?;
         let step = server.step(&users, last.message.as_bytes()).map_err(|e| e.to_string())?;
-        let Step::Done(user, token) = step else { panic!("not done") };
+        let SaslStep::Done(user, token) = step else { panic!("not done") };
         last.check(&token).map_err(|error: ScramError| error.to_string())?;
         assert_eq!(server.step(&users, b""), Err(LoginError::Over));
         Ok(user)
@@ -158,19 +158,19 @@ mod tests {
         let first = server.step(&users, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();
         let answer = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
                        s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
-        assert_eq!(first, Step::More(answer.to_vec()));
+        assert_eq!(first, SaslStep::More(answer.to_vec()));
         let last = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
                      p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
         let signature = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
         let user = UserName::new("user").unwrap();
-        assert_eq!(server.step(&users, last), Ok(Step::Done(user, signature.to_vec())));
+        assert_eq!(server.step(&users, last), Ok(SaslStep::Done(user, signature.to_vec())));
     }
 
     #[test]
     fn plain_is_checked_against_what_is_kept_for_scram() {
         let plain = |token: &[u8]| exchange(Mechanism::Plain).step(&users(), token);
         let user = UserName::new("user").unwrap();
-        assert_eq!(plain(b"\0user\0pencil"), Ok(Step::Done(user, Vec::new())));
+        assert_eq!(plain(b"\0user\0pencil"), Ok(SaslStep::Done(user, Vec::new())));
         assert_eq!(plain(b"\0user\0pencils"), Err(LoginError::Refused));
         assert_eq!(plain(b"\0mallory\0pencil"), Err(LoginError::Refused));
         assert_eq!(plain(b"user pencil"), Err(LoginError::Unreadable("PLAIN")));
@@ -199,7 +199,7 @@ mod tests {
         }
         assert_eq!(first("p=tls-unique,,n=user,r=x"), Err(LoginError::Binding));
         assert_eq!(first("n,a=root,n=user,r=x"), Err(LoginError::ActsForAnother));
-        assert!(matches!(first("y,a=user,n=user,r=x"), Ok(Step::More(_))));
+        assert!(matches!(first("y,a=user,n=user,r=x"), Ok(SaslStep::More(_))));
         let last = |text: &str| {
             let (mut server, users) = (exchange(Mechanism::ScramSha256), users());
             server.step(&users, b"n,,n=user,r=x").unwrap();

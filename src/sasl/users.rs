@@ -25,7 +25,7 @@ pub struct UserName(Arc<str>);
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: BTreeMap<UserName, BTreeMap<Hash, Verifier>>,
-    usual: Usual,
+    usual: UsualVerifier,
     /// Random bytes from which the answers to unknown users are derived, so that a login does not
     /// reveal which users exist.
     decoy: [u8; 32],
@@ -34,7 +34,7 @@ pub struct Users {
 /// The hash and iterations of most verifiers. An unknown user gets a verifier like those, so the
 /// duration of a login and SCRAM's iterations do not tell him apart.
 #[derive(Clone, Debug)]
-struct Usual {
+struct UsualVerifier {
     /// The hash for mechanisms that leave it open, such as PLAIN.
     hash: Hash,
     /// The iterations for each hash.
@@ -84,7 +84,7 @@ impl Users {
                 Err(why) => wrong.push((number, why)),
             }
         }
-        let usual = Usual::of(&by_name);
+        let usual = UsualVerifier::of(&by_name);
         if wrong.is_empty() { Ok(Self { by_name, usual, decoy }) } else { Err(UsersError(wrong)) }
     }
 
@@ -126,7 +126,7 @@ impl Users {
     }
 }
 
-impl Usual {
+impl UsualVerifier {
     fn of(by_name: &BTreeMap<UserName, BTreeMap<Hash, Verifier>>) -> Self {
         let all = by_name.values().flat_map(BTreeMap::values);
         let with = |hash| {

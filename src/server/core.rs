@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::broker::groups::{GroupEvent, Groups};
-use crate::broker::offsets::Offsets;
+use crate::broker::offsets::OffsetStore;
 use crate::broker::settings::TopicSettings;
 use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
-use crate::config::{Config, Durability as ConfigDurability, ms};
-use crate::engine::{Attempts, Destinations, Driver, Engine, LetterTopics, Parts, Replay};
+use crate::config::{Config, ProduceDurability as ConfigDurability, ms};
+use crate::engine::{Attempts, Destinations, Driver, Engine, EngineParts, LetterTopics, Replay};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
@@ -23,7 +23,7 @@ use crate::server::start::{StartError, size};
 use crate::wire::names::Templates;
 
 /// The parts with durable state: the journal, the broker and the retry engine.
-pub(super) struct Core {
+pub(super) struct DurableCore {
     pub(super) journal: Journal,
     pub(super) broker: Arc<Broker>,
     pub(super) engine: Engine,
@@ -36,7 +36,7 @@ pub(super) struct Core {
     pub(super) events: tokio::sync::mpsc::UnboundedReceiver<GroupEvent>,
 }
 
-impl Core {
+impl DurableCore {
     /// Opens the journal and recovers the state of every owner from its own checkpoint.
     pub(super) fn open(
         config: &Config,
@@ -61,13 +61,13 @@ impl Core {
             Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes))
                 .with_letter_streams(letters.streams.clone()),
             groups,
-            Offsets::new(journal.clone()),
+            OffsetStore::new(journal.clone()),
             journal.clone(),
             durability(config),
             clock,
         );
         let broker = Arc::new(broker.expiring(expiration(config)));
-        let parts = Parts {
+        let parts = EngineParts {
             journal: journal.clone(),
             templates: templates.clone(),
             letter_streams: letters.streams.clone(),

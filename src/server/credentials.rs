@@ -12,7 +12,7 @@ use crate::sasl::Users;
 use crate::socket::{ClientTls, ServerTls, ValidUntil};
 
 /// The certificates and users that the files hold.
-pub(super) struct Credentials {
+pub(super) struct ServerCredentials {
     /// TLS and users of each listener, in the order of the configuration.
     listeners: Vec<(Option<ServerTls>, Option<Arc<Users>>)>,
     upstream: Option<ClientTls>,
@@ -21,20 +21,20 @@ pub(super) struct Credentials {
 
 /// The channels through which new handshakes and logins get certificates and users.
 #[derive(Debug)]
-pub(super) struct InUse {
-    listeners: Vec<OfListener>,
+pub(super) struct CredentialChannels {
+    listeners: Vec<ListenerChannels>,
     upstream: Option<watch::Sender<ClientTls>>,
     /// Random bytes, see [`Users::read`].
     decoy: [u8; 32],
 }
 
 #[derive(Debug)]
-struct OfListener {
+struct ListenerChannels {
     tls: Option<watch::Sender<ServerTls>>,
     users: Option<watch::Sender<Arc<Users>>>,
 }
 
-impl Credentials {
+impl ServerCredentials {
     /// Reads all files, or reports every problem with them.
     pub(super) fn read(config: &Config) -> Result<Self, ConfigError> {
         let mut decoy = [0; 32];
@@ -62,12 +62,12 @@ impl Credentials {
     }
 
     /// Makes channels from which new handshakes and logins take the credentials.
-    pub(super) fn put_to_use(self) -> InUse {
-        let sender = |(tls, users): (Option<ServerTls>, Option<Arc<Users>>)| OfListener {
+    pub(super) fn put_to_use(self) -> CredentialChannels {
+        let sender = |(tls, users): (Option<ServerTls>, Option<Arc<Users>>)| ListenerChannels {
             tls: tls.map(|tls| watch::channel(tls).0),
             users: users.map(|users| watch::channel(users).0),
         };
-        InUse {
+        CredentialChannels {
             listeners: self.listeners.into_iter().map(sender).collect(),
             upstream: self.upstream.map(|tls| watch::channel(tls).0),
             decoy: self.decoy,
@@ -75,7 +75,7 @@ impl Credentials {
     }
 }
 
-impl InUse {
+impl CredentialChannels {
     /// The listener of this index, with its certificate and its users.
     pub(super) fn listener(&self, config: &Config, index: usize) -> Option<ListenerSpec> {
         let of = self.listeners.get(index)?;
@@ -90,7 +90,7 @@ impl InUse {
 
     /// Reads the files again; later handshakes and logins use what they hold.
     pub(super) fn renew(&self, config: &Config) -> Result<(), ConfigError> {
-        let new = Credentials::read_with(config, self.decoy)?;
+        let new = ServerCredentials::read_with(config, self.decoy)?;
         for (slot, (tls, users)) in self.listeners.iter().zip(new.listeners) {
             if let (Some(slot), Some(tls)) = (&slot.tls, tls) {
                 slot.send_replace(tls);

@@ -91,7 +91,7 @@ fn tell(change: &RoomChange, data_dir: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Config, MemDisk};
+    use crate::journal::{JournalOptions, MemDisk};
 
     const SHORT: Shortage = Shortage { needed_bytes: 9, free_bytes: 1 };
 
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn the_need_is_the_reserve_and_a_batch_of_the_largest_size() {
         let disk = MemDisk::new(1);
-        let config = Config { segment_bytes: 64 << 10, ..Config::default() };
+        let config = JournalOptions { segment_bytes: 64 << 10, ..JournalOptions::default() };
         let (journal, _writer, _) = Journal::open(disk.disk(), config).unwrap();
         assert_eq!(shortage(&journal), None);
         disk.set_capacity(Some(disk.used_bytes() + 1_000));

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
-use crate::admin::{AloneView, Explained, PartitionView, SeekBackView, SuspectView, SuspectsView};
+use crate::admin::{
+    AloneView, GroupExplanation, PartitionView, SeekBackView, SuspectView, SuspectsView,
+};
 use crate::model::{GroupId, TopicPartition};
-use crate::retry::detector::{self, ApartView, BreakerView, Stand, WindowView};
-use crate::retry::suspects::{Next, SetView, Stage};
+use crate::retry::detector::{self, ApartView, BreakerView, SuspectStage, WindowView};
+use crate::retry::suspects::{NextStep, SetView, Stage};
 use crate::route::Router;
 
 /// The state of a group's failure detection.
-pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
+pub(super) fn explained(router: &Router, group: &GroupId) -> GroupExplanation {
     let (watched, view) = router.explain(group);
-    Explained {
+    GroupExplanation {
         group: group.to_string(),
         watched,
         rules: Vec::new(),
@@ -78,28 +80,28 @@ fn why(set: &SetView) -> String {
 }
 
 /// The next step of a set, in words.
-fn next(next: Next) -> String {
+fn next(next: NextStep) -> String {
     let within = |ms: Option<u64>| ms.map_or(String::new(), |ms| format!(", {ms} ms more at most"));
     match next {
-        Next::Losses(1) => "tested after one more lost delivery".to_owned(),
-        Next::Losses(n) => format!("tested after {n} more lost deliveries"),
-        Next::Grant(1) => "the next Fetch is given one of them".to_owned(),
-        Next::Grant(n) => format!("the next Fetches are given {n} of them"),
-        Next::PassedOver(ms) => {
+        NextStep::Losses(1) => "tested after one more lost delivery".to_owned(),
+        NextStep::Losses(n) => format!("tested after {n} more lost deliveries"),
+        NextStep::Grant(1) => "the next Fetch is given one of them".to_owned(),
+        NextStep::Grant(n) => format!("the next Fetches are given {n} of them"),
+        NextStep::PassedOver(ms) => {
             format!("passed over in {ms} ms, unless they are committed or lost before")
         }
-        Next::MemberEnds => {
+        NextStep::MemberEnds => {
             "its member has no connection: the end of its session is awaited".to_owned()
         }
-        Next::FirstInLine => "delivered alone with the next Fetch of its partition".to_owned(),
-        Next::Deferred(ms) => {
+        NextStep::FirstInLine => "delivered alone with the next Fetch of its partition".to_owned(),
+        NextStep::Deferred(ms) => {
             format!("other records first, until one of the topic is committed{}", within(ms))
         }
-        Next::RecordBehind(ms) => {
+        NextStep::RecordBehind(ms) => {
             format!("withheld: the record behind it is delivered alone{}", within(ms))
         }
-        Next::Commit => "withheld: a commit past it makes it a dead letter".to_owned(),
-        Next::Entry => "settled with the next Fetch or commit".to_owned(),
+        NextStep::Commit => "withheld: a commit past it makes it a dead letter".to_owned(),
+        NextStep::Entry => "settled with the next Fetch or commit".to_owned(),
     }
 }
 
@@ -148,7 +150,7 @@ fn seek_back((offset, times): &(i64, u32)) -> SeekBackView {
     SeekBackView { offset: *offset, times: *times }
 }
 
-fn suspect(suspect: &detector::SuspectView) -> SuspectView {
+fn suspect(suspect: &detector::SuspectState) -> SuspectView {
     let history = suspect.history.iter().map(|(at, why)| (at.0, why.as_str().to_owned()));
     SuspectView {
         offset: suspect.offset,
@@ -159,12 +161,12 @@ fn suspect(suspect: &detector::SuspectView) -> SuspectView {
     }
 }
 
-fn stands(suspect: &detector::SuspectView) -> String {
+fn stands(suspect: &detector::SuspectState) -> String {
     match suspect.stand {
-        Stand::Held(ms) => format!("held, served alone in {ms} ms"),
-        Stand::Next => "served alone next".to_owned(),
-        Stand::Alone(ms) => format!("out, alone, for {ms} ms"),
-        Stand::Resting => "was out alone and neither came back nor was committed".to_owned(),
-        Stand::Ending => "failed for the last time; settled with the next Fetch".to_owned(),
+        SuspectStage::Held(ms) => format!("held, served alone in {ms} ms"),
+        SuspectStage::Next => "served alone next".to_owned(),
+        SuspectStage::Alone(ms) => format!("out, alone, for {ms} ms"),
+        SuspectStage::Resting => "was out alone and neither came back nor was committed".to_owned(),
+        SuspectStage::Ending => "failed for the last time; settled with the next Fetch".to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::route::Router;
-use crate::route::doors::Doors;
+use crate::route::doors::BrokerPorts;
 use crate::upstream::{Failures, UpstreamError};
 
 /// Pauses while the cluster cannot be reached.
@@ -17,7 +17,7 @@ const PAUSE_MOST: Duration = Duration::from_secs(30);
 const CLOSED_MAX: usize = 3;
 
 /// Opens the ports of the brokers that were last saved.
-pub(super) async fn reopen(router: &Router, listeners: &[Arc<Doors>]) {
+pub(super) async fn reopen(router: &Router, listeners: &[Arc<BrokerPorts>]) {
     if router.upstream.is_none() {
         return;
     }
@@ -31,7 +31,7 @@ pub(super) async fn reopen(router: &Router, listeners: &[Arc<Doors>]) {
 }
 
 /// Completes when the broker ports are open, for this task or for a client.
-pub(super) async fn greet(router: Arc<Router>, listeners: Vec<Arc<Doors>>) {
+pub(super) async fn greet(router: Arc<Router>, listeners: Vec<Arc<BrokerPorts>>) {
     let Some(upstream) = &router.upstream else { return };
     let (mut failures, mut closed) = (Failures::default(), 0);
     loop {

@@ -4,12 +4,12 @@ use std::sync::{Arc, PoisonError};
 
 use crate::broker::error::BrokerError;
 use crate::engine::EngineError;
-use crate::journal::{Housekept, Journal, JournalError, Unfinished};
+use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalError};
 use crate::model::{MonoMs, WallMs};
 use crate::route::Router;
-use crate::server::pace::Pace;
+use crate::server::pace::JournalThrottle;
 use crate::server::readiness::is_full;
-use crate::server::vacancy::Vacancies;
+use crate::server::vacancy::EmptyGroups;
 
 /// Interval of retention: a topic with a short retention needs it more often than Kafka's default
 /// (`log.retention.check.interval.ms`, 5 min).
@@ -27,9 +27,9 @@ const DEPARTURE_MS_MAX: u64 = 60_000;
 
 /// The reason why a round was not completed.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum RoundError {
     #[error(transparent)]
-    Step(#[from] Unfinished),
+    Step(#[from] HousekeepingFailure),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -42,7 +42,7 @@ enum Trouble {
 
 /// The count of rounds, and the times of the last work of each kind.
 #[derive(Debug)]
-struct Rounds {
+struct RoundClock {
     count: u32,
     /// Time of the last expiry of offsets, or of the start.
     offsets_at: MonoMs,
@@ -55,7 +55,7 @@ struct Rounds {
 /// The work of one round, besides compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each piece of work has its own turn")]
-struct Due {
+struct DueWork {
     retention: bool,
     /// Expiry of committed offsets and of groups without members.
     offsets: bool,
@@ -65,7 +65,7 @@ struct Due {
     producers: bool,
 }
 
-impl Rounds {
+impl RoundClock {
     /// Offset expiry first runs after a whole interval, so members of an earlier process have time
     /// to reconnect.
     fn new(now: MonoMs) -> Self {
@@ -74,7 +74,7 @@ impl Rounds {
 
     /// The next round. `is_full`: the disk takes no new records. `is_stuck`: the disk takes nothing
     /// at all, and a wait for durability would not end.
-    fn next(&mut self, now: MonoMs, is_full: bool, is_stuck: bool) -> Due {
+    fn next(&mut self, now: MonoMs, is_full: bool, is_stuck: bool) -> DueWork {
         self.count = self.count.wrapping_add(1);
         let keep = self.count.is_multiple_of(KEEP_ROUNDS);
         let producers = !is_stuck && (keep || is_full && !self.let_go);
@@ -88,14 +88,14 @@ impl Rounds {
         if retention {
             self.retention_at = Some(now);
         }
-        Due { retention, offsets, keep, producers }
+        DueWork { retention, offsets, keep, producers }
     }
 }
 
 /// Runs for as long as the server does.
-pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
-    let mut rounds = Rounds::new(router.clock.now().mono);
-    let mut vacancies = Vacancies::default();
+pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThrottle) {
+    let mut rounds = RoundClock::new(router.clock.now().mono);
+    let mut vacancies = EmptyGroups::default();
     let mut quiet = false;
     let mut clash_told = false;
     loop {
@@ -131,8 +131,8 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
 async fn round(
     journal: &Journal,
     router: &Arc<Router>,
-    (due, vacancies): (Due, &mut Vacancies),
-) -> (Housekept, Result<(), Trouble>) {
+    (due, vacancies): (DueWork, &mut EmptyGroups),
+) -> (HousekeepingReport, Result<(), RoundError>) {
     let trimmed = if due.retention { trim(router).await } else { Ok(()) };
     let forgotten = if due.offsets { forget(router, vacancies) } else { Ok(()) };
     if due.keep {
@@ -156,17 +156,21 @@ async fn round(
 }
 
 /// A round of the journal's own housekeeping.
-async fn step(journal: &Journal) -> (Housekept, Result<(), Trouble>) {
+async fn step(journal: &Journal) -> (HousekeepingReport, Result<(), RoundError>) {
     let mut housekeeper = journal.housekeeper();
     match tokio::task::spawn_blocking(move || housekeeper.step()).await {
         Ok(Ok(kept)) => (kept, Ok(())),
         Ok(Err(unfinished)) => (unfinished.kept, Err(unfinished.into())),
-        Err(ended) => (Housekept::default(), Err(ended.into())),
+        Err(ended) => (HousekeepingReport::default(), Err(ended.into())),
     }
 }
 
 /// Makes a checkpoint of the retry tables, after one of the journal.
-async fn keep(journal: &Journal, router: &Router, kept: Housekept) -> Result<(), Trouble> {
+async fn keep(
+    journal: &Journal,
+    router: &Router,
+    kept: HousekeepingReport,
+) -> Result<(), RoundError> {
     if kept.checkpoint.is_none() {
         let journal = journal.clone();
         tokio::task::spawn_blocking(move || journal.checkpoint()).await??;
@@ -176,7 +180,7 @@ async fn keep(journal: &Journal, router: &Router, kept: Housekept) -> Result<(),
 }
 
 /// Deletes segments and records that topics no longer retain.
-async fn trim(router: &Arc<Router>) -> Result<(), Trouble> {
+async fn trim(router: &Arc<Router>) -> Result<(), RoundError> {
     let broker = Arc::clone(&router.broker);
     let expired = tokio::task::spawn_blocking(move || broker.expire()).await??;
     if expired.records > 0 {
@@ -187,7 +191,7 @@ async fn trim(router: &Arc<Router>) -> Result<(), Trouble> {
 }
 
 /// Deletes dead letters that are older than their groups keep them.
-async fn expire_letters(router: &Router) -> Result<(), Trouble> {
+async fn expire_letters(router: &Router) -> Result<(), RoundError> {
     let now = router.clock.now().wall;
     for group in router.engine.groups().await? {
         let retention_ms = {
@@ -205,7 +209,7 @@ async fn expire_letters(router: &Router) -> Result<(), Trouble> {
 }
 
 /// Expires offsets of groups that are long empty, and groups without offsets.
-fn forget(router: &Router, vacancies: &mut Vacancies) -> Result<(), Trouble> {
+fn forget(router: &Router, vacancies: &mut EmptyGroups) -> Result<(), RoundError> {
     let now = router.clock.now().wall;
     let broker = &router.broker;
     if router.upstream.is_some() {
@@ -220,7 +224,7 @@ fn forget(router: &Router, vacancies: &mut Vacancies) -> Result<(), Trouble> {
 }
 
 /// Saves producer state, so that the segments that hold it can be deleted.
-async fn keep_producers(router: &Arc<Router>) -> Result<(), Trouble> {
+async fn keep_producers(router: &Arc<Router>) -> Result<(), RoundError> {
     let broker = Arc::clone(&router.broker);
     tokio::task::spawn_blocking(move || broker.keep_producers()).await??;
     Ok(())
@@ -232,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_past_of_producers_is_kept_each_time_the_disk_fills_up_and_now_and_then() {
-        let mut rounds = Rounds::new(MonoMs(0));
+        let mut rounds = RoundClock::new(MonoMs(0));
         let mut kept_at = Vec::new();
         for round in 1..=125 {
             // Stuck in round 3; with room for a moment in round 50.
@@ -246,8 +250,8 @@ mod tests {
 
     #[test]
     fn retention_is_looked_at_once_a_minute_and_more_often_on_a_full_disk() {
-        let mut rounds = Rounds::new(MonoMs(0));
-        let looks = |rounds: &mut Rounds, seconds: std::ops::Range<u64>, is_full| -> Vec<u64> {
+        let mut rounds = RoundClock::new(MonoMs(0));
+        let looks = |rounds: &mut RoundClock, seconds: std::ops::Range<u64>, is_full| -> Vec<u64> {
             let due = |s: &u64| rounds.next(MonoMs(s * 1_000), is_full, false).retention;
             seconds.filter(due).collect()
         };
@@ -258,7 +262,7 @@ mod tests {
 
     #[test]
     fn old_offsets_go_every_ten_minutes_and_not_at_once_after_a_start() {
-        let mut rounds = Rounds::new(MonoMs(5));
+        let mut rounds = RoundClock::new(MonoMs(5));
         let minutes = (0..=40).map(|minute| (minute, MonoMs(5 + minute * 60_000)));
         let due: Vec<u64> = minutes
             .filter(|(_, now)| rounds.next(*now, false, false).offsets)

@@ -10,13 +10,14 @@ use tokio::sync::Notify;
 use crate::admin::{JobPlan, PlanSample, Unavailable};
 use crate::engine::{
     DeadLetter, Engine, EngineError, EntryState, Job, JobAction, JobChange, JobError, JobState,
-    JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, Outcomes, PatchError, SendTarget,
+    JobStep, JobTerms, OPERATE_MAX, OperateRequest, Operator, PatchError, RedriveOutcomes,
+    SendTarget,
 };
 use crate::model::{EntryId, MonoMs};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
 use crate::server::operating::{self, sent_back};
-use crate::server::sending::{OutgoingRecord, Sender};
+use crate::server::sending::{OutgoingRecord, RecordSender};
 use crate::server::source::{AdminSource, number};
 use crate::upstream::WriteError;
 use crate::wire::batch::RawRecord;
@@ -34,7 +35,7 @@ const SAMPLES: usize = 3;
 const SAMPLE_CHARS: usize = 400;
 
 /// A dead letter that a filter admits.
-struct Candidate {
+struct JobCandidate {
     id: EntryId,
     letter: DeadLetter,
     /// The record that goes out; or the reason why the letter stays.
@@ -52,7 +53,7 @@ enum LeaveReason {
 /// Dead letters of a part of the topic.
 #[derive(Default)]
 struct Selection {
-    candidates: Vec<Candidate>,
+    candidates: Vec<JobCandidate>,
     /// The offset behind the part.
     next: i64,
 }
@@ -76,7 +77,7 @@ fn select(
                 sent_back(&letter, &terms.patch).map_err(LeaveReason::Unpatched)
             }
         };
-        found.candidates.push(Candidate { id, letter, record });
+        found.candidates.push(JobCandidate { id, letter, record });
         if found.candidates.len() >= limit {
             found.next = found.candidates.last().map_or(from, |last| last.letter.offset + 1);
             break;
@@ -106,8 +107,8 @@ async fn selection(
 }
 
 /// Outcomes of the records that a job watches.
-async fn outcomes(router: &Router, job: &Job) -> Result<Outcomes, EngineError> {
-    let mut found = Outcomes::default();
+async fn outcomes(router: &Router, job: &Job) -> Result<RedriveOutcomes, EngineError> {
+    let mut found = RedriveOutcomes::default();
     if job.watched.is_empty() {
         return Ok(found);
     }
@@ -170,7 +171,7 @@ pub(super) struct JobRunner {
     router: Arc<Router>,
     /// A job has started or resumed.
     wake: Arc<Notify>,
-    sender: Arc<Sender>,
+    sender: Arc<RecordSender>,
     allowances: BTreeMap<u64, Allowance>,
     /// A batch failed, and the failure is logged.
     is_troubled: bool,
@@ -178,14 +179,14 @@ pub(super) struct JobRunner {
 
 /// The pause before the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rest {
+enum JobPause {
     None,
     Tick,
     UntilWoken,
 }
 
 impl JobRunner {
-    pub(super) fn new(router: Arc<Router>, wake: Arc<Notify>, sender: Arc<Sender>) -> Self {
+    pub(super) fn new(router: Arc<Router>, wake: Arc<Notify>, sender: Arc<RecordSender>) -> Self {
         Self { router, wake, sender, allowances: BTreeMap::new(), is_troubled: false }
     }
 
@@ -201,9 +202,9 @@ impl JobRunner {
             };
             self.is_troubled = self.allowances.values().any(|job| job.resumes.is_some());
             match rest {
-                Rest::None => tokio::task::yield_now().await,
-                Rest::Tick => tokio::time::sleep(TICK).await,
-                Rest::UntilWoken => self.wake.notified().await,
+                JobPause::None => tokio::task::yield_now().await,
+                JobPause::Tick => tokio::time::sleep(TICK).await,
+                JobPause::UntilWoken => self.wake.notified().await,
             }
         }
     }
@@ -219,17 +220,17 @@ impl JobRunner {
     }
 
     /// A batch of each running job.
-    async fn round(&mut self) -> Result<Rest, JobTrouble> {
+    async fn round(&mut self) -> Result<JobPause, JobTrouble> {
         let jobs = self.router.engine.jobs().await?;
         let running = jobs.into_iter().filter(|job| job.state == JobState::Running);
-        let mut rest = Rest::UntilWoken;
+        let mut rest = JobPause::UntilWoken;
         let mut rested = BTreeMap::new();
         for job in running {
             let known = self.allowances.remove(&job.id);
             let at = self.router.clock.now().mono;
             let mut allowance = known.unwrap_or(Allowance { at, records: 0.0, resumes: None });
             if allowance.resumes.is_some_and(|resumes| at < resumes) {
-                rest = rest.min(Rest::Tick);
+                rest = rest.min(JobPause::Tick);
                 rested.insert(job.id, allowance);
                 continue;
             }
@@ -238,12 +239,12 @@ impl JobRunner {
             match stepped {
                 Ok(next) => rest = rest.min(next),
                 // The job was paused, cancelled or stopped during the batch.
-                Err(JobTrouble::Engine(EngineError::Job(_))) => rest = rest.min(Rest::Tick),
+                Err(JobTrouble::Engine(EngineError::Job(_))) => rest = rest.min(JobPause::Tick),
                 // The topic of this job is in the way of no other one.
                 Err(error @ JobTrouble::Cluster(_)) => {
                     self.complain(&error);
                     allowance.resumes = Some(self.router.clock.now().mono.plus(REST_MS));
-                    rest = rest.min(Rest::Tick);
+                    rest = rest.min(JobPause::Tick);
                 }
                 Err(error) => return Err(error),
             }
@@ -256,10 +257,10 @@ impl JobRunner {
 
 /// A batch of one job.
 async fn step(
-    (router, sender): (&Router, &Sender),
+    (router, sender): (&Router, &RecordSender),
     job: &Job,
     allowance: &mut Allowance,
-) -> Result<Rest, JobTrouble> {
+) -> Result<JobPause, JobTrouble> {
     let now = router.clock.now().mono;
     let allowed = job.terms.rate.map_or(usize::MAX, |rate| allowance.look(now, rate));
     let seen = outcomes(router, job).await?;
@@ -270,7 +271,7 @@ async fn step(
     };
     let has_news = seen.acknowledged + seen.failed > 0;
     if found.next == job.cursor && !has_news {
-        return Ok(Rest::Tick);
+        return Ok(JobPause::Tick);
     }
     let all = found.candidates.len();
     let records: Vec<OutgoingRecord> = found.candidates.into_iter().filter_map(outgoing).collect();
@@ -295,17 +296,17 @@ async fn step(
         }
         JobAction::Send(target) => {
             send((router, sender), (job, target), records, request).await?;
-            return Ok(if waits { Rest::Tick } else { Rest::None });
+            return Ok(if waits { JobPause::Tick } else { JobPause::None });
         }
     }
     router.engine.operate(request).await?;
-    Ok(if waits { Rest::Tick } else { Rest::None })
+    Ok(if waits { JobPause::Tick } else { JobPause::None })
 }
 
 /// Runs a batch of a job that sends records to a topic. When the cluster does not answer, a later
 /// batch sends the letters that are left.
 async fn send(
-    (router, sender): (&Router, &Sender),
+    (router, sender): (&Router, &RecordSender),
     (job, target): (&Job, &SendTarget),
     records: Vec<OutgoingRecord>,
     request: OperateRequest,
@@ -334,7 +335,7 @@ async fn send(
     sent.failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn outgoing(one: Candidate) -> Option<OutgoingRecord> {
+fn outgoing(one: JobCandidate) -> Option<OutgoingRecord> {
     let (record, entry) = (one.record.ok()?, one.letter.entry?);
     Some(operating::outgoing(&entry, record))
 }
@@ -345,7 +346,8 @@ impl AdminSource {
         let mut jobs = self.router.engine.jobs().await?;
         jobs.retain(|job| id.is_none_or(|id| job.id == id));
         for job in &mut jobs {
-            let Outcomes { acknowledged, failed, pending } = outcomes(&self.router, job).await?;
+            let RedriveOutcomes { acknowledged, failed, pending } =
+                outcomes(&self.router, job).await?;
             job.acknowledged += acknowledged;
             job.failed += failed;
             job.watched = pending;
@@ -419,7 +421,7 @@ impl AdminSource {
     }
 }
 
-fn add(plan: &mut JobPlan, one: &Candidate, terms: &JobTerms) {
+fn add(plan: &mut JobPlan, one: &JobCandidate, terms: &JobTerms) {
     match &one.record {
         Ok(_) => {
             plan.matched += 1;
@@ -436,7 +438,7 @@ fn add(plan: &mut JobPlan, one: &Candidate, terms: &JobTerms) {
     }
 }
 
-fn sample(one: &Candidate, terms: &JobTerms) -> PlanSample {
+fn sample(one: &JobCandidate, terms: &JobTerms) -> PlanSample {
     let entry = one.letter.entry.as_ref();
     let changed = terms.patch.apply(one.letter.record.clone()).ok();
     let value = changed.filter(|_| !terms.patch.is_empty()).and_then(|record| record.value);

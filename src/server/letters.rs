@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::admin::{DeadLetter, Fingerprint, FingerprintList, Unavailable};
+use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Unavailable};
 use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Disposition, Entry, State, StateKind, UNKNOWN_SHAPE};
+use crate::retry::{Disposition, Entry, RetryState, StateKind, UNKNOWN_SHAPE};
 use crate::server::source::AdminSource;
 use crate::server::waiting::history;
 use crate::wire::batch::Headers;
@@ -34,9 +34,9 @@ struct OldestLetter {
 /// The first dead letter of each group. A scrape asks only for the state of that letter, and
 /// searches for the next one once its state has changed.
 #[derive(Debug, Default)]
-pub(super) struct Oldest(Mutex<BTreeMap<GroupId, OldestLetter>>);
+pub(super) struct OldestLetters(Mutex<BTreeMap<GroupId, OldestLetter>>);
 
-impl Oldest {
+impl OldestLetters {
     fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, OldestLetter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,7 +49,7 @@ impl AdminSource {
         group: &GroupId,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<DeadLetter>, Unavailable> {
+    ) -> Result<Vec<DeadLetterView>, Unavailable> {
         let group = group.clone();
         let from = after.map_or(0, |after| after.saturating_add(1));
         let found = self.read(move |engine| piece(engine, &group, from, limit)).await?;
@@ -61,7 +61,7 @@ impl AdminSource {
         &self,
         group: &GroupId,
         offset: i64,
-    ) -> Result<Option<DeadLetter>, Unavailable> {
+    ) -> Result<Option<DeadLetterView>, Unavailable> {
         let group = group.clone();
         let found = self.read(move |engine| {
             let letters = engine.dead_letters(&group, offset, 1)?.letters.into_iter();
@@ -74,11 +74,11 @@ impl AdminSource {
     /// Adds the present states of the entries. A letter of a forgotten entry is soon deleted.
     async fn with_states(
         &self,
-        letters: Vec<(Option<EntryId>, DeadLetter)>,
-    ) -> Result<Vec<DeadLetter>, Unavailable> {
+        letters: Vec<(Option<EntryId>, DeadLetterView)>,
+    ) -> Result<Vec<DeadLetterView>, Unavailable> {
         let ids = letters.iter().filter_map(|(id, _)| *id).collect();
         let mut states = self.router.engine.entry_states(ids).await?.into_iter();
-        let with_state = |(id, letter): (Option<EntryId>, DeadLetter)| {
+        let with_state = |(id, letter): (Option<EntryId>, DeadLetterView)| {
             let entry = id.and_then(|_| states.next().flatten());
             let state = match entry.map(|entry| (entry.state.kind(), entry)) {
                 _ if id.is_none() => "produced",
@@ -87,7 +87,7 @@ impl AdminSource {
                 Some((StateKind::Discarded, _)) | None => "discarded",
                 Some(_) => "redriven",
             };
-            DeadLetter { state: state.to_owned(), ..letter }
+            DeadLetterView { state: state.to_owned(), ..letter }
         };
         Ok(letters.into_iter().map(with_state).collect())
     }
@@ -183,7 +183,7 @@ fn piece(
     group: &GroupId,
     mut from: i64,
     limit: usize,
-) -> Result<Vec<(Option<EntryId>, DeadLetter)>, EngineError> {
+) -> Result<Vec<(Option<EntryId>, DeadLetterView)>, EngineError> {
     let (mut found, mut bytes) = (Vec::new(), 0_usize);
     while found.len() < limit && bytes < PIECE_BYTES {
         let read = engine.dead_letters(group, from, READ_BYTES)?;
@@ -195,7 +195,7 @@ fn piece(
             let id = entry_of(&letter);
             let letter = line(group, &letter);
             let kept = letter.key.as_ref().map_or(0, Vec::len);
-            bytes = bytes.saturating_add(kept).saturating_add(size_of::<DeadLetter>());
+            bytes = bytes.saturating_add(kept).saturating_add(size_of::<DeadLetterView>());
             found.push((id, letter));
         }
     }
@@ -203,7 +203,7 @@ fn piece(
 }
 
 /// Whether a letter is neither discarded nor redriven.
-fn is_in_topic(letter: &DeadLetter) -> bool {
+fn is_in_topic(letter: &DeadLetterView) -> bool {
     matches!(letter.state.as_str(), "dead" | "produced")
 }
 
@@ -212,13 +212,13 @@ fn entry_of(letter: &engine::DeadLetter) -> Option<EntryId> {
 }
 
 /// The fields of a letter that a list shows.
-fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
+fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
     let (known, record) = (letter.entry.as_ref(), &letter.record);
     let at = known.and_then(|entry| match entry.state {
-        State::Dead { at } => Some(at.0),
+        RetryState::Dead { at } => Some(at.0),
         _ => None,
     });
-    DeadLetter {
+    DeadLetterView {
         group: group.to_string(),
         offset: letter.offset,
         origin: known.and_then(|entry| entry.origin.as_ref()).map(ToString::to_string),
@@ -236,7 +236,7 @@ fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
         key_shape: known.map_or(UNKNOWN_SHAPE, Entry::key_shape).to_owned(),
         size: known.map_or(UNKNOWN_SHAPE, Entry::size_class).to_owned(),
         value_bytes: record.value.as_ref().map(bytes::Bytes::len),
-        ..DeadLetter::default()
+        ..DeadLetterView::default()
     }
 }
 
@@ -249,8 +249,8 @@ pub(super) fn headers(headers: &Headers) -> Vec<(String, Option<Vec<u8>>)> {
     each.collect()
 }
 
-fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
-    DeadLetter {
+fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
+    DeadLetterView {
         headers: headers(&letter.record.headers),
         history: letter.entry.as_ref().map(history).unwrap_or_default(),
         value: letter.record.value.as_ref().map(|value| value.to_vec()),

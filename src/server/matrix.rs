@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use crate::admin::{COUNTED_MAX, Matrix, RetryFingerprint, RetryFingerprintList, Unavailable};
 use crate::engine::EngineError;
 use crate::model::{GroupId, MonoMs};
-use crate::retry::{Disposition, State, StateKind};
+use crate::retry::{Disposition, RetryState, StateKind};
 use crate::server::source::AdminSource;
 use crate::server::waiting_shapes::WaitingShapes;
 
@@ -83,7 +83,7 @@ impl AdminSource {
         loop {
             let piece = self.router.engine.due_page(group, after, None, PIECE).await?;
             for entry in &piece {
-                let State::Waiting { due, level, .. } = entry.state else { continue };
+                let RetryState::Waiting { due, level, .. } = entry.state else { continue };
                 matrix.add_waiting(level, due.0);
                 shapes.add(entry);
                 after = Some((due, entry.id));
@@ -109,7 +109,7 @@ impl AdminSource {
             let Some(last) = piece.last() else { break };
             (after, looked_at) = (Some(last.entry.id), looked_at + piece.len());
             for entry in piece.iter().map(|seen| &seen.entry) {
-                let State::Dead { at } = entry.state else { continue };
+                let RetryState::Dead { at } = entry.state else { continue };
                 let cause = entry.disposition.unwrap_or(Disposition::Manual);
                 matrix.add_dead(cause.as_str(), at.0);
                 left = left.saturating_sub(1);

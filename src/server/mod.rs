@@ -53,18 +53,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::admin::OperatorTokens;
-use crate::client::{Acceptor, Limits};
+use crate::client::{Acceptor, ClientLimits};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, DrainMode, NotReloadable};
+use crate::config::{Config, ConfigError, DrainMode, RestartKey};
 use crate::engine::Engine;
 use crate::journal::{Disk, Journal};
 use crate::route::Router;
 
 pub use guard::Panic;
-pub use process::{Load, ServeError, serve};
+pub use process::{ConfigLoader, ServeError, serve};
 pub use start::StartError;
 
-use credentials::InUse;
+use credentials::CredentialChannels;
 use guard::Guard;
 
 /// Interval at which a drain checks whether the last client has left.
@@ -77,16 +77,16 @@ const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// A sidecar that starts. The box makes the library compile the future, and not each program that
 /// awaits it.
-pub type Starting = Pin<Box<dyn Future<Output = Result<Server, StartError>> + Send>>;
+pub type StartingServer = Pin<Box<dyn Future<Output = Result<Server, StartError>> + Send>>;
 
 /// A running sidecar.
 #[derive(Debug)]
 pub struct Server {
     router: Arc<Router>,
     acceptor: Acceptor,
-    limits: watch::Sender<Limits>,
+    limits: watch::Sender<ClientLimits>,
     config: watch::Sender<Config>,
-    credentials: InUse,
+    credentials: CredentialChannels,
     engine: Engine,
     journal: Journal,
     stop: watch::Sender<bool>,
@@ -105,7 +105,7 @@ pub struct Server {
 pub enum ReloadError {
     /// Keys that differ and need a restart.
     #[error("some keys cannot change while running")]
-    Keys(Vec<NotReloadable>),
+    Keys(Vec<RestartKey>),
     /// A certificate, a key or a users file cannot be used.
     #[error(transparent)]
     Files(#[from] ConfigError),
@@ -113,12 +113,12 @@ pub enum ReloadError {
 
 impl Server {
     /// Builds and starts everything; returns once every listener is open.
-    pub fn start(config: Config) -> Starting {
+    pub fn start(config: Config) -> StartingServer {
         Box::pin(start::start(config))
     }
 
     /// [`Server::start`] on another disk and another clock, for simulations.
-    pub fn start_on(config: Config, disk: Arc<dyn Disk>, clock: Clock) -> Starting {
+    pub fn start_on(config: Config, disk: Arc<dyn Disk>, clock: Clock) -> StartingServer {
         Box::pin(start::start_on(config, disk, clock))
     }
 

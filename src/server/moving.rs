@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::admin::{
-    Base64, Brought, Drain, DrainGroup, ExportCounts, Portable, PortableLetter, PortableLetters,
-    PortableRecord, Unavailable,
+    Base64, DrainGroup, DrainView, EntryImportOutcome, ExportCounts, Portable, PortableLetter,
+    PortableLetters, PortableRecord, Unavailable,
 };
 use crate::engine::{
-    DeadLetter, Engine, EngineError, GroupView, ImportBatch, ImportRequest, Operator,
+    DeadLetter, Engine, EngineError, GroupSummary, ImportBatch, ImportRequest, Operator,
     RECORD_BYTES_MAX,
 };
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
-use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, State};
+use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, RetryState};
 use crate::server::seen::states;
 use crate::server::source::{AdminSource, dead, number};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
@@ -36,14 +36,14 @@ struct LetterPiece {
 }
 
 impl AdminSource {
-    pub(super) async fn pending(&self) -> Result<Drain, Unavailable> {
+    pub(super) async fn pending(&self) -> Result<DrainView, Unavailable> {
         let known = self.router.engine.groups().await?;
         let delayed = self.router.engine.delayed_totals().await?;
         let groups = known.iter().map(|known| self.part(known));
         let groups: Vec<DrainGroup> =
             groups.filter(|group| group.states.pending() > 0 || group.dead_letters > 0).collect();
         let due = groups.iter().filter_map(|group| group.next_due_ms);
-        Ok(Drain {
+        Ok(DrainView {
             draining: *self.draining.borrow(),
             connections: number(self.acceptor.connections()),
             pending: groups.iter().map(|group| group.states.pending()).sum::<u64>()
@@ -57,7 +57,7 @@ impl AdminSource {
         })
     }
 
-    fn part(&self, known: &GroupView) -> DrainGroup {
+    fn part(&self, known: &GroupSummary) -> DrainGroup {
         DrainGroup {
             group: known.group.to_string(),
             states: states(&self.router, known),
@@ -104,7 +104,7 @@ impl AdminSource {
             };
             let Some(state) = states.next().flatten() else { continue };
             // Other letters are discarded, redriven, or originals of a changed record.
-            let State::Dead { at } = state.state else { continue };
+            let RetryState::Dead { at } = state.state else { continue };
             if !state.is_latest_letter(entry.redrives) {
                 continue;
             }
@@ -146,8 +146,8 @@ impl AdminSource {
         source: String,
         entries: Vec<Portable>,
         by: Operator,
-    ) -> Result<Vec<Brought>, Unavailable> {
-        let mut outcomes = vec![Brought::Known; entries.len()];
+    ) -> Result<Vec<EntryImportOutcome>, Unavailable> {
+        let mut outcomes = vec![EntryImportOutcome::Known; entries.len()];
         let mut groups: BTreeMap<GroupId, (Vec<usize>, Vec<ImportRequest>)> = BTreeMap::new();
         for (index, entry) in entries.into_iter().enumerate() {
             let group = GroupId::new(&entry.group);
@@ -157,7 +157,7 @@ impl AdminSource {
                     places.push(index);
                     requests.push(request);
                 }
-                Err(why) => put(&mut outcomes, index, Brought::Refused { why }),
+                Err(why) => put(&mut outcomes, index, EntryImportOutcome::Refused { why }),
             }
         }
         for (group, (places, entries)) in groups {
@@ -169,24 +169,25 @@ impl AdminSource {
                 put(&mut outcomes, place, brought(judged));
             }
         }
-        let imported = outcomes.iter().filter(|outcome| **outcome == Brought::Imported).count();
+        let imported =
+            outcomes.iter().filter(|outcome| **outcome == EntryImportOutcome::Imported).count();
         let entries = outcomes.len();
         tracing::info!(%source, entries, imported, "an operator imports retries or dead letters");
         Ok(outcomes)
     }
 }
 
-fn put(outcomes: &mut [Brought], index: usize, outcome: Brought) {
+fn put(outcomes: &mut [EntryImportOutcome], index: usize, outcome: EntryImportOutcome) {
     if let Some(place) = outcomes.get_mut(index) {
         *place = outcome;
     }
 }
 
-fn brought(outcome: ImportOutcome) -> Brought {
+fn brought(outcome: ImportOutcome) -> EntryImportOutcome {
     match outcome {
-        ImportOutcome::Imported { .. } => Brought::Imported,
-        ImportOutcome::Known => Brought::Known,
-        ImportOutcome::Refused(why) => Brought::Refused { why: why.to_string() },
+        ImportOutcome::Imported { .. } => EntryImportOutcome::Imported,
+        ImportOutcome::Known => EntryImportOutcome::Known,
+        ImportOutcome::Refused(why) => EntryImportOutcome::Refused { why: why.to_string() },
     }
 }
 
@@ -228,10 +229,9 @@ fn record_bytes(record: &RawRecord) -> u64 {
 fn retry(entry: Entry, record: RawRecord) -> Option<Portable> {
     let (state, due, delay_ms, level) = match entry.state {
         // In the importing sidecar the record waits behind the same records.
-        State::Waiting { due, delay_ms, level } | State::Behind { due, delay_ms, level, .. } => {
-            ("waiting", due, delay_ms, level)
-        }
-        State::Exported { due, delay_ms, level, .. } => ("exported", due, delay_ms, level),
+        RetryState::Waiting { due, delay_ms, level }
+        | RetryState::Behind { due, delay_ms, level, .. } => ("waiting", due, delay_ms, level),
+        RetryState::Exported { due, delay_ms, level, .. } => ("exported", due, delay_ms, level),
         _ => return None,
     };
     let (state, due_ms) = (state.to_owned(), Some(due.0));

@@ -1,15 +1,15 @@
 //! Failures that operators and programs report to the admin port (`admin-nack`).
 
-use crate::admin::{Failed, FailedRefused, FailedTaken};
+use crate::admin::{FailedRecord, FailedRefused, FailedTaken};
 use crate::engine::EngineError;
 use crate::retry::{BadNack, NackOutcome};
-use crate::route::posted::{PostRefusal, Posted};
+use crate::route::posted::{AdminNack, PostRefusal};
 use crate::server::source::AdminSource;
 
 impl AdminSource {
-    pub(super) async fn fail(&self, failed: Failed) -> Result<FailedTaken, FailedRefused> {
-        let Failed { group, record, want, reason } = failed;
-        let posted = Posted { group: group.clone(), record: record.clone(), want, reason };
+    pub(super) async fn fail(&self, failed: FailedRecord) -> Result<FailedTaken, FailedRefused> {
+        let FailedRecord { group, record, want, reason } = failed;
+        let posted = AdminNack { group: group.clone(), record: record.clone(), want, reason };
         match self.router.post(posted).await {
             Ok(outcome) => {
                 tracing::info!(%group, %record, ?outcome, "the admin port was told of a failure");

@@ -17,11 +17,11 @@ const SHORT_SEGMENTS: u64 = 4;
 
 /// The pauses of one journal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct JournalThrottle {
     pub(super) segment_bytes: u64,
 }
 
-impl Pace {
+impl JournalThrottle {
     /// The pause after a round that copied so many bytes; `more`: there is more work.
     pub(super) fn rest(self, copied_bytes: u64, more: bool, free_bytes: u64) -> Duration {
         let least = if more { BUSY_ROUND } else { ROUND };
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const PACE: Pace = Pace { segment_bytes: 64 * MIB };
+    const PACE: JournalThrottle = JournalThrottle { segment_bytes: 64 * MIB };
     const ROOM: u64 = 100 << 30;
 
     fn rest_ms(copied_bytes: u64, more: bool, free_bytes: u64) -> u128 {

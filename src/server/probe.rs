@@ -1,6 +1,6 @@
 //! Metrics of the journal's flushes and of its failure.
 
-use crate::journal::{Flushed, Probe};
+use crate::journal::{FlushReport, Probe};
 use crate::observe::Metrics;
 
 /// Observes every flush, and the failure after which there are none.
@@ -13,7 +13,7 @@ impl JournalProbe {
 }
 
 impl Probe for JournalProbe {
-    fn flushed(&self, flush: Flushed) {
+    fn flushed(&self, flush: FlushReport) {
         self.0.journal_append(flush.write.as_secs_f64());
         if let Some(sync) = flush.sync {
             self.0.journal_fsync(sync.as_secs_f64());

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, DrainMode, Loaded};
+use crate::config::{Config, ConfigError, DrainMode, LoadedConfig};
 use crate::journal::OpenError;
 use crate::observe::{LogHandle, TraceError, start_log};
 use crate::server::start::open_disk;
 use crate::server::{Panic, ReloadError, Server, StartError};
 
 /// A source of the configuration, read at the start and at each reload.
-pub trait Load {
+pub trait ConfigLoader {
     /// Reads file, environment and flags.
-    fn load(&self) -> Result<Loaded, ConfigError>;
+    fn load(&self) -> Result<LoadedConfig, ConfigError>;
 }
 
 /// The reason why `serve` ended without a signal.
@@ -65,7 +65,7 @@ impl ServeError {
 }
 
 /// Runs the sidecar until a signal stops it.
-pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeError> {
+pub fn serve(load: &impl ConfigLoader, ready_file: Option<&Path>) -> Result<(), ServeError> {
     let loaded = load.load()?;
     let clock = Clock::start();
     let elapsed = move || clock.elapsed();
@@ -88,7 +88,7 @@ pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeErr
 async fn run(
     server: Server,
     mut hangup: Signal,
-    load: &impl Load,
+    load: &impl ConfigLoader,
     ready_file: Option<&Path>,
     log: &LogHandle,
 ) -> Result<(), ServeError> {
@@ -129,7 +129,7 @@ async fn drain(server: &Server, terminate: &mut Signal, interrupt: &mut Signal) 
     }
 }
 
-fn warn(loaded: &Loaded) {
+fn warn(loaded: &LoadedConfig) {
     for warning in &loaded.warnings {
         tracing::warn!("R0500 configuration: {warning}");
     }
@@ -155,7 +155,7 @@ fn announce(server: &Server) {
     }
 }
 
-fn reload(server: &Server, loaded: Result<Loaded, ConfigError>, log: &LogHandle) {
+fn reload(server: &Server, loaded: Result<LoadedConfig, ConfigError>, log: &LogHandle) {
     let config: Config = match loaded {
         Ok(loaded) => {
             warn(&loaded);

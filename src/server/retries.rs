@@ -3,33 +3,33 @@
 use crate::admin::RetryView;
 use crate::engine;
 use crate::model::WallMs;
-use crate::retry::{Entry, State};
+use crate::retry::{Entry, RetryState};
 
 pub(super) fn retry_view(
     entry: &Entry,
-    group: Option<&engine::GroupView>,
+    group: Option<&engine::GroupSummary>,
     (taker, now): (bool, WallMs),
 ) -> RetryView {
     let (state, level, member) = match entry.state {
-        State::Waiting { due, level, .. } if due > now => ("waiting", level, None),
-        State::Waiting { level, .. } if taker => ("ready", level, None),
-        State::Waiting { level, .. } => ("parked", level, None),
-        State::Inflight { lane, .. } | State::Alone { lane, .. } => {
+        RetryState::Waiting { due, level, .. } if due > now => ("waiting", level, None),
+        RetryState::Waiting { level, .. } if taker => ("ready", level, None),
+        RetryState::Waiting { level, .. } => ("parked", level, None),
+        RetryState::Inflight { lane, .. } | RetryState::Alone { lane, .. } => {
             let slots = group.into_iter().flat_map(|known| &known.slots);
             let held = slots.rev().find(|slot| slot.slot == lane.slot);
             let member = held.and_then(|slot| slot.member.as_ref()).map(ToString::to_string);
             ("inflight", entry.last_level, member)
         }
-        State::Held { .. } => ("held", None, None),
-        State::Exported { level, .. } => ("exported", level, None),
-        State::Behind { level, .. } => ("behind", level, None),
-        State::Committed { .. }
-        | State::Dead { .. }
-        | State::Discarded { .. }
-        | State::Discarding { .. } => ("settled", None, None),
+        RetryState::Held { .. } => ("held", None, None),
+        RetryState::Exported { level, .. } => ("exported", level, None),
+        RetryState::Behind { level, .. } => ("behind", level, None),
+        RetryState::Committed { .. }
+        | RetryState::Dead { .. }
+        | RetryState::Discarded { .. }
+        | RetryState::Discarding { .. } => ("settled", None, None),
     };
     let disposition = match entry.state {
-        State::Held { disposition, .. } => Some(disposition),
+        RetryState::Held { disposition, .. } => Some(disposition),
         _ => entry.disposition,
     };
     RetryView {
@@ -54,7 +54,7 @@ pub(super) fn retry_view(
 /// The due time of the next delivery, here or in another sidecar.
 fn due(entry: &Entry) -> Option<WallMs> {
     match entry.state {
-        State::Exported { due, .. } => Some(due),
+        RetryState::Exported { due, .. } => Some(due),
         _ => entry.due(),
     }
 }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::admin::{ElsewhereView, MemberView, StateCounts};
 use crate::broker::groups::GroupKind;
 use crate::engine;
-use crate::group::{ConsumerMember, MemberDescription, Phase};
+use crate::group::{ConsumerMember, GroupPhase, MemberDescription};
 use crate::model::{GroupId, TopicName};
 use crate::retry::StateKind;
 use crate::route::Router;
@@ -17,7 +17,7 @@ use crate::wire::assignment::{Assignment, Subscription};
 const IN_CLUSTER: &str = "InCluster";
 
 /// The membership of a group, as the admin port shows it.
-pub(super) struct Seen {
+pub(super) struct MembershipView {
     pub(super) kind: GroupKind,
     pub(super) phase: String,
     pub(super) generation: i32,
@@ -26,12 +26,12 @@ pub(super) struct Seen {
     pub(super) members: Vec<MemberView>,
 }
 
-impl Seen {
+impl MembershipView {
     /// A group no member ever joined.
     pub(super) fn empty() -> Self {
         Self {
             kind: GroupKind::Classic,
-            phase: Phase::Empty.to_string(),
+            phase: GroupPhase::Empty.to_string(),
             generation: 0,
             protocol: None,
             members: Vec::new(),
@@ -40,7 +40,7 @@ impl Seen {
 }
 
 /// Failed records of a group by state.
-pub(super) fn states(router: &Router, known: &engine::GroupView) -> StateCounts {
+pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCounts {
     let of = |kind| known.counts.of(kind);
     let has_taker = router.has_taker(known);
     StateCounts {
@@ -63,10 +63,10 @@ pub(super) fn elsewhere(router: &Router, group: &GroupId) -> Option<ElsewhereVie
 }
 
 /// One group; `None` if no member ever joined.
-pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
+pub(super) fn seen(router: &Router, group: &GroupId) -> Option<MembershipView> {
     let retry = router.names.retry_topic(group);
     if let Some(seen) = router.broker.groups.describe(group) {
-        return Some(Seen {
+        return Some(MembershipView {
             kind: GroupKind::Classic,
             phase: seen.phase.to_string(),
             generation: seen.generation,
@@ -79,7 +79,7 @@ pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
     }
     let seen = router.broker.groups.describe_consumer(group)?;
     let members = seen.state.members.into_iter();
-    Some(Seen {
+    Some(MembershipView {
         kind: GroupKind::Consumer,
         phase: seen.phase.to_string(),
         generation: seen.state.epoch,
@@ -89,7 +89,7 @@ pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
 }
 
 /// A group of the upstream: the members that are connected through the sidecar.
-fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<Seen> {
+fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<MembershipView> {
     let members = router.members.seen(group, router.clock.now().mono);
     if members.is_empty() {
         return None;
@@ -105,7 +105,7 @@ fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<See
         silent: member.is_silent,
         ..MemberView::default()
     };
-    Some(Seen {
+    Some(MembershipView {
         kind: if has_epochs { GroupKind::Consumer } else { GroupKind::Classic },
         phase: IN_CLUSTER.to_owned(),
         generation: 0,

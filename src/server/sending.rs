@@ -15,7 +15,7 @@ use crate::model::{EntryId, Origin, TopicName};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
 use crate::server::partitioner::partition_of;
-use crate::upstream::{Kind, TopicWriter, Upstream, WriteError};
+use crate::upstream::{FailureKind, TopicWriter, Upstream, WriteError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 
@@ -63,7 +63,7 @@ impl SentRecords {
 
 /// Sends records of one request at a time.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(super) struct RecordSender {
     router: Arc<Router>,
     writer: Mutex<TopicWriter>,
 }
@@ -78,9 +78,9 @@ pub(super) struct SendTurn<'a> {
 }
 
 /// Records of one partition, in order.
-type Piece = Vec<OutgoingRecord>;
+type PartitionRecords = Vec<OutgoingRecord>;
 
-impl Sender {
+impl RecordSender {
     pub(super) fn new(router: Arc<Router>) -> Self {
         Self { router, writer: Mutex::new(TopicWriter::to_existing_topics()) }
     }
@@ -152,7 +152,7 @@ impl SendTurn<'_> {
     ) -> Result<SentRecords, EngineError> {
         self.router.engine.may_operate().await?;
         let mut sent = SentRecords::default();
-        let mut pieces = BTreeMap::<(TopicName, i32), Piece>::new();
+        let mut pieces = BTreeMap::<(TopicName, i32), PartitionRecords>::new();
         for mut one in self.dead(records, &mut sent).await? {
             match self.place(target, &one).await {
                 Ok(place) => {
@@ -227,18 +227,18 @@ impl SendTurn<'_> {
         &mut self,
         upstream: &Upstream,
         (topic, partition): (&TopicName, i32),
-        piece: Piece,
+        piece: PartitionRecords,
         sent: &mut SentRecords,
     ) -> Result<(), WriteError> {
-        let mut parts: VecDeque<Piece> = parts(piece).into();
+        let mut parts: VecDeque<PartitionRecords> = parts(piece).into();
         while let Some(part) = parts.pop_front() {
             let records: Vec<RawRecord> = part.iter().map(|one| one.record.clone()).collect();
             match self.writer.write(upstream, topic, partition, &records).await {
                 Ok(()) => sent.ids.extend(part.iter().map(|one| one.id)),
-                Err(error) if error.kind() == Kind::Refused && part.len() > 1 => {
+                Err(error) if error.kind() == FailureKind::Refused && part.len() > 1 => {
                     part.into_iter().rev().for_each(|one| parts.push_front(vec![one]));
                 }
-                Err(error) if error.kind() == Kind::Refused => {
+                Err(error) if error.kind() == FailureKind::Refused => {
                     sent.refused.extend(part.iter().map(|one| (one.id, error.to_string())));
                 }
                 Err(error) => return Err(error),
@@ -252,7 +252,7 @@ impl SendTurn<'_> {
 fn arrive(
     router: &Router,
     (topic, partition): (&TopicName, i32),
-    piece: Piece,
+    piece: PartitionRecords,
     sent: &mut SentRecords,
 ) {
     let index = usize::try_from(partition).unwrap_or(usize::MAX);
@@ -270,7 +270,7 @@ fn arrive(
 }
 
 /// The records of a partition, cut into batches.
-fn parts(piece: Piece) -> Vec<Piece> {
+fn parts(piece: PartitionRecords) -> Vec<PartitionRecords> {
     let (mut parts, mut bytes) = (vec![Vec::new()], 0);
     for one in piece {
         let own = one.record.payload_bytes();

@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use crate::admin::{
-    ActionReport, ActionRequest, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts,
-    Failed, FailedRefused, FailedTaken, FingerprintList, ForwardView, GroupView, JobPlan,
-    JournalView, LevelView, Matrix, OffsetView, Overview, PolicyView, Portable, PortableLetters,
-    Readiness, RetryFingerprintList, RetryRecord, RetryView, RuleView, Source, StateCounts, Told,
-    Unavailable,
+    ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
+    ExportCounts, FailedRecord, FailedRefused, FailedTaken, FingerprintList, ForwardView,
+    GroupExplanation, GroupView, JobPlan, JournalView, LevelView, Matrix, OffsetView, Overview,
+    PolicyView, Portable, PortableLetters, Readiness, RecordHistory, RetryFingerprintList,
+    RetryRecord, RetryView, RuleView, Source, StateCounts, Unavailable,
 };
 use crate::client::Acceptor;
-use crate::config::{Config, InForce};
+use crate::config::{ActiveKey, Config};
 use crate::engine::{
-    self, AuditRecord, EngineError, Job, JobChange, JobError, JobTerms, Operator, Sought,
+    self, AuditRecord, EngineError, HistoryQuery, Job, JobChange, JobError, JobTerms, Operator,
 };
 use crate::group::member_key;
 use crate::journal::Journal;
@@ -26,13 +26,13 @@ use crate::retry::detector::BreakerView;
 use crate::retry::{ExportStep, StateKind};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
-use crate::server::forwarding::Board;
+use crate::server::forwarding::ForwardStatuses;
 use crate::server::guard::Guard;
-use crate::server::letters::Oldest;
+use crate::server::letters::OldestLetters;
 use crate::server::matrix::Matrices;
 use crate::server::readiness::readiness;
-use crate::server::seen::{Seen, elsewhere, seen, states};
-use crate::server::sending::Sender;
+use crate::server::seen::{MembershipView, elsewhere, seen, states};
+use crate::server::sending::RecordSender;
 use crate::server::telling::told;
 
 /// The source of all answers; `server/moving.rs` and `server/operating.rs` hold the changes.
@@ -43,15 +43,15 @@ pub(super) struct AdminSource {
     pub(super) journal: Journal,
     pub(super) config: watch::Receiver<Config>,
     pub(super) listening: Vec<String>,
-    pub(super) board: Board,
-    pub(super) oldest: Arc<Oldest>,
+    pub(super) board: ForwardStatuses,
+    pub(super) oldest: Arc<OldestLetters>,
     pub(super) matrices: Arc<Matrices>,
     /// Whether the server was told to drain.
     pub(super) draining: watch::Receiver<bool>,
     pub(super) guard: Guard,
     /// Wakes the job runner.
     pub(super) job_wake: Arc<Notify>,
-    pub(super) sender: Arc<Sender>,
+    pub(super) sender: Arc<RecordSender>,
 }
 
 impl From<EngineError> for Unavailable {
@@ -117,22 +117,26 @@ impl Source for AdminSource {
         Ok(Some(self.view(&id, seen, retries.as_ref())))
     }
 
-    async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
+    async fn explain(&self, group: &str) -> Result<Option<GroupExplanation>, Unavailable> {
         let known = self.group(group).await?;
         Ok(known.map(|_| explained(&self.router, &GroupId::new(group))))
     }
 
     fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView> {
         let in_force = self.config.borrow().in_force(group, topic).into_iter();
-        in_force.map(|InForce { key, value, from }| RuleView { key, value, from }).collect()
+        in_force.map(|ActiveKey { key, value, from }| RuleView { key, value, from }).collect()
     }
 
-    async fn past(&self, group: Option<&str>, record: &Origin) -> Result<Told, Unavailable> {
+    async fn past(
+        &self,
+        group: Option<&str>,
+        record: &Origin,
+    ) -> Result<RecordHistory, Unavailable> {
         let group = group.map(GroupId::new);
         let lane = LaneOffset::from_kafka(record.offset);
         let sought = match (self.router.names.group_of_retry(&record.topic), lane) {
-            (Some(owner), Some(lane)) => Sought::HandOut(owner, lane),
-            _ => Sought::Origin(group, record.clone()),
+            (Some(owner), Some(lane)) => HistoryQuery::HandOut(owner, lane),
+            _ => HistoryQuery::Origin(group, record.clone()),
         };
         let engine = self.router.engine.clone();
         let past = tokio::task::spawn_blocking(move || engine.past(&sought)).await;
@@ -185,7 +189,7 @@ impl Source for AdminSource {
         group: &str,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<DeadLetter>, Unavailable> {
+    ) -> Result<Vec<DeadLetterView>, Unavailable> {
         self.listed(&GroupId::new(group), after, limit).await
     }
 
@@ -201,7 +205,7 @@ impl Source for AdminSource {
         &self,
         group: &str,
         offset: i64,
-    ) -> Result<Option<DeadLetter>, Unavailable> {
+    ) -> Result<Option<DeadLetterView>, Unavailable> {
         self.letter(&GroupId::new(group), offset).await
     }
 
@@ -217,7 +221,7 @@ impl Source for AdminSource {
         self.cancel(records).await
     }
 
-    async fn drain(&self) -> Result<Drain, Unavailable> {
+    async fn drain(&self) -> Result<DrainView, Unavailable> {
         self.pending().await
     }
 
@@ -257,13 +261,13 @@ impl Source for AdminSource {
         source: String,
         entries: Vec<Portable>,
         by: Operator,
-    ) -> Result<Vec<Brought>, Unavailable> {
+    ) -> Result<Vec<EntryImportOutcome>, Unavailable> {
         self.bring(source, entries, by).await
     }
 
     async fn nack(
         &self,
-        failed: Failed,
+        failed: FailedRecord,
     ) -> Result<Result<FailedTaken, FailedRefused>, Unavailable> {
         Ok(self.fail(failed).await)
     }
@@ -330,7 +334,7 @@ impl AdminSource {
         &self,
         group: String,
         id: &GroupId,
-        known: Option<&engine::GroupView>,
+        known: Option<&engine::GroupSummary>,
         now: WallMs,
     ) -> GroupGauges {
         let dead_bytes = self.dead_letter_bytes(id);
@@ -389,12 +393,12 @@ impl AdminSource {
     fn view(
         &self,
         group: &GroupId,
-        seen: Option<Seen>,
-        retries: Option<&engine::GroupView>,
+        seen: Option<MembershipView>,
+        retries: Option<&engine::GroupSummary>,
     ) -> GroupView {
         let retry_topic = self.router.names.retry_topic(group);
         let dead_letter_topic = self.router.names.dead_letter_topic(group);
-        let seen = seen.unwrap_or_else(Seen::empty);
+        let seen = seen.unwrap_or_else(MembershipView::empty);
         let states = retries.map(|known| states(&self.router, known)).unwrap_or_default();
         let mut view = GroupView {
             group: group.to_string(),
@@ -466,11 +470,11 @@ impl AdminSource {
 }
 
 /// Dead letters of a group.
-pub(super) fn dead(known: &engine::GroupView) -> u64 {
+pub(super) fn dead(known: &engine::GroupSummary) -> u64 {
     known.counts.of(StateKind::Dead)
 }
 
-fn levels(known: &engine::GroupView) -> Vec<LevelView> {
+fn levels(known: &engine::GroupSummary) -> Vec<LevelView> {
     let waiting = known.counts.waiting.iter();
     waiting.map(|(level, records)| LevelView { level: *level, records: *records }).collect()
 }

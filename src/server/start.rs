@@ -13,36 +13,36 @@ use crate::admin::{self, Mask, OperatorTokens};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
-use crate::client::{Acceptor, BindError, Leaving, Limits, Listener, accept};
+use crate::client::{Acceptor, BindError, ClientLimits, LeaveSignal, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, DrainMode, Ephemeral, HostPort, Payloads, ms};
 use crate::engine::EngineError;
-use crate::journal::{Disk, Journal, OpenError, ReadError, RealDisk, TablesError};
+use crate::journal::{Disk, EntryReadError, Journal, OpenError, RealDisk, TablesError};
 use crate::model::TopicName;
 use crate::observe::{Metrics, MetricsError};
 use crate::route::bounds::TopicBounds;
 use crate::route::delivery;
-use crate::route::doors::Doors;
+use crate::route::doors::BrokerPorts;
 use crate::route::markers::Markers;
-use crate::route::members::Members;
+use crate::route::members::MembershipCache;
 use crate::route::names::Names;
 use crate::route::node_listing::NodeListing;
-use crate::route::origins::Origins;
-use crate::route::positions::Positions;
+use crate::route::origins::OriginRecordCache;
+use crate::route::positions::ClusterOffsetCache;
 use crate::route::token::Tokens;
-use crate::route::transactions::{self, Transactions};
-use crate::route::voices::Voices;
+use crate::route::transactions::{self, PendingTransactions};
+use crate::route::voices::MemberConnections;
 use crate::route::{self, ProduceDelay, Router, membership};
-use crate::server::core::Core;
-use crate::server::credentials::{Credentials, InUse};
+use crate::server::core::DurableCore;
+use crate::server::credentials::{CredentialChannels, ServerCredentials};
 use crate::server::data_dir::EphemeralError;
-use crate::server::forwarding::Board;
+use crate::server::forwarding::ForwardStatuses;
 use crate::server::guard::Guard;
 use crate::server::jobs::JobRunner;
-use crate::server::letters::Oldest;
+use crate::server::letters::OldestLetters;
 use crate::server::matrix::Matrices;
-use crate::server::pace::Pace;
-use crate::server::sending::Sender;
+use crate::server::pace::JournalThrottle;
+use crate::server::sending::RecordSender;
 use crate::server::source::AdminSource;
 use crate::server::{
     Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping, traces,
@@ -66,7 +66,7 @@ pub enum StartError {
     Tables(#[from] TablesError),
     /// The journal cannot be replayed.
     #[error("the journal cannot be read back: {0}; `reprise log verify` shows where")]
-    Replay(#[from] ReadError),
+    Replay(#[from] EntryReadError),
     /// A listener cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -126,11 +126,11 @@ pub(super) async fn start_on(
 ) -> Result<Server, StartError> {
     let metrics = Metrics::new(config.metrics.max_groups)?;
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
-    let credentials = Credentials::read(&config)?.put_to_use();
+    let credentials = ServerCredentials::read(&config)?.put_to_use();
     let guard = Guard::new(metrics.clone());
     let (stop, stopped) = watch::channel(false);
     let (attempts, exporter) = traces::begin(&config, (&metrics, clock), &stopped);
-    let core = Core::open(&config, &templates, disk, clock, &metrics, &guard, attempts)?;
+    let core = DurableCore::open(&config, &templates, disk, clock, &metrics, &guard, attempts)?;
     begin_broker(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
@@ -142,7 +142,7 @@ pub(super) async fn start_on(
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen, leaving);
     let (config_sent, config_seen) = watch::channel(config.clone());
     core.broker.groups.open();
-    let board = Board::default();
+    let board = ForwardStatuses::default();
     let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", membership::run(Arc::clone(&router), core.events));
@@ -158,7 +158,7 @@ pub(super) async fn start_on(
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
         board,
-        oldest: Arc::new(Oldest::default()),
+        oldest: Arc::new(OldestLetters::default()),
         matrices: Arc::new(Matrices::default()),
         draining: told_to_drain,
         guard: guard.clone(),
@@ -198,14 +198,14 @@ fn spawn_upkeep(
     tasks: &mut Tasks,
     journal: &Journal,
     router: &Arc<Router>,
-    (config, board): (&Config, &Board),
+    (config, board): (&Config, &ForwardStatuses),
 ) {
     tasks.spawn("detection", delivery::run(Arc::clone(router)));
     tasks.spawn("member-timers", membership::watch(Arc::clone(router)));
     tasks.spawn("transactions", transactions::run(Arc::clone(router)));
     tasks.spawn("dead-letter-lines", final_lines::run(router.engine.clone()));
     tasks.spawn("forwarding", forwarding::begin(router, board));
-    let pace = Pace { segment_bytes: config.journal.segment_bytes };
+    let pace = JournalThrottle { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(journal.clone(), Arc::clone(router), pace);
     tasks.spawn("housekeeping", upkeep);
     let room = disk_room::run(journal.clone(), Arc::clone(router), config.data_dir.clone());
@@ -213,10 +213,10 @@ fn spawn_upkeep(
 }
 
 /// A gateway tells its clients to leave once it drains; a sidecar waits for them.
-fn leaving(config: &Config, told_to_drain: &watch::Receiver<bool>) -> Leaving {
+fn leaving(config: &Config, told_to_drain: &watch::Receiver<bool>) -> LeaveSignal {
     match config.drain.mode {
-        DrainMode::Sidecar => Leaving::never(),
-        DrainMode::Gateway => Leaving::when(told_to_drain.clone()),
+        DrainMode::Sidecar => LeaveSignal::never(),
+        DrainMode::Gateway => LeaveSignal::when(told_to_drain.clone()),
     }
 }
 
@@ -251,12 +251,12 @@ async fn until(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) 
 
 async fn listen(
     config: &Config,
-    credentials: &InUse,
+    credentials: &CredentialChannels,
     acceptor: &Acceptor,
     router: &Arc<Router>,
     stopped: &watch::Receiver<bool>,
     tasks: &mut Tasks,
-) -> Result<(Vec<(String, SocketAddr)>, Vec<Arc<Doors>>), StartError> {
+) -> Result<(Vec<(String, SocketAddr)>, Vec<Arc<BrokerPorts>>), StartError> {
     let (mut listening, mut behind) = (Vec::new(), Vec::new());
     let mut known = router.broker.nodes.known();
     let specs = (0..).map_while(|index| credentials.listener(config, index));
@@ -272,7 +272,7 @@ async fn listen(
             );
         }
         let before = known.doors.remove(&port).unwrap_or_default();
-        let (doors, asked) = Doors::new(port, before);
+        let (doors, asked) = BrokerPorts::new(port, before);
         if config.upstream.is_some() {
             let doors = Arc::new(doors);
             behind.push(Arc::clone(&doors));
@@ -286,9 +286,9 @@ async fn listen(
 }
 
 /// Starts the job runner. Returns its waker, and the sender of its records.
-fn spawn_jobs(tasks: &mut Tasks, router: &Arc<Router>) -> (Arc<Notify>, Arc<Sender>) {
+fn spawn_jobs(tasks: &mut Tasks, router: &Arc<Router>) -> (Arc<Notify>, Arc<RecordSender>) {
     let job_wake = Arc::new(Notify::new());
-    let sender = Arc::new(Sender::new(Arc::clone(router)));
+    let sender = Arc::new(RecordSender::new(Arc::clone(router)));
     let runner = JobRunner::new(Arc::clone(router), Arc::clone(&job_wake), Arc::clone(&sender));
     tasks.spawn("jobs", runner.run());
     (job_wake, sender)
@@ -372,8 +372,8 @@ async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError
 fn router(
     config: &Config,
     templates: Templates,
-    core: &Core,
-    credentials: &InUse,
+    core: &DurableCore,
+    credentials: &CredentialChannels,
     metrics: &Metrics,
     clock: Clock,
 ) -> Router {
@@ -382,17 +382,17 @@ fn router(
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
         upstream: config.cluster(credentials.upstream(), &budget, metrics, clock),
-        members: Members::new(config.consumer().session_timeout_ms),
-        positions: Positions::default(),
-        transactions: Arc::new(Transactions::default()),
+        members: MembershipCache::new(config.consumer().session_timeout_ms),
+        positions: ClusterOffsetCache::default(),
+        transactions: Arc::new(PendingTransactions::default()),
         markers: Markers::default(),
-        origins: Origins::default(),
+        origins: OriginRecordCache::default(),
         bounds: TopicBounds::default(),
         topic_ids: core.engine.topic_ids(),
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         node_listing: NodeListing::default(),
-        voices: Voices::default(),
+        voices: MemberConnections::default(),
         detectors: core.engine.detectors(),
         budget,
         metrics: metrics.clone(),
@@ -402,7 +402,7 @@ fn router(
     }
 }
 
-fn names(templates: Templates, core: &Core) -> Names {
+fn names(templates: Templates, core: &DurableCore) -> Names {
     let names = Names::new(templates, core.broker.cluster_id());
     let names = names.with_former(core.former_topics.clone());
     for group in &core.groups_of_retries {
@@ -416,9 +416,9 @@ pub(super) fn memory(config: &Config) -> usize {
     size(config.limits.memory_bytes)
 }
 
-pub(super) fn limits(config: &Config) -> Limits {
+pub(super) fn limits(config: &Config) -> ClientLimits {
     let limits = &config.limits;
-    Limits {
+    ClientLimits {
         connections: limits.connections,
         per_ip: limits.per_ip,
         frame_bytes: size(limits.frame_bytes),
@@ -429,8 +429,8 @@ pub(super) fn limits(config: &Config) -> Limits {
     }
 }
 
-fn route_config(config: &Config, cluster_id: &str) -> route::Config {
-    route::Config {
+fn route_config(config: &Config, cluster_id: &str) -> route::NodeConfig {
+    route::NodeConfig {
         node_id: config.node_id.unwrap_or_else(|| default_node_id(config, cluster_id)),
         auto_create: config.topics.auto_create,
         default_partitions: config.topics.default_partitions,

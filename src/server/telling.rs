@@ -1,59 +1,59 @@
 //! The history of one record in words, for `retry show`.
 
-use crate::admin::{PastView, Told};
-use crate::engine::{Happened, Happening};
+use crate::admin::{PastView, RecordHistory};
+use crate::engine::{EventKind, RecordEvent};
 use crate::model::{LaneOffset, Origin};
-use crate::retry::{Cause, Entry, Evidence, State};
+use crate::retry::{Cause, Entry, Evidence, RetryState};
 use crate::route::Router;
 
 /// The history of a record.
-pub(super) fn told(router: &Router, record: &Origin, past: &[Happened]) -> Told {
+pub(super) fn told(router: &Router, record: &Origin, past: &[RecordEvent]) -> RecordHistory {
     let past = past.iter().map(|happened| view(router, happened)).collect();
-    Told { record: record.to_string(), past, ..Told::default() }
+    RecordHistory { record: record.to_string(), past, ..RecordHistory::default() }
 }
 
-fn view(router: &Router, happened: &Happened) -> PastView {
+fn view(router: &Router, happened: &RecordEvent) -> PastView {
     let mut view = PastView {
         group: happened.group.to_string(),
         at: happened.at.map(|at| at.0),
         ..PastView::default()
     };
     view.says = match &happened.what {
-        Happening::Entry(entry, cause) => {
+        EventKind::Entry(entry, cause) => {
             seen_by(&mut view, cause);
             view.reason = entry.reason.clone().filter(|_| is_said(cause.evidence));
             view.reconsume_times = Some(entry.reconsume_times);
             view.until = entry.due().map(|due| due.0);
             format!("{}: {}", evidence(cause.evidence), state(router, entry))
         }
-        Happening::Forgotten(cause) => {
+        EventKind::Forgotten(cause) => {
             seen_by(&mut view, cause);
             format!("{}: not remembered any more", evidence(cause.evidence))
         }
-        Happening::FormerForgotten(cause) => {
+        EventKind::FormerForgotten(cause) => {
             seen_by(&mut view, cause);
             format!(
                 "{}: what was superseded of it is not remembered any more",
                 evidence(cause.evidence)
             )
         }
-        Happening::Lost(n) => {
+        EventKind::Lost(n) => {
             format!("a hand-out it was part of was lost with its member, {n} in a row")
         }
-        Happening::Suspected(due) => {
+        EventKind::Suspected(due) => {
             view.until = due.map(|due| due.0);
             let held = if due.is_some() { "its partition is held, then " } else { "" };
             format!("suspected: {held}it goes alone")
         }
-        Happening::Out { alone: true } => "given out, alone".to_owned(),
-        Happening::Out { alone: false } => "given out, the last of several".to_owned(),
-        Happening::Charged(times, why) => {
+        EventKind::Out { alone: true } => "given out, alone".to_owned(),
+        EventKind::Out { alone: false } => "given out, the last of several".to_owned(),
+        EventKind::Charged(times, why) => {
             view.reconsume_times = Some(*times);
             format!("a failure is inferred: {}", why.as_str())
         }
-        Happening::Cleared => "suspected no more: a commit has passed it".to_owned(),
-        Happening::Skipped => "settled: cut from what its group is given".to_owned(),
-        Happening::Passed => "a commit has passed it".to_owned(),
+        EventKind::Cleared => "suspected no more: a commit has passed it".to_owned(),
+        EventKind::Skipped => "settled: cut from what its group is given".to_owned(),
+        EventKind::Passed => "a commit has passed it".to_owned(),
     };
     view
 }
@@ -118,30 +118,30 @@ fn evidence(evidence: Evidence) -> &'static str {
 
 fn state(router: &Router, entry: &Entry) -> String {
     match entry.state {
-        State::Waiting { delay_ms, level: Some(level), .. } => {
+        RetryState::Waiting { delay_ms, level: Some(level), .. } => {
             format!("it comes back after {delay_ms} ms (level {level})")
         }
-        State::Waiting { delay_ms, level: None, .. } => {
+        RetryState::Waiting { delay_ms, level: None, .. } => {
             format!("it comes back after {delay_ms} ms")
         }
-        State::Inflight { lane, .. } => {
+        RetryState::Inflight { lane, .. } => {
             format!("attempt {} as {}", entry.attempt(), hand_out(router, entry, lane))
         }
-        State::Alone { lane, .. } => {
+        RetryState::Alone { lane, .. } => {
             format!("attempt {}, alone, as {}", entry.attempt(), hand_out(router, entry, lane))
         }
-        State::Committed { .. } => "acknowledged".to_owned(),
-        State::Dead { .. } => {
+        RetryState::Committed { .. } => "acknowledged".to_owned(),
+        RetryState::Dead { .. } => {
             let why = entry.disposition.map_or("", crate::retry::Disposition::as_str);
             format!("a dead letter ({why})")
         }
-        State::Discarded { .. } if entry.superseded => {
+        RetryState::Discarded { .. } if entry.superseded => {
             "superseded: its group was reset, and is given the original again".to_owned()
         }
-        State::Discarded { .. } | State::Discarding { .. } => "discarded".to_owned(),
-        State::Held { .. } => "held: the dead letters have no room for it".to_owned(),
-        State::Exported { .. } => "not handed out here".to_owned(),
-        State::Behind { .. } => "it waits for an earlier record of its key".to_owned(),
+        RetryState::Discarded { .. } | RetryState::Discarding { .. } => "discarded".to_owned(),
+        RetryState::Held { .. } => "held: the dead letters have no room for it".to_owned(),
+        RetryState::Exported { .. } => "not handed out here".to_owned(),
+        RetryState::Behind { .. } => "it waits for an earlier record of its key".to_owned(),
     }
 }
 

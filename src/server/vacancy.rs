@@ -8,9 +8,9 @@ use crate::model::{GroupId, WallMs};
 
 /// The time at which each group was first found empty, if every later look found it empty as well.
 #[derive(Debug, Default)]
-pub(super) struct Vacancies(BTreeMap<GroupId, WallMs>);
+pub(super) struct EmptyGroups(BTreeMap<GroupId, WallMs>);
 
-impl Vacancies {
+impl EmptyGroups {
     /// Updates the times: `keeping` are the groups with offsets here, `here` those with members
     /// now.
     pub(super) fn look(&mut self, now: WallMs, keeping: Vec<GroupId>, here: &BTreeSet<GroupId>) {
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn a_group_is_empty_since_the_first_look_that_found_nobody_and_all_did_since() {
-        let mut vacancies = Vacancies::default();
+        let mut vacancies = EmptyGroups::default();
         let (shop, audit) = (GroupId::from("shop"), GroupId::from("audit"));
         let mut look = |at, here: &[&GroupId]| {
             let here = here.iter().copied().cloned().collect();

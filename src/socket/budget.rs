@@ -22,10 +22,10 @@ const PERMIT_BYTES: usize = 1 << 10;
 
 /// The budget, shared by all connections. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Shared>);
+pub struct Budget(Arc<SharedBudget>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedBudget {
     bytes: AtomicUsize,
     used: AtomicUsize,
     /// For requests larger than a buffer: half of the budget, first come, first served.
@@ -56,7 +56,7 @@ impl Budget {
     /// A budget of so many bytes for all connections.
     pub fn new(bytes: usize) -> Self {
         let permits = permits(bytes);
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedBudget {
             bytes: AtomicUsize::new(bytes),
             used: AtomicUsize::new(0),
             large: Arc::new(Semaphore::new(permits)),
@@ -137,7 +137,7 @@ impl Budget {
     }
 }
 
-impl Shared {
+impl SharedBudget {
     fn surplus(&self) -> MutexGuard<'_, usize> {
         self.surplus.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,10 +167,10 @@ fn whole(bytes: usize) -> usize {
 }
 
 /// A waiter for a turn, until the value is dropped.
-struct Waits<'a>(&'a Shared);
+struct Waits<'a>(&'a SharedBudget);
 
 impl<'a> Waits<'a> {
-    fn of(shared: &'a Shared) -> Self {
+    fn of(shared: &'a SharedBudget) -> Self {
         shared.waiting.fetch_add(1, Ordering::Relaxed);
         Self(shared)
     }

@@ -15,7 +15,7 @@ const QUIET_READS: u32 = 64;
 
 /// The reading half with its buffer.
 #[derive(Debug)]
-pub struct Intake {
+pub struct ReadBuffer {
     half: ReadHalf,
     /// Bytes that were read and not yet taken.
     pub buffer: BytesMut,
@@ -28,7 +28,7 @@ pub struct Intake {
     expected: usize,
 }
 
-impl Intake {
+impl ReadBuffer {
     /// Allocates nothing before the first read.
     pub fn new(half: ReadHalf, budget: &Budget) -> Self {
         Self {
@@ -130,11 +130,11 @@ mod tests {
     /// Longer than anything in these tests takes.
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    async fn pair(budget: &Budget) -> (TcpStream, Intake) {
+    async fn pair(budget: &Budget) -> (TcpStream, ReadBuffer) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (near, _) = listener.accept().await.unwrap();
-        (far, Intake::new(plain(near).0, budget))
+        (far, ReadBuffer::new(plain(near).0, budget))
     }
 
     #[tokio::test]

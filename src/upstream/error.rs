@@ -4,8 +4,8 @@ use std::io;
 
 use crate::socket::{ConnectError, refused_by_peer};
 use crate::upstream::sasl::SaslError;
-use crate::wire::relay::StartError;
-use crate::wire::{AnswerError, EncodeError};
+use crate::wire::relay::FrameStartError;
+use crate::wire::{BrokerAnswerError, EncodeError};
 
 /// Reason why a broker does not answer. The sidecar then closes the client's connection, because
 /// every client retries after that.
@@ -50,7 +50,7 @@ pub enum UpstreamError {
     Io(#[from] io::Error),
     /// The bytes are no Kafka answer.
     #[error("the broker's bytes are no Kafka answer: {0}")]
-    Start(#[from] StartError),
+    Start(#[from] FrameStartError),
     /// The answer belongs to no outstanding request, or to one sent later.
     #[error("the broker answered request {found}, which is not the one that was due")]
     NotDue {
@@ -65,7 +65,7 @@ pub enum UpstreamError {
     TooSlow,
     /// The answer cannot be decoded.
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Answer(#[from] BrokerAnswerError),
     /// The request cannot be encoded: a defect of the sidecar.
     #[error(transparent)]
     Encode(#[from] EncodeError),

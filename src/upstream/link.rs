@@ -8,11 +8,11 @@ use std::task::Poll;
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Request};
 
-use crate::socket::{Budget, Intake, ReadHalf, WriteHalf, at_once};
+use crate::socket::{Budget, ReadBuffer, ReadHalf, WriteHalf, at_once};
 use crate::upstream::error::UpstreamError;
 use crate::upstream::sasl::ANSWER_BYTES_MAX;
 use crate::wire::frame::PREFIX_BYTES;
-use crate::wire::relay::{AnswerStart, StartError};
+use crate::wire::relay::{AnswerStart, FrameStartError};
 use crate::wire::{Api, FrameError, RequestHead, decode_answer, encode_request, split};
 
 /// The longest frame that is relayed: Kafka's own bound of a message.
@@ -30,7 +30,7 @@ pub struct Link {
 
 #[derive(Debug)]
 pub struct LinkReader {
-    intake: Intake,
+    intake: ReadBuffer,
     /// Whether the first bytes of any answer have arrived.
     answered: bool,
     /// Bytes of the answer being forwarded that are still to come.
@@ -65,7 +65,7 @@ pub enum Arrived {
 
 /// Whether an answer that begins to arrive may go to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum RelayTiming {
     /// The answer is the next one for the client.
     Now,
     /// The answer is next, and its bytes are read while they are forwarded.
@@ -85,7 +85,7 @@ impl Link {
         frame_bytes_max: usize,
         budget: &Budget,
     ) -> Self {
-        let intake = Intake::new(read, budget);
+        let intake = ReadBuffer::new(read, budget);
         Self {
             reader: LinkReader {
                 intake,
@@ -178,7 +178,7 @@ impl Link {
                     buffer.advance(PREFIX_BYTES);
                     return Ok(Bytes::new());
                 }
-                Err(error) => return Err(StartError::from(error).into()),
+                Err(error) => return Err(FrameStartError::from(error).into()),
             }
             self.reader.fill().await?;
         }
@@ -191,7 +191,7 @@ impl LinkReader {
     /// without the length prefix.
     pub fn arrived(
         &mut self,
-        mut turn: impl FnMut(i32, Option<&[u8]>) -> Turn,
+        mut turn: impl FnMut(i32, Option<&[u8]>) -> RelayTiming,
     ) -> Result<Arrived, UpstreamError> {
         if self.passing > 0 && self.is_apart {
             return Ok(self.apart(false));
@@ -210,21 +210,23 @@ impl LinkReader {
             let rest = self.intake.buffer.get(end..).unwrap_or_default();
             let Some(start) = AnswerStart::parse(rest, PASSING_BYTES_MAX)? else { break };
             match turn(start.correlation_id, rest.get(PREFIX_BYTES..start.bytes)) {
-                Turn::Now => (self.passing, self.is_apart) = (start.bytes, false),
+                RelayTiming::Now => (self.passing, self.is_apart) = (start.bytes, false),
                 // Earlier answers are forwarded first.
-                Turn::Apart | Turn::Whole if end > 0 => break,
-                Turn::Apart => {
+                RelayTiming::Apart | RelayTiming::Whole if end > 0 => break,
+                RelayTiming::Apart => {
                     (self.passing, self.is_apart) = (start.bytes, true);
                     return Ok(self.apart(true));
                 }
-                Turn::Whole => return Ok(Arrived::Whole(self.take_whole(&start))),
-                Turn::Later => break,
+                RelayTiming::Whole => return Ok(Arrived::Whole(self.take_whole(&start))),
+                RelayTiming::Later => break,
                 // Gathered answers have the same memory bound as every frame that is read whole.
-                Turn::Gather => {
+                RelayTiming::Gather => {
                     AnswerStart::parse(rest, self.whole_bytes_max)?;
                     break;
                 }
-                Turn::Never => return Err(UpstreamError::NotDue { found: start.correlation_id }),
+                RelayTiming::Never => {
+                    return Err(UpstreamError::NotDue { found: start.correlation_id });
+                }
             }
         }
         Ok(Arrived::Passing(self.intake.buffer.split_to(end)))
@@ -332,7 +334,8 @@ mod tests {
     /// All that the reader returns: `None` for joined answers, `Some(begins)` for the second.
     fn come(reader: &mut LinkReader) -> Vec<(Option<bool>, Vec<u8>)> {
         let mut come = Vec::new();
-        let mut turn = |id: i32, _: Option<&[u8]>| if id == 2 { Turn::Apart } else { Turn::Now };
+        let mut turn =
+            |id: i32, _: Option<&[u8]>| if id == 2 { RelayTiming::Apart } else { RelayTiming::Now };
         loop {
             match reader.arrived(&mut turn).unwrap() {
                 Arrived::Passing(bytes) if bytes.is_empty() => return come,

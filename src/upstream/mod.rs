@@ -36,15 +36,16 @@ use crate::observe::Metrics;
 pub use backoff::Failures;
 pub use error::UpstreamError;
 use health::Health;
-pub use link::{Arrived, Link, LinkReader, LinkWriter, Turn};
-pub use outcome::{Kind, WriteError};
+pub use link::{Arrived, Link, LinkReader, LinkWriter, RelayTiming};
+pub use outcome::{FailureKind, WriteError};
 use own::Identity;
 pub use own::OwnLinks;
-use reading::Reading;
-pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, Found, Question};
+use reading::ReadConnections;
+pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, OriginAnswer, Question};
 pub use sasl::{Credentials, SaslError, SecretError, SecretPlace};
 pub use survey::{
-    BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, Login, Reached, Served, ShareDeadLetters, Survey,
+    BrokerReport, BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, LoginRequirement, ReachedBroker,
+    ShareDeadLetters, Survey,
 };
 pub use topic::{Brokers, TopicSeen};
 pub use view::Address;
@@ -55,7 +56,7 @@ use crate::socket::{Budget, ClientTls, ConnectError, ReadHalf, WriteHalf, plain}
 
 type Halves = (ReadHalf, WriteHalf);
 /// The link, and the lifetime of the sidecar's session on it if the broker bounds one.
-type Dialled = (Link, Option<Duration>);
+type DialledLink = (Link, Option<Duration>);
 
 /// The upstream cluster.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ pub struct Upstream {
     budget: Budget,
     view: View,
     turn: AtomicUsize,
-    reading: Reading,
+    reading: ReadConnections,
     identity: Identity,
     health: Health,
     metrics: Metrics,
@@ -95,7 +96,7 @@ impl Upstream {
             budget,
             view: View::default(),
             turn: AtomicUsize::new(0),
-            reading: Reading::default(),
+            reading: ReadConnections::default(),
             identity: Identity::new(None, Clock::start()),
             health: Health::new(metrics.clone()),
             metrics,
@@ -159,13 +160,13 @@ impl Upstream {
     }
 
     /// With `own`, the sidecar authenticates, and the lifetime of its session is returned.
-    async fn dial_as(&self, node: Option<i32>, own: bool) -> Result<Dialled, UpstreamError> {
+    async fn dial_as(&self, node: Option<i32>, own: bool) -> Result<DialledLink, UpstreamError> {
         let Some(node) = node else { return self.dial_any(own).await };
         let address = self.view.address(node).ok_or(UpstreamError::UnknownNode(node))?;
         self.reach(&address, own).await
     }
 
-    async fn reach(&self, address: &Address, own: bool) -> Result<Dialled, UpstreamError> {
+    async fn reach(&self, address: &Address, own: bool) -> Result<DialledLink, UpstreamError> {
         let dialled = self.dial_address(address).await;
         match &dialled {
             Ok(_) => self.health.reached(address),
@@ -176,7 +177,7 @@ impl Upstream {
         Ok((Link::new(halves, self.frame_bytes_max, &self.budget), session))
     }
 
-    async fn dial_any(&self, own: bool) -> Result<Dialled, UpstreamError> {
+    async fn dial_any(&self, own: bool) -> Result<DialledLink, UpstreamError> {
         let candidates = self.in_turn(self.view.addresses());
         let known: Vec<&Address> =
             self.bootstrap.iter().filter(|address| !candidates.contains(address)).collect();

@@ -12,14 +12,14 @@ use crate::model::TopicName;
 /// Sequences wrap to 0 here.
 const SEQUENCES: i64 = 1 << 31;
 
-pub(super) type Place = (TopicName, i32);
+pub(super) type WrittenPartition = (TopicName, i32);
 
 /// Next sequence of each partition, for one producer id.
 #[derive(Debug, Default)]
-pub(super) struct Numbers(BTreeMap<Place, Next>);
+pub(super) struct Numbers(BTreeMap<WrittenPartition, NextSequence>);
 
 #[derive(Debug, Default)]
-struct Next {
+struct NextSequence {
     sequence: i32,
     /// Digest of the batch that was sent with `sequence`, unless the broker refused it.
     sent: Option<[u8; 32]>,
@@ -27,33 +27,33 @@ struct Next {
 
 /// A batch that was sent and has no answer yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct SentBatch {
     is_first: bool,
 }
 
 impl Numbers {
     /// The sequence of the next batch for a partition.
-    pub(super) fn next(&self, place: &Place) -> i32 {
+    pub(super) fn next(&self, place: &WrittenPartition) -> i32 {
         self.0.get(place).map_or(0, |next| next.sequence)
     }
 
     /// Records that a batch is sent. `None`: another batch may be in the log with that sequence.
-    pub(super) fn send(&mut self, place: &Place, batch: &[u8]) -> Option<Sent> {
+    pub(super) fn send(&mut self, place: &WrittenPartition, batch: &[u8]) -> Option<SentBatch> {
         let digest = Sha256::digest(batch).into();
         let next = self.0.entry(place.clone()).or_default();
         let is_first = next.sent.is_none();
-        (*next.sent.get_or_insert(digest) == digest).then_some(Sent { is_first })
+        (*next.sent.get_or_insert(digest) == digest).then_some(SentBatch { is_first })
     }
 
     /// The broker has written the batch.
-    pub(super) fn taken(&mut self, place: &Place, records: usize) {
+    pub(super) fn taken(&mut self, place: &WrittenPartition, records: usize) {
         let sequence = after(self.next(place), records);
-        self.0.insert(place.clone(), Next { sequence, sent: None });
+        self.0.insert(place.clone(), NextSequence { sequence, sent: None });
     }
 
     /// The broker refused the batch. Only a first attempt frees the number: an earlier one may have
     /// been written.
-    pub(super) fn refused(&mut self, place: &Place, sent: Sent) {
+    pub(super) fn refused(&mut self, place: &WrittenPartition, sent: SentBatch) {
         if let Some(next) = self.0.get_mut(place).filter(|_| sent.is_first) {
             next.sent = None;
         }

@@ -37,7 +37,7 @@ pub enum WriteError {
 
 /// Reaction of the writer to a failed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// A later attempt may succeed.
     Later,
     /// An operator has to permit it first.
@@ -49,13 +49,15 @@ pub enum Kind {
 }
 
 impl WriteError {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FailureKind {
         match self {
             Self::Topic { error, .. } => kind_of(*error),
-            Self::NotMade { error, .. } if kind_of(*error) == Kind::Denied => Kind::Denied,
-            Self::Upstream(UpstreamError::Sasl { .. }) => Kind::Denied,
+            Self::NotMade { error, .. } if kind_of(*error) == FailureKind::Denied => {
+                FailureKind::Denied
+            }
+            Self::Upstream(UpstreamError::Sasl { .. }) => FailureKind::Denied,
             Self::NotMade { .. } | Self::Upstream(_) | Self::NoAnswer | Self::ProducerId(_) => {
-                Kind::Later
+                FailureKind::Later
             }
         }
     }
@@ -80,22 +82,22 @@ impl WriteError {
 }
 
 /// Classifies the error code of a write.
-pub(super) fn kind_of(error: ResponseError) -> Kind {
+pub(super) fn kind_of(error: ResponseError) -> FailureKind {
     match error {
         ResponseError::MessageTooLarge
         | ResponseError::RecordListTooLarge
         | ResponseError::InvalidRecord
         | ResponseError::InvalidTimestamp
-        | ResponseError::PolicyViolation => Kind::Refused,
+        | ResponseError::PolicyViolation => FailureKind::Refused,
         ResponseError::TopicAuthorizationFailed
         | ResponseError::ClusterAuthorizationFailed
-        | ResponseError::TransactionalIdAuthorizationFailed => Kind::Denied,
+        | ResponseError::TransactionalIdAuthorizationFailed => FailureKind::Denied,
         ResponseError::OutOfOrderSequenceNumber
         | ResponseError::UnknownProducerId
         | ResponseError::InvalidProducerEpoch
         | ResponseError::InvalidProducerIdMapping
-        | ResponseError::ProducerFenced => Kind::Forgotten,
-        _ => Kind::Later,
+        | ResponseError::ProducerFenced => FailureKind::Forgotten,
+        _ => FailureKind::Later,
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
     fn only_what_is_wrong_with_the_records_themselves_is_final() {
         use ResponseError as E;
         for error in [E::MessageTooLarge, E::RecordListTooLarge, E::InvalidRecord] {
-            assert_eq!(kind_of(error), Kind::Refused, "{error:?}");
+            assert_eq!(kind_of(error), FailureKind::Refused, "{error:?}");
         }
         for error in [
             E::NotLeaderOrFollower,
@@ -135,9 +137,9 @@ mod tests {
             E::InvalidRequiredAcks,
             E::ThrottlingQuotaExceeded,
         ] {
-            assert_eq!(kind_of(error), Kind::Later, "{error:?}");
+            assert_eq!(kind_of(error), FailureKind::Later, "{error:?}");
         }
-        assert_eq!(kind_of(E::TopicAuthorizationFailed), Kind::Denied);
-        assert_eq!(kind_of(E::OutOfOrderSequenceNumber), Kind::Forgotten);
+        assert_eq!(kind_of(E::TopicAuthorizationFailed), FailureKind::Denied);
+        assert_eq!(kind_of(E::OutOfOrderSequenceNumber), FailureKind::Forgotten);
     }
 }

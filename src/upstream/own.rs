@@ -14,7 +14,7 @@ use crate::model::ClientId;
 use crate::observe::Metrics;
 use crate::socket::{ReadHalf, WriteHalf};
 use crate::upstream::backoff::Failures;
-use crate::upstream::sasl::{CLIENT_ID, Credentials, Failed, SaslError, authenticate};
+use crate::upstream::sasl::{CLIENT_ID, Credentials, LoginFailure, SaslError, authenticate};
 use crate::upstream::{Address, Link, Upstream, UpstreamError};
 use crate::wire::{Api, RequestHead};
 
@@ -36,13 +36,13 @@ const ANY: i32 = -1;
 pub(super) struct Identity {
     credentials: Option<Credentials>,
     clock: Clock,
-    refused: Mutex<Option<Refused>>,
+    refused: Mutex<Option<LoginBackoff>>,
     told_plain: AtomicBool,
 }
 
 /// The last login failed.
 #[derive(Clone, Copy, Debug)]
-struct Refused {
+struct LoginBackoff {
     failures: Failures,
     /// Clock time before which no login is attempted.
     until: Duration,
@@ -86,7 +86,8 @@ impl Identity {
         let mut refused = self.refused();
         let mut failures = refused.map_or_else(Failures::default, |refused| refused.failures);
         let pause = failures.add(PAUSE_FIRST, PAUSE_MOST);
-        *refused = Some(Refused { failures, until: self.clock.elapsed().saturating_add(pause) });
+        *refused =
+            Some(LoginBackoff { failures, until: self.clock.elapsed().saturating_add(pause) });
         drop(refused);
         let is_news = failures.count() == 1;
         let again_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
@@ -111,7 +112,7 @@ impl Identity {
         }
     }
 
-    fn refused(&self) -> MutexGuard<'_, Option<Refused>> {
+    fn refused(&self) -> MutexGuard<'_, Option<LoginBackoff>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -230,11 +231,11 @@ impl Upstream {
                 self.identity.believed(address);
                 Ok(session)
             }
-            Ok(Err(Failed::Sasl(cause))) => {
+            Ok(Err(LoginFailure::Sasl(cause))) => {
                 self.identity.refuse(address, &cause, &self.metrics);
                 Err(UpstreamError::Sasl { address: address.to_string(), cause })
             }
-            Ok(Err(Failed::Link(error))) => Err(error),
+            Ok(Err(LoginFailure::Link(error))) => Err(error),
             Err(_) => Err(UpstreamError::TooSlow),
         }
     }

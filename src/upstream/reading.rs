@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::model::{Origin, TopicName};
-use crate::upstream::record::{FETCH_ANYWHERE, Found, fetch, found};
-use crate::upstream::topic::Placed;
+use crate::upstream::record::{FETCH_ANYWHERE, OriginAnswer, fetch, found};
+use crate::upstream::topic::LeaderLookup;
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::Api;
 
@@ -25,17 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The sidecar's connections for reading, and the leaders they found.
 #[derive(Debug, Default)]
-pub(super) struct Reading(Mutex<State>);
+pub(super) struct ReadConnections(Mutex<ReadLinks>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadLinks {
     /// By node (`None`: any), so that one slow broker does not delay requests to others.
     links: BTreeMap<Option<i32>, Arc<tokio::sync::Mutex<OwnLinks>>>,
     leaders: BTreeMap<(TopicName, i32), i32>,
 }
 
-impl Reading {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ReadConnections {
+    fn state(&self) -> MutexGuard<'_, ReadLinks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,12 +46,12 @@ impl Reading {
 
 impl Upstream {
     /// Reads the record at `origin` with the sidecar's own credentials. Never returns
-    /// [`Found::Elsewhere`]; after an error a later call may succeed.
-    pub async fn read_record(&self, origin: &Origin) -> Result<Found, UpstreamError> {
+    /// [`OriginAnswer::Elsewhere`]; after an error a later call may succeed.
+    pub async fn read_record(&self, origin: &Origin) -> Result<OriginAnswer, UpstreamError> {
         let mut is_closed = false;
         for _ in 0..ASKED_MAX {
             match self.ask_for(origin).await {
-                Ok(Found::Elsewhere) | Err(UpstreamError::TooSlow) => is_closed = false,
+                Ok(OriginAnswer::Elsewhere) | Err(UpstreamError::TooSlow) => is_closed = false,
                 Ok(found) => return Ok(found),
                 // The cached connection may be older than a restart of its broker: a new one
                 // decides.
@@ -60,20 +60,20 @@ impl Upstream {
             }
         }
         // A broker closes the connection of a client that does not authenticate.
-        if is_closed { Ok(Found::Denied) } else { Err(UpstreamError::NoLeader) }
+        if is_closed { Ok(OriginAnswer::Denied) } else { Err(UpstreamError::NoLeader) }
     }
 
-    async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
+    async fn ask_for(&self, origin: &Origin) -> Result<OriginAnswer, UpstreamError> {
         let partition = (origin.topic.clone(), origin.partition);
         // The leader is cached again only after a whole answer.
         let known = self.reading.state().leaders.remove(&partition);
         let leader = match known {
             Some(leader) => leader,
             None => match self.placed(origin).await? {
-                Placed::LedBy(leader) => leader,
-                Placed::Unled | Placed::Unknown => return Ok(Found::Elsewhere),
-                Placed::Denied => return Ok(Found::Denied),
-                Placed::Nowhere => return Ok(Found::Gone),
+                LeaderLookup::LedBy(leader) => leader,
+                LeaderLookup::Unled | LeaderLookup::Unknown => return Ok(OriginAnswer::Elsewhere),
+                LeaderLookup::Denied => return Ok(OriginAnswer::Denied),
+                LeaderLookup::Nowhere => return Ok(OriginAnswer::Gone),
             },
         };
         let answer = in_time(async {
@@ -83,7 +83,7 @@ impl Upstream {
         });
         let found = found(&answer.await?, origin);
         let mut state = self.reading.state();
-        if matches!(found, Found::Record(_)) && state.leaders.len() < LEADERS_MAX {
+        if matches!(found, OriginAnswer::Record(_)) && state.leaders.len() < LEADERS_MAX {
             state.leaders.insert(partition, leader);
         }
         Ok(found)
@@ -91,9 +91,9 @@ impl Upstream {
 
     /// Looks up the partition's leader. A broker that lags behind the cluster may not know the
     /// partition yet. So the answer "unknown" is checked with other brokers.
-    async fn placed(&self, origin: &Origin) -> Result<Placed, UpstreamError> {
+    async fn placed(&self, origin: &Origin) -> Result<LeaderLookup, UpstreamError> {
         let told = self.placed_by(None, origin).await?;
-        if told != Placed::Unknown {
+        if told != LeaderLookup::Unknown {
             return Ok(told);
         }
         let nodes = self.nodes_in_turn();
@@ -101,18 +101,22 @@ impl Upstream {
         let mut agree = 0;
         for node in nodes.into_iter().take(ASKED_MAX) {
             match in_time(self.placed_by(Some(node), origin)).await {
-                Ok(Placed::Unknown) => agree += 1,
+                Ok(LeaderLookup::Unknown) => agree += 1,
                 Ok(told) => return Ok(told),
                 Err(error) => tracing::debug!(%origin, node, %error, "nothing is said of it"),
             }
             if agree == enough {
-                return Ok(Placed::Nowhere);
+                return Ok(LeaderLookup::Nowhere);
             }
         }
-        Ok(Placed::Unknown)
+        Ok(LeaderLookup::Unknown)
     }
 
-    async fn placed_by(&self, node: Option<i32>, origin: &Origin) -> Result<Placed, UpstreamError> {
+    async fn placed_by(
+        &self,
+        node: Option<i32>,
+        origin: &Origin,
+    ) -> Result<LeaderLookup, UpstreamError> {
         let links = self.reading.links(node);
         let mut links = links.lock().await;
         Ok(self.see_topic_at(&mut links, node, &origin.topic).await?.placed(origin.partition))

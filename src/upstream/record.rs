@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::model::Origin;
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::batch::{Batch, Hidden, RawRecord, Whole, find_record, whole_at};
+use crate::wire::batch::{Batch, Hidden, RawRecord, UnreadableBatch, find_record, whole_at};
 use crate::wire::{Api, RequestHead, ResponseError, decode_answer, encode_request};
 
 /// Served by Kafka 2.1 to 4.x, also for batches that are compressed by zstd (KIP-110). Only the
@@ -28,10 +28,10 @@ const READ_COMMITTED: i8 = 1;
 
 /// The answer of a broker about one origin.
 #[derive(Debug)]
-pub enum Found {
+pub enum OriginAnswer {
     Record(RawRecord),
     /// A batch covers the offset, and none of its records can be read.
-    Unreadable(Box<Whole>),
+    Unreadable(Box<UnreadableBatch>),
     /// A damaged batch may cover the offset: its end cannot be determined.
     Damaged,
     /// The leader has no record there: the log was truncated, or the offset was never used.
@@ -50,7 +50,7 @@ pub enum Found {
 pub struct Question {
     pub origin: Origin,
     /// The waiter; closed when its connection ends first.
-    pub reply: oneshot::Sender<Found>,
+    pub reply: oneshot::Sender<OriginAnswer>,
 }
 
 impl Question {
@@ -76,9 +76,10 @@ impl Link {
         version: i16,
         head: &RequestHead,
         origin: &Origin,
-    ) -> Result<Found, UpstreamError> {
+    ) -> Result<OriginAnswer, UpstreamError> {
         let found = self.read_record_at(version, head, origin).await?;
-        if version < FETCH_ANY_REPLICA || !matches!(found, Found::Gone | Found::Empty) {
+        if version < FETCH_ANY_REPLICA || !matches!(found, OriginAnswer::Gone | OriginAnswer::Empty)
+        {
             return Ok(found);
         }
         self.read_record_at(FETCH_ANYWHERE, head, origin).await
@@ -89,7 +90,7 @@ impl Link {
         version: i16,
         head: &RequestHead,
         origin: &Origin,
-    ) -> Result<Found, UpstreamError> {
+    ) -> Result<OriginAnswer, UpstreamError> {
         let answer = self.call_at(Api::Fetch, version, head, &fetch(origin)).await?;
         Ok(found(&answer, origin))
     }
@@ -115,26 +116,30 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
     request
 }
 
-pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
+pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> OriginAnswer {
     let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
     // A broker answers with no partitions when the client exceeds its quota (KIP-219).
-    let Some(partition) = partition else { return Found::Elsewhere };
+    let Some(partition) = partition else { return OriginAnswer::Elsewhere };
     let has_batches = partition.records.as_ref().is_some_and(|records| !records.is_empty());
     match ResponseError::try_from_code(partition.error_code) {
         None => match record_in(partition, origin) {
             Some(found) => found,
             // A replica that has not caught up, a new leader, or an open transaction: another
             // broker or a later request finds the record.
-            None if !has_batches && origin.offset >= known_end(partition) => Found::Elsewhere,
-            None => Found::Gone,
+            None if !has_batches && origin.offset >= known_end(partition) => {
+                OriginAnswer::Elsewhere
+            }
+            None => OriginAnswer::Gone,
         },
-        Some(ResponseError::OffsetOutOfRange | ResponseError::InvalidTopicException) => Found::Gone,
-        Some(ResponseError::TopicAuthorizationFailed) => Found::Denied,
+        Some(ResponseError::OffsetOutOfRange | ResponseError::InvalidTopicException) => {
+            OriginAnswer::Gone
+        }
+        Some(ResponseError::TopicAuthorizationFailed) => OriginAnswer::Denied,
         // A new leader, a broker that has just started and knows no topic yet, or a failing one:
         // none of them proves that the record does not exist.
         Some(error) => {
             tracing::debug!(%origin, %error, "a failed record is not read back here and now");
-            Found::Elsewhere
+            OriginAnswer::Elsewhere
         }
     }
 }
@@ -147,26 +152,26 @@ fn known_end(partition: &PartitionData) -> i64 {
     }
 }
 
-fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
+fn record_in(partition: &PartitionData, origin: &Origin) -> Option<OriginAnswer> {
     let all = partition.records.clone()?;
     let aborted = partition.aborted_transactions.iter().flatten();
     let mut hidden = Hidden::new(aborted.map(|one| (one.producer_id.0, one.first_offset)));
     let mut records = all.clone();
     while !records.is_empty() {
-        let Ok(batch) = Batch::parse(&records) else { return Some(Found::Damaged) };
+        let Ok(batch) = Batch::parse(&records) else { return Some(OriginAnswer::Damaged) };
         let header = &batch.header;
         let is_hidden = hidden.show(header);
         if header.last_offset() >= origin.offset {
             if is_hidden || origin.offset < header.base_offset {
-                return Some(Found::Empty);
+                return Some(OriginAnswer::Empty);
             }
             let end = partition.high_watermark;
             let whole = || whole_at(&all, origin.offset, end, RECORD_BYTES_MAX);
             return match read_in(&batch, origin.offset) {
-                Ok(record) => Some(record.map_or(Found::Empty, Found::Record)),
-                Err(()) => {
-                    Some(whole().map_or(Found::Damaged, |whole| Found::Unreadable(Box::new(whole))))
-                }
+                Ok(record) => Some(record.map_or(OriginAnswer::Empty, OriginAnswer::Record)),
+                Err(()) => Some(whole().map_or(OriginAnswer::Damaged, |whole| {
+                    OriginAnswer::Unreadable(Box::new(whole))
+                })),
             };
         }
         records = records.slice(batch.bytes.len()..);
@@ -190,7 +195,7 @@ mod tests {
     use crate::wire::batch::{Headers, TimestampType, empty_batch, marker_batch, produce_batch};
 
     /// The result for offset 7 of an answer without records.
-    fn said(high_watermark: i64, error: i16) -> Found {
+    fn said(high_watermark: i64, error: i16) -> OriginAnswer {
         let mut partition = PartitionData::default();
         (partition.high_watermark, partition.error_code) = (high_watermark, error);
         partition.records = Some(Bytes::new());
@@ -215,7 +220,7 @@ mod tests {
         let mut partition = PartitionData::default();
         (partition.high_watermark, partition.records) = (1, Some(records.clone()));
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 0 };
-        let Some(Found::Record(record)) = record_in(&partition, &origin) else { panic!() };
+        let Some(OriginAnswer::Record(record)) = record_in(&partition, &origin) else { panic!() };
         assert_eq!(record, raw);
         for part in [record.key, record.value] {
             assert!(!place.contains(&part.unwrap().as_ptr()));
@@ -249,19 +254,19 @@ mod tests {
         let marker = transactional(&marker_batch(1, 0, false, 0), 7, 1);
         for records in [&emptied, &behind, &marker] {
             for aborted in [&[][..], &[(2, 5)], &[(1, 5)]] {
-                assert!(matches!(said(records.clone(), aborted), Some(Found::Empty)));
+                assert!(matches!(said(records.clone(), aborted), Some(OriginAnswer::Empty)));
             }
         }
     }
 
     #[test]
     fn who_has_not_got_that_far_does_not_say_that_a_record_is_gone() {
-        assert!(matches!(said(7, 0), Found::Elsewhere), "a replica behind, or a new leader");
-        assert!(matches!(said(8, 0), Found::Gone), "it lies below, and there is none");
+        assert!(matches!(said(7, 0), OriginAnswer::Elsewhere), "a replica behind, or a new leader");
+        assert!(matches!(said(8, 0), OriginAnswer::Gone), "it lies below, and there is none");
         let out_of_range = ResponseError::OffsetOutOfRange.code();
-        assert!(matches!(said(-1, out_of_range), Found::Gone));
+        assert!(matches!(said(-1, out_of_range), OriginAnswer::Gone));
         let denied = ResponseError::TopicAuthorizationFailed.code();
-        assert!(matches!(said(-1, denied), Found::Denied));
+        assert!(matches!(said(-1, denied), OriginAnswer::Denied));
     }
 
     #[test]
@@ -273,21 +278,21 @@ mod tests {
         let mut answer = FetchResponse::default();
         answer.responses = vec![topic];
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
-        assert!(matches!(found(&answer, &origin), Found::Damaged));
+        assert!(matches!(found(&answer, &origin), OriginAnswer::Damaged));
     }
 
     #[test]
     fn a_broker_that_says_nothing_of_a_record_does_not_say_that_it_is_gone() {
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
         let throttled = found(&FetchResponse::default(), &origin);
-        assert!(matches!(throttled, Found::Elsewhere), "{throttled:?}");
+        assert!(matches!(throttled, OriginAnswer::Elsewhere), "{throttled:?}");
         for error in [
             ResponseError::UnknownServerError,
             ResponseError::CorruptMessage,
             ResponseError::UnsupportedCompressionType,
             ResponseError::RequestTimedOut,
         ] {
-            assert!(matches!(said(-1, error.code()), Found::Elsewhere), "{error}");
+            assert!(matches!(said(-1, error.code()), OriginAnswer::Elsewhere), "{error}");
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct TopicSeen {
 
 /// Result of a look-up of a partition's leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placed {
+pub(super) enum LeaderLookup {
     LedBy(i32),
     /// The partition has no leader now, or the broker gave no information.
     Unled,
@@ -104,17 +104,19 @@ impl TopicSeen {
     }
 
     /// Like [`TopicSeen::leader`], with the reason why there is no leader.
-    pub(super) fn placed(&self, partition: i32) -> Placed {
+    pub(super) fn placed(&self, partition: i32) -> LeaderLookup {
         if let Some(leader) = self.leader(partition) {
-            return Placed::LedBy(leader);
+            return LeaderLookup::LedBy(leader);
         }
         let count = self.leaders.len();
         match self.error {
-            None if usize::try_from(partition).is_ok_and(|index| index < count) => Placed::Unled,
-            None | Some(ResponseError::UnknownTopicOrPartition) => Placed::Unknown,
-            Some(ResponseError::TopicAuthorizationFailed) => Placed::Denied,
-            Some(ResponseError::InvalidTopicException) => Placed::Nowhere,
-            Some(_) => Placed::Unled,
+            None if usize::try_from(partition).is_ok_and(|index| index < count) => {
+                LeaderLookup::Unled
+            }
+            None | Some(ResponseError::UnknownTopicOrPartition) => LeaderLookup::Unknown,
+            Some(ResponseError::TopicAuthorizationFailed) => LeaderLookup::Denied,
+            Some(ResponseError::InvalidTopicException) => LeaderLookup::Nowhere,
+            Some(_) => LeaderLookup::Unled,
         }
     }
 }
@@ -160,15 +162,15 @@ fn seen(answer: &MetadataResponse) -> TopicSeen {
 
 #[cfg(test)]
 mod tests {
-    use super::Placed::{LedBy, Unknown, Unled};
+    use super::LeaderLookup::{LedBy, Unknown, Unled};
     use super::*;
     use crate::wire::ResponseError as E;
 
     #[test]
     fn only_a_name_that_no_topic_can_have_is_nowhere_by_one_word() {
         let placed = |error| TopicSeen { error, ..TopicSeen::default() }.placed(0);
-        assert_eq!(placed(Some(E::InvalidTopicException)), Placed::Nowhere);
-        assert_eq!(placed(Some(E::TopicAuthorizationFailed)), Placed::Denied);
+        assert_eq!(placed(Some(E::InvalidTopicException)), LeaderLookup::Nowhere);
+        assert_eq!(placed(Some(E::TopicAuthorizationFailed)), LeaderLookup::Denied);
         for error in [None, Some(E::UnknownTopicOrPartition)] {
             assert_eq!(placed(error), Unknown, "{error:?}");
         }

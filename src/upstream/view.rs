@@ -40,10 +40,10 @@ impl fmt::Display for Address {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct View(RwLock<Known>);
+pub(super) struct View(RwLock<KnownBrokers>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownBrokers {
     told: BTreeMap<i32, Address>,
     /// Addresses kept from an earlier start, until the cluster lists all its brokers.
     before: BTreeMap<i32, Address>,
@@ -81,7 +81,7 @@ impl View {
         }
         drop(known);
         tracing::info!(brokers = brokers.len(), "the cluster's brokers have changed");
-        *self.write() = Known { told: brokers, before: BTreeMap::new() };
+        *self.write() = KnownBrokers { told: brokers, before: BTreeMap::new() };
     }
 
     pub(super) fn insert(&self, node: i32, address: Address) {
@@ -94,11 +94,11 @@ impl View {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    fn read(&self) -> RwLockReadGuard<'_, KnownBrokers> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+    fn write(&self) -> RwLockWriteGuard<'_, KnownBrokers> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,8 +18,8 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use crate::model::TopicName;
-use crate::upstream::numbers::{Numbers, Place, Sent};
-use crate::upstream::outcome::{Kind, WriteError, kind_of};
+use crate::upstream::numbers::{Numbers, SentBatch, WrittenPartition};
+use crate::upstream::outcome::{FailureKind, WriteError, kind_of};
 use crate::upstream::{OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::batch::{ProducerStamp, RawRecord, produce_batch};
 use crate::wire::{Api, ResponseError};
@@ -50,14 +50,14 @@ pub struct TopicWriter {
     makes_topics: bool,
     links: OwnLinks,
     topics: BTreeMap<TopicName, TopicSeen>,
-    producer: Producer,
+    producer: ProducerIdentity,
     /// Sequences of each partition under `producer`.
     numbers: Numbers,
 }
 
 /// The producer id, as far as the cluster has given one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Producer {
+enum ProducerIdentity {
     #[default]
     Unasked,
     Known {
@@ -82,7 +82,7 @@ impl TopicWriter {
             makes_topics: true,
             links: OwnLinks::default(),
             topics: BTreeMap::new(),
-            producer: Producer::default(),
+            producer: ProducerIdentity::default(),
             numbers: Numbers::default(),
         }
     }
@@ -97,7 +97,7 @@ impl TopicWriter {
         self.topics.clear();
     }
 
-    /// How many partitions the topic has; it is made if there is none.
+    /// The partition count of the topic, which is created if it does not exist.
     pub async fn partitions(
         &mut self,
         upstream: &Upstream,
@@ -121,12 +121,12 @@ impl TopicWriter {
         let written = tokio::time::timeout(patience, written).await;
         let written = written.unwrap_or_else(|_| Err(UpstreamError::TooSlow.into()));
         if let Err(error) = &written
-            && error.kind() != Kind::Refused
+            && error.kind() != FailureKind::Refused
         {
             // The partition may have a new leader.
             self.topics.remove(topic);
         }
-        if written.as_ref().is_err_and(|error| error.kind() == Kind::Forgotten) {
+        if written.as_ref().is_err_and(|error| error.kind() == FailureKind::Forgotten) {
             self.begin_anew();
         }
         written
@@ -161,7 +161,7 @@ impl TopicWriter {
                 Ok(())
             }
             Some(error) => {
-                if kind_of(error) == Kind::Refused {
+                if kind_of(error) == FailureKind::Refused {
                     self.numbers.refused(&place, sent);
                 }
                 Err(WriteError::Topic { topic: topic.clone(), error })
@@ -174,14 +174,14 @@ impl TopicWriter {
     async fn batch(
         &mut self,
         upstream: &Upstream,
-        place: &Place,
+        place: &WrittenPartition,
         records: &[RawRecord],
-    ) -> Result<Option<(Bytes, Sent)>, WriteError> {
+    ) -> Result<Option<(Bytes, SentBatch)>, WriteError> {
         loop {
             let stamp = self.stamp(upstream, place).await?;
             let Some(batch) = produce_batch(records, stamp) else { return Ok(None) };
             if stamp.is_none() {
-                return Ok(Some((batch, Sent::default())));
+                return Ok(Some((batch, SentBatch::default())));
             }
             if let Some(sent) = self.numbers.send(place, &batch) {
                 return Ok(Some((batch, sent)));
@@ -192,7 +192,7 @@ impl TopicWriter {
 
     /// The next batch gets a new producer id.
     fn begin_anew(&mut self) {
-        self.producer = Producer::Unasked;
+        self.producer = ProducerIdentity::Unasked;
         self.numbers = Numbers::default();
     }
 
@@ -265,9 +265,9 @@ impl TopicWriter {
     async fn stamp(
         &mut self,
         upstream: &Upstream,
-        place: &Place,
+        place: &WrittenPartition,
     ) -> Result<Option<ProducerStamp>, WriteError> {
-        if self.producer == Producer::Unasked {
+        if self.producer == ProducerIdentity::Unasked {
             let mut request = InitProducerIdRequest::default();
             request.transactional_id = None;
             request.transaction_timeout_ms = BROKER_WAIT_MS;
@@ -275,22 +275,24 @@ impl TopicWriter {
             let told: InitProducerIdResponse =
                 self.links.call(upstream, None, api, &request).await?;
             self.producer = match ResponseError::try_from_code(told.error_code) {
-                None => Producer::Known { id: told.producer_id.0, epoch: told.producer_epoch },
-                Some(error) if kind_of(error) == Kind::Denied => {
+                None => {
+                    ProducerIdentity::Known { id: told.producer_id.0, epoch: told.producer_epoch }
+                }
+                Some(error) if kind_of(error) == FailureKind::Denied => {
                     tracing::warn!(
                         %error,
                         "the cluster gives this sidecar no producer id: a dead letter whose \
                          acknowledgement is lost is sent a second time"
                     );
-                    Producer::Nobody
+                    ProducerIdentity::Nobody
                 }
                 Some(error) => return Err(WriteError::ProducerId(error)),
             };
         }
         let sequence = self.numbers.next(place);
         Ok(match self.producer {
-            Producer::Known { id, epoch } => Some(ProducerStamp { id, epoch, sequence }),
-            Producer::Unasked | Producer::Nobody => None,
+            ProducerIdentity::Known { id, epoch } => Some(ProducerStamp { id, epoch, sequence }),
+            ProducerIdentity::Unasked | ProducerIdentity::Nobody => None,
         })
     }
 }

@@ -6,7 +6,7 @@ use kafka_protocol::protocol::{HeaderVersion, Request};
 use crate::wire::scan::{self, Schema};
 
 #[derive(Debug)]
-struct Row {
+struct ApiRow {
     key: i16,
     name: &'static str,
     /// Lowest version decoded and answered.
@@ -17,7 +17,7 @@ struct Row {
     schema: &'static Schema,
 }
 
-const fn row<R>(name: &'static str, min: i16, max: i16, schema: &'static Schema) -> Row
+const fn row<R>(name: &'static str, min: i16, max: i16, schema: &'static Schema) -> ApiRow
 where
     R: Request,
 {
@@ -25,7 +25,7 @@ where
         R::VERSIONS.min <= min && max <= R::VERSIONS.max,
         "a version is claimed which the codec crate cannot read"
     );
-    Row {
+    ApiRow {
         key: R::KEY,
         name,
         min,
@@ -51,10 +51,10 @@ macro_rules! apis {
             /// Every API, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$api),*];
 
-            fn row(self) -> &'static Row {
+            fn row(self) -> &'static ApiRow {
                 match self {
                     $(Self::$api => {
-                        const ROW: Row =
+                        const ROW: ApiRow =
                             row::<m::$request>(stringify!($api), $min, $max, &$schema);
                         &ROW
                     })*

@@ -11,7 +11,7 @@ use crate::wire::scan::{self, ScanError};
 
 /// Reason why a broker's answer cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerError {
+pub enum BrokerAnswerError {
     #[error("a broker's answer is broken: {0}")]
     Read(#[from] ReadError),
     /// A count or a length does not fit the bytes.
@@ -73,21 +73,21 @@ pub fn decode_answer<Resp: Decodable>(
     version: i16,
     correlation_id: i32,
     frame: &Bytes,
-) -> Result<Resp, AnswerError> {
+) -> Result<Resp, BrokerAnswerError> {
     let mut reader = Reader::new(frame);
     let found = reader.int32()?;
     if found != correlation_id {
-        return Err(AnswerError::Correlation { found, wanted: correlation_id });
+        return Err(BrokerAnswerError::Correlation { found, wanted: correlation_id });
     }
     if api.response_header_version(version) >= 1 {
         scan::skip_tagged_fields(&mut reader)?;
     }
     let mut body = frame.slice_ref(reader.rest());
-    scan::answer_bytes(api, version, &body).ok_or(AnswerError::NotRead(api))??;
+    scan::answer_bytes(api, version, &body).ok_or(BrokerAnswerError::NotRead(api))??;
     let answer = Resp::decode(&mut body, version);
-    let answer = answer.map_err(|e| AnswerError::Codec(e.to_string()))?;
+    let answer = answer.map_err(|e| BrokerAnswerError::Codec(e.to_string()))?;
     if body.has_remaining() {
-        return Err(AnswerError::Codec(format!("{} bytes too many", body.remaining())));
+        return Err(BrokerAnswerError::Codec(format!("{} bytes too many", body.remaining())));
     }
     Ok(answer)
 }
@@ -128,19 +128,19 @@ mod tests {
         let frame = encode(&head, &answer).unwrap().slice(PREFIX_BYTES..);
         let read = |id, frame: &Bytes| decode_answer(Api::Heartbeat, 4, id, frame);
         assert_eq!(read(9, &frame), Ok(answer));
-        let wrong = AnswerError::Correlation { found: 9, wanted: 8 };
+        let wrong = BrokerAnswerError::Correlation { found: 9, wanted: 8 };
         assert_eq!(read(8, &frame), Err(wrong));
         for end in 0..frame.len() {
             assert!(read(9, &frame.slice(..end)).is_err(), "{end}");
         }
         let longer = Bytes::from([&frame[..], &[0]].concat());
-        assert_eq!(read(9, &longer), Err(AnswerError::Codec("1 bytes too many".into())));
+        assert_eq!(read(9, &longer), Err(BrokerAnswerError::Codec("1 bytes too many".into())));
     }
 
     #[test]
     fn a_made_up_count_never_reaches_the_codec() {
         let lie = Bytes::from_static(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]);
         let read = decode_answer::<FindCoordinatorResponse>(Api::FindCoordinator, 4, 1, &lie);
-        assert!(matches!(read, Err(AnswerError::Scan(ScanError::Count { .. }))), "{read:?}");
+        assert!(matches!(read, Err(BrokerAnswerError::Scan(ScanError::Count { .. }))), "{read:?}");
     }
 }

@@ -21,7 +21,7 @@ pub struct SeenBatch {
 
 /// Relation of a batch to the producer's earlier batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sequenced {
+pub enum SequenceCheck {
     /// The next batch in sequence: append it, then `record` it.
     InOrder,
     /// A repetition of one of the last five batches: acknowledge it again, append nothing.
@@ -49,28 +49,28 @@ pub struct ProducerWindow {
 
 impl ProducerWindow {
     /// Classifies a batch without changing the state.
-    pub fn check(&self, epoch: i16, first_sequence: i32, last_sequence: i32) -> Sequenced {
-        let Some(known) = self.epoch else { return Sequenced::InOrder };
+    pub fn check(&self, epoch: i16, first_sequence: i32, last_sequence: i32) -> SequenceCheck {
+        let Some(known) = self.epoch else { return SequenceCheck::InOrder };
         if epoch < known {
-            return Sequenced::FencedEpoch;
+            return SequenceCheck::FencedEpoch;
         }
         if epoch > known {
             let begins = first_sequence == 0;
-            return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
+            return if begins { SequenceCheck::InOrder } else { SequenceCheck::OutOfOrder };
         }
         let Some(newest) = self.batches.last() else {
             // `fence` set this epoch, and no batch of it was recorded yet.
             let begins = first_sequence == 0;
-            return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
+            return if begins { SequenceCheck::InOrder } else { SequenceCheck::OutOfOrder };
         };
         let same = |seen: &&SeenBatch| {
             seen.first_sequence == first_sequence && seen.last_sequence == last_sequence
         };
         if let Some(seen) = self.batches.iter().find(same) {
-            return Sequenced::Duplicate { base_offset: seen.base_offset };
+            return SequenceCheck::Duplicate { base_offset: seen.base_offset };
         }
         let follows = first_sequence == after(newest.last_sequence);
-        if follows { Sequenced::InOrder } else { Sequenced::OutOfOrder }
+        if follows { SequenceCheck::InOrder } else { SequenceCheck::OutOfOrder }
     }
 
     /// Records a batch that was appended.
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn the_next_batch_is_in_order_and_a_gap_is_not() {
         let w = window(&[(0, 9), (10, 10)]);
-        assert_eq!(w.check(3, 11, 12), Sequenced::InOrder);
-        assert_eq!(w.check(3, 12, 12), Sequenced::OutOfOrder);
-        assert_eq!(w.check(3, 10, 11), Sequenced::OutOfOrder, "overlaps");
+        assert_eq!(w.check(3, 11, 12), SequenceCheck::InOrder);
+        assert_eq!(w.check(3, 12, 12), SequenceCheck::OutOfOrder);
+        assert_eq!(w.check(3, 10, 11), SequenceCheck::OutOfOrder, "overlaps");
     }
 
     #[test]
@@ -135,52 +135,56 @@ mod tests {
         let w = window(&[(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]);
         for sequence in 2..=6 {
             let base_offset = 100 + i64::from(sequence);
-            assert_eq!(w.check(3, sequence, sequence), Sequenced::Duplicate { base_offset });
+            assert_eq!(w.check(3, sequence, sequence), SequenceCheck::Duplicate { base_offset });
         }
-        assert_eq!(w.check(3, 1, 1), Sequenced::OutOfOrder);
-        assert_eq!(w.check(3, 0, 0), Sequenced::OutOfOrder);
+        assert_eq!(w.check(3, 1, 1), SequenceCheck::OutOfOrder);
+        assert_eq!(w.check(3, 0, 0), SequenceCheck::OutOfOrder);
     }
 
     #[test]
     fn sequences_wrap_from_the_largest_to_zero() {
         let w = window(&[(i32::MAX - 1, i32::MAX)]);
-        assert_eq!(w.check(3, 0, 4), Sequenced::InOrder);
+        assert_eq!(w.check(3, 0, 4), SequenceCheck::InOrder);
         let across = window(&[(i32::MAX - 1, 1), (2, 2)]);
-        assert_eq!(across.check(3, 3, 3), Sequenced::InOrder);
+        assert_eq!(across.check(3, 3, 3), SequenceCheck::InOrder);
         let base_offset = 100;
-        assert_eq!(across.check(3, i32::MAX - 1, 1), Sequenced::Duplicate { base_offset });
-        assert_eq!(across.check(3, i32::MAX - 3, i32::MAX - 2), Sequenced::OutOfOrder);
+        assert_eq!(across.check(3, i32::MAX - 1, 1), SequenceCheck::Duplicate { base_offset });
+        assert_eq!(across.check(3, i32::MAX - 3, i32::MAX - 2), SequenceCheck::OutOfOrder);
     }
 
     #[test]
     fn a_new_epoch_begins_at_zero_and_an_old_one_is_fenced() {
         let mut w = window(&[(0, 9)]);
-        assert_eq!(w.check(4, 0, 0), Sequenced::InOrder);
-        assert_eq!(w.check(4, 10, 10), Sequenced::OutOfOrder);
-        assert_eq!(w.check(2, 10, 10), Sequenced::FencedEpoch);
+        assert_eq!(w.check(4, 0, 0), SequenceCheck::InOrder);
+        assert_eq!(w.check(4, 10, 10), SequenceCheck::OutOfOrder);
+        assert_eq!(w.check(2, 10, 10), SequenceCheck::FencedEpoch);
         w.record(4, SeenBatch { first_sequence: 0, last_sequence: 0, base_offset: 7 });
-        assert_eq!(w.check(3, 10, 10), Sequenced::FencedEpoch);
-        assert_eq!(w.check(4, 0, 9), Sequenced::OutOfOrder, "the old epoch's batch is forgotten");
+        assert_eq!(w.check(3, 10, 10), SequenceCheck::FencedEpoch);
+        assert_eq!(
+            w.check(4, 0, 9),
+            SequenceCheck::OutOfOrder,
+            "the old epoch's batch is forgotten"
+        );
     }
 
     #[test]
     fn an_epoch_that_was_fenced_is_refused_before_anything_of_the_next_has_come() {
         let mut w = window(&[(0, 9)]);
         w.fence(3);
-        assert_eq!(w.check(3, 10, 10), Sequenced::InOrder, "its own epoch goes on");
+        assert_eq!(w.check(3, 10, 10), SequenceCheck::InOrder, "its own epoch goes on");
         w.fence(4);
-        assert_eq!(w.check(3, 10, 10), Sequenced::FencedEpoch);
-        assert_eq!(w.check(4, 0, 0), Sequenced::InOrder);
-        assert_eq!(w.check(4, 1, 1), Sequenced::OutOfOrder, "an epoch begins at 0");
+        assert_eq!(w.check(3, 10, 10), SequenceCheck::FencedEpoch);
+        assert_eq!(w.check(4, 0, 0), SequenceCheck::InOrder);
+        assert_eq!(w.check(4, 1, 1), SequenceCheck::OutOfOrder, "an epoch begins at 0");
         let mut unknown = ProducerWindow::default();
         unknown.fence(2);
-        assert_eq!(unknown.check(1, 0, 0), Sequenced::FencedEpoch);
+        assert_eq!(unknown.check(1, 0, 0), SequenceCheck::FencedEpoch);
     }
 
     #[test]
     fn an_unknown_producer_may_begin_anywhere_and_what_lies_before_is_not_called_stored() {
-        assert_eq!(ProducerWindow::default().check(0, 812, 900), Sequenced::InOrder);
-        assert_eq!(window(&[(812, 900)]).check(3, 800, 811), Sequenced::OutOfOrder);
+        assert_eq!(ProducerWindow::default().check(0, 812, 900), SequenceCheck::InOrder);
+        assert_eq!(window(&[(812, 900)]).check(3, 800, 811), SequenceCheck::OutOfOrder);
     }
 
     #[test]

@@ -32,12 +32,12 @@ pub mod unserved;
 mod varint;
 
 pub use api::Api;
-pub use call::{AnswerError, decode_answer, encode_request};
+pub use call::{BrokerAnswerError, decode_answer, encode_request};
 pub use codec::{DecodeError, EncodeError, decode, encode, encode_at};
-pub use fetched::{Fetched, FetchedError, PartitionFetched, sessionless};
+pub use fetched::{FetchAnswer, FetchedError, PartitionFetched, sessionless};
 pub use frame::{FrameError, split};
 pub use header::{HeadError, RequestHead};
 pub use kafka_protocol::error::ResponseError;
-pub use parallel::{Progress, read_progress};
+pub use parallel::{ParallelProgress, read_progress};
 pub use reader::ReadError;
 pub use traceparent::TraceParent;

@@ -38,7 +38,7 @@ pub struct Templates {
 
 /// A topic that the sidecar serves, recognized by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owned {
+pub enum SidecarTopic {
     /// The retry topic of the group with this key.
     Retry(GroupKey),
     /// The dead-letter topic of the group with this key.
@@ -168,18 +168,18 @@ impl Templates {
 
     /// The group and kind of a topic; `None`: the sidecar does not serve it. `%RETRY%<group>` and
     /// `%DLQ%<group>` match too.
-    pub fn owned(&self, topic: &str) -> Option<Owned> {
+    pub fn owned(&self, topic: &str) -> Option<SidecarTopic> {
         if let Some(group) = topic.strip_prefix(SHOWN_RETRY).filter(|g| !g.is_empty()) {
-            return Some(Owned::Retry(self.key(&group.into())));
+            return Some(SidecarTopic::Retry(self.key(&group.into())));
         }
         if let Some(group) = topic.strip_prefix(SHOWN_DLQ).filter(|g| !g.is_empty()) {
-            return Some(Owned::Dlq(self.key(&group.into())));
+            return Some(SidecarTopic::Dlq(self.key(&group.into())));
         }
         if !is_legal_topic(topic) {
             return None;
         }
-        let retry = self.retry.key(topic).map(Owned::Retry);
-        retry.or_else(|| self.dlq.key(topic).map(Owned::Dlq))
+        let retry = self.retry.key(topic).map(SidecarTopic::Retry);
+        retry.or_else(|| self.dlq.key(topic).map(SidecarTopic::Dlq))
     }
 }
 
@@ -286,8 +286,14 @@ mod tests {
         for group in ["shop", "a.b_c-D9", &"g".repeat(235)] {
             let group = GroupId::new(group);
             assert_eq!(t.retry_topic(&group).as_str(), format!("reprise.retry.{group}"));
-            assert_eq!(t.owned(t.retry_topic(&group).as_str()), Some(Owned::Retry(t.key(&group))));
-            assert_eq!(t.owned(t.dlq_topic(&group).as_str()), Some(Owned::Dlq(t.key(&group))));
+            assert_eq!(
+                t.owned(t.retry_topic(&group).as_str()),
+                Some(SidecarTopic::Retry(t.key(&group)))
+            );
+            assert_eq!(
+                t.owned(t.dlq_topic(&group).as_str()),
+                Some(SidecarTopic::Dlq(t.key(&group)))
+            );
             assert_eq!(t.key(&group).as_group(), group);
             assert!(!t.key(&group).may_be_mangled());
         }

@@ -30,7 +30,7 @@ const SPARE_BYTES_MAX: usize = 8;
 
 /// Processed offsets above the committed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ParallelProgress {
     /// Processed offsets, ascending.
     pub done: Vec<Range<i64>>,
     /// The offset after the last one that the map covers.
@@ -38,7 +38,7 @@ pub struct Progress {
 }
 
 /// Parses the metadata of a commit at that offset; `None`: other metadata.
-pub fn read_progress(committed: i64, metadata: &str) -> Option<Progress> {
+pub fn read_progress(committed: i64, metadata: &str) -> Option<ParallelProgress> {
     // The first base64 character of each magic byte; most metadata is empty.
     let is_magic = metadata.starts_with(['b', 'Y', 'c', 'S', 'Z']);
     if !is_magic || metadata.len() > METADATA_BYTES_MAX || !metadata.len().is_multiple_of(4) {
@@ -69,12 +69,12 @@ enum Width {
 
 /// Runs of processed records, and the number of all records, counted from the committed offset.
 #[derive(Default)]
-struct Runs {
+struct ProcessedRuns {
     done: Vec<Range<i64>>,
     records: i64,
 }
 
-impl Runs {
+impl ProcessedRuns {
     /// Appends `records` records that are all done or all not done.
     fn add(&mut self, is_done: bool, records: i64) -> Option<()> {
         let from = self.records;
@@ -89,10 +89,10 @@ impl Runs {
         Some(())
     }
 
-    fn at(self, committed: i64) -> Option<Progress> {
+    fn at(self, committed: i64) -> Option<ParallelProgress> {
         let end = committed.checked_add(self.records).filter(|_| committed >= 0)?;
         let at = |run: Range<i64>| committed + run.start..committed + run.end;
-        Some(Progress { done: self.done.into_iter().map(at).collect(), end })
+        Some(ParallelProgress { done: self.done.into_iter().map(at).collect(), end })
     }
 }
 
@@ -105,7 +105,7 @@ fn number(reader: &mut Reader<'_>, width: Width) -> Option<i64> {
     Some(i64::from(number)).filter(|number| *number >= 0)
 }
 
-fn bits(map: &[u8], width: Width) -> Option<Runs> {
+fn bits(map: &[u8], width: Width) -> Option<ProcessedRuns> {
     let mut reader = Reader::new(map);
     let records = usize::try_from(number(&mut reader, width)?).ok()?;
     let bytes = reader.rest();
@@ -113,7 +113,7 @@ fn bits(map: &[u8], width: Width) -> Option<Runs> {
     if !(needed..=needed + SPARE_BYTES_MAX).contains(&bytes.len()) {
         return None;
     }
-    let mut runs = Runs::default();
+    let mut runs = ProcessedRuns::default();
     let all = bytes.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
     for (n, is_done) in all.enumerate() {
         if n < records {
@@ -125,9 +125,9 @@ fn bits(map: &[u8], width: Width) -> Option<Runs> {
     Some(runs)
 }
 
-fn run_lengths(map: &[u8], width: Width) -> Option<Runs> {
+fn run_lengths(map: &[u8], width: Width) -> Option<ProcessedRuns> {
     let mut reader = Reader::new(map);
-    let mut runs = Runs::default();
+    let mut runs = ProcessedRuns::default();
     let mut is_done = false;
     while !reader.is_empty() {
         let records = number(&mut reader, width)?;
@@ -145,13 +145,13 @@ fn run_lengths(map: &[u8], width: Width) -> Option<Runs> {
 mod tests {
     use super::*;
 
-    fn read(map: &[u8]) -> Option<Progress> {
+    fn read(map: &[u8]) -> Option<ParallelProgress> {
         read_progress(100, &STANDARD.encode(map))
     }
 
     /// Each pair is the first offset of a run and the one after its last.
-    fn said(done: &[(i64, i64)], end: i64) -> Progress {
-        Progress { done: done.iter().map(|(from, to)| *from..*to).collect(), end }
+    fn said(done: &[(i64, i64)], end: i64) -> ParallelProgress {
+        ParallelProgress { done: done.iter().map(|(from, to)| *from..*to).collect(), end }
     }
 
     /// Compressed by the crate that also decodes zstd.

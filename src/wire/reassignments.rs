@@ -37,7 +37,7 @@ pub fn replaced(
     if version >= FACTOR_CHANGE_SINCE {
         reader.byte()?;
     }
-    let mut out = Rewriting { request, copied: 0, out: BytesMut::with_capacity(frame.len()) };
+    let mut out = RequestRewriter { request, copied: 0, out: BytesMut::with_capacity(frame.len()) };
     let mut has_changed = false;
     for _ in 0..count(&mut reader)? {
         has_changed |= topic(&mut reader, &mut out, &mut replace)?;
@@ -48,7 +48,7 @@ pub fn replaced(
 /// Copies one topic with its partitions. Returns whether `replace` changed a list.
 fn topic(
     reader: &mut Reader<'_>,
-    out: &mut Rewriting<'_>,
+    out: &mut RequestRewriter<'_>,
     replace: &mut impl FnMut(&mut [Vec<i32>]) -> bool,
 ) -> Result<bool, ReadError> {
     let name_len = usize::try_from(count(reader)?).unwrap_or(usize::MAX);
@@ -84,14 +84,14 @@ fn replicas(reader: &mut Reader<'_>) -> Result<Option<Vec<i32>>, ReadError> {
 }
 
 /// A request that is copied with some lists replaced.
-struct Rewriting<'a> {
+struct RequestRewriter<'a> {
     request: &'a [u8],
     /// Bytes of the request that are copied or replaced.
     copied: usize,
     out: BytesMut,
 }
 
-impl Rewriting<'_> {
+impl RequestRewriter<'_> {
     fn offset(&self, reader: &Reader<'_>) -> usize {
         self.request.len().saturating_sub(reader.remaining())
     }

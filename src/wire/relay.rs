@@ -11,7 +11,7 @@ pub const START_BYTES_MAX: usize = 72 << 10;
 
 /// Reason why the next frame of a connection cannot be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
+pub enum FrameStartError {
     /// The length prefix is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -40,10 +40,10 @@ pub struct RequestStart {
 
 impl RequestStart {
     /// Parses the frame at the start of `buffer`; `None`: more bytes are needed.
-    pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, StartError> {
+    pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, FrameStartError> {
         let Some(len) = frame::announced(buffer, len_max)? else { return Ok(None) };
         if len < 8 {
-            return Err(StartError::Short { len });
+            return Err(FrameStartError::Short { len });
         }
         let Some((_, rest)) = buffer.split_at_checked(PREFIX_BYTES) else { return Ok(None) };
         if rest.len() < 8 {
@@ -60,7 +60,7 @@ impl RequestStart {
 
     /// Whether the broker will answer: false for a Produce with acks 0. `buffer` begins with the
     /// frame; `None`: more bytes are needed.
-    pub fn is_answered(&self, buffer: &[u8]) -> Result<Option<bool>, StartError> {
+    pub fn is_answered(&self, buffer: &[u8]) -> Result<Option<bool>, FrameStartError> {
         if self.api_key != Api::Produce.key() {
             return Ok(Some(true));
         }
@@ -108,10 +108,10 @@ pub struct AnswerStart {
 
 impl AnswerStart {
     /// Parses the frame at the start of `buffer`; `None`: more bytes are needed.
-    pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, StartError> {
+    pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, FrameStartError> {
         let Some(len) = frame::announced(buffer, len_max)? else { return Ok(None) };
         if len < 4 {
-            return Err(StartError::Short { len });
+            return Err(FrameStartError::Short { len });
         }
         let Some((_, rest)) = buffer.split_at_checked(PREFIX_BYTES) else { return Ok(None) };
         let Some(id) = rest.first_chunk::<4>() else { return Ok(None) };
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn frames_that_lie_about_their_length_end_the_connection() {
         let short = [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(RequestStart::parse(&short, 100), Err(StartError::Short { len: 7 }));
-        assert_eq!(AnswerStart::parse(&[0, 0, 0, 3], 100), Err(StartError::Short { len: 3 }));
+        assert_eq!(RequestStart::parse(&short, 100), Err(FrameStartError::Short { len: 7 }));
+        assert_eq!(AnswerStart::parse(&[0, 0, 0, 3], 100), Err(FrameStartError::Short { len: 3 }));
         assert!(AnswerStart::parse(&[0xff; 8], 100).is_err());
         // A Produce whose transactional id would end after the frame.
         let lie = [&[0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0x7f, 0xff][..]].concat();

@@ -3,7 +3,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::wire::call::AnswerError;
+use crate::wire::call::BrokerAnswerError;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::reader::{ReadError, Reader, length};
 use crate::wire::scan;
@@ -34,7 +34,7 @@ pub struct Handshake {
 
 /// Answer to a `SaslAuthenticate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authenticated {
+pub struct AuthenticateAnswer {
     /// 0: the broker accepts the token; the exchange may go on.
     pub error_code: i16,
     /// Reason of a refusal.
@@ -69,7 +69,7 @@ pub fn authenticate(version: i16, correlation_id: i32, client_id: &str, token: &
 
 /// Decodes the answer to [`handshake`], or to version 0, from a whole frame without its length
 /// prefix.
-pub fn read_handshake(correlation_id: i32, frame: &[u8]) -> Result<Handshake, AnswerError> {
+pub fn read_handshake(correlation_id: i32, frame: &[u8]) -> Result<Handshake, BrokerAnswerError> {
     let mut reader = answer(correlation_id, frame)?;
     let error_code = reader.int16()?;
     let count = length(reader.int32()?.max(0))?.min(MECHANISMS_MAX);
@@ -82,7 +82,7 @@ pub fn read_authenticate(
     version: i16,
     correlation_id: i32,
     frame: &[u8],
-) -> Result<Authenticated, AnswerError> {
+) -> Result<AuthenticateAnswer, BrokerAnswerError> {
     let mut reader = answer(correlation_id, frame)?;
     let flexible = version >= FLEXIBLE_SINCE;
     if flexible {
@@ -97,7 +97,7 @@ pub fn read_authenticate(
         (reader.nullable_string()?, reader.nullable_bytes()?)
     };
     let session_ms = if version >= SESSION_SINCE { reader.int64()? } else { 0 };
-    Ok(Authenticated {
+    Ok(AuthenticateAnswer {
         error_code,
         error_message: message.map(str::to_owned),
         token: token.unwrap_or_default().to_vec(),
@@ -105,11 +105,11 @@ pub fn read_authenticate(
     })
 }
 
-fn answer(correlation_id: i32, frame: &[u8]) -> Result<Reader<'_>, AnswerError> {
+fn answer(correlation_id: i32, frame: &[u8]) -> Result<Reader<'_>, BrokerAnswerError> {
     let mut reader = Reader::new(frame);
     let found = reader.int32()?;
     if found != correlation_id {
-        return Err(AnswerError::Correlation { found, wanted: correlation_id });
+        return Err(BrokerAnswerError::Correlation { found, wanted: correlation_id });
     }
     Ok(reader)
 }

@@ -1,12 +1,12 @@
 //! An admin source without a sidecar: two groups with an item of every view.
 
 use reprise::admin::{
-    ActionReport, ActionRequest, AloneView, Brought, DeadLetter, DelayedView, Drain, Explained,
-    ExportCounts, Failed, FailedRefused, FailedTaken, Fingerprint, FingerprintList, GroupView,
-    JobPlan, JournalView, LeftEntry, Matrix, MemberView, Overview, PartitionView, PastView,
-    PolicyView, Portable, PortableLetters, Readiness, RetryFingerprint, RetryFingerprintList,
-    RetryRecord, RetryView, RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView,
-    Told, Unavailable,
+    ActionReport, ActionRequest, AloneView, DeadLetterView, DelayedView, DrainView,
+    EntryImportOutcome, ExportCounts, FailedRecord, FailedRefused, FailedTaken, Fingerprint,
+    FingerprintList, GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry, Matrix,
+    MemberView, Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters,
+    Readiness, RecordHistory, RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView,
+    RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Unavailable,
 };
 use reprise::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};
 use reprise::model::{Origin, WallMs};
@@ -134,7 +134,7 @@ impl Source for Fake {
         let (key, from) = ("levels".to_owned(), format!("groups[0] (match: {group})"));
         vec![RuleView { key, value: topic.unwrap_or("1s 2s").to_owned(), from }]
     }
-    async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
+    async fn explain(&self, group: &str) -> Result<Option<GroupExplanation>, Unavailable> {
         let suspect = SuspectView {
             offset: 57,
             reconsume_times: 2,
@@ -153,7 +153,7 @@ impl Source for Fake {
             suspects: vec![suspect],
             skipped: vec![51, 52],
         };
-        Ok(GROUPS.contains(&group).then(|| Explained {
+        Ok(GROUPS.contains(&group).then(|| GroupExplanation {
             group: group.into(),
             rules: Vec::new(),
             advice: Vec::new(),
@@ -181,7 +181,11 @@ impl Source for Fake {
             partitions: vec![partition],
         }))
     }
-    async fn past(&self, group: Option<&str>, record: &Origin) -> Result<Told, Unavailable> {
+    async fn past(
+        &self,
+        group: Option<&str>,
+        record: &Origin,
+    ) -> Result<RecordHistory, Unavailable> {
         let mut past = vec![
             PastView {
                 group: "shop".into(),
@@ -205,7 +209,7 @@ impl Source for Fake {
         for past in &mut past {
             past.group = of.into();
         }
-        Ok(Told { record: record.to_string(), past, ..Told::default() })
+        Ok(RecordHistory { record: record.to_string(), past, ..RecordHistory::default() })
     }
     async fn retries(
         &self,
@@ -262,8 +266,8 @@ impl Source for Fake {
         group: &str,
         after: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<DeadLetter>, Unavailable> {
-        let of = |offset| DeadLetter {
+    ) -> Result<Vec<DeadLetterView>, Unavailable> {
+        let of = |offset| DeadLetterView {
             state: "dead".into(),
             group: group.into(),
             offset,
@@ -274,7 +278,7 @@ impl Source for Fake {
             value_bytes: Some(2),
             value: Some(vec![0xff, 0]),
             headers: vec![("RECONSUME_TIME".into(), Some(b"6".to_vec()))],
-            ..DeadLetter::default()
+            ..DeadLetterView::default()
         };
         let offsets = (0..3).filter(|offset| after.is_none_or(|after| *offset > after));
         Ok(offsets.take(limit).map(of).collect())
@@ -283,11 +287,11 @@ impl Source for Fake {
         &self,
         group: &str,
         offset: i64,
-    ) -> Result<Option<DeadLetter>, Unavailable> {
+    ) -> Result<Option<DeadLetterView>, Unavailable> {
         Ok(self.dead_letters(group, None, 9).await?.into_iter().find(|d| d.offset == offset))
     }
-    async fn drain(&self) -> Result<Drain, Unavailable> {
-        Ok(Drain { pending: 5, ..Drain::default() })
+    async fn drain(&self) -> Result<DrainView, Unavailable> {
+        Ok(DrainView { pending: 5, ..DrainView::default() })
     }
     fn cluster_id(&self) -> String {
         "here".into()
@@ -321,12 +325,12 @@ impl Source for Fake {
         _: String,
         entries: Vec<Portable>,
         _: Operator,
-    ) -> Result<Vec<Brought>, Unavailable> {
-        Ok(vec![Brought::Imported; entries.len()])
+    ) -> Result<Vec<EntryImportOutcome>, Unavailable> {
+        Ok(vec![EntryImportOutcome::Imported; entries.len()])
     }
     async fn nack(
         &self,
-        failed: Failed,
+        failed: FailedRecord,
     ) -> Result<Result<FailedTaken, FailedRefused>, Unavailable> {
         let says = format!("{:?} {:?}", failed.want, failed.reason);
         Ok(match failed.record.offset {

@@ -28,7 +28,7 @@ use reprise::wire::assignment::Assignment;
 use reprise::wire::batch::{RecordView, batches, records};
 
 use crate::ledger::{Item, Ledger, Redelivery, now_ms};
-use crate::wire::{Produced, Wire, batch};
+use crate::wire::{NewRecord, Wire, batch};
 
 const ORDERS: &str = "orders";
 const RETRY: &str = "reprise.retry.shop";
@@ -41,7 +41,7 @@ const IN_FLIGHT: usize = 5;
 
 /// A batch sent and not answered.
 #[derive(Clone)]
-struct Sent {
+struct SentBatch {
     topic: &'static str,
     sequence: i32,
     bytes: Bytes,
@@ -53,7 +53,7 @@ struct Sent {
 struct Producer {
     id: i64,
     next: i32,
-    unanswered: Vec<Sent>,
+    unanswered: Vec<SentBatch>,
 }
 
 /// A delivered and handled record.
@@ -307,7 +307,7 @@ impl Application {
             self.ledger.items.push(Item::new(fails));
             let value = format!("{item}:{}", "x".repeat(self.rng.usize(..600)));
             items.push((item, 0));
-            produced.push(Produced { value, headers: Vec::new() });
+            produced.push(NewRecord { value, headers: Vec::new() });
         }
         self.orders.send(ORDERS, items, &produced);
     }
@@ -347,7 +347,7 @@ impl Application {
             }
             self.ledger.failing(item, count);
             let headers = vec![("x-retry-origin", format!("{topic}-0@{offset}"))];
-            failed.push(((item, count), Produced { value, headers }));
+            failed.push(((item, count), NewRecord { value, headers }));
         }
         let most = failed.len().div_ceil(IN_FLIGHT).max(1);
         while !failed.is_empty() {
@@ -397,11 +397,11 @@ impl Application {
 }
 
 impl Producer {
-    fn send(&mut self, topic: &'static str, items: Vec<(usize, u32)>, records: &[Produced]) {
+    fn send(&mut self, topic: &'static str, items: Vec<(usize, u32)>, records: &[NewRecord]) {
         let bytes = batch(self.id, self.next, records);
         let sequence = self.next;
         self.next += i32::try_from(records.len()).unwrap();
-        self.unanswered.push(Sent { topic, sequence, bytes, items });
+        self.unanswered.push(SentBatch { topic, sequence, bytes, items });
     }
 }
 
@@ -428,7 +428,7 @@ fn new_producer(wire: &mut Wire) -> io::Result<i64> {
     Ok(answer.producer_id.0)
 }
 
-fn produce(sent: &Sent) -> ProduceRequest {
+fn produce(sent: &SentBatch) -> ProduceRequest {
     assert!(sent.sequence >= 0);
     let partition = PartitionProduceData::default().with_records(Some(sent.bytes.clone()));
     let topic = TopicProduceData::default()

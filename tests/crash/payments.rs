@@ -23,7 +23,7 @@ use kafka_protocol::messages::{
 use reprise::wire::batch::{Batch, Hidden, records};
 
 use crate::application::{fetch_one, name, ok, s};
-use crate::wire::{Produced, Stamp, TRANSACTIONAL, Wire, batch_of};
+use crate::wire::{NewRecord, Stamp, TRANSACTIONAL, Wire, batch_of};
 
 const TOPIC: &str = "payments";
 const PARTITIONS: i32 = 3;
@@ -34,7 +34,7 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// The last request about the end of a transaction, and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum CommitOutcome {
     /// No commit was sent, so readers must never see the transaction.
     NotCommitted,
     /// A commit was sent, and its answer has not come.
@@ -44,7 +44,7 @@ enum Fate {
 
 #[derive(Debug)]
 struct Payment {
-    fate: Fate,
+    fate: CommitOutcome,
     records: usize,
     /// Index of the producer.
     payer: usize,
@@ -138,7 +138,7 @@ impl Payments {
         if let Step::End(commits) = step {
             self.payers[at].open = None;
             if commits {
-                self.all[number].fate = Fate::Committed;
+                self.all[number].fate = CommitOutcome::Committed;
             }
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Payments {
             steps.push(Step::End(false));
         }
         let step = steps[0];
-        self.all.push(Payment { fate: Fate::NotCommitted, records: written, payer: at });
+        self.all.push(Payment { fate: CommitOutcome::NotCommitted, records: written, payer: at });
         payer.open = Some((number, steps));
         Some((number, step))
     }
@@ -209,7 +209,7 @@ impl Payments {
                 topic.results_by_partition[0].partition_error_code
             }
             Step::Records(index, count) => {
-                let one = Produced { value: number.to_string(), headers: Vec::new() };
+                let one = NewRecord { value: number.to_string(), headers: Vec::new() };
                 let sequence = payer.next.get(&index).copied().unwrap_or(0);
                 let stamp = Stamp { producer, epoch, sequence, attributes: TRANSACTIONAL };
                 let records = batch_of(stamp, &vec![one; count]);
@@ -248,7 +248,7 @@ impl Payments {
             }
             Step::End(commits) => {
                 if commits {
-                    self.all[number].fate = Fate::InDoubt;
+                    self.all[number].fate = CommitOutcome::InDoubt;
                 }
                 let request = EndTxnRequest::default()
                     .with_transactional_id(id.into())
@@ -289,9 +289,9 @@ impl Payments {
             let came = seen.remove(&number).unwrap_or(0);
             assert!(came == 0 || came == payment.records, "{number} in part: {came} {payment:?}");
             match payment.fate {
-                Fate::NotCommitted => assert_eq!(came, 0, "{number} was never committed"),
-                Fate::Committed => assert!(came > 0, "{number} is lost: {payment:?}"),
-                Fate::InDoubt => tally.in_doubt += 1,
+                CommitOutcome::NotCommitted => assert_eq!(came, 0, "{number} was never committed"),
+                CommitOutcome::Committed => assert!(came > 0, "{number} is lost: {payment:?}"),
+                CommitOutcome::InDoubt => tally.in_doubt += 1,
             }
             if came > 0 {
                 last[payment.payer] = i64::try_from(number).unwrap();
@@ -311,9 +311,9 @@ impl Payments {
 
 /// Records of a `read_committed` Fetch: offsets, each with its payment if the record is visible.
 /// Then the last stable offset and the log end offset.
-type Read = (Vec<(i64, Option<usize>)>, i64, i64);
+type CommittedFetch = (Vec<(i64, Option<usize>)>, i64, i64);
 
-fn read_committed(wire: &mut Wire, index: i32, from: i64) -> io::Result<Read> {
+fn read_committed(wire: &mut Wire, index: i32, from: i64) -> io::Result<CommittedFetch> {
     let request = fetch_one(TOPIC, index, from).with_isolation_level(1);
     let answer = wire.ask::<FetchRequest>(12, &request)?;
     let partition = &answer.responses[0].partitions[0];

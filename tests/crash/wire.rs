@@ -75,7 +75,7 @@ impl Wire {
 
 /// One record to produce.
 #[derive(Clone, Debug)]
-pub struct Produced {
+pub struct NewRecord {
     pub value: String,
     pub headers: Vec<(&'static str, String)>,
 }
@@ -93,11 +93,11 @@ pub struct Stamp {
 }
 
 /// A v2 batch of an idempotent producer.
-pub fn batch(producer: i64, sequence: i32, records: &[Produced]) -> Bytes {
+pub fn batch(producer: i64, sequence: i32, records: &[NewRecord]) -> Bytes {
     batch_of(Stamp { producer, epoch: 0, sequence, attributes: 0 }, records)
 }
 
-pub fn batch_of(stamp: Stamp, records: &[Produced]) -> Bytes {
+pub fn batch_of(stamp: Stamp, records: &[NewRecord]) -> Bytes {
     let mut body = BytesMut::new();
     for (n, record) in records.iter().enumerate() {
         let mut one = BytesMut::new();

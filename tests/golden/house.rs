@@ -46,7 +46,7 @@ const YAML: &str = "node_id: 1\n\
 
 /// The listener of a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ListenerKind {
     /// A listener without users.
     Open,
     /// A listener with the user `alice` and the password `pencil`.
@@ -63,18 +63,18 @@ pub(crate) struct Drawn {
 
 pub(crate) struct House {
     server: Server,
-    place: Place,
+    place: ListenerKind,
     /// Random values known before a request; its answer may have more.
     drawn: Vec<Drawn>,
     _users: TempDir,
 }
 
 impl House {
-    pub(crate) fn open(place: Place) -> Self {
+    pub(crate) fn open(place: ListenerKind) -> Self {
         let users = tempfile::tempdir().unwrap();
         let sasl = match place {
-            Place::Open => String::new(),
-            Place::Guarded => {
+            ListenerKind::Open => String::new(),
+            ListenerKind::Guarded => {
                 let file = users.path().join("users");
                 let verifier = Verifier::of(Hash::Sha256, b"pencil", vec![9; 16], ITERATIONS);
                 std::fs::write(&file, format!("alice:{verifier}\n")).unwrap();
@@ -84,7 +84,7 @@ impl House {
         let listen = format!("{{address: '127.0.0.1:0', advertised: 'golden.example:9092'{sasl}}}");
         let server = Server::told(&format!("listen: [{listen}]\n{YAML}"));
         let mut house = Self { server, place, drawn: Vec::new(), _users: users };
-        if let Place::Open = place {
+        if let ListenerKind::Open = place {
             house.furnish();
         }
         house
@@ -138,7 +138,7 @@ impl House {
             .fold(request.to_vec(), |frame, drawn| replaced(&frame, &drawn.written, &drawn.value));
         let answer = send(&mut client, &of_this)?;
         self.drawn.extend(ask.of_the_moment.and_then(|find| find(version, &answer)));
-        if let Place::Open = self.place {
+        if let ListenerKind::Open = self.place {
             // The request may have created a topic with a random id.
             let made = ids(&mut self.client());
             self.drawn.extend(made.into_iter().filter(|drawn| drawn.written == MADE.1.as_bytes()));

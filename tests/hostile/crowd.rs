@@ -10,13 +10,13 @@ const OTHERS: u64 = 500;
 static ROOM: Mutex<()> = Mutex::new(());
 
 /// The permit to open many sockets.
-pub(crate) struct Room {
+pub(crate) struct SocketPermit {
     /// The requested number, or what the system allows.
     pub(crate) sockets: u32,
     _alone: MutexGuard<'static, ()>,
 }
 
-impl Room {
+impl SocketPermit {
     /// Waits until no other test has the permit, and raises the file limit for processes started
     /// later.
     pub(crate) fn of(sockets: u32) -> Self {

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::bounded::Bounded;
-use crate::crowd::Room;
+use crate::crowd::SocketPermit;
 use crate::files::{PAUSE, allow, asks};
 use crate::support::{Client, PATIENCE, Rec, instant, until};
 
@@ -140,7 +140,7 @@ fn mib(connections: u32) -> f64 {
 
 #[test]
 fn twenty_thousand_connections_to_a_process_of_few_files_wait_or_are_let_go() {
-    let room = Room::of(CONNECTIONS);
+    let room = SocketPermit::of(CONNECTIONS);
     let house = Bounded::start(&[]);
     allow(&house.sidecar, FILES.into());
     let come = FILES - 100;
@@ -153,7 +153,7 @@ fn twenty_thousand_connections_to_a_process_of_few_files_wait_or_are_let_go() {
 
 #[test]
 fn of_twenty_thousand_connections_so_many_are_let_in_as_there_are_seats() {
-    let room = Room::of(CONNECTIONS);
+    let room = SocketPermit::of(CONNECTIONS);
     let house = Bounded::start(&[]);
     let all = room.sockets;
     let (let_go, open) =

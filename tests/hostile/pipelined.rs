@@ -7,7 +7,7 @@ use kafka_protocol::messages::{ApiVersionsRequest, FetchRequest, MetadataRequest
 
 use crate::bounded::Bounded;
 use crate::support::batch::{plain, unpack};
-use crate::support::client::{Sent, fetch_request, produce_request};
+use crate::support::client::{SentRequest, fetch_request, produce_request};
 use crate::support::{Client, Rec, Server, until};
 
 const REQUESTS: i32 = 1000;
@@ -64,7 +64,7 @@ fn a_thousand_requests_of_all_kinds_are_answered_in_order() {
 }
 
 /// A thousand Fetches of one record.
-fn fetches(client: &mut Client) -> (Vec<u8>, Vec<Sent>) {
+fn fetches(client: &mut Client) -> (Vec<u8>, Vec<SentRequest>) {
     client.create("t", 1);
     client.put("t", 0, &[Rec::new(&"x".repeat(ANSWER_BYTES))]);
     let (mut frames, mut sent) = (Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ fn until_no_more_is_answered(count: impl Fn() -> f64) {
     assert!(seen < 200.0, "{seen} answers of 200 KiB wait somewhere");
 }
 
-fn all_come(client: &mut Client, sent: Vec<Sent>) {
+fn all_come(client: &mut Client, sent: Vec<SentRequest>) {
     for (n, sent) in sent.into_iter().enumerate() {
         let answer = client.receive::<FetchRequest>(sent);
         assert_eq!(answer.responses[0].partitions[0].error_code, 0, "answer {n}");

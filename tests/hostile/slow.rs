@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::bounded::Bounded;
-use crate::crowd::Room;
+use crate::crowd::SocketPermit;
 use crate::support::{PATIENCE, Rec, until};
 
 const CONNECTIONS: u32 = 5000;
@@ -53,7 +53,7 @@ fn connect(house: &Bounded, count: u32) -> Vec<std::net::TcpStream> {
 
 #[test]
 fn thousands_that_send_a_byte_now_and_then_are_gone_in_time_and_a_good_client_is_served() {
-    let room = Room::of(CONNECTIONS);
+    let room = SocketPermit::of(CONNECTIONS);
     let count = room.sockets;
     let house = Bounded::start(&["limits.handshake=3s"]);
     let mut good = house.client();

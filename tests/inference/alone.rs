@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fastrand::Rng;
 use reprise::model::{EntryId, GroupId, LaneOffset, Origin};
-use reprise::retry::detector::{LaneGiven, Seen};
+use reprise::retry::detector::{GroupObservation, LaneGiven};
 use reprise::retry::{
-    Answer, Disposition, Entry, Fact, Input, Ledger, Nack, Named, Output, Policies, Policy,
-    Reporter, StateKind, TAKE_MAX,
+    Disposition, Entry, Fact, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, Nack, NackTarget,
+    Policies, Policy, Reporter, StateKind, TAKE_MAX,
 };
 
 use crate::RULES;
@@ -50,18 +50,18 @@ impl Both {
         Self { world, ledger, journal: Vec::new(), policy }
     }
 
-    fn ask(&mut self, input: Input) -> Option<Answer> {
+    fn ask(&mut self, input: LedgerInput) -> Option<LedgerAnswer> {
         self.ledger.handle(self.world.now(), input);
         self.drain()
     }
 
-    fn drain(&mut self) -> Option<Answer> {
+    fn drain(&mut self) -> Option<LedgerAnswer> {
         let mut last = None;
         while let Some(output) = self.ledger.poll_output() {
             match output {
-                Output::Fact(fact) => self.journal.push(fact),
-                Output::Answer(answer) => last = Some(answer),
-                Output::Wake { .. } => {}
+                LedgerOutput::Fact(fact) => self.journal.push(fact),
+                LedgerOutput::Answer(answer) => last = Some(answer),
+                LedgerOutput::Wake { .. } => {}
             }
         }
         last
@@ -70,11 +70,11 @@ impl Both {
     /// Reports to the ledger the retries that are no longer delivered by themselves.
     fn joined(&mut self) {
         for lane in std::mem::take(&mut self.world.joined) {
-            self.ask(Input::Joined { group: shop(), lane });
+            self.ask(LedgerInput::Joined { group: shop(), lane });
         }
     }
 
-    fn seen(&mut self, seen: Seen) {
+    fn seen(&mut self, seen: GroupObservation) {
         let now = self.world.now();
         self.world.detector.handle(now, seen);
         self.world.drain();
@@ -90,15 +90,17 @@ impl Both {
 
     fn nack(&mut self, offset: i64) {
         let by = Reporter { member: None, client: "app".into() };
-        let nack = Nack::of(Named::Origin(Origin { topic: "past".into(), partition: 0, offset }));
-        self.ask(Input::Nacks { group: shop(), by, nacks: vec![nack] });
+        let nack =
+            Nack::of(NackTarget::Origin(Origin { topic: "past".into(), partition: 0, offset }));
+        self.ask(LedgerInput::Nacks { group: shop(), by, nacks: vec![nack] });
     }
 
     fn start(&mut self, commits: Commits) -> Process {
         let mut app = self.world.start(commits);
         app.by.has_lane = true;
         let member = app.by.member.clone();
-        let Some(Answer::Slot(view)) = self.ask(Input::Join { group: shop(), member }) else {
+        let Some(LedgerAnswer::Slot(view)) = self.ask(LedgerInput::Join { group: shop(), member })
+        else {
             panic!()
         };
         let (next, committed_at) = (view.position, self.world.at);
@@ -108,7 +110,7 @@ impl Both {
     fn lose(&mut self, process: &Process) {
         self.world.lose(&process.app);
         self.joined();
-        self.ask(Input::Leave { group: shop(), member: process.app.by.member.clone() });
+        self.ask(LedgerInput::Leave { group: shop(), member: process.app.by.member.clone() });
     }
 
     /// Kills or stops the sidecar, and starts it from its journal.
@@ -135,8 +137,8 @@ impl Both {
         self.world.drain();
         self.joined();
         let max = room.unwrap_or(TAKE_MAX);
-        let taken = self.ask(Input::Take { group: shop(), from, max, company });
-        let Some(Answer::Taken { entries, position, next_due, single, .. }) = taken else {
+        let taken = self.ask(LedgerInput::Take { group: shop(), from, max, company });
+        let Some(LedgerAnswer::Taken { entries, position, next_due, single, .. }) = taken else {
             panic!("{taken:?}")
         };
         let below = Some(position).filter(|position| *position < from);
@@ -144,7 +146,7 @@ impl Both {
         let is_due = next_due.is_some_and(|due| due <= now.wall);
         let (member, waits) = (process.app.by.member.clone(), room == Some(0) && is_due);
         let told = LaneGiven { member, slot: from.slot, out, waits, single };
-        self.seen(Seen::LaneGiven(told));
+        self.seen(GroupObservation::LaneGiven(told));
         if let Some((last, _)) = entries.last() {
             process.next = LaneOffset { sequence: last.sequence + 1, ..*last };
         }
@@ -154,8 +156,8 @@ impl Both {
     fn commit(&mut self, process: &mut Process) {
         process.committed_at = self.world.at;
         let Some(up_to) = process.done.take() else { return };
-        self.ask(Input::LaneCommit { group: shop(), up_to });
-        self.seen(Seen::LaneBelow { up_to });
+        self.ask(LedgerInput::LaneCommit { group: shop(), up_to });
+        self.seen(GroupObservation::LaneBelow { up_to });
     }
 
     fn commit_in_time(&mut self, process: &mut Process) {

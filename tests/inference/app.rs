@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::model::{LaneOffset, MonoMs, Now, Runs, TopicPartition, WallMs};
+use reprise::model::{LaneOffset, Moment, MonoMs, OffsetRuns, TopicPartition, WallMs};
 use reprise::retry::Entry;
 use reprise::retry::detector::{
-    Asked, Detector, Fetching, Handed, Output, Plan, Seen, Serve, Settling,
+    DeliveredRange, Detector, DetectorOutput, ExhaustedRecord, FetchDecision, FetchPosition,
+    GroupObservation, MemberFetch, Plan,
 };
 use reprise::retry::detector::{Rules, WindowRecord};
 use reprise::retry::suspects::SuspectsRecord;
@@ -50,10 +51,10 @@ pub(crate) struct World {
     pub(crate) at: u64,
     pub(crate) ends: BTreeMap<TopicPartition, i64>,
     pub(crate) committed: BTreeMap<TopicPartition, i64>,
-    pub(crate) dead: Vec<Settling>,
+    pub(crate) dead: Vec<ExhaustedRecord>,
     pub(crate) kept: BTreeMap<TopicPartition, WindowRecord>,
     pub(crate) kept_suspects: Option<SuspectsRecord>,
-    /// Number of answers other than [`Serve::Open`].
+    /// Number of answers other than [`FetchDecision::Open`].
     pub(crate) touched: usize,
     /// Number of times that the breaker paused the group.
     pub(crate) outages: usize,
@@ -63,7 +64,7 @@ pub(crate) struct World {
     /// Times of deliveries.
     pub(crate) handed_at: Vec<u64>,
     /// Offsets without a record for the application.
-    pub(crate) hidden: BTreeMap<TopicPartition, Runs>,
+    pub(crate) hidden: BTreeMap<TopicPartition, OffsetRuns>,
     pub(crate) rules: Rules,
     /// The queue of failed records; `None`: records are retried in place only.
     pub(crate) retries: Option<Box<Retries>>,
@@ -78,7 +79,7 @@ pub(crate) struct World {
 
 /// One process of the application.
 pub(crate) struct App {
-    pub(crate) by: Fetching,
+    pub(crate) by: MemberFetch,
     pub(crate) positions: BTreeMap<TopicPartition, i64>,
     fetched: Vec<(TopicPartition, i64)>,
     commits: Commits,
@@ -120,9 +121,9 @@ impl World {
         }
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Moment {
         let wall = i64::try_from(self.at).unwrap() + self.ahead_ms;
-        Now { wall: WallMs(wall), mono: MonoMs(self.at) }
+        Moment { wall: WallMs(wall), mono: MonoMs(self.at) }
     }
 
     /// Starts a process that owns every partition and begins at the committed offsets.
@@ -135,16 +136,16 @@ impl World {
         self.apps += 1;
         let member: reprise::model::MemberId = format!("m{}", self.apps).as_str().into();
         let epoch = i32::try_from(self.apps).unwrap();
-        let assigned = Seen::Assigned { member: member.clone(), epoch };
+        let assigned = GroupObservation::Assigned { member: member.clone(), epoch };
         let now = self.now();
         self.detector.handle(now, assigned);
         for (partition, offset) in &self.committed {
             let partition = partition.clone();
-            let read = Seen::Read { partition, offset: *offset, done: Vec::new() };
+            let read = GroupObservation::Read { partition, offset: *offset, done: Vec::new() };
             self.detector.handle(now, read);
         }
         self.drain();
-        let by = Fetching {
+        let by = MemberFetch {
             member,
             came: now.mono,
             conn: self.apps,
@@ -170,7 +171,8 @@ impl World {
     /// Ends the member's session.
     pub(crate) fn lose(&mut self, app: &App) {
         let now = self.now();
-        self.detector.handle(now, Seen::Lost { member: app.by.member.clone(), left: true });
+        self.detector
+            .handle(now, GroupObservation::Lost { member: app.by.member.clone(), left: true });
         self.drain();
         self.leaves(&app.by.member);
     }
@@ -194,24 +196,31 @@ impl World {
         self.committed.insert(partition.clone(), offset);
         self.passes(partition, offset);
         let (partition, now) = (partition.clone(), self.now());
-        self.detector.handle(now, Seen::Committed { partition, offset });
+        self.detector.handle(now, GroupObservation::Committed { partition, offset });
         self.drain();
     }
 
     /// One Fetch and its records. Time goes on if there are none.
-    pub(crate) fn fetch(&mut self, app: &App, only: Option<&BTreeSet<TopicPartition>>) -> Brought {
-        let asked: Vec<Asked> = app
+    pub(crate) fn fetch(
+        &mut self,
+        app: &App,
+        only: Option<&BTreeSet<TopicPartition>>,
+    ) -> FetchedRecords {
+        let asked: Vec<FetchPosition> = app
             .positions
             .iter()
             .filter(|(partition, _)| only.is_none_or(|only| only.contains(partition)))
-            .map(|(partition, offset)| Asked { partition: partition.clone(), offset: *offset })
+            .map(|(partition, offset)| FetchPosition {
+                partition: partition.clone(),
+                offset: *offset,
+            })
             .collect();
         loop {
             let now = self.now();
             let plan = self.detector.asked(now, &app.by, &asked);
             self.drain();
             let settling = plan.serve.iter().find_map(|serve| match serve {
-                Serve::Settle(settling) => Some((**settling).clone()),
+                FetchDecision::Settle(settling) => Some((**settling).clone()),
                 _ => None,
             });
             let Some(settling) = settling else { return self.bring(app, &asked, plan) };
@@ -221,7 +230,7 @@ impl World {
     }
 
     /// Settles a record whose last failure in place was counted.
-    fn settle(&mut self, settling: Settling) {
+    fn settle(&mut self, settling: ExhaustedRecord) {
         let (partition, offset) = (settling.partition.clone(), settling.offset);
         let now = self.now();
         self.leaves_its_place(&settling);
@@ -230,27 +239,28 @@ impl World {
         self.fall_in(&partition, offset);
     }
 
-    fn bring(&mut self, app: &App, asked: &[Asked], plan: Plan) -> Brought {
-        let mut brought = Brought { records: Vec::new(), ends: Vec::new(), until: plan.until };
-        let ends = |ask: &Asked| self.ends[&ask.partition];
+    fn bring(&mut self, app: &App, asked: &[FetchPosition], plan: Plan) -> FetchedRecords {
+        let mut brought =
+            FetchedRecords { records: Vec::new(), ends: Vec::new(), until: plan.until };
+        let ends = |ask: &FetchPosition| self.ends[&ask.partition];
         let turn = by_turn(asked, &plan.serve, ends);
         for (ask, serve) in asked.iter().zip(plan.serve) {
             let by_turn = turn == Some(&ask.partition);
             let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
-            self.touched += usize::from(serve != Serve::Open);
+            self.touched += usize::from(serve != FetchDecision::Open);
             let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
             let behind = self.behind(&ask.partition, all.clone(), &serve);
             let is_shown = |o: &i64| hidden.at(*o).is_none() && !behind.contains(o);
             let (mut turn, below) = (None, serve.below());
             let (offsets, end): (Vec<i64>, i64) = match serve {
-                Serve::Open => (all.clone().filter(is_shown).collect(), all.end),
-                Serve::Without(cut) => {
+                FetchDecision::Open => (all.clone().filter(is_shown).collect(), all.end),
+                FetchDecision::Without(cut) => {
                     let is_left = |o: &i64| !cut.contains(o) && is_shown(o);
                     (all.clone().filter(is_left).collect(), all.end)
                 }
-                Serve::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
-                Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
-                Serve::Below { without, .. } => {
+                FetchDecision::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
+                FetchDecision::Nothing | FetchDecision::Again => (Vec::new(), ask.offset),
+                FetchDecision::Below { without, .. } => {
                     let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let end = all.end.min(below);
                     let left: Vec<i64> = (all.start..end).filter(is_left).collect();
@@ -264,18 +274,19 @@ impl World {
                     }
                     (left, end)
                 }
-                Serve::Turn { without, .. } => {
+                FetchDecision::Turn { without, .. } => {
                     let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let first = all.clone().find(is_left);
                     turn = first;
                     (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
                 }
-                Serve::Settle(_) => unreachable!("settled before"),
+                FetchDecision::Settle(_) => unreachable!("settled before"),
             };
             if end > ask.offset {
                 let (partition, from) = (ask.partition.clone(), ask.offset);
                 let now = self.now();
-                let handed = Handed { partition, from, end, turn, hidden, sparse: Vec::new() };
+                let handed =
+                    DeliveredRange { partition, from, end, turn, hidden, sparse: Vec::new() };
                 self.detector.handed(now, &app.by, &[handed]);
                 brought.ends.push((ask.partition.clone(), end));
             }
@@ -295,23 +306,25 @@ impl World {
     pub(crate) fn drain(&mut self) {
         while let Some(output) = self.detector.poll_output() {
             match output {
-                Output::Window { partition, window: Some(window) } => {
+                DetectorOutput::Window { partition, window: Some(window) } => {
                     self.told(&partition, Some(&window));
                     self.kept.insert(partition, window);
                 }
-                Output::Window { partition, window: None } => {
+                DetectorOutput::Window { partition, window: None } => {
                     self.told(&partition, None);
                     self.kept.remove(&partition);
                 }
-                Output::Held(is_held) => self.outages += usize::from(is_held),
-                Output::Joined(lane) => self.joined.push(lane),
-                Output::Replayed { partition, offsets } => self.replayed(&partition, offsets),
-                Output::Suspects(record) => self.kept_suspects = record,
-                Output::Suspicion(_)
-                | Output::Wake
-                | Output::LetGo { .. }
-                | Output::SeekBack { .. } => {}
-                Output::Passed { .. } => panic!("nobody commits but through here"),
+                DetectorOutput::Held(is_held) => self.outages += usize::from(is_held),
+                DetectorOutput::Joined(lane) => self.joined.push(lane),
+                DetectorOutput::Replayed { partition, offsets } => {
+                    self.replayed(&partition, offsets);
+                }
+                DetectorOutput::Suspects(record) => self.kept_suspects = record,
+                DetectorOutput::Suspicion(_)
+                | DetectorOutput::Wake
+                | DetectorOutput::LetGo { .. }
+                | DetectorOutput::SeekBack { .. } => {}
+                DetectorOutput::Passed { .. } => panic!("nobody commits but through here"),
             }
         }
     }
@@ -345,7 +358,7 @@ impl World {
     }
 }
 
-pub(crate) struct Brought {
+pub(crate) struct FetchedRecords {
     pub(crate) records: Vec<(TopicPartition, i64)>,
     ends: Vec<(TopicPartition, i64)>,
     until: Option<MonoMs>,

@@ -3,7 +3,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::model::{OrderKey, TopicPartition};
-use reprise::retry::detector::Seen;
+use reprise::retry::detector::GroupObservation;
 use reprise::retry::{Disposition, OrderMode, Policy};
 
 /// Partition and offset of the record that kills its process.
@@ -294,7 +294,9 @@ fn an_offset_that_an_administrator_sets_ends_the_suspicion() {
         let mut world = World::narrow(RULES);
         assert_eq!(world.losses(), RULES.suspects.crash_limit);
         let (now, partition) = (world.now(), of(0));
-        world.detector.handle(now, Seen::Reset { partition, offset: to, before: Some(0) });
+        world
+            .detector
+            .handle(now, GroupObservation::Reset { partition, offset: to, before: Some(0) });
         world.drain();
         assert_eq!((world.losses(), world.kept_suspects.clone()), (0, None), "to {to}");
     }
@@ -306,8 +308,10 @@ fn a_refused_commit_and_its_member_are_one_loss() {
     let app = world.start(Commits::Never);
     world.fetch(&app, None);
     let (now, member) = (world.now(), app.by.member.clone());
-    world.detector.handle(now, Seen::CommitRefused { member: member.clone(), partition: of(0) });
-    world.detector.handle(now, Seen::Lost { member, left: false });
+    world
+        .detector
+        .handle(now, GroupObservation::CommitRefused { member: member.clone(), partition: of(0) });
+    world.detector.handle(now, GroupObservation::Lost { member, left: false });
     world.drain();
     assert_eq!(world.losses(), 1);
 }

@@ -2,7 +2,7 @@
 //! is lost once, however many signs of its loss the detector gets.
 
 use reprise::model::{MemberId, TopicPartition};
-use reprise::retry::detector::Seen;
+use reprise::retry::detector::GroupObservation;
 
 use crate::app::{App, World, of};
 use crate::world::Script;
@@ -10,7 +10,7 @@ use crate::world::Script;
 impl World {
     fn refuse(&mut self, member: &MemberId, of: &TopicPartition) {
         let (now, member, partition) = (self.now(), member.clone(), of.clone());
-        self.detector.handle(now, Seen::CommitRefused { member, partition });
+        self.detector.handle(now, GroupObservation::CommitRefused { member, partition });
         self.drain();
     }
 
@@ -19,10 +19,11 @@ impl World {
     fn rejoin(&mut self, app: &mut App, gave_up: bool) {
         let (now, member) = (self.now(), app.by.member.clone());
         if gave_up {
-            self.detector.handle(now, Seen::GaveUp { member: member.clone() });
+            self.detector.handle(now, GroupObservation::GaveUp { member: member.clone() });
         }
         self.joins += 1;
-        self.detector.handle(now, Seen::Assigned { member, epoch: 1_000_000 + self.joins });
+        self.detector
+            .handle(now, GroupObservation::Assigned { member, epoch: 1_000_000 + self.joins });
         self.drain();
         let partitions: Vec<TopicPartition> = app.positions.keys().cloned().collect();
         app.begins(partitions.into_iter().map(|of| (of.clone(), self.goes_on(&of))));

@@ -1,7 +1,7 @@
 //! Deleted and recreated topics: the detector keeps nothing it knew of them.
 
 use reprise::model::TopicPartition;
-use reprise::retry::detector::Seen;
+use reprise::retry::detector::GroupObservation;
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -35,7 +35,7 @@ fn narrow() -> (World, App) {
 
 fn delete(world: &mut World, app: &mut App, gone: &TopicPartition) {
     let now = world.now();
-    world.detector.handle(now, Seen::TopicGone { topic: gone.topic.clone() });
+    world.detector.handle(now, GroupObservation::TopicGone { topic: gone.topic.clone() });
     world.drain();
     world.ends.remove(gone);
     app.positions.remove(gone);
@@ -68,7 +68,7 @@ fn is_given(has_committed: bool, restarts: bool) -> bool {
         world.restart();
     }
     let now = world.now();
-    world.detector.handle(now, Seen::Uncommitted { partition: of(0) });
+    world.detector.handle(now, GroupObservation::Uncommitted { partition: of(0) });
     world.drain();
     world.committed.clear();
     assert_eq!(world.kept.is_empty(), has_committed, "{:?}", world.kept);

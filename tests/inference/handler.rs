@@ -6,7 +6,7 @@ use fastrand::Rng;
 use reprise::model::{LaneOffset, TopicPartition};
 
 use crate::app::{App, Did, World};
-use crate::retries::{Place, place};
+use crate::retries::{RecordOrigin, place};
 
 /// `consume_timeout` of the group.
 pub(crate) const TIMEOUT_MS: u64 = 40_000;
@@ -14,7 +14,7 @@ pub(crate) const ALWAYS: u32 = u32::MAX;
 
 /// The way in which a record fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FailureWay {
     #[default]
     Says,
     Throws,
@@ -26,7 +26,7 @@ pub(crate) enum Way {
 /// The test's own knowledge of one record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Truth {
-    pub(crate) way: Way,
+    pub(crate) way: FailureWay,
     /// Failures still to come.
     pub(crate) left: u32,
     pub(crate) failed: u32,
@@ -62,12 +62,12 @@ impl Truth {
 /// The application, in all its processes.
 pub(crate) struct Handler {
     pub(crate) rng: Rng,
-    pub(crate) truths: BTreeMap<Place, Truth>,
+    pub(crate) truths: BTreeMap<RecordOrigin, Truth>,
     /// An outage: every record fails.
     pub(crate) is_out: bool,
     pub(crate) deliveries: usize,
     /// Records in the retry queue, where a record that kills its process does so for ever.
-    pub(crate) queued: BTreeSet<Place>,
+    pub(crate) queued: BTreeSet<RecordOrigin>,
 }
 
 impl Handler {
@@ -96,14 +96,14 @@ impl Handler {
         truth.left -= u32::from(truth.left != ALWAYS);
         truth.failed += 1;
         let mut way = truth.way;
-        if way == Way::Any {
-            way = [Way::Says, Way::Throws, Way::Dies][self.rng.usize(..3)];
+        if way == FailureWay::Any {
+            way = [FailureWay::Says, FailureWay::Throws, FailureWay::Dies][self.rng.usize(..3)];
         }
         match way {
             _ if is_queued => Did::Nack,
-            Way::Says | Way::Any => Did::Nack,
-            Way::Dies => Did::Die(0),
-            Way::Throws => Did::Throw,
+            FailureWay::Says | FailureWay::Any => Did::Nack,
+            FailureWay::Dies => Did::Die(0),
+            FailureWay::Throws => Did::Throw,
         }
     }
 }

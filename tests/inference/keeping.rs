@@ -2,7 +2,7 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
-use reprise::retry::detector::Seen;
+use reprise::retry::detector::GroupObservation;
 
 #[test]
 fn nothing_of_a_consumer_that_flows_is_journalled() {
@@ -105,7 +105,7 @@ fn what_has_an_entry_or_is_done_is_no_suspect_after_a_restart_either() {
         move |world: &mut World| {
             let now = world.now();
             let (partition, done) = (of(0), std::iter::once(done.clone()).collect());
-            world.detector.handle(now, Seen::Read { partition, offset: 1, done });
+            world.detector.handle(now, GroupObservation::Read { partition, offset: 1, done });
             world.committed.insert(of(0), 1);
         }
     };

@@ -2,10 +2,10 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World};
-use reprise::model::{LaneOffset, Slot};
-use reprise::retry::detector::{LaneGiven, Seen};
+use reprise::model::{LaneOffset, RetryPartition};
+use reprise::retry::detector::{GroupObservation, LaneGiven};
 
-const SLOT: Slot = Slot(3);
+const SLOT: RetryPartition = RetryPartition(3);
 
 fn lane(sequence: u64) -> LaneOffset {
     LaneOffset { slot: SLOT, sequence }
@@ -16,10 +16,10 @@ fn lane_gives(world: &mut World, app: &App, out: &[u64], waits: bool) {
     let out = out.iter().map(|sequence| lane(*sequence)).collect();
     let member = app.by.member.clone();
     let told = LaneGiven { member, slot: SLOT, out, waits, single: None };
-    seen(world, Seen::LaneGiven(told));
+    seen(world, GroupObservation::LaneGiven(told));
 }
 
-fn seen(world: &mut World, seen: Seen) {
+fn seen(world: &mut World, seen: GroupObservation) {
     let now = world.now();
     world.detector.handle(now, seen);
     world.drain();
@@ -40,7 +40,7 @@ fn a_return_with_a_retry_out_says_nothing_of_the_record() {
             app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
         }
         assert_eq!(world.charged().is_empty() && world.dead.is_empty(), is_out);
-        seen(&mut world, Seen::LaneBelow { up_to: lane(5) });
+        seen(&mut world, GroupObservation::LaneBelow { up_to: lane(5) });
     }
 }
 
@@ -58,7 +58,7 @@ fn deaths_among_retries(late: bool) -> u32 {
             retries += 1;
             world.pass(2);
         }
-        let done = Seen::LaneBelow { up_to: lane(retries) };
+        let done = GroupObservation::LaneBelow { up_to: lane(retries) };
         if !late {
             seen(&mut world, done.clone());
         }

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use reprise::model::{EntryId, Now, TopicPartition, WallMs};
-use reprise::retry::detector::{Settling, SuspectRecord};
-use reprise::retry::{Carried, Disposition, Entry, Evidence, Fact, Named, Policy, State};
+use reprise::model::{EntryId, Moment, TopicPartition, WallMs};
+use reprise::retry::detector::{ExhaustedRecord, SuspectRecord};
+use reprise::retry::{
+    Disposition, Entry, Evidence, Fact, FailureHistory, NackTarget, Policy, RetryState,
+};
 
-use crate::retries::{Place, place};
+use crate::retries::{RecordOrigin, place};
 
 /// Retries in place at most, if failures are only inferred.
 const IN_PLACE: u32 = 6;
@@ -19,16 +21,16 @@ pub(crate) struct Law {
     max: u32,
     timeout_ms: u64,
     known: BTreeMap<EntryId, Entry>,
-    by_place: BTreeMap<Place, EntryId>,
+    by_place: BTreeMap<RecordOrigin, EntryId>,
     /// Evidence and earlier count of the next nack.
-    said: (Evidence, Carried),
-    settling: Option<Settling>,
+    said: (Evidence, FailureHistory),
+    settling: Option<ExhaustedRecord>,
     /// Failures of records in their own places.
-    in_place: BTreeMap<Place, u32>,
+    in_place: BTreeMap<RecordOrigin, u32>,
     /// Expected state and count after the last nack.
-    came: Option<(State, u32)>,
+    came: Option<(RetryState, u32)>,
     /// Dead letters, and the failures of each.
-    pub(crate) dead: BTreeMap<Place, u32>,
+    pub(crate) dead: BTreeMap<RecordOrigin, u32>,
     /// Failures that did not count because the breaker was open.
     pub(crate) spared: u32,
     /// Retries that left the queue.
@@ -44,7 +46,7 @@ impl Law {
             timeout_ms: 0,
             known: BTreeMap::new(),
             by_place: BTreeMap::new(),
-            said: (Evidence::Nack, Carried::default()),
+            said: (Evidence::Nack, FailureHistory::default()),
             settling: None,
             in_place: BTreeMap::new(),
             came: None,
@@ -63,11 +65,11 @@ impl Law {
         self.timeout_ms = policy.consume_timeout_ms;
     }
 
-    pub(crate) fn said(&mut self, way: Evidence, carried: &Carried) {
+    pub(crate) fn said(&mut self, way: Evidence, carried: &FailureHistory) {
         self.said = (way, carried.clone());
     }
 
-    pub(crate) fn settles(&mut self, settling: &Settling) {
+    pub(crate) fn settles(&mut self, settling: &ExhaustedRecord) {
         self.settling = Some(settling.clone());
     }
 
@@ -77,19 +79,19 @@ impl Law {
     }
 
     /// The expected outcome of the last nack, if the nack was new.
-    pub(crate) fn came(&mut self) -> Option<(State, u32)> {
+    pub(crate) fn came(&mut self) -> Option<(RetryState, u32)> {
         self.came.take()
     }
 
-    pub(crate) fn of(&self, place: &Place) -> Option<&Entry> {
+    pub(crate) fn of(&self, place: &RecordOrigin) -> Option<&Entry> {
         self.known.get(self.by_place.get(place)?).filter(|entry| !entry.superseded)
     }
 
     /// The entry that a nack names.
-    pub(crate) fn named(&self, named: &Named) -> Option<&Entry> {
+    pub(crate) fn named(&self, named: &NackTarget) -> Option<&Entry> {
         match named {
-            Named::Origin(origin) => self.of(&place(origin)),
-            Named::Lane(lane) => self.all().find(|entry| entry.lanes.last() == Some(lane)),
+            NackTarget::Origin(origin) => self.of(&place(origin)),
+            NackTarget::Lane(lane) => self.all().find(|entry| entry.lanes.last() == Some(lane)),
             _ => None,
         }
     }
@@ -124,18 +126,18 @@ impl Law {
 
     fn waiting(&self) -> impl Iterator<Item = (&Entry, WallMs)> {
         self.known.values().filter_map(|entry| match entry.state {
-            State::Waiting { due, .. } => Some((entry, due)),
+            RetryState::Waiting { due, .. } => Some((entry, due)),
             _ => None,
         })
     }
 
     /// An entry that can be delivered now.
-    pub(crate) fn due(&self, now: Now) -> Option<&Entry> {
+    pub(crate) fn due(&self, now: Moment) -> Option<&Entry> {
         self.waiting().find(|(_, due)| *due <= now.wall).map(|(entry, _)| entry)
     }
 
     /// Time at which the next entry is due.
-    pub(crate) fn next_due(&self, now: Now) -> Option<WallMs> {
+    pub(crate) fn next_due(&self, now: Moment) -> Option<WallMs> {
         self.waiting().map(|(_, due)| due).filter(|due| *due > now.wall).min()
     }
 
@@ -166,7 +168,13 @@ impl Law {
     }
 
     /// The earlier due time of the entry's own delay and the present delay of its level.
-    fn nearest(&self, now: Now, due: WallMs, delay_ms: u64, level: Option<u32>) -> (WallMs, u64) {
+    fn nearest(
+        &self,
+        now: Moment,
+        due: WallMs,
+        delay_ms: u64,
+        level: Option<u32>,
+    ) -> (WallMs, u64) {
         let at = |level: u32| self.levels_ms.get(usize::try_from(level).unwrap() - 1);
         let present = level.and_then(at).copied();
         let shorter_ms = present.map_or(delay_ms, |present| present.min(delay_ms));
@@ -175,16 +183,16 @@ impl Law {
     }
 
     /// Checks that all waiting entries follow the rules in force and this clock.
-    pub(crate) fn is_kept(&self, now: Now, when: &str) {
+    pub(crate) fn is_kept(&self, now: Moment, when: &str) {
         for entry in self.known.values() {
-            let State::Waiting { due, delay_ms, level } = entry.state else { continue };
+            let RetryState::Waiting { due, delay_ms, level } = entry.state else { continue };
             let (nearest, _) = self.nearest(now, due, delay_ms, level);
             assert_eq!(due, nearest, "{when}: {entry:?}");
         }
     }
 
     /// Checks a journalled fact.
-    pub(crate) fn judge(&mut self, now: Now, fact: &Fact) {
+    pub(crate) fn judge(&mut self, now: Moment, fact: &Fact) {
         match fact {
             Fact::Entry { entry, cause, .. } => {
                 let before = self.known.get(&entry.id).cloned();
@@ -203,7 +211,7 @@ impl Law {
         }
     }
 
-    fn judge_entry(&mut self, now: Now, before: Option<&Entry>, entry: &Entry, why: Evidence) {
+    fn judge_entry(&mut self, now: Moment, before: Option<&Entry>, entry: &Entry, why: Evidence) {
         let count = before.map_or(0, |before| before.reconsume_times);
         assert!(entry.reconsume_times >= count, "a count fell: {before:?} {entry:?}");
         let stood = before.map(|before| before.state);
@@ -213,32 +221,36 @@ impl Law {
                 self.judge_said(now, before, entry);
             }
             (_, None) if why != Evidence::Behind => self.judge_settled(now, entry),
-            (Evidence::HandOut, Some(State::Waiting { due, .. })) => {
+            (Evidence::HandOut, Some(RetryState::Waiting { due, .. })) => {
                 assert!(due <= now.wall, "early: {entry:?} at {now:?}");
                 assert!(entry.inflight().is_some() && entry.reconsume_times == count);
                 self.left += 1;
                 self.most = self.most.max(count);
             }
-            (Evidence::MemberLost | Evidence::Timeout, Some(State::Inflight { since, .. })) => {
+            (
+                Evidence::MemberLost | Evidence::Timeout,
+                Some(RetryState::Inflight { since, .. }),
+            ) => {
                 let lost = before.unwrap().losses;
                 let delay_ms = (1_000_u64 << lost.min(10)).min(30_000);
-                let state = State::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: None };
+                let state =
+                    RetryState::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: None };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "{why:?}");
                 let timed_out = since.plus(self.timeout_ms) <= now.wall;
                 assert!(why == Evidence::MemberLost || timed_out, "open for too short: {entry:?}");
             }
-            (Evidence::Aborted, Some(State::Inflight { .. })) => {
-                let state = State::Waiting { due: now.wall, delay_ms: 0, level: None };
+            (Evidence::Aborted, Some(RetryState::Inflight { .. })) => {
+                let state = RetryState::Waiting { due: now.wall, delay_ms: 0, level: None };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "aborted");
             }
-            (Evidence::Rescheduled, Some(State::Waiting { due, delay_ms, level })) => {
+            (Evidence::Rescheduled, Some(RetryState::Waiting { due, delay_ms, level })) => {
                 let (due, delay_ms) = self.nearest(now, due, delay_ms, level);
-                let state = State::Waiting { due, delay_ms, level };
+                let state = RetryState::Waiting { due, delay_ms, level };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "rescheduled");
             }
-            (Evidence::Released, Some(State::Behind { due, delay_ms, level, .. })) => {
+            (Evidence::Released, Some(RetryState::Behind { due, delay_ms, level, .. })) => {
                 let (due, delay_ms) = self.nearest(now, due.max(now.wall), delay_ms, level);
-                let state = State::Waiting { due, delay_ms, level };
+                let state = RetryState::Waiting { due, delay_ms, level };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "let go");
             }
             (Evidence::HandOut | Evidence::Aborted, _) => panic!("{why:?} of {stood:?}: {entry:?}"),
@@ -247,7 +259,7 @@ impl Law {
     }
 
     /// Checks the entry after a nack.
-    fn judge_said(&mut self, now: Now, before: Option<&Entry>, entry: &Entry) {
+    fn judge_said(&mut self, now: Moment, before: Option<&Entry>, entry: &Entry) {
         let said = std::mem::take(&mut self.said.1);
         let known = before.map_or(said.reconsume_times, |before| before.reconsume_times);
         // An inferred failure without a delivery since is the one that the nack confirms.
@@ -258,14 +270,14 @@ impl Law {
         let (failed, charged) = if is_that { (known - 1, known) } else { (known, known + 1) };
         let (delay_ms, level) = self.ladder(failed);
         let due = now.wall.plus(delay_ms);
-        let waits = State::Waiting { due, delay_ms, level: Some(level) };
+        let waits = RetryState::Waiting { due, delay_ms, level: Some(level) };
         let expected = if said.spared {
             self.spared += 1;
             (waits, known)
         } else if failed >= self.max {
             let origin = entry.origin.as_ref().unwrap();
             self.dead.insert(place(origin), charged);
-            (State::Dead { at: now.wall }, charged)
+            (RetryState::Dead { at: now.wall }, charged)
         } else {
             (waits, charged)
         };
@@ -275,11 +287,12 @@ impl Law {
     }
 
     /// Checks the entry or dead letter after an inferred failure.
-    fn judge_settled(&mut self, now: Now, entry: &Entry) {
+    fn judge_settled(&mut self, now: Moment, entry: &Entry) {
         let settling = self.settling.take().unwrap();
         let failed = settling.reconsume_times;
         let (delay_ms, level) = self.ladder(failed);
-        let waits = State::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: Some(level) };
+        let waits =
+            RetryState::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: Some(level) };
         let is_lost = matches!(settling.evidence, Evidence::MemberLost | Evidence::SeekBack);
         let expected = if settling.is_retried && failed < self.max {
             waits
@@ -288,7 +301,7 @@ impl Law {
             // A withheld record ends with the failures counted so far.
             assert!(failed < CRASHES.max(self.max + 1), "{settling:?}");
             self.dead.insert(place, failed + 1);
-            State::Dead { at: now.wall }
+            RetryState::Dead { at: now.wall }
         } else {
             let place = place(entry.origin.as_ref().unwrap());
             let known = self.in_place.remove(&place).unwrap_or_default();
@@ -296,7 +309,7 @@ impl Law {
             // A limit that was lowered since the last failure applies now.
             assert_eq!(failed, limit.max(known), "a limit of {limit}: {settling:?}");
             self.dead.insert(place, failed + 1);
-            State::Dead { at: now.wall }
+            RetryState::Dead { at: now.wall }
         };
         let found = (entry.state, entry.reconsume_times);
         assert_eq!(found, (expected, failed + 1), "settled: {settling:?}");

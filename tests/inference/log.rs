@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::model::Runs;
+use reprise::model::OffsetRuns;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Item {
@@ -14,7 +14,7 @@ enum Item {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum TransactionEnd {
     Not,
     Committed,
     Aborted,
@@ -23,7 +23,7 @@ enum Ended {
 #[derive(Debug)]
 pub(crate) struct Logs {
     all: Vec<Vec<Item>>,
-    transactions: Vec<Ended>,
+    transactions: Vec<TransactionEnd>,
     /// Open transactions, with their partitions.
     open: BTreeMap<u32, BTreeSet<usize>>,
 }
@@ -44,7 +44,7 @@ impl Logs {
 
     pub(crate) fn begin(&mut self) -> u32 {
         let id = u32::try_from(self.transactions.len()).unwrap();
-        self.transactions.push(Ended::Not);
+        self.transactions.push(TransactionEnd::Not);
         self.open.insert(id, BTreeSet::new());
         id
     }
@@ -58,21 +58,22 @@ impl Logs {
         for partition in self.open.remove(&id).unwrap() {
             self.all[partition].push(Item::Marker);
         }
-        let ended = if commits { Ended::Committed } else { Ended::Aborted };
+        let ended = if commits { TransactionEnd::Committed } else { TransactionEnd::Aborted };
         self.transactions[usize::try_from(id).unwrap()] = ended;
     }
 
-    fn ended(&self, id: u32) -> Ended {
+    fn ended(&self, id: u32) -> TransactionEnd {
         self.transactions[usize::try_from(id).unwrap()]
     }
 
     pub(crate) fn aborted(&self) -> usize {
-        self.transactions.iter().filter(|ended| **ended == Ended::Aborted).count()
+        self.transactions.iter().filter(|ended| **ended == TransactionEnd::Aborted).count()
     }
 
     /// The last stable offset: nothing at or above it is delivered yet.
     pub(crate) fn stable_end(&self, partition: usize) -> i64 {
-        let is_open = |item: &Item| matches!(item, Item::Of(id) if self.ended(*id) == Ended::Not);
+        let is_open =
+            |item: &Item| matches!(item, Item::Of(id) if self.ended(*id) == TransactionEnd::Not);
         let log = &self.all[partition];
         let first = log.iter().position(is_open).unwrap_or(log.len());
         i64::try_from(first).unwrap()
@@ -82,12 +83,12 @@ impl Logs {
     pub(crate) fn is_shown(&self, partition: usize, offset: i64) -> bool {
         match self.all[partition][usize::try_from(offset).unwrap()] {
             Item::Record => true,
-            Item::Of(id) => self.ended(id) == Ended::Committed,
+            Item::Of(id) => self.ended(id) == TransactionEnd::Committed,
             Item::Marker => false,
         }
     }
 
-    pub(crate) fn hidden(&self, partition: usize) -> Runs {
+    pub(crate) fn hidden(&self, partition: usize) -> OffsetRuns {
         let all = 0..self.stable_end(partition);
         let hidden = all.filter(|offset| !self.is_shown(partition, *offset));
         hidden.map(|offset| offset..offset + 1).collect()

@@ -2,9 +2,11 @@
 
 use crate::WITH_BREAKER as RULES;
 use crate::app::{App, Commits, World, of};
-use reprise::model::{LaneOffset, Slot};
+use reprise::model::{LaneOffset, RetryPartition};
 use reprise::retry::Policies;
-use reprise::retry::detector::{BreakerView, Detector, InOrder, LaneGiven, Output, Rules, Seen};
+use reprise::retry::detector::{
+    BreakerView, Detector, DetectorOutput, GroupObservation, LaneGiven, OrderEffect, Rules,
+};
 
 /// The records of a test batch.
 const MIN: usize = 20;
@@ -22,7 +24,7 @@ fn handle(world: &mut World, app: &mut App, fails: impl Fn(i64) -> bool) -> Vec<
         app.positions.insert(partition.clone(), offset + 1);
         if fails(*offset) {
             let (partition, offset) = (partition.clone(), *offset);
-            world.detector.handle(now, Seen::Nacked { partition, offset });
+            world.detector.handle(now, GroupObservation::Nacked { partition, offset });
         }
     }
     for (partition, position) in app.positions.clone() {
@@ -139,7 +141,7 @@ fn nacks_behind_their_commit_take_successes_back() {
     let now = world.now();
     for offset in 0..20 {
         assert!(!is_open(&world), "{offset} of 30");
-        world.detector.handle(now, Seen::Nacked { partition: of(0), offset });
+        world.detector.handle(now, GroupObservation::Nacked { partition: of(0), offset });
     }
     assert!(is_open(&world), "20 of 30");
 }
@@ -150,10 +152,12 @@ fn records_that_a_reset_skips_are_no_success() {
     let app = world.start(Commits::Never);
     world.fetch(&app, None);
     let now = world.now();
-    world.detector.handle(now, Seen::Reset { partition: of(0), offset: 180, before: Some(0) });
+    world
+        .detector
+        .handle(now, GroupObservation::Reset { partition: of(0), offset: 180, before: Some(0) });
     for offset in 180..200 {
         assert!(!is_open(&world));
-        world.detector.handle(now, Seen::Nacked { partition: of(0), offset });
+        world.detector.handle(now, GroupObservation::Nacked { partition: of(0), offset });
         world.commit(&of(0), offset + 1);
     }
     assert!(is_open(&world), "20 of 20");
@@ -200,15 +204,17 @@ fn retries_are_tested_where_no_record_comes() {
     assert_eq!(world.detector.lane_room(world.now()), Some(0), "records come first");
     world.pass(RULES.isolation_timeout_ms);
     assert_eq!(world.detector.lane_room(world.now()), Some(MIN));
-    let (now, slot) = (world.now(), Slot(0));
+    let (now, slot) = (world.now(), RetryPartition(0));
     let out = (0..5).map(|sequence| LaneOffset { slot, sequence }).collect();
     let given = LaneGiven { member: app.by.member, slot, out, waits: false, single: None };
-    world.detector.handle(now, Seen::LaneGiven(given));
+    world.detector.handle(now, GroupObservation::LaneGiven(given));
     assert_eq!(world.detector.lane_room(now), Some(MIN - 5));
     for sequence in 0..2 {
-        world.detector.handle(now, Seen::LaneFailed { lane: LaneOffset { slot, sequence } });
+        world
+            .detector
+            .handle(now, GroupObservation::LaneFailed { lane: LaneOffset { slot, sequence } });
     }
-    world.detector.handle(now, Seen::LaneDone { count: 3 });
+    world.detector.handle(now, GroupObservation::LaneDone { count: 3 });
     assert!(is_open(&world), "the test batch is not over");
     world.pass(RULES.isolation_timeout_ms);
     assert_eq!(world.detector.lane_room(world.now()), None, "most were handled");
@@ -237,7 +243,7 @@ fn leaves_in_order(rules: Rules, others: bool) -> (u64, usize) {
         if !world.fetch(&app, None).records.is_empty() {
             failures += 1;
             let now = world.now();
-            if world.detector.failed_in_order(now, &of(0), 0, &ladder) == InOrder::Leaves {
+            if world.detector.failed_in_order(now, &of(0), 0, &ladder) == OrderEffect::Leaves {
                 return (world.at - began, failures);
             }
             world.detector.said(&of(0));
@@ -271,7 +277,7 @@ fn a_batch_of_failures_is_kept_once() {
     }
     detector.said(&of(0));
     let kept = std::iter::from_fn(|| detector.poll_output()).filter_map(|output| match output {
-        Output::Window { window, .. } => window,
+        DetectorOutput::Window { window, .. } => window,
         _ => None,
     });
     let sizes: Vec<usize> = kept.map(|window| window.suspects.len()).collect();

@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fastrand::Rng;
-use reprise::model::{MemberId, Runs, TopicPartition};
+use reprise::model::{MemberId, OffsetRuns, TopicPartition};
 use reprise::retry::OnSeekBack;
-use reprise::retry::detector::{Asked, Fetching, Handed, Rules, Seen, Serve};
+use reprise::retry::detector::{
+    DeliveredRange, FetchDecision, FetchPosition, GroupObservation, MemberFetch, Rules,
+};
 
 use crate::WITH_BREAKER as DEFAULTS;
 use crate::app::{WAIT_MS, World};
@@ -34,7 +36,7 @@ enum Style {
 
 #[derive(Debug)]
 struct Consumer {
-    by: Fetching,
+    by: MemberFetch,
     style: Style,
     /// The longest handling time of a record.
     slow_ms: u64,
@@ -99,7 +101,7 @@ impl Script {
             4 => Style::Pool,
             _ => Style::Auto(self.rng.u64(500..6_000)),
         };
-        let by = Fetching {
+        let by = MemberFetch {
             member,
             came: self.world.now().mono,
             conn: self.named,
@@ -132,7 +134,7 @@ impl Script {
             self.commit_done(n);
             let (member, epoch) = (self.members[n].by.member.clone(), self.epoch);
             let now = self.world.now();
-            self.world.detector.handle(now, Seen::Assigned { member, epoch });
+            self.world.detector.handle(now, GroupObservation::Assigned { member, epoch });
         }
         let partitions: Vec<TopicPartition> = self.world.ends.keys().cloned().collect();
         let mut assigned: Vec<BTreeSet<TopicPartition>> = vec![BTreeSet::new(); self.members.len()];
@@ -193,7 +195,7 @@ impl Script {
             let now = self.world.now();
             self.world
                 .detector
-                .handle(now, Seen::Lost { member: old.by.member.clone(), left: true });
+                .handle(now, GroupObservation::Lost { member: old.by.member.clone(), left: true });
         }
         self.join();
         if is_static && let Some(new) = self.members.last_mut() {
@@ -215,7 +217,7 @@ impl Script {
         if self.rng.bool() {
             self.world.committed.insert(partition.clone(), to);
             let (of, now) = (partition.clone(), self.world.now());
-            let seen = Seen::Committed { partition: of, offset: to };
+            let seen = GroupObservation::Committed { partition: of, offset: to };
             self.world.detector.handle(now, seen);
         }
         self.members[n].start_at(&partition, to);
@@ -281,10 +283,10 @@ impl Script {
         let stale = std::mem::take(&mut consumer.stale);
         let is_wanted = |p: &&TopicPartition| !consumer.paused.contains(*p) && is_empty(p);
         let wanted = consumer.positions.keys().filter(|p| stale.contains_key(*p) || is_wanted(p));
-        let asked: Vec<Asked> = wanted
+        let asked: Vec<FetchPosition> = wanted
             .map(|p| {
                 let offset = *stale.get(p).unwrap_or(&consumer.positions[p]);
-                Asked { partition: p.clone(), offset }
+                FetchPosition { partition: p.clone(), offset }
             })
             .collect();
         if asked.is_empty() {
@@ -294,22 +296,22 @@ impl Script {
             consumer.by.came = now.mono;
         }
         let plan = self.world.detector.asked(now, &consumer.by, &asked);
-        let is_answered = consumer.asked_until > 0 || plan.serve.contains(&Serve::Again);
+        let is_answered = consumer.asked_until > 0 || plan.serve.contains(&FetchDecision::Again);
         let mut handed = Vec::new();
         let turn = by_turn(&asked, &plan.serve, |ask| self.world.ends[&ask.partition]).cloned();
         for (ask, serve) in asked.iter().zip(plan.serve) {
             let by_turn = turn.as_ref() == Some(&ask.partition);
-            self.world.touched += usize::from(serve != Serve::Open);
+            self.world.touched += usize::from(serve != FetchDecision::Open);
             let many = self.rng.i64(1..80);
             let all = ask.offset..self.world.ends[&ask.partition].min(ask.offset + many);
             let all = match serve {
-                Serve::Open => all,
-                Serve::Turn { .. } if !by_turn => ask.offset..ask.offset,
-                Serve::Nothing | Serve::Again => ask.offset..ask.offset,
-                Serve::Below { without, below } if without.is_empty() => {
+                FetchDecision::Open => all,
+                FetchDecision::Turn { .. } if !by_turn => ask.offset..ask.offset,
+                FetchDecision::Nothing | FetchDecision::Again => ask.offset..ask.offset,
+                FetchDecision::Below { without, below } if without.is_empty() => {
                     ask.offset..all.end.min(below)
                 }
-                Serve::Turn { without, .. } if without.is_empty() => {
+                FetchDecision::Turn { without, .. } if without.is_empty() => {
                     ask.offset..all.end.min(ask.offset + 1)
                 }
                 other => {
@@ -323,8 +325,9 @@ impl Script {
                     consumer.positions.insert(partition.clone(), end);
                     consumer.fetched.entry(partition.clone()).or_default().extend(all);
                 }
-                let (turn, hidden) = (by_turn.then_some(end - 1), Runs::default());
-                handed.push(Handed { partition, from, end, turn, hidden, sparse: Vec::new() });
+                let (turn, hidden) = (by_turn.then_some(end - 1), OffsetRuns::default());
+                let sparse = Vec::new();
+                handed.push(DeliveredRange { partition, from, end, turn, hidden, sparse });
             }
         }
         let is_waiting = handed.is_empty() && !is_answered;
@@ -352,7 +355,7 @@ impl Script {
             let now = self.world.now();
             if consumer.positions.contains_key(&partition) {
                 self.world.committed.insert(partition.clone(), offset);
-                self.world.detector.handle(now, Seen::Committed { partition, offset });
+                self.world.detector.handle(now, GroupObservation::Committed { partition, offset });
             }
         }
         if due {
@@ -367,7 +370,7 @@ impl Script {
         for (partition, offset) in late.into_iter().chain(consumer.contiguous()) {
             let now = self.world.now();
             self.world.committed.insert(partition.clone(), offset);
-            self.world.detector.handle(now, Seen::Committed { partition, offset });
+            self.world.detector.handle(now, GroupObservation::Committed { partition, offset });
         }
     }
 

@@ -2,8 +2,8 @@
 //! below its commits. Records delivered again begin anew, and none counts as failed.
 
 use reprise::model::TopicPartition;
-use reprise::retry::detector::Seen;
-use reprise::retry::{Input, StateKind};
+use reprise::retry::detector::GroupObservation;
+use reprise::retry::{LedgerInput, StateKind};
 
 use crate::app::{World, of};
 use crate::law::Law;
@@ -17,7 +17,7 @@ impl World {
         let (now, partition) = (self.now(), of.clone());
         let before = self.committed.insert(partition.clone(), offset);
         self.passes(of, offset);
-        self.detector.handle(now, Seen::Reset { partition, offset, before });
+        self.detector.handle(now, GroupObservation::Reset { partition, offset, before });
         self.drain();
         offset
     }
@@ -28,7 +28,7 @@ impl World {
         let Some(retries) = &mut self.retries else { return };
         let TopicPartition { topic, partition } = of.clone();
         let given = offsets.clone();
-        retries.ask(now, Input::Replayed { group: shop(), topic, partition, offsets });
+        retries.ask(now, LedgerInput::Replayed { group: shop(), topic, partition, offsets });
         if retries.policy.supersedes {
             retries.law.is_superseded(of, given);
         }

@@ -4,30 +4,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use reprise::model::{GroupId, LaneOffset, MemberId, Now, OrderKey, Origin, TopicPartition};
-use reprise::retry::detector::{LaneGiven, Rules, Seen, Serve, Settling};
+use reprise::model::{GroupId, LaneOffset, MemberId, Moment, OrderKey, Origin, TopicPartition};
+use reprise::retry::detector::{
+    ExhaustedRecord, FetchDecision, GroupObservation, LaneGiven, Rules,
+};
 use reprise::retry::{
-    Answer, Fact, Input, Ledger, OrderMode, Ordered, Output, Policies, Policy, StateKind,
+    Fact, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, OrderDecision, OrderMode, Policies,
+    Policy, StateKind,
 };
 
 use crate::app::{App, World};
 use crate::btree_entries::BTreeEntries;
 use crate::law::Law;
 use crate::story::Story;
-use crate::voice::Voices;
+use crate::voice::NackChooser;
 
 /// Partition and offset of a record as produced.
-pub(crate) type Place = (TopicPartition, i64);
+pub(crate) type RecordOrigin = (TopicPartition, i64);
 
 pub(crate) fn shop() -> GroupId {
     "shop".into()
 }
 
-pub(crate) fn origin((of, offset): &Place) -> Origin {
+pub(crate) fn origin((of, offset): &RecordOrigin) -> Origin {
     Origin { topic: of.topic.clone(), partition: of.partition, offset: *offset }
 }
 
-pub(crate) fn place(origin: &Origin) -> Place {
+pub(crate) fn place(origin: &Origin) -> RecordOrigin {
     let Origin { topic, partition, offset } = origin.clone();
     (TopicPartition { topic, partition }, offset)
 }
@@ -38,14 +41,14 @@ pub(crate) struct Retries {
     pub(crate) policy: Policy,
     pub(crate) law: Law,
     /// The key of each record, with `order.mode: key`.
-    pub(crate) keys: BTreeMap<Place, OrderKey>,
+    pub(crate) keys: BTreeMap<RecordOrigin, OrderKey>,
     /// Records delivered from their partition although they have an entry.
-    pub(crate) twice: BTreeSet<Place>,
+    pub(crate) twice: BTreeSet<RecordOrigin>,
     /// Nacked records whose nack counted nothing.
-    pub(crate) unheard: Vec<Place>,
+    pub(crate) unheard: Vec<RecordOrigin>,
     /// Nacks of a retry after its consume timeout, per record.
-    pub(crate) late: BTreeMap<Place, u32>,
-    pub(crate) voices: Voices,
+    pub(crate) late: BTreeMap<RecordOrigin, u32>,
+    pub(crate) voices: NackChooser,
     pub(crate) story: Story,
     /// Commits of the retry partition belong to transactions, some of which are aborted.
     pub(crate) in_transactions: bool,
@@ -60,7 +63,7 @@ fn policies(policy: &Policy) -> Policies {
 }
 
 impl Retries {
-    pub(crate) fn new(now: Now, policy: Policy) -> Self {
+    pub(crate) fn new(now: Moment, policy: Policy) -> Self {
         let mut retries = Self {
             ledger: Ledger::new(BTreeEntries::default(), policies(&policy)),
             journal: Vec::new(),
@@ -70,7 +73,7 @@ impl Retries {
             twice: BTreeSet::new(),
             unheard: Vec::new(),
             late: BTreeMap::new(),
-            voices: Voices::default(),
+            voices: NackChooser::default(),
             story: Story::default(),
             in_transactions: false,
             unsettled: 0,
@@ -81,7 +84,7 @@ impl Retries {
     }
 
     /// A new ledger over the journal, as after a restart.
-    fn restart(&mut self, now: Now) {
+    fn restart(&mut self, now: Moment) {
         let mut ledger = Ledger::new(BTreeEntries::default(), policies(&self.policy));
         for fact in &self.journal {
             ledger.apply(fact);
@@ -94,10 +97,10 @@ impl Retries {
         self.law.is_kept(now, "after a restart");
     }
 
-    fn reload(&mut self, now: Now, policy: Policy) {
+    fn reload(&mut self, now: Moment, policy: Policy) {
         self.law.rule(&policy);
         self.policy = policy;
-        self.ask(now, Input::Policies(Box::new(policies(&self.policy))));
+        self.ask(now, LedgerInput::Policies(Box::new(policies(&self.policy))));
         self.law.is_kept(now, "after a reload");
     }
 
@@ -105,32 +108,32 @@ impl Retries {
         self.ledger.counts(&shop()).of(kind)
     }
 
-    pub(crate) fn knows(&self, place: &Place) -> bool {
+    pub(crate) fn knows(&self, place: &RecordOrigin) -> bool {
         self.law.of(place).is_some()
     }
 
-    pub(crate) fn ask(&mut self, now: Now, input: Input) -> Option<Answer> {
+    pub(crate) fn ask(&mut self, now: Moment, input: LedgerInput) -> Option<LedgerAnswer> {
         self.ledger.handle(now, input);
         self.drain(now)
     }
 
-    fn drain(&mut self, now: Now) -> Option<Answer> {
+    fn drain(&mut self, now: Moment) -> Option<LedgerAnswer> {
         let mut last = None;
         while let Some(output) = self.ledger.poll_output() {
             match output {
-                Output::Fact(fact) => {
+                LedgerOutput::Fact(fact) => {
                     self.law.judge(now, &fact);
                     self.story.fact(&fact);
                     self.journal.push(fact);
                 }
-                Output::Answer(answer) => last = Some(answer),
-                Output::Wake { .. } => {}
+                LedgerOutput::Answer(answer) => last = Some(answer),
+                LedgerOutput::Wake { .. } => {}
             }
         }
         last
     }
 
-    fn time(&mut self, now: Now) {
+    fn time(&mut self, now: Moment) {
         self.ledger.handle_timeout(now);
         self.drain(now);
         let deadline = self.ledger.poll_timeout().map(|at| at.0);
@@ -141,17 +144,17 @@ impl Retries {
     }
 
     /// The records among these that wait behind another one of their key.
-    fn follow(&mut self, now: Now, of: &TopicPartition, offsets: &[i64]) -> Vec<i64> {
+    fn follow(&mut self, now: Moment, of: &TopicPartition, offsets: &[i64]) -> Vec<i64> {
         let keyed = offsets
             .iter()
             .filter_map(|at| self.keys.get(&(of.clone(), *at)).map(|key| (*at, *key)));
         let records: Vec<(i64, OrderKey)> = keyed.collect();
         let partition = of.clone();
         let known: Vec<i64> = records.iter().map(|(at, _)| *at).collect();
-        let ask = Input::Behind { group: shop(), partition, records };
-        let Some(Answer::Ordered(outcomes)) = self.ask(now, ask) else { panic!("no answer") };
+        let ask = LedgerInput::Behind { group: shop(), partition, records };
+        let Some(LedgerAnswer::Ordered(outcomes)) = self.ask(now, ask) else { panic!("no answer") };
         let each = known.into_iter().zip(outcomes);
-        each.filter(|(_, outcome)| *outcome != Ordered::Free).map(|(at, _)| at).collect()
+        each.filter(|(_, outcome)| *outcome != OrderDecision::Free).map(|(at, _)| at).collect()
     }
 }
 
@@ -187,8 +190,8 @@ impl World {
         let (now, has_lane) = (self.now(), self.has_lane());
         let retries = self.retries.as_mut().filter(|_| has_lane)?;
         let member = member.clone();
-        match retries.ask(now, Input::Join { group: shop(), member }) {
-            Some(Answer::Slot(view)) => Some(view.position),
+        match retries.ask(now, LedgerInput::Join { group: shop(), member }) {
+            Some(LedgerAnswer::Slot(view)) => Some(view.position),
             other => panic!("no lane: {other:?}"),
         }
     }
@@ -203,10 +206,11 @@ impl World {
     pub(crate) fn reconnect(&mut self, app: &mut App) {
         let (now, member) = (self.now(), app.by.member.clone());
         app.by.conn += 1_000;
-        self.detector.handle(now, Seen::Assigned { member, epoch: 1 });
+        self.detector.handle(now, GroupObservation::Assigned { member, epoch: 1 });
         for (partition, offset) in &self.committed {
             let (partition, offset) = (partition.clone(), *offset);
-            self.detector.handle(now, Seen::Read { partition, offset, done: Vec::new() });
+            self.detector
+                .handle(now, GroupObservation::Read { partition, offset, done: Vec::new() });
         }
         self.drain();
     }
@@ -218,7 +222,7 @@ impl World {
     }
 
     /// Records in the group's retry queue.
-    pub(crate) fn queued(&self) -> BTreeSet<Place> {
+    pub(crate) fn queued(&self) -> BTreeSet<RecordOrigin> {
         let law = self.retries.iter().map(|retries| &retries.law);
         let all = law.flat_map(Law::all).filter(|entry| !entry.superseded);
         all.filter_map(|entry| Some(place(entry.origin.as_ref()?))).collect()
@@ -232,14 +236,14 @@ impl World {
     pub(crate) fn leaves(&mut self, member: &MemberId) {
         let (now, member) = (self.now(), member.clone());
         if let Some(retries) = &mut self.retries {
-            retries.ask(now, Input::Leave { group: shop(), member });
+            retries.ask(now, LedgerInput::Leave { group: shop(), member });
         }
     }
 
     pub(crate) fn passes(&mut self, of: &TopicPartition, offset: i64) {
         let (now, TopicPartition { topic, partition }) = (self.now(), of.clone());
         if let Some(retries) = &mut self.retries {
-            retries.ask(now, Input::OriginCommit { group: shop(), topic, partition, offset });
+            retries.ask(now, LedgerInput::OriginCommit { group: shop(), topic, partition, offset });
         }
     }
 
@@ -251,7 +255,7 @@ impl World {
         for (topic_partition, offset) in &self.committed {
             let TopicPartition { topic, partition } = topic_partition.clone();
             let (group, offset) = (shop(), *offset);
-            retries.ask(now, Input::OriginCommit { group, topic, partition, offset });
+            retries.ask(now, LedgerInput::OriginCommit { group, topic, partition, offset });
         }
         for (of, offsets) in retries.law.not_passed() {
             self.detector.known(&of, offsets);
@@ -266,11 +270,11 @@ impl World {
     }
 
     /// Makes a settled record an entry or a dead letter.
-    pub(crate) fn leaves_its_place(&mut self, settling: &Settling) {
+    pub(crate) fn leaves_its_place(&mut self, settling: &ExhaustedRecord) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
         let key = retries.keys.get(&(settling.partition.clone(), settling.offset)).copied();
-        let settle = Input::Settle {
+        let settle = LedgerInput::Settle {
             group: shop(),
             settling: Box::new(settling.clone()),
             record_bytes: 0,
@@ -307,7 +311,7 @@ impl World {
     fn park(&mut self, of: &TopicPartition, offsets: Vec<i64>) {
         if !offsets.is_empty() {
             let now = self.now();
-            self.detector.handle(now, Seen::Parked { partition: of.clone(), offsets });
+            self.detector.handle(now, GroupObservation::Parked { partition: of.clone(), offsets });
         }
     }
 
@@ -316,14 +320,14 @@ impl World {
         &mut self,
         of: &TopicPartition,
         asked: Range<i64>,
-        serve: &Serve,
+        serve: &FetchDecision,
     ) -> Vec<i64> {
-        let gives = !matches!(serve, Serve::Nothing | Serve::Again);
+        let gives = !matches!(serve, FetchDecision::Nothing | FetchDecision::Again);
         let has_lines =
             self.keeps_keys() || self.retries.as_ref().is_some_and(|it| it.law.has_keys());
         if let Some(retries) = self.retries.as_mut().filter(|_| gives) {
             let places = asked.clone().map(|offset| (of.clone(), offset));
-            let known: Vec<Place> = places.filter(|place| retries.knows(place)).collect();
+            let known: Vec<RecordOrigin> = places.filter(|place| retries.knows(place)).collect();
             retries.twice.extend(known);
         }
         if !gives || !has_lines {
@@ -352,9 +356,9 @@ impl World {
         let (turn, company) = self.detector.lane_turn(now, from.slot);
         let room = room.into_iter().chain(turn).min();
         let max = room.unwrap_or(16);
-        let take = Input::Take { group: shop(), from, max, company };
+        let take = LedgerInput::Take { group: shop(), from, max, company };
         let taken = retries.ask(now, take);
-        let Some(Answer::Taken { entries, position, next_due, single, .. }) = taken else {
+        let Some(LedgerAnswer::Taken { entries, position, next_due, single, .. }) = taken else {
             panic!("no answer")
         };
         if room.is_none() && entries.len() < max {
@@ -365,7 +369,7 @@ impl World {
         let out = below.into_iter().chain(entries.iter().map(|(lane, _)| *lane)).collect();
         let waits = room == Some(0) && is_due;
         let told = LaneGiven { member: app.by.member.clone(), slot: from.slot, out, waits, single };
-        self.detector.handle(now, Seen::LaneGiven(told));
+        self.detector.handle(now, GroupObservation::LaneGiven(told));
         if let Some((lane, _)) = entries.last() {
             app.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
         }
@@ -380,11 +384,11 @@ impl World {
         let now = self.now();
         if let Some(retries) = &mut self.retries {
             retries.unsettled += 1;
-            retries.ask(now, Input::Aborted { group: shop(), up_to });
+            retries.ask(now, LedgerInput::Aborted { group: shop(), up_to });
             let mut open = retries.law.all().filter_map(reprise::retry::Entry::inflight);
             assert!(!open.any(|lane| lane.slot == up_to.slot && lane < up_to), "it was aborted");
         }
-        self.detector.handle(now, Seen::LaneBelow { up_to });
+        self.detector.handle(now, GroupObservation::LaneBelow { up_to });
         self.drain();
     }
 
@@ -394,12 +398,12 @@ impl World {
         if retries.in_transactions && retries.voices.rng.u8(..4) == 0 {
             return self.lane_undone(up_to);
         }
-        let commit = Input::LaneCommit { group: shop(), up_to };
+        let commit = LedgerInput::LaneCommit { group: shop(), up_to };
         let done = retries.ask(now, commit);
-        let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
-        self.detector.handle(now, Seen::LaneBelow { up_to });
+        let Some(LedgerAnswer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
+        self.detector.handle(now, GroupObservation::LaneBelow { up_to });
         if !acknowledged.is_empty() {
-            self.detector.handle(now, Seen::LaneDone { count: acknowledged.len() });
+            self.detector.handle(now, GroupObservation::LaneDone { count: acknowledged.len() });
         }
         self.drain();
     }

@@ -4,7 +4,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::model::TopicPartition;
-use reprise::retry::detector::{InOrder, Rules, Seen};
+use reprise::retry::detector::{GroupObservation, OrderEffect, Rules};
 use reprise::retry::{Disposition, Policies};
 
 /// The only record of a Fetch, if any; the next Fetch is behind it.
@@ -39,7 +39,7 @@ fn a_record_that_is_done_is_no_suspect() {
             world.commit(&of(0), 0);
             let now = world.now();
             let done = std::iter::once(1..2).collect();
-            world.detector.handle(now, Seen::Progress { partition: of(0), done, end });
+            world.detector.handle(now, GroupObservation::Progress { partition: of(0), done, end });
             world.drain();
             world.lose(&app);
         }
@@ -72,7 +72,7 @@ fn suspicion_ends_when_the_record_is_done() {
     let _app = suspected(&mut world);
     let now = world.now();
     let done = std::iter::once(1..2).collect();
-    world.detector.handle(now, Seen::Progress { partition: of(0), done, end: 2 });
+    world.detector.handle(now, GroupObservation::Progress { partition: of(0), done, end: 2 });
     world.drain();
     assert_eq!(world.charged(), []);
     assert!(world.detector.view(now).suspects.is_empty());
@@ -88,7 +88,7 @@ fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
     assert_eq!(world.detector.charged(&of(0), 2).reconsume_times, 0);
 
     let now = world.now();
-    world.detector.handle(now, Seen::Nacked { partition: of(0), offset: 1 });
+    world.detector.handle(now, GroupObservation::Nacked { partition: of(0), offset: 1 });
     world.drain();
     assert_eq!(world.charged(), []);
     world.pass(RULES.interval_ms);
@@ -113,7 +113,7 @@ fn said_and_lost(world: &mut World) {
     let mut app = world.start(Commits::Never);
     assert_eq!(awaited(world, &mut app), 0);
     let now = world.now();
-    assert_eq!(world.detector.failed_in_order(now, &of(0), 0, &ladder), InOrder::Waits);
+    assert_eq!(world.detector.failed_in_order(now, &of(0), 0, &ladder), OrderEffect::Waits);
     world.detector.said(&of(0));
     world.drain();
     world.lose(&app);

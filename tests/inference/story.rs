@@ -4,22 +4,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::engine::{Happening, Sought, Teller};
-use reprise::model::{EntryId, LaneOffset, MonoMs, Now, TopicPartition, WallMs};
-use reprise::retry::detector::{Settling, WindowRecord};
-use reprise::retry::{Disposition, Entry, Evidence, Fact, State};
+use reprise::engine::{EventKind, HistoryQuery, Teller};
+use reprise::model::{EntryId, LaneOffset, Moment, MonoMs, TopicPartition, WallMs};
+use reprise::retry::detector::{ExhaustedRecord, WindowRecord};
+use reprise::retry::{Disposition, Entry, Evidence, Fact, RetryState};
 
 use crate::app::World;
-use crate::handler::{Truth, Way};
+use crate::handler::{FailureWay, Truth};
 use crate::law::Law;
-use crate::retries::{Place, Retries, origin, place, shop};
+use crate::retries::{RecordOrigin, Retries, origin, place, shop};
 use crate::world::Script;
 
 /// An event of a record, noted by the script when it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Did {
     /// A nack: its kind, the expected state and the expected count.
-    Said(Evidence, State, u32),
+    Said(Evidence, RetryState, u32),
     /// A nack of a record that its partition waits for: the expected count.
     Waited(u32),
     /// An inferred failure that moved the record from its partition: its evidence and count.
@@ -32,7 +32,7 @@ enum Did {
 #[derive(Debug)]
 enum Line {
     Fact(Fact),
-    Window(Now, WindowRecord),
+    Window(Moment, WindowRecord),
     Given(MonoMs),
 }
 
@@ -40,13 +40,13 @@ enum Line {
 pub(crate) struct Story {
     lines: Vec<Line>,
     /// Numbers of the lines about each record.
-    of: BTreeMap<Place, Vec<usize>>,
-    entries: BTreeMap<EntryId, Place>,
+    of: BTreeMap<RecordOrigin, Vec<usize>>,
+    entries: BTreeMap<EntryId, RecordOrigin>,
     /// Records in the latest window of each partition.
     windows: BTreeMap<TopicPartition, BTreeSet<i64>>,
     /// Numbers of the lines before which the sidecar restarted: holds go by a new clock from there.
     restarts: Vec<usize>,
-    ledger: BTreeMap<Place, Vec<Did>>,
+    ledger: BTreeMap<RecordOrigin, Vec<Did>>,
 }
 
 impl Story {
@@ -63,7 +63,7 @@ impl Story {
         self.line([place], Line::Fact(fact.clone()));
     }
 
-    fn window(&mut self, of: &TopicPartition, now: Now, window: WindowRecord) {
+    fn window(&mut self, of: &TopicPartition, now: Moment, window: WindowRecord) {
         let suspects = window.suspects.iter().map(|suspect| suspect.offset);
         let told: BTreeSet<i64> = suspects.chain(window.skipped.iter().copied()).collect();
         let mut all = self.windows.insert(of.clone(), told.clone()).unwrap_or_default();
@@ -72,7 +72,7 @@ impl Story {
         self.line(places, Line::Window(now, window));
     }
 
-    fn line(&mut self, places: impl IntoIterator<Item = Place>, line: Line) {
+    fn line(&mut self, places: impl IntoIterator<Item = RecordOrigin>, line: Line) {
         for place in places {
             self.of.entry(place).or_default().push(self.lines.len());
         }
@@ -83,19 +83,24 @@ impl Story {
         self.restarts.push(self.lines.len());
     }
 
-    fn did(&mut self, place: Place, did: Did) {
+    fn did(&mut self, place: RecordOrigin, did: Did) {
         self.ledger.entry(place).or_default().push(did);
     }
 
-    pub(crate) fn said(&mut self, place: Place, way: Evidence, (state, count): (State, u32)) {
+    pub(crate) fn said(
+        &mut self,
+        place: RecordOrigin,
+        way: Evidence,
+        (state, count): (RetryState, u32),
+    ) {
         self.did(place, Did::Said(way, state, count));
     }
 
-    pub(crate) fn waits(&mut self, place: Place, count: u32) {
+    pub(crate) fn waits(&mut self, place: RecordOrigin, count: u32) {
         self.did(place, Did::Waited(count));
     }
 
-    pub(crate) fn settled(&mut self, settling: &Settling) {
+    pub(crate) fn settled(&mut self, settling: &ExhaustedRecord) {
         let place = (settling.partition.clone(), settling.offset);
         self.did(place, Did::Settled(settling.evidence, settling.reconsume_times + 1));
     }
@@ -121,7 +126,7 @@ impl World {
         }
     }
 
-    pub(crate) fn gave(&mut self, place: Place) {
+    pub(crate) fn gave(&mut self, place: RecordOrigin) {
         let at = self.now().mono;
         if let Some(retries) = &mut self.retries {
             retries.story.line([place], Line::Given(at));
@@ -131,7 +136,7 @@ impl World {
 
 /// The history of one record.
 struct Telling<'a> {
-    place: &'a Place,
+    place: &'a RecordOrigin,
     truth: &'a Truth,
     teller: Teller,
     told: Vec<Did>,
@@ -141,8 +146,8 @@ struct Telling<'a> {
 }
 
 impl<'a> Telling<'a> {
-    fn of(place: &'a Place, truth: &'a Truth) -> Self {
-        let teller = Teller::new(Sought::Origin(Some(shop()), origin(place)));
+    fn of(place: &'a RecordOrigin, truth: &'a Truth) -> Self {
+        let teller = Teller::new(HistoryQuery::Origin(Some(shop()), origin(place)));
         Self { place, truth, teller, told: Vec::new(), stands: None, held_until: None }
     }
 
@@ -150,7 +155,7 @@ impl<'a> Telling<'a> {
         match line {
             Line::Fact(fact) => {
                 self.teller.fact(fact);
-                self.hear(Now::default());
+                self.hear(Moment::default());
             }
             Line::Window(now, window) => {
                 self.teller.window(&shop(), &self.place.0, window);
@@ -164,24 +169,24 @@ impl<'a> Telling<'a> {
         }
     }
 
-    fn hear(&mut self, now: Now) {
+    fn hear(&mut self, now: Moment) {
         for happened in self.teller.told() {
             self.happened(now, happened.what);
         }
     }
 
-    fn happened(&mut self, now: Now, what: Happening) {
+    fn happened(&mut self, now: Moment, what: EventKind) {
         match what {
-            Happening::Entry(entry, cause) => self.changed(*entry, cause.evidence),
-            Happening::Forgotten(_) => self.stands = None,
-            Happening::Charged(count, Disposition::Rejected) => self.told.push(Did::Waited(count)),
-            Happening::Charged(count, why) => self.is_inferred(count, why),
-            Happening::Suspected(due) => {
+            EventKind::Entry(entry, cause) => self.changed(*entry, cause.evidence),
+            EventKind::Forgotten(_) => self.stands = None,
+            EventKind::Charged(count, Disposition::Rejected) => self.told.push(Did::Waited(count)),
+            EventKind::Charged(count, why) => self.is_inferred(count, why),
+            EventKind::Suspected(due) => {
                 let left = |due: WallMs| now.mono.plus(due.since(now.wall));
                 self.held_until = due.map(left);
             }
-            Happening::Cleared | Happening::Skipped | Happening::Passed => self.held_until = None,
-            Happening::FormerForgotten(_) | Happening::Lost(_) | Happening::Out { .. } => {}
+            EventKind::Cleared | EventKind::Skipped | EventKind::Passed => self.held_until = None,
+            EventKind::FormerForgotten(_) | EventKind::Lost(_) | EventKind::Out { .. } => {}
         }
     }
 
@@ -212,9 +217,9 @@ impl<'a> Telling<'a> {
         let (place, truth) = (self.place, self.truth);
         assert!(count <= truth.may_count(), "{place:?}: {count} of {truth:?}");
         let is_it = match why {
-            Disposition::SeekBack => matches!(truth.way, Way::Throws | Way::Any),
+            Disposition::SeekBack => matches!(truth.way, FailureWay::Throws | FailureWay::Any),
             Disposition::Crashed | Disposition::CommitFailed => {
-                matches!(truth.way, Way::Dies | Way::Any)
+                matches!(truth.way, FailureWay::Dies | FailureWay::Any)
             }
             _ => false,
         };
@@ -224,7 +229,7 @@ impl<'a> Telling<'a> {
 
 impl Retries {
     /// Checks the history of one record.
-    pub(crate) fn is_told(&self, place: &Place, truth: &Truth, law: &Law) {
+    pub(crate) fn is_told(&self, place: &RecordOrigin, truth: &Truth, law: &Law) {
         let mut telling = Telling::of(place, truth);
         let mut restarts = self.story.restarts.iter().peekable();
         for nth in self.story.of.get(place).into_iter().flatten() {

@@ -1,16 +1,16 @@
 //! Delivery of one record at a time, in the order of turns.
 
 use reprise::model::TopicPartition;
-use reprise::retry::detector::{Asked, Serve};
+use reprise::retry::detector::{FetchDecision, FetchPosition};
 
 /// The partition that delivers its record: the first in line with one.
 pub(crate) fn by_turn<'a>(
-    asked: &'a [Asked],
-    serve: &[Serve],
-    end: impl Fn(&Asked) -> i64,
+    asked: &'a [FetchPosition],
+    serve: &[FetchDecision],
+    end: impl Fn(&FetchPosition) -> i64,
 ) -> Option<&'a TopicPartition> {
     let line = asked.iter().zip(serve).filter_map(|(ask, serve)| match serve {
-        Serve::Turn { place, .. } => Some((place, ask)),
+        FetchDecision::Turn { place, .. } => Some((place, ask)),
         _ => None,
     });
     let with_records = line.filter(|(_, ask)| ask.offset < end(ask));

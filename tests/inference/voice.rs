@@ -4,19 +4,19 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use reprise::model::{LaneOffset, Now, TopicPartition};
-use reprise::retry::detector::{InOrder, Seen};
+use reprise::model::{LaneOffset, Moment, TopicPartition};
+use reprise::retry::detector::{GroupObservation, OrderEffect};
 use reprise::retry::{
-    Answer, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, OrderMode, Policies,
-    Reporter,
+    Disposition, Evidence, FailureHistory, LedgerAnswer, LedgerInput, Nack, NackOutcome,
+    NackTarget, OrderMode, Policies, Reporter,
 };
 
 use crate::app::World;
-use crate::retries::{Place, Retries, origin, place, shop};
+use crate::retries::{RecordOrigin, Retries, origin, place, shop};
 
 /// Chooses the kind of the next nack.
 #[derive(Debug)]
-pub(crate) struct Voices {
+pub(crate) struct NackChooser {
     pub(crate) rng: Rng,
     /// The last marker of each partition, as an application keeps it beside its offset.
     markers: BTreeMap<TopicPartition, i64>,
@@ -24,23 +24,29 @@ pub(crate) struct Voices {
     pub(crate) repeated: u32,
 }
 
-impl Default for Voices {
+impl Default for NackChooser {
     fn default() -> Self {
         Self { rng: Rng::with_seed(0), markers: BTreeMap::new(), repeated: 0 }
     }
 }
 
-fn nack(named: Named, committed: Option<i64>, carried: Carried) -> Nack {
+fn nack(named: NackTarget, committed: Option<i64>, carried: FailureHistory) -> Nack {
     Nack { committed, carried, ..Nack::of(named) }
 }
 
 impl Retries {
     /// One nack of any of the three kinds; whether it counted, or was spared by the breaker.
-    fn nack(&mut self, now: Now, named: Named, committed: Option<i64>, carried: Carried) -> bool {
+    fn nack(
+        &mut self,
+        now: Moment,
+        named: NackTarget,
+        committed: Option<i64>,
+        carried: FailureHistory,
+    ) -> bool {
         let ways = [Evidence::CommitMarker, Evidence::Nack, Evidence::AdminNack];
         let way = ways[self.voices.rng.usize(..ways.len())];
         let mut nack = nack(named, committed.filter(|_| way != Evidence::CommitMarker), carried);
-        if let Named::Origin(origin) = &nack.named {
+        if let NackTarget::Origin(origin) = &nack.named {
             let place = place(origin);
             let key = self.keys.get(&place).copied();
             nack.key = key.filter(|_| self.policy.order == OrderMode::Key);
@@ -59,16 +65,16 @@ impl Retries {
         is_heard
     }
 
-    fn say(&mut self, now: Now, way: Evidence, nack: Nack) -> bool {
+    fn say(&mut self, now: Moment, way: Evidence, nack: Nack) -> bool {
         let (group, nacks) = (shop(), vec![nack]);
         let by = Reporter { member: None, client: "app".into() };
         let ask = match way {
-            Evidence::CommitMarker => Input::Marked { group, by, nacks },
-            Evidence::AdminNack => Input::Posted { group, by, nacks },
-            _ => Input::Nacks { group, by, nacks },
+            Evidence::CommitMarker => LedgerInput::Marked { group, by, nacks },
+            Evidence::AdminNack => LedgerInput::Posted { group, by, nacks },
+            _ => LedgerInput::Nacks { group, by, nacks },
         };
         match self.ask(now, ask) {
-            Some(Answer::Nacked(outcomes)) => {
+            Some(LedgerAnswer::Nacked(outcomes)) => {
                 !matches!(outcomes[..], [NackOutcome::Nothing { .. }])
             }
             other => panic!("a nack is refused: {other:?}"),
@@ -77,7 +83,7 @@ impl Retries {
 
     /// A commit may repeat the last marker of its partition, whatever became of the record. The
     /// repetition is no new nack. (`route::markers` covers forgotten entries.)
-    pub(crate) fn repeat(&mut self, now: Now, of: &TopicPartition) {
+    pub(crate) fn repeat(&mut self, now: Moment, of: &TopicPartition) {
         let Some(offset) = self.voices.markers.get(of).copied() else { return };
         let place = (of.clone(), offset);
         // A failure inferred since the last delivery is confirmed by the marker.
@@ -89,7 +95,7 @@ impl Retries {
             return;
         }
         self.voices.repeated += 1;
-        let again = nack(Named::Origin(origin(&place)), None, Carried::default());
+        let again = nack(NackTarget::Origin(origin(&place)), None, FailureHistory::default());
         let is_heard = self.say(now, Evidence::CommitMarker, again);
         assert!(!is_heard, "the same marker again: {:?}", self.law.of(&place));
     }
@@ -106,16 +112,16 @@ impl World {
         }
         let carried = self.detector.charged(of, offset);
         let Some(retries) = &mut self.retries else { panic!("there is no way back") };
-        if !retries.nack(now, Named::Origin(origin(&place)), committed, carried) {
+        if !retries.nack(now, NackTarget::Origin(origin(&place)), committed, carried) {
             retries.unheard.push(place);
         }
-        self.detector.handle(now, Seen::Nacked { partition: of.clone(), offset });
+        self.detector.handle(now, GroupObservation::Nacked { partition: of.clone(), offset });
         self.fall_in(of, offset);
         self.drain();
         false
     }
 
-    fn waits_for(&mut self, (of, offset): &Place) -> bool {
+    fn waits_for(&mut self, (of, offset): &RecordOrigin) -> bool {
         let now = self.now();
         let Some(retries) =
             self.retries.as_ref().filter(|it| it.policy.order == OrderMode::Partition)
@@ -129,7 +135,7 @@ impl World {
         let waits = self.detector.failed_in_order(now, of, *offset, &ladder);
         self.detector.said(of);
         match waits {
-            InOrder::Waits => {
+            OrderEffect::Waits => {
                 let after = self.detector.charged(of, *offset).reconsume_times;
                 if let Some(retries) = self.retries.as_mut().filter(|_| after > before) {
                     retries.story.waits((of.clone(), *offset), after);
@@ -139,22 +145,23 @@ impl World {
                 self.drain();
                 true
             }
-            InOrder::Known => panic!("{of}@{offset} waits, and was handed out"),
-            InOrder::Leaves => false,
+            OrderEffect::Known => panic!("{of}@{offset} waits, and was handed out"),
+            OrderEffect::Leaves => false,
         }
     }
 
     pub(crate) fn nack_lane(&mut self, lane: LaneOffset) {
         let now = self.now();
-        let carried = Carried { spared: self.detector.is_paused(), ..Carried::default() };
+        let carried =
+            FailureHistory { spared: self.detector.is_paused(), ..FailureHistory::default() };
         let Some(retries) = &mut self.retries else { return };
         let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
-        let is_heard = retries.nack(now, Named::Lane(lane), None, carried);
+        let is_heard = retries.nack(now, NackTarget::Lane(lane), None, carried);
         assert_eq!(is_heard, is_open, "a hand-out that is open is charged, and no other");
         if !is_heard && let Some(entry) = retries.law.all().find(|e| e.lanes.contains(&lane)) {
             *retries.late.entry(place(entry.origin.as_ref().unwrap())).or_default() += 1;
         }
-        self.detector.handle(now, Seen::LaneFailed { lane });
+        self.detector.handle(now, GroupObservation::LaneFailed { lane });
         self.drain();
     }
 

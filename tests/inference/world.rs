@@ -19,9 +19,9 @@ use reprise::model::{OrderKey, TopicPartition};
 use reprise::retry::{BreakerRules, LevelTable, OnSeekBack, OrderMode, Policy, StateKind};
 
 use crate::app::{App, Commits, World, of};
-use crate::handler::{ALWAYS, Handler, TIMEOUT_MS, Truth, Way};
+use crate::handler::{ALWAYS, FailureWay, Handler, TIMEOUT_MS, Truth};
 use crate::log::Logs;
-use crate::retries::Place;
+use crate::retries::RecordOrigin;
 
 const TABLES: [&str; 5] =
     ["1s 5s 10s 30s 1m", "10ms", "20ms 20ms 700ms 9s", "3s 2s 1s 900ms 800ms", "1s 5s 2m 3m 20m"];
@@ -45,7 +45,7 @@ pub(crate) struct Script {
     pub(crate) is_operated: bool,
     /// Outstanding records when the sidecar ended. With `order.mode: key` they wait behind a failed
     /// record only after the member's next Fetch.
-    pub(crate) in_hand: BTreeSet<Place>,
+    pub(crate) in_hand: BTreeSet<RecordOrigin>,
     /// The script produces only records that are handled.
     is_calm: bool,
     pub(crate) ran: Ran,
@@ -227,9 +227,9 @@ impl Script {
     }
 
     /// Two neighbours that always fail without a nack would stay for ever: one of them succeeds.
-    fn truth_behind(&mut self, place: &Place) -> Truth {
+    fn truth_behind(&mut self, place: &RecordOrigin) -> Truth {
         let truth = self.truth();
-        let is_silent = |truth: &Truth| truth.left == ALWAYS && truth.way != Way::Says;
+        let is_silent = |truth: &Truth| truth.left == ALWAYS && truth.way != FailureWay::Says;
         let mut before = self.handler.truths.range(..place).rev();
         let before = before.next().filter(|((of, _), _)| *of == place.0);
         if is_silent(&truth) && before.is_some_and(|(_, before)| is_silent(before)) {
@@ -247,11 +247,18 @@ impl Script {
             3 => ALWAYS,
             _ => 0,
         };
-        let way = [Way::Says, Way::Says, Way::Throws, Way::Dies, Way::Dies, Way::Any];
+        let way = [
+            FailureWay::Says,
+            FailureWay::Says,
+            FailureWay::Throws,
+            FailureWay::Dies,
+            FailureWay::Dies,
+            FailureWay::Any,
+        ];
         let way = way[self.rng.usize(..way.len())];
         // A partition that keeps order waits for such a record until another one of the topic is
         // handled.
-        let way = if self.policy.order == OrderMode::Partition { Way::Says } else { way };
+        let way = if self.policy.order == OrderMode::Partition { FailureWay::Says } else { way };
         Truth { way, left, ..Truth::default() }
     }
 
@@ -284,7 +291,7 @@ impl Script {
         }
     }
 
-    fn truth_of(&self, place: &Place) -> &Truth {
+    fn truth_of(&self, place: &RecordOrigin) -> &Truth {
         self.handler.truths.get(place).unwrap_or_else(|| panic!("{place:?} is nobody's failure"))
     }
 
@@ -373,7 +380,7 @@ impl Script {
                     "{place:?} ended after {times}: {truth:?}"
                 );
             }
-            let is_said = truth.way == Way::Says && self.policy.breaker.is_none();
+            let is_said = truth.way == FailureWay::Says && self.policy.breaker.is_none();
             if is_said && let Some(times) = dead.filter(|_| !retries.twice.contains(place)) {
                 // The delivery was over for a newer one, so the nack names an older delivery.
                 let late = retries.late.get(place).copied().unwrap_or_default();

@@ -9,7 +9,7 @@ use kafka_protocol::messages::{
 };
 
 use crate::player::{Player, error_name};
-use crate::script::{Place, Words};
+use crate::script::{RequestedOffset, Words};
 use crate::support::client::s;
 use crate::support::{Client, Member};
 
@@ -129,7 +129,7 @@ impl Player {
     pub(crate) fn delete_offsets(&mut self, words: &Words<'_>) -> String {
         let mut request = OffsetDeleteRequest::default();
         request.group_id = s(&self.name(words.positional[0]));
-        let partition = |place: &Place| {
+        let partition = |place: &RequestedOffset| {
             OffsetDeleteRequestPartition::default().with_partition_index(place.partition)
         };
         for (topic, places) in words.topics() {

@@ -14,7 +14,7 @@ use reprise::wire::ResponseError;
 
 use crate::groups::GroupMember;
 use crate::producers::TransactionalProducer;
-use crate::script::{Place, Words};
+use crate::script::{RequestedOffset, Words};
 use crate::support::client::s;
 use crate::support::{Client, instant};
 
@@ -136,7 +136,7 @@ impl Player {
         }
         asked.topics = None;
         if !words.has("all") {
-            let of = |(topic, places): (String, Vec<Place>)| {
+            let of = |(topic, places): (String, Vec<RequestedOffset>)| {
                 OffsetFetchRequestTopics::default()
                     .with_name(s(&self.name(&topic)))
                     .with_partition_indexes(places.iter().map(|place| place.partition).collect())
@@ -170,7 +170,7 @@ impl Player {
 
     /// Kafka's names of these codes in the order of the request; a single name if all are equal.
     pub(crate) fn error_names(&self, words: &Words<'_>, codes: &[(String, i32, i16)]) -> String {
-        let code = |place: Place| {
+        let code = |place: RequestedOffset| {
             let name = self.name(&place.topic);
             let found = codes.iter().find(|one| one.0 == name && one.1 == place.partition);
             found.map_or("no answer".to_owned(), |(.., code)| error_name(*code))

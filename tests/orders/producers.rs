@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
 };
 
 use crate::player::{Player, error_name};
-use crate::script::{Place, Words};
+use crate::script::{RequestedOffset, Words};
 use crate::support::client::s;
 
 /// A holder of a transactional id.
@@ -81,7 +81,7 @@ impl Player {
         let who = self.committer(words);
         (request.member_id, request.generation_id) = (s(&who.member), who.generation);
         request.group_instance_id = who.instance.as_deref().map(s);
-        let partition = |place: &Place| {
+        let partition = |place: &RequestedOffset| {
             let mut partition = TxnOffsetCommitRequestPartition::default();
             (partition.partition_index, partition.committed_offset) =
                 (place.partition, place.offset);
@@ -146,7 +146,7 @@ impl Player {
         request.member_id = s(&who.member);
         request.generation_id_or_member_epoch = who.generation;
         request.group_instance_id = who.instance.as_deref().map(s);
-        let partition = |place: &Place| {
+        let partition = |place: &RequestedOffset| {
             let mut partition = OffsetCommitRequestPartition::default();
             (partition.partition_index, partition.committed_offset) =
                 (place.partition, place.offset);

@@ -32,7 +32,7 @@ pub(crate) struct Words<'a> {
 
 /// A partition and the offset that a request gives it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RequestedOffset {
     pub(crate) topic: String,
     pub(crate) partition: i32,
     pub(crate) offset: i64,
@@ -102,20 +102,20 @@ impl<'a> Words<'a> {
     }
 
     /// The partitions that the request names, in its order.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<RequestedOffset> {
         let places = self.positional.iter().filter_map(|word| {
             let (place, offset) = word.split_once('=').unwrap_or((word, "-1"));
             let (topic, partition) = place.split_once('/')?;
             let topic = topic.to_owned();
             let (partition, offset) = (partition.parse().unwrap(), offset.parse().unwrap());
-            Some(Place { topic, partition, offset })
+            Some(RequestedOffset { topic, partition, offset })
         });
         places.collect()
     }
 
     /// The partitions that the request names, by topic.
-    pub(crate) fn topics(&self) -> Vec<(String, Vec<Place>)> {
-        let mut topics: Vec<(String, Vec<Place>)> = Vec::new();
+    pub(crate) fn topics(&self) -> Vec<(String, Vec<RequestedOffset>)> {
+        let mut topics: Vec<(String, Vec<RequestedOffset>)> = Vec::new();
         for place in self.places() {
             match topics.iter_mut().find(|(topic, _)| *topic == place.topic) {
                 Some((_, places)) => places.push(place),

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use reprise::model::{LaneOffset, Origin, Runs, TopicPartition};
-use reprise::retry::detector::{Asked, Fetching, Handed, Seen, Serve};
-use reprise::retry::{Entry, Named};
+use reprise::model::{LaneOffset, OffsetRuns, Origin, TopicPartition};
+use reprise::retry::detector::{
+    DeliveredRange, FetchDecision, FetchPosition, GroupObservation, MemberFetch,
+};
+use reprise::retry::{Entry, NackTarget};
 
 use crate::world::{Lane, World};
 
@@ -16,7 +18,7 @@ const IN_A_STEP: usize = 20;
 const WAIT_MS: u64 = 500;
 
 pub(crate) struct Member {
-    by: Fetching,
+    by: MemberFetch,
     positions: BTreeMap<TopicPartition, i64>,
     batch: VecDeque<(TopicPartition, i64)>,
     retries: VecDeque<(LaneOffset, Entry)>,
@@ -34,12 +36,12 @@ impl Member {
         partitions: Vec<TopicPartition>,
     ) -> Self {
         let member = reprise::model::MemberId::new(&format!("m{nth}"));
-        world.tell(Seen::Assigned { member: member.clone(), epoch: 1 });
+        world.tell(GroupObservation::Assigned { member: member.clone(), epoch: 1 });
         for partition in &partitions {
             world.commit(partition, 0);
         }
         let has_lane = lane == Lane::Retries;
-        let by = Fetching {
+        let by = MemberFetch {
             member: member.clone(),
             came: world.now().mono,
             conn: u64::try_from(nth).unwrap(),
@@ -74,7 +76,7 @@ impl Member {
         let Origin { topic, partition, offset } = entry.origin.clone().unwrap();
         let of = TopicPartition { topic, partition };
         if !world.is_handled(&of, offset) {
-            world.nack(Named::Lane(lane), &of, offset);
+            world.nack(NackTarget::Lane(lane), &of, offset);
         }
         if self.retries.is_empty() {
             world.lane_commit(LaneOffset { sequence: lane.sequence + 1, ..lane });
@@ -88,7 +90,7 @@ impl Member {
         }
         if !is_handled {
             let TopicPartition { topic, partition } = of.clone();
-            world.nack(Named::Origin(Origin { topic, partition, offset }), of, offset);
+            world.nack(NackTarget::Origin(Origin { topic, partition, offset }), of, offset);
         }
         if self.batch.front().is_none_or(|(next, _)| next != of) {
             world.commit(of, offset + 1);
@@ -114,10 +116,10 @@ impl Member {
             Some(_) => {}
             None => self.by.came = world.now().mono,
         }
-        let asked: Vec<Asked> = self
+        let asked: Vec<FetchPosition> = self
             .positions
             .iter()
-            .map(|(of, offset)| Asked { partition: of.clone(), offset: *offset })
+            .map(|(of, offset)| FetchPosition { partition: of.clone(), offset: *offset })
             .collect();
         let now = world.now();
         let plan = world.detector.asked(now, &self.by, &asked);
@@ -126,23 +128,23 @@ impl Member {
             world.settle(&settling);
         }
         let line = asked.iter().zip(&plan.serve).filter_map(|(ask, serve)| match serve {
-            Serve::Turn { place, .. } if ask.offset < world.end(&ask.partition) => {
+            FetchDecision::Turn { place, .. } if ask.offset < world.end(&ask.partition) => {
                 Some((place, &ask.partition))
             }
             _ => None,
         });
         let turn = line.min().map(|(_, of)| of);
-        let leaves_at_once = plan.serve.contains(&Serve::Again);
+        let leaves_at_once = plan.serve.contains(&FetchDecision::Again);
         for (ask, serve) in asked.iter().zip(&plan.serve) {
             let end = world.end(&ask.partition).min(ask.offset + BATCH);
             let by_turn = turn == Some(&ask.partition);
             match serve {
-                Serve::Open => self.bring(world, ask, end, &[], false),
-                Serve::Without(without) => self.bring(world, ask, end, without, false),
-                Serve::Turn { without, .. } if by_turn => {
+                FetchDecision::Open => self.bring(world, ask, end, &[], false),
+                FetchDecision::Without(without) => self.bring(world, ask, end, without, false),
+                FetchDecision::Turn { without, .. } if by_turn => {
                     self.bring_one(world, ask, end, without);
                 }
-                Serve::Below { without, below } => {
+                FetchDecision::Below { without, below } => {
                     self.bring(world, ask, end.min(*below), without, false);
                 }
                 _ => {}
@@ -162,19 +164,29 @@ impl Member {
             (!is_answered && world.at < deadline).then_some((world.news, until.max(world.at + 10)));
     }
 
-    fn bring_one(&mut self, world: &mut World, ask: &Asked, end: i64, without: &[i64]) {
+    fn bring_one(&mut self, world: &mut World, ask: &FetchPosition, end: i64, without: &[i64]) {
         let first = (ask.offset..end).find(|offset| !without.contains(offset));
         self.bring(world, ask, first.map_or(end, |first| first + 1), without, true);
     }
 
-    fn bring(&mut self, world: &mut World, ask: &Asked, end: i64, without: &[i64], by_turn: bool) {
+    fn bring(
+        &mut self,
+        world: &mut World,
+        ask: &FetchPosition,
+        end: i64,
+        without: &[i64],
+        by_turn: bool,
+    ) {
         if end <= ask.offset {
             return;
         }
         let (of, from) = (ask.partition.clone(), ask.offset);
-        let (turn, hidden) = (by_turn.then_some(end - 1), Runs::default());
+        let (turn, hidden) = (by_turn.then_some(end - 1), OffsetRuns::default());
         let partition = of.clone();
-        world.hand(&self.by, &Handed { partition, from, end, turn, hidden, sparse: Vec::new() });
+        world.hand(
+            &self.by,
+            &DeliveredRange { partition, from, end, turn, hidden, sparse: Vec::new() },
+        );
         self.positions.insert(of.clone(), end);
         let left = (from..end).filter(|offset| !without.contains(offset));
         let before = self.batch.len();

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use reprise::model::{GroupId, LaneOffset, MemberId, MonoMs, Now, TopicPartition, WallMs};
+use reprise::model::{GroupId, LaneOffset, MemberId, Moment, MonoMs, TopicPartition, WallMs};
 use reprise::retry::detector::{
-    Detector, Handed, LaneGiven, Output as Told, Rules, Seen, Settling,
+    DeliveredRange, Detector, DetectorOutput as Told, ExhaustedRecord, GroupObservation, LaneGiven,
+    Rules,
 };
 use reprise::retry::{
-    Answer, BreakerRules, Carried, Company, Entry, Input, Ledger, Nack, NackOutcome, Named,
-    OnSeekBack, Output, Policies, Policy, Reporter, StateKind,
+    BreakerRules, Entry, FailureHistory, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, Nack,
+    NackOutcome, NackTarget, OnSeekBack, OtherDeliveries, Policies, Policy, Reporter, StateKind,
 };
 
 use crate::btree_entries::BTreeEntries;
@@ -170,8 +171,8 @@ impl World {
         }
     }
 
-    pub(crate) fn now(&self) -> Now {
-        Now { wall: WallMs(i64::try_from(self.at).unwrap()), mono: MonoMs(self.at) }
+    pub(crate) fn now(&self) -> Moment {
+        Moment { wall: WallMs(i64::try_from(self.at).unwrap()), mono: MonoMs(self.at) }
     }
 
     /// Number of records that the partition has in the end.
@@ -230,7 +231,7 @@ impl World {
         is_handled
     }
 
-    pub(crate) fn tell(&mut self, seen: Seen) {
+    pub(crate) fn tell(&mut self, seen: GroupObservation) {
         let now = self.now();
         self.detector.handle(now, seen);
         self.drain();
@@ -242,12 +243,18 @@ impl World {
         }
         self.committed.insert(of.clone(), offset);
         let TopicPartition { topic, partition } = of.clone();
-        self.ledger
-            .handle(self.now(), Input::OriginCommit { group: shop(), topic, partition, offset });
-        self.tell(Seen::Committed { partition: of.clone(), offset });
+        self.ledger.handle(
+            self.now(),
+            LedgerInput::OriginCommit { group: shop(), topic, partition, offset },
+        );
+        self.tell(GroupObservation::Committed { partition: of.clone(), offset });
     }
 
-    pub(crate) fn hand(&mut self, by: &reprise::retry::detector::Fetching, handed: &Handed) {
+    pub(crate) fn hand(
+        &mut self,
+        by: &reprise::retry::detector::MemberFetch,
+        handed: &DeliveredRange,
+    ) {
         let records = usize::try_from(handed.end - handed.from).unwrap();
         self.tested += if self.detector.is_held() { records } else { 0 };
         let now = self.now();
@@ -256,7 +263,7 @@ impl World {
     }
 
     /// Makes a record in place a dead letter.
-    pub(crate) fn settle(&mut self, settling: &Settling) {
+    pub(crate) fn settle(&mut self, settling: &ExhaustedRecord) {
         let (of, offset) = (settling.partition.clone(), settling.offset);
         self.dead.insert((of.clone(), offset));
         let now = self.now();
@@ -266,9 +273,9 @@ impl World {
 
     /// Joins a member. Returns the start of its retry partition.
     pub(crate) fn lane_of(&mut self, member: &MemberId) -> LaneOffset {
-        let join = Input::Join { group: shop(), member: member.clone() };
+        let join = LedgerInput::Join { group: shop(), member: member.clone() };
         match self.ask(join) {
-            Some(Answer::Slot(view)) => view.next,
+            Some(LedgerAnswer::Slot(view)) => view.next,
             other => panic!("{other:?}"),
         }
     }
@@ -281,45 +288,47 @@ impl World {
             return Vec::new();
         }
         let max = room.unwrap_or(16);
-        let (of, company) = (shop(), Company::Old);
-        let taken = self.ask(Input::Take { group: of, from, max, company });
-        let Some(Answer::Taken { entries, .. }) = taken else { panic!("{taken:?}") };
+        let (of, company) = (shop(), OtherDeliveries::Old);
+        let taken = self.ask(LedgerInput::Take { group: of, from, max, company });
+        let Some(LedgerAnswer::Taken { entries, .. }) = taken else { panic!("{taken:?}") };
         let out = entries.iter().map(|(lane, _)| *lane).collect();
         let (member, slot) = (member.clone(), from.slot);
         let given = LaneGiven { member, slot, out, waits: false, single: None };
-        self.detector.handle(now, Seen::LaneGiven(given));
+        self.detector.handle(now, GroupObservation::LaneGiven(given));
         self.tested += if self.detector.is_held() { entries.len() } else { 0 };
         self.drain();
         entries
     }
 
     pub(crate) fn lane_commit(&mut self, up_to: LaneOffset) {
-        let done = self.ask(Input::LaneCommit { group: shop(), up_to });
-        let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
+        let done = self.ask(LedgerInput::LaneCommit { group: shop(), up_to });
+        let Some(LedgerAnswer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
         if !acknowledged.is_empty() {
-            self.tell(Seen::LaneBelow { up_to });
-            self.tell(Seen::LaneDone { count: acknowledged.len() });
+            self.tell(GroupObservation::LaneBelow { up_to });
+            self.tell(GroupObservation::LaneDone { count: acknowledged.len() });
         }
     }
 
     /// Nacks a record.
-    pub(crate) fn nack(&mut self, named: Named, of: &TopicPartition, offset: i64) {
+    pub(crate) fn nack(&mut self, named: NackTarget, of: &TopicPartition, offset: i64) {
         let carried = match named {
-            Named::Lane(_) => Carried { spared: self.detector.is_paused(), ..Carried::default() },
+            NackTarget::Lane(_) => {
+                FailureHistory { spared: self.detector.is_paused(), ..FailureHistory::default() }
+            }
             _ => self.detector.charged(of, offset),
         };
         if !carried.spared {
             *self.charged.entry((of.clone(), offset)).or_default() += 1;
         }
         let seen = match named {
-            Named::Lane(lane) => Seen::LaneFailed { lane },
-            _ => Seen::Nacked { partition: of.clone(), offset },
+            NackTarget::Lane(lane) => GroupObservation::LaneFailed { lane },
+            _ => GroupObservation::Nacked { partition: of.clone(), offset },
         };
         let nack = Nack { committed: Some(self.committed[of]), carried, ..Nack::of(named) };
         let by = Reporter { member: None, client: "app".into() };
         let nacks = vec![nack];
-        match self.ask(Input::Nacks { group: shop(), by, nacks }) {
-            Some(Answer::Nacked(outcomes)) => {
+        match self.ask(LedgerInput::Nacks { group: shop(), by, nacks }) {
+            Some(LedgerAnswer::Nacked(outcomes)) => {
                 if matches!(outcomes[..], [NackOutcome::Dead { .. }]) {
                     self.dead.insert((of.clone(), offset));
                 }
@@ -329,19 +338,19 @@ impl World {
         self.tell(seen);
     }
 
-    fn ask(&mut self, input: Input) -> Option<Answer> {
+    fn ask(&mut self, input: LedgerInput) -> Option<LedgerAnswer> {
         self.ledger.handle(self.now(), input);
         self.drain()
     }
 
     /// Carries out the ledger's actions. Returns the last answer.
-    pub(crate) fn drain(&mut self) -> Option<Answer> {
+    pub(crate) fn drain(&mut self) -> Option<LedgerAnswer> {
         let mut last = None;
         while let Some(output) = self.ledger.poll_output() {
             match output {
-                Output::Answer(answer) => last = Some(answer),
-                Output::Wake { .. } => self.news += 1,
-                Output::Fact(_) => {}
+                LedgerOutput::Answer(answer) => last = Some(answer),
+                LedgerOutput::Wake { .. } => self.news += 1,
+                LedgerOutput::Fact(_) => {}
             }
         }
         while let Some(output) = self.detector.poll_output() {

@@ -1,6 +1,6 @@
 //! Dead letters that a group reads from their topic, and fails on.
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::{Shop, given, joined};
 use crate::support::Rec;
 
@@ -10,7 +10,7 @@ pub(crate) const Q18: Row = Row {
              delivery, and it has dead letters of its own; it is shown the origin's topic.",
     ours: "It is a group as any other: its count begins at 0, the topic is `reprise.dlq.<group>`, \
            the origin stays in `__dlq.errors.*`.",
-    stands: Stands::Partly(
+    stands: Comparison::Partly(
         "redriving, and its guard against going round (`x-retry-redrive-count`)",
     ),
 };

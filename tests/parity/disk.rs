@@ -2,7 +2,7 @@
 
 use reprise::wire::ResponseError;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::{Shop, given};
 use crate::support::batch::unpack;
 use crate::support::member::offset_fetch;
@@ -12,7 +12,7 @@ pub(crate) const Q09: Row = Row {
     id: "Q09",
     theirs: "The committed offset passes a failed record the moment its send-back is accepted.",
     ours: "The same; accepted is on the disk (fdatasync), and so is the commit.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -39,7 +39,7 @@ pub(crate) const Q19: Row = Row {
     ours: "A journal that takes nothing refuses the failure and the commit, to be tried again: \
            the offset stays, the client has the record still, the count neither rises nor falls, \
            and with the next failure that is taken the maximum holds.",
-    stands: Stands::Differs("a count that is only in memory is none"),
+    stands: Comparison::Differs("a count that is only in memory is none"),
 };
 
 #[test]
@@ -90,7 +90,7 @@ pub(crate) const Q25: Row = Row {
              are stranded.",
     ours: "The same for shorter and longer; a record whose level is gone keeps its due time and \
            comes.",
-    stands: Stands::Differs("nothing is stranded"),
+    stands: Comparison::Differs("nothing is stranded"),
 };
 
 #[test]
@@ -119,7 +119,7 @@ pub(crate) const Q39: Row = Row {
     theirs: "Every hop stays on the disk: 16 records in the retry topic for one message.",
     ours: "The record lies there once, each hop is a fact of a few hundred bytes; once it is \
            settled and forgotten, both go with the next compaction.",
-    stands: Stands::Differs("a retry costs no copy"),
+    stands: Comparison::Differs("a retry costs no copy"),
 };
 
 const PAYLOAD_BYTES: u64 = 400_000;

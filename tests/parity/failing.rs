@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::{Shop, commit, delay_ms};
 use crate::support::{Got, Rec};
 
@@ -11,7 +11,7 @@ pub(crate) const Q05: Row = Row {
     theirs: "An exception, an error, null and \"later\" are one and the same.",
     ours: "The same for whatever says it: a produced record, by value or by reference, or a \
            commit's metadata.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 /// A retry in the admin port's list, without its id and origin.
@@ -62,7 +62,7 @@ pub(crate) const Q06: Row = Row {
     theirs: "A batch that succeeds up to index 3: the rest comes back. \"Later\" or an \
              exception: all eight, whatever the index.",
     ours: "What is named comes back, and nothing else.",
-    stands: Stands::Differs("a failure is said of a record; the others of its batch are done"),
+    stands: Comparison::Differs("a failure is said of a record; the others of its batch are done"),
 };
 
 #[test]
@@ -86,7 +86,7 @@ pub(crate) const Q07: Row = Row {
     id: "Q07",
     theirs: "Nothing waits for a failed record; retries come in the order of their due times.",
     ours: "The same.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -111,7 +111,7 @@ pub(crate) const Q20: Row = Row {
     theirs: "The client's fallback, when a send-back is refused, forgets level and −1; on 4.9.7 \
              it makes one attempt fewer and delays dead letters by level 3 + n.",
     ours: "One rule on every way: levels, the dead letter at once, the number of deliveries.",
-    stands: Stands::Differs("a second way in with rules of its own is an accident"),
+    stands: Comparison::Differs("a second way in with rules of its own is an accident"),
 };
 
 #[test]

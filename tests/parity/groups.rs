@@ -3,7 +3,7 @@
 use kafka_protocol::messages::ListGroupsRequest;
 use reprise::wire::ResponseError;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::{LONG_SESSIONS, Shop, commit, given, joined};
 use crate::support::batch::unpack;
 use crate::support::{Got, Rec, Server};
@@ -13,7 +13,7 @@ pub(crate) const Q10: Row = Row {
     theirs: "A new group's first retry comes after 40 s instead of 3 s: routes and rebalances \
              have intervals of their own.",
     ours: "No warm-up: the first retry of a new group comes when it is due.",
-    stands: Stands::Differs("due is due"),
+    stands: Comparison::Differs("due is due"),
 };
 
 #[test]
@@ -30,7 +30,7 @@ pub(crate) const Q11: Row = Row {
     theirs: "Two groups, one fails: only its records come back, to it, and only its dead letters \
              are written.",
     ours: "The same.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -60,7 +60,7 @@ pub(crate) const Q12: Row = Row {
     theirs: "One group and two topics: one retry topic, one dead-letter topic; RETRY_TOPIC tells \
              them apart.",
     ours: "The same; the lists of the admin port go by topic.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -95,7 +95,7 @@ pub(crate) const Q13: Row = Row {
     ours: "What is due while nobody subscribes to the retry topic is parked, counted and \
            reported, and flows as soon as somebody does. Who subscribes to it is given the \
            retries of every topic.",
-    stands: Stands::Differs(
+    stands: Comparison::Differs(
         "who subscribes to `reprise.retry.<group>` asks for what the group failed on, wherever it \
          came from; as there, its list of topics filters nothing",
     ),
@@ -130,7 +130,7 @@ pub(crate) const Q14: Row = Row {
     theirs: "Broadcasting: a failure is dropped, and an empty retry topic is made.",
     ours: "A consumer without a group is given what it asks for, counted, and nothing is made. A \
            group with `lane: off` has no retry topic: what names it is refused and counted.",
-    stands: Stands::Differs("a refusal is seen, a dropped failure is not"),
+    stands: Comparison::Differs("a refusal is seen, a dropped failure is not"),
 };
 
 #[test]
@@ -170,7 +170,7 @@ pub(crate) const Q15: Row = Row {
     ours: "The first pattern of `groups` that matches, else `retry`; what a produced record or \
            a client's settings say of a limit is not believed. `group describe` shows the rules \
            in force, and each retry carries its limit.",
-    stands: Stands::Differs("one order of precedence, and it is shown"),
+    stands: Comparison::Differs("one order of precedence, and it is shown"),
 };
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::support::batch::plain;
 use crate::support::{Client, Member, Rec, until, wall_ms};
 
@@ -80,7 +80,7 @@ pub(crate) const Q24: Row = Row {
     theirs: "The broker is killed with 300 messages on their way back: none lost, 61 to 215 \
              delivered twice (positions are kept every 10 s).",
     ours: "None lost, none early, and none twice but those in a member's hands at that instant.",
-    stands: Stands::Differs("a hand-out is on the disk before its bytes leave"),
+    stands: Comparison::Differs("a hand-out is on the disk before its bytes leave"),
 };
 
 #[test]

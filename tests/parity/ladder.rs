@@ -2,7 +2,7 @@
 
 use reprise::wire::ResponseError;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::{Shop, delay_ms};
 use crate::support::Rec;
 
@@ -15,7 +15,7 @@ pub(crate) const Q01: Row = Row {
     theirs: "A handler that always fails, maximum 16 or −1: 17 deliveries, reconsume times 0 to \
              16 over the levels 3 to 18 in their order; the dead letter counts 17.",
     ours: "The same: 17 deliveries in 17 140 s, each retry at its millisecond.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -50,7 +50,7 @@ pub(crate) const Q02: Row = Row {
     theirs: "10 s, 30 s, 60 s after the handler has ended; never early, up to 100 ms late.",
     ours: "The same delays, counted from the failure and never early; how late it is under load \
            is in [benchmarks](benchmarks.md).",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -70,7 +70,7 @@ pub(crate) const Q03: Row = Row {
     theirs: "Maximum 0, 1, 2: 1, 2, 3 deliveries; the dead letter is there 6 to 300 ms after the \
              last failure.",
     ours: "The same; the dead letter is durable before the failure is acknowledged.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -97,7 +97,7 @@ pub(crate) const Q04: Row = Row {
     theirs: "Level 0: 3 + reconsume times. 5: the fifth, each time, and the count rises. 99: the \
              last. −1: a dead letter at once, counted 1.",
     ours: "The same, by `x-retry-level`.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -125,7 +125,7 @@ pub(crate) const Q08: Row = Row {
     theirs: "A maximum in the message's own properties is ignored.",
     ours: "So is one in a produced record. A failure may say one (`x-retry-max`, `max=` in a \
            commit's metadata): it goes before the rules of topic and group, for that failure.",
-    stands: Stands::Differs("who fails a record may know best how often it is worth trying"),
+    stands: Comparison::Differs("who fails a record may know best how often it is worth trying"),
 };
 
 #[test]
@@ -158,7 +158,7 @@ pub(crate) const Q29: Row = Row {
              counted maximum + 2.",
     ours: "Every client has the one ladder; dead with the last failure, whoever is there, \
            counted maximum + 1.",
-    stands: Stands::Differs("what is written down holds"),
+    stands: Comparison::Differs("what is written down holds"),
 };
 
 #[test]

@@ -1,8 +1,8 @@
 //! Cases without a test: not implemented yet, or measured elsewhere.
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 
-const SHARE_GROUPS: Stands = Stands::Later("share groups (KIP-932) are not served yet");
+const SHARE_GROUPS: Comparison = Comparison::Later("share groups (KIP-932) are not served yet");
 
 pub(crate) const Q30: Row = Row {
     id: "Q30",
@@ -49,5 +49,7 @@ pub(crate) const Q37: Row = Row {
              second, p99 1.9 to 4 s late; a quiet group on that level goes from a p99 of 141 ms \
              to 248 ms; 30 000 overdue ones drain at 3.5 thousand a second (2 busy cores).",
     ours: "No queue is shared: a group waits for no other one.",
-    stands: Stands::Later("a figure: `cargo bench --bench retry`, see [benchmarks](benchmarks.md)"),
+    stands: Comparison::Later(
+        "a figure: `cargo bench --bench retry`, see [benchmarks](benchmarks.md)",
+    ),
 };

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use reprise::config::Config;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::{commit, read};
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Rec, Server, until, wall_ms};
@@ -152,7 +152,7 @@ pub(crate) const Q26: Row = Row {
            such deliveries fail before it is a dead letter. A client that goes on \
            instead is given nothing behind it, and is made to come back (`order.rewind: \
            rebalance`).",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -238,7 +238,7 @@ pub(crate) const Q27: Row = Row {
     ours: "There is a maximum if nothing is said (16; 4 without a nack), and the count \
            is journalled: a restart changes nothing of it. `max_reconsume_times: unlimited` does \
            as RocketMQ does, with a warning at start, and keeps the count too.",
-    stands: Stands::Differs("nobody is held up for ever who has not asked for it"),
+    stands: Comparison::Differs("nobody is held up for ever who has not asked for it"),
 };
 
 #[test]
@@ -287,7 +287,7 @@ pub(crate) const Q28: Row = Row {
     id: "Q28",
     theirs: "Ordered, 5.x: dead at once with the last failure, counted maximum + 1.",
     ours: "The same.",
-    stands: Stands::Same,
+    stands: Comparison::Same,
 };
 
 #[test]
@@ -309,7 +309,7 @@ pub(crate) const Q36: Row = Row {
     id: "Q36",
     theirs: "A fifo dead letter counts 1 after 4 attempts.",
     ours: "It counts the attempts that failed: 4.",
-    stands: Stands::Differs("counts are exact"),
+    stands: Comparison::Differs("counts are exact"),
 };
 
 #[test]

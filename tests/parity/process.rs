@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::read;
 use crate::support::{Client, Member, Rec, Server, wall_ms};
 
@@ -122,7 +122,7 @@ pub(crate) const Q22: Row = Row {
     ours: "After three losses the records that were outstanding at each of them are delivered a \
            part at a time; the one that ends its process alone is a dead letter, and skipped. Its \
            neighbours count nothing.",
-    stands: Stands::Differs("a poison record must not stop a partition for ever"),
+    stands: Comparison::Differs("a poison record must not stop a partition for ever"),
 };
 
 #[test]
@@ -165,7 +165,7 @@ pub(crate) const Q23: Row = Row {
     theirs: "A consumer is killed after 800 successes at 100 a second: 42 come again (offsets \
              are kept every 5 s).",
     ours: "Only what was not committed comes again: a commit that is answered is on the disk.",
-    stands: Stands::Differs("Kafka's clients commit when they choose to, not every 5 s"),
+    stands: Comparison::Differs("Kafka's clients commit when they choose to, not every 5 s"),
 };
 
 #[test]

@@ -6,12 +6,12 @@ pub(crate) struct Row {
     /// Measured with broker 5.5.0 and the push consumer, unless the text says otherwise.
     pub(crate) theirs: &'static str,
     pub(crate) ours: &'static str,
-    pub(crate) stands: Stands,
+    pub(crate) stands: Comparison,
 }
 
 /// The comparison of the two.
 #[derive(Clone, Copy)]
-pub(crate) enum Stands {
+pub(crate) enum Comparison {
     /// Equal counts, order and delays.
     Same,
     /// Different on purpose, and the reason.
@@ -22,7 +22,7 @@ pub(crate) enum Stands {
     Later(&'static str),
 }
 
-impl Stands {
+impl Comparison {
     /// Whether tests cover the case.
     pub(crate) fn is_tested(self) -> bool {
         !matches!(self, Self::Later(_))

@@ -1,6 +1,6 @@
 //! Records outstanding for too long, or at a lost member, and the fields that a record keeps.
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::{LONG_SESSIONS, Shop, given, joined};
 use crate::support::batch::unpack;
 use crate::support::{Member, Rec, Server, until};
@@ -16,7 +16,9 @@ pub(crate) const Q21: Row = Row {
            millisecond, 1 s later, and nothing is charged; a success that comes before it has left \
            again withdraws it, a failure that comes late adds none. A record of a topic stays with \
            its member and is counted (`reprise_stalled_records`).",
-    stands: Stands::Differs("it fires on time, and Kafka takes no record away from a live member"),
+    stands: Comparison::Differs(
+        "it fires on time, and Kafka takes no record away from a live member",
+    ),
 };
 
 #[test]
@@ -61,7 +63,7 @@ pub(crate) const Q35: Row = Row {
     theirs: "A push client of 5.x is killed: what it had is back after 120 s, and counted.",
     ours: "With the end of its session: a retry 1 s later, a record of a topic with the next \
            Fetch. Nothing is charged before it was lost again and again (Q22).",
-    stands: Stands::Differs("who dies has said nothing about any one record"),
+    stands: Comparison::Differs("who dies has said nothing about any one record"),
 };
 
 #[test]
@@ -113,7 +115,7 @@ pub(crate) const Q38: Row = Row {
     ours: "Key, value, headers and timestamp byte for byte, ORIGIN_MESSAGE_ID and RETRY_TOPIC \
            the same over all hops. In place: the record itself, at its own offset. Through the \
            retry topic: `reprise.retry.<group>`, the origin's topic in RETRY_TOPIC.",
-    stands: Stands::Partly("the virtual lane, which shows the origin's topic there too"),
+    stands: Comparison::Partly("the virtual lane, which shows the origin's topic there too"),
 };
 
 #[test]

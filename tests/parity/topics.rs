@@ -4,7 +4,7 @@ use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::{CreatePartitionsRequest, MetadataRequest};
 use reprise::config::Config;
 
-use crate::row::{Row, Stands};
+use crate::row::{Comparison, Row};
 use crate::shop::Shop;
 use crate::support::client::s;
 use crate::support::{Client, Rec};
@@ -14,7 +14,7 @@ pub(crate) const Q16: Row = Row {
     theirs: "Retry queues set to 0: retries are answered OK and lost. From 1 to 4 in a live \
              group: three of four are lost without a word.",
     ours: "There is no such setting: a retry topic has one partition, which cannot be changed.",
-    stands: Stands::Differs("what can lose retries is no setting"),
+    stands: Comparison::Differs("what can lose retries is no setting"),
 };
 
 #[test]
@@ -44,7 +44,7 @@ pub(crate) const Q17: Row = Row {
              its first record.",
     ours: "One partition, read and written by any client; listed, and empty, as soon as its \
            group is known.",
-    stands: Stands::Differs("who subscribes to it before its first record is given that one"),
+    stands: Comparison::Differs("who subscribes to it before its first record is given that one"),
 };
 
 #[test]

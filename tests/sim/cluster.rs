@@ -6,14 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reprise::broker::Broker;
 use reprise::broker::groups::Groups;
-use reprise::broker::offsets::Offsets;
+use reprise::broker::offsets::OffsetStore;
 use reprise::broker::settings::{TopicSettings, TopicSpec};
 use reprise::broker::topic::Topic;
 use reprise::broker::topics::Topics;
 use reprise::broker::transactions::Incarnation;
 use reprise::clock::{Clock, Hand};
 use reprise::group::{ClassicConfig, ConsumerConfig};
-use reprise::journal::{Config, Durability, Journal, MemDisk, Stepped, Writer};
+use reprise::journal::{Durability, Journal, JournalOptions, MemDisk, StepResult, Writer};
 use reprise::model::WallMs;
 use reprise::wire::batch::{
     Batch, Headers, Hidden, ProducerStamp, RawRecord, TimestampType, batches, crc_of,
@@ -40,11 +40,11 @@ pub struct View {
     /// The offset of each group, and whether an open transaction may change it.
     pub offsets: Vec<(Option<i64>, bool)>,
     /// Each transactional id with its producer and its open transaction.
-    pub producers: Vec<(String, Incarnation, Option<Opened>)>,
+    pub producers: Vec<(String, Incarnation, Option<TransactionStart>)>,
 }
 
 /// The start of an open transaction, its partitions, and its offsets.
-pub type Opened = (i64, Vec<i32>, Vec<(String, i64)>);
+pub type TransactionStart = (i64, Vec<i32>, Vec<(String, i64)>);
 
 pub struct Cluster {
     pub broker: Broker,
@@ -56,8 +56,11 @@ pub struct Cluster {
 impl Cluster {
     /// Starts the broker from the disk, and creates topic `t` if needed.
     pub fn start(disk: &MemDisk, now: i64) -> Option<Self> {
-        let config =
-            Config { segment_bytes: 16 << 10, checkpoint_bytes: 24 << 10, ..Config::default() };
+        let config = JournalOptions {
+            segment_bytes: 16 << 10,
+            checkpoint_bytes: 24 << 10,
+            ..JournalOptions::default()
+        };
         let (journal, writer, recovery) = Journal::open(disk.disk(), config).ok()?;
         let (clock, hand) = Clock::told(WallMs(now));
         let defaults =
@@ -65,7 +68,7 @@ impl Cluster {
         let topics = Topics::new(journal.clone(), defaults, 99_999);
         let (classic, consumer) = (ClassicConfig::default(), ConsumerConfig::default());
         let (groups, _) = Groups::new(journal.clone(), classic, consumer, move || clock.now());
-        let offsets = Offsets::new(journal.clone());
+        let offsets = OffsetStore::new(journal.clone());
         let durability = Durability::Fsync;
         let broker = Broker::new(topics, groups, offsets, journal.clone(), durability, clock);
         let from = broker.replay_from(recovery.checkpointed()).ok()?;
@@ -85,8 +88,8 @@ impl Cluster {
 
     pub fn flush(&mut self) -> Result<(), Cut> {
         match self.writer.step() {
-            Stepped::Flushed | Stepped::Idle => Ok(()),
-            Stepped::DiskFull | Stepped::Poisoned => Err(Cut),
+            StepResult::Flushed | StepResult::Idle => Ok(()),
+            StepResult::DiskFull | StepResult::Poisoned => Err(Cut),
         }
     }
 

@@ -2,30 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use reprise::retry::{Fingerprint, State};
+use reprise::retry::{LedgerSnapshot, RetryState};
 
-use crate::model::{Model, Record, Stands};
+use crate::model::{Model, ModelState, Record};
 
 impl Model {
     /// The first difference between the engine's state and the model; `None`: they agree.
-    pub fn differs(&self, state: &Fingerprint) -> Option<String> {
+    pub fn differs(&self, state: &LedgerSnapshot) -> Option<String> {
         for (id, record) in &self.records {
             let Some(entry) = state.entries.get(&reprise::model::EntryId(*id)) else {
                 return Some(format!("entry {id} is lost: {record:?}"));
             };
             let stands = match entry.state {
-                State::Waiting { due, delay_ms, level } => {
+                RetryState::Waiting { due, delay_ms, level } => {
                     let delay_ms = i64::try_from(delay_ms).unwrap();
-                    Stands::Waiting { due: due.0, delay_ms, level }
+                    ModelState::Waiting { due: due.0, delay_ms, level }
                 }
-                State::Inflight { lane, .. } | State::Alone { lane, .. } => Stands::Inflight(lane),
-                State::Committed { at } => Stands::Committed(at.0),
-                State::Dead { at } => Stands::Dead(at.0),
-                State::Discarded { at } => Stands::Discarded(at.0),
-                State::Discarding { .. } => return Some(format!("entry {id} is discarded")),
-                State::Held { since, charged, .. } => Stands::Held(since.0, charged),
-                State::Exported { .. } => return Some(format!("entry {id} is set aside")),
-                State::Behind { .. } => return Some(format!("entry {id} waits for another")),
+                RetryState::Inflight { lane, .. } | RetryState::Alone { lane, .. } => {
+                    ModelState::Inflight(lane)
+                }
+                RetryState::Committed { at } => ModelState::Committed(at.0),
+                RetryState::Dead { at } => ModelState::Dead(at.0),
+                RetryState::Discarded { at } => ModelState::Discarded(at.0),
+                RetryState::Discarding { .. } => return Some(format!("entry {id} is discarded")),
+                RetryState::Held { since, charged, .. } => ModelState::Held(since.0, charged),
+                RetryState::Exported { .. } => return Some(format!("entry {id} is set aside")),
+                RetryState::Behind { .. } => return Some(format!("entry {id} waits for another")),
             };
             let found = Record {
                 group: entry.group.clone(),

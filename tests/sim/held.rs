@@ -2,7 +2,7 @@
 
 use reprise::model::GroupId;
 
-use crate::model::{BOUND, Model, Record, Stands};
+use crate::model::{BOUND, Model, ModelState, Record};
 
 /// The time between two looks at the withheld records of a group.
 const LOOK_MS: i64 = 30_000;
@@ -10,7 +10,7 @@ const LOOK_MS: i64 = 30_000;
 impl Model {
     /// Withholds a record: its last failure does not count yet, and it is not delivered again.
     pub fn hold(&mut self, id: u64, mut record: Record, counts: bool) {
-        record.stands = Stands::Held(self.now, counts);
+        record.stands = ModelState::Held(self.now, counts);
         record.expires = None;
         self.looks.entry(record.group.clone()).or_insert(self.now + LOOK_MS);
         self.records.insert(id, record);
@@ -19,7 +19,7 @@ impl Model {
 
     /// Schedules a look at all withheld records now, after new rules or a start.
     pub fn look_at_once(&mut self) {
-        let held = self.records.values().filter(|r| matches!(r.stands, Stands::Held(..)));
+        let held = self.records.values().filter(|r| matches!(r.stands, ModelState::Held(..)));
         self.looks = held.map(|record| (record.group.clone(), self.now)).collect();
     }
 
@@ -32,8 +32,8 @@ impl Model {
                 continue;
             }
             for record in self.records.values_mut().filter(|record| record.group == group) {
-                if let Stands::Held(_, counts) = record.stands {
-                    record.stands = Stands::Dead(self.now);
+                if let ModelState::Held(_, counts) = record.stands {
+                    record.stands = ModelState::Dead(self.now);
                     record.settle_letter();
                     self.held.1 += 1;
                     if counts {

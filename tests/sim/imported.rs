@@ -4,7 +4,7 @@ use reprise::engine::{ImportBatch, ImportRequest, Operator};
 use reprise::model::{GroupId, Origin, WallMs};
 use reprise::retry::{Disposition, Import, ImportOutcome};
 
-use crate::model::{DROPS, Model, Record, Said, Stands};
+use crate::model::{DROPS, Model, ModelAnswer, ModelState, Record};
 use crate::script::plain;
 
 #[derive(Clone, Debug)]
@@ -25,8 +25,8 @@ pub enum Arrival {
 }
 
 impl Model {
-    pub fn import(&mut self, group: &GroupId, letters: &[Letter]) -> Said {
-        Said::Imported(letters.iter().map(|letter| self.arrive(group, letter)).collect())
+    pub fn import(&mut self, group: &GroupId, letters: &[Letter]) -> ModelAnswer {
+        ModelAnswer::Imported(letters.iter().map(|letter| self.arrive(group, letter)).collect())
     }
 
     fn arrive(&mut self, group: &GroupId, letter: &Letter) -> Arrival {
@@ -43,7 +43,7 @@ impl Model {
         let record = Record {
             group: group.clone(),
             origin: letter.origin.clone(),
-            stands: Stands::Dead(letter.died.min(self.now)),
+            stands: ModelState::Dead(letter.died.min(self.now)),
             count: letter.count,
             handouts: 1,
             losses: 0,
@@ -91,11 +91,11 @@ pub fn batch(group: &GroupId, letters: &[Letter]) -> ImportBatch {
     }
 }
 
-pub fn arrived(outcomes: Vec<ImportOutcome>) -> Said {
+pub fn arrived(outcomes: Vec<ImportOutcome>) -> ModelAnswer {
     let arrival = |outcome| match outcome {
         ImportOutcome::Imported { id } => Arrival::New(id.0),
         ImportOutcome::Known => Arrival::Known,
         ImportOutcome::Refused(_) => Arrival::Refused,
     };
-    Said::Imported(outcomes.into_iter().map(arrival).collect())
+    ModelAnswer::Imported(outcomes.into_iter().map(arrival).collect())
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::retry::Fingerprint;
+use reprise::retry::LedgerSnapshot;
 
-pub fn hold(state: &Fingerprint) {
+pub fn hold(state: &LedgerSnapshot) {
     let mut origins = BTreeSet::new();
     let mut lanes = BTreeMap::new();
     for (id, entry) in &state.entries {

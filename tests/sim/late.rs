@@ -2,7 +2,7 @@
 
 use reprise::model::{GroupId, LaneOffset};
 
-use crate::model::{Model, Stands, memory_ends};
+use crate::model::{Model, ModelState, memory_ends};
 
 impl Model {
     /// Acknowledges timed-out deliveries, unless their record was delivered again.
@@ -15,8 +15,8 @@ impl Model {
             self.late.remove(&key);
             let Some(record) = self.records.get_mut(&id) else { continue };
             let is_the_last = record.lanes.last() == Some(&key.1);
-            if is_the_last && matches!(record.stands, Stands::Waiting { .. }) {
-                record.stands = Stands::Committed(self.now);
+            if is_the_last && matches!(record.stands, ModelState::Waiting { .. }) {
+                record.stands = ModelState::Committed(self.now);
                 record.settle_letter();
                 record.expires = memory_ends(record);
                 acknowledged += 1;

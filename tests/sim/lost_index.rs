@@ -6,12 +6,14 @@ use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
 use reprise::engine::{
-    Destinations, Driver, Engine, EngineError, NackBatch, NackRequest, Parts, Replay,
+    Destinations, Driver, Engine, EngineError, EngineParts, NackBatch, NackRequest, Replay,
 };
-use reprise::journal::{Config, Disk, Journal, MemDisk, Writer};
+use reprise::journal::{Disk, Journal, JournalOptions, MemDisk, Writer};
 use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
-use reprise::retry::{Company, LevelTable, Nack, Named, Policies, Policy, Reporter, Want};
+use reprise::retry::{
+    LevelTable, Nack, NackTarget, OtherDeliveries, Policies, Policy, Reporter, RequestedDelay,
+};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 use reprise::wire::names::{LetterStreams, Templates};
 
@@ -40,11 +42,15 @@ impl House {
         let (clock, hand) = Clock::told(WallMs(now));
         let files: Arc<dyn Disk> = disk.disk();
         let segment_bytes = u32::try_from(SEGMENT_BYTES).unwrap();
-        let config = Config { segment_bytes, checkpoint_bytes: 16 << 10, ..Config::default() };
+        let config = JournalOptions {
+            segment_bytes,
+            checkpoint_bytes: 16 << 10,
+            ..JournalOptions::default()
+        };
         let (journal, writer, recovery) = Journal::open(files, config).ok()?;
         let (levels, _) = LevelTable::parse("1ms 1h").unwrap();
         let policy = Policy { levels: Arc::new(levels), ..Policy::default() };
-        let parts = Parts {
+        let parts = EngineParts {
             journal: journal.clone(),
             templates: Templates::default(),
             letter_streams: LetterStreams::default(),
@@ -98,9 +104,9 @@ impl House {
         };
         let record = record.to_bytes();
         let nack = Nack {
-            want: Want { level: Some(level), delay_ms: None },
+            want: RequestedDelay { level: Some(level), delay_ms: None },
             record_bytes: u64::try_from(record.len()).unwrap(),
-            ..Nack::of(Named::Origin(origin))
+            ..Nack::of(NackTarget::Origin(origin))
         };
         let batch = NackBatch {
             group: shop(),
@@ -120,7 +126,7 @@ impl House {
             self.nack(offset, 1);
             self.pass(1);
             let next = self.ask(engine.slot_of(&shop(), "m".into())).unwrap().unwrap().next;
-            let taken = self.ask(engine.take(&shop(), next, (1, Company::Old))).unwrap();
+            let taken = self.ask(engine.take(&shop(), next, (1, OtherDeliveries::Old))).unwrap();
             assert_eq!(taken.records.len(), 1);
             let up_to = LaneOffset { slot, sequence: next.sequence + 1 };
             assert_eq!(self.ask(engine.lane_commit(&shop(), up_to)), Some(1));

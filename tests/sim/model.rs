@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::model::{GroupId, LaneOffset, MemberId, Origin, Slot, TopicName};
-use reprise::retry::Want;
+use reprise::model::{GroupId, LaneOffset, MemberId, Origin, RetryPartition, TopicName};
+use reprise::retry::RequestedDelay;
 
 use crate::imported::Arrival;
 
@@ -23,7 +23,7 @@ pub struct Rules {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
+pub enum ModelState {
     Waiting {
         due: i64,
         delay_ms: i64,
@@ -42,7 +42,7 @@ pub enum Stands {
 pub struct Record {
     pub group: GroupId,
     pub origin: Option<Origin>,
-    pub stands: Stands,
+    pub stands: ModelState,
     pub count: u32,
     pub handouts: u32,
     pub losses: u32,
@@ -60,21 +60,24 @@ impl Record {
     /// The value of the record's dead letter in the topic.
     pub fn letter(&self) -> Option<String> {
         match self.stands {
-            Stands::Dead(_) => Some(self.text.clone()),
+            ModelState::Dead(_) => Some(self.text.clone()),
             _ => self.letter.clone(),
         }
     }
 
     /// Forgets the former dead letter of a record that is final.
     pub fn settle_letter(&mut self) {
-        if matches!(self.stands, Stands::Dead(_) | Stands::Committed(_) | Stands::Discarded(_)) {
+        if matches!(
+            self.stands,
+            ModelState::Dead(_) | ModelState::Committed(_) | ModelState::Discarded(_)
+        ) {
             self.letter = None;
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NackTarget {
     Origin(Origin),
     Lane(LaneOffset),
     Nothing,
@@ -82,8 +85,8 @@ pub enum Named {
 
 #[derive(Clone, Debug)]
 pub struct Nack {
-    pub named: Named,
-    pub want: Want,
+    pub named: NackTarget,
+    pub want: RequestedDelay,
     pub committed: Option<i64>,
     pub text: String,
 }
@@ -103,7 +106,7 @@ pub type Redelivery = (i64, u32, String);
 
 /// An answer of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ModelAnswer {
     Nacked(Vec<Became>),
     Repeated,
     Bad(Vec<usize>),
@@ -159,7 +162,7 @@ impl Model {
         }
     }
 
-    pub fn take(&mut self, group: &GroupId, from: LaneOffset, max: usize) -> Said {
+    pub fn take(&mut self, group: &GroupId, from: LaneOffset, max: usize) -> ModelAnswer {
         let max = max.min(TAKE_MAX);
         self.late.retain(|(of, lane), _| of != group || lane.slot != from.slot || *lane < from);
         let slot = (group.clone(), from.slot.0);
@@ -176,7 +179,7 @@ impl Model {
                 let record = self.records.get_mut(&id).unwrap();
                 let lane = LaneOffset { slot: from.slot, sequence: next };
                 next += 1;
-                record.stands = Stands::Inflight(lane);
+                record.stands = ModelState::Inflight(lane);
                 record.lanes.push(lane);
                 record.handouts += 1;
                 record.expires = Some(self.now + CONSUME_TIMEOUT_MS);
@@ -191,25 +194,25 @@ impl Model {
         let redeliveries = redeliveries.collect();
         // A retry partition without an owner, or fetched beyond its end, ends at the fetch offset.
         let (position, end) = if held { self.view(group, from.slot, next) } else { (from, from) };
-        Said::Taken(redeliveries, position, end.max(from))
+        ModelAnswer::Taken(redeliveries, position, end.max(from))
     }
 
-    pub fn lane_commit(&mut self, group: &GroupId, up_to: LaneOffset) -> Said {
+    pub fn lane_commit(&mut self, group: &GroupId, up_to: LaneOffset) -> ModelAnswer {
         let known = self.slots.get(&(group.clone(), up_to.slot.0));
         if known.is_none_or(|(_, next)| up_to.sequence > *next) {
-            return Said::Refused;
+            return ModelAnswer::Refused;
         }
         let mut acknowledged = 0;
         for (lane, id) in self.open(group, up_to.slot) {
             if lane < up_to {
                 let record = self.records.get_mut(&id).unwrap();
-                record.stands = Stands::Committed(self.now);
+                record.stands = ModelState::Committed(self.now);
                 record.settle_letter();
                 record.expires = memory_ends(record);
                 acknowledged += 1;
             }
         }
-        Said::Committed(acknowledged + self.commit_late(group, up_to))
+        ModelAnswer::Committed(acknowledged + self.commit_late(group, up_to))
     }
 
     pub fn origin_commit(
@@ -218,7 +221,7 @@ impl Model {
         topic: &TopicName,
         partition: i32,
         offset: i64,
-    ) -> Said {
+    ) -> ModelAnswer {
         self.committed.insert((group.clone(), topic.clone(), partition), offset);
         let mut forgotten = Vec::new();
         for (id, record) in &mut self.records {
@@ -235,10 +238,10 @@ impl Model {
                         record.expires = memory_ends(record);
                     }
                 }
-                (Some(_), false, Stands::Committed(_) | Stands::Discarded(_)) => {
+                (Some(_), false, ModelState::Committed(_) | ModelState::Discarded(_)) => {
                     forgotten.push(*id);
                 }
-                (Some(_), false, Stands::Dead(_)) => record.superseded = true,
+                (Some(_), false, ModelState::Dead(_)) => record.superseded = true,
                 (Some(_), false, _) => record.passed = None,
                 _ => {}
             }
@@ -246,10 +249,10 @@ impl Model {
         for id in forgotten {
             self.records.remove(&id);
         }
-        Said::Done
+        ModelAnswer::Done
     }
 
-    pub fn join(&mut self, group: &GroupId, member: &MemberId) -> Said {
+    pub fn join(&mut self, group: &GroupId, member: &MemberId) -> ModelAnswer {
         let of_group = || self.slots.iter().filter(|((g, _), _)| g == group);
         let held = of_group().find(|(_, (holder, _))| holder.as_ref() == Some(member));
         let free = of_group().find(|(_, (holder, _))| holder.is_none());
@@ -257,17 +260,17 @@ impl Model {
         let new = of_group().last().map_or(0, |((_, slot), _)| slot + 1);
         let (slot, next) = slot.unwrap_or((new, 0));
         self.slots.insert((group.clone(), slot), (Some(member.clone()), next));
-        let (position, end) = self.view(group, Slot(slot), next);
-        Said::Slot(slot, position, end)
+        let (position, end) = self.view(group, RetryPartition(slot), next);
+        ModelAnswer::Slot(slot, position, end)
     }
 
     pub fn leave(&mut self, group: &GroupId, member: &MemberId) {
         let Some(slot) = self.slot_of(group, member) else { return };
-        for (_, id) in self.open(group, Slot(slot)) {
+        for (_, id) in self.open(group, RetryPartition(slot)) {
             self.lost(id);
         }
         self.slots.get_mut(&(group.clone(), slot)).unwrap().0 = None;
-        self.late.retain(|(of, lane), _| of != group || lane.slot != Slot(slot));
+        self.late.retain(|(of, lane), _| of != group || lane.slot != RetryPartition(slot));
     }
 
     /// Advances the time.
@@ -277,7 +280,7 @@ impl Model {
         let due: Vec<u64> = self.records.iter().filter(due).map(|(id, _)| *id).collect();
         for id in due {
             let (group, stands) = (self.records[&id].group.clone(), self.records[&id].stands);
-            if let Stands::Inflight(lane) = stands {
+            if let ModelState::Inflight(lane) = stands {
                 self.lost(id);
                 self.late.insert((group, lane), id);
             } else {
@@ -293,12 +296,12 @@ impl Model {
         self.rules = rules.clone();
         self.look_at_once();
         for record in self.records.values_mut() {
-            if let Stands::Waiting { due, delay_ms, level } = record.stands {
+            if let ModelState::Waiting { due, delay_ms, level } = record.stands {
                 let present = level.and_then(|level| rules.levels_ms.get(level as usize - 1));
                 let shorter = present.map_or(delay_ms, |present| delay_ms.min(*present));
                 if self.now + shorter < due {
                     let due = self.now + shorter;
-                    record.stands = Stands::Waiting { due, delay_ms: shorter, level };
+                    record.stands = ModelState::Waiting { due, delay_ms: shorter, level };
                 }
             }
             let furthest = self.now + CONSUME_TIMEOUT_MS;
@@ -313,10 +316,10 @@ impl Model {
     }
 
     /// Outstanding deliveries of a retry partition, by lane offset.
-    pub fn open(&self, group: &GroupId, slot: Slot) -> Vec<(LaneOffset, u64)> {
+    pub fn open(&self, group: &GroupId, slot: RetryPartition) -> Vec<(LaneOffset, u64)> {
         let mut open: Vec<(LaneOffset, u64)> = Vec::new();
         for (id, record) in self.records.iter().filter(|(_, record)| record.group == *group) {
-            if let Stands::Inflight(lane) = record.stands
+            if let ModelState::Inflight(lane) = record.stands
                 && lane.slot == slot
             {
                 open.push((lane, *id));
@@ -330,7 +333,7 @@ impl Model {
     pub fn next_deadline(&self) -> Option<i64> {
         let times = self.records.values().flat_map(|record| {
             let due = match record.stands {
-                Stands::Waiting { due, .. } => Some(due),
+                ModelState::Waiting { due, .. } => Some(due),
                 _ => None,
             };
             [due, record.expires]
@@ -347,7 +350,7 @@ impl Model {
     fn due(&self, group: &GroupId) -> Vec<(i64, u64)> {
         let mut due: Vec<(i64, u64)> = Vec::new();
         for (id, record) in self.records.iter().filter(|(_, record)| record.group == *group) {
-            if let Stands::Waiting { due: at, .. } = record.stands
+            if let ModelState::Waiting { due: at, .. } = record.stands
                 && at <= self.now
             {
                 due.push((at, *id));
@@ -357,7 +360,7 @@ impl Model {
         due
     }
 
-    fn view(&self, group: &GroupId, slot: Slot, next: u64) -> (LaneOffset, LaneOffset) {
+    fn view(&self, group: &GroupId, slot: RetryPartition, next: u64) -> (LaneOffset, LaneOffset) {
         let end = LaneOffset { slot, sequence: next };
         (self.open(group, slot).first().map_or(end, |(lane, _)| *lane), end)
     }
@@ -365,18 +368,20 @@ impl Model {
     fn lost(&mut self, id: u64) {
         let record = self.records.get_mut(&id).unwrap();
         let delay_ms = (1_000_i64 << record.losses.min(10)).min(30_000);
-        record.stands = Stands::Waiting { due: self.now + delay_ms, delay_ms, level: None };
+        record.stands = ModelState::Waiting { due: self.now + delay_ms, delay_ms, level: None };
         record.losses += 1;
         record.expires = None;
     }
 }
 
-fn is_pending(stands: Stands) -> bool {
-    matches!(stands, Stands::Waiting { .. } | Stands::Inflight(_) | Stands::Held(..))
+fn is_pending(stands: ModelState) -> bool {
+    matches!(stands, ModelState::Waiting { .. } | ModelState::Inflight(_) | ModelState::Held(..))
 }
 
 pub fn memory_ends(record: &Record) -> Option<i64> {
-    let (Stands::Committed(at) | Stands::Discarded(at)) = record.stands else { return None };
+    let (ModelState::Committed(at) | ModelState::Discarded(at)) = record.stands else {
+        return None;
+    };
     let passed = if record.origin.is_some() { record.passed? } else { at };
     Some(at.max(passed) + CONSUME_TIMEOUT_MS)
 }

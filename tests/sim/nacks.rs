@@ -3,8 +3,8 @@
 use reprise::model::GroupId;
 
 use crate::model::{
-    BATCHES_KEPT, Became, CONSUME_TIMEOUT_MS, DROPS, Model, Nack, Named, Record, Said, Stands,
-    memory_ends,
+    BATCHES_KEPT, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, ModelState, Nack,
+    NackTarget, Record, memory_ends,
 };
 
 enum Verdict {
@@ -20,45 +20,45 @@ impl Model {
         group: &GroupId,
         stamp: Option<(i64, i32, i32)>,
         nacks: &[Nack],
-    ) -> Said {
+    ) -> ModelAnswer {
         if let Some((id, first, last)) = stamp {
             let seen = self.stamps.get(&(group.clone(), id));
             if seen.is_some_and(|seen| seen.contains(&(first, last))) {
-                return Said::Repeated;
+                return ModelAnswer::Repeated;
             }
         }
         let bad = |(n, nack)| self.judge(group, nack).is_none().then_some(n);
         let bad: Vec<usize> = nacks.iter().enumerate().filter_map(bad).collect();
         if !bad.is_empty() {
-            return Said::Bad(bad);
+            return ModelAnswer::Bad(bad);
         }
         if let Some((id, first, last)) = stamp {
             let seen = self.stamps.entry((group.clone(), id)).or_default();
             seen.push((first, last));
             seen.drain(..seen.len().saturating_sub(BATCHES_KEPT));
         }
-        Said::Nacked(nacks.iter().map(|nack| self.nack(group, nack)).collect())
+        ModelAnswer::Nacked(nacks.iter().map(|nack| self.nack(group, nack)).collect())
     }
 
     fn judge(&self, group: &GroupId, nack: &Nack) -> Option<Verdict> {
         match &nack.named {
-            Named::Nothing => Some(Verdict::Begin),
-            Named::Lane(lane) => {
+            NackTarget::Nothing => Some(Verdict::Begin),
+            NackTarget::Lane(lane) => {
                 let named = |(_, r): &(&u64, &Record)| r.group == *group && r.lanes.contains(lane);
                 let (id, record) = self.records.iter().find(named)?;
                 if record.lanes.last() != Some(lane) {
                     return Some(Verdict::Keep(*id));
                 }
                 match record.stands {
-                    Stands::Inflight(_) => Some(Verdict::Charge(*id)),
-                    Stands::Committed(at) if self.now <= at + CONSUME_TIMEOUT_MS => {
+                    ModelState::Inflight(_) => Some(Verdict::Charge(*id)),
+                    ModelState::Committed(at) if self.now <= at + CONSUME_TIMEOUT_MS => {
                         Some(Verdict::Charge(*id))
                     }
-                    Stands::Committed(_) => None,
+                    ModelState::Committed(_) => None,
                     _ => Some(Verdict::Keep(*id)),
                 }
             }
-            Named::Origin(origin) => {
+            NackTarget::Origin(origin) => {
                 let Some(id) = self.of_origin(group, origin) else { return Some(Verdict::Begin) };
                 let record = &self.records[&id];
                 let past = match nack.committed {
@@ -66,8 +66,8 @@ impl Model {
                     None => record.passed.is_some(),
                 };
                 match record.stands {
-                    Stands::Inflight(_) if past => Some(Verdict::Charge(id)),
-                    Stands::Dead(at) if past && self.now > at + CONSUME_TIMEOUT_MS => {
+                    ModelState::Inflight(_) if past => Some(Verdict::Charge(id)),
+                    ModelState::Dead(at) if past && self.now > at + CONSUME_TIMEOUT_MS => {
                         Some(Verdict::Redrive(id))
                     }
                     _ => Some(Verdict::Keep(id)),
@@ -78,9 +78,9 @@ impl Model {
 
     fn nack(&mut self, group: &GroupId, nack: &Nack) -> Became {
         let failed = match &nack.named {
-            Named::Nothing => None,
-            Named::Lane(lane) => Some(*lane),
-            Named::Origin(origin) => {
+            NackTarget::Nothing => None,
+            NackTarget::Lane(lane) => Some(*lane),
+            NackTarget::Origin(origin) => {
                 let known = self.of_origin(group, origin);
                 known.and_then(|id| self.records[&id].lanes.last().copied())
             }
@@ -95,7 +95,7 @@ impl Model {
             Verdict::Begin => self.begin(group, nack),
         };
         let mut record = self.records.remove(&id).unwrap();
-        let counts = nack.named != Named::Nothing;
+        let counts = nack.named != NackTarget::Nothing;
         let max = if counts { self.rules.max } else { u32::MAX };
         let level = nack.want.level.unwrap_or(0);
         let exact = nack.want.delay_ms.map(|ms| (i64::try_from(ms).unwrap(), None));
@@ -118,15 +118,17 @@ impl Model {
             record.losses = 0;
         }
         record.stands = match (ends, group.as_str().starts_with(DROPS)) {
-            (false, _) => Stands::Waiting { due: self.now + delay_ms, delay_ms, level: level_used },
-            (true, false) => Stands::Dead(self.now),
-            (true, true) => Stands::Discarded(self.now),
+            (false, _) => {
+                ModelState::Waiting { due: self.now + delay_ms, delay_ms, level: level_used }
+            }
+            (true, false) => ModelState::Dead(self.now),
+            (true, true) => ModelState::Discarded(self.now),
         };
         record.settle_letter();
         record.expires = memory_ends(&record);
         let became = match record.stands {
-            Stands::Dead(_) => Became::Dead(id),
-            Stands::Discarded(_) => Became::Discarded(id),
+            ModelState::Dead(_) => Became::Dead(id),
+            ModelState::Discarded(_) => Became::Discarded(id),
             _ => Became::Due(id, self.now + delay_ms),
         };
         self.records.insert(id, record);
@@ -150,7 +152,7 @@ impl Model {
             record.passed = Some(now);
         }
         (record.count, record.losses, record.expires) = (0, 0, None);
-        record.stands = Stands::Waiting { due: now + delay_ms, delay_ms, level: None };
+        record.stands = ModelState::Waiting { due: now + delay_ms, delay_ms, level: None };
         record.letter = Some(std::mem::replace(&mut record.text, nack.text.clone()));
         Became::Due(id, now + delay_ms)
     }
@@ -159,13 +161,13 @@ impl Model {
         let id = self.next_id;
         self.next_id += 1;
         let origin = match &nack.named {
-            Named::Origin(origin) => Some(origin.clone()),
+            NackTarget::Origin(origin) => Some(origin.clone()),
             _ => None,
         };
         let record = Record {
             group: group.clone(),
             origin,
-            stands: Stands::Discarded(self.now),
+            stands: ModelState::Discarded(self.now),
             count: 0,
             handouts: 0,
             losses: 0,

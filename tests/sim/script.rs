@@ -4,13 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 use fastrand::Rng;
-use reprise::engine::{NackBatch, NackRequest, Producer};
-use reprise::model::{GroupId, LaneOffset, MemberId, Now, Origin, Slot};
-use reprise::retry::{self, Company, Reporter, Want};
+use reprise::engine::{NackBatch, NackRequest, ProducerSequence};
+use reprise::model::{GroupId, LaneOffset, MemberId, Moment, Origin, RetryPartition};
+use reprise::retry::{self, OtherDeliveries, Reporter, RequestedDelay};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 
 use crate::imported::{self, Letter};
-use crate::model::{Nack, Named, Rules, Said};
+use crate::model::{ModelAnswer, Nack, NackTarget, Rules};
 use crate::world::{self, Cut, World};
 
 const GROUPS: [&str; 3] = ["shop", "bound-shop", "drops-shop"];
@@ -154,10 +154,10 @@ impl Script {
         Ok(())
     }
 
-    fn said(&mut self, said: &Said) {
+    fn said(&mut self, said: &ModelAnswer) {
         format!("{said:?}").hash(&mut self.trace);
         self.world.tell_story(|| format!("  {said:?}"));
-        if let Said::Taken(redeliveries, ..) = said {
+        if let ModelAnswer::Taken(redeliveries, ..) = said {
             self.redelivered += u32::try_from(redeliveries.len()).unwrap();
         }
     }
@@ -174,7 +174,7 @@ impl Script {
         let batch = NackBatch {
             group: group.clone(),
             by: Reporter { member: None, client: "sim".into() },
-            producer: stamp.map(|(id, first, last)| Producer { id, epoch: 0, first, last }),
+            producer: stamp.map(|(id, first, last)| ProducerSequence { id, epoch: 0, first, last }),
             nacks: nacks.iter().map(request).collect(),
         };
         let engine = self.world.running.as_ref().unwrap().engine.clone();
@@ -201,9 +201,9 @@ impl Script {
 
     fn nack(&mut self, group: &GroupId) -> Nack {
         let named = match self.rng.u8(..10) {
-            0..=4 => Named::Origin(self.origin()),
-            5..=8 => self.some_lane(group).map_or(Named::Nothing, Named::Lane),
-            _ => Named::Nothing,
+            0..=4 => NackTarget::Origin(self.origin()),
+            5..=8 => self.some_lane(group).map_or(NackTarget::Nothing, NackTarget::Lane),
+            _ => NackTarget::Nothing,
         };
         let level = match self.rng.u8(..12) {
             0 => Some(-1),
@@ -212,14 +212,14 @@ impl Script {
         };
         let delay_ms = (self.rng.u8(..8) == 0).then(|| self.rng.u64(1..10_000));
         let committed = match &named {
-            Named::Origin(origin) if self.rng.bool() => {
+            NackTarget::Origin(origin) if self.rng.bool() => {
                 let of = (group.clone(), origin.topic.clone(), origin.partition);
                 self.world.model.committed.get(&of).copied()
             }
             _ => None,
         };
         let text = format!("{named:?} {}", "v".repeat(self.rng.usize(..300)));
-        Nack { named, want: Want { level, delay_ms }, committed, text }
+        Nack { named, want: RequestedDelay { level, delay_ms }, committed, text }
     }
 
     fn origin(&mut self) -> Origin {
@@ -230,7 +230,7 @@ impl Script {
     /// Usually an existing delivery, and usually the last one of its entry.
     fn some_lane(&mut self, group: &GroupId) -> Option<LaneOffset> {
         if self.rng.u8(..12) == 0 {
-            return Some(LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: 900_000 });
+            return Some(LaneOffset { slot: RetryPartition(self.rng.u16(..4)), sequence: 900_000 });
         }
         let records = self.world.model.records.values();
         let lanes: Vec<_> = records
@@ -242,11 +242,12 @@ impl Script {
         if any { lanes.get(self.rng.usize(..lanes.len())) } else { lanes.last() }.copied()
     }
 
-    fn some_slot(&mut self, group: &GroupId) -> (Slot, u64) {
+    fn some_slot(&mut self, group: &GroupId) -> (RetryPartition, u64) {
         let slots = self.world.model.slots.iter().filter(|((g, _), _)| g == group);
-        let slots: Vec<_> = slots.map(|((_, slot), (_, next))| (Slot(*slot), *next)).collect();
+        let slots: Vec<_> =
+            slots.map(|((_, slot), (_, next))| (RetryPartition(*slot), *next)).collect();
         let some = slots.get(self.rng.usize(..slots.len().max(1)));
-        some.copied().unwrap_or((Slot(0), 0))
+        some.copied().unwrap_or((RetryPartition(0), 0))
     }
 
     fn take(&mut self, group: &GroupId) -> Result<(), Cut> {
@@ -263,7 +264,7 @@ impl Script {
         let said = self.world.model.take(group, from, max);
         self.said(&said);
         let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
-        let asked = async move { engine.take(&of, from, (max, Company::Old)).await };
+        let asked = async move { engine.take(&of, from, (max, OtherDeliveries::Old)).await };
         self.world.ask(asked, world::taken, said)
     }
 
@@ -278,7 +279,7 @@ impl Script {
         self.said(&said);
         let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
         let asked = async move { engine.lane_commit(&of, up_to).await };
-        self.world.ask(asked, Said::Committed, said)
+        self.world.ask(asked, ModelAnswer::Committed, said)
     }
 
     fn origin_commit(&mut self, group: &GroupId) -> Result<(), Cut> {
@@ -288,7 +289,7 @@ impl Script {
         let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
         let offsets = vec![(topic, partition, offset)];
         let asked = async move { engine.origin_commits(&of, offsets).await };
-        self.world.ask(asked, |()| Said::Done, said)
+        self.world.ask(asked, |()| ModelAnswer::Done, said)
     }
 
     fn import(&mut self, group: &GroupId) -> Result<(), Cut> {
@@ -326,7 +327,7 @@ impl Script {
         self.said(&said);
         let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
         let asked = async move { engine.join(&of, member).await };
-        self.world.ask(asked, |slot| Said::Slot(slot.slot.0, slot.position, slot.next), said)
+        self.world.ask(asked, |slot| ModelAnswer::Slot(slot.slot.0, slot.position, slot.next), said)
     }
 
     fn leave(&mut self, group: &GroupId) {
@@ -343,7 +344,7 @@ impl Script {
         self.world.in_question();
         self.world.model.time(self.world.model.now);
         let engine = &self.world.running.as_ref().unwrap().engine;
-        engine.policies(Now::default(), world::policies(&rules));
+        engine.policies(Moment::default(), world::policies(&rules));
         self.world.tell();
     }
 
@@ -365,9 +366,9 @@ impl Script {
 
 fn request(nack: &Nack) -> NackRequest {
     let named = match &nack.named {
-        Named::Origin(origin) => retry::Named::Origin(origin.clone()),
-        Named::Lane(lane) => retry::Named::Lane(*lane),
-        Named::Nothing => retry::Named::Nothing,
+        NackTarget::Origin(origin) => retry::NackTarget::Origin(origin.clone()),
+        NackTarget::Lane(lane) => retry::NackTarget::Lane(*lane),
+        NackTarget::Nothing => retry::NackTarget::Nothing,
     };
     let record = plain(&nack.text);
     NackRequest {

@@ -25,17 +25,17 @@ const NEVER: u64 = u64::MAX >> 1;
 #[derive(Clone, Default)]
 struct Model {
     producers: BTreeMap<&'static str, Producer>,
-    logs: Vec<Vec<Written>>,
+    logs: Vec<Vec<WrittenRecord>>,
     /// Outcome of each transaction; true: committed.
     ends: BTreeMap<u64, bool>,
-    committed: BTreeMap<&'static str, Staged>,
+    committed: BTreeMap<&'static str, StagedOffset>,
     /// Number of requests so far with offsets of transactions.
     staged: u64,
 }
 
 /// An offset in a transaction; the later of two requests counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Staged {
+struct StagedOffset {
     order: u64,
     offset: i64,
 }
@@ -53,11 +53,11 @@ struct Open {
     number: u64,
     since: i64,
     parts: BTreeSet<i32>,
-    offsets: BTreeMap<&'static str, Staged>,
+    offsets: BTreeMap<&'static str, StagedOffset>,
 }
 
 #[derive(Clone)]
-enum Written {
+enum WrittenRecord {
     Record(u64, String),
     End,
 }
@@ -78,13 +78,13 @@ impl Model {
     fn view(&self) -> View {
         let mut view = View::default();
         for log in &self.logs {
-            let open = |written: &Written| match written {
-                Written::Record(of, _) => !self.ends.contains_key(of),
-                Written::End => false,
+            let open = |written: &WrittenRecord| match written {
+                WrittenRecord::Record(of, _) => !self.ends.contains_key(of),
+                WrittenRecord::End => false,
             };
             let stable = log.iter().position(open).unwrap_or(log.len());
             let committed = log[..stable].iter().filter_map(|written| match written {
-                Written::Record(of, text) if self.ends[of] => Some(text.clone()),
+                WrittenRecord::Record(of, text) if self.ends[of] => Some(text.clone()),
                 _ => None,
             });
             view.given.push(committed.collect());
@@ -115,7 +115,7 @@ impl Model {
         }
         let Some(open) = known.open.take() else { return };
         for part in &open.parts {
-            self.logs[at(*part)].push(Written::End);
+            self.logs[at(*part)].push(WrittenRecord::End);
         }
         self.ends.insert(open.number, commits);
         if commits {
@@ -278,7 +278,7 @@ impl Run {
         let log = &mut self.model.logs[at(index)];
         let text = format!("{number}/{}", log.len());
         let (offset, batch) = (int(log.len()), batch(by, sequence, &text));
-        log.push(Written::Record(number, text));
+        log.push(WrittenRecord::Record(number, text));
         let topic = self.cluster().topic();
         let place = (&*topic, topic.partition(index).unwrap());
         let put = self.cluster().broker.produce_transactional(id, true, place, &batch);
@@ -301,7 +301,7 @@ impl Run {
             Joining { group: Some(group.into()), items: vec![item], ..Joining::default() };
         self.cluster().broker.commit_in_transaction(id, by, joining, true).unwrap();
         self.model.staged += 1;
-        let staged = Staged { order: self.model.staged, offset };
+        let staged = StagedOffset { order: self.model.staged, offset };
         self.joins(id).offsets.insert(group, staged);
         self.appended();
     }

@@ -14,9 +14,9 @@ use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
 use reprise::engine::{
-    Destinations, Driver, Engine, EngineError, NackReply, Parts, Replay, RetryBatch,
+    Destinations, Driver, Engine, EngineError, EngineParts, NackReply, Replay, RetryBatch,
 };
-use reprise::journal::{Config, Disk, Journal, MemDisk, Stepped, Writer};
+use reprise::journal::{Disk, Journal, JournalOptions, MemDisk, StepResult, Writer};
 use reprise::model::{GroupId, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{LevelTable, NackOutcome, Policies, Policy};
@@ -24,10 +24,12 @@ use reprise::wire::batch::{Batch, records};
 use reprise::wire::names::{LetterStreams, Templates};
 
 use crate::invariants;
-use crate::model::{BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, Record, Rules, Said, Stands};
+use crate::model::{
+    BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, ModelState, Record, Rules,
+};
 
 /// A pending request.
-type Asked = Pin<Box<dyn Future<Output = Result<Said, EngineError>>>>;
+type PendingRequest = Pin<Box<dyn Future<Output = Result<ModelAnswer, EngineError>>>>;
 
 /// The power is off: no answer comes until the next start.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub struct World {
     pub model: Model,
     /// The expected states after the last flush and after each request since.
     since_flush: Vec<Model>,
-    asked: Vec<(Asked, Said)>,
+    asked: Vec<(PendingRequest, ModelAnswer)>,
     pub running: Option<Running>,
     /// Number of the disk operation that cuts the power.
     cut_at: Option<u64>,
@@ -55,8 +57,12 @@ pub struct Running {
     pub journal: Journal,
 }
 
-fn journal_config() -> Config {
-    Config { segment_bytes: 8 << 10, checkpoint_bytes: 24 << 10, ..Config::default() }
+fn journal_config() -> JournalOptions {
+    JournalOptions {
+        segment_bytes: 8 << 10,
+        checkpoint_bytes: 24 << 10,
+        ..JournalOptions::default()
+    }
 }
 
 pub fn policies(rules: &Rules) -> Policies {
@@ -113,16 +119,16 @@ impl World {
     pub fn ask<T: 'static>(
         &mut self,
         asked: impl Future<Output = Result<T, EngineError>> + 'static,
-        say: fn(T) -> Said,
-        expected: Said,
+        say: fn(T) -> ModelAnswer,
+        expected: ModelAnswer,
     ) -> Result<(), Cut> {
-        let mut asked: Asked = Box::pin(async move {
+        let mut asked: PendingRequest = Box::pin(async move {
             match asked.await {
                 Ok(said) => Ok(say(said)),
                 Err(EngineError::BadNacks(bad)) => {
-                    Ok(Said::Bad(bad.into_iter().map(|(n, _)| n).collect()))
+                    Ok(ModelAnswer::Bad(bad.into_iter().map(|(n, _)| n).collect()))
                 }
-                Err(EngineError::CommitBeyondHandOut) => Ok(Said::Refused),
+                Err(EngineError::CommitBeyondHandOut) => Ok(ModelAnswer::Refused),
                 Err(error) => Err(error),
             }
         });
@@ -136,7 +142,7 @@ impl World {
             Poll::Ready(Err(error)) => return self.failed(error),
             Poll::Ready(Ok(said)) => {
                 assert_eq!(said, expected);
-                let rests = matches!(said, Said::Bad(_) | Said::Refused)
+                let rests = matches!(said, ModelAnswer::Bad(_) | ModelAnswer::Refused)
                     || self.since_flush.iter().all(|model| same(model, &self.model));
                 assert!(rests, "said before its facts are durable: {said:?}");
             }
@@ -173,7 +179,7 @@ impl World {
     /// Writes and syncs; all pending requests must be answered now as the model expects.
     pub fn flush(&mut self) -> Result<(), Cut> {
         match self.running.as_mut().unwrap().writer.step() {
-            Stepped::Flushed | Stepped::Idle => {}
+            StepResult::Flushed | StepResult::Idle => {}
             other => return self.failed(other),
         }
         let mut context = Context::from_waker(Waker::noop());
@@ -192,7 +198,7 @@ impl World {
     pub fn keep(&mut self) -> Result<(), Cut> {
         self.flush()?;
         let engine = self.running.as_ref().unwrap().engine.clone();
-        self.ask(async move { engine.keep().await }, |()| Said::Done, Said::Done)
+        self.ask(async move { engine.keep().await }, |()| ModelAnswer::Done, ModelAnswer::Done)
     }
 
     /// One step of the journal's housekeeping.
@@ -232,7 +238,7 @@ impl World {
             Ok(tables) => tables,
             Err(error) => return self.failed(error),
         };
-        let parts = Parts {
+        let parts = EngineParts {
             journal: journal.clone(),
             templates: Templates::default(),
             letter_streams: LetterStreams::default(),
@@ -261,7 +267,7 @@ impl World {
     }
 
     /// Checks the restored state: all acknowledged steps, and a prefix of the others, in order.
-    fn judge(&mut self, now: i64, state: &reprise::retry::Fingerprint) {
+    fn judge(&mut self, now: i64, state: &reprise::retry::LedgerSnapshot) {
         let rules = self.model.rules.clone();
         let mut fitting: Vec<(Model, Model)> = Vec::new();
         let mut reasons = Vec::new();
@@ -298,7 +304,7 @@ impl World {
         groups.dedup();
         for group in groups {
             let of_group = || self.model.records.values().filter(|record| record.group == group);
-            let waits = |s: Stands| matches!(s, Stands::Waiting { .. });
+            let waits = |s: ModelState| matches!(s, ModelState::Waiting { .. });
             let mut waiting: Vec<String> =
                 of_group().filter(|r| waits(r.stands)).map(|r| r.text.clone()).collect();
             let mut dead: Vec<String> = of_group().filter_map(Record::letter).collect();
@@ -315,7 +321,7 @@ impl World {
             found.sort();
             assert_eq!(found, dead, "dead letters of {group}");
             waiting.sort();
-            let expected = Said::Taken(
+            let expected = ModelAnswer::Taken(
                 waiting.into_iter().map(|text| (0, 0, text)).collect(),
                 NOWHERE,
                 NOWHERE,
@@ -361,7 +367,7 @@ impl World {
 }
 
 const NOWHERE: reprise::model::LaneOffset =
-    reprise::model::LaneOffset { slot: reprise::model::Slot(0), sequence: 0 };
+    reprise::model::LaneOffset { slot: reprise::model::RetryPartition(0), sequence: 0 };
 
 fn same(a: &Model, b: &Model) -> bool {
     a.records == b.records && a.slots == b.slots && a.stamps == b.stamps
@@ -376,21 +382,21 @@ fn text_of(batch: &bytes::Bytes) -> String {
     String::from_utf8(record.value.unwrap().to_vec()).unwrap()
 }
 
-fn snapshot((_, records): (usize, Vec<reprise::engine::LaneRecord>)) -> Said {
+fn snapshot((_, records): (usize, Vec<reprise::engine::LaneRecord>)) -> ModelAnswer {
     let mut texts: Vec<String> = records.iter().map(|record| text_of(&record.batch)).collect();
     texts.sort();
-    Said::Taken(texts.into_iter().map(|text| (0, 0, text)).collect(), NOWHERE, NOWHERE)
+    ModelAnswer::Taken(texts.into_iter().map(|text| (0, 0, text)).collect(), NOWHERE, NOWHERE)
 }
 
-pub fn taken(taken: RetryBatch) -> Said {
+pub fn taken(taken: RetryBatch) -> ModelAnswer {
     let redelivery =
         |r: &reprise::engine::LaneRecord| (r.offset, r.reconsume_times, text_of(&r.batch));
     let records = taken.records.iter().map(redelivery).collect();
-    Said::Taken(records, taken.position, taken.next)
+    ModelAnswer::Taken(records, taken.position, taken.next)
 }
 
-pub fn nacked(reply: NackReply) -> Said {
-    let NackReply::Taken(outcomes) = reply else { return Said::Repeated };
+pub fn nacked(reply: NackReply) -> ModelAnswer {
+    let NackReply::Taken(outcomes) = reply else { return ModelAnswer::Repeated };
     let became = |outcome: &NackOutcome| match outcome {
         NackOutcome::Scheduled { id, due } => Became::Due(id.0, due.0),
         NackOutcome::Dead { id } => Became::Dead(id.0),
@@ -398,5 +404,5 @@ pub fn nacked(reply: NackReply) -> Said {
         NackOutcome::Held { id } => Became::Held(id.0),
         NackOutcome::Nothing { id } => Became::Nothing(id.0),
     };
-    Said::Nacked(outcomes.iter().flatten().map(became).collect())
+    ModelAnswer::Nacked(outcomes.iter().flatten().map(became).collect())
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
 
 use reprise::model::{
-    EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicName, TopicPartition, WallMs,
+    EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicName, TopicPartition,
+    WallMs,
 };
-use reprise::retry::{Counts, Entries, Entry, Marks, Rank, SlotRecord, State, StateKind};
+use reprise::retry::{Entries, Entry, EntryCounts, Marks, Rank, RetryState, SlotRecord, StateKind};
 
 /// Index key of a key order: topic, partition, rank, key, offset.
 type LineKey = (TopicName, i32, Rank, OrderKey, i64);
@@ -15,7 +16,7 @@ type LineKey = (TopicName, i32, Rank, OrderKey, i64);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BTreeEntries {
     entries: BTreeMap<EntryId, Entry>,
-    slots: BTreeMap<GroupId, BTreeMap<Slot, SlotRecord>>,
+    slots: BTreeMap<GroupId, BTreeMap<RetryPartition, SlotRecord>>,
     marks: Marks,
     groups: BTreeMap<GroupId, Indexes>,
     expiry: BTreeSet<(WallMs, EntryId)>,
@@ -32,7 +33,7 @@ struct Indexes {
     held: BTreeSet<EntryId>,
     commits: BTreeMap<(TopicName, i32, bool, i64), EntryId>,
     lines: BTreeMap<LineKey, EntryId>,
-    counts: Counts,
+    counts: EntryCounts,
 }
 
 impl Indexes {
@@ -50,7 +51,7 @@ impl Indexes {
         if entry.state.kind() == StateKind::Held {
             self.held.insert(id);
         }
-        if let State::Waiting { level, .. } = entry.state {
+        if let RetryState::Waiting { level, .. } = entry.state {
             *self.counts.waiting.entry(level).or_default() += 1;
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
@@ -69,7 +70,7 @@ impl Indexes {
         entry.inflight().map(|lane| self.inflight.remove(&lane));
         entry.due().map(|due| self.waiting.remove(&(due, entry.id)));
         self.held.remove(&entry.id);
-        if let State::Waiting { level, .. } = entry.state {
+        if let RetryState::Waiting { level, .. } = entry.state {
             lower(&mut self.counts.waiting, level);
         }
         lower(&mut self.counts.by_state, entry.state.kind());
@@ -127,12 +128,12 @@ impl Entries for BTreeEntries {
         indexes.inflight.range(from..=last).take(limit).map(|(_, id)| *id).collect()
     }
 
-    fn open(&self, group: &GroupId, slot: Slot) -> usize {
+    fn open(&self, group: &GroupId, slot: RetryPartition) -> usize {
         let indexes = self.groups.get(group);
         indexes.map_or(0, |indexes| indexes.inflight.range(all_of(slot)).count())
     }
 
-    fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset> {
+    fn first_open(&self, group: &GroupId, slot: RetryPartition) -> Option<LaneOffset> {
         self.groups.get(group)?.inflight.range(all_of(slot)).next().map(|(lane, _)| *lane)
     }
 
@@ -203,7 +204,7 @@ impl Entries for BTreeEntries {
         names.into_iter().cloned().collect()
     }
 
-    fn counts(&self, group: &GroupId) -> Counts {
+    fn counts(&self, group: &GroupId) -> EntryCounts {
         self.groups.get(group).map(|indexes| indexes.counts.clone()).unwrap_or_default()
     }
 
@@ -211,7 +212,7 @@ impl Entries for BTreeEntries {
         self.slots.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    fn slot(&self, group: &GroupId, slot: Slot) -> Option<SlotRecord> {
+    fn slot(&self, group: &GroupId, slot: RetryPartition) -> Option<SlotRecord> {
         self.slots.get(group)?.get(&slot).cloned()
     }
 
@@ -256,7 +257,7 @@ fn line_key(entry: &Entry) -> Option<LineKey> {
 }
 
 /// Every retry-partition offset of a slot.
-fn all_of(slot: Slot) -> RangeInclusive<LaneOffset> {
+fn all_of(slot: RetryPartition) -> RangeInclusive<LaneOffset> {
     LaneOffset { slot, sequence: 0 }..=LaneOffset { slot, sequence: u64::MAX }
 }
 

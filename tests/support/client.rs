@@ -46,7 +46,7 @@ pub struct Client {
 /// A request whose answer was not read yet.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
-pub struct Sent {
+pub struct SentRequest {
     correlation_id: i32,
     version: i16,
 }
@@ -119,18 +119,18 @@ impl Client {
         self.frame().map(|frame| read::<R>(sent, frame))
     }
 
-    pub fn send<R: Request>(&mut self, version: i16, request: &R) -> Sent {
+    pub fn send<R: Request>(&mut self, version: i16, request: &R) -> SentRequest {
         let (frame, sent) = self.prepared(version, request);
         self.raw(&frame);
         sent
     }
 
     /// The next request, encoded and not sent.
-    pub fn prepared<R: Request>(&mut self, version: i16, request: &R) -> (BytesMut, Sent) {
+    pub fn prepared<R: Request>(&mut self, version: i16, request: &R) -> (BytesMut, SentRequest) {
         let correlation_id = self.next;
         let frame = self.encoded(version, request);
         self.next += 1;
-        (frame, Sent { correlation_id, version })
+        (frame, SentRequest { correlation_id, version })
     }
 
     /// The bytes of the next request.
@@ -150,7 +150,7 @@ impl Client {
         out
     }
 
-    pub fn receive<R: Request>(&mut self, sent: Sent) -> R::Response {
+    pub fn receive<R: Request>(&mut self, sent: SentRequest) -> R::Response {
         let frame = self.frame();
         let of = || panic!("API {} version {}: the connection was closed", R::KEY, sent.version);
         read::<R>(sent, frame.unwrap_or_else(of))
@@ -214,7 +214,7 @@ fn is_held_against_its_encoding() -> bool {
     env!("CARGO_CRATE_NAME") == "apis"
 }
 
-fn read<R: Request>(sent: Sent, mut frame: Bytes) -> R::Response {
+fn read<R: Request>(sent: SentRequest, mut frame: Bytes) -> R::Response {
     let version = sent.version;
     let header_version = <R::Response as HeaderVersion>::header_version(version);
     let header = ResponseHeader::decode(&mut frame, header_version).unwrap();

@@ -20,7 +20,7 @@ use reprise::wire::ResponseError;
 use reprise::wire::assignment::{Assignment, Subscription};
 
 use super::batch::{Got, unpack};
-use super::client::{Client, Sent, s};
+use super::client::{Client, SentRequest, s};
 use super::{Server, until};
 
 /// The version of `JoinGroup` and the other membership APIs, with every field.
@@ -113,12 +113,12 @@ impl Member {
         }
     }
 
-    fn send_join(&mut self) -> Sent {
+    fn send_join(&mut self) -> SentRequest {
         self.introduce();
         self.client.send(JOIN, &self.join_request())
     }
 
-    fn joined(&mut self, sent: Sent) -> JoinGroupResponse {
+    fn joined(&mut self, sent: SentRequest) -> JoinGroupResponse {
         let answer = self.client.receive::<JoinGroupRequest>(sent);
         assert_eq!(answer.error_code, 0, "{} joins {}", self.id, self.group);
         self.id = answer.member_id.to_string();
@@ -127,7 +127,7 @@ impl Member {
         answer
     }
 
-    fn send_sync(&mut self, given: &[(String, Bytes)]) -> Sent {
+    fn send_sync(&mut self, given: &[(String, Bytes)]) -> SentRequest {
         let mut request = SyncGroupRequest::default();
         request.group_id = s(&self.group);
         request.member_id = s(&self.id);
@@ -146,7 +146,7 @@ impl Member {
         self.client.send(SYNC, &request)
     }
 
-    fn synced(&mut self, sent: Sent) {
+    fn synced(&mut self, sent: SentRequest) {
         let answer = self.client.receive::<SyncGroupRequest>(sent);
         assert_eq!(answer.error_code, 0, "{} syncs {}", self.id, self.group);
         self.assigned = assigned(&answer.assignment);

@@ -23,7 +23,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use reprise::config::{Config, Ephemeral, HostPort, Upstream};
+use reprise::config::{Config, Ephemeral, HostPort, UpstreamConfig};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -34,7 +34,7 @@ pub use member::{Member, rebalance};
 pub use producer::Producer;
 pub use secure::{Stream, Trust};
 pub use terminal::Terminal;
-pub use told::Told;
+pub use told::SimulatedParts;
 
 /// Longer than any wait of a test; only a broken build comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -58,7 +58,7 @@ pub struct Server {
     running: Option<reprise::server::Server>,
     config: Config,
     /// The disk and the clock of a simulated sidecar.
-    told: Option<Told>,
+    told: Option<SimulatedParts>,
     _dir: TempDir,
     /// Dropped last: the sidecar's connections end first.
     cluster: Option<Arc<Server>>,
@@ -118,7 +118,7 @@ impl Server {
     pub fn in_front_of(addr: SocketAddr, yaml: &str) -> Self {
         let (dir, mut config) = prepare(yaml);
         let sasl = config.upstream.take().and_then(|given| given.sasl);
-        config.upstream = Some(Upstream { sasl, ..upstream(addr) });
+        config.upstream = Some(UpstreamConfig { sasl, ..upstream(addr) });
         Self::over(dir, config, None)
     }
 
@@ -344,9 +344,9 @@ fn prepare(yaml: &str) -> (TempDir, Config) {
     (dir, config)
 }
 
-fn upstream(addr: SocketAddr) -> Upstream {
+fn upstream(addr: SocketAddr) -> UpstreamConfig {
     let bootstrap = vec![HostPort { host: addr.ip().to_string(), port: addr.port() }];
-    Upstream { bootstrap, ..Upstream::default() }
+    UpstreamConfig { bootstrap, ..UpstreamConfig::default() }
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -10,7 +10,7 @@ use reprise::wire::Api;
 
 /// A frame without its length, decoded to its end.
 #[derive(Debug)]
-pub struct Read {
+pub struct DecodedFrame {
     /// Debug text of the message.
     pub text: String,
     /// The message as the crate encodes it.
@@ -20,12 +20,12 @@ pub struct Read {
 /// Decodes requests and answers of one API; the error names the undecodable part.
 #[derive(Clone, Copy)]
 pub struct Reader {
-    pub request: fn(i16, &Bytes) -> Result<Read, String>,
-    pub answer: fn(i16, &Bytes) -> Result<Read, String>,
+    pub request: fn(i16, &Bytes) -> Result<DecodedFrame, String>,
+    pub answer: fn(i16, &Bytes) -> Result<DecodedFrame, String>,
 }
 
 /// Decodes header and body at their versions.
-fn read<H, B>(header: i16, version: i16, frame: &Bytes) -> Result<Read, String>
+fn read<H, B>(header: i16, version: i16, frame: &Bytes) -> Result<DecodedFrame, String>
 where
     H: Decodable + Encodable + Debug,
     B: Decodable + Encodable + Debug,
@@ -39,7 +39,7 @@ where
     let mut again = BytesMut::new();
     head.encode(&mut again, header).map_err(|error| format!("header: {error}"))?;
     body.encode(&mut again, version).map_err(|error| format!("body: {error}"))?;
-    Ok(Read { text: format!("{head:#?}\n{body:#?}"), again: again.freeze() })
+    Ok(DecodedFrame { text: format!("{head:#?}\n{body:#?}"), again: again.freeze() })
 }
 
 fn of<R>() -> Reader

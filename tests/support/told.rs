@@ -16,13 +16,13 @@ use super::batch::TIME_MS;
 use super::{prepare, upstream};
 
 /// The simulated parts.
-pub struct Told {
+pub struct SimulatedParts {
     pub disk: MemDisk,
     clock: Clock,
     hand: Hand,
 }
 
-impl Told {
+impl SimulatedParts {
     fn new(at_ms: i64) -> Self {
         let (clock, hand) = Clock::told(WallMs(at_ms));
         Self { disk: MemDisk::new(1), clock, hand }
@@ -47,7 +47,7 @@ impl super::Server {
         config.journal.segment_bytes = 1 << 20;
         change(&mut config);
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let mut told = Told::new(TIME_MS);
+        let mut told = SimulatedParts::new(TIME_MS);
         let running = Some(runtime.block_on(told.start(config.clone())).unwrap());
         Self { runtime, running, config, told: Some(told), _dir: dir, cluster: None, port: None }
     }
@@ -78,7 +78,7 @@ impl super::Server {
         self.restart();
     }
 
-    fn simulated(&self) -> &Told {
+    fn simulated(&self) -> &SimulatedParts {
         self.told.as_ref().unwrap()
     }
 }

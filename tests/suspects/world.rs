@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 
-use reprise::model::{MemberId, MonoMs, Now, Origin, TopicPartition, WallMs};
+use reprise::model::{MemberId, Moment, MonoMs, Origin, TopicPartition, WallMs};
 use reprise::retry::suspects::{
-    Decision, Event, LostDelivery, MemberOutstanding, OffsetRanges, Outstanding, SuspectRules,
-    Suspects,
+    Decision, LostDelivery, MemberOutstanding, OffsetRanges, Outstanding, SuspectEvent,
+    SuspectRules, Suspects,
 };
 
 use super::script::{CommitHabit, Exit, Script};
@@ -256,7 +256,7 @@ impl World {
                     self.cut.push((number, origin.offset));
                     let offsets = origin.offset..origin.offset + 1;
                     let partition = partition(number, self.script.topics);
-                    ended.push(Event::Dropped { partition, offsets });
+                    ended.push(SuspectEvent::Dropped { partition, offsets });
                     let is_guilty = self.is_poison(&origin);
                     self.report.guilty_dead += usize::from(is_guilty);
                     self.report.innocent_dead += usize::from(!is_guilty);
@@ -371,7 +371,7 @@ impl World {
         let topics = self.script.topics;
         let owned = added.iter().map(|number| partition(*number, topics)).collect();
         let id = self.members[member].id;
-        self.tell(Event::Assigned { member: member_id(id), partitions: owned });
+        self.tell(SuspectEvent::Assigned { member: member_id(id), partitions: owned });
         self.fetch(member);
     }
 
@@ -381,7 +381,7 @@ impl World {
             delivered.retain(|number, _| !revoked.contains(number));
         }
         let partitions = revoked.iter().map(|number| partition(*number, topics)).collect();
-        self.tell(Event::Revoked { member: member_id(id), partitions });
+        self.tell(SuspectEvent::Revoked { member: member_id(id), partitions });
         let of = &mut self.members[member];
         of.fetched.retain(|(number, _)| !revoked.contains(number));
         of.polled.retain(|(number, _)| !revoked.contains(number));
@@ -414,7 +414,7 @@ impl World {
         if !is_deploy {
             self.report.restarts += 1;
         }
-        self.tell(Event::Disconnected(member_id(id)));
+        self.tell(SuspectEvent::Disconnected(member_id(id)));
         if has_joined && exit == Exit::Killed {
             self.expiring.insert(id, partitions);
             self.after(SESSION_US, Step::Expire(id));
@@ -439,7 +439,7 @@ impl World {
         let first = self.first_delivery.remove(&id).unwrap_or(self.now);
         let lived_ms = (self.now - first) / 1000;
         let member = member_id(id);
-        self.tell(Event::Lost(LostDelivery { member, outstanding, lived_ms, has_left }));
+        self.tell(SuspectEvent::Lost(LostDelivery { member, outstanding, lived_ms, has_left }));
     }
 
     fn outstanding(&self, id: u64) -> MemberOutstanding {
@@ -455,16 +455,16 @@ impl World {
         delivered.iter().filter_map(of).collect()
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: SuspectEvent) {
         let now = self.rule_now();
         if let Some(rule) = &mut self.rule {
             rule.handle(now, event);
         }
     }
 
-    fn rule_now(&self) -> Now {
+    fn rule_now(&self) -> Moment {
         let ms = self.now / 1000;
-        Now { wall: WallMs(i64::try_from(ms).unwrap()), mono: MonoMs(ms) }
+        Moment { wall: WallMs(i64::try_from(ms).unwrap()), mono: MonoMs(ms) }
     }
 
     fn is_current(&self, member: usize, epoch: u64) -> bool {

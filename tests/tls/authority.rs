@@ -30,7 +30,7 @@ pub(crate) struct Authority {
 }
 
 /// Files of a certificate and its key.
-pub(crate) struct Made {
+pub(crate) struct CertificateFiles {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
 }
@@ -54,26 +54,26 @@ impl Authority {
     }
 
     /// Signs a certificate for a server, or a client, with these names.
-    pub(crate) fn signs(&self, name: &str, hosts: &[&str]) -> Made {
+    pub(crate) fn signs(&self, name: &str, hosts: &[&str]) -> CertificateFiles {
         self.signs_params(name, &params(hosts))
     }
 
     /// Signs a certificate for [`HOST`], valid until the end of 2020.
-    pub(crate) fn signed_long_ago(&self) -> Made {
+    pub(crate) fn signed_long_ago(&self) -> CertificateFiles {
         let mut params = params(&[HOST]);
         params.not_before = date_time_ymd(2019, 1, 1);
         params.not_after = date_time_ymd(2020, 12, 31);
         self.signs_params("expired", &params)
     }
 
-    fn signs_params(&self, name: &str, params: &CertificateParams) -> Made {
+    fn signs_params(&self, name: &str, params: &CertificateParams) -> CertificateFiles {
         let key = KeyPair::generate().unwrap();
         let certificate = params.clone().signed_by(&key, &self.issuer).unwrap();
         self.write(name, &certificate, &key)
     }
 
     /// A self-signed certificate; `as_authority`: it is marked as one that may sign others.
-    pub(crate) fn not_signed(&self, name: &str, as_authority: bool) -> Made {
+    pub(crate) fn not_signed(&self, name: &str, as_authority: bool) -> CertificateFiles {
         let key = KeyPair::generate().unwrap();
         let mut params = params(&[HOST]);
         if as_authority {
@@ -82,9 +82,9 @@ impl Authority {
         self.write(name, &params.self_signed(&key).unwrap(), &key)
     }
 
-    fn write(&self, name: &str, certificate: &Certificate, key: &KeyPair) -> Made {
+    fn write(&self, name: &str, certificate: &Certificate, key: &KeyPair) -> CertificateFiles {
         let at = |end: &str| self.dir.path().join(format!("{name}.{end}"));
-        let made = Made { certificate: at("pem"), key: at("key") };
+        let made = CertificateFiles { certificate: at("pem"), key: at("key") };
         std::fs::write(&made.certificate, certificate.pem()).unwrap();
         std::fs::write(&made.key, key.serialize_pem()).unwrap();
         made
@@ -100,7 +100,7 @@ impl Authority {
     pub(crate) fn client(
         &self,
         versions: &[&'static SupportedProtocolVersion],
-        shows: Option<&Made>,
+        shows: Option<&CertificateFiles>,
     ) -> Trust {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.der().clone()).unwrap();
@@ -119,12 +119,12 @@ impl Authority {
     }
 
     /// A client as in [`Authority::trust`], with this certificate of its own.
-    pub(crate) fn showing(&self, made: &Made) -> Trust {
+    pub(crate) fn showing(&self, made: &CertificateFiles) -> Trust {
         self.client(BOTH, Some(made))
     }
 }
 
-impl Made {
+impl CertificateFiles {
     /// A `listen` item with this certificate; `more` keys of `tls`, each after a comma.
     pub(crate) fn listen(&self, more: &str) -> String {
         let (certificate, key) = (self.certificate.display(), self.key.display());

@@ -7,7 +7,7 @@ use std::thread;
 
 use kafka_protocol::messages::ApiVersionsRequest;
 
-use crate::authority::{Authority, HOST, Made};
+use crate::authority::{Authority, CertificateFiles, HOST};
 use crate::heard::{hear, listen};
 use crate::support::{Server, until};
 use crate::upstreams::{cluster, upstream};
@@ -37,7 +37,7 @@ fn a_broker_with_a_bad_certificate_is_refused_with_what_is_wrong_and_what_to_do(
     let (authority, strangers) = (Authority::new(), Authority::new());
     let of_ca = format!("upstream.tls.ca ({})", authority.ca().display());
     let unknown = ["self-signed, or signed by an authority that", of_ca.as_str(), "into upstream"];
-    let cases: [(Made, &[&str]); 5] = [
+    let cases: [(CertificateFiles, &[&str]); 5] = [
         (
             authority.signs("elsewhere", &["kafka.elsewhere"]),
             &["its certificate is not for \"127.0.0.1\" but for", "kafka.elsewhere", "add that"],

@@ -7,13 +7,13 @@ use kafka_protocol::messages::ApiVersionsRequest;
 use reprise::server::ReloadError;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use crate::authority::{Authority, HOST, Made};
+use crate::authority::{Authority, CertificateFiles, HOST};
 use crate::heard::listen;
 use crate::support::{Client, Server, Trust};
 use crate::upstreams::{cluster, upstream};
 
 /// A server that reads its certificate from files of this name.
-fn serving(authority: &Authority) -> (Made, Server) {
+fn serving(authority: &Authority) -> (CertificateFiles, Server) {
     listen();
     let made = authority.signs("served", &[HOST]);
     let server = Server::with(&made.listen(""));

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
 use tokio_rustls::rustls::server::Acceptor;
 
-use crate::authority::{Authority, HOST, Made};
+use crate::authority::{Authority, CertificateFiles, HOST};
 use crate::heard::listen;
 use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
 use crate::support::{Client, Member, Rec, Server};
 
 /// A cluster by itself; `tls`: more of its keys, `more`: more keys of the configuration.
-pub(crate) fn cluster(made: &Made, tls: &str, more: &str) -> Server {
+pub(crate) fn cluster(made: &CertificateFiles, tls: &str, more: &str) -> Server {
     listen();
     let names = "names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}";
     Server::with(&format!("{}{names}\n{more}", made.listen(tls)))

@@ -112,17 +112,17 @@ fn without_an_end(bytes: &mut [u8]) {
 
 /// The records that a consumer got, until it failed at an unreadable batch or came to the end.
 #[derive(Debug, PartialEq, Eq)]
-struct Read {
+struct ConsumedRecords {
     offsets: Vec<i64>,
     end: i64,
     fails: bool,
 }
 
-fn read(member: &mut Member, from: i64, wait_ms: i32) -> Read {
+fn read(member: &mut Member, from: i64, wait_ms: i32) -> ConsumedRecords {
     let given = member.client.fetch("orders", 0, from, wait_ms);
     let (mut rest, mut read) = (
         given.records.unwrap(),
-        Read { offsets: Vec::new(), end: from, fails: given.error_code != 0 },
+        ConsumedRecords { offsets: Vec::new(), end: from, fails: given.error_code != 0 },
     );
     while let Ok(batch) = Batch::parse(&rest) {
         let all = batch.check_crc().ok().and_then(|()| records(&batch, usize::MAX).ok());
@@ -217,7 +217,7 @@ fn where_it_is_not_known_where_a_damaged_batch_ends_it_is_held_and_nothing_is_pa
     assert_eq!(read(&mut member, 0, 5_000).end, BAD);
     assert_eq!(member.commit("orders", 0, BAD), 0);
     until("it goes back often enough", || {
-        let Read { offsets, end, .. } = read(&mut member, BAD, 100);
+        let ConsumedRecords { offsets, end, .. } = read(&mut member, BAD, 100);
         if !offsets.is_empty() {
             // A commit of later records does not make the damaged batch a dead letter.
             assert_eq!(member.commit("orders", 0, end), 0);
@@ -225,7 +225,7 @@ fn where_it_is_not_known_where_a_damaged_batch_ends_it_is_held_and_nothing_is_pa
         sidecar.metric("reprise_batches_unreadable_total") > 0.5
     });
     for _ in 0..2 {
-        let held = Read { offsets: Vec::new(), end: BAD, fails: false };
+        let held = ConsumedRecords { offsets: Vec::new(), end: BAD, fails: false };
         assert_eq!(read(&mut member, BAD, 500), held);
         assert_eq!(member.leave(), 0);
         member = joined(&sidecar);

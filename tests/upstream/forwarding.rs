@@ -6,7 +6,7 @@ use std::time::Duration;
 use kafka_protocol::messages::ProduceRequest;
 use reprise::model::TopicName;
 use reprise::observe::Metrics;
-use reprise::upstream::{Address, Kind, TopicWriter, Upstream};
+use reprise::upstream::{Address, FailureKind, TopicWriter, Upstream};
 use reprise::wire::batch::{Headers, RawRecord, TimestampType};
 use tokio::runtime::Runtime;
 
@@ -349,7 +349,7 @@ fn a_write_without_an_answer_ends_and_its_repetition_is_known() {
     let records = [record("v")];
     Runtime::new().unwrap().block_on(async {
         let late = writer.write(&upstream, &topic, 0, &records).await.unwrap_err();
-        assert_eq!((late.kind(), late.word().as_str()), (Kind::Later, "TooSlow"));
+        assert_eq!((late.kind(), late.word().as_str()), (FailureKind::Later, "TooSlow"));
         writer.write(&upstream, &topic, 0, &records).await.unwrap();
         writer.write(&upstream, &topic, 0, &records).await.unwrap();
     });

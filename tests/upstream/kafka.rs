@@ -48,7 +48,7 @@ pub(crate) struct State {
     /// Number of tokens sent by clients.
     pub(crate) tokens: usize,
     /// Stored records, in order.
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<StoredRecord>,
     /// Batches that were sent again after they had been stored.
     pub(crate) known_again: usize,
     /// Faults of the next Produce requests.
@@ -74,7 +74,7 @@ pub(crate) struct State {
 
 /// A stored record.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct StoredRecord {
     pub(crate) topic: String,
     pub(crate) partition: i32,
     pub(crate) record: Got,
@@ -254,7 +254,11 @@ fn append(state: &mut State, topic: &str, partition: i32, bytes: &Bytes) -> i16 
     }
     let records = unpack(bytes).into_iter();
     let topic = topic.to_owned();
-    state.taken.extend(records.map(|record| Taken { topic: topic.clone(), partition, record }));
+    state.taken.extend(records.map(|record| StoredRecord {
+        topic: topic.clone(),
+        partition,
+        record,
+    }));
     0
 }
 

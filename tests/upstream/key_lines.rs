@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use reprise::engine::Followers;
 use reprise::model::TopicPartition;
-use reprise::retry::{OrderMode, Ordered};
+use reprise::retry::{OrderDecision, OrderMode};
 use reprise::wire::batch::{Headers, RawRecord, TimestampType, order_key};
 
 use crate::support::batch::unpack;
@@ -64,7 +64,7 @@ fn line_of_an_earlier_build(commits: bool) -> Server {
         records: vec![(2, key, stored("k", "k2").into()), (3, key, undecided("k", "k3").into())],
     };
     let outcomes = server.run(server.router().engine.follow(followers)).unwrap();
-    assert_eq!(outcomes, [Ordered::Behind; 2]);
+    assert_eq!(outcomes, [OrderDecision::Behind; 2]);
     if commits {
         assert_eq!(member.commit("orders", 0, 4), 0);
     }

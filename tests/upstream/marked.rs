@@ -16,14 +16,14 @@ use crate::support::{Member, Rec, Server, rebalance};
 
 /// A commit of one partition at the cluster: partition, metadata, and the number of waiting retries
 /// at that moment.
-type Heard = (i32, Option<String>, u64);
+type CommitObservation = (i32, Option<String>, u64);
 
 #[derive(Default)]
 struct Cluster {
     behind: OnceLock<SocketAddr>,
     /// Asks the sidecar for the number of waiting retries.
     sidecar: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
-    heard: Mutex<Vec<Heard>>,
+    heard: Mutex<Vec<CommitObservation>>,
     /// The cluster refuses READ on the group to everyone but its members.
     is_closed: Mutex<bool>,
 }
@@ -92,7 +92,7 @@ fn commit(member: &mut Member, marker: &str, version: i16) -> [i16; 2] {
     [partitions[0].error_code, partitions[1].error_code]
 }
 
-fn mine(waiting: u64) -> Heard {
+fn mine(waiting: u64) -> CommitObservation {
     (1, Some("mine".to_owned()), waiting)
 }
 

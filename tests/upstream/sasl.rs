@@ -22,7 +22,7 @@ use crate::support::Server;
 const ALL: [Mechanism; 4] = Mechanism::ALL;
 
 /// The sidecar's own connections, under a simulated clock.
-struct Own {
+struct OwnConnections {
     runtime: Runtime,
     upstream: Upstream,
     links: OwnLinks,
@@ -35,7 +35,7 @@ fn credentials(mechanism: Mechanism, secret: &str) -> Credentials {
     Credentials { mechanism, username, secret: SecretPlace::Given(Secret::new(secret)) }
 }
 
-impl Own {
+impl OwnConnections {
     fn new(kafka: &Kafka, credentials: Option<Credentials>) -> Self {
         Self::patient(kafka.addr, credentials, Duration::from_secs(10))
     }
@@ -78,7 +78,7 @@ fn every_mechanism_opens_a_connection_in_every_version() {
     for mechanism in ALL {
         for version in 0..=2 {
             let kafka = behind(Door { version, ..Door::of(mechanism.as_str()) });
-            let mut own = Own::new(&kafka, Some(credentials(mechanism, "car")));
+            let mut own = OwnConnections::new(&kafka, Some(credentials(mechanism, "car")));
             let seen = own.asks().unwrap_or_else(|e| panic!("{mechanism:?} {version}: {e}"));
             assert_eq!(seen.leaders, [Some(0), Some(0)]);
             own.asks().unwrap();
@@ -91,7 +91,7 @@ fn every_mechanism_opens_a_connection_in_every_version() {
 fn refused_credentials_are_counted_and_not_tried_again_before_their_pause_is_over() {
     for mechanism in ALL {
         let kafka = behind(Door::of(mechanism.as_str()));
-        let mut own = Own::new(&kafka, Some(credentials(mechanism, "w0rd")));
+        let mut own = OwnConnections::new(&kafka, Some(credentials(mechanism, "w0rd")));
         let says = own.is_refused();
         assert!(says.contains("check upstream.sasl"), "{says}");
         assert!(!says.contains("w0rd"), "the secret is never shown: {says}");
@@ -115,7 +115,7 @@ fn refused_credentials_are_counted_and_not_tried_again_before_their_pause_is_ove
 #[test]
 fn what_is_wrong_is_said_with_the_way_out() {
     let wrong = |door: Door, mechanism| {
-        Own::new(&behind(door), Some(credentials(mechanism, "car"))).is_refused()
+        OwnConnections::new(&behind(door), Some(credentials(mechanism, "car"))).is_refused()
     };
     let says = wrong(Door::of("SCRAM-SHA-256"), Mechanism::Plain);
     assert!(says.contains("does not take PLAIN, it offers SCRAM-SHA-256"), "{says}");
@@ -128,11 +128,11 @@ fn what_is_wrong_is_said_with_the_way_out() {
     let says = wrong(door, Mechanism::ScramSha256);
     assert!(says.contains("100 SCRAM iterations"), "{says}");
     let kafka = Kafka::start(State::default());
-    let says = Own::new(&kafka, Some(credentials(Mechanism::Plain, "car"))).is_refused();
+    let says = OwnConnections::new(&kafka, Some(credentials(Mechanism::Plain, "car"))).is_refused();
     assert!(says.contains("remove upstream.sasl"), "{says}");
     let mut none = credentials(Mechanism::Plain, "car");
     none.secret = SecretPlace::File("not-here".into());
-    let says = Own::new(&behind(Door::of("PLAIN")), Some(none)).is_refused();
+    let says = OwnConnections::new(&behind(Door::of("PLAIN")), Some(none)).is_refused();
     assert!(says.contains("no credentials: not-here cannot be read"), "{says}");
 }
 
@@ -140,7 +140,8 @@ fn what_is_wrong_is_said_with_the_way_out() {
 fn a_broker_that_does_not_know_the_password_is_no_broker_of_ours() {
     let door = Door { is_impostor: true, secret: "?".to_owned(), ..Door::of("SCRAM-SHA-256") };
     let kafka = behind(door);
-    let says = Own::new(&kafka, Some(credentials(Mechanism::ScramSha256, "car"))).is_refused();
+    let says =
+        OwnConnections::new(&kafka, Some(credentials(Mechanism::ScramSha256, "car"))).is_refused();
     assert!(says.contains("cannot prove that it knows"), "{says}");
     assert_eq!(kafka.asked(3), 0, "nothing was asked of it");
 }
@@ -148,7 +149,7 @@ fn a_broker_that_does_not_know_the_password_is_no_broker_of_ours() {
 #[test]
 fn a_connection_is_made_anew_before_its_session_ends() {
     let kafka = behind(Door { session_ms: 10_000, ..Door::of("PLAIN") });
-    let mut own = Own::new(&kafka, Some(credentials(Mechanism::Plain, "car")));
+    let mut own = OwnConnections::new(&kafka, Some(credentials(Mechanism::Plain, "car")));
     own.asks().unwrap();
     own.hand.advance(8_499);
     own.asks().unwrap();
@@ -161,7 +162,7 @@ fn a_connection_is_made_anew_before_its_session_ends() {
 #[test]
 fn a_connection_the_broker_closed_meanwhile_is_replaced_once() {
     let kafka = behind(Door::of("PLAIN"));
-    let mut own = Own::new(&kafka, Some(credentials(Mechanism::Plain, "car")));
+    let mut own = OwnConnections::new(&kafka, Some(credentials(Mechanism::Plain, "car")));
     own.asks().unwrap();
     kafka.state().closes = 1;
     own.asks().unwrap();
@@ -177,7 +178,8 @@ fn a_broker_that_says_nothing_is_not_waited_for() {
         drop(std::io::Read::read_to_end(&mut stream, &mut Vec::new()));
     });
     let patience = Duration::from_millis(100);
-    let mut own = Own::patient(addr, Some(credentials(Mechanism::Plain, "car")), patience);
+    let mut own =
+        OwnConnections::patient(addr, Some(credentials(Mechanism::Plain, "car")), patience);
     assert!(matches!(own.asks(), Err(UpstreamError::TooSlow)));
 }
 
@@ -189,7 +191,7 @@ fn a_password_file_is_read_for_every_connection() {
     let kafka = behind(Door { session_ms: 10_000, ..Door::of("SCRAM-SHA-512") });
     let mut ours = credentials(Mechanism::ScramSha512, "");
     ours.secret = SecretPlace::File(file.clone());
-    let mut own = Own::new(&kafka, Some(ours));
+    let mut own = OwnConnections::new(&kafka, Some(ours));
     own.asks().unwrap();
     std::fs::write(&file, "renewed").unwrap();
     kafka.state().door.as_mut().unwrap().secret = "renewed".to_owned();

@@ -31,7 +31,7 @@ const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// Requests that the cluster's coordinators got, and their next answers.
 #[derive(Default)]
-struct Told {
+struct CoordinatorLog {
     /// Topics of each `TxnOffsetCommit`.
     committed: Vec<Vec<String>>,
     /// Whether each `EndTxn` was a commit.
@@ -46,7 +46,7 @@ struct Told {
 struct House {
     sidecar: Server,
     _cluster: Server,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<CoordinatorLog>>,
 }
 
 impl House {
@@ -56,7 +56,7 @@ impl House {
 
     fn over(sidecar: impl FnOnce(SocketAddr) -> Server) -> Self {
         let behind = Arc::new(OnceLock::new());
-        let told = Arc::new(Mutex::new(Told::default()));
+        let told = Arc::new(Mutex::new(CoordinatorLog::default()));
         let addr = {
             let (behind, told) = (Arc::clone(&behind), Arc::clone(&told));
             broker(move |stream| coordinate(stream, *behind.get().unwrap(), &told))
@@ -84,13 +84,13 @@ impl House {
         member
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+    fn told(&self) -> std::sync::MutexGuard<'_, CoordinatorLog> {
         self.told.lock().unwrap()
     }
 }
 
 /// Answers the transaction APIs, and relays everything else.
-fn coordinate(mut stream: TcpStream, cluster: SocketAddr, told: &Mutex<Told>) {
+fn coordinate(mut stream: TcpStream, cluster: SocketAddr, told: &Mutex<CoordinatorLog>) {
     let mut behind = TcpStream::connect(cluster).unwrap();
     while let Some(asked) = request(&mut stream) {
         match i16::from_be_bytes([asked.frame[0], asked.frame[1]]) {
@@ -128,7 +128,10 @@ where
     answer(stream, asked.correlation_id, &out);
 }
 
-fn committed(told: &Mutex<Told>, asked: &TxnOffsetCommitRequest) -> TxnOffsetCommitResponse {
+fn committed(
+    told: &Mutex<CoordinatorLog>,
+    asked: &TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse {
     let mut told = told.lock().unwrap();
     told.committed.push(asked.topics.iter().map(|topic| topic.name.to_string()).collect());
     let mut response = TxnOffsetCommitResponse::default();
@@ -146,7 +149,7 @@ fn committed(told: &Mutex<Told>, asked: &TxnOffsetCommitRequest) -> TxnOffsetCom
     response
 }
 
-fn ended(told: &Mutex<Told>, asked: &EndTxnRequest) -> EndTxnResponse {
+fn ended(told: &Mutex<CoordinatorLog>, asked: &EndTxnRequest) -> EndTxnResponse {
     let mut told = told.lock().unwrap();
     told.ended.push(asked.committed);
     let mut response = EndTxnResponse::default();

@@ -34,11 +34,11 @@ struct Process {
     /// The next fetch offset.
     position: i64,
     /// The answer to the Fetch sent ahead.
-    given: Option<Given>,
+    given: Option<FetchAnswer>,
 }
 
 /// The answer to one Fetch.
-struct Given {
+struct FetchAnswer {
     records: Vec<(i64, String)>,
     /// The next fetch offset, which lies behind empty batches as well.
     end: i64,
@@ -136,12 +136,12 @@ impl<'a> App<'a> {
 }
 
 impl Process {
-    fn fetch(&mut self) -> Given {
+    fn fetch(&mut self) -> FetchAnswer {
         let data = self.member.client.fetch("orders", 0, self.position, WAIT_MS);
         assert_eq!(data.error_code, 0, "at {}", self.position);
         let mut rest = data.records.unwrap();
         let mut given =
-            Given { records: Vec::new(), end: self.position, has_batches: !rest.is_empty() };
+            FetchAnswer { records: Vec::new(), end: self.position, has_batches: !rest.is_empty() };
         while let Ok(batch) = Batch::parse(&rest) {
             batch.check_crc().unwrap();
             given.end = batch.header.last_offset() + 1;

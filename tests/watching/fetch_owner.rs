@@ -3,7 +3,7 @@
 use reprise::config::LaneChoice;
 use reprise::model::{GroupId, TopicName};
 use reprise::route::conn::Conn;
-use reprise::route::token::Token;
+use reprise::route::token::ClientAddress;
 
 use crate::ordered::offsets;
 use crate::support::{Client, Consumer, Member, Rec, Server, in_front, rebalance, until};
@@ -28,7 +28,8 @@ fn orders(server: &Server) {
 fn conn_of(client: (&str, &str), token: Option<u16>, group: Option<&str>) -> Conn {
     let (id, host) = client;
     let (peer, group) = (format!("{host}:1").parse().unwrap(), group.map(GroupId::new));
-    let conn = Conn::new(7, peer, ("127.0.0.1".to_owned(), 1), token.map(Token::Port), group);
+    let conn =
+        Conn::new(7, peer, ("127.0.0.1".to_owned(), 1), token.map(ClientAddress::Port), group);
     conn.heard(Some(id));
     conn
 }
@@ -68,7 +69,7 @@ fn joined(server: &Server, group: &str, topics: &[&str]) -> Member {
 fn bind(server: &Server, token: u16, members: &[&Member]) {
     for member in members {
         let (group, id) = (GroupId::new(&member.group), member.id.as_str().into());
-        server.router().tokens.bind(Token::Port(token), &group, id);
+        server.router().tokens.bind(ClientAddress::Port(token), &group, id);
     }
 }
 

@@ -48,9 +48,9 @@ fn one_held() -> (Server, Member) {
 }
 
 /// A tracked partition: its number, its committed offset, and its suspects with their failures.
-type Known = (i64, Option<i64>, Vec<(i64, u64)>);
+type TrackedPartition = (i64, Option<i64>, Vec<(i64, u64)>);
 
-fn known(server: &Server) -> Vec<Known> {
+fn known(server: &Server) -> Vec<TrackedPartition> {
     let told = server.json("/api/v1/explain?group=shop");
     // The first suspect of each set.
     let first = |set: &serde_json::Value| {

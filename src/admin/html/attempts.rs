@@ -15,7 +15,7 @@ const EVENTS_MAX: usize = 50;
 const JOURNAL_MAX: u64 = 256 << 20;
 
 /// The attempts of a record.
-pub(super) struct Attempts {
+pub(super) struct AttemptList {
     events: Vec<PastView>,
     /// The journal was too large to be read.
     is_short: bool,
@@ -27,19 +27,19 @@ pub(super) async fn attempts<S: Source>(
     group: &str,
     origin: Option<&str>,
     is_asked: bool,
-) -> Result<Attempts, Refusal> {
-    let none = Attempts { events: Vec::new(), is_short: false };
+) -> Result<AttemptList, Refusal> {
+    let none = AttemptList { events: Vec::new(), is_short: false };
     let Some(origin) = origin.and_then(|origin| origin.parse().ok()) else { return Ok(none) };
     if !is_asked && admin.source.overview().await?.journal_bytes > JOURNAL_MAX {
-        return Ok(Attempts { is_short: true, ..none });
+        return Ok(AttemptList { is_short: true, ..none });
     }
-    Ok(Attempts { events: admin.source.past(Some(group), &origin).await?.past, is_short: false })
+    Ok(AttemptList { events: admin.source.past(Some(group), &origin).await?.past, is_short: false })
 }
 
 /// The table of the attempts; `path` is the page of the record.
 pub(super) fn timeline(
     path: &str,
-    attempts: &Attempts,
+    attempts: &AttemptList,
     history: &[(i64, String)],
     show: bool,
 ) -> Markup {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::cut::cell;
-use crate::admin::explain::{Explained, RuleView, SuspectsView};
+use crate::admin::explain::{GroupExplanation, RuleView, SuspectsView};
 use crate::admin::percent::percent_encoded;
 use crate::admin::view::{GroupView, MemberView, OffsetView};
 
@@ -13,7 +13,7 @@ const ROWS_MAX: usize = 25;
 /// The sections about the consumers of a group.
 pub(super) fn sections(
     group: &GroupView,
-    explained: Option<&Explained>,
+    explained: Option<&GroupExplanation>,
     rules: &[RuleView],
 ) -> Markup {
     html! {
@@ -110,7 +110,7 @@ fn offsets(offsets: &[OffsetView]) -> Markup {
     }
 }
 
-fn suspects(explained: &Explained) -> Markup {
+fn suspects(explained: &GroupExplanation) -> Markup {
     html! {
         @if !explained.watched {
             p.empty {

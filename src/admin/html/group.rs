@@ -18,7 +18,7 @@ use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
 use crate::admin::matrix::MatrixSum;
 use crate::admin::source::Source;
-use crate::admin::view::{DeadLetter, GroupView, RetryView};
+use crate::admin::view::{DeadLetterView, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
 use crate::model::utc;
 
@@ -32,14 +32,14 @@ const PIECE: usize = 256;
 
 /// The sentence of the action that led here.
 #[derive(Debug, Default, Deserialize)]
-pub(in crate::admin) struct Outcome {
+pub(in crate::admin) struct ActionNotice {
     pub(super) said: Option<String>,
 }
 
 pub(in crate::admin) async fn group<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     Path(id): Path<String>,
-    Query(outcome): Query<Outcome>,
+    Query(outcome): Query<ActionNotice>,
 ) -> Response {
     match content(&admin, &id, outcome.said.as_deref()).await {
         Ok(content) => page(&id, &content),
@@ -115,8 +115,8 @@ async fn content<S: Source>(
 }
 
 /// The dead letters of a group from the first on; whether there are more.
-async fn letters<S: Source>(source: &S, id: &str) -> Result<(Vec<DeadLetter>, bool), Refusal> {
-    let mut found: Vec<DeadLetter> = Vec::new();
+async fn letters<S: Source>(source: &S, id: &str) -> Result<(Vec<DeadLetterView>, bool), Refusal> {
+    let mut found: Vec<DeadLetterView> = Vec::new();
     while found.len() < LETTERS_MAX {
         let after = found.last().map(|letter| letter.offset);
         let piece = source.dead_letters(id, after, PIECE).await?;
@@ -188,7 +188,7 @@ pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> M
     }
 }
 
-fn discarded_form(group: &str, discarded: &[DeadLetter]) -> Markup {
+fn discarded_form(group: &str, discarded: &[DeadLetterView]) -> Markup {
     let offsets: Vec<i64> =
         discarded.iter().map(|letter| letter.offset).take(OPERATE_MAX).collect();
     html! {
@@ -202,7 +202,7 @@ fn joined(offsets: &[i64]) -> String {
     offsets.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn letter_table(group: &str, letters: &[DeadLetter], show: bool) -> Markup {
+fn letter_table(group: &str, letters: &[DeadLetterView], show: bool) -> Markup {
     html! {
         table {
             thead { tr {

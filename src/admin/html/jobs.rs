@@ -10,7 +10,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::group::Outcome;
+use super::group::ActionNotice;
 use super::letters::LettersQuery;
 use super::{back_to, form, group_path, page, refused};
 use crate::admin::Admin;
@@ -56,7 +56,7 @@ pub(in crate::admin) struct ChangeFields {
 
 pub(in crate::admin) async fn jobs<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    Query(outcome): Query<Outcome>,
+    Query(outcome): Query<ActionNotice>,
 ) -> Response {
     match admin.source.jobs(None).await {
         Ok(jobs) => page("Jobs", &content(&jobs, outcome.said.as_deref())),

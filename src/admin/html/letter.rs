@@ -18,7 +18,7 @@ use crate::admin::answer::Refusal;
 use crate::admin::mask::Concealment;
 use crate::admin::payload;
 use crate::admin::source::Source;
-use crate::admin::view::DeadLetter;
+use crate::admin::view::DeadLetterView;
 use crate::model::utc;
 
 /// Bytes of a value that a form can carry, as they stand on the page.
@@ -54,7 +54,7 @@ async fn found<S: Source>(
     admin: &Admin<S>,
     group: &str,
     offset: &str,
-) -> Result<DeadLetter, Refusal> {
+) -> Result<DeadLetterView, Refusal> {
     let missing = || Refusal::missing(format!("group {group:?} has no dead letter at {offset}"));
     let number = offset.parse().map_err(|_| missing())?;
     let mut letter = admin.source.dead_letter(group, number).await?.ok_or_else(missing)?;
@@ -91,7 +91,7 @@ async fn content<S: Source>(
 
 /// The form that sends a record back with another value or header. Bytes that are no text can only
 /// have headers set, and so has a value of which a part is masked.
-fn edit_form(group: &str, letter: &DeadLetter) -> Markup {
+fn edit_form(group: &str, letter: &DeadLetterView) -> Markup {
     let whole = letter.value.as_deref().filter(|_| letter.concealment == Concealment::None);
     let value = whole.filter(|value| value.len() <= EDIT_ROOM);
     let value = value.map(str::from_utf8).transpose().ok().flatten();
@@ -114,7 +114,7 @@ fn edit_form(group: &str, letter: &DeadLetter) -> Markup {
     }
 }
 
-fn facts(letter: &DeadLetter, show: bool) -> Markup {
+fn facts(letter: &DeadLetterView, show: bool) -> Markup {
     html! {
         dl {
             dt { "State" } dd { (letter.state) }

@@ -15,7 +15,7 @@ use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::source::Source;
-use crate::admin::view::{DeadLetter, GroupView};
+use crate::admin::view::{DeadLetterView, GroupView};
 use crate::model::utc;
 
 /// Rows of one page.
@@ -40,7 +40,7 @@ pub(in crate::admin) struct LettersQuery {
 }
 
 impl LettersQuery {
-    fn admits(&self, letter: &DeadLetter) -> bool {
+    fn admits(&self, letter: &DeadLetterView) -> bool {
         let topic = letter.origin.as_deref().map_or("", GroupView::topic_of);
         letter.state == "dead"
             && (self.why.is_empty() || self.why == letter.disposition)
@@ -74,7 +74,7 @@ impl LettersQuery {
 
 /// A page of a list.
 struct LettersPage {
-    rows: Vec<DeadLetter>,
+    rows: Vec<DeadLetterView>,
     looked_at: usize,
     /// The offset to go on after; `None`: the list ends here.
     next: Option<i64>,
@@ -169,7 +169,7 @@ fn filter_form(group: &str, query: &LettersQuery) -> Markup {
     }
 }
 
-fn rows_form(group: &str, rows: &[DeadLetter], show: bool) -> Markup {
+fn rows_form(group: &str, rows: &[DeadLetterView], show: bool) -> Markup {
     html! {
         form.list method="post" action={ (group_path(group)) "/act" } {
             table {
@@ -189,7 +189,7 @@ fn rows_form(group: &str, rows: &[DeadLetter], show: bool) -> Markup {
 }
 
 /// The cells of a dead letter in a table: offset, origin, cause, failures, time, key, reason.
-pub(super) fn letter_cells(group: &str, letter: &DeadLetter, show: bool) -> Markup {
+pub(super) fn letter_cells(group: &str, letter: &DeadLetterView, show: bool) -> Markup {
     html! {
         td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
         td { (letter.origin.as_deref().unwrap_or("-")) }
@@ -201,7 +201,7 @@ pub(super) fn letter_cells(group: &str, letter: &DeadLetter, show: bool) -> Mark
     }
 }
 
-fn row(group: &str, letter: &DeadLetter, show: bool) -> Markup {
+fn row(group: &str, letter: &DeadLetterView, show: bool) -> Markup {
     let label = format!("Mark {}", letter.offset);
     html! {
         tr {

@@ -5,26 +5,28 @@ use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::groups::machine::Machine;
-use crate::broker::groups::record::{self, Kept, State};
+use crate::broker::groups::record::{self, GroupRecord, StoredState};
 use crate::broker::groups::upgrade::upgraded;
 use crate::broker::groups::{GROUP_KIND, GroupEvent, Occupancy};
-use crate::group::{Answer, Consumer, ConsumerConfig, Output, Token, TopicImage, member_key};
+use crate::group::{
+    Consumer, ConsumerConfig, GroupAnswer, GroupOutput, RequestId, TopicImage, member_key,
+};
 use crate::journal::{Journal, NewEntry};
-use crate::model::{GroupId, Now, TopicName, WallMs};
+use crate::model::{GroupId, Moment, TopicName, WallMs};
 
 /// An answer and the journal entry that must be durable before the answer is sent.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) answer: Answer,
+pub(super) struct GroupReply {
+    pub(super) answer: GroupAnswer,
     /// Sequence of that entry, 0 = none; `None` if the journal refused the entry.
     pub(super) rests_on: Option<u64>,
 }
 
-pub(super) struct Cell {
+pub(super) struct GroupCell {
     pub(super) machine: Machine,
     /// The machine that a join of the other kind replaced, until the join is accepted.
     before: Option<Machine>,
-    pub(super) waiting: BTreeMap<Token, oneshot::Sender<Reply>>,
+    pub(super) waiting: BTreeMap<RequestId, oneshot::Sender<GroupReply>>,
     /// The group has offsets, so it exists without a member.
     pub(super) is_simple: bool,
     /// The journal has a state of the group.
@@ -37,7 +39,7 @@ pub(super) struct Cell {
     kept_at: WallMs,
 }
 
-impl Cell {
+impl GroupCell {
     pub(super) fn new(machine: Machine, at: WallMs) -> Self {
         Self {
             machine,
@@ -67,7 +69,7 @@ impl Cell {
     pub(super) fn upgrade(
         &mut self,
         config: ConsumerConfig,
-        now: Now,
+        now: Moment,
         image: impl Fn(&TopicName) -> Option<TopicImage>,
     ) {
         let upgraded = self.machine.as_classic().and_then(|known| upgraded(known, image));
@@ -83,7 +85,7 @@ impl Cell {
         }
     }
 
-    /// Undoes [`Cell::turn_into`] when the join was refused.
+    /// Undoes [`GroupCell::turn_into`] when the join was refused.
     pub(super) fn turn_back_if_blank(&mut self) {
         if let Some(before) = self.before.take().filter(|_| self.machine.is_blank()) {
             self.machine = before;
@@ -103,30 +105,30 @@ impl Cell {
         }
         while let Some(output) = self.machine.poll_output() {
             let event = match output {
-                Output::Answer(token, answer) => {
+                GroupOutput::Answer(token, answer) => {
                     self.reply(token, answer);
                     continue;
                 }
-                Output::Persist(state) => {
-                    self.persist(group, at, State::Classic(state), journal);
+                GroupOutput::Persist(state) => {
+                    self.persist(group, at, StoredState::Classic(state), journal);
                     continue;
                 }
-                Output::PersistConsumer(state) => {
-                    self.persist(group, at, State::Consumer(state), journal);
+                GroupOutput::PersistConsumer(state) => {
+                    self.persist(group, at, StoredState::Consumer(state), journal);
                     continue;
                 }
-                Output::Forget if !self.is_stored => continue,
-                Output::Forget => {
+                GroupOutput::Forget if !self.is_stored => continue,
+                GroupOutput::Forget => {
                     self.keep(NewEntry::tombstone(GROUP_KIND, record::key_of(group)), journal);
                     continue;
                 }
-                Output::MemberGone(gone) => GroupEvent::MemberGone {
+                GroupOutput::MemberGone(gone) => GroupEvent::MemberGone {
                     group: group.clone(),
                     member: member_key(&gone.member_id, gone.instance_id.as_deref()),
                     member_id: gone.member_id,
                     cause: gone.cause,
                 },
-                Output::Generation(generation) => {
+                GroupOutput::Generation(generation) => {
                     GroupEvent::Rebalanced { group: group.clone(), generation }
                 }
             };
@@ -157,17 +159,17 @@ impl Cell {
         self.pending.is_none() && self.waiting.is_empty() && over
     }
 
-    fn reply(&mut self, token: Token, answer: Answer) {
+    fn reply(&mut self, token: RequestId, answer: GroupAnswer) {
         let Some(sender) = self.waiting.remove(&token) else { return };
         let rests_on = self.pending.is_none().then_some(self.kept_seq);
         // The client may have disconnected; then the session timeout removes the member.
-        drop(sender.send(Reply { answer, rests_on }));
+        drop(sender.send(GroupReply { answer, rests_on }));
     }
 
-    fn persist(&mut self, group: &GroupId, at: WallMs, state: State, journal: &Journal) {
+    fn persist(&mut self, group: &GroupId, at: WallMs, state: StoredState, journal: &Journal) {
         self.kept_at = at;
         self.is_stored = true;
-        let head = record::write(&Kept { at, state });
+        let head = record::write(&GroupRecord { at, state });
         let key = record::key_of(group);
         self.keep(NewEntry::keyed(GROUP_KIND, key, head, bytes::Bytes::new()), journal);
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::broker::groups::cell::Cell;
+use crate::broker::groups::cell::GroupCell;
 use crate::broker::groups::{GroupKind, Groups};
 use crate::group::{
-    Alive, Answer, Consumer, ConsumerDescription, ConsumerHeartbeat, GroupError, Input, JOINS,
-    TopicImage,
+    Alive, Consumer, ConsumerDescription, ConsumerHeartbeat, GroupAnswer, GroupError, GroupInput,
+    JOINS, TopicImage,
 };
 use crate::model::{GroupId, MemberId, TopicName};
 
@@ -37,16 +37,16 @@ impl Groups {
         beat.cluster = names.into_iter().map(known).collect();
         let kind = (beat.epoch == JOINS).then_some(GroupKind::Consumer);
         let upgrades = kind.is_some() && beat.check().is_ok();
-        let upgrade = |cell: &mut Cell, now| {
+        let upgrade = |cell: &mut GroupCell, now| {
             if upgrades {
                 cell.upgrade(self.inner.consumer, now, &image);
             }
         };
         let beat = Box::new(beat);
-        let input = |token| Input::ConsumerHeartbeat(token, beat);
+        let input = |token| GroupInput::ConsumerHeartbeat(token, beat);
         let asked = self.ask_after(group, kind, upgrade, input);
         match self.wait(asked).await? {
-            Answer::ConsumerHeartbeat(result) => result,
+            GroupAnswer::ConsumerHeartbeat(result) => result,
             _ => Err(GroupError::CoordinatorNotAvailable),
         }
     }

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::broker::groups::record::State;
+use crate::broker::groups::record::StoredState;
 use crate::group::{Classic, ClassicConfig, Consumer, ConsumerConfig, ConsumerPhase};
-use crate::group::{Input, Output, Phase};
-use crate::model::{Deadline, MemberId, Now};
+use crate::group::{GroupInput, GroupOutput, GroupPhase};
+use crate::model::{Deadline, MemberId, Moment};
 
 /// Protocol of a group's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,21 +42,21 @@ impl Machine {
     pub(super) fn restored(
         classic: ClassicConfig,
         consumer: ConsumerConfig,
-        now: Now,
-        state: State,
+        now: Moment,
+        state: StoredState,
     ) -> Self {
         match state {
-            State::Classic(state) => {
+            StoredState::Classic(state) => {
                 Self::Classic(Box::new(Classic::restored(classic, now, state)))
             }
-            State::Consumer(state) => {
+            StoredState::Consumer(state) => {
                 Self::Consumer(Box::new(Consumer::restored(consumer, now, state)))
             }
         }
     }
 
     /// Turns a consumer group whose members all speak the classic protocol into a classic group.
-    pub(super) fn turn_classic(&mut self, config: ClassicConfig, now: Now) {
+    pub(super) fn turn_classic(&mut self, config: ClassicConfig, now: Moment) {
         let state = self.as_consumer().and_then(Consumer::as_classic);
         if let Some(state) = state {
             *self = Self::Classic(Box::new(Classic::taking_over(config, now, state)));
@@ -70,21 +70,21 @@ impl Machine {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Now, input: Input) {
+    pub(super) fn handle(&mut self, now: Moment, input: GroupInput) {
         match self {
             Self::Classic(group) => group.handle(now, input),
             Self::Consumer(group) => group.handle(now, input),
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Now) {
+    pub(super) fn handle_timeout(&mut self, now: Moment) {
         match self {
             Self::Classic(group) => group.handle_timeout(now),
             Self::Consumer(group) => group.handle_timeout(now),
         }
     }
 
-    pub(super) fn poll_output(&mut self) -> Option<Output> {
+    pub(super) fn poll_output(&mut self) -> Option<GroupOutput> {
         match self {
             Self::Classic(group) => group.poll_output(),
             Self::Consumer(group) => group.poll_output(),
@@ -98,7 +98,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn restart_sessions(&mut self, now: Now) {
+    pub(super) fn restart_sessions(&mut self, now: Moment) {
         match self {
             Self::Classic(group) => group.restart_sessions(now),
             Self::Consumer(group) => group.restart_sessions(now),
@@ -128,14 +128,14 @@ impl Machine {
 
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Self::Classic(group) => group.phase() == Phase::Empty,
+            Self::Classic(group) => group.phase() == GroupPhase::Empty,
             Self::Consumer(group) => group.phase() == ConsumerPhase::Empty,
         }
     }
 
     pub(super) fn is_deleted(&self) -> bool {
         match self {
-            Self::Classic(group) => group.phase() == Phase::Dead,
+            Self::Classic(group) => group.phase() == GroupPhase::Dead,
             Self::Consumer(group) => group.phase() == ConsumerPhase::Dead,
         }
     }

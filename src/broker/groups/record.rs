@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::versioned::{self, FactError};
 use crate::group::{ConsumerState, GroupState};
-use crate::journal::Encoded;
+use crate::journal::EncodedHead;
 use crate::model::{GroupId, WallMs};
 
 const WHAT: &str = "group state";
@@ -20,27 +20,27 @@ const PATTERNED: u8 = 4;
 
 /// A group's state and the time of its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct GroupRecord {
     pub(super) at: WallMs,
-    pub(super) state: State,
+    pub(super) state: StoredState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum StoredState {
     Classic(GroupState),
     Consumer(ConsumerState),
 }
 
 /// Layout of the bytes after the version byte.
 #[derive(Serialize, Deserialize)]
-struct Stored<S> {
+struct RecordBody<S> {
     at: WallMs,
     state: S,
 }
 
 /// Layout of a consumer group with members of both protocols.
 #[derive(Serialize, Deserialize)]
-struct Mixed<S, C> {
+struct MixedBody<S, C> {
     at: WallMs,
     state: S,
     classic: C,
@@ -48,7 +48,7 @@ struct Mixed<S, C> {
 
 /// Layout of a consumer group with patterns; classic members are included.
 #[derive(Serialize, Deserialize)]
-struct Patterned<S, C, P> {
+struct PatternedBody<S, C, P> {
     at: WallMs,
     state: S,
     classic: C,
@@ -64,40 +64,44 @@ pub(super) fn group_of(key: &[u8]) -> Result<GroupId, FactError> {
     Ok(GroupId::new(text))
 }
 
-pub(super) fn write(kept: &Kept) -> Encoded {
+pub(super) fn write(kept: &GroupRecord) -> EncodedHead {
     match &kept.state {
-        State::Classic(state) => versioned::write(CLASSIC, &Stored { at: kept.at, state }),
-        State::Consumer(state) if !state.patterns.is_empty() => {
-            let (classic, patterns) = (&state.classic, &state.patterns);
-            versioned::write(PATTERNED, &Patterned { at: kept.at, state, classic, patterns })
+        StoredState::Classic(state) => {
+            versioned::write(CLASSIC, &RecordBody { at: kept.at, state })
         }
-        State::Consumer(state) if !state.classic.is_empty() => {
-            let mixed = Mixed { at: kept.at, state, classic: &state.classic };
+        StoredState::Consumer(state) if !state.patterns.is_empty() => {
+            let (classic, patterns) = (&state.classic, &state.patterns);
+            versioned::write(PATTERNED, &PatternedBody { at: kept.at, state, classic, patterns })
+        }
+        StoredState::Consumer(state) if !state.classic.is_empty() => {
+            let mixed = MixedBody { at: kept.at, state, classic: &state.classic };
             versioned::write(MIXED, &mixed)
         }
-        State::Consumer(state) => versioned::write(CONSUMER, &Stored { at: kept.at, state }),
+        StoredState::Consumer(state) => {
+            versioned::write(CONSUMER, &RecordBody { at: kept.at, state })
+        }
     }
 }
 
-pub(super) fn read(head: &[u8]) -> Result<Kept, FactError> {
+pub(super) fn read(head: &[u8]) -> Result<GroupRecord, FactError> {
     match head.first() {
         Some(&CLASSIC) => {
-            let Stored { at, state } = versioned::read(WHAT, CLASSIC, head)?;
-            Ok(Kept { at, state: State::Classic(state) })
+            let RecordBody { at, state } = versioned::read(WHAT, CLASSIC, head)?;
+            Ok(GroupRecord { at, state: StoredState::Classic(state) })
         }
         Some(&CONSUMER) => {
-            let Stored { at, state } = versioned::read(WHAT, CONSUMER, head)?;
-            Ok(Kept { at, state: State::Consumer(state) })
+            let RecordBody { at, state } = versioned::read(WHAT, CONSUMER, head)?;
+            Ok(GroupRecord { at, state: StoredState::Consumer(state) })
         }
         Some(&MIXED) => {
-            let Mixed { at, state, classic } = versioned::read(WHAT, MIXED, head)?;
-            Ok(Kept { at, state: State::Consumer(ConsumerState { classic, ..state }) })
+            let MixedBody { at, state, classic } = versioned::read(WHAT, MIXED, head)?;
+            Ok(GroupRecord { at, state: StoredState::Consumer(ConsumerState { classic, ..state }) })
         }
         _ => {
             let read = versioned::read(WHAT, PATTERNED, head)?;
-            let Patterned { at, state, classic, patterns } = read;
+            let PatternedBody { at, state, classic, patterns } = read;
             let state = ConsumerState { classic, patterns, ..state };
-            Ok(Kept { at, state: State::Consumer(state) })
+            Ok(GroupRecord { at, state: StoredState::Consumer(state) })
         }
     }
 }

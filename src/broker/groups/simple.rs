@@ -1,7 +1,7 @@
 //! Simple groups, as Kafka calls them: groups that have committed or pending offsets and may have
 //! no member. A simple group outlives its offsets until it is deleted or expires.
 
-use crate::broker::groups::cell::Cell;
+use crate::broker::groups::cell::GroupCell;
 use crate::broker::groups::machine::Machine;
 use crate::broker::groups::{GroupKind, Groups};
 use crate::model::GroupId;
@@ -16,7 +16,7 @@ impl Groups {
             return;
         }
         let machine = Machine::new(GroupKind::Classic, self.inner.classic, self.inner.consumer);
-        let mut cell = Cell::new(machine, now.wall);
+        let mut cell = GroupCell::new(machine, now.wall);
         cell.is_simple = true;
         state.cells.insert(group.clone(), cell);
     }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::group::{Leaver, Protocol};
-use crate::journal::{Config, MemDisk, Writer};
+use crate::journal::{JournalOptions, MemDisk, Writer};
 
 const SESSION_MS: u64 = 10_000;
 
@@ -32,12 +32,13 @@ impl House {
     }
 
     fn on(disk: MemDisk) -> Self {
-        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), JournalOptions::default()).unwrap();
         let mono_ms = Arc::new(AtomicU64::new(1_000));
         let clock = Arc::clone(&mono_ms);
         let now = move || {
             let ms = clock.load(Ordering::Relaxed);
-            Now { wall: WallMs(0).plus(ms), mono: MonoMs(ms) }
+            Moment { wall: WallMs(0).plus(ms), mono: MonoMs(ms) }
         };
         let (groups, events) =
             Groups::new(journal, ClassicConfig::default(), ConsumerConfig::default(), now);
@@ -61,7 +62,7 @@ impl House {
     }
 
     /// Joins and syncs the only member of a group; the assignment is durable.
-    async fn lead(&mut self, group: &GroupId) -> Joined {
+    async fn lead(&mut self, group: &GroupId) -> JoinResult {
         let joined = self.groups.join(group, join("range"), |_| None).await.unwrap();
         let mut sync = pin!(self.groups.sync(group, assign(&joined)));
         assert!(poll_immediate(&mut sync).await.is_none(), "answered before it was durable");
@@ -70,7 +71,7 @@ impl House {
         joined
     }
 
-    fn beat(&self, group: &GroupId, joined: &Joined) -> Result<(), GroupError> {
+    fn beat(&self, group: &GroupId, joined: &JoinResult) -> Result<(), GroupError> {
         let beat = Heartbeat {
             member_id: joined.member_id.clone(),
             instance_id: None,
@@ -79,15 +80,15 @@ impl House {
         self.groups.heartbeat(group, beat)
     }
 
-    fn leave(&self, group: &GroupId, joined: &Joined) -> Result<Vec<Left>, GroupError> {
+    fn leave(&self, group: &GroupId, joined: &JoinResult) -> Result<Vec<LeaveResult>, GroupError> {
         let leaver =
             Leaver { member_id: joined.member_id.clone(), instance_id: None, reason: None };
-        self.groups.leave(group, Leave { members: vec![leaver] })
+        self.groups.leave(group, LeaveRequest { members: vec![leaver] })
     }
 }
 
-fn join(metadata: &str) -> Join {
-    Join {
+fn join(metadata: &str) -> JoinRequest {
+    JoinRequest {
         member_id: "".into(),
         instance_id: None,
         fresh_id: "".into(),
@@ -106,7 +107,7 @@ fn join(metadata: &str) -> Join {
     }
 }
 
-fn assign(joined: &Joined) -> Sync {
+fn assign(joined: &JoinResult) -> Sync {
     Sync {
         member_id: joined.member_id.clone(),
         instance_id: None,
@@ -186,10 +187,10 @@ async fn the_timer_ends_sessions_without_being_asked() {
     let start = tokio::time::Instant::now();
     let now = move || {
         let ms = u64::try_from(start.elapsed().as_millis()).unwrap();
-        Now { wall: WallMs(0).plus(ms), mono: MonoMs(ms) }
+        Moment { wall: WallMs(0).plus(ms), mono: MonoMs(ms) }
     };
     let (journal, _writer, _recovery) =
-        Journal::open(MemDisk::new(1).disk(), Config::default()).unwrap();
+        Journal::open(MemDisk::new(1).disk(), JournalOptions::default()).unwrap();
     let (groups, mut events) =
         Groups::new(journal, ClassicConfig::default(), ConsumerConfig::default(), now);
     let mut timers = pin!(groups.clone().run_timers());
@@ -271,14 +272,14 @@ async fn a_deleted_group_stays_deleted() {
 async fn a_group_nobody_joined_takes_no_room() {
     let house = House::new();
     let group = GroupId::new("g");
-    let short = Join { session_timeout_ms: 1, ..join("range") };
+    let short = JoinRequest { session_timeout_ms: 1, ..join("range") };
     let refused = house.groups.join(&group, short, |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::InvalidSessionTimeout);
-    let stranger = Join { member_id: "x".into(), ..join("range") };
+    let stranger = JoinRequest { member_id: "x".into(), ..join("range") };
     let refused = house.groups.join(&group, stranger, |_| None).await.unwrap_err();
     assert_eq!((refused.error, refused.member_id.as_str()), (GroupError::UnknownMemberId, "x"));
     assert!(house.groups.list().is_empty());
-    let promised = Join { require_known_member_id: true, ..join("range") };
+    let promised = JoinRequest { require_known_member_id: true, ..join("range") };
     let refused = house.groups.join(&group, promised, |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::MemberIdRequired);
     assert_eq!(house.groups.list().len(), 1, "an id was promised");
@@ -301,7 +302,7 @@ async fn requests_to_a_group_that_is_not_there_are_answered_as_kafka_does() {
         Err(GroupError::IllegalGeneration)
     );
     let leaver = Leaver { member_id: "x".into(), instance_id: None, reason: None };
-    let left = house.groups.leave(&group, Leave { members: vec![leaver] }).unwrap();
+    let left = house.groups.leave(&group, LeaveRequest { members: vec![leaver] }).unwrap();
     assert_eq!(left[0].result, Err(GroupError::UnknownMemberId));
     assert_eq!(house.groups.commit_check(&"".into(), check("", -1)), Ok(()));
     let refused = house.groups.join(&"".into(), join("range"), |_| None).await.unwrap_err();

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::group::{
-    Classic, ClassicMember, ConsumerMember, ConsumerState, Consuming, KnownTopic, MemberState,
-    Protocol, TopicImage, TopicPartition, TopicPartitions,
+    Classic, ClassicMember, ConsumerMember, ConsumerState, MemberState, ParsedSubscription,
+    Protocol, TargetTopic, TopicIdPartition, TopicIdPartitions, TopicImage,
 };
 use crate::model::{TopicId, TopicName};
 use crate::wire::assignment::{self, Assignment, Subscription};
@@ -47,11 +47,11 @@ pub(super) fn upgraded(
     for (kept, wanted, given, held) in members {
         // A partition that the leader assigned to one member is not owned by another.
         let more = held.into_iter().filter(|one| taken.insert(*one));
-        let assigned: BTreeSet<TopicPartition> = given.iter().copied().chain(more).collect();
+        let assigned: BTreeSet<TopicIdPartition> = given.iter().copied().chain(more).collect();
         let target = if kept.assignment.is_empty() { assigned.clone() } else { given };
         state.members.push(member(epoch, kept, wanted, (by_topic(target), by_topic(assigned))));
     }
-    let topic = |(name, image): (TopicName, TopicImage)| KnownTopic {
+    let topic = |(name, image): (TopicName, TopicImage)| TargetTopic {
         name,
         id: image.id,
         partitions: image.partitions,
@@ -64,7 +64,7 @@ fn member(
     epoch: i32,
     kept: MemberState,
     wanted: BTreeSet<TopicName>,
-    (target, assigned): (Vec<TopicPartitions>, Vec<TopicPartitions>),
+    (target, assigned): (Vec<TopicIdPartitions>, Vec<TopicIdPartitions>),
 ) -> ConsumerMember {
     ConsumerMember {
         member_id: kept.member_id,
@@ -89,7 +89,7 @@ pub(super) fn consuming(
     protocols: &[Protocol],
     names: impl IntoIterator<Item = TopicName>,
     image: impl Fn(&TopicName) -> Option<TopicImage>,
-) -> Option<Consuming> {
+) -> Option<ParsedSubscription> {
     let said = Subscription::parse(&protocols.first()?.metadata).ok()?;
     let topics: BTreeSet<TopicName> = said.topics.into_iter().collect();
     let names = topics.iter().cloned().chain(names);
@@ -101,7 +101,7 @@ pub(super) fn consuming(
         .collect();
     let known = |name: &TopicName| cluster.get(name).copied().flatten().or_else(|| image(name));
     let owned = partitions(&said.owned.unwrap_or_default(), known);
-    Some(Consuming { topics, owned, cluster })
+    Some(ParsedSubscription { topics, owned, cluster })
 }
 
 /// Encodes a member's partitions as a classic `Assignment`.
@@ -116,21 +116,21 @@ pub(super) fn assignment(held: BTreeMap<TopicName, Vec<i32>>) -> bytes::Bytes {
 fn partitions(
     named: &[assignment::TopicPartitions],
     image: impl Fn(&TopicName) -> Option<TopicImage>,
-) -> BTreeSet<TopicPartition> {
+) -> BTreeSet<TopicIdPartition> {
     let mut all = BTreeSet::new();
     for of in named {
         let Some(image) = image(&of.topic) else { continue };
         let there = of.partitions.iter().filter(|index| (0..image.partitions).contains(*index));
-        all.extend(there.map(|index| TopicPartition { topic: image.id, index: *index }));
+        all.extend(there.map(|index| TopicIdPartition { topic: image.id, index: *index }));
     }
     all
 }
 
-fn by_topic(all: impl IntoIterator<Item = TopicPartition>) -> Vec<TopicPartitions> {
+fn by_topic(all: impl IntoIterator<Item = TopicIdPartition>) -> Vec<TopicIdPartitions> {
     let mut topics: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
     for one in all {
         topics.entry(one.topic).or_default().push(one.index);
     }
-    let of = |(topic, partitions)| TopicPartitions { topic, partitions };
+    let of = |(topic, partitions)| TopicIdPartitions { topic, partitions };
     topics.into_iter().map(of).collect()
 }

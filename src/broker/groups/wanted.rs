@@ -7,7 +7,7 @@ use crate::model::{ClientId, GroupId, MemberId, TopicName};
 
 /// The subscription of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum MemberSubscription {
     /// Metadata for the chosen assignor, a subscription for consumers; empty before an assignor is
     /// chosen.
     Metadata(Bytes),
@@ -17,30 +17,32 @@ pub enum Wanted {
 
 impl Groups {
     /// Subscriptions of all members of a group; static members are named `instance:<id>`.
-    pub fn wanted(&self, group: &GroupId) -> Vec<(MemberId, Wanted)> {
+    pub fn wanted(&self, group: &GroupId) -> Vec<(MemberId, MemberSubscription)> {
         let state = self.lock();
         let Some(cell) = state.cells.get(group) else { return Vec::new() };
         let classic = cell.machine.as_classic().map(|group| {
             let each = group.subscriptions();
-            each.map(|(member, metadata)| (member, Wanted::Metadata(metadata))).collect::<Vec<_>>()
+            each.map(|(member, metadata)| (member, MemberSubscription::Metadata(metadata)))
+                .collect::<Vec<_>>()
         });
         let consumer = cell.machine.as_consumer().map(|group| {
             let each = group.subscriptions();
-            each.map(|(member, topics)| (member, Wanted::Topics(topics))).collect::<Vec<_>>()
+            each.map(|(member, topics)| (member, MemberSubscription::Topics(topics)))
+                .collect::<Vec<_>>()
         });
         classic.or(consumer).unwrap_or_default()
     }
 
     /// The subscription of `member`; `None` if the group has no such member.
-    pub fn wanted_by(&self, group: &GroupId, member: &MemberId) -> Option<Wanted> {
+    pub fn wanted_by(&self, group: &GroupId, member: &MemberId) -> Option<MemberSubscription> {
         let state = self.lock();
         let machine = &state.cells.get(group)?.machine;
         if let Some(group) = machine.as_classic() {
             let found = group.subscriptions().find(|(key, _)| key == member);
-            return found.map(|(_, metadata)| Wanted::Metadata(metadata));
+            return found.map(|(_, metadata)| MemberSubscription::Metadata(metadata));
         }
         let found = machine.as_consumer()?.subscriptions().find(|(key, _)| key == member);
-        found.map(|(_, topics)| Wanted::Topics(topics))
+        found.map(|(_, topics)| MemberSubscription::Topics(topics))
     }
 
     /// Members of all groups with that client id and host.

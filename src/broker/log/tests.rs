@@ -8,7 +8,7 @@ use super::*;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
 use crate::clock::Clock;
-use crate::journal::{AppendError, Config, Journal, MemDisk, Writer};
+use crate::journal::{AppendError, Journal, JournalOptions, MemDisk, Writer};
 use crate::model::WallMs;
 use crate::wire::batch::{
     Headers, ProducerStamp, RawRecord, TimestampType, batches, produce_batch,
@@ -28,7 +28,7 @@ struct House {
 
 impl House {
     fn on(disk: MemDisk, next: i32) -> Self {
-        let config = Config { segment_bytes: SEGMENT_BYTES, ..Config::default() };
+        let config = JournalOptions { segment_bytes: SEGMENT_BYTES, ..JournalOptions::default() };
         let (journal, writer, recovery) = Journal::open(disk.disk(), config).unwrap();
         let (clock, _) = Clock::told(WallMs(1_000));
         let max_message_bytes = 1 << 20;
@@ -176,7 +176,7 @@ fn nothing_is_given_from_behind_the_end_that_is_told_with_it() {
         let reads = scope.spawn(|| {
             for _ in 0..40_000 {
                 let from = (broker.bounds(partition).visible_end - 1).max(0);
-                let ReadBack { records, bounds } = broker.read(partition, from, 1 << 20).unwrap();
+                let LogRead { records, bounds } = broker.read(partition, from, 1 << 20).unwrap();
                 let given = batches(records, usize::MAX).last().transpose().unwrap();
                 let last = given.map_or(from, |batch| batch.header.base_offset);
                 let told = bounds.start..=bounds.visible_end.max(1) - 1;

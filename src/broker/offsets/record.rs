@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::broker::versioned::{self, FactError};
-use crate::journal::Encoded;
+use crate::journal::EncodedHead;
 use crate::model::{GroupId, TopicName, WallMs};
 
 const WHAT: &str = "committed offset";
@@ -18,7 +18,7 @@ const KEY_EXTRA_BYTES: usize = 6;
 
 /// A committed offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Committed {
+pub struct CommittedOffset {
     /// The next offset to read.
     pub offset: i64,
     /// Leader epoch of the last record read; −1 = unknown.
@@ -54,17 +54,17 @@ pub(super) fn split_key(key: &[u8]) -> Result<(GroupId, TopicName, i32), FactErr
     split().ok_or(FactError::Unreadable { what: WHAT })
 }
 
-pub(super) fn write(committed: &Committed) -> Encoded {
+pub(super) fn write(committed: &CommittedOffset) -> EncodedHead {
     versioned::write(VERSION, committed)
 }
 
 /// Writes an offset that a TxnOffsetCommit staged at sequence `order`.
-pub(super) fn write_ordered(committed: &Committed, order: u64) -> Encoded {
+pub(super) fn write_ordered(committed: &CommittedOffset, order: u64) -> EncodedHead {
     versioned::write(ORDERED_VERSION, &(committed, order))
 }
 
 /// A committed offset, and its order if that differs from the entry's sequence number.
-pub(super) fn read(head: &[u8]) -> Result<(Committed, Option<u64>), FactError> {
+pub(super) fn read(head: &[u8]) -> Result<(CommittedOffset, Option<u64>), FactError> {
     if head.first() == Some(&VERSION) {
         return Ok((versioned::read(WHAT, VERSION, head)?, None));
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn an_offset_written_by_the_first_version_is_read_for_ever() {
-        let committed = Committed {
+        let committed = CommittedOffset {
             offset: 812,
             leader_epoch: -1,
             metadata: "m".into(),

@@ -1,13 +1,13 @@
 //! Committed offsets: visible once durable, and kept across a power cut.
 
 use super::*;
-use crate::journal::{Config, MemDisk, Writer};
+use crate::journal::{JournalOptions, MemDisk, Writer};
 
 /// An offset store on a disk that loses what was not synced.
 struct House {
     disk: MemDisk,
     writer: Writer,
-    offsets: Offsets,
+    offsets: OffsetStore,
 }
 
 impl House {
@@ -16,8 +16,9 @@ impl House {
     }
 
     fn on(disk: MemDisk) -> Self {
-        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
-        let offsets = Offsets::new(journal);
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), JournalOptions::default()).unwrap();
+        let offsets = OffsetStore::new(journal);
         let mut failed = None;
         recovery
             .replay(0, &mut |entry, _| failed = failed.or(offsets.replay(entry).err()))

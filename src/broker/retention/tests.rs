@@ -6,7 +6,7 @@ use super::*;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
 use crate::clock::{Clock, Hand};
-use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::WallMs;
 use crate::wire::batch::{Headers, RawRecord, TimestampType, batches, produce_batch};
 
@@ -24,7 +24,8 @@ struct House {
 
 impl House {
     fn on(disk: MemDisk, wall: WallMs) -> Self {
-        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), JournalOptions::default()).unwrap();
         let (clock, hand) = Clock::told(wall);
         let max_message_bytes = 1 << 20;
         let defaults =

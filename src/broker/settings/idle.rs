@@ -6,7 +6,7 @@
 //! consumer reads every codec.
 
 /// Accepted values of an idle setting.
-enum Says {
+enum AcceptedValues {
     /// Any number: nothing on this node has that limit, or the journal has its own.
     Number,
     /// Only the value that describes this node.
@@ -15,13 +15,13 @@ enum Says {
     OneOf(&'static [&'static str], &'static str),
 }
 
-use Says::{Number, OneOf, Only};
+use AcceptedValues::{Number, OneOf, Only};
 
 /// Values of `compression.type`: Kafka's `BrokerCompressionType`.
 const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
 
 /// Sorted by name.
-const IDLE: [(&str, Says); 22] = [
+const IDLE: [(&str, AcceptedValues); 22] = [
     ("compression.gzip.level", Number),
     ("compression.lz4.level", Number),
     ("compression.type", OneOf(CODECS, "uncompressed, zstd, lz4, snappy, gzip or producer")),

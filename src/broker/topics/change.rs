@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{SettingError, idle};
 use crate::broker::topic::Topic;
-use crate::broker::topics::{PARTITIONS_MAX, State, Topics, record};
+use crate::broker::topics::{PARTITIONS_MAX, Topics, TopicsState, record};
 use crate::journal::StreamId;
 use crate::model::TopicName;
 
 /// One change of one setting, as in `IncrementalAlterConfigs` (KIP-339).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum SettingChange {
     /// Sets the value.
     Set(String, String),
     /// Removes the override; an unknown name is ignored.
@@ -28,7 +28,7 @@ impl Topics {
     pub fn alter(
         &self,
         name: &TopicName,
-        changes: &[Change],
+        changes: &[SettingChange],
         only_check: bool,
     ) -> Result<u64, BrokerError> {
         let mut state = self.write();
@@ -83,7 +83,7 @@ impl Topics {
     fn changed(
         &self,
         topic: &Topic,
-        changes: &[Change],
+        changes: &[SettingChange],
     ) -> Result<Vec<(String, String)>, BrokerError> {
         let mut overrides = topic.overrides.clone();
         let known = self.defaults.list();
@@ -92,23 +92,23 @@ impl Topics {
             let default = known.iter().find(|(known, _)| *known == name);
             let default = default.map(|(_, default)| default.as_str());
             let Some(default) = default.or_else(|| idle(name).map(|_| "")) else {
-                if matches!(change, Change::Reset(_)) {
+                if matches!(change, SettingChange::Reset(_)) {
                     continue;
                 }
                 return Err(SettingError::Unknown(name.to_owned()).into());
             };
             let list = || list_of(&overrides, name, default);
             let value = match change {
-                Change::Reset(_) => None,
-                Change::Set(_, value) => Some(value.clone()),
-                Change::Append(_, more) => {
+                SettingChange::Reset(_) => None,
+                SettingChange::Set(_, value) => Some(value.clone()),
+                SettingChange::Append(_, more) => {
                     let mut list = list()?;
                     let mut more = elements(more);
                     more.retain(|element| !list.contains(element));
                     list.append(&mut more);
                     Some(list.join(","))
                 }
-                Change::Subtract(_, less) => {
+                SettingChange::Subtract(_, less) => {
                     let (mut list, less) = (list()?, elements(less));
                     list.retain(|element| !less.contains(element));
                     Some(list.join(","))
@@ -122,7 +122,7 @@ impl Topics {
 
     fn keep(
         &self,
-        state: &mut State,
+        state: &mut TopicsState,
         topic: &Topic,
         overrides: Vec<(String, String)>,
         only_check: bool,
@@ -138,7 +138,7 @@ impl Topics {
     }
 }
 
-impl Change {
+impl SettingChange {
     fn name(&self) -> &str {
         match self {
             Self::Set(name, _)
@@ -149,7 +149,7 @@ impl Change {
     }
 }
 
-impl State {
+impl TopicsState {
     /// The topic of that name; dead-letter topics cannot be changed.
     fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
         let topic = self.by_name.get(name).filter(|topic| !topic.dead_letters);
@@ -185,12 +185,12 @@ mod tests {
 
     use super::*;
     use crate::broker::settings::{TopicSettings, TopicSpec};
-    use crate::journal::{Config, Journal, MemDisk, Writer};
+    use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 
     /// A registry with topic `orders`: two partitions and a retention of 7 ms.
     fn house() -> (Topics, TopicName, Writer) {
         let (journal, writer, _) =
-            Journal::open(MemDisk::new(1).disk(), Config::default()).unwrap();
+            Journal::open(MemDisk::new(1).disk(), JournalOptions::default()).unwrap();
         let defaults =
             TopicSettings { retention_ms: Some(1), retention_bytes: None, max_message_bytes: 100 };
         let topics = Topics::new(journal, defaults, 1000);
@@ -201,8 +201,8 @@ mod tests {
         (topics, name, writer)
     }
 
-    fn set(name: &str, value: &str) -> Change {
-        Change::Set(name.to_owned(), value.to_owned())
+    fn set(name: &str, value: &str) -> SettingChange {
+        SettingChange::Set(name.to_owned(), value.to_owned())
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
             "only looked at"
         );
         assert_eq!(topics.find(&name).unwrap().settings.retention_bytes, None);
-        let back = Change::Reset("retention.ms".to_owned());
+        let back = SettingChange::Reset("retention.ms".to_owned());
         assert!(topics.alter(&name, &[good, back], false).unwrap() > 0);
         let found = topics.find(&name).unwrap();
         assert_eq!(
@@ -231,11 +231,12 @@ mod tests {
     #[test]
     fn a_list_takes_elements_and_a_number_what_can_be() {
         let (topics, name, _writer) = house();
-        let append = |name: &str, value: &str| Change::Append(name.to_owned(), value.to_owned());
+        let append =
+            |name: &str, value: &str| SettingChange::Append(name.to_owned(), value.to_owned());
         topics.alter(&name, &[append("cleanup.policy", "delete")], false).unwrap();
         let compact = topics.alter(&name, &[append("cleanup.policy", "compact")], false);
         assert!(compact.unwrap_err().to_string().contains("delete,compact"));
-        let less = Change::Subtract("cleanup.policy".to_owned(), "delete".to_owned());
+        let less = SettingChange::Subtract("cleanup.policy".to_owned(), "delete".to_owned());
         assert!(topics.alter(&name, &[less], false).is_err(), "nothing would be left");
         let large = topics.alter(&name, &[set("max.message.bytes", "1001")], false);
         assert!(large.unwrap_err().to_string().contains("larger than 1000 bytes"));

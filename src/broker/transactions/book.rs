@@ -1,11 +1,11 @@
 //! All transactional ids: looked up by name, limited in number and size, forgotten when silent.
-//! Pure; [`Book::apply`] and [`Book::step`] change it, live and on recovery.
+//! Pure; [`TransactionBook::apply`] and [`TransactionBook::step`] change it, live and on recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::broker::transactions::error::TransactionError;
 use crate::broker::transactions::state::Transaction;
-use crate::broker::transactions::step::Step;
+use crate::broker::transactions::step::TransactionStep;
 use crate::model::{GroupId, TopicName, WallMs};
 
 /// Limit on transactional ids.
@@ -20,8 +20,8 @@ const SILENT_AFTER_MS: u64 = 3_600_000;
 
 /// The transactional ids of this cluster.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    ids: BTreeMap<String, Known>,
+pub(super) struct TransactionBook {
+    ids: BTreeMap<String, TransactionEntry>,
     by_producer: BTreeMap<i64, String>,
     /// The transactional ids that have offsets of a group.
     by_group: BTreeMap<GroupId, BTreeSet<String>>,
@@ -31,7 +31,7 @@ pub(super) struct Book {
 }
 
 #[derive(Debug)]
-struct Known {
+struct TransactionEntry {
     now: Transaction,
     /// Steps since the state was last journalled whole.
     steps: u32,
@@ -39,7 +39,7 @@ struct Known {
     bytes: usize,
 }
 
-impl Book {
+impl TransactionBook {
     pub(super) fn get(&self, id: &str) -> Option<&Transaction> {
         self.ids.get(id).map(|known| &known.now)
     }
@@ -63,8 +63,8 @@ impl Book {
         })
     }
 
-    /// [`Book::get`] for a request that names a producer id: an unknown transactional id is an
-    /// error.
+    /// [`TransactionBook::get`] for a request that names a producer id: an unknown transactional id
+    /// is an error.
     pub(super) fn known(&self, id: &str) -> Result<&Transaction, TransactionError> {
         self.get(id).ok_or(TransactionError::UnknownProducer)
     }
@@ -75,7 +75,7 @@ impl Book {
 
     /// Sets a new state; `None` forgets the transactional id.
     pub(super) fn apply(&mut self, id: &str, next: Option<Transaction>) {
-        if let Some(Known { now: old, bytes, .. }) = self.ids.remove(id) {
+        if let Some(TransactionEntry { now: old, bytes, .. }) = self.ids.remove(id) {
             self.bytes = self.bytes.saturating_sub(bytes);
             self.by_producer.remove(&old.producer_id);
             for group in old.groups.keys() {
@@ -98,11 +98,11 @@ impl Book {
             self.by_group.entry(group.clone()).or_default().insert(id.to_owned());
         }
         self.due.extend(next.due().map(|due| (due, id.to_owned())));
-        self.ids.insert(id.to_owned(), Known { now: next, steps: 0, bytes });
+        self.ids.insert(id.to_owned(), TransactionEntry { now: next, steps: 0, bytes });
     }
 
     /// Applies the next step to an open transaction; a step of any other is ignored.
-    pub(super) fn step(&mut self, id: &str, number: u32, step: Step) {
+    pub(super) fn step(&mut self, id: &str, number: u32, step: TransactionStep) {
         let Some(known) = self.ids.get_mut(id).filter(|known| known.now.is_open()) else { return };
         if let Some(group) = step.group() {
             self.by_group.entry(group.clone()).or_default().insert(id.to_owned());
@@ -176,8 +176,8 @@ impl Book {
     /// loses. Returns transactional id, producer id, step number and step.
     pub(super) fn losing(
         &self,
-        step: impl Fn(&Transaction) -> Option<Step>,
-    ) -> Vec<(String, i64, u32, Step)> {
+        step: impl Fn(&Transaction) -> Option<TransactionStep>,
+    ) -> Vec<(String, i64, u32, TransactionStep)> {
         let open = self.due.iter().filter_map(|(_, id)| Some((id, self.ids.get(id)?)));
         let losing = open.filter_map(|(id, known)| {
             let step = step(&known.now)?;

@@ -11,9 +11,9 @@ use crate::broker::groups::Occupancy;
 use crate::broker::kind;
 use crate::broker::offsets::CommitItem;
 use crate::broker::producers::Producers;
-use crate::broker::transactions::book::Book;
+use crate::broker::transactions::book::TransactionBook;
 use crate::broker::transactions::held::released;
-use crate::broker::transactions::state::{End, Incarnation, Part, Transaction};
+use crate::broker::transactions::state::{End, Incarnation, Transaction, TransactionPartition};
 use crate::broker::transactions::step::entry;
 use crate::broker::transactions::{TransactionError, whole};
 use crate::journal::{AppendError, EntryRef, NewEntry, StreamAppend, StreamId};
@@ -21,7 +21,7 @@ use crate::model::{GroupId, TopicName, WallMs};
 use crate::wire::batch::marker_batch;
 
 /// Committed offsets by topic and partition.
-type Offsets = Vec<(TopicName, i32, i64)>;
+type TransactionOffsets = Vec<(TopicName, i32, i64)>;
 
 /// The atomic group that ended a transaction.
 #[derive(Debug)]
@@ -29,18 +29,18 @@ pub(super) struct EndReceipt {
     /// The entry to wait for.
     pub(super) seq: u64,
     /// The offsets that took effect.
-    committed: Vec<(GroupId, Offsets)>,
+    committed: Vec<(GroupId, TransactionOffsets)>,
     /// The places of the `more` entries.
     refs: Vec<EntryRef>,
 }
 
 /// The result of an EndTxn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndResult {
     /// The producer's id and epoch after the end.
     pub producer: Incarnation,
     /// The offsets that this end committed.
-    pub committed: Vec<(GroupId, Offsets)>,
+    pub committed: Vec<(GroupId, TransactionOffsets)>,
     /// Whether the transaction was open until now; false for a repeated EndTxn.
     pub is_news: bool,
     /// The entry to wait for.
@@ -56,7 +56,7 @@ impl Broker {
         by: Incarnation,
         commits: bool,
         raises: bool,
-    ) -> Result<Ended, BrokerError> {
+    ) -> Result<EndResult, BrokerError> {
         self.end_with((id, by), (commits, raises), |_| Ok(Vec::new())).map(|(ended, _)| ended)
     }
 
@@ -68,7 +68,7 @@ impl Broker {
         (id, by): (&str, Incarnation),
         (commits, raises): (bool, bool),
         more: impl FnOnce(&Transaction) -> Result<Vec<NewEntry>, BrokerError>,
-    ) -> Result<(Ended, Vec<EntryRef>), BrokerError> {
+    ) -> Result<(EndResult, Vec<EntryRef>), BrokerError> {
         let now = self.clock.now().wall;
         let mut book = self.transactions.lock();
         let old = book.known(id)?.clone();
@@ -79,7 +79,7 @@ impl Broker {
                 // The appended sequence lies behind the end that the answer repeats.
                 let seq = self.journal.appended_seq();
                 let producer = old.incarnation();
-                let ended = Ended { producer, committed: Vec::new(), is_news: false, seq };
+                let ended = EndResult { producer, committed: Vec::new(), is_news: false, seq };
                 return Ok((ended, Vec::new()));
             }
         };
@@ -87,7 +87,7 @@ impl Broker {
         let more = more(&old)?;
         let EndReceipt { seq, committed, refs } =
             self.end(&mut book, id, &old, (next, commits), &more)?;
-        Ok((Ended { producer, committed, is_news: old.is_open(), seq }, refs))
+        Ok((EndResult { producer, committed, is_news: old.is_open(), seq }, refs))
     }
 
     /// Aborts the next transaction whose timeout has passed. Returns its id, its producer and the
@@ -181,7 +181,7 @@ impl Broker {
     /// Appends markers, offsets, `more` and the new state in one atomic group.
     pub(super) fn end(
         &self,
-        book: &mut Book,
+        book: &mut TransactionBook,
         id: &str,
         old: &Transaction,
         (next, commits): (Transaction, bool),
@@ -191,7 +191,7 @@ impl Broker {
         let marker = old.marker(&next);
         let bytes = marker_batch(marker.0, marker.1, commits, now.0);
         let items = if commits { old.items() } else { Vec::new() };
-        let mut parts: Vec<&Part> = old.parts.iter().collect();
+        let mut parts: Vec<&TransactionPartition> = old.parts.iter().collect();
         let closed = loop {
             parts.retain(|part| self.journal.stream_bounds(StreamId(part.stream)).is_some());
             let producers: Vec<_> =
@@ -233,8 +233,8 @@ impl Broker {
     }
 }
 
-fn by_group(items: Vec<(GroupId, CommitItem)>) -> Vec<(GroupId, Offsets)> {
-    let mut groups: Vec<(GroupId, Offsets)> = Vec::new();
+fn by_group(items: Vec<(GroupId, CommitItem)>) -> Vec<(GroupId, TransactionOffsets)> {
+    let mut groups: Vec<(GroupId, TransactionOffsets)> = Vec::new();
     for (group, item) in items {
         let offset = (item.topic, item.partition, item.offset);
         match groups.last_mut() {
@@ -249,7 +249,7 @@ fn locked(producers: &Mutex<Producers>) -> MutexGuard<'_, Producers> {
     producers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn marker_entry(part: &Part, bytes: &Bytes, now: WallMs) -> NewEntry {
+fn marker_entry(part: &TransactionPartition, bytes: &Bytes, now: WallMs) -> NewEntry {
     let append =
         StreamAppend { stream: StreamId(part.stream), records: 1, max_timestamp_ms: now.0 };
     NewEntry::bare_batch(kind::BATCH, append, bytes.clone())

@@ -6,10 +6,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
-use crate::broker::transactions::ending::Ended;
-use crate::broker::transactions::state::{Held, Incarnation, Part, Transaction};
+use crate::broker::transactions::ending::EndResult;
+use crate::broker::transactions::state::{
+    Incarnation, Transaction, TransactionPartition, WithheldBatch,
+};
 use crate::broker::transactions::{Joining, TransactionError};
-use crate::journal::{Encoded, EntryRef, NewEntry};
+use crate::journal::{EncodedHead, EntryRef, NewEntry};
 use crate::model::TopicName;
 use crate::wire::batch::Batch;
 
@@ -18,15 +20,15 @@ use crate::wire::batch::Batch;
 pub struct HeldBatches {
     /// Topic and bytes of each batch, in order of arrival.
     pub batches: Vec<(TopicName, Bytes)>,
-    held: Vec<Held>,
+    held: Vec<WithheldBatch>,
 }
 
 /// Stream number of a topic without a log.
 const NO_STREAM: u32 = u32::MAX;
 
 /// The identity of a topic without a log inside a transaction; such a topic has one partition.
-pub fn part_without_log(topic: &TopicName) -> Part {
-    Part { stream: NO_STREAM, topic: topic.clone(), partition: 0 }
+pub fn part_without_log(topic: &TopicName) -> TransactionPartition {
+    TransactionPartition { stream: NO_STREAM, topic: topic.clone(), partition: 0 }
 }
 
 impl Broker {
@@ -55,7 +57,7 @@ impl Broker {
         let Some((number, step)) = known.holding(topic, size, now)? else {
             return Ok(self.journal.appended_seq());
         };
-        let bytes = Encoded::new(batch.bytes.to_vec());
+        let bytes = EncodedHead::new(batch.bytes.to_vec());
         let entry = NewEntry::keyed_body(kind::HELD_BATCH, key(id, number), bytes);
         self.keep_step(&mut book, id, step, vec![entry])
     }
@@ -88,7 +90,7 @@ impl Broker {
         raises: bool,
         held: &HeldBatches,
         more: &mut dyn FnMut() -> Option<Vec<NewEntry>>,
-    ) -> Result<(Ended, Vec<EntryRef>), BrokerError> {
+    ) -> Result<(EndResult, Vec<EntryRef>), BrokerError> {
         self.end_with((id, by), (true, raises), |open| {
             if open.is_open() && open.held != held.held {
                 return Err(TransactionError::InvalidState.into());

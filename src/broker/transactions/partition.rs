@@ -14,7 +14,7 @@ pub(super) const ABORTED_MAX: usize = 100_000;
 
 /// An aborted transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Aborted {
+pub struct AbortedRange {
     pub producer_id: i64,
     /// Offset of the first record.
     pub first: i64,
@@ -23,18 +23,18 @@ pub struct Aborted {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct PartitionTransactions {
     /// First offset of each open transaction, by producer id.
     open: BTreeMap<i64, i64>,
     /// Ordered by marker.
-    aborted: Vec<Aborted>,
+    aborted: Vec<AbortedRange>,
     /// First offset and marker of ended transactions whose marker was not readable at the last
     /// check. Not persisted, because a restored marker is durable.
     #[serde(skip)]
     ending: Vec<(i64, i64)>,
 }
 
-impl Written {
+impl PartitionTransactions {
     /// Whether there is nothing to remember.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.aborted.is_empty() && self.ending.is_empty()
@@ -60,7 +60,7 @@ impl Written {
         let Some(first) = self.open.remove(&producer_id) else { return };
         self.ending.push((first, marker));
         if !commits {
-            self.aborted.push(Aborted { producer_id, first, last: marker });
+            self.aborted.push(AbortedRange { producer_id, first, last: marker });
         }
     }
 
@@ -82,7 +82,7 @@ impl Written {
     }
 
     /// The aborted transactions with records in `from..to`.
-    pub fn aborted(&self, from: i64, to: i64) -> Vec<Aborted> {
+    pub fn aborted(&self, from: i64, to: i64) -> Vec<AbortedRange> {
         let behind = self.aborted.partition_point(|aborted| aborted.last < from);
         let rest = self.aborted.get(behind..).unwrap_or_default();
         rest.iter().filter(|aborted| aborted.first < to).copied().collect()
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn committed_records_end_before_the_first_open_transaction() {
-        let mut written = Written::default();
+        let mut written = PartitionTransactions::default();
         assert_eq!(written.stable_end(0, 9), 9);
         written.wrote(1, 4);
         written.wrote(2, 6);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_end_counts_once_it_can_be_read_and_not_before() {
-        let mut written = Written::default();
+        let mut written = PartitionTransactions::default();
         written.wrote(1, 4);
         written.ended(1, 9, true);
         for visible in [4, 7, 9] {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn aborted_transactions_are_told_where_they_have_records() {
-        let mut written = Written::default();
+        let mut written = PartitionTransactions::default();
         for (producer, first, last) in [(1, 0, 3), (2, 1, 5), (3, 6, 7)] {
             written.wrote(producer, first);
             written.ended(producer, last, false);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_retention_has_passed_is_forgotten() {
-        let mut written = Written::default();
+        let mut written = PartitionTransactions::default();
         written.wrote(1, 0);
         written.ended(1, 3, false);
         written.wrote(2, 4);

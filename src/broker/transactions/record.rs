@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::broker::transactions::state::Transaction;
 use crate::broker::versioned::{self, FactError};
-use crate::journal::Encoded;
+use crate::journal::EncodedHead;
 
 pub(super) const WHAT: &str = "transactional id";
 const VERSION: u8 = 1;
 /// The fields of version 1, then the order of each pending offset.
 const ORDERED_VERSION: u8 = 2;
 
-pub(super) fn write(transaction: &Transaction) -> Encoded {
+pub(super) fn write(transaction: &Transaction) -> EncodedHead {
     let pending = transaction.groups.values().flat_map(BTreeMap::values);
     let orders: Vec<u64> = pending.map(|pending| pending.order).collect();
     if orders.iter().all(|order| *order == 0) {
@@ -35,7 +35,7 @@ pub(super) fn read(head: &[u8]) -> Result<Transaction, FactError> {
 mod tests {
     use super::*;
     use crate::broker::offsets::CommitItem;
-    use crate::broker::transactions::state::{Joining, Part};
+    use crate::broker::transactions::state::{Joining, TransactionPartition};
     use crate::model::WallMs;
 
     #[test]
@@ -49,7 +49,7 @@ mod tests {
             leader_epoch: -1,
             metadata: "m".into(),
         };
-        let part = Part { stream: 7, topic: "o".into(), partition: 1 };
+        let part = TransactionPartition { stream: 7, topic: "o".into(), partition: 1 };
         let joining = Joining { parts: vec![part], group: Some("g".into()), items: vec![item] };
         let open = begun.joined((1000, 1), joining, WallMs(3)).unwrap().unwrap();
         let (_, held) = open.holding(&"r".into(), (4, 3), WallMs(3)).unwrap().unwrap();

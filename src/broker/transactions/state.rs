@@ -25,7 +25,7 @@ pub type Incarnation = (i64, i16);
 
 /// The state of the last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
+pub enum TransactionPhase {
     /// No transaction since the last InitProducerId.
     Empty,
     Ongoing,
@@ -35,7 +35,7 @@ pub enum Phase {
 
 /// A partition in the transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Part {
+pub struct TransactionPartition {
     /// The journal stream: a new topic of the same name has another one.
     pub stream: u32,
     pub topic: TopicName,
@@ -44,7 +44,7 @@ pub struct Part {
 
 /// A batch for a topic without a log, withheld until the transaction is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct WithheldBatch {
     /// Number of the batch in its journal key.
     pub number: u32,
     /// Sequence number of the first record, by which a repeated batch is recognised.
@@ -56,7 +56,7 @@ pub struct Held {
 
 /// An offset that takes effect when the transaction is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pending {
+pub struct PendingOffset {
     /// The next offset to read.
     pub offset: i64,
     /// Leader epoch of the last record read; −1 = unknown.
@@ -69,7 +69,7 @@ pub struct Pending {
     pub order: u64,
 }
 
-pub(super) type PendingOffsets = BTreeMap<(TopicName, i32), Pending>;
+pub(super) type PendingOffsets = BTreeMap<(TopicName, i32), PendingOffset>;
 
 /// A transactional id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,22 +81,22 @@ pub struct Transaction {
     pub previous: Option<Incarnation>,
     /// Limit on the time that a transaction is open, in milliseconds.
     pub timeout_ms: u32,
-    pub phase: Phase,
+    pub phase: TransactionPhase,
     /// Time when the transaction was opened.
     pub since: WallMs,
     /// Time of the last change.
     pub updated: WallMs,
-    pub parts: BTreeSet<Part>,
+    pub parts: BTreeSet<TransactionPartition>,
     /// The groups with pending offsets.
     pub groups: BTreeMap<GroupId, PendingOffsets>,
     /// Withheld batches for topics without a log, in order of arrival.
-    pub held: Vec<Held>,
+    pub held: Vec<WithheldBatch>,
 }
 
 /// The additions that a request makes to a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Joining {
-    pub parts: Vec<Part>,
+    pub parts: Vec<TransactionPartition>,
     pub group: Option<GroupId>,
     /// Offsets of `group`.
     pub items: Vec<CommitItem>,
@@ -119,7 +119,7 @@ impl Transaction {
             epoch: 0,
             previous: None,
             timeout_ms,
-            phase: Phase::Empty,
+            phase: TransactionPhase::Empty,
             since: now,
             updated: now,
             parts: BTreeSet::new(),
@@ -135,7 +135,7 @@ impl Transaction {
 
     /// Whether a transaction is open.
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Ongoing
+        self.phase == TransactionPhase::Ongoing
     }
 
     /// The timeout of the open transaction.
@@ -152,7 +152,11 @@ impl Transaction {
     }
 
     /// Checks that the producer writes to a partition of its open transaction.
-    pub fn check_part(&self, by: Incarnation, part: &Part) -> Result<(), TransactionError> {
+    pub fn check_part(
+        &self,
+        by: Incarnation,
+        part: &TransactionPartition,
+    ) -> Result<(), TransactionError> {
         self.check(by)?;
         if self.is_open() && self.parts.contains(part) {
             return Ok(());
@@ -178,8 +182,9 @@ impl Transaction {
             Some(by) if self.previous != Some(by) => return Err(TransactionError::Fenced),
             Some(_) | None => {}
         }
-        let mut next = self.over(if self.is_open() { Phase::Aborted } else { self.phase }, now);
-        (next.phase, next.timeout_ms) = (Phase::Empty, timeout_ms);
+        let mut next =
+            self.over(if self.is_open() { TransactionPhase::Aborted } else { self.phase }, now);
+        (next.phase, next.timeout_ms) = (TransactionPhase::Empty, timeout_ms);
         next.raise(fresh).ok_or(TransactionError::TooMany)?;
         // A request without id and epoch comes from another process, which fences the earlier one
         // (KIP-360).
@@ -189,8 +194,8 @@ impl Transaction {
 
     /// The state after a repeated InitProducerId; `None` if nothing changes.
     fn begun_again(&self, timeout_ms: u32, now: WallMs) -> Option<Self> {
-        let changes = self.phase != Phase::Empty || self.timeout_ms != timeout_ms;
-        changes.then(|| Self { timeout_ms, ..self.over(Phase::Empty, now) })
+        let changes = self.phase != TransactionPhase::Empty || self.timeout_ms != timeout_ms;
+        changes.then(|| Self { timeout_ms, ..self.over(TransactionPhase::Empty, now) })
     }
 
     /// Whether the producer may end the transaction this way; true if it already ended so. With
@@ -201,17 +206,20 @@ impl Transaction {
         commits: bool,
         raises: bool,
     ) -> Result<bool, TransactionError> {
-        let to = if commits { Phase::Committed } else { Phase::Aborted };
-        let is_ended = matches!(self.phase, Phase::Committed | Phase::Aborted);
+        let to = if commits { TransactionPhase::Committed } else { TransactionPhase::Aborted };
+        let is_ended =
+            matches!(self.phase, TransactionPhase::Committed | TransactionPhase::Aborted);
         if raises && is_ended && self.previous == Some(by) {
             return if self.phase == to { Ok(true) } else { Err(TransactionError::InvalidState) };
         }
         self.check(by)?;
         match self.phase {
-            Phase::Ongoing => Ok(false),
+            TransactionPhase::Ongoing => Ok(false),
             _ if raises && !commits => Ok(false),
             phase if !raises && phase == to => Ok(true),
-            Phase::Empty | Phase::Committed | Phase::Aborted => Err(TransactionError::InvalidState),
+            TransactionPhase::Empty | TransactionPhase::Committed | TransactionPhase::Aborted => {
+                Err(TransactionError::InvalidState)
+            }
         }
     }
 
@@ -228,7 +236,7 @@ impl Transaction {
         if self.may_end(by, commits, raises)? {
             return Ok(End::Already);
         }
-        let to = if commits { Phase::Committed } else { Phase::Aborted };
+        let to = if commits { TransactionPhase::Committed } else { TransactionPhase::Aborted };
         let mut next = self.over(to, now);
         if raises {
             next.raise(fresh).ok_or(TransactionError::TooMany)?;
@@ -238,7 +246,7 @@ impl Transaction {
 
     /// The state after a timeout: aborted, and the producer is fenced until InitProducerId.
     pub fn timed_out(&self, now: WallMs, fresh: impl FnOnce() -> Option<i64>) -> Option<Self> {
-        let mut next = self.over(Phase::Aborted, now);
+        let mut next = self.over(TransactionPhase::Aborted, now);
         next.raise(fresh)?;
         Some(next)
     }
@@ -250,14 +258,14 @@ impl Transaction {
     }
 
     /// Every pending offset.
-    pub(super) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+    pub(super) fn pending_mut(&mut self) -> impl Iterator<Item = &mut PendingOffset> {
         self.groups.values_mut().flat_map(BTreeMap::values_mut)
     }
 
     /// The order of exactly this offset; `None` if the transaction does not have it.
     pub(super) fn order_of(&self, group: &GroupId, item: &CommitItem) -> Option<u64> {
         let pending = self.groups.get(group)?.get(&(item.topic.clone(), item.partition))?;
-        let Pending { offset, leader_epoch, metadata, order } = pending;
+        let PendingOffset { offset, leader_epoch, metadata, order } = pending;
         let is_same = (*offset, *leader_epoch) == (item.offset, item.leader_epoch)
             && *metadata == item.metadata;
         is_same.then_some(*order)
@@ -272,16 +280,17 @@ impl Transaction {
 
     /// The offsets that a commit of the transaction applies.
     pub fn items(&self) -> Vec<(GroupId, Vec<PendingCommit>)> {
-        let item = |((topic, partition), pending): (&(TopicName, i32), &Pending)| PendingCommit {
-            item: CommitItem {
-                topic: topic.clone(),
-                partition: *partition,
-                offset: pending.offset,
-                leader_epoch: pending.leader_epoch,
-                metadata: pending.metadata.clone(),
-            },
-            order: pending.order,
-        };
+        let item =
+            |((topic, partition), pending): (&(TopicName, i32), &PendingOffset)| PendingCommit {
+                item: CommitItem {
+                    topic: topic.clone(),
+                    partition: *partition,
+                    offset: pending.offset,
+                    leader_epoch: pending.leader_epoch,
+                    metadata: pending.metadata.clone(),
+                },
+                order: pending.order,
+            };
         let groups = self.groups.iter().filter(|(_, offsets)| !offsets.is_empty());
         groups.map(|(group, of)| (group.clone(), of.iter().map(item).collect())).collect()
     }
@@ -289,7 +298,7 @@ impl Transaction {
     /// Estimated memory in bytes.
     pub fn bytes(&self) -> usize {
         let parts: usize = self.parts.iter().map(|part| part.topic.as_str().len()).sum();
-        let of = |((topic, _), pending): (&(TopicName, i32), &Pending)| {
+        let of = |((topic, _), pending): (&(TopicName, i32), &PendingOffset)| {
             topic.as_str().len() + pending.metadata.len()
         };
         let held: usize = self.held.iter().map(|held| held.topic.as_str().len()).sum();
@@ -308,7 +317,7 @@ impl Transaction {
     }
 
     /// The state with nothing open.
-    fn over(&self, phase: Phase, now: WallMs) -> Self {
+    fn over(&self, phase: TransactionPhase, now: WallMs) -> Self {
         Self {
             phase,
             updated: now,

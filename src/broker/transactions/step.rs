@@ -11,33 +11,33 @@ use crate::broker::kind;
 use crate::broker::offsets::CommitItem;
 use crate::broker::transactions::error::TransactionError;
 use crate::broker::transactions::state::{
-    HELD_BYTES_MAX, Held, Incarnation, Joining, PART_BYTES, PARTS_MAX, Part, Pending,
-    PendingOffsets, Phase, Transaction,
+    HELD_BYTES_MAX, Incarnation, Joining, PART_BYTES, PARTS_MAX, PendingOffset, PendingOffsets,
+    Transaction, TransactionPartition, TransactionPhase, WithheldBatch,
 };
 use crate::broker::versioned::{self, FactError};
-use crate::journal::{Entry, NewEntry};
+use crate::journal::{JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
 
 const WHAT: &str = "step of a transaction";
 const VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct TransactionStep {
     at: WallMs,
-    change: Change,
+    change: TransactionChange,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Change {
+enum TransactionChange {
     /// Adds partitions, a group or offsets.
     Joins {
-        parts: Vec<Part>,
+        parts: Vec<TransactionPartition>,
         /// The group of the offsets.
         group: Option<GroupId>,
-        offsets: Vec<((TopicName, i32), Pending)>,
+        offsets: Vec<((TopicName, i32), PendingOffset)>,
     },
     /// Adds a withheld batch for a topic without a log.
-    Holds(Held),
+    Holds(WithheldBatch),
     /// Removes a deleted topic, so that a new topic of the same name is not part of the
     /// transaction.
     Loses(TopicName),
@@ -47,11 +47,11 @@ enum Change {
 
 /// The outcome of an addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AdditionOutcome {
     /// The transaction was opened.
     Opened(Box<Transaction>),
     /// The transaction was already open.
-    Step(Step),
+    Step(TransactionStep),
 }
 
 impl Transaction {
@@ -61,7 +61,7 @@ impl Transaction {
         by: Incarnation,
         joining: Joining,
         now: WallMs,
-    ) -> Result<Option<Next>, TransactionError> {
+    ) -> Result<Option<AdditionOutcome>, TransactionError> {
         self.check(by)?;
         let Joining { mut parts, group, items } = joining;
         parts.retain(|part| !self.parts.contains(part));
@@ -71,7 +71,7 @@ impl Transaction {
         if self.is_open() && parts.is_empty() && group.is_none() {
             return Ok(None);
         }
-        let is_new = |(place, _): &&((TopicName, i32), Pending)| {
+        let is_new = |(place, _): &&((TopicName, i32), PendingOffset)| {
             known.is_none_or(|of| !of.contains_key(place))
         };
         let more = parts.len()
@@ -80,13 +80,14 @@ impl Transaction {
         if PARTS_MAX < self.size() + more {
             return Err(TransactionError::TooMany);
         }
-        let step = Step { at: now, change: Change::Joins { parts, group, offsets } };
+        let step =
+            TransactionStep { at: now, change: TransactionChange::Joins { parts, group, offsets } };
         if self.is_open() {
-            return Ok(Some(Next::Step(step)));
+            return Ok(Some(AdditionOutcome::Step(step)));
         }
-        let mut next = Self { phase: Phase::Ongoing, since: now, ..self.clone() };
+        let mut next = Self { phase: TransactionPhase::Ongoing, since: now, ..self.clone() };
         next.take(step);
-        Ok(Some(Next::Opened(Box::new(next))))
+        Ok(Some(AdditionOutcome::Opened(Box::new(next))))
     }
 
     /// Adds a withheld batch to an open transaction; `None` if the transaction has it already.
@@ -95,7 +96,7 @@ impl Transaction {
         topic: &TopicName,
         (first_sequence, bytes): (i32, usize),
         now: WallMs,
-    ) -> Result<Option<(u32, Step)>, TransactionError> {
+    ) -> Result<Option<(u32, TransactionStep)>, TransactionError> {
         let mut of_topic = self.held.iter().filter(|held| held.topic == *topic);
         if of_topic.any(|held| held.first_sequence == first_sequence) {
             return Ok(None);
@@ -106,16 +107,16 @@ impl Transaction {
         if HELD_BYTES_MAX < before + u64::from(bytes) || PARTS_MAX <= self.size() {
             return Err(TransactionError::TooMany);
         }
-        let held = Held { number, first_sequence, topic: topic.clone(), bytes };
-        Ok(Some((number, Step { at: now, change: Change::Holds(held) })))
+        let held = WithheldBatch { number, first_sequence, topic: topic.clone(), bytes };
+        Ok(Some((number, TransactionStep { at: now, change: TransactionChange::Holds(held) })))
     }
 
     /// The step by which the transaction loses a deleted topic, if it has anything of it.
-    pub fn losing(&self, topic: &TopicName, now: WallMs) -> Option<Step> {
+    pub fn losing(&self, topic: &TopicName, now: WallMs) -> Option<TransactionStep> {
         let has_offset = |offsets: &PendingOffsets| offsets.keys().any(|(of, _)| of == topic);
         let has_part = self.parts.iter().any(|part| part.topic == *topic);
         let has = has_part || self.groups.values().any(has_offset);
-        has.then(|| Step { at: now, change: Change::Loses(topic.clone()) })
+        has.then(|| TransactionStep { at: now, change: TransactionChange::Loses(topic.clone()) })
     }
 
     /// The step by which the transaction loses deleted offsets of a group, if it has any of them.
@@ -124,33 +125,36 @@ impl Transaction {
         group: &GroupId,
         goes: impl Fn(&TopicName, i32) -> bool,
         now: WallMs,
-    ) -> Option<Step> {
+    ) -> Option<TransactionStep> {
         let held = self.groups.get(group)?.keys();
         let lost = held.filter(|(topic, partition)| goes(topic, *partition));
         let places: BTreeSet<_> = lost.cloned().collect();
         let has = !places.is_empty();
         let group = group.clone();
-        has.then_some(Step { at: now, change: Change::LosesOffsets { group, places } })
+        has.then_some(TransactionStep {
+            at: now,
+            change: TransactionChange::LosesOffsets { group, places },
+        })
     }
 
     /// Applies a journalled step.
-    pub fn take(&mut self, step: Step) {
+    pub fn take(&mut self, step: TransactionStep) {
         self.updated = step.at;
         match step.change {
-            Change::Joins { parts, group, offsets } => {
+            TransactionChange::Joins { parts, group, offsets } => {
                 self.parts.extend(parts);
                 if let Some(group) = group {
                     self.groups.entry(group).or_default().extend(offsets);
                 }
             }
-            Change::Holds(held) => self.held.push(held),
-            Change::Loses(topic) => {
+            TransactionChange::Holds(held) => self.held.push(held),
+            TransactionChange::Loses(topic) => {
                 self.parts.retain(|part| part.topic != topic);
                 for offsets in self.groups.values_mut() {
                     offsets.retain(|(of, _), _| *of != topic);
                 }
             }
-            Change::LosesOffsets { group, places } => {
+            TransactionChange::LosesOffsets { group, places } => {
                 if let Some(offsets) = self.groups.get_mut(&group) {
                     offsets.retain(|place, _| !places.contains(place));
                 }
@@ -159,10 +163,10 @@ impl Transaction {
     }
 }
 
-impl Step {
+impl TransactionStep {
     /// Sets the order of the offsets to `seq`, the sequence of the step's entry.
     pub(super) fn ordered(mut self, seq: u64) -> Self {
-        if let Change::Joins { offsets, .. } = &mut self.change {
+        if let TransactionChange::Joins { offsets, .. } = &mut self.change {
             for (_, pending) in offsets {
                 pending.order = seq;
             }
@@ -173,31 +177,33 @@ impl Step {
     /// The group of the step's offsets.
     pub fn group(&self) -> Option<&GroupId> {
         match &self.change {
-            Change::Joins { group, .. } => group.as_ref(),
-            Change::Holds(_) | Change::Loses(_) | Change::LosesOffsets { .. } => None,
+            TransactionChange::Joins { group, .. } => group.as_ref(),
+            TransactionChange::Holds(_)
+            | TransactionChange::Loses(_)
+            | TransactionChange::LosesOffsets { .. } => None,
         }
     }
 
     /// Estimated memory, in the measure of [`Transaction::bytes`].
     pub fn bytes(&self) -> usize {
         match &self.change {
-            Change::Joins { parts, group, offsets } => {
+            TransactionChange::Joins { parts, group, offsets } => {
                 let each = parts.iter().map(|part| part.topic.as_str().len());
-                let offset = |((topic, _), pending): &((TopicName, i32), Pending)| {
+                let offset = |((topic, _), pending): &((TopicName, i32), PendingOffset)| {
                     topic.as_str().len() + pending.metadata.len()
                 };
                 let group_bytes = group.iter().map(|group| group.as_str().len() + PART_BYTES);
                 let texts = each.chain(offsets.iter().map(offset)).map(|text| text + PART_BYTES);
                 texts.chain(group_bytes).sum()
             }
-            Change::Holds(held) => held.topic.as_str().len() + PART_BYTES,
-            Change::Loses(_) | Change::LosesOffsets { .. } => 0,
+            TransactionChange::Holds(held) => held.topic.as_str().len() + PART_BYTES,
+            TransactionChange::Loses(_) | TransactionChange::LosesOffsets { .. } => 0,
         }
     }
 }
 
 /// The entry of a step; `number` counts the steps since the state was journalled whole.
-pub(super) fn entry(producer_id: i64, number: u32, step: &Step) -> NewEntry {
+pub(super) fn entry(producer_id: i64, number: u32, step: &TransactionStep) -> NewEntry {
     let head = versioned::write(VERSION, step);
     NewEntry::keyed(kind::TRANSACTION_STEP, key(producer_id, number), head, Bytes::new())
 }
@@ -209,7 +215,7 @@ pub(super) fn ends(producer_id: i64, steps: u32) -> impl Iterator<Item = NewEntr
 }
 
 /// Producer id, number and step of an entry; `None` for a tombstone.
-pub(super) fn read(entry: &Entry) -> Result<Option<(i64, u32, Step)>, FactError> {
+pub(super) fn read(entry: &JournalEntry) -> Result<Option<(i64, u32, TransactionStep)>, FactError> {
     let unreadable = FactError::Unreadable { what: WHAT };
     let key = entry.key.as_deref().ok_or(unreadable)?;
     let (producer_id, number) = key.split_first_chunk::<8>().ok_or(unreadable)?;
@@ -229,7 +235,7 @@ fn key(producer_id: i64, number: u32) -> Bytes {
     key.freeze()
 }
 
-fn pending(item: CommitItem) -> ((TopicName, i32), Pending) {
+fn pending(item: CommitItem) -> ((TopicName, i32), PendingOffset) {
     let CommitItem { topic, partition, offset, leader_epoch, metadata } = item;
-    ((topic, partition), Pending { offset, leader_epoch, metadata, order: 0 })
+    ((topic, partition), PendingOffset { offset, leader_epoch, metadata, order: 0 })
 }

@@ -9,9 +9,9 @@ use super::*;
 use crate::broker::offsets::CommitItem;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
-use crate::broker::{At, Committed};
+use crate::broker::{CommittedRead, OffsetOutcome};
 use crate::clock::{Clock, Hand};
-use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::wire::batch::marker_batch;
 use crate::wire::batch::{
     Headers, ProducerStamp, RawRecord, TimestampType, batches, produce_batch,
@@ -37,13 +37,13 @@ impl Transaction {
     ) -> Result<Option<Self>, TransactionError> {
         let next = self.joining(by, joining, now)?;
         Ok(next.map(|next| match next {
-            Next::Opened(next) => *next,
-            Next::Step(step) => self.after(step),
+            AdditionOutcome::Opened(next) => *next,
+            AdditionOutcome::Step(step) => self.after(step),
         }))
     }
 
     /// The state after a step.
-    pub(super) fn after(&self, step: Step) -> Self {
+    pub(super) fn after(&self, step: TransactionStep) -> Self {
         let mut next = self.clone();
         next.take(step);
         next
@@ -73,7 +73,8 @@ impl House {
     }
 
     fn on(disk: MemDisk, now: WallMs) -> Self {
-        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), JournalOptions::default()).unwrap();
         let (clock, hand) = Clock::told(now);
         let defaults =
             TopicSettings { retention_ms: None, retention_bytes: None, max_message_bytes: 9_999 };
@@ -146,7 +147,7 @@ impl House {
         self.broker.offsets.committed(&group.into(), &"t".into(), 0).map(|known| known.offset)
     }
 
-    fn end(&self, id: &str, by: Incarnation, commits: bool) -> Result<Ended, BrokerError> {
+    fn end(&self, id: &str, by: Incarnation, commits: bool) -> Result<EndResult, BrokerError> {
         self.broker.end_transaction(id, by, commits, false)
     }
 
@@ -159,12 +160,12 @@ impl House {
 
     /// A `read_committed` fetch from offset 0: each offset with whether it is aborted, and the
     /// aborted list.
-    fn read(&self, index: i32) -> (Vec<(i64, bool)>, Vec<Aborted>) {
+    fn read(&self, index: i32) -> (Vec<(i64, bool)>, Vec<AbortedRange>) {
         let topic = self.topic();
         let partition = topic.partition(index).unwrap();
         let start = self.broker.bounds(partition).start;
         let all = self.broker.read_committed(partition, start, 1 << 20).unwrap();
-        let Committed { read, aborted, .. } = all;
+        let CommittedRead { read, aborted, .. } = all;
         let mut rest = read.records;
         let mut offsets = Vec::new();
         while let Ok(batch) = Batch::parse(&rest) {
@@ -233,7 +234,7 @@ fn an_end_that_was_answered_survives_a_power_cut_whole() {
         for index in [0, 1] {
             let (given, aborted) = house.read(index);
             assert_eq!(given, [(0, false), (1, true)]);
-            let expected = Aborted { producer_id: by.0, first: 0, last: 1 };
+            let expected = AbortedRange { producer_id: by.0, first: 0, last: 1 };
             assert_eq!(aborted, if commits { vec![] } else { vec![expected] });
         }
         assert_eq!(house.committed("g"), commits.then_some(9));
@@ -354,7 +355,7 @@ fn retention_passes_open_and_aborted_transactions() {
     house.end("y", other, false).unwrap();
     house.writer.step();
     assert_eq!(house.ends(0), (5, 5));
-    let aborted = Aborted { producer_id: other.0, first: 2, last: 4 };
+    let aborted = AbortedRange { producer_id: other.0, first: 2, last: 4 };
     assert_eq!(house.read(0), (vec![(3, false), (4, true)], vec![aborted]));
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Port<'a> {
 
 /// The destination of a dialled connection.
 #[derive(Debug)]
-enum Arrival {
+enum DialOutcome {
     /// The connection reached the listener.
     Here,
     /// An unknown process accepted the connection.
@@ -65,22 +65,22 @@ pub(super) async fn look(host: &str, ports: &[Port<'_>]) -> Vec<Finding> {
     findings
 }
 
-fn finding(on: &str, addresses: &str, arrival: &Arrival) -> Finding {
+fn finding(on: &str, addresses: &str, arrival: &DialOutcome) -> Finding {
     match arrival {
-        Arrival::Here => {
+        DialOutcome::Here => {
             Finding::ok(CHECK, on, format!("resolves to {addresses}; a connection arrives here"))
         }
-        Arrival::Unknown => {
+        DialOutcome::Unknown => {
             Finding::ok(CHECK, on, format!("resolves to {addresses}; somebody accepts there"))
         }
-        Arrival::Elsewhere => {
+        DialOutcome::Elsewhere => {
             let found = format!(
                 "resolves to {addresses}; a connection is accepted there, but it does not arrive \
                  at this listener: clients would talk to somebody else"
             );
             Finding::warn(CHECK, on, found, ELSEWHERE)
         }
-        Arrival::Failed(error) => {
+        DialOutcome::Failed(error) => {
             let found = format!(
                 "resolves to {addresses}; no connection from this host ({error}): clients that \
                  reach it no better get no answer behind the bootstrap address"
@@ -93,7 +93,8 @@ fn finding(on: &str, addresses: &str, arrival: &Arrival) -> Finding {
 /// Checks the broker ports, at the same distances from the advertised port.
 async fn of_brokers(host: &str, on: &str, brokers: &[Port<'_>]) -> Finding {
     let arrivals = join_all(brokers.iter().map(|port| arrival(host, port))).await;
-    let is_astray = |arrival: &Arrival| !matches!(arrival, Arrival::Here | Arrival::Unknown);
+    let is_astray =
+        |arrival: &DialOutcome| !matches!(arrival, DialOutcome::Here | DialOutcome::Unknown);
     let mut astray: Vec<String> = brokers
         .iter()
         .zip(&arrivals)
@@ -130,7 +131,7 @@ async fn resolved(host: &str, port: u16) -> io::Result<String> {
     Ok(addresses.join(", "))
 }
 
-async fn arrival(host: &str, port: &Port<'_>) -> Arrival {
+async fn arrival(host: &str, port: &Port<'_>) -> DialOutcome {
     let word = Uuid::new_v4().into_bytes();
     let dialling = async {
         let mut stream = TcpStream::connect((host, port.number)).await?;
@@ -144,12 +145,12 @@ async fn arrival(host: &str, port: &Port<'_>) -> Arrival {
     // The connection stays open until the listener has read the bytes.
     let _stream = match dialled {
         Ok(stream) => stream,
-        Err(error) => return Arrival::Failed(error),
+        Err(error) => return DialOutcome::Failed(error),
     };
-    let Some(socket) = port.socket else { return Arrival::Unknown };
+    let Some(socket) = port.socket else { return DialOutcome::Unknown };
     match timeout(PATIENCE, arrives(socket, word)).await {
-        Ok(()) => Arrival::Here,
-        Err(_) => Arrival::Elsewhere,
+        Ok(()) => DialOutcome::Here,
+        Err(_) => DialOutcome::Elsewhere,
     }
 }
 

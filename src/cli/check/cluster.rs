@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 
 use super::Finding;
-use super::reserved::Reserved;
+use super::reserved::ReservedPorts;
 use crate::client::DOORS_MAX;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -11,10 +11,10 @@ use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
 use crate::socket::Budget;
 use crate::upstream::{
-    BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, Login, Reached, Served, ShareDeadLetters, Survey,
-    UpstreamError,
+    BrokerReport, BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, LoginRequirement, ReachedBroker,
+    ShareDeadLetters, Survey, UpstreamError,
 };
-use crate::wire::names::Owned;
+use crate::wire::names::SidecarTopic;
 
 /// Memory of the connections of a check, in bytes.
 const CHECK_BYTES: usize = 64 << 20;
@@ -27,7 +27,7 @@ pub(super) async fn look(
     config: &Config,
     clock: Clock,
     metrics: &Metrics,
-    reserved: &mut Reserved,
+    reserved: &mut ReservedPorts,
 ) -> Vec<Finding> {
     // Files that cannot be read are reported with the certificates.
     let Ok(tls) = config.upstream_tls() else { return Vec::new() };
@@ -82,7 +82,7 @@ fn broker(seen: &BrokerSeen, clock: Clock) -> Vec<Finding> {
             return vec![Finding::fail("broker", &on, error.to_string(), way_out)];
         }
     };
-    let Reached { connected, tls, served, login } = reached;
+    let ReachedBroker { connected, tls, served, login } = reached;
     let connected_ms = connected.as_secs_f64() * 1000.0;
     let mut findings = Vec::new();
     match served {
@@ -117,7 +117,7 @@ fn broker(seen: &BrokerSeen, clock: Clock) -> Vec<Finding> {
     findings
 }
 
-fn api_versions(on: &str, served: &Served) -> Finding {
+fn api_versions(on: &str, served: &BrokerReport) -> Finding {
     let release = served.release.as_deref().unwrap_or("older than Kafka 0.11");
     if !served.missing.is_empty() {
         let found = format!("{release}; not served as needed: {}", served.missing.join(", "));
@@ -128,18 +128,20 @@ fn api_versions(on: &str, served: &Served) -> Finding {
     Finding::ok("api_versions", on, format!("{release}; all that is needed{groups}"))
 }
 
-fn sasl(on: &str, login: &Login) -> Finding {
+fn sasl(on: &str, login: &LoginRequirement) -> Finding {
     match login {
-        Login::NotWanted => Finding::ok("sasl", on, "answers without credentials"),
-        Login::Taken => Finding::ok("sasl", on, "takes the credentials of upstream.sasl"),
-        Login::Wanted(mechanisms) => Finding::warn(
+        LoginRequirement::NotWanted => Finding::ok("sasl", on, "answers without credentials"),
+        LoginRequirement::Taken => {
+            Finding::ok("sasl", on, "takes the credentials of upstream.sasl")
+        }
+        LoginRequirement::Wanted(mechanisms) => Finding::warn(
             "sasl",
             on,
             format!("wants credentials ({})", mechanisms.join(", ")),
             "clients log in with their own, which are passed on; with upstream.sasl this check \
              looks at brokers and topics too, and a nack by reference is read with it",
         ),
-        Login::Unclear(error) => Finding::fail(
+        LoginRequirement::Unclear(error) => Finding::fail(
             "sasl",
             on,
             format!("does not answer Metadata: {error}"),
@@ -175,7 +177,11 @@ fn node_id(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
 
 /// The ports that a first start opens behind each listener, one for each broker. Firewalls and
 /// services in front of this host must let them through.
-async fn doors(config: &Config, cluster: &ClusterSeen, reserved: &mut Reserved) -> Vec<Finding> {
+async fn doors(
+    config: &Config,
+    cluster: &ClusterSeen,
+    reserved: &mut ReservedPorts,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, listener) in config.listen.iter().enumerate() {
         let port = listener.address.port;
@@ -280,7 +286,7 @@ fn clashing_template(config: &Config, prefix: &str) -> Option<&'static str> {
     let sample = format!("{prefix}g");
     let begins = |topic: TopicName| topic.as_str().starts_with(prefix);
     let owned = templates.owned(&sample);
-    if begins(templates.dlq_topic(&group)) || matches!(owned, Some(Owned::Dlq(_))) {
+    if begins(templates.dlq_topic(&group)) || matches!(owned, Some(SidecarTopic::Dlq(_))) {
         return Some("names.dead_letters");
     }
     let is_retry = begins(templates.retry_topic(&group)) || owned.is_some();

@@ -7,11 +7,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::Finding;
-use super::reserved::Reserved;
+use super::reserved::ReservedPorts;
 use crate::client::Listener;
 use crate::clock::Clock;
 use crate::config::{Config, Ephemeral};
-use crate::journal::Place;
+use crate::journal::DirectoryFacts;
 use crate::model::WallMs;
 use crate::socket::{ClientTls, ServerTls};
 
@@ -32,7 +32,7 @@ const CLOCK_BEHIND_MS: u64 = 60_000;
 const HOST: &str = "this host";
 
 /// The findings, and the ports that stay reserved until the check ends.
-pub(super) async fn look(config: &Config, clock: Clock) -> (Vec<Finding>, Reserved) {
+pub(super) async fn look(config: &Config, clock: Clock) -> (Vec<Finding>, ReservedPorts) {
     let now = clock.now().wall;
     let mut findings = data_dir(config, now);
     let certificates = config.listener_tls();
@@ -80,7 +80,7 @@ fn dead_letters(config: &Config) -> Option<Finding> {
 
 fn data_dir(config: &Config, now: WallMs) -> Vec<Finding> {
     let on = &config.data_dir;
-    let place = match Place::look(Path::new(on)) {
+    let place = match DirectoryFacts::look(Path::new(on)) {
         Ok(place) => place,
         // The error itself says what to do.
         Err(error) => return vec![Finding::fail("data_dir", on, error.to_string(), "")],
@@ -144,8 +144,8 @@ async fn reserve(
     config: &Config,
     certificates: &[Option<ServerTls>],
     findings: &mut Vec<Finding>,
-) -> Reserved {
-    let mut reserved = Reserved::default();
+) -> ReservedPorts {
+    let mut reserved = ReservedPorts::default();
     for (index, listener) in config.listen.iter().enumerate() {
         let tls = certificates.get(index).cloned().flatten().map(|tls| watch::channel(tls).1);
         let Some(spec) = config.listener(index, tls, None) else { continue };
@@ -224,7 +224,7 @@ mod tests {
         let mut config = Config::default();
         config.limits.connections = 1;
         assert!(open_files(&config).found.ends_with("up to 257 are wanted"));
-        config.upstream = Some(crate::config::Upstream::default());
+        config.upstream = Some(crate::config::UpstreamConfig::default());
         assert!(open_files(&config).found.ends_with("up to 258 are wanted"));
         config.limits.connections = usize::MAX;
         assert_eq!(open_files(&config).grade, Grade::Warn);

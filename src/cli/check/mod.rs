@@ -10,8 +10,8 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::{Exit, Failure, complain};
-use super::screen::Screen;
+use super::exit::{CommandFailure, Exit, complain};
+use super::screen::TerminalScreen;
 use super::serve::ConfigSource;
 use super::show::{Format, rows};
 use super::table::defused;
@@ -120,7 +120,7 @@ impl Finding {
     }
 }
 
-pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
     let loaded = args.source.load()?;
     if !args.connect {
         for warning in &loaded.warnings {
@@ -135,12 +135,12 @@ pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), Failure> 
         loaded.warnings.iter().map(|odd| Finding::warn("configuration", &name, odd.as_str(), ""));
     findings.extend(odd);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    let runtime = runtime.map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     findings.extend(runtime.block_on(look(&loaded.config)));
     write(out, args.format, &findings)?;
     match findings.iter().filter(|finding| finding.grade == Grade::Fail).count() {
         0 => Ok(()),
-        failed => Err(Failure::new(Exit::Failed, format!("{failed} failed"))),
+        failed => Err(CommandFailure::new(Exit::Failed, format!("{failed} failed"))),
     }
 }
 
@@ -154,10 +154,10 @@ async fn look(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn write(out: &mut dyn Write, format: Format, findings: &[Finding]) -> Result<(), Failure> {
+fn write(out: &mut dyn Write, format: Format, findings: &[Finding]) -> Result<(), CommandFailure> {
     if format != Format::Table {
         let items: Vec<Value> = findings.iter().map(Finding::json).collect();
-        return rows((out, &Screen::default()), format, &items, &[]);
+        return rows((out, &TerminalScreen::default()), format, &items, &[]);
     }
     let width = |of: fn(&Finding) -> &str| {
         findings.iter().map(|finding| of(finding).chars().count()).max().unwrap_or(0)

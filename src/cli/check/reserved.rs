@@ -10,13 +10,13 @@ use super::Finding;
 use super::advertised::{self, Port};
 use crate::client::Listener;
 use crate::config::Config;
-use crate::route::doors::Doors;
+use crate::route::doors::BrokerPorts;
 
 /// Broker ports that are dialled at most.
 const DIALLED_MAX: usize = 100;
 
 #[derive(Debug, Default)]
-pub(super) struct Reserved {
+pub(super) struct ReservedPorts {
     /// Listeners by their index in the configuration; a listener whose port is taken is missing.
     listeners: BTreeMap<usize, ReservedListener>,
     /// The admin port and the probe port.
@@ -38,11 +38,11 @@ pub(super) struct BrokerPort {
     socket: TcpListener,
 }
 
-impl Reserved {
+impl ReservedPorts {
     /// `fronts`: with an upstream there are broker ports and no token ports.
     pub(super) fn add(&mut self, index: usize, bound: Listener, fronts: bool) {
         let listener = if fronts {
-            let (doors, _) = Doors::new(bound.address.port(), BTreeMap::new());
+            let (doors, _) = BrokerPorts::new(bound.address.port(), BTreeMap::new());
             bound.with_doors(Arc::new(doors))
         } else {
             bound

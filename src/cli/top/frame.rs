@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::snapshot::{Snapshot, array};
-use crate::cli::exit::Failure;
+use super::snapshot::{TopSnapshot, array};
+use crate::cli::exit::CommandFailure;
 use crate::cli::group::members;
 use crate::cli::list::{ADMIN, check_column, sort};
 use crate::cli::progress::bar;
-use crate::cli::screen::{Screen, Size, Tone};
+use crate::cli::screen::{Size, TerminalScreen, Tone};
 use crate::cli::show::{Column, cell, field, state, time};
 use crate::cli::table::{self, Cell, cut, defused};
 use crate::model::utc;
@@ -41,14 +41,14 @@ const JOBS_MAX: usize = 5;
 
 /// The groups of a snapshot in the order of the frame.
 #[derive(Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub(super) look: &'a Snapshot,
+pub(super) struct TopFrame<'a> {
+    pub(super) look: &'a TopSnapshot,
     pub(super) sort: &'a str,
 }
 
-impl Frame<'_> {
+impl TopFrame<'_> {
     /// All lines; on a terminal those that fit, one row left free.
-    pub(super) fn lines(&self, screen: &Screen) -> Vec<String> {
+    pub(super) fn lines(&self, screen: &TerminalScreen) -> Vec<String> {
         let mut out = self.head(screen);
         let jobs = self.jobs(screen);
         let below = if jobs.is_empty() { 0 } else { jobs.len() + 1 };
@@ -65,7 +65,7 @@ impl Frame<'_> {
         out
     }
 
-    fn head(&self, screen: &Screen) -> Vec<String> {
+    fn head(&self, screen: &TerminalScreen) -> Vec<String> {
         let sum = |key: &str| -> u64 {
             let counts = self.look.overviews.iter().filter_map(|one| one.get(key)?.as_u64());
             counts.sum()
@@ -102,7 +102,7 @@ impl Frame<'_> {
     }
 
     /// The table of groups, in at most so many rows below the titles.
-    fn groups(&self, screen: &Screen, room: usize) -> Vec<String> {
+    fn groups(&self, screen: &TerminalScreen, room: usize) -> Vec<String> {
         let columns = COLUMNS.iter().copied();
         let admin = self.look.fleet.is_several().then_some(ADMIN);
         let columns: Vec<Column> = admin.into_iter().chain(columns).collect();
@@ -120,18 +120,18 @@ impl Frame<'_> {
         lines
     }
 
-    fn jobs(&self, screen: &Screen) -> Vec<String> {
+    fn jobs(&self, screen: &TerminalScreen) -> Vec<String> {
         let jobs = self.look.jobs.iter().take(JOBS_MAX);
         jobs.map(|job| fitted(&job_line(job), screen)).collect()
     }
 }
 
 /// Refuses an order by a column that a frame does not have.
-pub(super) fn check_sort(order: &str) -> Result<(), Failure> {
+pub(super) fn check_sort(order: &str) -> Result<(), CommandFailure> {
     check_column(order, &COLUMNS)
 }
 
-fn rendered(columns: &[Column], groups: &[Value], screen: &Screen) -> String {
+fn rendered(columns: &[Column], groups: &[Value], screen: &TerminalScreen) -> String {
     let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
     let row = |group: &Value| columns.iter().map(|(_, cell)| cell(group)).collect();
     let rows: Vec<Vec<Cell>> = groups.iter().map(row).collect();
@@ -139,11 +139,12 @@ fn rendered(columns: &[Column], groups: &[Value], screen: &Screen) -> String {
 }
 
 /// The columns that a terminal has room for.
-fn fitting(mut columns: Vec<Column>, groups: &[Value], screen: &Screen) -> Vec<Column> {
+fn fitting(mut columns: Vec<Column>, groups: &[Value], screen: &TerminalScreen) -> Vec<Column> {
     let Some(size) = screen.size else { return columns };
     let width = |columns: &[Column], on: usize| {
         let size = Some(Size { columns: on, ..size });
-        let table = rendered(columns, groups, &Screen { size, has_color: false, ..*screen });
+        let table =
+            rendered(columns, groups, &TerminalScreen { size, has_color: false, ..*screen });
         table.lines().map(table::width).max().unwrap_or(0)
     };
     for title in OPTIONAL {
@@ -200,7 +201,7 @@ fn job_line(job: &Value) -> String {
     defused(&line)
 }
 
-fn fitted(line: &str, screen: &Screen) -> String {
+fn fitted(line: &str, screen: &TerminalScreen) -> String {
     screen.size.map_or(line.to_owned(), |size| cut(line, size.columns))
 }
 
@@ -228,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    fn look(groups: usize) -> Snapshot {
+    fn look(groups: usize) -> TopSnapshot {
         let group = |n: usize| {
             json!({
                 "group": format!("shop-{n}"), "phase": "Stable", "members": [{}], "lag": n,
@@ -240,17 +241,17 @@ mod tests {
         let job = json!({"id": 3, "action": "redrive", "group": "shop-1", "state": "running",
             "cursor": 5, "end": 10, "changed": 4, "failed": 0});
         let overview = json!({"groups": groups, "pending": 7, "dead_letters": 1});
-        Snapshot {
+        TopSnapshot {
             groups: (0..groups).map(group).collect(),
             jobs: vec![job],
             overviews: vec![overview],
-            ..Snapshot::default()
+            ..TopSnapshot::default()
         }
     }
 
-    fn lines(look: &Snapshot, size: Option<Size>) -> Vec<String> {
-        let screen = Screen { size, ..Screen::default() };
-        Frame { look, sort: "-pending" }.lines(&screen)
+    fn lines(look: &TopSnapshot, size: Option<Size>) -> Vec<String> {
+        let screen = TerminalScreen { size, ..TerminalScreen::default() };
+        TopFrame { look, sort: "-pending" }.lines(&screen)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::exit::{Exit, Failure};
+use crate::cli::exit::{CommandFailure, Exit};
 
 /// The alternate screen without a cursor; long lines do not wrap.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
@@ -18,7 +18,7 @@ const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 const CTRL_C: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyPress {
     Quit,
     Other,
 }
@@ -31,7 +31,7 @@ pub(super) struct Keyboard {
 }
 
 impl Keyboard {
-    pub(super) fn take(out: &mut dyn Write) -> Result<Self, Failure> {
+    pub(super) fn take(out: &mut dyn Write) -> Result<Self, CommandFailure> {
         let is_ended = Arc::new(AtomicBool::new(false));
         watch_signals(Arc::clone(&is_ended)).map_err(|error| failed(&error))?;
         let stdin = io::stdin();
@@ -46,9 +46,9 @@ impl Keyboard {
     }
 
     /// The next key, if one comes in time. The end of stdin counts as the key that quits.
-    pub(super) fn key(&self, within: Duration) -> Result<Option<Key>, Failure> {
+    pub(super) fn key(&self, within: Duration) -> Result<Option<KeyPress>, CommandFailure> {
         if self.is_ended.load(Ordering::Relaxed) {
-            return Ok(Some(Key::Quit));
+            return Ok(Some(KeyPress::Quit));
         }
         let stdin = io::stdin();
         let timeout = Timespec::try_from(within).ok();
@@ -62,7 +62,7 @@ impl Keyboard {
         let count = stdin.lock().read(&mut keys).map_err(|error| failed(&error))?;
         let keys = keys.get(..count).unwrap_or_default();
         let is_quit = keys.is_empty() || keys.iter().any(|key| [b'q', b'Q', CTRL_C].contains(key));
-        Ok(Some(if is_quit { Key::Quit } else { Key::Other }))
+        Ok(Some(if is_quit { KeyPress::Quit } else { KeyPress::Other }))
     }
 }
 
@@ -96,6 +96,6 @@ fn watch_signals(is_ended: Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-fn failed(error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
+fn failed(error: &io::Error) -> CommandFailure {
+    CommandFailure::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
 }

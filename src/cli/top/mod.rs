@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::exit::{Exit, Failure};
-use super::screen::Screen;
+use super::exit::{CommandFailure, Exit};
+use super::screen::TerminalScreen;
 use super::sidecars::AdminAt;
-use frame::Frame;
-use keyboard::{Key, Keyboard};
-use snapshot::Snapshot;
+use frame::TopFrame;
+use keyboard::{KeyPress, Keyboard};
+use snapshot::TopSnapshot;
 
 /// Time between the two snapshots of `--once`, for the rates.
 const ONCE: Duration = Duration::from_secs(1);
@@ -54,25 +54,29 @@ pub(super) struct TopArgs {
 }
 
 impl TopArgs {
-    pub(super) fn run(&self, screen: &Screen, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(super) fn run(
+        &self,
+        screen: &TerminalScreen,
+        out: &mut dyn Write,
+    ) -> Result<(), CommandFailure> {
         frame::check_sort(&self.sort)?;
         if self.once {
-            let before = Snapshot::take(&self.at)?;
+            let before = TopSnapshot::take(&self.at)?;
             std::thread::sleep(ONCE);
-            let look = Snapshot::take(&self.at)?.with_rates(&before);
-            for line in (Frame { look: &look, sort: &self.sort }).lines(screen) {
+            let look = TopSnapshot::take(&self.at)?.with_rates(&before);
+            for line in (TopFrame { look: &look, sort: &self.sort }).lines(screen) {
                 writeln!(out, "{line}")?;
             }
             return look.fleet.end(1);
         }
         if screen.size.is_none() || !std::io::stdin().is_terminal() {
             let says = "top needs a terminal; --once prints one frame without one";
-            return Err(Failure::new(Exit::Usage, says));
+            return Err(CommandFailure::new(Exit::Usage, says));
         }
         self.live(out)
     }
 
-    fn live(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn live(&self, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let looks = self.looks();
         let keyboard = Keyboard::take(out)?;
         self.draw(&looks, &keyboard, out)
@@ -81,13 +85,13 @@ impl TopArgs {
     /// Draws frames until a key or a signal ends the command.
     fn draw(
         &self,
-        looks: &mpsc::Receiver<Result<Snapshot, Failure>>,
+        looks: &mpsc::Receiver<Result<TopSnapshot, CommandFailure>>,
         keyboard: &Keyboard,
         out: &mut dyn Write,
-    ) -> Result<(), Failure> {
-        let (mut look, mut note, mut size) = (None::<Snapshot>, "looks …".to_owned(), None);
+    ) -> Result<(), CommandFailure> {
+        let (mut look, mut note, mut size) = (None::<TopSnapshot>, "looks …".to_owned(), None);
         loop {
-            let screen = Screen::of_stdout();
+            let screen = TerminalScreen::of_stdout();
             let mut is_new = std::mem::replace(&mut size, screen.size) != screen.size;
             match looks.try_recv() {
                 Ok(Ok(next)) => {
@@ -109,23 +113,23 @@ impl TopArgs {
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
             }
             if is_new {
-                let frame = look.as_ref().map(|look| Frame { look, sort: &self.sort });
+                let frame = look.as_ref().map(|look| TopFrame { look, sort: &self.sort });
                 let lines = frame.map(|frame| frame.lines(&screen)).unwrap_or_default();
                 out.write_all(frame::drawn(&lines, &note, screen.size).as_bytes())?;
                 out.flush()?;
             }
-            if keyboard.key(TICK)? == Some(Key::Quit) {
+            if keyboard.key(TICK)? == Some(KeyPress::Quit) {
                 return Ok(());
             }
         }
     }
 
     /// Takes snapshots in a thread: a slow sidecar does not block the keyboard.
-    fn looks(&self) -> mpsc::Receiver<Result<Snapshot, Failure>> {
+    fn looks(&self) -> mpsc::Receiver<Result<TopSnapshot, CommandFailure>> {
         let (sender, looks) = mpsc::channel();
         let (at, every) = (self.at.clone(), Duration::from_secs(self.every));
         std::thread::spawn(move || {
-            while sender.send(Snapshot::take(&at)).is_ok() {
+            while sender.send(TopSnapshot::take(&at)).is_ok() {
                 std::thread::sleep(every);
             }
         });

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::admin::percent_encoded;
-use crate::cli::exit::Failure;
-use crate::cli::http::Sidecar;
+use crate::cli::exit::CommandFailure;
+use crate::cli::http::AdminEndpoint;
 use crate::cli::list::paged;
 use crate::cli::show::{cell, of_sidecar};
 use crate::cli::sidecars::{AdminAt, Fleet};
@@ -20,7 +20,7 @@ const EXPLAINED_MAX: usize = 32;
 
 /// Everything that a frame shows.
 #[derive(Debug, Default)]
-pub(super) struct Snapshot {
+pub(super) struct TopSnapshot {
     pub(super) at: WallMs,
     pub(super) overviews: Vec<Value>,
     /// Groups of the API, with added fields for the columns.
@@ -37,8 +37,8 @@ struct Answers {
     jobs: Vec<Value>,
 }
 
-impl Snapshot {
-    pub(super) fn take(at: &AdminAt) -> Result<Self, Failure> {
+impl TopSnapshot {
+    pub(super) fn take(at: &AdminAt) -> Result<Self, CommandFailure> {
         let mut look = Self { fleet: at.fleet()?, ..Self::default() };
         let answers = look.fleet.gather(Answers::of)?;
         look.at = Clock::start().now().wall;
@@ -77,7 +77,7 @@ impl Snapshot {
 }
 
 impl Answers {
-    fn of(sidecar: &Sidecar) -> Result<Self, Failure> {
+    fn of(sidecar: &AdminEndpoint) -> Result<Self, CommandFailure> {
         let overview = sidecar.get("/api/v1/overview")?;
         let (mut groups, _) = paged(sidecar, "/api/v1/groups", &[], GROUPS_MAX)?;
         let drain = sidecar.get("/drain")?;
@@ -101,7 +101,7 @@ impl Answers {
 }
 
 /// Adds the number of suspected records to groups with members.
-fn add_suspects(sidecar: &Sidecar, groups: &mut [Value]) -> Result<(), Failure> {
+fn add_suspects(sidecar: &AdminEndpoint, groups: &mut [Value]) -> Result<(), CommandFailure> {
     let has_members = |group: &&mut Value| array(group, "members").next().is_some();
     let mut watched: Vec<&mut Value> = groups.iter_mut().filter(has_members).collect();
     watched.sort_by_key(|group| std::cmp::Reverse(group.get("pending").and_then(Value::as_u64)));
@@ -173,8 +173,8 @@ mod tests {
         json!({"group": "shop", "offsets": offsets.collect::<Vec<_>>(), "dead_letters": dead})
     }
 
-    fn look(at: i64, group: Value) -> Snapshot {
-        Snapshot { at: WallMs(at), groups: vec![group], ..Snapshot::default() }
+    fn look(at: i64, group: Value) -> TopSnapshot {
+        TopSnapshot { at: WallMs(at), groups: vec![group], ..TopSnapshot::default() }
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let shown = |key| cell(&now.groups[0], key);
         assert_eq!(shown("committed_rate"), "2.5", "a reset and a new partition are none");
         assert_eq!((shown("produced_rate"), shown("dead_rate")), ("10.0".into(), "0.5".into()));
-        let first = look(0, group(&[], 0)).with_rates(&Snapshot::default());
+        let first = look(0, group(&[], 0)).with_rates(&TopSnapshot::default());
         assert_eq!(cell(&first.groups[0], "dead_rate"), "-");
     }
 

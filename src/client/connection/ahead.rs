@@ -1,15 +1,15 @@
 //! Data that a request to this node needs before it can be answered.
 
-use crate::client::cause::Cause;
+use crate::client::cause::CloseCause;
 use crate::client::connection::Connection;
-use crate::client::inbox::Frame;
+use crate::client::inbox::RequestFrame;
 use crate::route::origins::ReadBack;
 use crate::upstream::Link;
 use crate::wire::{Api, RequestHead};
 
 impl Connection {
     /// A Produce that can be answered without the broker, with the records that it refers to.
-    pub(super) fn at_once(&self, frame: &Frame) -> Option<(RequestHead, ReadBack)> {
+    pub(super) fn at_once(&self, frame: &RequestFrame) -> Option<(RequestHead, ReadBack)> {
         let Self { router, conn, .. } = self;
         let head = RequestHead::parse(&frame.bytes).ok().filter(|head| head.api == Api::Produce)?;
         let is_known = router.unasked(conn, &head).is_empty();
@@ -22,7 +22,7 @@ impl Connection {
         &self,
         link: &mut Option<Link>,
         head: &RequestHead,
-    ) -> Result<ReadBack, Cause> {
+    ) -> Result<ReadBack, CloseCause> {
         let Self { router, conn, .. } = self;
         let unasked = router.unasked(conn, head);
         if !unasked.is_empty() {

@@ -5,18 +5,21 @@ use std::future::ready;
 
 use bytes::BytesMut;
 
-use crate::client::cause::Cause;
-use crate::client::connection::{Connection, Serving, bytes_of};
-use crate::client::due::{Due, Here, Passing};
-use crate::client::inbox::Gathered;
+use crate::client::cause::CloseCause;
+use crate::client::connection::{Connection, ServedConnection, bytes_of};
+use crate::client::due::{LocalResponse, PendingResponse, RelayedResponse};
+use crate::client::inbox::GatheredRequest;
 use crate::client::outgoing;
-use crate::route::fetch::{Onward, Tracked};
+use crate::route::fetch::{RelayDecision, RelayedAnswer};
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, reassignments};
 
-impl Serving<'_> {
+impl ServedConnection<'_> {
     /// Relays a Fetch that may be a member's, unless records are withheld from it.
-    pub(super) async fn take_gathered(&mut self, mut gathered: Gathered) -> Result<(), Cause> {
+    pub(super) async fn take_gathered(
+        &mut self,
+        mut gathered: GatheredRequest,
+    ) -> Result<(), CloseCause> {
         let Connection { router, conn, .. } = self.connection;
         self.in_sasl = false;
         if gathered.start.api_key == reassignments::KEY {
@@ -28,21 +31,30 @@ impl Serving<'_> {
             return self.send_on(gathered.bytes).await;
         }
         match router.onward(conn, &mut gathered.bytes) {
-            Onward::Pass(tracked) => {
+            RelayDecision::Pass(tracked) => {
                 self.pass_on(&gathered.start, Api::Fetch.name(), tracked);
                 self.send_on(gathered.bytes).await?;
             }
-            Onward::Answer => self.held = Some(gathered.into_frame()),
-            Onward::Reply(reply) => {
-                self.due.push(Due::Here(Here::new(Box::pin(ready(reply)), 0, None)));
+            RelayDecision::Answer => self.held = Some(gathered.into_frame()),
+            RelayDecision::Reply(reply) => {
+                self.due.push(PendingResponse::Here(LocalResponse::new(
+                    Box::pin(ready(reply)),
+                    0,
+                    None,
+                )));
             }
         }
         Ok(())
     }
 
     /// Registers the broker's answer as pending.
-    fn pass_on(&mut self, start: &RequestStart, api: &'static str, tracked: Option<Box<Tracked>>) {
-        self.due.push(Due::There(Passing {
+    fn pass_on(
+        &mut self,
+        start: &RequestStart,
+        api: &'static str,
+        tracked: Option<Box<RelayedAnswer>>,
+    ) {
+        self.due.push(PendingResponse::There(RelayedResponse {
             correlation_id: start.correlation_id,
             api,
             began: self.connection.router.clock.elapsed(),
@@ -52,10 +64,14 @@ impl Serving<'_> {
     }
 
     /// Forwards a part of a pending answer, which is read on its way.
-    pub(super) async fn pass_apart(&mut self, bytes: &[u8], begins: bool) -> Result<bool, Cause> {
+    pub(super) async fn pass_apart(
+        &mut self,
+        bytes: &[u8],
+        begins: bool,
+    ) -> Result<bool, CloseCause> {
         let Self { connection, write, due, link, voice, .. } = self;
         let router = &connection.router;
-        if let Some(Due::There(passing)) = due.front_mut() {
+        if let Some(PendingResponse::There(passing)) = due.front_mut() {
             if begins {
                 passing.answered(router);
                 *voice = voice.take().or_else(|| router.voice(&connection.conn));

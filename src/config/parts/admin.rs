@@ -50,7 +50,7 @@ impl MaskKeys {
 
 /// The admin port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Admin {
+pub struct AdminConfig {
     /// `None`: no admin port.
     #[serde(serialize_with = "address_or_off")]
     pub address: Option<HostPort>,
@@ -71,7 +71,7 @@ pub struct Admin {
     pub tokens: Vec<OperatorToken>,
 }
 
-impl Default for Admin {
+impl Default for AdminConfig {
     fn default() -> Self {
         let address = HostPort { host: "127.0.0.1".to_owned(), port: 9664 };
         Self {
@@ -86,7 +86,7 @@ impl Default for Admin {
     }
 }
 
-impl Admin {
+impl AdminConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut admin = Self::default();
         s.take("address", &mut admin.address, host_port_or_off);

@@ -38,7 +38,7 @@ pub struct GroupRule {
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct PatternRetry<'a> {
     #[serde(rename = "match")]
     pattern: &'a str,
     #[serde(flatten)]
@@ -46,7 +46,7 @@ struct Whole<'a> {
 }
 
 #[derive(Serialize)]
-struct OfTopic<'a> {
+struct TopicOverride<'a> {
     #[serde(rename = "match")]
     pattern: &'a str,
     topic: &'a str,
@@ -58,8 +58,8 @@ impl Serialize for GroupRule {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let pattern = &self.pattern;
         match &self.topic {
-            None => Whole { pattern, retry: &self.retry }.serialize(s),
-            Some(topic) => OfTopic { pattern, topic, keys: &self.keys }.serialize(s),
+            None => PatternRetry { pattern, retry: &self.retry }.serialize(s),
+            Some(topic) => TopicOverride { pattern, topic, keys: &self.keys }.serialize(s),
         }
     }
 }
@@ -111,7 +111,7 @@ impl GroupRule {
 
 /// Bounds for members of groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Membership {
+pub struct MembershipConfig {
     /// Shortest session a member may ask for (`group.min.session.timeout.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub session_timeout_min: Duration,
@@ -130,7 +130,7 @@ pub struct Membership {
     pub consumer_heartbeat_interval: Duration,
 }
 
-impl Default for Membership {
+impl Default for MembershipConfig {
     fn default() -> Self {
         Self {
             session_timeout_min: SECOND * 6,
@@ -142,7 +142,7 @@ impl Default for Membership {
     }
 }
 
-impl Membership {
+impl MembershipConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut membership = Self::default();
         let (min, max) = (&mut membership.session_timeout_min, &mut membership.session_timeout_max);

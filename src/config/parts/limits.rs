@@ -10,7 +10,7 @@ use crate::config::units::{ser_duration, ser_size};
 
 /// Bounds of the client side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Open client connections in all.
     pub connections: usize,
     /// Open client connections from one address.
@@ -36,7 +36,7 @@ pub struct Limits {
     pub upload_rate_min: u64,
 }
 
-impl Default for Limits {
+impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 10_000,
@@ -51,7 +51,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl LimitsConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut limits = Self::default();
         s.take("connections", &mut limits.connections, int(1..=1_000_000));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::{ListenerSasl, ListenerTls};
-use crate::config::node::{Entry, Node, Value};
+use crate::config::node::{ConfigNode, MappingEntry, Value};
 use crate::config::section::{Section, choice, text};
 use crate::upstream::Address;
 
@@ -32,7 +32,7 @@ pub enum BindMode {
 
 /// One address clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listener {
+pub struct ListenerConfig {
     /// The configured address.
     pub address: HostPort,
     /// Whether other addresses of this host are bound too.
@@ -52,7 +52,7 @@ pub struct Listener {
     pub sasl: Option<ListenerSasl>,
 }
 
-impl Default for Listener {
+impl Default for ListenerConfig {
     fn default() -> Self {
         let address = HostPort { host: "127.0.0.1".to_owned(), port: 9092 };
         let bind = BindMode::Auto;
@@ -60,7 +60,7 @@ impl Default for Listener {
     }
 }
 
-impl Listener {
+impl ListenerConfig {
     /// The key under which the listeners are configured.
     pub(in crate::config) const KEY: &str = "listen";
 
@@ -71,11 +71,11 @@ impl Listener {
 
     /// Replaces short forms by full listeners: one address (`listen: 127.0.0.1:9092`), several with
     /// commas between them, or addresses as items of the list.
-    pub(in crate::config) fn spell_out(tree: &mut Node) {
+    pub(in crate::config) fn spell_out(tree: &mut ConfigNode) {
         let Value::Map(entries) = &mut tree.value else { return };
-        for Entry { node, .. } in entries.iter_mut().filter(|entry| entry.key == Self::KEY) {
+        for MappingEntry { node, .. } in entries.iter_mut().filter(|entry| entry.key == Self::KEY) {
             if let Value::Text(text) | Value::FromEnv(text) = &node.value {
-                let item = |address: &str| Node {
+                let item = |address: &str| ConfigNode {
                     place: node.place.clone(),
                     value: Value::Text(address.trim().into()),
                 };
@@ -84,9 +84,9 @@ impl Listener {
             let Value::List(items) = &mut node.value else { continue };
             for item in items.iter_mut().filter(|item| matches!(item.value, Value::Text(_))) {
                 let (key, place) = ("address".to_owned(), item.place.clone());
-                let address = std::mem::replace(item, Node::empty());
-                let entry = Entry { key, place: place.clone(), node: address };
-                *item = Node { place, value: Value::Map(vec![entry]) };
+                let address = std::mem::replace(item, ConfigNode::empty());
+                let entry = MappingEntry { key, place: place.clone(), node: address };
+                *item = ConfigNode { place, value: Value::Map(vec![entry]) };
             }
         }
     }

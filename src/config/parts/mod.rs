@@ -15,20 +15,22 @@ mod topics;
 mod traces;
 mod upstream;
 
-pub use admin::{Admin, MaskKeys, Payloads};
+pub use admin::{AdminConfig, MaskKeys, Payloads};
 pub use backoff::Backoff;
-pub use groups::{GroupRule, Membership};
-pub use limits::Limits;
-pub use listen::{BindMode, HostPort, Listener};
+pub use groups::{GroupRule, MembershipConfig};
+pub use limits::LimitsConfig;
+pub use listen::{BindMode, HostPort, ListenerConfig};
 pub use login::ListenerSasl;
-pub use process::{Drain, DrainMode, Ephemeral, Journal, Log, MetricsBound, Names};
+pub use process::{
+    DrainConfig, DrainMode, Ephemeral, JournalConfig, LogConfig, MetricsBound, NamesConfig,
+};
 pub use retry::{DeadLetters, LaneChoice, OnReset, Order, Retry, Rewind};
 pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
-pub use topic_rule::{Elapsed, Keep, TopicKeys};
-pub use topics::{Durability, Topic, Topics};
+pub use topic_rule::{DeadLetterRule, ElapsedLimit, TopicKeys};
+pub use topics::{ProduceDurability, TopicConfig, TopicsConfig};
 pub use traces::{Endpoint, Traces};
-pub use upstream::Upstream;
+pub use upstream::UpstreamConfig;
 
 pub(super) use listen::host_port;
 

@@ -24,7 +24,7 @@ pub enum Ephemeral {
 
 /// The settings of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Journal {
+pub struct JournalConfig {
     /// Size of a segment, in bytes.
     #[serde(serialize_with = "ser_size")]
     pub segment_bytes: u64,
@@ -32,13 +32,13 @@ pub struct Journal {
     pub ephemeral: Ephemeral,
 }
 
-impl Default for Journal {
+impl Default for JournalConfig {
     fn default() -> Self {
         Self { segment_bytes: 64 * MIB, ephemeral: Ephemeral::Refuse }
     }
 }
 
-impl Journal {
+impl JournalConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut journal = Self::default();
         let ephemeral = [("refuse", Ephemeral::Refuse), ("accept", Ephemeral::Accept)];
@@ -51,14 +51,14 @@ impl Journal {
 
 /// The names of the topics that each group gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Names {
+pub struct NamesConfig {
     /// The retry topic; `{group}` stands for the group.
     pub retry: String,
     /// The dead-letter topic; `{group}` stands for the group.
     pub dead_letters: String,
 }
 
-impl Default for Names {
+impl Default for NamesConfig {
     fn default() -> Self {
         Self {
             retry: "reprise.retry.{group}".to_owned(),
@@ -67,7 +67,7 @@ impl Default for Names {
     }
 }
 
-impl Names {
+impl NamesConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut names = Self::default();
         s.take("retry", &mut names.retry, template);
@@ -102,21 +102,21 @@ pub enum DrainMode {
 
 /// The settings of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Drain {
+pub struct DrainConfig {
     pub mode: DrainMode,
     /// Time that clients have to leave after SIGTERM.
     #[serde(serialize_with = "ser_duration")]
     pub timeout: Duration,
 }
 
-impl Default for Drain {
+impl Default for DrainConfig {
     fn default() -> Self {
         // Kubernetes sends SIGKILL after 30 s.
         Self { mode: DrainMode::Sidecar, timeout: SECOND * 25 }
     }
 }
 
-impl Drain {
+impl DrainConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut drain = Self::default();
         let modes = [("sidecar", DrainMode::Sidecar), ("gateway", DrainMode::Gateway)];
@@ -152,19 +152,19 @@ impl MetricsBound {
 
 /// The log on stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Log {
+pub struct LogConfig {
     pub format: LogFormat,
     /// A level, or `target=level` pairs.
     pub filter: String,
 }
 
-impl Default for Log {
+impl Default for LogConfig {
     fn default() -> Self {
         Self { format: LogFormat::Text, filter: "info".to_owned() }
     }
 }
 
-impl Log {
+impl LogConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut log = Self::default();
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];

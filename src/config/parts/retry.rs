@@ -49,7 +49,7 @@ pub enum OnReset {
 
 /// The breaker of a group: when most records fail, the cause is not the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Breaker {
+pub struct BreakerConfig {
     /// Percentage of nacked first deliveries above which the breaker opens.
     #[serde(rename = "ratio", serialize_with = "ser_percent")]
     pub ratio_percent: u32,
@@ -59,7 +59,7 @@ pub struct Breaker {
     pub min: u32,
 }
 
-impl Default for Breaker {
+impl Default for BreakerConfig {
     fn default() -> Self {
         let BreakerRules { ratio_percent, window, min } = BreakerRules::default();
         Self { ratio_percent, window, min }
@@ -145,7 +145,7 @@ pub struct Retry {
     pub order: Order,
     /// The breaker; `None`: off.
     #[serde(serialize_with = "breaker_or_off")]
-    pub breaker: Option<Breaker>,
+    pub breaker: Option<BreakerConfig>,
     /// The fate of a waiting retry when its original is read again.
     pub on_reset: OnReset,
     /// The treatment of records whose retries are used up.
@@ -359,7 +359,7 @@ fn limit_or_unlimited<S: serde::Serializer>(limit: &u32, s: S) -> Result<S::Ok, 
 
 #[expect(clippy::ref_option, reason = "the shape serde asks for")]
 fn breaker_or_off<S: serde::Serializer>(
-    breaker: &Option<Breaker>,
+    breaker: &Option<BreakerConfig>,
     s: S,
 ) -> Result<S::Ok, S::Error> {
     match breaker {

@@ -19,19 +19,19 @@ pub struct TopicKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_elapsed: Option<Elapsed>,
+    pub max_elapsed: Option<ElapsedLimit>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dead_letters: Option<Keep>,
+    pub dead_letters: Option<DeadLetterRule>,
 }
 
 /// Time that a record may be retried; `None`: without bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Elapsed(#[serde(serialize_with = "ser_limit")] pub Option<Duration>);
+pub struct ElapsedLimit(#[serde(serialize_with = "ser_limit")] pub Option<Duration>);
 
 /// The key of `dead_letters` that a rule with a topic may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Keep {
+pub struct DeadLetterRule {
     /// Keep exhausted records.
     pub keep: bool,
 }
@@ -54,8 +54,8 @@ impl TopicKeys {
             levels: s.has("levels").then_some(read.levels),
             max_reconsume_times: s.has("max_reconsume_times").then_some(read.max_reconsume_times),
             backoff: (s.has("backoff")).then_some(read.backoff),
-            max_elapsed: s.has("max_elapsed").then_some(Elapsed(read.max_elapsed)),
-            dead_letters: has_keep.then_some(Keep { keep }),
+            max_elapsed: s.has("max_elapsed").then_some(ElapsedLimit(read.max_elapsed)),
+            dead_letters: has_keep.then_some(DeadLetterRule { keep }),
         }
     }
 }

@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 249;
 /// The moment at which a produced batch is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Durability {
+pub enum ProduceDurability {
     /// After fdatasync: it survives a power cut.
     #[default]
     Fsync,
@@ -27,7 +27,7 @@ pub enum Durability {
 
 /// A topic that is created at start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Topic {
+pub struct TopicConfig {
     pub name: String,
     pub partitions: i32,
     /// Age at which its records are deleted; `None`: never.
@@ -42,13 +42,13 @@ pub struct Topic {
 
 /// Settings of topics, and the topics that are created at start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Topics {
+pub struct TopicsConfig {
     /// Create a topic when a client first asks for it.
     pub auto_create: bool,
     /// Partitions of a topic that is created without a number of them.
     pub default_partitions: i32,
     /// The moment at which a produced batch is acknowledged.
-    pub durability: Durability,
+    pub durability: ProduceDurability,
     /// Age at which records are deleted; `None`: never.
     #[serde(serialize_with = "ser_limit")]
     pub retention: Option<Duration>,
@@ -76,19 +76,19 @@ pub struct Topics {
     #[serde(serialize_with = "ser_duration")]
     pub transactional_id_expiration: Duration,
     /// Topics that are created at start.
-    pub list: Vec<Topic>,
+    pub list: Vec<TopicConfig>,
 }
 
 /// Kafka's `message.max.bytes`: 1 MiB, and the 12 bytes of a batch that its length field does not
 /// count.
 const MAX_MESSAGE_BYTES: u64 = MIB + 12;
 
-impl Default for Topics {
+impl Default for TopicsConfig {
     fn default() -> Self {
         Self {
             auto_create: true,
             default_partitions: 1,
-            durability: Durability::Fsync,
+            durability: ProduceDurability::Fsync,
             retention: Some(DAY * 7),
             retention_bytes: None,
             max_message_bytes: MAX_MESSAGE_BYTES,
@@ -102,10 +102,10 @@ impl Default for Topics {
     }
 }
 
-impl Topics {
+impl TopicsConfig {
     pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
         let mut topics = Self::default();
-        let durability = [("fsync", Durability::Fsync), ("os", Durability::Os)];
+        let durability = [("fsync", ProduceDurability::Fsync), ("os", ProduceDurability::Os)];
         s.take("auto_create", &mut topics.auto_create, boolean);
         s.take("default_partitions", &mut topics.default_partitions, int(1..=PARTITIONS_MAX));
         s.take("durability", &mut topics.durability, choice(&durability));
@@ -131,8 +131,8 @@ impl Topics {
         topics
     }
 
-    fn read_one(&self, mut s: Section<'_>) -> Topic {
-        let mut topic = Topic {
+    fn read_one(&self, mut s: Section<'_>) -> TopicConfig {
+        let mut topic = TopicConfig {
             name: String::new(),
             partitions: self.default_partitions,
             retention: self.retention,

@@ -11,7 +11,7 @@ use crate::config::units::ser_duration;
 
 /// The Kafka cluster behind the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Upstream {
+pub struct UpstreamConfig {
     /// Brokers that are asked first; never empty.
     pub bootstrap: Vec<HostPort>,
     /// Time for opening a connection to a broker.
@@ -25,14 +25,14 @@ pub struct Upstream {
     pub sasl: Option<UpstreamSasl>,
 }
 
-impl Default for Upstream {
+impl Default for UpstreamConfig {
     fn default() -> Self {
         let connect_timeout = Duration::from_secs(10);
         Self { bootstrap: Vec::new(), connect_timeout, tls: None, sasl: None }
     }
 }
 
-impl Upstream {
+impl UpstreamConfig {
     pub(in crate::config) fn read(root: &mut Section<'_>) -> Option<Self> {
         if !root.has("upstream") {
             return None;

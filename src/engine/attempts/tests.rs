@@ -1,17 +1,17 @@
 //! Facts that open and end an attempt, and attempts that are dropped.
 
 use super::*;
-use crate::model::Slot;
+use crate::model::RetryPartition;
 use crate::retry::{Cause, PayloadChange};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn lane(sequence: u64) -> LaneOffset {
-    LaneOffset { slot: Slot(0), sequence }
+    LaneOffset { slot: RetryPartition(0), sequence }
 }
 
 /// A fact of entry `id` in a state, caused by `evidence`.
-fn fact(id: u64, evidence: Evidence, state: State) -> Fact {
+fn fact(id: u64, evidence: Evidence, state: RetryState) -> Fact {
     let origin = Origin { topic: "orders".into(), partition: 3, offset: 812 };
     let mut entry = Entry::dead(EntryId(id), &"shop".into(), origin, WallMs(0));
     entry.state = state;
@@ -22,12 +22,12 @@ fn fact(id: u64, evidence: Evidence, state: State) -> Fact {
 }
 
 fn hand_out(id: u64, sequence: u64) -> Fact {
-    let state = State::Inflight { lane: lane(sequence), since: WallMs(100) };
+    let state = RetryState::Inflight { lane: lane(sequence), since: WallMs(100) };
     fact(id, Evidence::HandOut, state)
 }
 
-fn waiting() -> State {
-    State::Waiting { due: WallMs(0), delay_ms: 0, level: None }
+fn waiting() -> RetryState {
+    RetryState::Waiting { due: WallMs(0), delay_ms: 0, level: None }
 }
 
 fn recorded(sample: u32) -> (Attempts, Receiver<Attempt>, Metrics) {
@@ -48,7 +48,7 @@ fn headers(value: &str) -> Headers {
 fn an_attempt_lasts_from_hand_out_to_outcome() {
     let (attempts, mut ended, _) = recorded(THOUSAND);
     attempts.observe(&hand_out(7, 1));
-    let joined = State::Inflight { lane: lane(1), since: WallMs(100) };
+    let joined = RetryState::Inflight { lane: lane(1), since: WallMs(100) };
     attempts.observe(&fact(7, Evidence::Joined, joined));
     assert!(ended.try_recv().is_err(), "it is open");
     attempts.observe(&fact(7, Evidence::Nack, waiting()));
@@ -66,14 +66,14 @@ fn the_outcome_is_in_the_fact() {
     use Evidence as E;
     let (attempts, mut ended, _) = recorded(THOUSAND);
     let at = WallMs(500);
-    let held = State::Held { since: at, disposition: Disposition::MaxAttempts, charged: true };
+    let held = RetryState::Held { since: at, disposition: Disposition::MaxAttempts, charged: true };
     for (evidence, state, outcome, error) in [
-        (E::LaneCommit, State::Committed { at }, "acknowledged", None),
-        (E::OriginCommit, State::Committed { at }, "acknowledged", None),
+        (E::LaneCommit, RetryState::Committed { at }, "acknowledged", None),
+        (E::OriginCommit, RetryState::Committed { at }, "acknowledged", None),
         (E::CommitMarker, waiting(), "failed", Some("rejected")),
-        (E::Nack, State::Dead { at }, "dead_letter", Some("rejected")),
+        (E::Nack, RetryState::Dead { at }, "dead_letter", Some("rejected")),
         (E::Nack, held, "held", Some("max_attempts")),
-        (E::Nack, State::Discarded { at }, "discarded", Some("rejected")),
+        (E::Nack, RetryState::Discarded { at }, "discarded", Some("rejected")),
         (E::MemberLost, waiting(), "member_lost", Some("member_lost")),
         (E::Timeout, waiting(), "timeout", Some("timeout")),
         (E::Aborted, waiting(), "returned", None),
@@ -95,7 +95,7 @@ fn only_its_own_attempt_is_linked() {
         attempts.observe(&hand_out(1, 1));
         attempts.link(EntryId(1), lane(sequence), &headers(value));
         attempts.link(EntryId(2), lane(1), &headers(PARENT));
-        attempts.observe(&fact(1, Evidence::LaneCommit, State::Committed { at: WallMs(500) }));
+        attempts.observe(&fact(1, Evidence::LaneCommit, RetryState::Committed { at: WallMs(500) }));
         let parent = ended.try_recv().unwrap().parent;
         assert_eq!(parent.is_some(), linked, "{sequence} {value}");
     }
@@ -108,7 +108,7 @@ fn all_attempts_of_a_record_are_sampled_or_none() {
     assert!((900..1_100).contains(&share(100)), "{}", share(100));
     let (attempts, mut ended, _) = recorded(500);
     for id in 0..100 {
-        let done = fact(id, Evidence::LaneCommit, State::Committed { at: WallMs(500) });
+        let done = fact(id, Evidence::LaneCommit, RetryState::Committed { at: WallMs(500) });
         let mut count = 0;
         for _ in 0..3 {
             attempts.observe(&hand_out(id, 1));

@@ -5,7 +5,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, LaneOffset};
-use crate::retry::{Answer, Input};
+use crate::retry::{LedgerAnswer, LedgerInput};
 
 /// A commit of a retry partition.
 pub(in crate::engine) struct Acknowledge {
@@ -43,7 +43,7 @@ impl Engine {
     /// Tells the engine that a transaction was aborted, which would have acknowledged the slot's
     /// deliveries below `up_to`.
     pub fn lane_aborted(&self, group: &GroupId, up_to: LaneOffset) {
-        self.tell_ledger(Input::Aborted { group: group.clone(), up_to });
+        self.tell_ledger(LedgerInput::Aborted { group: group.clone(), up_to });
     }
 }
 
@@ -56,8 +56,8 @@ impl Request for Acknowledge {
 
     fn run(self, driver: &mut Driver) -> Result<usize, EngineError> {
         let Self { group, up_to } = self;
-        match driver.ask(Input::LaneCommit { group, up_to })? {
-            Some(Answer::Committed { acknowledged, .. }) => Ok(acknowledged.len()),
+        match driver.ask(LedgerInput::LaneCommit { group, up_to })? {
+            Some(LedgerAnswer::Committed { acknowledged, .. }) => Ok(acknowledged.len()),
             _ => Err(EngineError::CommitBeyondHandOut),
         }
     }

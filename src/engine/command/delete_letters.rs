@@ -11,7 +11,7 @@ use crate::engine::handle::Engine;
 use crate::engine::letters::entry_of;
 use crate::journal::{Bounds, StreamBatch, StreamId};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
-use crate::retry::{Action, Entries, State};
+use crate::retry::{Action, Entries, RetryState};
 
 /// Bytes of dead letters that one step reads.
 const STEP_BYTES: usize = 1 << 20;
@@ -106,7 +106,7 @@ impl Bound {
     fn admits(self, batch: &StreamBatch) -> bool {
         match (self, entry_of(batch).map(|entry| entry.state)) {
             (Self::Offset(up_to), _) => batch.base_offset < up_to,
-            (Self::Time(oldest), Some(State::Dead { at })) => at < oldest,
+            (Self::Time(oldest), Some(RetryState::Dead { at })) => at < oldest,
             // A client produced this record.
             (Self::Time(oldest), _) => batch.max_timestamp_ms < oldest.0,
         }

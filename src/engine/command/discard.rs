@@ -6,8 +6,8 @@ use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::letters::entry_of;
 use crate::journal::StreamBatch;
-use crate::model::{Now, TopicName};
-use crate::retry::{Entries, Input, State};
+use crate::model::{Moment, TopicName};
+use crate::retry::{Entries, LedgerInput, RetryState};
 
 /// Bytes of dead letters examined by one command: other commands run in between.
 const LOOK_BYTES_MAX: usize = 1 << 20;
@@ -70,7 +70,7 @@ impl Driver {
                 break;
             }
             if let Some(entry) = entry_of(&batch) {
-                self.ask(Input::DeadLetterGone { id: entry.id })?;
+                self.ask(LedgerInput::DeadLetterGone { id: entry.id })?;
             }
             to = batch.end();
         }
@@ -81,7 +81,7 @@ impl Driver {
     /// Says whether a letter may go. A settled record is remembered for the consume timeout after
     /// its end and the commit that passed it. Without such a commit (partition moved to another
     /// sidecar, group deleted) Kafka's retention of committed offsets is added.
-    fn may_go(&self, batch: &StreamBatch, up_to: i64, now: Now) -> bool {
+    fn may_go(&self, batch: &StreamBatch, up_to: i64, now: Moment) -> bool {
         if batch.end() > up_to {
             return false;
         }
@@ -89,7 +89,7 @@ impl Driver {
         else {
             return true;
         };
-        let State::Dead { at } = entry.state else { return false };
+        let RetryState::Dead { at } = entry.state else { return false };
         let timeout_ms = self.ledger.policy(&entry.group).consume_timeout_ms;
         let passed = match entry.passed {
             None if entry.remembered_origin().is_some() => at.plus(UNPASSED_MS),

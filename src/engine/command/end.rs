@@ -10,12 +10,12 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::journal::NewEntry;
-use crate::model::{GroupId, Now, TopicName};
-use crate::retry::detector::Seen;
-use crate::retry::{Answer, Evidence, Fact, Input, Nack, NackOutcome, Reporter};
+use crate::model::{GroupId, Moment, TopicName};
+use crate::retry::detector::GroupObservation;
+use crate::retry::{Evidence, Fact, LedgerAnswer, LedgerInput, Nack, NackOutcome, Reporter};
 
 /// A transaction that is being committed.
-pub struct Ending {
+pub struct TransactionEnd {
     /// The nacks, one batch for each group.
     pub nacks: Vec<NackBatch>,
     /// Appends the end of the transaction.
@@ -24,7 +24,7 @@ pub struct Ending {
 
 /// The decisions about the nacks of a transaction.
 #[derive(Default)]
-struct Decided {
+struct NackDecisions {
     facts: Vec<Fact>,
     /// One entry per fact.
     entries: Vec<NewEntry>,
@@ -38,7 +38,7 @@ struct Decided {
 struct JudgedGroup {
     group: GroupId,
     charged: Vec<TopicName>,
-    failures: Vec<Seen>,
+    failures: Vec<GroupObservation>,
     pending: PendingRecords,
 }
 
@@ -48,13 +48,13 @@ impl Engine {
     /// none if nothing was taken; durable on return.
     pub fn ends(
         &self,
-        ending: Ending,
+        ending: TransactionEnd,
     ) -> impl Future<Output = Result<Vec<NackReply>, EngineError>> + use<> {
         self.call(ending)
     }
 }
 
-impl Request for Ending {
+impl Request for TransactionEnd {
     type Answer = Vec<NackReply>;
 
     fn command(call: Call<Self>) -> Command {
@@ -67,8 +67,8 @@ impl Request for Ending {
 }
 
 impl Driver {
-    fn ends(&mut self, ending: Ending) -> Result<Vec<NackReply>, EngineError> {
-        let Ending { nacks, end } = ending;
+    fn ends(&mut self, ending: TransactionEnd) -> Result<Vec<NackReply>, EngineError> {
+        let TransactionEnd { nacks, end } = ending;
         self.may_decide()?;
         self.journal.admits()?;
         let now = self.clock.now();
@@ -83,9 +83,9 @@ impl Driver {
                 return Err(EngineError::BadNacks(bad));
             }
         }
-        let (mut waiting, mut decided) = (Some(nacks), Decided::default());
+        let (mut waiting, mut decided) = (Some(nacks), NackDecisions::default());
         let appended = end(&mut || self.decide(now, waiting.take()?, &mut decided));
-        let Decided { facts, entries, judged, replies, failed, .. } = decided;
+        let NackDecisions { facts, entries, judged, replies, failed, .. } = decided;
         let was_asked = !replies.is_empty() || failed.is_some();
         match appended {
             Some(refs) if was_asked => {
@@ -113,9 +113,9 @@ impl Driver {
     /// them.
     fn decide(
         &mut self,
-        now: Now,
+        now: Moment,
         nacks: Vec<NackBatch>,
-        decided: &mut Decided,
+        decided: &mut NackDecisions,
     ) -> Option<Vec<NewEntry>> {
         for batch in nacks {
             if let Err(error) = self.decide_one(now, batch, decided) {
@@ -134,9 +134,9 @@ impl Driver {
 
     fn decide_one(
         &mut self,
-        now: Now,
+        now: Moment,
         batch: NackBatch,
-        decided: &mut Decided,
+        decided: &mut NackDecisions,
     ) -> Result<(), EngineError> {
         let NackBatch { group, by, nacks, .. } = batch;
         let judged = self.judge(now, (&group, Evidence::Nack), nacks)?;
@@ -152,20 +152,20 @@ impl Driver {
 
     fn take_all(
         &mut self,
-        now: Now,
+        now: Moment,
         (group, by): (GroupId, Reporter),
         nacks: Vec<Nack>,
         records: &[bytes::Bytes],
-        decided: &mut Decided,
+        decided: &mut NackDecisions,
     ) -> Result<Vec<NackOutcome>, EngineError> {
-        let input = Input::Nacks { group, by, nacks };
+        let input = LedgerInput::Nacks { group, by, nacks };
         let (answer, facts) = self.handle_records(now, input, records);
         let entries: Result<Vec<_>, _> =
             facts.iter().map(|fact| self.entry_of(fact, records)).collect();
         decided.entries.extend(entries?);
         decided.facts.extend(facts);
         match answer {
-            Some(Answer::Nacked(outcomes)) => Ok(outcomes),
+            Some(LedgerAnswer::Nacked(outcomes)) => Ok(outcomes),
             _ => Err(EngineError::Stopped),
         }
     }

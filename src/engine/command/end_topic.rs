@@ -5,7 +5,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::TopicName;
-use crate::retry::Input;
+use crate::retry::LedgerInput;
 
 /// The deletion of a topic.
 pub(in crate::engine) struct EndTopic {
@@ -31,7 +31,7 @@ impl Request for EndTopic {
     }
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
-        let told = driver.ask(Input::TopicGone { topic: self.topic.clone() });
+        let told = driver.ask(LedgerInput::TopicGone { topic: self.topic.clone() });
         driver.destination_gone(&self.topic);
         told.map(|_| ())
     }

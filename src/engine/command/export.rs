@@ -8,7 +8,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Answer, ExportOutcome, ExportStep, Fact, Input};
+use crate::retry::{ExportOutcome, ExportStep, Fact, LedgerAnswer, LedgerInput};
 
 /// A step of moving entries to another sidecar.
 pub(in crate::engine) struct Export {
@@ -40,8 +40,10 @@ impl Request for Export {
         let Self { step, ids, by } = self;
         driver.may_decide()?;
         let now = driver.clock.now();
-        let (answer, facts) = driver.handle_at(now, Input::Export { step, ids });
-        let Some(Answer::Exported(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let (answer, facts) = driver.handle_at(now, LedgerInput::Export { step, ids });
+        let Some(LedgerAnswer::Exported(outcomes)) = answer else {
+            return Err(EngineError::Stopped);
+        };
         let mut audits = Vec::new();
         for (group, facts) in by_group(&facts) {
             let by = (now.wall, by.clone());

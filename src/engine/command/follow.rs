@@ -11,7 +11,7 @@ use crate::engine::error::EngineError;
 use crate::engine::gates::Gate;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, OrderKey, TopicPartition};
-use crate::retry::{Answer, Input, Nack, OrderMode, Ordered};
+use crate::retry::{LedgerAnswer, LedgerInput, Nack, OrderDecision, OrderMode};
 use crate::wire::batch::{RawRecord, order_key};
 
 /// Records of one partition that a Fetch is about to deliver, or has delivered before.
@@ -36,28 +36,30 @@ impl Engine {
 
     /// Puts records behind earlier ones of their key. Returns the outcome of each; durable on
     /// return.
-    pub async fn follow(&self, followers: Followers) -> Result<Vec<Ordered>, EngineError> {
+    pub async fn follow(&self, followers: Followers) -> Result<Vec<OrderDecision>, EngineError> {
         self.call(followers).await
     }
 }
 
 impl Request for Followers {
-    type Answer = Vec<Ordered>;
+    type Answer = Vec<OrderDecision>;
 
     fn command(call: Call<Self>) -> Command {
         Command::Follow(Box::new(call))
     }
 
-    fn run(self, driver: &mut Driver) -> Result<Vec<Ordered>, EngineError> {
+    fn run(self, driver: &mut Driver) -> Result<Vec<OrderDecision>, EngineError> {
         let Self { group, partition, records } = self;
         driver.may_decide()?;
         driver.journal.admits()?;
         let bodies: Vec<Bytes> = records.iter().map(|(_, _, record)| record.clone()).collect();
         batch::check_bytes(&bodies)?;
         let records = records.into_iter().map(|(offset, key, _)| (offset, key)).collect();
-        let input = Input::Behind { group, partition, records };
+        let input = LedgerInput::Behind { group, partition, records };
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &bodies);
-        let Some(Answer::Ordered(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let Some(LedgerAnswer::Ordered(outcomes)) = answer else {
+            return Err(EngineError::Stopped);
+        };
         driver.persist(&facts, &bodies, Vec::new())?;
         Ok(outcomes)
     }

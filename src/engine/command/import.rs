@@ -15,9 +15,9 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::journal::{Encoded, NewEntry};
+use crate::journal::{EncodedHead, NewEntry};
 use crate::model::GroupId;
-use crate::retry::{Answer, Import, ImportOutcome, Input};
+use crate::retry::{Import, ImportOutcome, LedgerAnswer, LedgerInput};
 
 /// The version byte of a stored page.
 const VERSION: u8 = 1;
@@ -50,12 +50,12 @@ pub struct ImportBatch {
 
 /// The imported entry numbers of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Page {
+struct ImportPage {
     bits: [u8; PAGE_BYTES],
     changed: bool,
 }
 
-impl Page {
+impl ImportPage {
     const NONE: Self = Self { bits: [0; PAGE_BYTES], changed: false };
 
     /// Reads a stored page; another version counts as an empty page.
@@ -133,9 +133,9 @@ impl Request for ImportBatch {
         }
         let (asked, imports): (Vec<u64>, Vec<Import>) = imports.into_iter().unzip();
         driver.tell_room(driver.clock.now(), &group);
-        let input = Input::Import { group: group.clone(), imports };
+        let input = LedgerInput::Import { group: group.clone(), imports };
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
-        let Some(Answer::Imported(judged)) = answer else { return Err(EngineError::Stopped) };
+        let Some(LedgerAnswer::Imported(judged)) = answer else { return Err(EngineError::Stopped) };
         let mut judged: BTreeMap<u64, ImportOutcome> = asked.into_iter().zip(judged).collect();
         for (id, outcome) in &judged {
             let page = pages.get_mut(&(id / PAGE_IDS));
@@ -147,7 +147,7 @@ impl Request for ImportBatch {
             ids.iter().map(|id| outcome_of(&mut judged, *id)).collect();
         let changed = pages.iter().filter(|(_, page)| page.changed);
         let memory = changed.map(|(number, page)| {
-            let page = Encoded::new(page.to_bytes());
+            let page = EncodedHead::new(page.to_bytes());
             NewEntry::keyed_body(kind::BROUGHT, key(&source, *number), page)
         });
         let mut more: Vec<NewEntry> = memory.collect();
@@ -178,17 +178,17 @@ impl Driver {
         &self,
         source: &str,
         entries: &[ImportRequest],
-    ) -> Result<BTreeMap<u64, Page>, EngineError> {
+    ) -> Result<BTreeMap<u64, ImportPage>, EngineError> {
         let mut pages = BTreeMap::new();
         for number in entries.iter().map(|entry| entry.id / PAGE_IDS) {
             if pages.contains_key(&number) {
                 continue;
             }
             let page = match self.journal.keyed_get(kind::BROUGHT, &key(source, number))? {
-                None => Page::NONE,
+                None => ImportPage::NONE,
                 Some(at) => match self.unwritten.body(at.seq) {
-                    Some(body) => Page::parse(&body),
-                    None => Page::parse(&self.journal.read(at)?.body),
+                    Some(body) => ImportPage::parse(&body),
+                    None => ImportPage::parse(&self.journal.read(at)?.body),
                 },
             };
             pages.insert(number, page);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_page_stored_by_version_1_is_read_for_ever() {
-        let mut page = Page::NONE;
+        let mut page = ImportPage::NONE;
         for id in [0, 9, 1023, 5 * PAGE_IDS + 1] {
             page.put(id);
         }
@@ -211,12 +211,12 @@ mod tests {
         stored.resize(PAGE_BYTES, 0);
         stored.push(0x80);
         assert_eq!(page.to_bytes(), stored, "the format has changed: give it a new version");
-        let again = Page::parse(&stored);
+        let again = ImportPage::parse(&stored);
         for id in 0..PAGE_IDS {
             assert_eq!(again.has(id), [0, 1, 9, 1023].contains(&id), "{id}");
         }
         for other in [&[][..], &[2], &stored[..100]] {
-            assert_eq!(Page::parse(other), Page::NONE);
+            assert_eq!(ImportPage::parse(other), ImportPage::NONE);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, MemberId};
-use crate::retry::{Answer, Input, SlotView};
+use crate::retry::{LedgerAnswer, LedgerInput, SlotView};
 
 /// A member's slot.
 pub type LaneSlot = SlotView;
@@ -58,8 +58,8 @@ impl Request for Join {
 
     fn run(self, driver: &mut Driver) -> Result<LaneSlot, EngineError> {
         let Self { group, member } = self;
-        match driver.ask(Input::Join { group, member })? {
-            Some(Answer::Slot(slot)) => Ok(slot),
+        match driver.ask(LedgerInput::Join { group, member })? {
+            Some(LedgerAnswer::Slot(slot)) => Ok(slot),
             _ => Err(EngineError::NoSlot),
         }
     }

@@ -1,7 +1,7 @@
 //! Housekeeping, on a timer and before a stop.
 
 use crate::engine::audit;
-use crate::engine::command::{Command, Reply};
+use crate::engine::command::{Command, ReplySender};
 use crate::engine::driver::{Driver, OWNER};
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -29,7 +29,7 @@ impl Engine {
 impl Driver {
     /// Forgets producers that were silent for a day, and tombstones whose entries are gone from the
     /// log. Makes the tables durable as of the last fact, after that fact is durable itself.
-    pub(super) fn keep(&mut self, reply: Reply<()>) {
+    pub(super) fn keep(&mut self, reply: ReplySender<()>) {
         if let Err(error) = self.tidy() {
             // The caller may have gone.
             drop(reply.send(Err(error)));

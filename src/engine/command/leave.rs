@@ -4,7 +4,7 @@ use crate::engine::command::Command;
 use crate::engine::driver::Driver;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, MemberId};
-use crate::retry::Input;
+use crate::retry::LedgerInput;
 
 /// The departure of a member.
 pub(in crate::engine) struct Leave {
@@ -33,9 +33,9 @@ impl Leave {
         let of = group.clone();
         driver.tell_room(driver.clock.now(), &of);
         if is_for_good {
-            driver.hear(Input::Leave { group, member }, "a member's leaving");
+            driver.hear(LedgerInput::Leave { group, member }, "a member's leaving");
         } else {
-            driver.hear(Input::Silent { group, member }, "a member's silence");
+            driver.hear(LedgerInput::Silent { group, member }, "a member's silence");
         }
         driver.see_room(&of);
     }

@@ -29,7 +29,7 @@ use crate::engine::delayed::{Cancel, CountDelayed, DelayBatch};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::model::GroupId;
-use crate::retry::{Input, Policies};
+use crate::retry::{LedgerInput, Policies};
 
 use self::acknowledge::{Acknowledge, CheckAcknowledge};
 use self::delete_letters::DeleteLetters;
@@ -41,16 +41,16 @@ use self::join::{FindSlot, Join};
 use self::leave::Leave;
 use self::nack::Nacks;
 use self::operate::MayOperate;
-use self::pass::Pass;
+use self::pass::GroupCommits;
 use self::read::{FindGroup, FindStates, ListGroups, PageEntries, PageWaiting, ScanEntries};
-use self::take::{DeadLetterDamaged, Take};
+use self::take::{DeadLetterDamaged, FetchRetries};
 use self::waiting::{FindEntry, PageDue};
 
-pub use self::end::Ending;
+pub use self::end::TransactionEnd;
 pub use self::follow::Followers;
 pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
-pub use self::nack::{NackBatch, NackReply, NackRequest, Producer};
+pub use self::nack::{NackBatch, NackReply, NackRequest, ProducerSequence};
 pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
@@ -58,10 +58,10 @@ use self::shapes::ListShapes;
 pub use self::take::{RetryBatch, TakenEntry};
 
 /// The sending end of an answer, with the sequence that must be durable before a client sees it.
-pub(super) type Reply<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
+pub(super) type ReplySender<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
 
-/// The receiving end of a [`Reply`].
-pub(super) type Pending<T> = oneshot::Receiver<Result<(T, u64), EngineError>>;
+/// The receiving end of a [`ReplySender`].
+pub(super) type PendingReply<T> = oneshot::Receiver<Result<(T, u64), EngineError>>;
 
 /// A command that has an answer.
 pub(super) trait Request: Sized {
@@ -82,11 +82,11 @@ pub(super) trait Request: Sized {
 /// A request and the sending end of its answer.
 pub(super) struct Call<R: Request> {
     request: R,
-    reply: Reply<R::Answer>,
+    reply: ReplySender<R::Answer>,
 }
 
 impl<R: Request> Call<R> {
-    pub(super) fn new(request: R) -> (Self, Pending<R::Answer>) {
+    pub(super) fn new(request: R) -> (Self, PendingReply<R::Answer>) {
         let (reply, pending) = oneshot::channel();
         (Self { request, reply }, pending)
     }
@@ -118,7 +118,7 @@ pub(super) enum Command {
     Delay(Box<Call<DelayBatch>>),
     DeleteLetters(Box<Call<DeleteLetters>>),
     Discard(Call<Discard>),
-    End(Box<Call<Ending>>),
+    End(Box<Call<TransactionEnd>>),
     EndTopic(Call<EndTopic>),
     Export(Call<Export>),
     FindEntry(Call<FindEntry>),
@@ -130,7 +130,7 @@ pub(super) enum Command {
     Import(Box<Call<ImportBatch>>),
     Join(Call<Join>),
     /// Housekeeping; the flusher answers.
-    Keep(Reply<()>),
+    Keep(ReplySender<()>),
     /// The detector of a group has records for the journal.
     KeepDetector(GroupId),
     Leave(Leave),
@@ -144,15 +144,15 @@ pub(super) enum Command {
     PageDue(Call<PageDue>),
     PageEntries(Call<PageEntries>),
     PageWaiting(Call<PageWaiting>),
-    Pass(Call<Pass>),
+    Pass(Call<GroupCommits>),
     Reload(Box<Policies>),
     ScanEntries(Call<ScanEntries>),
     Settle(Box<Call<SettleRequest>>),
     StartJob(Box<Call<StartJob>>),
     Stop,
-    Take(Call<Take>),
+    Take(Call<FetchRetries>),
     /// An observation for the ledger.
-    Tell(Box<Input>),
+    Tell(Box<LedgerInput>),
 }
 
 impl Driver {

@@ -12,10 +12,10 @@ use crate::engine::detectors::JudgedNacks;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::stamps::Verdict;
+use crate::engine::stamps::SequenceVerdict;
 use crate::journal::NewEntry;
-use crate::model::{GroupId, Now, TopicName};
-use crate::retry::{Answer, Disposition, Evidence, Input, Nack, NackOutcome, Reporter};
+use crate::model::{GroupId, Moment, TopicName};
+use crate::retry::{Disposition, Evidence, LedgerAnswer, LedgerInput, Nack, NackOutcome, Reporter};
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ pub struct NackRequest {
 
 /// Producer id, epoch and sequence numbers of an idempotent producer's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Producer {
+pub struct ProducerSequence {
     pub id: i64,
     pub epoch: i16,
     /// Sequence number of the batch's first record.
@@ -50,7 +50,7 @@ pub struct NackBatch {
     /// The producer, or the committing member.
     pub by: Reporter,
     /// `None` for a producer without idempotence, and for a commit.
-    pub producer: Option<Producer>,
+    pub producer: Option<ProducerSequence>,
     /// One per record, in order.
     pub nacks: Vec<NackRequest>,
 }
@@ -95,7 +95,7 @@ impl Engine {
 struct JudgedBatch {
     by: Reporter,
     evidence: Evidence,
-    producer: Option<Producer>,
+    producer: Option<ProducerSequence>,
     nacks: Vec<Nack>,
     records: Vec<Bytes>,
 }
@@ -160,7 +160,7 @@ impl Driver {
     /// Decides on nacks and journals everything they cause in one group of the log.
     fn journal_batch(
         &mut self,
-        now: Now,
+        now: Moment,
         group: &GroupId,
         batch: JudgedBatch,
         windows: Vec<NewEntry>,
@@ -168,14 +168,14 @@ impl Driver {
         let JudgedBatch { by, evidence, producer, nacks, records } = batch;
         let of = group.clone();
         let input = match evidence {
-            Evidence::CommitMarker => Input::Marked { group: of, by, nacks },
-            Evidence::AdminNack => Input::Posted { group: of, by, nacks },
-            _ => Input::Nacks { group: of, by, nacks },
+            Evidence::CommitMarker => LedgerInput::Marked { group: of, by, nacks },
+            Evidence::AdminNack => LedgerInput::Posted { group: of, by, nacks },
+            _ => LedgerInput::Nacks { group: of, by, nacks },
         };
         let (answer, facts) = self.handle_records(now, input, &records);
         let outcomes = match answer {
-            Some(Answer::Nacked(outcomes)) => outcomes,
-            Some(Answer::BadNacks(bad)) => return Err(EngineError::BadNacks(bad)),
+            Some(LedgerAnswer::Nacked(outcomes)) => outcomes,
+            Some(LedgerAnswer::BadNacks(bad)) => return Err(EngineError::BadNacks(bad)),
             _ => return Err(EngineError::Stopped),
         };
         let stamp = producer.map(|producer| self.stamps.record(group, producer, now.wall));
@@ -193,12 +193,16 @@ impl Driver {
     }
 
     /// Checks a batch against its producer's sequences; an error means that it is refused.
-    fn is_repeated(&self, group: &GroupId, producer: Producer) -> Result<bool, EngineError> {
+    fn is_repeated(
+        &self,
+        group: &GroupId,
+        producer: ProducerSequence,
+    ) -> Result<bool, EngineError> {
         match self.stamps.check(group, producer) {
-            Verdict::New => Ok(false),
-            Verdict::Repeated => Ok(true),
-            Verdict::OutOfOrder => Err(EngineError::OutOfOrderSequence),
-            Verdict::Fenced => Err(EngineError::InvalidProducerEpoch),
+            SequenceVerdict::New => Ok(false),
+            SequenceVerdict::Repeated => Ok(true),
+            SequenceVerdict::OutOfOrder => Err(EngineError::OutOfOrderSequence),
+            SequenceVerdict::Fenced => Err(EngineError::InvalidProducerEpoch),
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::job::{JobStep, SendTarget};
 use crate::journal::{AppendError, NewEntry};
-use crate::model::{EntryId, GroupId, Now};
-use crate::retry::{Action, ActionOutcome, Answer, Entries, Fact, Input};
+use crate::model::{EntryId, GroupId, Moment};
+use crate::retry::{Action, ActionOutcome, Entries, Fact, LedgerAnswer, LedgerInput};
 
 #[cfg(test)]
 mod tests;
@@ -164,7 +164,7 @@ impl OperateRequest {
 }
 
 /// The ledger's decision about an action, not yet journalled.
-pub(super) struct Operated {
+pub(super) struct OperateDecision {
     outcomes: Vec<ActionOutcome>,
     pub(super) facts: Vec<Fact>,
     /// Number of entries that change.
@@ -176,25 +176,27 @@ impl Driver {
     /// Lets the ledger judge an action on entries of a group.
     pub(super) fn operate(
         &mut self,
-        now: Now,
+        now: Moment,
         group: &GroupId,
         (action, ids): (Action, Vec<EntryId>),
         records: &[Bytes],
-    ) -> Result<Operated, EngineError> {
+    ) -> Result<OperateDecision, EngineError> {
         self.tell_room(now, group);
-        let input = Input::Operate { group: group.clone(), action, ids };
+        let input = LedgerInput::Operate { group: group.clone(), action, ids };
         let (answer, facts) = self.handle_records(now, input, records);
-        let Some(Answer::Operated(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let Some(LedgerAnswer::Operated(outcomes)) = answer else {
+            return Err(EngineError::Stopped);
+        };
         let changed = outcomes.iter().filter(|one| is_done(**one)).count();
         let (changed, left) = (number(changed), number(outcomes.len() - changed));
-        Ok(Operated { outcomes, facts, changed, left })
+        Ok(OperateDecision { outcomes, facts, changed, left })
     }
 
     /// Appends the facts of a send and the records in one atomic group. If the topic was deleted
     /// meanwhile, nothing is appended and the letters stay.
     fn persist_sent(
         &mut self,
-        (now, group): (Now, &GroupId),
+        (now, group): (Moment, &GroupId),
         sent: Vec<EntryId>,
         facts: &[Fact],
         more: Vec<NewEntry>,
@@ -216,10 +218,10 @@ impl Driver {
 
     /// The audit record of an action.
     pub(super) fn action_audit(
-        now: Now,
+        now: Moment,
         group: &GroupId,
         action: Action,
-        (by, operated): (Operator, &Operated),
+        (by, operated): (Operator, &OperateDecision),
     ) -> AuditRecord {
         let outcomes = operated.outcomes.iter().map(|one| is_done(*one));
         AuditRecord::of((now.wall, by), (action.as_str(), group), outcomes, &operated.facts)

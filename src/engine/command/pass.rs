@@ -5,10 +5,10 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, TopicName};
-use crate::retry::Input;
+use crate::retry::LedgerInput;
 
 /// Committed offsets of a group, by topic and partition.
-pub(in crate::engine) struct Pass {
+pub(in crate::engine) struct GroupCommits {
     group: GroupId,
     offsets: Vec<(TopicName, i32, i64)>,
 }
@@ -21,11 +21,11 @@ impl Engine {
         group: &GroupId,
         offsets: Vec<(TopicName, i32, i64)>,
     ) -> Result<(), EngineError> {
-        self.call(Pass { group: group.clone(), offsets }).await
+        self.call(GroupCommits { group: group.clone(), offsets }).await
     }
 }
 
-impl Request for Pass {
+impl Request for GroupCommits {
     type Answer = ();
 
     fn command(call: Call<Self>) -> Command {
@@ -37,7 +37,7 @@ impl Request for Pass {
         let mut answer = Ok(());
         for (topic, partition, offset) in self.offsets {
             let group = self.group.clone();
-            let told = driver.ask(Input::OriginCommit { group, topic, partition, offset });
+            let told = driver.ask(LedgerInput::OriginCommit { group, topic, partition, offset });
             answer = answer.and(told.map(|_| ()));
         }
         answer

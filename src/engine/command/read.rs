@@ -7,9 +7,9 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
-use crate::engine::view::{EntryView, GroupView};
+use crate::engine::view::{EntryView, GroupSummary};
 use crate::model::{EntryId, GroupId};
-use crate::retry::{DELAYED, Entries, Entry, State};
+use crate::retry::{DELAYED, Entries, Entry, RetryState};
 
 /// Asks for entries of a group, by id.
 pub(in crate::engine) struct PageEntries {
@@ -51,7 +51,7 @@ pub(in crate::engine) struct ScannedEntries {
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryState {
-    pub state: State,
+    pub state: RetryState,
     pub reconsume_times: u32,
     pub redrives: u32,
     /// The group's committed offset has passed the origin.
@@ -76,7 +76,7 @@ impl EntryState {
 
     /// Whether such a letter is a dead letter now.
     pub fn is_dead_letter(&self, redrives: u32) -> bool {
-        matches!(self.state, State::Dead { .. }) && self.is_latest_letter(redrives)
+        matches!(self.state, RetryState::Dead { .. }) && self.is_latest_letter(redrives)
     }
 }
 
@@ -133,12 +133,12 @@ impl Engine {
     }
 
     /// A group, for the admin port; `None` for an unknown group.
-    pub async fn group(&self, group: &GroupId) -> Result<Option<GroupView>, EngineError> {
+    pub async fn group(&self, group: &GroupId) -> Result<Option<GroupSummary>, EngineError> {
         Ok(self.call_at_once(FindGroup { group: group.clone() }).await?.0)
     }
 
     /// Every known group, for the admin port and metrics.
-    pub async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
+    pub async fn groups(&self) -> Result<Vec<GroupSummary>, EngineError> {
         Ok(self.call_at_once(ListGroups).await?.0)
     }
 
@@ -250,30 +250,30 @@ impl Request for FindStates {
 }
 
 impl Request for FindGroup {
-    type Answer = Option<GroupView>;
+    type Answer = Option<GroupSummary>;
 
     fn command(call: Call<Self>) -> Command {
         Command::FindGroup(call)
     }
 
-    fn run(self, driver: &mut Driver) -> Result<Option<GroupView>, EngineError> {
+    fn run(self, driver: &mut Driver) -> Result<Option<GroupSummary>, EngineError> {
         let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
         let is_known = self.group.as_str() != DELAYED && store.has_group(&self.group);
-        Ok(is_known.then(|| GroupView::of(store, &self.group, now)))
+        Ok(is_known.then(|| GroupSummary::of(store, &self.group, now)))
     }
 }
 
 impl Request for ListGroups {
-    type Answer = Vec<GroupView>;
+    type Answer = Vec<GroupSummary>;
 
     fn command(call: Call<Self>) -> Command {
         Command::ListGroups(call)
     }
 
-    fn run(self, driver: &mut Driver) -> Result<Vec<GroupView>, EngineError> {
+    fn run(self, driver: &mut Driver) -> Result<Vec<GroupSummary>, EngineError> {
         let now = driver.clock.now().wall;
         let store = driver.ledger.store();
         let groups = store.group_ids().into_iter().filter(|group| group.as_str() != DELAYED);
-        Ok(groups.map(|group| GroupView::of(store, &group, now)).collect())
+        Ok(groups.map(|group| GroupSummary::of(store, &group, now)).collect())
     }
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use crate::engine::command::Command;
 use crate::engine::driver::Driver;
 use crate::engine::handle::Engine;
-use crate::model::{GroupId, Now};
-use crate::retry::{DELAYED, Entries, Input, Ledger, Policies, StateKind};
+use crate::model::{GroupId, Moment};
+use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
 
 /// States of entries that are neither settled nor delivered.
 const WAITING: [StateKind; 3] = [StateKind::Waiting, StateKind::Behind, StateKind::Held];
 
 impl Engine {
     /// Replaces the rules.
-    pub fn policies(&self, now: Now, policies: Policies) {
+    pub fn policies(&self, now: Moment, policies: Policies) {
         self.detectors.reload(now, &policies);
         self.tell(Command::Reload(Box::new(policies)));
     }
@@ -21,13 +21,13 @@ impl Engine {
 
 pub(super) fn run(policies: Policies, driver: &mut Driver) {
     let before = ruled(&driver.ledger);
-    driver.hear(Input::Policies(Box::new(policies)), "new rules");
+    driver.hear(LedgerInput::Policies(Box::new(policies)), "new rules");
     tell(&driver.ledger, before);
 }
 
 /// The rules of a group with waiting entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Ruled {
+struct GroupRules {
     waiting: u64,
     /// The `match` of the group's rule in `groups`; `None` without a rule.
     rule: Option<String>,
@@ -37,7 +37,7 @@ struct Ruled {
 
 /// A rule change that affects a group's waiting entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Change {
+enum RuleChange {
     /// The group has lost its retry topic.
     NoLane,
     /// The group's former rule in `groups` is gone; with the rule that applies now.
@@ -45,29 +45,29 @@ enum Change {
 }
 
 /// All groups with waiting entries.
-fn ruled<S: Entries>(ledger: &Ledger<S>) -> BTreeMap<GroupId, Ruled> {
+fn ruled<S: Entries>(ledger: &Ledger<S>) -> BTreeMap<GroupId, GroupRules> {
     let groups = ledger.groups().into_iter().filter(|group| group.as_str() != DELAYED);
     let all = groups.map(|group| {
         let counts = ledger.counts(&group);
         let waiting = WAITING.iter().map(|kind| counts.of(*kind)).sum();
         let rule = ledger.rule_of(&group).map(str::to_owned);
         let lane = ledger.policy(&group).lane;
-        (group, Ruled { waiting, rule, lane })
+        (group, GroupRules { waiting, rule, lane })
     });
     all.filter(|(_, ruled)| ruled.waiting > 0).collect()
 }
 
 /// Logs once per group the effect of the new rules on its waiting entries; `before` has the old
 /// rules.
-fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, Ruled>) {
+fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, GroupRules>) {
     for (group, waiting, change) in changes(ledger, before) {
         match change {
-            Change::NoLane => tracing::warn!(
+            RuleChange::NoLane => tracing::warn!(
                 %group, waiting,
                 "the group has no retry topic any more (lane: off) and retries of it wait: they \
                  stay as they are, and come back when it has one again"
             ),
-            Change::NoRule(was, now) => tracing::warn!(
+            RuleChange::NoRule(was, now) => tracing::warn!(
                 %group, waiting, was, now = now.as_deref().unwrap_or("retry"),
                 "the rule of the group is in groups no more and retries of it wait: none is lost, \
                  they go on by the rule it has now"
@@ -78,17 +78,17 @@ fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, Ruled>) {
 
 fn changes<S: Entries>(
     ledger: &Ledger<S>,
-    before: BTreeMap<GroupId, Ruled>,
-) -> Vec<(GroupId, u64, Change)> {
+    before: BTreeMap<GroupId, GroupRules>,
+) -> Vec<(GroupId, u64, RuleChange)> {
     let mut all = Vec::new();
-    for (group, Ruled { waiting, rule, lane }) in before {
+    for (group, GroupRules { waiting, rule, lane }) in before {
         if lane && !ledger.policy(&group).lane {
-            all.push((group.clone(), waiting, Change::NoLane));
+            all.push((group.clone(), waiting, RuleChange::NoLane));
         }
         let gone = rule.filter(|rule| !ledger.has_rule(rule));
         if let Some(was) = gone {
             let now = ledger.rule_of(&group).map(str::to_owned);
-            all.push((group, waiting, Change::NoRule(was, now)));
+            all.push((group, waiting, RuleChange::NoRule(was, now)));
         }
     }
     all
@@ -97,10 +97,10 @@ fn changes<S: Entries>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{MonoMs, Now, Origin, WallMs};
-    use crate::retry::{BTreeEntries, Input, Nack, Named, Policies, Policy, Reporter};
+    use crate::model::{Moment, MonoMs, Origin, WallMs};
+    use crate::retry::{BTreeEntries, LedgerInput, Nack, NackTarget, Policies, Policy, Reporter};
 
-    const NOW: Now = Now { wall: WallMs(1_000), mono: MonoMs(1_000) };
+    const NOW: Moment = Moment { wall: WallMs(1_000), mono: MonoMs(1_000) };
 
     fn rules(patterns: &[&str], fallback: &Policy) -> Policies {
         let of = |pattern: &&str| ((*pattern).to_owned(), Policy::default());
@@ -112,19 +112,19 @@ mod tests {
         let policies = rules(patterns, &Policy::default());
         let mut ledger = Ledger::new(BTreeEntries::default(), policies);
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
-        let nack = Nack { record_bytes: 1, ..Nack::of(Named::Origin(origin)) };
+        let nack = Nack { record_bytes: 1, ..Nack::of(NackTarget::Origin(origin)) };
         let by = Reporter { member: None, client: "app".into() };
         let (group, nacks) = ("shop".into(), vec![nack]);
-        ledger.handle(NOW, Input::Nacks { group, by, nacks });
+        ledger.handle(NOW, LedgerInput::Nacks { group, by, nacks });
         let group = "idle".into();
-        ledger.handle(NOW, Input::Join { group, member: "m".into() });
+        ledger.handle(NOW, LedgerInput::Join { group, member: "m".into() });
         ledger
     }
 
     /// The changes that a reload reports for `shop`.
-    fn says(ledger: &mut Ledger<BTreeEntries>, policies: Policies) -> Vec<Change> {
+    fn says(ledger: &mut Ledger<BTreeEntries>, policies: Policies) -> Vec<RuleChange> {
         let before = ruled(ledger);
-        ledger.handle(NOW, Input::Policies(Box::new(policies)));
+        ledger.handle(NOW, LedgerInput::Policies(Box::new(policies)));
         let all = changes(ledger, before);
         assert!(all.iter().all(|(group, waiting, _)| group.as_str() == "shop" && *waiting == 1));
         all.into_iter().map(|(.., change)| change).collect()
@@ -135,8 +135,9 @@ mod tests {
         let retry = Policy::default();
         let mut ledger = ledger(&["idle", "shop", "sh*"]);
         assert_eq!(says(&mut ledger, rules(&["new", "shop", "sh*"], &retry)), []);
-        let gone =
-            |was: &str, now: Option<&str>| [Change::NoRule(was.to_owned(), now.map(str::to_owned))];
+        let gone = |was: &str, now: Option<&str>| {
+            [RuleChange::NoRule(was.to_owned(), now.map(str::to_owned))]
+        };
         assert_eq!(says(&mut ledger, rules(&["sh*"], &retry)), gone("shop", Some("sh*")));
         assert_eq!(says(&mut ledger, rules(&["sh*"], &retry)), [], "once");
         assert_eq!(says(&mut ledger, rules(&[], &retry)), gone("sh*", None));
@@ -147,9 +148,9 @@ mod tests {
     fn a_lane_that_goes_under_a_backlog_is_said_once() {
         let off = Policy { lane: false, ..Policy::default() };
         let mut ledger = ledger(&[]);
-        assert_eq!(says(&mut ledger, rules(&[], &off)), [Change::NoLane]);
+        assert_eq!(says(&mut ledger, rules(&[], &off)), [RuleChange::NoLane]);
         assert_eq!(says(&mut ledger, rules(&[], &off)), []);
         assert_eq!(says(&mut ledger, rules(&[], &Policy::default())), []);
-        assert_eq!(says(&mut ledger, rules(&[], &off)), [Change::NoLane], "again");
+        assert_eq!(says(&mut ledger, rules(&[], &off)), [RuleChange::NoLane], "again");
     }
 }

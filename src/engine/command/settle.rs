@@ -11,8 +11,8 @@ use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::windows;
 use crate::model::GroupId;
-use crate::retry::detector::Settling;
-use crate::retry::{Answer, Input, NackOutcome};
+use crate::retry::detector::ExhaustedRecord;
+use crate::retry::{LedgerAnswer, LedgerInput, NackOutcome};
 
 /// A record that a plan says has its final outcome, with its bytes.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct SettleRequest {
     /// The group that failed it.
     pub group: GroupId,
     /// The record, as in the plan.
-    pub settling: Settling,
+    pub settling: ExhaustedRecord,
     /// The offsets of a batch without readable records, which is settled as one record.
     pub undecodable: Option<RangeInclusive<i64>>,
     /// The record's stored form (`wire::batch::RawRecord`).
@@ -59,10 +59,10 @@ impl Request for SettleRequest {
         driver.tell_room(driver.clock.now(), &group);
         let key = driver.order_key(&group, &record);
         let settling = Box::new(settling);
-        let input = Input::Settle { group: group.clone(), settling, record_bytes, key };
+        let input = LedgerInput::Settle { group: group.clone(), settling, record_bytes, key };
         let records = [record];
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
-        let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        let Some(LedgerAnswer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
         driver.persist(&facts, &records, vec![window])?;
         of.rest_on(driver.last_seq);
         driver.change((&group, &of), |detector, now| detector.settled(now, &partition, offsets));

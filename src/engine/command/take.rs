@@ -7,7 +7,7 @@ use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
-use crate::retry::{Answer, Company, Entries, Entry, Input, Single};
+use crate::retry::{Entries, Entry, IsolatedRetry, LedgerAnswer, LedgerInput, OtherDeliveries};
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ pub struct RetryBatch {
     /// Another entry of the group is due.
     pub is_due: bool,
     /// A retry that is delivered in isolation is due, or out at this slot.
-    pub single: Option<Single>,
+    pub single: Option<IsolatedRetry>,
 }
 
 /// One delivery, before its bytes are read.
@@ -41,22 +41,22 @@ pub struct TakenEntry {
 }
 
 /// A Fetch of a retry partition.
-pub(in crate::engine) struct Take {
+pub(in crate::engine) struct FetchRetries {
     group: GroupId,
     from: LaneOffset,
     max: usize,
-    company: Company,
+    company: OtherDeliveries,
 }
 
 /// The driver's part of a [`RetryBatch`].
 #[derive(Debug)]
-pub(in crate::engine) struct HandOuts {
+pub(in crate::engine) struct RetryDeliveries {
     entries: Vec<TakenEntry>,
     position: LaneOffset,
     next: LaneOffset,
     member: Option<MemberId>,
     is_due: bool,
-    single: Option<Single>,
+    single: Option<IsolatedRetry>,
 }
 
 /// A retry whose bytes cannot be read becomes a dead letter.
@@ -72,10 +72,11 @@ impl Engine {
         &self,
         group: &GroupId,
         from: LaneOffset,
-        (max, company): (usize, Company),
+        (max, company): (usize, OtherDeliveries),
     ) -> Result<RetryBatch, EngineError> {
-        let take = Take { group: group.clone(), from, max, company };
-        let HandOuts { entries, position, next, member, is_due, single } = self.call(take).await?;
+        let take = FetchRetries { group: group.clone(), from, max, company };
+        let RetryDeliveries { entries, position, next, member, is_due, single } =
+            self.call(take).await?;
         let records = self.read_whole(entries).await?;
         Ok(RetryBatch { records, position, next, member, is_due, single })
     }
@@ -103,24 +104,24 @@ impl Engine {
     }
 }
 
-impl Request for Take {
-    type Answer = HandOuts;
+impl Request for FetchRetries {
+    type Answer = RetryDeliveries;
 
     fn command(call: Call<Self>) -> Command {
         Command::Take(call)
     }
 
-    fn run(self, driver: &mut Driver) -> Result<HandOuts, EngineError> {
+    fn run(self, driver: &mut Driver) -> Result<RetryDeliveries, EngineError> {
         let Self { group, from, max, company } = self;
         driver.journal.admits()?;
         let of = group.clone();
-        match driver.ask(Input::Take { group, from, max, company })? {
-            Some(Answer::Taken { entries, position, next, next_due, single }) => {
+        match driver.ask(LedgerInput::Take { group, from, max, company })? {
+            Some(LedgerAnswer::Taken { entries, position, next, next_due, single }) => {
                 let store = driver.ledger.store();
                 let entries = store.located(entries);
                 let member = store.slot(&of, from.slot).and_then(|slot| slot.member);
                 let is_due = next_due.is_some_and(|due| due <= driver.clock.now().wall);
-                Ok(HandOuts { entries, position, next, member, is_due, single })
+                Ok(RetryDeliveries { entries, position, next, member, is_due, single })
             }
             _ => Err(EngineError::Stopped),
         }
@@ -135,6 +136,6 @@ impl Request for DeadLetterDamaged {
     }
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
-        driver.ask(Input::Damaged { id: self.id, why: self.why }).map(|_| ())
+        driver.ask(LedgerInput::Damaged { id: self.id, why: self.why }).map(|_| ())
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::btree_map::Entry as Place;
 
 use crate::engine::arrival::Arrival;
-use crate::engine::delayed::stored::Stored;
+use crate::engine::delayed::stored::StoredRecord;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
 use crate::journal::{AppendError, StreamId};
-use crate::model::{EntryId, MonoMs, Now, Origin, TopicName};
-use crate::retry::{DELAYED, Entries, Input, delayed};
+use crate::model::{EntryId, Moment, MonoMs, Origin, TopicName};
+use crate::retry::{DELAYED, Entries, LedgerInput, delayed};
 
 /// Records delivered in one slice; other work runs in between.
 pub(super) const SLICE_RECORDS: usize = 64;
@@ -28,7 +28,7 @@ pub(super) const LOOK_MS: u64 = 60_000;
 
 impl Driver {
     /// Runs one step of each kind of work on delayed records.
-    pub(in crate::engine) fn see_to_delayed(&mut self, now: Now) {
+    pub(in crate::engine) fn see_to_delayed(&mut self, now: Moment) {
         if self.may_decide().is_err() {
             return;
         }
@@ -51,7 +51,7 @@ impl Driver {
     }
 
     /// Delivers a slice of due records. Returns when to continue, unless none is left.
-    fn deliver(&mut self, now: Now) -> Option<MonoMs> {
+    fn deliver(&mut self, now: Moment) -> Option<MonoMs> {
         let most = SLICE_RECORDS + self.put_off.unreadable.len() + 1;
         let due = self.ledger.store().due(&delayed(), now.wall, most);
         let (mut records, mut bytes) = (0, 0_u64);
@@ -77,11 +77,11 @@ impl Driver {
         self.put_off.unreadable.values().min().copied()
     }
 
-    fn enter(&mut self, id: EntryId, bytes: u64, now: Now) -> Result<(), EngineError> {
+    fn enter(&mut self, id: EntryId, bytes: u64, now: Moment) -> Result<(), EngineError> {
         self.usable()?;
         let entry = self.ledger.store().get(id).filter(|entry| entry.group.as_str() == DELAYED);
         let Some(origin) = entry.and_then(|entry| entry.origin) else { return Ok(()) };
-        let Stored { stream, record } = match self.stored(id) {
+        let StoredRecord { stream, record } = match self.stored(id) {
             Ok(stored) => stored,
             Err(error) => {
                 self.set_aside(id, &origin, &error, now);
@@ -91,7 +91,7 @@ impl Driver {
         let arrival = self.destination(stream, &origin);
         let arrival = arrival.map(|stream| Arrival::new(stream, &record).entry(now));
         let mut arrived = arrival.is_some();
-        let (_, facts) = self.handle(Input::Delivered { id, arrived });
+        let (_, facts) = self.handle(LedgerInput::Delivered { id, arrived });
         match self.append(&facts, &[], arrival.into_iter().collect()) {
             Ok(()) => {}
             // The topic was deleted just now.
@@ -113,7 +113,7 @@ impl Driver {
     }
 
     /// Sets an unreadable record aside, so that others do not wait for it.
-    fn set_aside(&mut self, id: EntryId, origin: &Origin, error: &EngineError, now: Now) {
+    fn set_aside(&mut self, id: EntryId, origin: &Origin, error: &EngineError, now: Moment) {
         let look = now.mono.plus(LOOK_MS);
         match self.put_off.unreadable.entry(id) {
             Place::Occupied(mut known) => {
@@ -133,13 +133,13 @@ impl Driver {
     }
 
     /// Reads a delayed record from the log.
-    fn stored(&self, id: EntryId) -> Result<Stored, EngineError> {
+    fn stored(&self, id: EntryId) -> Result<StoredRecord, EngineError> {
         let at = self.ledger.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
         if let Some(body) = self.unwritten.body(at.seq) {
-            return Stored::read(kind::WAITS, &body);
+            return StoredRecord::read(kind::WAITS, &body);
         }
         let entry = self.journal.read(at)?;
-        Stored::read(entry.kind, &entry.body)
+        StoredRecord::read(entry.kind, &entry.body)
     }
 
     /// The partition that the record was produced to, unless it is deleted.
@@ -166,7 +166,7 @@ impl Driver {
             let stream = self.stored(id).ok().and_then(|stored| stored.stream);
             if self.destination(stream, &origin).is_none() {
                 gone.push((id, self.ledger.store().record_bytes(id)));
-                facts.extend(self.handle(Input::Delivered { id, arrived: false }).1);
+                facts.extend(self.handle(LedgerInput::Delivered { id, arrived: false }).1);
             }
         }
         if let Err(error) = self.persist(&facts, &[], Vec::new()) {

@@ -30,24 +30,24 @@ use crate::retry::{Entry, delayed};
 use crate::wire::batch::RawRecord;
 
 use self::backlog::Backlog;
-use self::stored::Stored;
+use self::stored::StoredRecord;
 
 /// Makes the entries of the batch's atomic group; `None` if the batch must not be appended.
-pub type More<'a> = &'a mut dyn FnMut() -> Option<Vec<NewEntry>>;
+pub type EntrySource<'a> = &'a mut dyn FnMut() -> Option<Vec<NewEntry>>;
 
 /// Appends a producer's batch and further entries in one atomic group. Returns the places of the
 /// further entries; `None` if nothing was appended. Runs on the engine's thread.
 ///
 /// A closure, because the broker assigns offsets under its own lock, in that atomic group.
-pub type AppendBatch = Box<dyn FnOnce(More<'_>) -> Option<Vec<EntryRef>> + Send>;
+pub type AppendBatch = Box<dyn FnOnce(EntrySource<'_>) -> Option<Vec<EntryRef>> + Send>;
 
 /// Finds the stream of a partition; `None` if there is no such partition.
-type Find = dyn Fn(&TopicName, i32) -> Option<StreamId> + Send + Sync;
+type StreamFinder = dyn Fn(&TopicName, i32) -> Option<StreamId> + Send + Sync;
 
 /// The topics that delayed records enter, and the quota of delayed records.
 #[derive(Clone)]
 pub struct Destinations {
-    find: Option<Arc<Find>>,
+    find: Option<Arc<StreamFinder>>,
     bytes_max: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct DelayBatch {
     /// The partition's stream in the log.
     pub stream: StreamId,
     /// The time until which each record waits, and its stored form (`wire::batch::RawRecord`).
-    pub records: Vec<(crate::retry::Until, Bytes)>,
+    pub records: Vec<(crate::retry::DelayEnd, Bytes)>,
     /// Appends the rest of the batch.
     pub append: AppendBatch,
 }
@@ -95,7 +95,7 @@ pub(super) struct Cancel(Vec<Origin>);
 
 /// The driver's state of delayed records, beside their entries.
 #[derive(Debug)]
-pub(super) struct PutOff {
+pub(super) struct DelayedState {
     /// Time of the next delivery; `None` if nothing is due.
     pub(super) at: Option<MonoMs>,
     destinations: Destinations,
@@ -106,7 +106,7 @@ pub(super) struct PutOff {
     leaving: VecDeque<EntryId>,
 }
 
-impl PutOff {
+impl DelayedState {
     /// The state at a start; `next` is the next new entry id.
     pub(super) fn new(destinations: Destinations, next: EntryId) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl Engine {
             }
             let read = payload.ok_or(EngineError::PayloadLost(entry.id)).and_then(|at| {
                 let stored = self.journal.read(at)?;
-                Ok(Stored::read(stored.kind, &stored.body)?.record)
+                Ok(StoredRecord::read(stored.kind, &stored.body)?.record)
             });
             found.push(DelayedRecord { entry, record: read, bytes });
         }

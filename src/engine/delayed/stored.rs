@@ -11,7 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::engine::error::EngineError;
 use crate::engine::kind;
-use crate::journal::{Kind, StreamId};
+use crate::journal::{EntryKind, StreamId};
 use crate::wire::batch::RawRecord;
 
 const VERSION: u8 = 1;
@@ -20,7 +20,7 @@ const HEAD_BYTES: usize = 5;
 
 /// A delayed record and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct StoredRecord {
     /// `None` for entries before kind 76, which have only the topic's name.
     pub(super) stream: Option<StreamId>,
     pub(super) record: RawRecord,
@@ -35,9 +35,9 @@ pub(super) fn body_of(stream: StreamId, record: &[u8]) -> Bytes {
     body.freeze()
 }
 
-impl Stored {
+impl StoredRecord {
     /// Decodes the body of an entry.
-    pub(super) fn read(kind: Kind, body: &Bytes) -> Result<Self, EngineError> {
+    pub(super) fn read(kind: EntryKind, body: &Bytes) -> Result<Self, EngineError> {
         if kind != kind::WAITS {
             return Ok(Self { stream: None, record: RawRecord::parse(body)? });
         }
@@ -69,20 +69,20 @@ mod tests {
         let body = body_of(StreamId(300), &record().to_bytes());
         let bytes = b"\x01\x2c\x01\0\0\x01\x04\x05\0\0\0\0\0\0\0\x01\0\0\0v\0\0\0\0";
         assert_eq!(body[..], bytes[..], "the format has changed: give it a new version");
-        let stored = Stored { stream: Some(StreamId(300)), record: record() };
-        assert_eq!(Stored::read(kind::WAITS, &body).unwrap(), stored);
+        let stored = StoredRecord { stream: Some(StreamId(300)), record: record() };
+        assert_eq!(StoredRecord::read(kind::WAITS, &body).unwrap(), stored);
     }
 
     #[test]
     fn one_stored_before_there_was_a_stream_is_read_without_it() {
-        let stored = Stored::read(kind::BEGINS, &record().to_bytes()).unwrap();
-        assert_eq!(stored, Stored { stream: None, record: record() });
+        let stored = StoredRecord::read(kind::BEGINS, &record().to_bytes()).unwrap();
+        assert_eq!(stored, StoredRecord { stream: None, record: record() });
     }
 
     #[test]
     fn other_bytes_are_no_record_that_waits() {
         for bad in [&b""[..], b"\x01\x2c\x01\0", b"\x02\x2c\x01\0\0\x01", b"\x01\x2c\x01\0\0\x01"] {
-            assert!(Stored::read(kind::WAITS, &Bytes::from_static(bad)).is_err(), "{bad:?}");
+            assert!(StoredRecord::read(kind::WAITS, &Bytes::from_static(bad)).is_err(), "{bad:?}");
         }
     }
 }

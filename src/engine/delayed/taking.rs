@@ -9,9 +9,11 @@ use crate::engine::delayed::{Cancel, CountDelayed, DelayBatch, DelayedTotals};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
-use crate::journal::{Encoded, NewEntry};
+use crate::journal::{EncodedHead, NewEntry};
 use crate::model::{EntryId, Origin};
-use crate::retry::{Answer, Entries, Fact, Input, PayloadChange, StateKind, delayed, encode_fact};
+use crate::retry::{
+    Entries, Fact, LedgerAnswer, LedgerInput, PayloadChange, StateKind, delayed, encode_fact,
+};
 
 impl Request for DelayBatch {
     /// True when the answer depends on the log: at least one record waits.
@@ -70,7 +72,7 @@ impl Driver {
         let (mut facts, mut bodies) = (Vec::new(), Vec::new());
         let appended = append(&mut || {
             let records = until.clone();
-            let input = Input::Delay { topic: topic.clone(), partition, records };
+            let input = LedgerInput::Delay { topic: topic.clone(), partition, records };
             facts = self.handle(input).1;
             let entries: Vec<NewEntry> =
                 facts.iter().filter_map(|fact| begun(fact, &bytes)).collect();
@@ -101,7 +103,7 @@ impl Driver {
             _ => None,
         });
         let records: Vec<Origin> = begun.collect();
-        let (_, ended) = self.handle(Input::Cancel { records });
+        let (_, ended) = self.handle(LedgerInput::Cancel { records });
         facts.extend(ended);
         let appended = self.append(&facts, &[], Vec::new());
         if let Err(error) = &appended {
@@ -127,8 +129,8 @@ impl Driver {
             .filter_map(|record| u64::try_from(record.offset).ok().map(EntryId))
             .map(|id| (id, self.ledger.store().record_bytes(id)))
             .collect();
-        match self.ask(Input::Cancel { records })? {
-            Some(Answer::Cancelled(cancelled)) => {
+        match self.ask(LedgerInput::Cancel { records })? {
+            Some(LedgerAnswer::Cancelled(cancelled)) => {
                 for ((id, bytes), _) in sizes.iter().zip(&cancelled).filter(|(_, was)| **was) {
                     self.ended(*id, *bytes);
                 }
@@ -175,5 +177,5 @@ impl Driver {
 fn begun(fact: &Fact, bodies: &[Bytes]) -> Option<NewEntry> {
     let Fact::Entry { payload: PayloadChange::Begins(index), .. } = fact else { return None };
     let body = bodies.get(usize::try_from(*index).ok()?)?.clone();
-    Some(NewEntry::plain(kind::WAITS, Encoded::of(encode_fact(fact)), body))
+    Some(NewEntry::plain(kind::WAITS, EncodedHead::of(encode_fact(fact)), body))
 }

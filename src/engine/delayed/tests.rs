@@ -6,14 +6,14 @@ use std::task::{Context, Poll, Waker};
 use super::delivering::{FULL_MS, LEAVING, LOOK_MS, SLICE_BYTES, SLICE_RECORDS};
 use super::*;
 use crate::clock::{Clock, Hand};
-use crate::engine::{Driver, Parts, Replay};
-use crate::journal::{Config, Journal, Kind, MemDisk, StreamAppend, Writer};
+use crate::engine::{Driver, EngineParts, Replay};
+use crate::journal::{EntryKind, Journal, JournalOptions, MemDisk, StreamAppend, Writer};
 use crate::observe::Metrics;
-use crate::retry::Until;
+use crate::retry::DelayEnd;
 use crate::wire::batch::{Batch, Headers, TimestampType, records};
 
 /// Kind of a producer's batch in the log.
-const PRODUCED: Kind = Kind(19);
+const PRODUCED: EntryKind = EntryKind(19);
 
 struct House {
     disk: MemDisk,
@@ -45,9 +45,9 @@ impl House {
 
     fn start(&mut self) {
         let (clock, hand) = Clock::told(self.now);
-        let config = Config { segment_bytes: 8 << 20, ..Config::default() };
+        let config = JournalOptions { segment_bytes: 8 << 20, ..JournalOptions::default() };
         let (journal, writer, recovery) = Journal::open(self.disk.disk(), config).unwrap();
-        let mut parts = Parts::plain(&journal, clock);
+        let mut parts = EngineParts::plain(&journal, clock);
         parts.destinations = Destinations::default().with_bytes_max(self.bytes_max);
         let metrics = parts.metrics.clone();
         let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
@@ -113,14 +113,14 @@ impl House {
         stored: Vec<Bytes>,
     ) -> Result<(), EngineError> {
         let journal = self.on().journal.clone();
-        let append = Box::new(move |more: More<'_>| {
+        let append = Box::new(move |more: EntrySource<'_>| {
             let part = StreamAppend { stream, records: 1, max_timestamp_ms: 1 };
             let batch = NewEntry::bare_batch(PRODUCED, part, "batch".into());
             let more = more()?;
             let appended = journal.append_reserved([vec![batch], more].concat());
             Some(appended.ok()?.refs.into_iter().skip(1).collect())
         });
-        let until = Until::After(after_ms);
+        let until = DelayEnd::After(after_ms);
         let records = stored.into_iter().map(|record| (until, record)).collect();
         let batch = DelayBatch { topic: "orders".into(), partition: 0, stream, records, append };
         let engine = self.on().engine.clone();

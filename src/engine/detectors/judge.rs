@@ -11,9 +11,9 @@ use crate::engine::detectors::keep::PendingRecords;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::journal::NewEntry;
-use crate::model::{GroupId, Now, TopicName, TopicPartition};
-use crate::retry::detector::{Detector, InOrder, Seen};
-use crate::retry::{self, Evidence, Ladder, Nack, Named, OrderMode};
+use crate::model::{GroupId, Moment, TopicName, TopicPartition};
+use crate::retry::detector::{Detector, GroupObservation, OrderEffect};
+use crate::retry::{self, Evidence, Ladder, Nack, NackTarget, OrderMode};
 
 /// Most bytes of windows in one group of the log; the rest of the group is for the records.
 const WINDOW_BYTES_MAX: u64 = 24 << 20;
@@ -32,7 +32,7 @@ pub(in crate::engine) struct JudgedNacks {
     /// Partitions of the records that wait.
     waiting: BTreeSet<TopicPartition>,
     /// Failures that become entries.
-    pub(in crate::engine) failures: Vec<Seen>,
+    pub(in crate::engine) failures: Vec<GroupObservation>,
     /// The records of the detector, for the same group of the log.
     pub(in crate::engine) pending: PendingRecords,
     pub(in crate::engine) windows: Vec<NewEntry>,
@@ -42,7 +42,7 @@ impl Driver {
     /// Judges the nacks of a batch. An invalid nack of an ordered group rejects the whole batch.
     pub(in crate::engine) fn judge(
         &mut self,
-        now: Now,
+        now: Moment,
         (group, evidence): (&GroupId, Evidence),
         nacks: Vec<NackRequest>,
     ) -> Result<JudgedNacks, EngineError> {
@@ -77,7 +77,11 @@ impl Driver {
     }
 
     /// Reports failures to the group's detector, once their entries are in the log.
-    pub(in crate::engine) fn note_failures(&mut self, group: &GroupId, failures: Vec<Seen>) {
+    pub(in crate::engine) fn note_failures(
+        &mut self,
+        group: &GroupId,
+        failures: Vec<GroupObservation>,
+    ) {
         let Some(of) = self.detectors.find(group) else { return };
         of.rest_on(self.last_seq);
         self.change((group, &of), |detector, now| {
@@ -96,7 +100,7 @@ impl Driver {
         let bytes = |batch: &NackBatch| {
             let of = self.detectors.find(&batch.group)?;
             let origins = batch.nacks.iter().filter_map(|request| match &request.nack.named {
-                Named::Origin(origin) => Some(TopicPartition::from(origin)),
+                NackTarget::Origin(origin) => Some(TopicPartition::from(origin)),
                 _ => None,
             });
             let partitions: BTreeSet<TopicPartition> = origins.collect();
@@ -122,7 +126,7 @@ impl Driver {
         // A record without bytes is refused.
         let is_gone = nack.bytes == retry::Bytes::ReferenceGone;
         match &nack.named {
-            Named::Origin(origin) if !wants_end && !is_gone => {
+            NackTarget::Origin(origin) if !wants_end && !is_gone => {
                 Some(self.ledger.policies().ladder_of(group, &origin.topic))
             }
             _ => None,
@@ -133,7 +137,7 @@ impl Driver {
     pub(in crate::engine) fn change<T>(
         &mut self,
         (group, of): (&GroupId, &GroupDetector),
-        f: impl FnOnce(&mut Detector, Now) -> T,
+        f: impl FnOnce(&mut Detector, Moment) -> T,
     ) -> T {
         let mut state = of.lock();
         let changed = f(&mut state.detector, self.clock.now());
@@ -150,34 +154,34 @@ impl JudgedNacks {
     fn add(
         &mut self,
         detector: &mut Detector,
-        now: Now,
+        now: Moment,
         (mut nack, record): (Nack, Bytes),
         ladder: Option<Ladder>,
     ) {
         let failure = match &nack.named {
-            Named::Origin(origin) => {
+            NackTarget::Origin(origin) => {
                 let (partition, offset) = (TopicPartition::from(origin), origin.offset);
                 nack.carried = detector.charged(&partition, offset);
                 // A reload may reach the detector and the ledger at different times.
                 let ladder = ladder.filter(|_| detector.keeps_order());
-                let in_place = ladder.map_or(InOrder::Leaves, |of| {
+                let in_place = ladder.map_or(OrderEffect::Leaves, |of| {
                     detector.failed_in_order(now, &partition, offset, &of)
                 });
                 match in_place {
-                    InOrder::Leaves => Some(Seen::Nacked { partition, offset }),
-                    InOrder::Waits => {
+                    OrderEffect::Leaves => Some(GroupObservation::Nacked { partition, offset }),
+                    OrderEffect::Waits => {
                         self.charged.push(origin.topic.clone());
                         self.waiting.insert(partition);
                         return self.leaves.push(false);
                     }
-                    InOrder::Known => return self.leaves.push(false),
+                    OrderEffect::Known => return self.leaves.push(false),
                 }
             }
-            Named::Lane(lane) => {
+            NackTarget::Lane(lane) => {
                 nack.carried.spared = detector.is_paused();
-                Some(Seen::LaneFailed { lane: *lane })
+                Some(GroupObservation::LaneFailed { lane: *lane })
             }
-            Named::Nothing | Named::Unreadable | Named::OtherGroup => None,
+            NackTarget::Nothing | NackTarget::Unreadable | NackTarget::OtherGroup => None,
         };
         self.failures.extend(failure);
         self.leaves.push(true);

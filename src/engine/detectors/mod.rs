@@ -18,11 +18,11 @@ use tokio::sync::watch;
 use crate::engine::command::Command;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::recover::NotPassed;
+use crate::engine::recover::UnpassedOffsets;
 use crate::engine::suspects::GroupSuspects;
 use crate::engine::windows::Windows;
-use crate::model::{GroupId, Now, TopicPartition};
-use crate::retry::detector::{Detector, Rules, Seen};
+use crate::model::{GroupId, Moment, TopicPartition};
+use crate::retry::detector::{Detector, GroupObservation, Rules};
 use crate::retry::{Policies, Policy};
 use crate::wire::read_progress;
 
@@ -38,11 +38,11 @@ pub struct Detectors {
 }
 
 /// The journalled state of all groups at the start.
-pub(super) struct Remembered {
+pub(super) struct StoredDetectors {
     pub(super) windows: Windows,
     pub(super) suspects: GroupSuspects,
     /// Records with entries that no commit has passed.
-    pub(super) not_passed: NotPassed,
+    pub(super) not_passed: UnpassedOffsets,
 }
 
 /// The detector of one group.
@@ -64,8 +64,8 @@ pub struct DetectorState {
 
 impl Detectors {
     /// Restores detectors from their journalled state.
-    pub(super) fn new(now: Now, policies: &Policies, remembered: Remembered) -> Self {
-        let Remembered { windows, suspects, not_passed } = remembered;
+    pub(super) fn new(now: Moment, policies: &Policies, remembered: StoredDetectors) -> Self {
+        let StoredDetectors { windows, suspects, not_passed } = remembered;
         let detectors = Self::default();
         for ((group, partition), kept) in windows {
             let of = detectors.of(&group, policies.of(&group));
@@ -85,7 +85,7 @@ impl Detectors {
     }
 
     /// Replaces the rules.
-    pub(super) fn reload(&self, now: Now, policies: &Policies) {
+    pub(super) fn reload(&self, now: Moment, policies: &Policies) {
         for (group, of) in self.all() {
             of.lock().detector.rule(now, Rules::from(policies.of(&group)));
             of.notify();
@@ -96,7 +96,7 @@ impl Detectors {
     /// Restores an offset that a group had committed before the start.
     pub(super) fn read(
         &self,
-        now: Now,
+        now: Moment,
         (group, partition): (&GroupId, TopicPartition),
         offset: i64,
         metadata: &str,
@@ -139,7 +139,7 @@ impl Detectors {
     }
 
     /// Removes the detectors of groups without members, Fetches and records.
-    pub fn forget_idle(&self, now: Now) {
+    pub fn forget_idle(&self, now: Moment) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let known = groups.len();
         // Another holder may be about to change it.
@@ -182,7 +182,7 @@ impl GroupDetector {
 }
 
 impl DetectorState {
-    fn is_idle(&self, now: Now) -> bool {
+    fn is_idle(&self, now: Moment) -> bool {
         self.pending.is_empty() && self.detector.is_idle(now)
     }
 }
@@ -207,9 +207,9 @@ impl Engine {
     /// Changes the detector of a group and processes its outputs; `then` runs under the same lock.
     pub fn change<T>(
         &self,
-        now: Now,
+        now: Moment,
         (group, of): (&GroupId, &GroupDetector),
-        f: impl FnOnce(&mut Detector, Now) -> T,
+        f: impl FnOnce(&mut Detector, Moment) -> T,
         then: impl FnOnce(&GroupDetector),
     ) -> T {
         let mut state = of.lock();
@@ -228,7 +228,7 @@ impl Engine {
 }
 
 /// The event of a committed offset with its metadata.
-pub fn seen_offset(partition: TopicPartition, offset: i64, metadata: &str) -> Seen {
+pub fn seen_offset(partition: TopicPartition, offset: i64, metadata: &str) -> GroupObservation {
     let done = read_progress(offset, metadata).map(|progress| progress.done).unwrap_or_default();
-    Seen::Read { partition, offset, done }
+    GroupObservation::Read { partition, offset, done }
 }

@@ -3,8 +3,8 @@
 use crate::engine::detectors::{DetectorState, GroupDetector};
 use crate::model::{GroupId, TopicPartition};
 use crate::observe::Metrics;
-use crate::retry::Input;
-use crate::retry::detector::Output;
+use crate::retry::LedgerInput;
+use crate::retry::detector::DetectorOutput;
 use crate::retry::suspects::Decision;
 
 /// Most records named in one log line.
@@ -17,40 +17,44 @@ impl GroupDetector {
         state: &mut DetectorState,
         group: &GroupId,
         metrics: &Metrics,
-    ) -> Vec<Input> {
+    ) -> Vec<LedgerInput> {
         let (mut inputs, mut is_news) = (Vec::new(), false);
         while let Some(output) = state.detector.poll_output() {
             match output {
-                Output::Window { partition, window } => state.pending.window(partition, window),
-                Output::Suspects(record) => state.pending.suspects(record),
-                Output::Wake => is_news = true,
-                Output::Joined(lane) => inputs.push(Input::Joined { group: group.clone(), lane }),
-                Output::Replayed { partition, offsets } => {
+                DetectorOutput::Window { partition, window } => {
+                    state.pending.window(partition, window)
+                }
+                DetectorOutput::Suspects(record) => state.pending.suspects(record),
+                DetectorOutput::Wake => is_news = true,
+                DetectorOutput::Joined(lane) => {
+                    inputs.push(LedgerInput::Joined { group: group.clone(), lane });
+                }
+                DetectorOutput::Replayed { partition, offsets } => {
                     let TopicPartition { topic, partition } = partition;
                     let group = group.clone();
-                    inputs.push(Input::Replayed { group, topic, partition, offsets });
+                    inputs.push(LedgerInput::Replayed { group, topic, partition, offsets });
                 }
-                Output::SeekBack { partition, offset, is_told } => {
+                DetectorOutput::SeekBack { partition, offset, is_told } => {
                     metrics.sought_back(group.as_str());
                     if is_told {
                         log_seek_back(group, &partition, offset);
                     }
                 }
-                Output::Suspicion(decision) => log_suspicion(group, &decision),
-                Output::Held(true) => tracing::warn!(
+                DetectorOutput::Suspicion(decision) => log_suspicion(group, &decision),
+                DetectorOutput::Held(true) => tracing::warn!(
                     %group,
                     "most records fail: the group is paused, and a test batch follows each pause \
                      (retry.breaker)"
                 ),
-                Output::Held(false) => {
+                DetectorOutput::Held(false) => {
                     tracing::info!(%group, "most records are handled again: the group goes on");
                 }
-                Output::Passed { partition, offset } => tracing::warn!(
+                DetectorOutput::Passed { partition, offset } => tracing::warn!(
                     %group, %partition, offset,
                     "the group has passed a failed record elsewhere, not through here; its \
                      partition waits for it no more, and it counts no failure of it there"
                 ),
-                Output::LetGo { partition, offsets, has_queue } => {
+                DetectorOutput::LetGo { partition, offsets, has_queue } => {
                     log_let_go(group, &partition, &offsets, has_queue);
                 }
             }

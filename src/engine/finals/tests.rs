@@ -7,10 +7,10 @@ use std::task::{Context, Waker};
 
 use super::*;
 use crate::clock::Clock;
-use crate::engine::{Driver, NackBatch, NackRequest, Parts, Replay};
-use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::engine::{Driver, EngineParts, NackBatch, NackRequest, Replay};
+use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, WallMs};
-use crate::retry::{Nack, Named, Reporter, Want};
+use crate::retry::{Nack, NackTarget, Reporter, RequestedDelay};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// Text that was logged.
@@ -37,9 +37,9 @@ struct House {
 impl House {
     fn new() -> Self {
         let disk = MemDisk::new(5).disk();
-        let (journal, writer, recovery) = Journal::open(disk, Config::default()).unwrap();
+        let (journal, writer, recovery) = Journal::open(disk, JournalOptions::default()).unwrap();
         let (clock, _) = Clock::told(WallMs(1_000));
-        let parts = Parts::plain(&journal, clock);
+        let parts = EngineParts::plain(&journal, clock);
         let mut replay = Replay::new(None, &parts);
         recovery.replay(0, &mut |entry, at| replay.entry(entry, at)).unwrap();
         let (engine, driver) = replay.finish(parts);
@@ -92,12 +92,12 @@ fn rejected(offset: i64) -> NackRequest {
     let record = record.to_bytes();
     NackRequest {
         nack: Nack {
-            named: Named::Origin(origin),
-            want: Want { level: Some(-1), delay_ms: None },
+            named: NackTarget::Origin(origin),
+            want: RequestedDelay { level: Some(-1), delay_ms: None },
             max_reconsume_times: None,
             reason: Some("no\nstock".to_owned()),
             committed: None,
-            carried: crate::retry::Carried::default(),
+            carried: crate::retry::FailureHistory::default(),
             bytes: crate::retry::Bytes::Value,
             record_bytes: u64::try_from(record.len()).unwrap(),
             key: None,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::job::fingerprint::mask;
 use crate::engine::letters::DeadLetter;
 use crate::model::WallMs;
-use crate::retry::{Disposition, Entry, State};
+use crate::retry::{Disposition, Entry, RetryState};
 use crate::wire::batch::Headers;
 
 /// A header that a record must have.
@@ -55,7 +55,7 @@ impl LetterFilter {
         let cause = entry.disposition.unwrap_or(Disposition::Manual).as_str();
         let reason = entry.reason.as_deref().unwrap_or_default();
         let at = match entry.state {
-            State::Dead { at } => Some(at),
+            RetryState::Dead { at } => Some(at),
             _ => entry.last_failed,
         };
         is_met(self.topic.as_deref(), |wanted| topic.unwrap_or_default() == wanted)

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::audit::Operator;
 use crate::engine::kind;
-use crate::journal::{Encoded, Journal, NewEntry, ReadError};
+use crate::journal::{EncodedHead, EntryReadError, Journal, NewEntry};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 
 pub use filter::{HeaderFilter, LetterFilter};
@@ -159,12 +159,12 @@ pub struct JobStep {
     /// Letters that the filter admits and the batch leaves out.
     pub left: u64,
     /// Outcomes since the last step, and the records still without one.
-    pub outcomes: Outcomes,
+    pub outcomes: RedriveOutcomes,
 }
 
 /// Outcomes of redriven records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcomes {
+pub struct RedriveOutcomes {
     pub acknowledged: u64,
     pub failed: u64,
     pub pending: Vec<EntryId>,
@@ -266,7 +266,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     /// Reads the jobs from the log.
-    pub(super) fn read(journal: &Journal) -> Result<Self, ReadError> {
+    pub(super) fn read(journal: &Journal) -> Result<Self, EntryReadError> {
         let mut jobs = Self::default();
         let Some(list) = journal.keyed_get(kind::JOB, LIST_KEY)? else { return Ok(jobs) };
         let Some(ids) = parse::<Vec<u64>>(&journal.read(list)?.head) else {
@@ -349,7 +349,7 @@ impl Jobs {
 }
 
 fn entry(key: &[u8], value: &impl Serialize) -> NewEntry {
-    let head = Encoded::of(postcard::to_extend(value, vec![VERSION]));
+    let head = EncodedHead::of(postcard::to_extend(value, vec![VERSION]));
     NewEntry::keyed(kind::JOB, Bytes::copy_from_slice(key), head, Bytes::new())
 }
 
@@ -359,7 +359,7 @@ fn job_entry(job: &Job) -> NewEntry {
         return entry(&id, job);
     }
     let parts = (job, &filter.key_shape, &filter.size);
-    let head = Encoded::of(postcard::to_extend(&parts, vec![SHAPED_VERSION]));
+    let head = EncodedHead::of(postcard::to_extend(&parts, vec![SHAPED_VERSION]));
     NewEntry::keyed(kind::JOB, Bytes::copy_from_slice(&id), head, Bytes::new())
 }
 

@@ -93,12 +93,12 @@ fn patch_error(error: impl fmt::Display) -> PatchError {
 /// An object: its members in order, and the index of each name. A repeated name keeps its last
 /// value, as in most readers.
 #[derive(Default)]
-struct Members<'a> {
+struct ObjectMembers<'a> {
     all: Vec<Option<(String, Cow<'a, str>)>>,
     places: BTreeMap<String, usize>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> ObjectMembers<'a> {
     /// The members of a JSON text; `None` when it is not an object.
     fn of(text: &'a str) -> Result<Option<Self>, serde_json::Error> {
         if !text.trim_start().starts_with('{') {
@@ -141,18 +141,18 @@ impl<'a> Members<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
+            type Value = ObjectMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Members::default();
+                let mut members = ObjectMembers::default();
                 while let Some(name) = map.next_key::<String>()? {
                     members.set(name, Cow::Borrowed(map.next_value::<&'de RawValue>()?.get()));
                 }
@@ -168,10 +168,10 @@ fn merged(target: Option<&str>, patch: &str, depth: usize) -> Result<String, Pat
     if depth > DEPTH_MAX {
         return Err(PatchError::TooDeep);
     }
-    let Some(changes) = Members::of(patch).map_err(patch_error)? else {
+    let Some(changes) = ObjectMembers::of(patch).map_err(patch_error)? else {
         return Ok(patch.trim().to_owned());
     };
-    let target = target.map(Members::of).transpose().map_err(value_error)?.flatten();
+    let target = target.map(ObjectMembers::of).transpose().map_err(value_error)?.flatten();
     let mut members = target.unwrap_or_default();
     for (name, change) in changes.all.into_iter().flatten() {
         if change == "null" {

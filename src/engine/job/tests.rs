@@ -39,7 +39,7 @@ fn ids(numbers: std::ops::Range<u64>) -> Vec<EntryId> {
 }
 
 fn step(cursor: i64, acknowledged: u64, failed: u64) -> JobStep {
-    let outcomes = Outcomes { acknowledged, failed, pending: Vec::new() };
+    let outcomes = RedriveOutcomes { acknowledged, failed, pending: Vec::new() };
     JobStep { id: 7, cursor, left: 0, outcomes }
 }
 
@@ -97,7 +97,7 @@ fn a_job_stops_when_its_records_fail_again() {
 #[test]
 fn a_job_watches_its_latest_records() {
     let first = job(0).stepped(step(10, 0, 0), 900, ids(0..900));
-    let outcomes = Outcomes { pending: first.watched.clone(), ..Outcomes::default() };
+    let outcomes = RedriveOutcomes { pending: first.watched.clone(), ..RedriveOutcomes::default() };
     let second = first.stepped(JobStep { outcomes, ..step(20, 0, 0) }, 200, ids(900..1_100));
     assert_eq!(second.watched, ids(100..1_100));
 }

@@ -10,10 +10,12 @@ use bytes::Bytes;
 use super::*;
 use crate::clock::{Clock, Hand};
 use crate::engine::store::ROWS_FILE;
-use crate::engine::{Engine, Flusher, NackBatch, NackReply, NackRequest, Parts, Producer, Replay};
-use crate::journal::{Config, Disk, DiskFile, Journal, MemDisk, Writer};
+use crate::engine::{
+    Engine, EngineParts, Flusher, NackBatch, NackReply, NackRequest, ProducerSequence, Replay,
+};
+use crate::journal::{Disk, DiskFile, Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, GroupId, LaneOffset, MemberId, Origin, WallMs};
-use crate::retry::{Company, Fingerprint, Nack, Named, Reporter, StateKind};
+use crate::retry::{LedgerSnapshot, Nack, NackTarget, OtherDeliveries, Reporter, StateKind};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// Slightly more than the delay of the first level.
@@ -170,15 +172,16 @@ fn nack(offset: i64) -> NackRequest {
         value: Some(Bytes::from(format!("produced at {offset}"))),
         headers: Headers::NONE,
     };
-    let nack = Nack { record_bytes: 40, ..Nack::of(Named::Origin(origin)) };
+    let nack = Nack { record_bytes: 40, ..Nack::of(NackTarget::Origin(origin)) };
     NackRequest { nack, record: record.to_bytes() }
 }
 
 /// The state after a replay of the whole log, with the present rows.
-fn replayed(mem: &MemDisk) -> Fingerprint {
-    let (journal, _writer, recovery) = Journal::open(mem.disk(), Config::default()).unwrap();
+fn replayed(mem: &MemDisk) -> LedgerSnapshot {
+    let (journal, _writer, recovery) =
+        Journal::open(mem.disk(), JournalOptions::default()).unwrap();
     let (clock, _) = Clock::told(WallMs(1_000));
-    let parts = Parts::plain(&journal, clock);
+    let parts = EngineParts::plain(&journal, clock);
     let mut replay = Replay::new(None, &parts);
     recovery.replay(0, &mut |entry, at| replay.entry(entry, at)).unwrap();
     replay.finish(parts).1.fingerprint()
@@ -189,9 +192,9 @@ impl House {
         let mem = MemDisk::new(5);
         let faults = Arc::new(Mutex::new(Faults::default()));
         let disk = Arc::new(Failing { disk: mem.disk(), faults: Arc::clone(&faults) });
-        let (journal, writer, recovery) = Journal::open(disk, Config::default()).unwrap();
+        let (journal, writer, recovery) = Journal::open(disk, JournalOptions::default()).unwrap();
         let (clock, hand) = Clock::told(WallMs(1_000));
-        let parts = Parts::plain(&journal, clock);
+        let parts = EngineParts::plain(&journal, clock);
         let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
         let flusher = replay.flusher();
         recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at)).unwrap();
@@ -229,7 +232,7 @@ impl House {
 
     fn fail_by(
         &mut self,
-        producer: Option<Producer>,
+        producer: Option<ProducerSequence>,
         offsets: &[i64],
     ) -> Result<NackReply, EngineError> {
         let batch = NackBatch {
@@ -265,7 +268,7 @@ impl House {
         let lane = self.ask(engine.join(&shop(), MemberId::new("m-1")))?;
         self.hand.advance(LEVEL_MS);
         let from = LaneOffset { slot: lane.slot, sequence: lane.next.sequence };
-        let taken = self.ask(engine.take(&shop(), from, (16, Company::None)))?;
+        let taken = self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None)))?;
         self.ask(engine.lane_commit(&shop(), taken.next))
     }
 
@@ -359,7 +362,7 @@ fn a_leave_during_a_failure_counts_after_the_renewal() {
     let lane = house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
     house.hand.advance(LEVEL_MS);
     let from = LaneOffset { slot: lane.slot, sequence: 0 };
-    house.ask(engine.take(&shop(), from, (16, Company::None))).unwrap();
+    house.ask(engine.take(&shop(), from, (16, OtherDeliveries::None))).unwrap();
     house.arm(Fault::Full, 1);
     house.keep().unwrap_err();
     engine.leave(&shop(), MemberId::new("m-1"));
@@ -374,7 +377,7 @@ fn a_leave_during_a_failure_counts_after_the_renewal() {
 #[test]
 fn a_refused_batch_is_taken_when_its_producer_repeats_it() {
     let mut house = House::new();
-    let producer = |first| Some(Producer { id: 7, epoch: 0, first, last: first });
+    let producer = |first| Some(ProducerSequence { id: 7, epoch: 0, first, last: first });
     house.fail_by(producer(0), &[1]).unwrap();
     house.arm(Fault::Full, 1);
     house.keep().unwrap_err();

@@ -5,13 +5,13 @@ use std::collections::btree_map::Range;
 use std::ops::Bound;
 
 use crate::engine::store::row::Row;
-use crate::engine::store::short::Short;
+use crate::engine::store::short::ShortBytes;
 
-pub(super) type Changes = BTreeMap<Short, Change>;
+pub(super) type Changes = BTreeMap<ShortBytes, RowChange>;
 
 /// A change of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum RowChange {
     /// Writes the row, which may replace one on disk.
     Put(Row),
     /// Writes the row; neither older layers nor the disk have its key.
@@ -20,7 +20,7 @@ pub(super) enum Change {
     Gone,
 }
 
-impl Change {
+impl RowChange {
     /// The row after the change.
     pub(super) fn row(&self) -> Option<&Row> {
         match self {
@@ -32,12 +32,12 @@ impl Change {
 
 /// Order in which keys are read: ascending or descending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ScanOrder {
     Up,
     Down,
 }
 
-impl Way {
+impl ScanOrder {
     /// True when `key` is read at or before `that`.
     pub(super) fn is_by(self, key: &[u8], that: &[u8]) -> bool {
         match self {
@@ -51,24 +51,24 @@ impl Way {
 pub(super) struct Merged<'a> {
     /// Layers, the newest first.
     layers: Vec<Layer<'a>>,
-    way: Way,
+    way: ScanOrder,
 }
 
 /// The unread part of one layer.
 struct Layer<'a> {
-    next: Option<(&'a Short, &'a Change)>,
-    rest: Range<'a, Short, Change>,
+    next: Option<(&'a ShortBytes, &'a RowChange)>,
+    rest: Range<'a, ShortBytes, RowChange>,
 }
 
 impl<'a> Merged<'a> {
     /// Merges `layers`, newest first.
     pub(super) fn of(
         layers: impl Iterator<Item = &'a Changes>,
-        bounds: (Bound<&Short>, Bound<&Short>),
-        way: Way,
+        bounds: (Bound<&ShortBytes>, Bound<&ShortBytes>),
+        way: ScanOrder,
     ) -> Self {
         let layers = layers.map(|layer| {
-            let mut layer = Layer { next: None, rest: layer.range::<Short, _>(bounds) };
+            let mut layer = Layer { next: None, rest: layer.range::<ShortBytes, _>(bounds) };
             layer.step(way);
             layer
         });
@@ -77,17 +77,17 @@ impl<'a> Merged<'a> {
 }
 
 impl<'a> Layer<'a> {
-    fn step(&mut self, way: Way) -> Option<(&'a Short, &'a Change)> {
+    fn step(&mut self, way: ScanOrder) -> Option<(&'a ShortBytes, &'a RowChange)> {
         let next = match way {
-            Way::Up => self.rest.next(),
-            Way::Down => self.rest.next_back(),
+            ScanOrder::Up => self.rest.next(),
+            ScanOrder::Down => self.rest.next_back(),
         };
         std::mem::replace(&mut self.next, next)
     }
 }
 
 impl<'a> Iterator for Merged<'a> {
-    type Item = (&'a Short, &'a Change);
+    type Item = (&'a ShortBytes, &'a RowChange);
 
     fn next(&mut self) -> Option<Self::Item> {
         let way = self.way;

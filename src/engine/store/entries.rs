@@ -4,15 +4,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::engine::store::Store;
-use crate::engine::store::front::{self, Due, Front, Seen};
-use crate::engine::store::group::Group;
-use crate::engine::store::key::{self, GroupNumber, Key};
-use crate::engine::store::row::Known;
-use crate::engine::store::short::Short;
+use crate::engine::store::front::{self, DueEntry, Front, FrontAnswer};
+use crate::engine::store::group::StoredGroup;
+use crate::engine::store::key::{self, GroupNumber, RowKey};
+use crate::engine::store::row::EntryRow;
+use crate::engine::store::short::ShortBytes;
 use crate::model::{
-    EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicName, TopicPartition, WallMs,
+    EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicName, TopicPartition,
+    WallMs,
 };
-use crate::retry::{Counts, Entries, Entry, Marks, Rank, SlotRecord, StateKind};
+use crate::retry::{Entries, Entry, EntryCounts, Marks, Rank, SlotRecord, StateKind};
 
 /// Most rows that `count_due` reads from either end of a queue. A larger count is reported as this
 /// bound, which exceeds every alert threshold.
@@ -34,21 +35,21 @@ impl Entries for Store {
 
     fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId> {
         let number = self.number(group)?;
-        let row = self.rows.get(&Key::of_group(key::LANE, number).lane(lane).0)?;
+        let row = self.rows.get(&RowKey::of_group(key::LANE, number).lane(lane).0)?;
         key::read_id(&row.bytes().ok()?)
     }
 
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {
         let Some(group) = self.groups.get(group).filter(|_| limit > 0) else { return Vec::new() };
-        let waiting = Key::of_group(key::WAITING, group.number);
+        let waiting = RowKey::of_group(key::WAITING, group.number);
         if !Front::holds(limit) {
             return self.ids(&waiting, &waiting.clone().wall(now).end(), limit);
         }
         loop {
             let known = group.front.borrow().due(now, limit);
             match known {
-                Seen::Known(due) => return due,
-                Seen::Ask(from) => self.read_front(group, from),
+                FrontAnswer::Known(due) => return due,
+                FrontAnswer::Ask(from) => self.read_front(group, from),
             }
         }
     }
@@ -57,13 +58,13 @@ impl Entries for Store {
         let group = self.groups.get(name)?;
         let known = group.front.borrow().next(after);
         match (known, after) {
-            (Seen::Known(due), _) => due,
-            (Seen::Ask(from), None) => {
+            (FrontAnswer::Known(due), _) => due,
+            (FrontAnswer::Ask(from), None) => {
                 self.read_front(group, from);
                 self.next_due(name, None)
             }
-            (Seen::Ask((at, id)), Some(_)) => {
-                let waiting = Key::of_group(key::WAITING, group.number);
+            (FrontAnswer::Ask((at, id)), Some(_)) => {
+                let waiting = RowKey::of_group(key::WAITING, group.number);
                 self.first_wall(&waiting.clone().wall(at).id(id), &waiting.end())
             }
         }
@@ -73,7 +74,7 @@ impl Entries for Store {
     /// bound.
     fn count_due(&self, group: &GroupId, now: WallMs) -> u64 {
         let Some(number) = self.number(group) else { return 0 };
-        let waiting = Key::of_group(key::WAITING, number);
+        let waiting = RowKey::of_group(key::WAITING, number);
         let now = waiting.clone().wall(now).end();
         let due = self.count(&waiting, &now);
         if due < COUNT_MAX {
@@ -101,24 +102,24 @@ impl Entries for Store {
         open.map(|(_, id)| id).take(limit).collect()
     }
 
-    fn open(&self, group: &GroupId, slot: Slot) -> usize {
+    fn open(&self, group: &GroupId, slot: RetryPartition) -> usize {
         self.groups.get(group).map_or(0, |group| group.open_count(slot))
     }
 
-    fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset> {
+    fn first_open(&self, group: &GroupId, slot: RetryPartition) -> Option<LaneOffset> {
         let (sequence, _) =
             self.groups.get(group)?.open_from(LaneOffset { slot, sequence: 0 }).next()?;
         Some(LaneOffset { slot, sequence })
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
-        let expiry = Key::new(key::EXPIRY);
+        let expiry = RowKey::new(key::EXPIRY);
         let end = expiry.clone().wall(now).end();
         self.ids(&expiry, &end, limit)
     }
 
     fn next_expiry(&self) -> Option<WallMs> {
-        let expiry = Key::new(key::EXPIRY);
+        let expiry = RowKey::new(key::EXPIRY);
         self.first_wall(&expiry.clone(), &expiry.end())
     }
 
@@ -148,7 +149,7 @@ impl Entries for Store {
 
     fn of_topic(&self, group: &GroupId, topic: &TopicName) -> Vec<EntryId> {
         let Some(number) = self.number(group) else { return Vec::new() };
-        let origins = Key::of_group(key::ORIGIN, number).topic(topic.as_str());
+        let origins = RowKey::of_group(key::ORIGIN, number).topic(topic.as_str());
         self.ids(&origins, &origins.clone().end(), usize::MAX)
     }
 
@@ -176,7 +177,7 @@ impl Entries for Store {
         groups.map(|(name, _)| name.clone()).collect()
     }
 
-    fn counts(&self, group: &GroupId) -> Counts {
+    fn counts(&self, group: &GroupId) -> EntryCounts {
         self.groups.get(group).map(|group| group.counts.clone()).unwrap_or_default()
     }
 
@@ -185,7 +186,7 @@ impl Entries for Store {
         group.into_iter().flat_map(|group| group.slots.values()).cloned().collect()
     }
 
-    fn slot(&self, group: &GroupId, slot: Slot) -> Option<SlotRecord> {
+    fn slot(&self, group: &GroupId, slot: RetryPartition) -> Option<SlotRecord> {
         self.groups.get(group)?.slots.get(&slot).cloned()
     }
 
@@ -194,7 +195,7 @@ impl Entries for Store {
     }
 
     fn put(&mut self, entry: &Entry) {
-        let Known { entry: old, refs } = self.known(entry.id);
+        let EntryRow { entry: old, refs } = self.known(entry.id);
         if let Some(old) = &old {
             self.group_mut(&old.group).uncount(old);
         }
@@ -215,13 +216,13 @@ impl Entries for Store {
             }
         }
         self.reshape(entry.id, old.as_deref(), Some(entry));
-        self.put_known(entry.id, Known { entry: Some(Arc::new(entry.clone())), refs });
+        self.put_known(entry.id, EntryRow { entry: Some(Arc::new(entry.clone())), refs });
         self.gates.change(old.as_deref(), Some(entry));
         self.changed();
     }
 
     fn remove(&mut self, id: EntryId) {
-        let Known { entry: Some(old), refs } = self.known(id) else { return };
+        let EntryRow { entry: Some(old), refs } = self.known(id) else { return };
         let group = self.group_mut(&old.group);
         group.uncount(&old);
         let number = group.number;
@@ -229,7 +230,7 @@ impl Entries for Store {
             self.rows.delete(index.key(number, id).0);
         }
         self.reshape(id, Some(&old), None);
-        self.put_known(id, Known { entry: None, refs });
+        self.put_known(id, EntryRow { entry: None, refs });
         self.gates.change(Some(&old), None);
         self.changed();
     }
@@ -246,8 +247,8 @@ impl Entries for Store {
 
 impl Store {
     /// Reads the next waiting entries of a group into its front.
-    fn read_front(&self, group: &Group, (at, id): Due) {
-        let waiting = Key::of_group(key::WAITING, group.number);
+    fn read_front(&self, group: &StoredGroup, (at, id): DueEntry) {
+        let waiting = RowKey::of_group(key::WAITING, group.number);
         let mut rows = Vec::with_capacity(front::READ);
         let from = waiting.clone().wall(at).id(id);
         self.rows.each(&from.0, &waiting.end().0, &mut |key, _| {
@@ -268,7 +269,7 @@ impl Store {
         limit: usize,
     ) -> Vec<EntryId> {
         let Some(number) = self.number(group) else { return Vec::new() };
-        let members = Key::of_group(kind, number);
+        let members = RowKey::of_group(kind, number);
         let from = match after {
             Some(after) => members.clone().id(after).end(),
             None => members.clone(),
@@ -276,7 +277,7 @@ impl Store {
         self.ids(&from, &members.end(), limit)
     }
 
-    pub(super) fn ids(&self, from: &Key, to: &Key, limit: usize) -> Vec<EntryId> {
+    pub(super) fn ids(&self, from: &RowKey, to: &RowKey, limit: usize) -> Vec<EntryId> {
         let mut found = Vec::new();
         if limit == 0 {
             return found;
@@ -289,7 +290,12 @@ impl Store {
     }
 
     /// Up to `limit` rows with a key in `from..to`, in order.
-    pub(super) fn pairs(&self, from: &Key, to: &Key, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(super) fn pairs(
+        &self,
+        from: &RowKey,
+        to: &RowKey,
+        limit: usize,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut found = Vec::new();
         if limit == 0 {
             return found;
@@ -301,7 +307,7 @@ impl Store {
         found
     }
 
-    fn first_wall(&self, from: &Key, to: &Key) -> Option<WallMs> {
+    fn first_wall(&self, from: &RowKey, to: &RowKey) -> Option<WallMs> {
         let mut first = None;
         self.rows.each(&from.0, &to.0, &mut |key, _| {
             first = key::read_wall(key);
@@ -310,7 +316,7 @@ impl Store {
         first
     }
 
-    fn count(&self, from: &Key, to: &Key) -> u64 {
+    fn count(&self, from: &RowKey, to: &RowKey) -> u64 {
         let mut count = 0;
         self.rows.each(&from.0, &to.0, &mut |_, _| {
             count += 1;
@@ -325,8 +331,8 @@ pub(super) fn origins_key(
     topic: &TopicName,
     partition: i32,
     passed: bool,
-) -> Key {
-    Key::of_group(key::ORIGIN, group).topic(topic.as_str()).partition(partition).flag(passed)
+) -> RowKey {
+    RowKey::of_group(key::ORIGIN, group).topic(topic.as_str()).partition(partition).flag(passed)
 }
 
 pub(super) fn line_key(
@@ -334,13 +340,13 @@ pub(super) fn line_key(
     (topic, partition): (&TopicName, i32),
     rank: Rank,
     OrderKey(key): OrderKey,
-) -> Key {
+) -> RowKey {
     let rank = match rank {
         Rank::Ahead => 0,
         Rank::Behind => 1,
         Rank::Past => 2,
     };
-    let of = Key::of_group(key::LINE, group).topic(topic.as_str()).partition(partition);
+    let of = RowKey::of_group(key::LINE, group).topic(topic.as_str()).partition(partition);
     of.bytes(&[rank]).bytes(&key)
 }
 
@@ -374,8 +380,8 @@ fn indexes(entry: &Entry) -> Vec<Index<'_>> {
 }
 
 impl Index<'_> {
-    fn key(&self, group: GroupNumber, id: EntryId) -> Key {
-        let of = |kind| Key::of_group(kind, group);
+    fn key(&self, group: GroupNumber, id: EntryId) -> RowKey {
+        let of = |kind| RowKey::of_group(kind, group);
         match self {
             Self::Member => of(key::MEMBER).id(id),
             Self::Held => of(key::HELD).id(id),
@@ -385,7 +391,7 @@ impl Index<'_> {
             }
             Self::Lane(lane) => of(key::LANE).lane(*lane),
             Self::Waiting(due) => of(key::WAITING).wall(*due).id(id),
-            Self::Expiry(at) => Key::new(key::EXPIRY).wall(*at).id(id),
+            Self::Expiry(at) => RowKey::new(key::EXPIRY).wall(*at).id(id),
             Self::Line(origin, key, rank) => {
                 let line = line_key(group, (&origin.topic, origin.partition), *rank, *key);
                 line.signed(origin.offset)
@@ -394,12 +400,12 @@ impl Index<'_> {
     }
 
     /// The id, unless the key ends with it.
-    fn value(&self, id: EntryId) -> Short {
+    fn value(&self, id: EntryId) -> ShortBytes {
         match self {
             Self::Origin(..) | Self::Lane(_) | Self::Line(..) => {
-                Short::from(&id.0.to_be_bytes()[..])
+                ShortBytes::from(&id.0.to_be_bytes()[..])
             }
-            Self::Member | Self::Held | Self::Waiting(_) | Self::Expiry(_) => Short::new(),
+            Self::Member | Self::Held | Self::Waiting(_) | Self::Expiry(_) => ShortBytes::new(),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 
 use crate::engine::error::EngineError;
-use crate::engine::store::changes::{Change, Changes};
+use crate::engine::store::changes::{Changes, RowChange};
 use crate::engine::store::renewal::Renewal;
-use crate::journal::{Table, Tables, TablesError, Turn};
+use crate::journal::{Table, Tables, TablesError, TimeSlice};
 
 /// All rows are in one table; the first byte of a key gives the row's type.
 pub(super) const ROWS: Table = Table("rows");
@@ -16,9 +16,9 @@ const FORGOTTEN_AT_ONCE: usize = 64;
 
 /// The first failure, shared by the store and its flusher.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failure(Arc<OnceLock<String>>);
+pub(super) struct FlushFailure(Arc<OnceLock<String>>);
 
-impl Failure {
+impl FlushFailure {
     pub(super) fn told(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
@@ -41,7 +41,7 @@ impl Failure {
 }
 
 /// A job of the flusher; jobs run in order.
-pub(super) enum Job {
+pub(super) enum FlushJob {
     /// Writes changes; the next checkpoint makes them durable.
     Write(Arc<Changes>, Sender<()>),
     /// Makes all earlier writes durable.
@@ -64,9 +64,9 @@ pub(in crate::engine) struct Checkpoint {
 
 /// Runs a store's jobs on a thread of its own, so that the driver never waits for a disk.
 pub struct Flusher {
-    pub(super) jobs: Receiver<Job>,
+    pub(super) jobs: Receiver<FlushJob>,
     pub(super) tables: Option<Tables>,
-    pub(super) failure: Failure,
+    pub(super) failure: FlushFailure,
 }
 
 impl Flusher {
@@ -85,16 +85,16 @@ impl Flusher {
         }
     }
 
-    fn work(&mut self, job: Job) {
+    fn work(&mut self, job: FlushJob) {
         match job {
-            Job::Renew(renewal) => self.renew(*renewal),
+            FlushJob::Renew(renewal) => self.renew(*renewal),
             job => job.run(self.tables.as_ref(), &self.failure),
         }
     }
 }
 
-impl Job {
-    pub(super) fn run(self, tables: Option<&Tables>, failure: &Failure) {
+impl FlushJob {
+    pub(super) fn run(self, tables: Option<&Tables>, failure: &FlushFailure) {
         match self {
             Self::Write(changes, written) => {
                 if let Some(tables) = tables
@@ -125,7 +125,7 @@ impl Job {
 /// Frees changes in pieces: tens of thousands of small allocations take milliseconds to free. On
 /// the engine's thread that was a pause of 3 ms.
 fn forget(changes: Arc<Changes>) {
-    let turn = Turn::for_later();
+    let turn = TimeSlice::for_later();
     for (forgotten, _) in Arc::into_inner(changes).into_iter().flatten().enumerate() {
         if forgotten.is_multiple_of(FORGOTTEN_AT_ONCE) {
             turn.give_way();
@@ -137,8 +137,8 @@ fn write(tables: &Tables, changes: &Changes) -> Result<(), TablesError> {
     tables.write(|batch| {
         for (key, change) in changes {
             match change {
-                Change::Put(row) | Change::New(row) => batch.put(ROWS, key, &row.bytes()?)?,
-                Change::Gone => batch.delete(ROWS, key).map(drop)?,
+                RowChange::Put(row) | RowChange::New(row) => batch.put(ROWS, key, &row.bytes()?)?,
+                RowChange::Gone => batch.delete(ROWS, key).map(drop)?,
             }
         }
         Ok(())

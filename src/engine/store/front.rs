@@ -7,7 +7,7 @@ use std::ops::Bound;
 use crate::model::{EntryId, WallMs};
 
 /// Due time and id of a waiting entry.
-pub(super) type Due = (WallMs, EntryId);
+pub(super) type DueEntry = (WallMs, EntryId);
 
 /// Most entries kept.
 const KEPT_MAX: usize = 256;
@@ -17,18 +17,18 @@ pub(super) const READ: usize = KEPT_MAX / 2;
 /// **Invariant:** every waiting entry before `end` is in `first`.
 #[derive(Debug)]
 pub(super) struct Front {
-    first: BTreeSet<Due>,
+    first: BTreeSet<DueEntry>,
     /// `None` when `first` has all waiting entries.
-    end: Option<Due>,
+    end: Option<DueEntry>,
 }
 
 /// Answer of the front.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen<T> {
+pub(super) enum FrontAnswer<T> {
     /// The complete answer.
     Known(T),
     /// Rows from this one on must be read first.
-    Ask(Due),
+    Ask(DueEntry),
 }
 
 impl Front {
@@ -42,7 +42,7 @@ impl Front {
         Self { first: BTreeSet::new(), end: Some((WallMs(i64::MIN), EntryId(0))) }
     }
 
-    pub(super) fn comes(&mut self, due: Due) {
+    pub(super) fn comes(&mut self, due: DueEntry) {
         if self.end.is_some_and(|end| end <= due) {
             return;
         }
@@ -52,12 +52,12 @@ impl Front {
         }
     }
 
-    pub(super) fn goes(&mut self, due: Due) {
+    pub(super) fn goes(&mut self, due: DueEntry) {
         self.first.remove(&due);
     }
 
-    /// Adds rows from [`Seen::Ask`] on, in order; `whole` says that no rows follow.
-    pub(super) fn read(&mut self, rows: Vec<Due>, whole: bool) {
+    /// Adds rows from [`FrontAnswer::Ask`] on, in order; `whole` says that no rows follow.
+    pub(super) fn read(&mut self, rows: Vec<DueEntry>, whole: bool) {
         let last = rows.last().copied();
         self.first.extend(rows);
         match last {
@@ -69,23 +69,23 @@ impl Front {
     }
 
     /// Due entries, at most `limit`.
-    pub(super) fn due(&self, now: WallMs, limit: usize) -> Seen<Vec<EntryId>> {
+    pub(super) fn due(&self, now: WallMs, limit: usize) -> FrontAnswer<Vec<EntryId>> {
         let due = self.first.iter().take_while(|(at, _)| *at <= now).take(limit);
         let due: Vec<EntryId> = due.map(|(_, id)| *id).collect();
         match self.end {
-            Some(end) if due.len() < limit && end.0 <= now => Seen::Ask(end),
-            _ => Seen::Known(due),
+            Some(end) if due.len() < limit && end.0 <= now => FrontAnswer::Ask(end),
+            _ => FrontAnswer::Known(due),
         }
     }
 
     /// The first due time after `after`, or of all entries for `None`.
-    pub(super) fn next(&self, after: Option<WallMs>) -> Seen<Option<WallMs>> {
+    pub(super) fn next(&self, after: Option<WallMs>) -> FrontAnswer<Option<WallMs>> {
         let after = after.map(|after| (after, EntryId(u64::MAX)));
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match (self.first.range((from, Bound::Unbounded)).next(), self.end) {
-            (Some((at, _)), _) => Seen::Known(Some(*at)),
-            (None, None) => Seen::Known(None),
-            (None, Some(end)) => Seen::Ask(end.max(after.unwrap_or(end))),
+            (Some((at, _)), _) => FrontAnswer::Known(Some(*at)),
+            (None, None) => FrontAnswer::Known(None),
+            (None, Some(end)) => FrontAnswer::Ask(end.max(after.unwrap_or(end))),
         }
     }
 
@@ -99,27 +99,27 @@ impl Front {
 mod tests {
     use super::*;
 
-    fn due(at: i64, id: u64) -> Due {
+    fn due(at: i64, id: u64) -> DueEntry {
         (WallMs(at), EntryId(id))
     }
 
     #[test]
     fn the_first_of_what_waits_are_known_however_they_come_and_go() {
         let mut front = Front::unread();
-        assert_eq!(front.due(WallMs(9), 1), Seen::Ask(due(i64::MIN, 0)));
+        assert_eq!(front.due(WallMs(9), 1), FrontAnswer::Ask(due(i64::MIN, 0)));
         front.read(vec![due(5, 1), due(7, 2)], false);
-        assert_eq!(front.due(WallMs(6), 9), Seen::Known(vec![EntryId(1)]));
-        assert_eq!(front.due(WallMs(7), 9), Seen::Ask(due(7, 3)), "more may be due then");
-        assert_eq!(front.due(WallMs(7), 2), Seen::Known(vec![EntryId(1), EntryId(2)]));
+        assert_eq!(front.due(WallMs(6), 9), FrontAnswer::Known(vec![EntryId(1)]));
+        assert_eq!(front.due(WallMs(7), 9), FrontAnswer::Ask(due(7, 3)), "more may be due then");
+        assert_eq!(front.due(WallMs(7), 2), FrontAnswer::Known(vec![EntryId(1), EntryId(2)]));
         front.comes(due(6, 9));
         front.comes(due(8, 9));
         front.goes(due(5, 1));
-        assert_eq!(front.next(None), Seen::Known(Some(WallMs(6))));
-        assert_eq!(front.next(Some(WallMs(6))), Seen::Known(Some(WallMs(7))));
-        assert_eq!(front.next(Some(WallMs(7))), Seen::Ask(due(7, u64::MAX)));
+        assert_eq!(front.next(None), FrontAnswer::Known(Some(WallMs(6))));
+        assert_eq!(front.next(Some(WallMs(6))), FrontAnswer::Known(Some(WallMs(7))));
+        assert_eq!(front.next(Some(WallMs(7))), FrontAnswer::Ask(due(7, u64::MAX)));
         front.read(vec![due(8, 9)], true);
-        assert_eq!(front.next(Some(WallMs(7))), Seen::Known(Some(WallMs(8))));
-        assert_eq!(front.next(Some(WallMs(8))), Seen::Known(None));
+        assert_eq!(front.next(Some(WallMs(7))), FrontAnswer::Known(Some(WallMs(8))));
+        assert_eq!(front.next(Some(WallMs(8))), FrontAnswer::Known(None));
     }
 
     #[test]
@@ -130,10 +130,10 @@ mod tests {
         }
         assert_eq!(front.first.len(), KEPT_MAX);
         let known: Vec<EntryId> = (0..10).map(EntryId).collect();
-        assert_eq!(front.due(WallMs(0), 10), Seen::Known(known));
+        assert_eq!(front.due(WallMs(0), 10), FrontAnswer::Known(known));
         for id in 0..256 {
             front.goes(due(0, id));
         }
-        assert_eq!(front.due(WallMs(0), 1), Seen::Ask(due(0, 256)));
+        assert_eq!(front.due(WallMs(0), 1), FrontAnswer::Ask(due(0, 256)));
     }
 }

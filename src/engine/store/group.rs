@@ -5,30 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::store::Store;
 use crate::engine::store::front::Front;
-use crate::engine::store::key::{self, GroupNumber, Key};
+use crate::engine::store::key::{self, GroupNumber, RowKey};
 use crate::engine::store::shapes::Shapes;
 use crate::engine::store::value::{self, GroupRow, OpenRow, SlotRow};
-use crate::model::{EntryId, GroupId, LaneOffset, Slot};
-use crate::retry::{Counts, Entry, SlotRecord, State};
+use crate::model::{EntryId, GroupId, LaneOffset, RetryPartition};
+use crate::retry::{Entry, EntryCounts, RetryState, SlotRecord};
 
 /// A group with an entry, a slot or a reference into the log.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct StoredGroup {
     /// The group's name in keys.
     pub(super) number: GroupNumber,
-    pub(super) counts: Counts,
-    pub(super) slots: BTreeMap<Slot, SlotRecord>,
+    pub(super) counts: EntryCounts,
+    pub(super) slots: BTreeMap<RetryPartition, SlotRecord>,
     /// Open deliveries of each slot by sequence, at most 500. A slot without any has no key.
-    open: BTreeMap<Slot, BTreeMap<u64, EntryId>>,
+    open: BTreeMap<RetryPartition, BTreeMap<u64, EntryId>>,
     /// Slots whose rows are out of date: they change with every delivery.
-    stale: BTreeSet<Slot>,
+    stale: BTreeSet<RetryPartition>,
     pub(super) shapes: Shapes,
     pub(super) front: RefCell<Front>,
 }
 
-impl Group {
+impl StoredGroup {
     fn new(number: GroupNumber) -> Self {
-        let (counts, slots, open) = (Counts::default(), BTreeMap::new(), BTreeMap::new());
+        let (counts, slots, open) = (EntryCounts::default(), BTreeMap::new(), BTreeMap::new());
         let front = RefCell::new(Front::empty());
         let shapes = Shapes::default();
         Self { number, counts, slots, open, stale: BTreeSet::new(), shapes, front }
@@ -71,7 +71,7 @@ impl Group {
     }
 
     /// Number of open deliveries of a slot.
-    pub(super) fn open_count(&self, slot: Slot) -> usize {
+    pub(super) fn open_count(&self, slot: RetryPartition) -> usize {
         self.open.get(&slot).map_or(0, BTreeMap::len)
     }
 
@@ -81,7 +81,7 @@ impl Group {
     }
 
     pub(super) fn count(&mut self, entry: &Entry) {
-        if let State::Waiting { level, .. } = entry.state {
+        if let RetryState::Waiting { level, .. } = entry.state {
             *self.counts.waiting.entry(level).or_default() += 1;
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
@@ -95,7 +95,7 @@ impl Group {
     }
 
     pub(super) fn uncount(&mut self, entry: &Entry) {
-        if let State::Waiting { level, .. } = entry.state {
+        if let RetryState::Waiting { level, .. } = entry.state {
             lower(&mut self.counts.waiting, level);
         }
         lower(&mut self.counts.by_state, entry.state.kind());
@@ -122,14 +122,14 @@ impl Store {
     }
 
     /// The group, created if there is none; the next flush writes its row.
-    pub(super) fn group_mut(&mut self, name: &GroupId) -> &mut Group {
+    pub(super) fn group_mut(&mut self, name: &GroupId) -> &mut StoredGroup {
         if !self.stale.contains(name) {
             self.stale.insert(name.clone());
         }
         self.groups.entry(name.clone()).or_insert_with(|| {
             let number = GroupNumber(self.next_group);
             self.next_group = self.next_group.saturating_add(1);
-            Group::new(number)
+            StoredGroup::new(number)
         })
     }
 
@@ -138,7 +138,7 @@ impl Store {
         self.write_shapes(name);
         let Some(group) = self.groups.get_mut(name) else { return };
         for slot in std::mem::take(&mut group.stale) {
-            let of = |kind| Key::of_group(kind, group.number).slot(slot).0;
+            let of = |kind| RowKey::of_group(kind, group.number).slot(slot).0;
             if let Some(record) = group.slots.get(&slot) {
                 self.rows.put_value(of(key::SLOT), &value::slot_row(record));
             }
@@ -147,7 +147,7 @@ impl Store {
                 None => self.rows.delete(of(key::OPEN)),
             }
         }
-        let row = Key::new(key::GROUP).bytes(name.as_str().as_bytes());
+        let row = RowKey::new(key::GROUP).bytes(name.as_str().as_bytes());
         if group.is_empty() {
             self.groups.remove(name);
             self.rows.delete(row.0);

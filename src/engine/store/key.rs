@@ -20,8 +20,8 @@
 //! Numbers are big-endian, signed ones with the sign bit flipped. A group is its 32-bit number. A
 //! topic is its length in 32 bits and its bytes.
 
-use crate::engine::store::short::Short;
-use crate::model::{EntryId, LaneOffset, Slot, WallMs};
+use crate::engine::store::short::ShortBytes;
+use crate::model::{EntryId, LaneOffset, RetryPartition, WallMs};
 
 pub(super) const ENTRY: u8 = b'E';
 pub(super) const GROUP: u8 = b'G';
@@ -52,11 +52,11 @@ pub(super) struct GroupNumber(pub(super) u32);
 
 /// A key being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key(pub(super) Short);
+pub(super) struct RowKey(pub(super) ShortBytes);
 
-impl Key {
+impl RowKey {
     pub(super) fn new(kind: u8) -> Self {
-        Self(Short::from(&[kind][..]))
+        Self(ShortBytes::from(&[kind][..]))
     }
 
     pub(super) fn of_group(kind: u8, group: GroupNumber) -> Self {
@@ -71,7 +71,7 @@ impl Key {
         self.bytes(&id.0.to_be_bytes())
     }
 
-    pub(super) fn slot(self, slot: Slot) -> Self {
+    pub(super) fn slot(self, slot: RetryPartition) -> Self {
         self.bytes(&slot.0.to_be_bytes())
     }
 
@@ -128,8 +128,8 @@ pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
 }
 
 /// The slot at the end of a key of [`SLOT`], [`OPEN`] or [`HOLD`].
-pub(super) fn read_slot(key: &[u8]) -> Option<Slot> {
-    key.last_chunk::<2>().map(|slot| Slot(u16::from_be_bytes(*slot)))
+pub(super) fn read_slot(key: &[u8]) -> Option<RetryPartition> {
+    key.last_chunk::<2>().map(|slot| RetryPartition(u16::from_be_bytes(*slot)))
 }
 
 /// The group in a key of [`HOLD`].
@@ -159,9 +159,9 @@ mod tests {
     #[test]
     fn keys_are_ordered_as_the_numbers_in_them() {
         let numbers = [i64::MIN, -5, -1, 0, 1, 255, 256, i64::MAX];
-        let keys: Vec<Short> = numbers
+        let keys: Vec<ShortBytes> = numbers
             .iter()
-            .map(|n| Key::of_group(WAITING, GroupNumber(7)).wall(WallMs(*n)).id(EntryId(3)).0)
+            .map(|n| RowKey::of_group(WAITING, GroupNumber(7)).wall(WallMs(*n)).id(EntryId(3)).0)
             .collect();
         assert!(keys.is_sorted());
         for (number, key) in numbers.iter().zip(&keys) {
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn no_key_of_one_group_or_topic_lies_among_those_of_another() {
-        let group = |n| Key::of_group(MEMBER, GroupNumber(n));
+        let group = |n| RowKey::of_group(MEMBER, GroupNumber(n));
         let last = group(1).id(EntryId(u64::MAX));
         assert!(last.0 < group(1).end().0 && group(1).end().0 <= group(2).id(EntryId(0)).0);
         assert_eq!(group(u32::MAX).end().0[..], [MEMBER + 1]);
-        let topic = |name: &str| Key::of_group(ORIGIN, GroupNumber(1)).topic(name).0;
+        let topic = |name: &str| RowKey::of_group(ORIGIN, GroupNumber(1)).topic(name).0;
         assert!(!topic("ab").starts_with(&topic("a")));
     }
 }

@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use serde::Serialize;
 
-use crate::engine::store::changes::{Change, Changes, Merged, Way};
-use crate::engine::store::flusher::{Checkpoint, Failure, Flusher, Job, ROWS};
+use crate::engine::store::changes::{Changes, Merged, RowChange, ScanOrder};
+use crate::engine::store::flusher::{Checkpoint, FlushFailure, FlushJob, Flusher, ROWS};
 use crate::engine::store::row::Row;
-use crate::engine::store::short::Short;
+use crate::engine::store::short::ShortBytes;
 use crate::engine::store::value;
 use crate::journal::Tables;
 
@@ -29,7 +29,7 @@ const SEEN_MAX: usize = 8 << 10;
 const NOBODY: &str = "the thread that writes the retry tables has ended";
 
 /// Called with a key and its value, until it breaks.
-pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+pub(super) type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// One ordered map. Reads see a change at once; the next flush writes it to disk.
 #[derive(Debug)]
@@ -37,20 +37,20 @@ pub(super) struct Layers {
     /// Changes that are not flushed.
     changes: Changes,
     /// Flushed layers that may not be on disk yet, newest first.
-    leaving: VecDeque<Leaving>,
+    leaving: VecDeque<FlushingLayer>,
     /// Rows read from disk since the last flush, missing ones included: a decision reads the same
     /// few rows more than once.
-    seen: RefCell<HashMap<Short, Option<Row>>>,
+    seen: RefCell<HashMap<ShortBytes, Option<Row>>>,
     /// `None` for a store in memory: everything stays in `changes`.
     tables: Option<Tables>,
     /// Sends jobs to the flusher; `None` to write on this thread.
-    flusher: Option<Sender<Job>>,
+    flusher: Option<Sender<FlushJob>>,
     /// After the first failure every read is empty and every change is dropped.
-    failure: Failure,
+    failure: FlushFailure,
 }
 
 #[derive(Debug)]
-struct Leaving {
+struct FlushingLayer {
     changes: Arc<Changes>,
     written: Receiver<()>,
 }
@@ -63,7 +63,7 @@ impl Layers {
             seen: RefCell::default(),
             tables,
             flusher: None,
-            failure: Failure::default(),
+            failure: FlushFailure::default(),
         }
     }
 
@@ -80,12 +80,12 @@ impl Layers {
     }
 
     /// The shared failure of these rows.
-    pub(super) fn failure(&self) -> Failure {
+    pub(super) fn failure(&self) -> FlushFailure {
         self.failure.clone()
     }
 
     /// Sends a renewal to the flusher; false when its thread has ended.
-    pub(super) fn renew(&self, job: Job) -> bool {
+    pub(super) fn renew(&self, job: FlushJob) -> bool {
         if let Some(flusher) = &self.flusher {
             return flusher.send(job).is_ok();
         }
@@ -137,7 +137,7 @@ impl Layers {
         self.tables.as_ref().map_or(0, Tables::applied)
     }
 
-    pub(super) fn get(&self, key: &Short) -> Option<Row> {
+    pub(super) fn get(&self, key: &ShortBytes) -> Option<Row> {
         if self.failed().is_some() {
             return None;
         }
@@ -148,7 +148,7 @@ impl Layers {
             return seen.clone();
         }
         let found = self.failure.latch(self.tables.as_ref()?.get(ROWS, key))?;
-        let found = found.map(|bytes| Row::Bytes(Short::from(bytes)));
+        let found = found.map(|bytes| Row::Bytes(ShortBytes::from(bytes)));
         let mut seen = self.seen.borrow_mut();
         if seen.len() >= SEEN_MAX {
             seen.clear();
@@ -158,23 +158,23 @@ impl Layers {
     }
 
     /// Caches the decoded value of a row, so that its bytes are decoded once.
-    pub(super) fn understood(&self, key: &Short, row: Row) {
+    pub(super) fn understood(&self, key: &ShortBytes, row: Row) {
         if let Some(seen) = self.seen.borrow_mut().get_mut(key) {
             *seen = Some(row);
         }
     }
 
     /// Calls `f` for each key in `from..to`, in order, until it breaks.
-    pub(super) fn each(&self, from: &Short, to: &Short, f: &mut Visit<'_>) {
-        self.read(from, to, Way::Up, f);
+    pub(super) fn each(&self, from: &ShortBytes, to: &ShortBytes, f: &mut RowVisitor<'_>) {
+        self.read(from, to, ScanOrder::Up, f);
     }
 
     /// [`Layers::each`] from the last key to the first.
-    pub(super) fn each_back(&self, from: &Short, to: &Short, f: &mut Visit<'_>) {
-        self.read(from, to, Way::Down, f);
+    pub(super) fn each_back(&self, from: &ShortBytes, to: &ShortBytes, f: &mut RowVisitor<'_>) {
+        self.read(from, to, ScanOrder::Down, f);
     }
 
-    fn read(&self, from: &Short, to: &Short, way: Way, f: &mut Visit<'_>) {
+    fn read(&self, from: &ShortBytes, to: &ShortBytes, way: ScanOrder, f: &mut RowVisitor<'_>) {
         if self.failed().is_some() || from >= to {
             return;
         }
@@ -197,8 +197,8 @@ impl Layers {
                 flow
             };
             self.failure.latch(match way {
-                Way::Up => tables.each(ROWS, from, Some(to), &mut visit),
-                Way::Down => tables.each_back(ROWS, from, to, &mut visit),
+                ScanOrder::Up => tables.each(ROWS, from, Some(to), &mut visit),
+                ScanOrder::Down => tables.each_back(ROWS, from, to, &mut visit),
             });
         }
         for (at, change) in changes {
@@ -211,10 +211,10 @@ impl Layers {
 
     fn show(
         &self,
-        at: &Short,
-        change: &Change,
+        at: &ShortBytes,
+        change: &RowChange,
         flow: ControlFlow<()>,
-        f: &mut Visit<'_>,
+        f: &mut RowVisitor<'_>,
     ) -> ControlFlow<()> {
         let Some(row) = change.row() else { return flow };
         match self.failure.latch(row.bytes()) {
@@ -224,33 +224,33 @@ impl Layers {
     }
 
     /// Writes a value; one that cannot be encoded makes this store unusable.
-    pub(super) fn put_value<T: Serialize>(&mut self, key: Short, value: &T) {
+    pub(super) fn put_value<T: Serialize>(&mut self, key: ShortBytes, value: &T) {
         if let Some(row) = self.failure.latch(value::encode(value)) {
             self.put(key, row);
         }
     }
 
-    pub(super) fn put(&mut self, key: Short, row: impl Into<Row>) {
+    pub(super) fn put(&mut self, key: ShortBytes, row: impl Into<Row>) {
         if self.failed().is_none() {
-            self.changes.insert(key, Change::Put(row.into()));
+            self.changes.insert(key, RowChange::Put(row.into()));
         }
     }
 
     /// Writes a row with a new key. If it is removed before a flush, it never reaches the disk.
-    pub(super) fn put_new(&mut self, key: Short, value: Short) {
+    pub(super) fn put_new(&mut self, key: ShortBytes, value: ShortBytes) {
         match self.changes.get(&key) {
-            None | Some(Change::New(_)) if self.failed().is_none() => {
-                self.changes.insert(key, Change::New(value.into()));
+            None | Some(RowChange::New(_)) if self.failed().is_none() => {
+                self.changes.insert(key, RowChange::New(value.into()));
             }
             _ => self.put(key, value),
         }
     }
 
-    pub(super) fn delete(&mut self, key: Short) {
-        if self.tables.is_none() || matches!(self.changes.get(&key), Some(Change::New(_))) {
+    pub(super) fn delete(&mut self, key: ShortBytes) {
+        if self.tables.is_none() || matches!(self.changes.get(&key), Some(RowChange::New(_))) {
             self.changes.remove(&key);
         } else if self.failed().is_none() {
-            self.changes.insert(key, Change::Gone);
+            self.changes.insert(key, RowChange::Gone);
         }
     }
 
@@ -261,18 +261,18 @@ impl Layers {
         }
         let changes = Arc::new(std::mem::take(&mut self.changes));
         let (sender, written) = channel();
-        self.leaving.push_front(Leaving { changes: Arc::clone(&changes), written });
-        self.work(Job::Write(changes, sender));
+        self.leaving.push_front(FlushingLayer { changes: Arc::clone(&changes), written });
+        self.work(FlushJob::Write(changes, sender));
         self.leaving();
     }
 
     /// Flushes, and makes the changes durable with a checkpoint.
     pub(super) fn checkpoint(&mut self, checkpoint: Checkpoint) {
         self.flush();
-        self.work(Job::Checkpoint(checkpoint));
+        self.work(FlushJob::Checkpoint(checkpoint));
     }
 
-    fn work(&self, job: Job) {
+    fn work(&self, job: FlushJob) {
         let here = match &self.flusher {
             None => Some(job),
             Some(flusher) => {
@@ -297,7 +297,7 @@ impl Layers {
         let arrived = self.leaving.pop_back();
         if let (Some(flusher), Some(layer)) = (&self.flusher, arrived) {
             // A flusher that has ended has nothing to free.
-            let _ = flusher.send(Job::Forget(layer.changes));
+            let _ = flusher.send(FlushJob::Forget(layer.changes));
         }
         self.seen.get_mut().clear();
     }
@@ -314,8 +314,8 @@ mod tests {
         Layers::new(Some(Tables::open(&disk, ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES).unwrap()))
     }
 
-    fn short(byte: u8) -> Short {
-        Short::from(&[byte][..])
+    fn short(byte: u8) -> ShortBytes {
+        ShortBytes::from(&[byte][..])
     }
 
     #[test]

@@ -3,17 +3,17 @@
 use crate::journal::{EntryRef, Journal};
 
 /// A stored [`EntryRef`]: sequence number, length.
-pub(super) type At = (u64, u32);
+pub(super) type StoredRef = (u64, u32);
 
 /// The log, as far as references to it are concerned.
-pub(in crate::engine) trait Log {
+pub(in crate::engine) trait EntryLog {
     /// Marks an entry as no longer needed.
     fn release(&self, entry: EntryRef);
     /// True while a replay may find the entry: its bytes are there, released or not.
     fn holds(&self, entry: EntryRef) -> bool;
 }
 
-impl Log for Journal {
+impl EntryLog for Journal {
     fn release(&self, entry: EntryRef) {
         Self::release(self, entry);
     }
@@ -28,19 +28,19 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::journal::{Config, Kind, MemDisk, NewEntry, ReadError};
+    use crate::journal::{EntryKind, EntryReadError, JournalOptions, MemDisk, NewEntry};
 
     const RECORD_BYTES: usize = 1000;
 
     #[test]
     fn whether_an_entry_is_there_is_told_without_its_bytes() {
         let disk = MemDisk::new(1);
-        let config = Config { segment_bytes: 4096, ..Config::default() };
+        let config = JournalOptions { segment_bytes: 4096, ..JournalOptions::default() };
         let (journal, mut writer, _) = Journal::open(disk.disk(), config).unwrap();
         let mut all = Vec::new();
         for at in 0..40 {
             let body = format!("{at}/{}", "r".repeat(RECORD_BYTES));
-            let entry = NewEntry::bare(Kind(64), Bytes::from(body));
+            let entry = NewEntry::bare(EntryKind(64), Bytes::from(body));
             all.push(journal.append(vec![entry]).unwrap().refs[0]);
             writer.step();
         }
@@ -52,15 +52,16 @@ mod tests {
         while keeper.step().unwrap().more {
             writer.step();
         }
-        let unwritten = NewEntry::bare(Kind(64), Bytes::from_static(b"queued"));
+        let unwritten = NewEntry::bare(EntryKind(64), Bytes::from_static(b"queued"));
         all.push(journal.append_reserved(vec![unwritten]).unwrap().refs[0]);
-        let there = |entry: &EntryRef| !matches!(journal.read(*entry), Err(ReadError::Gone { .. }));
+        let there =
+            |entry: &EntryRef| !matches!(journal.read(*entry), Err(EntryReadError::Gone { .. }));
         let there: Vec<bool> = all.iter().map(there).collect();
         // A damaged entry still counts as there.
         let logs = disk.disk().list().unwrap();
         assert!(logs.iter().any(|log| disk.damage(log, b"20/r")));
         let before = disk.read_bytes();
-        let held: Vec<bool> = all.iter().map(|entry| Log::holds(&journal, *entry)).collect();
+        let held: Vec<bool> = all.iter().map(|entry| EntryLog::holds(&journal, *entry)).collect();
         let took = disk.read_bytes() - before;
         assert!(took < 100 * 40, "{took}");
         assert_eq!(held, there);

@@ -44,14 +44,14 @@ use crate::retry::{Entries, Marks};
 
 pub(super) use flusher::Checkpoint;
 pub use flusher::Flusher;
-use flusher::{Failure, Job};
-use group::Group;
+use flusher::{FlushFailure, FlushJob};
+use group::StoredGroup;
 use holds::Holds;
-use key::Key;
+use key::RowKey;
 use layers::Layers;
-use log::At;
+use log::StoredRef;
 pub(super) use renewal::{Renewal, RenewalOutcome, apply};
-use row::{Known, Row};
+use row::{EntryRow, Row};
 pub use shapes::{Shape, ShapeList, ShapeView};
 use value::MarksRow;
 
@@ -74,7 +74,7 @@ pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct Store {
     rows: Layers,
-    groups: BTreeMap<GroupId, Group>,
+    groups: BTreeMap<GroupId, StoredGroup>,
     /// Groups whose row is out of date; the next flush writes it.
     stale: BTreeSet<GroupId>,
     holds: Holds,
@@ -88,7 +88,7 @@ pub(super) struct Store {
     /// Updated with every entry whose key is kept in order.
     gates: Arc<Gates>,
     /// Dead letters to be removed from their streams.
-    letters: Vec<At>,
+    letters: Vec<StoredRef>,
 }
 
 impl Store {
@@ -125,7 +125,7 @@ impl Store {
             self.rows.put_value(key.0, &hold);
         }
         let marks = value::marks_row(self.marks, self.next_group);
-        self.rows.put_value(Key::new(key::MARKS).0, &marks);
+        self.rows.put_value(RowKey::new(key::MARKS).0, &marks);
         self.rows.flush();
     }
 
@@ -175,30 +175,30 @@ impl Store {
     }
 
     fn load(&mut self) {
-        if let Some(row) = self.row::<MarksRow>(&Key::new(key::MARKS)) {
+        if let Some(row) = self.row::<MarksRow>(&RowKey::new(key::MARKS)) {
             self.marks = value::read_marks(&row);
             self.next_group = row.3;
         }
         self.unknown_from = self.ids_end();
         let mut groups = BTreeMap::new();
         let mut damaged = false;
-        self.scan(&Key::new(key::GROUP), |key, value| {
+        self.scan(&RowKey::new(key::GROUP), |key, value| {
             let name = key.split_first().and_then(|(_, name)| std::str::from_utf8(name).ok());
-            let row = value::decode(value).map(Group::of_row);
+            let row = value::decode(value).map(StoredGroup::of_row);
             damaged |= name.is_none() || row.is_none();
             groups.extend(name.map(GroupId::new).zip(row));
             ControlFlow::Continue(())
         });
         for group in groups.values_mut() {
-            self.scan(&Key::of_group(key::SLOT, group.number), |key, value| {
+            self.scan(&RowKey::of_group(key::SLOT, group.number), |key, value| {
                 damaged |= !group.load_slot(key, value::decode(value));
                 ControlFlow::Continue(())
             });
-            self.scan(&Key::of_group(key::OPEN, group.number), |key, value| {
+            self.scan(&RowKey::of_group(key::OPEN, group.number), |key, value| {
                 damaged |= !group.load_open(key, value::decode(value));
                 ControlFlow::Continue(())
             });
-            self.scan(&Key::of_group(key::SHAPE, group.number), |_, value| {
+            self.scan(&RowKey::of_group(key::SHAPE, group.number), |_, value| {
                 match value::decode(value) {
                     Some(row) => group.shapes.load(row),
                     None => damaged = true,
@@ -207,7 +207,7 @@ impl Store {
             });
         }
         let mut holds = Holds::default();
-        self.scan(&Key::new(key::HOLD), |key, value| {
+        self.scan(&RowKey::new(key::HOLD), |key, value| {
             damaged |= !holds.load(key, value);
             ControlFlow::Continue(())
         });
@@ -221,7 +221,7 @@ impl Store {
     /// Adds the key queues on disk to the gates.
     fn load_lines(&mut self) {
         let mut ids = Vec::new();
-        self.scan(&Key::new(key::LINE), |_, value| {
+        self.scan(&RowKey::new(key::LINE), |_, value| {
             ids.extend(key::read_id(value));
             ControlFlow::Continue(())
         });
@@ -237,7 +237,7 @@ impl Store {
 
     /// One past the highest known entry id.
     fn ids_end(&self) -> u64 {
-        let (rows, mut last) = (Key::new(key::ENTRY), None);
+        let (rows, mut last) = (RowKey::new(key::ENTRY), None);
         self.rows.each_back(&rows.0, &rows.clone().end().0, &mut |key, _| {
             last = key::read_id(key);
             ControlFlow::Break(())
@@ -260,7 +260,7 @@ impl Store {
     }
 
     /// The decoded value of a row; damage makes this store unusable.
-    fn row<T: serde::de::DeserializeOwned>(&self, key: &Key) -> Option<T> {
+    fn row<T: serde::de::DeserializeOwned>(&self, key: &RowKey) -> Option<T> {
         let row = self.rows.get(&key.0)?;
         let value = row.bytes().ok().and_then(|bytes| value::decode(&bytes));
         if value.is_none() {
@@ -270,27 +270,27 @@ impl Store {
     }
 
     /// The entry and its references; damage makes this store unusable.
-    fn known(&self, id: EntryId) -> Known {
+    fn known(&self, id: EntryId) -> EntryRow {
         if id.0 >= self.unknown_from {
-            return Known::default();
+            return EntryRow::default();
         }
-        let key = Key::of_entry(key::ENTRY, id).0;
+        let key = RowKey::of_entry(key::ENTRY, id).0;
         let bytes = match self.rows.get(&key) {
             Some(Row::Known(known)) => return known,
             Some(Row::Bytes(bytes)) => bytes,
-            None => return Known::default(),
+            None => return EntryRow::default(),
         };
         let Some(known) = value::decode_known(&bytes) else {
             self.damaged();
-            return Known::default();
+            return EntryRow::default();
         };
         self.rows.understood(&key, known.clone().into());
         known
     }
 
-    fn put_known(&mut self, id: EntryId, known: Known) {
-        let key = Key::of_entry(key::ENTRY, id).0;
-        if known == Known::default() {
+    fn put_known(&mut self, id: EntryId, known: EntryRow) {
+        let key = RowKey::of_entry(key::ENTRY, id).0;
+        if known == EntryRow::default() {
             self.rows.delete(key);
             return;
         }
@@ -306,7 +306,7 @@ impl Store {
     }
 
     /// Calls `f` for every row whose key begins with `prefix`, in order, until it breaks.
-    fn scan(&self, prefix: &Key, mut f: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) {
+    fn scan(&self, prefix: &RowKey, mut f: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) {
         let end = prefix.clone().end();
         self.rows.each(&prefix.0, &end.0, &mut f);
     }

@@ -2,31 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::store::log::At;
-use crate::retry::{Entry, Evidence, PayloadChange, State};
+use crate::engine::store::log::StoredRef;
+use crate::retry::{Entry, Evidence, PayloadChange, RetryState};
 
 /// The references of one entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refs {
     /// The latest fact of the entry.
-    pub(super) latest: Option<At>,
+    pub(super) latest: Option<StoredRef>,
     /// The slot (group number, slot) whose latest delivery is the latest fact.
     pub(super) handout: Option<(u32, u16)>,
     /// The fact with the record's bytes.
-    pub(super) payload: Option<At>,
+    pub(super) payload: Option<StoredRef>,
     /// The fact that is the dead letter; it belongs to the letter's stream.
-    pub(super) dead: Option<At>,
+    pub(super) dead: Option<StoredRef>,
     /// Dead letters of the entry still in the stream, from before a redrive or a discard.
-    pub(super) letters: Vec<At>,
+    pub(super) letters: Vec<StoredRef>,
     /// The one of `letters` that stays until an acknowledgement, because its record was edited.
-    pub(super) original: Option<At>,
+    pub(super) original: Option<StoredRef>,
     /// Released facts that may still be on disk.
-    pub(super) spent: Vec<At>,
+    pub(super) spent: Vec<StoredRef>,
 }
 
 impl Refs {
     /// True when the entry needs this fact.
-    pub(super) fn needs(&self, at: At) -> bool {
+    pub(super) fn needs(&self, at: StoredRef) -> bool {
         [self.latest, self.payload, self.dead].contains(&Some(at)) || self.letters.contains(&at)
     }
 
@@ -37,22 +37,22 @@ impl Refs {
     }
 
     /// Takes the dead letters that an entry in this state no longer needs.
-    pub(super) fn take_letters(&mut self, entry: &Entry) -> Vec<At> {
+    pub(super) fn take_letters(&mut self, entry: &Entry) -> Vec<StoredRef> {
         let is_needed = match entry.state {
-            State::Dead { .. } => {
+            RetryState::Dead { .. } => {
                 let (kept, taken) =
                     self.letters.iter().partition(|letter| Some(**letter) == self.original);
                 self.letters = kept;
                 return taken;
             }
-            State::Committed { .. } | State::Discarded { .. } => false,
-            State::Waiting { .. }
-            | State::Inflight { .. }
-            | State::Alone { .. }
-            | State::Held { .. }
-            | State::Exported { .. }
-            | State::Behind { .. }
-            | State::Discarding { .. } => true,
+            RetryState::Committed { .. } | RetryState::Discarded { .. } => false,
+            RetryState::Waiting { .. }
+            | RetryState::Inflight { .. }
+            | RetryState::Alone { .. }
+            | RetryState::Held { .. }
+            | RetryState::Exported { .. }
+            | RetryState::Behind { .. }
+            | RetryState::Discarding { .. } => true,
         };
         if is_needed {
             return Vec::new();
@@ -66,7 +66,7 @@ impl Refs {
         &self,
         entry: &Entry,
         (evidence, payload): (Evidence, PayloadChange),
-        at: At,
+        at: StoredRef,
         group: u32,
     ) -> Self {
         let original = match evidence {
@@ -77,7 +77,7 @@ impl Refs {
             PayloadChange::Begins(_) => Some(at),
             PayloadChange::Keeps => self.payload,
         };
-        let is_dead = matches!(entry.state, State::Dead { .. });
+        let is_dead = matches!(entry.state, RetryState::Dead { .. });
         let mut letters = self.letters.clone();
         let dead = match (is_dead, self.dead) {
             (true, Some(dead)) => Some(dead),

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use crate::engine::command::TakenEntry;
 use crate::engine::store::Store;
 use crate::engine::store::entries::origins_key;
-use crate::engine::store::key::{self, Key};
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicPartition, WallMs};
-use crate::retry::{Entries, Entry, State, StateKind};
+use crate::engine::store::key::{self, RowKey};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicPartition, WallMs};
+use crate::retry::{Entries, Entry, RetryState, StateKind};
 
 /// Entries read by one command.
 const PAGE: usize = 256;
@@ -27,7 +27,7 @@ impl Store {
     ) -> Vec<(TopicPartition, Vec<i64>)> {
         let mut found = Vec::new();
         let Some(number) = self.number(group).filter(|_| most > 0) else { return found };
-        let all = Key::of_group(key::ORIGIN, number);
+        let all = RowKey::of_group(key::ORIGIN, number);
         let (mut from, end) = (all.clone(), all.end());
         while let Some((_, id)) = self.pairs(&from, &end, 1).pop() {
             let entry = key::read_id(&id).and_then(|id| self.get(id));
@@ -78,12 +78,12 @@ impl Store {
         };
         let mut ids = Vec::new();
         let mut place = 0_usize;
-        self.scan(&Key::of_group(key::WAITING, number), |key, _| {
+        self.scan(&RowKey::of_group(key::WAITING, number), |key, _| {
             ids.extend(key::read_id(key).filter(|_| place >= from));
             place += 1;
             if ids.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        let nowhere = LaneOffset { slot: Slot(0), sequence: 0 };
+        let nowhere = LaneOffset { slot: RetryPartition(0), sequence: 0 };
         let entries = ids.into_iter().filter_map(|id| self.get(id));
         (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
     }
@@ -98,7 +98,7 @@ impl Store {
         limit: usize,
     ) -> Vec<Entry> {
         let Some(number) = self.number(group) else { return Vec::new() };
-        let waiting = Key::of_group(key::WAITING, number);
+        let waiting = RowKey::of_group(key::WAITING, number);
         let from = match after {
             Some((due, id)) => waiting.clone().wall(due).id(id).end(),
             None => waiting.clone(),
@@ -123,7 +123,7 @@ impl Store {
         limit: usize,
     ) -> (Vec<TakenEntry>, Option<EntryId>) {
         use StateKind::{Behind, Exported, Waiting};
-        let nowhere = LaneOffset { slot: Slot(0), sequence: 0 };
+        let nowhere = LaneOffset { slot: RetryPartition(0), sequence: 0 };
         let ids = self.page(group, after, PAGE);
         let mut found = Vec::new();
         for id in &ids {
@@ -146,7 +146,7 @@ impl Store {
             let at = LaneOffset { slot: slot.slot, sequence: 0 };
             let id = self.inflight(group, at, 1).pop()?;
             match self.get(id)?.state {
-                State::Inflight { since, .. } | State::Alone { since, .. } => Some(since),
+                RetryState::Inflight { since, .. } | RetryState::Alone { since, .. } => Some(since),
                 _ => None,
             }
         });
@@ -165,7 +165,7 @@ impl Store {
 
     /// An entry with the place of its bytes. Its offset in the retry partition is meaningless.
     pub(in crate::engine) fn located_entry(&self, entry: Entry) -> TakenEntry {
-        self.locate(LaneOffset { slot: Slot(0), sequence: 0 }, entry)
+        self.locate(LaneOffset { slot: RetryPartition(0), sequence: 0 }, entry)
     }
 
     fn locate(&self, lane: LaneOffset, entry: Entry) -> TakenEntry {

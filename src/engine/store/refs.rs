@@ -19,15 +19,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::store::holds::{Handout, Hold};
-use crate::engine::store::key::{self, GroupNumber, Key};
-use crate::engine::store::log::{At, Log};
+use crate::engine::store::holds::{DeliveryFact, Hold};
+use crate::engine::store::key::{self, GroupNumber, RowKey};
+use crate::engine::store::log::{EntryLog, StoredRef};
 use crate::engine::store::needed::Refs;
-use crate::engine::store::row::Known;
+use crate::engine::store::row::EntryRow;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
-use crate::model::{EntryId, GroupId, Slot};
-use crate::retry::{Entry, Evidence, Fact, PayloadChange, State};
+use crate::model::{EntryId, GroupId, RetryPartition};
+use crate::retry::{Entry, Evidence, Fact, PayloadChange, RetryState};
 
 /// Released facts of one entry that are listed before those gone from the disk are dropped.
 const SPENT_STEP: usize = 64;
@@ -35,11 +35,11 @@ const SPENT_STEP: usize = 64;
 /// A forgotten entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Grave {
-    tombstone: At,
+    tombstone: StoredRef,
     /// The dead letter, unless it is known to be gone.
-    dead: Option<At>,
+    dead: Option<StoredRef>,
     /// Other facts that may still be on disk.
-    rest: Vec<At>,
+    rest: Vec<StoredRef>,
 }
 
 impl Store {
@@ -48,13 +48,13 @@ impl Store {
     /// [`Store::journalled`].
     pub(in crate::engine) fn is_dead_letter(&self, fact: &Fact) -> bool {
         let Fact::Entry { entry, .. } = fact else { return false };
-        matches!(entry.state, State::Dead { .. })
+        matches!(entry.state, RetryState::Dead { .. })
             && self.refs(entry.id).is_none_or(|refs| refs.begins_letter())
     }
 
     /// Records the place of a fact and releases the facts it supersedes. Call it for every fact in
     /// the log's order, live and on recovery, after the ledger has applied it.
-    pub(in crate::engine) fn journalled(&mut self, log: &impl Log, fact: &Fact, at: EntryRef) {
+    pub(in crate::engine) fn journalled(&mut self, log: &impl EntryLog, fact: &Fact, at: EntryRef) {
         let at = (at.seq, at.len);
         match fact {
             Fact::Entry { entry, cause, payload } => {
@@ -63,8 +63,8 @@ impl Store {
             Fact::Forgotten { id, .. } => self.forgotten(log, *id, at),
             Fact::Slot { group, slot, .. } => self.slot_journalled(log, group, *slot, at),
             Fact::Tables { .. } => {
-                let key = Key::new(key::TABLES);
-                let before = self.row::<At>(&key);
+                let key = RowKey::new(key::TABLES);
+                let before = self.row::<StoredRef>(&key);
                 if before.is_none_or(|before| before < at) {
                     self.rows.put_value(key.0, &at);
                     if let Some(before) = before {
@@ -95,14 +95,14 @@ impl Store {
 
     /// Checks up to `limit` forgotten entries, round robin. Releases the tombstones of those whose
     /// facts have all left the disk, and returns their number.
-    pub(in crate::engine) fn sweep(&mut self, log: &impl Log, limit: usize) -> usize {
+    pub(in crate::engine) fn sweep(&mut self, log: &impl EntryLog, limit: usize) -> usize {
         let graves = self.graves(limit);
         // The end of the round: the next sweep begins at the first again.
         self.swept = if graves.len() < limit { None } else { graves.last().map(|(id, _)| *id) };
         let mut released = 0;
         for (id, grave) in graves {
             let left = still_there(log, &grave);
-            let key = Key::of_entry(key::GRAVE, id);
+            let key = RowKey::of_entry(key::GRAVE, id);
             // The highest id ever assigned is known only from its facts, so one of them stays.
             let is_last = id.0.saturating_add(1) >= self.marks.next_id;
             if left.dead.is_none() && left.rest.is_empty() && !is_last {
@@ -119,10 +119,10 @@ impl Store {
 
     fn entry_journalled(
         &mut self,
-        log: &impl Log,
+        log: &impl EntryLog,
         entry: &Entry,
         change: (Evidence, PayloadChange),
-        at: At,
+        at: StoredRef,
     ) {
         let group = self.group_mut(&entry.group).number;
         let known = self.known(entry.id);
@@ -145,20 +145,20 @@ impl Store {
         if new.spent.len() > old.spent.len() && new.spent.len().is_multiple_of(SPENT_STEP) {
             new.spent.retain(|spent| !is_gone(log, *spent));
         }
-        self.put_known(entry.id, Known { refs: Some(Arc::new(new)), ..known });
+        self.put_known(entry.id, EntryRow { refs: Some(Arc::new(new)), ..known });
         for freed in freed {
             log.release(place(freed));
         }
         if let Some(lane) = entry.inflight() {
-            let handout = Handout { id: entry.id.0, sequence: lane.sequence, at };
+            let handout = DeliveryFact { id: entry.id.0, sequence: lane.sequence, at };
             self.handed_out(log, group, lane.slot, handout);
         }
     }
 
-    fn forgotten(&mut self, log: &impl Log, id: EntryId, tombstone: At) {
-        let Known { entry, refs } = self.known(id);
+    fn forgotten(&mut self, log: &impl EntryLog, id: EntryId, tombstone: StoredRef) {
+        let EntryRow { entry, refs } = self.known(id);
         let refs = refs.unwrap_or_default();
-        self.put_known(id, Known { entry, refs: None });
+        self.put_known(id, EntryRow { entry, refs: None });
         let mut rest = refs.spent.clone();
         self.letters.extend(&refs.letters);
         rest.extend(&refs.letters);
@@ -172,12 +172,18 @@ impl Store {
             }
         }
         let grave = Grave { tombstone, dead: refs.dead, rest };
-        self.rows.put_value(Key::of_entry(key::GRAVE, id).0, &grave);
+        self.rows.put_value(RowKey::of_entry(key::GRAVE, id).0, &grave);
     }
 
     /// The newest delivery gives the sequence at which its slot continues, so the one before is
     /// released. A later fact of an older delivery changes nothing.
-    fn handed_out(&mut self, log: &impl Log, group: GroupNumber, slot: Slot, new: Handout) {
+    fn handed_out(
+        &mut self,
+        log: &impl EntryLog,
+        group: GroupNumber,
+        slot: RetryPartition,
+        new: DeliveryFact,
+    ) {
         let mut hold = self.holds.get(group, slot);
         if hold.handout.is_some_and(|held| held.sequence > new.sequence) {
             return;
@@ -189,7 +195,13 @@ impl Store {
 
     /// Records a fact of a slot. A start may repeat a slot's latest fact after newer ones; then
     /// nothing changes.
-    fn slot_journalled(&mut self, log: &impl Log, group: &GroupId, slot: Slot, at: At) {
+    fn slot_journalled(
+        &mut self,
+        log: &impl EntryLog,
+        group: &GroupId,
+        slot: RetryPartition,
+        at: StoredRef,
+    ) {
         let number = self.group_mut(group).number;
         let before = self.holds.get(number, slot);
         if before.slot.is_some_and(|known| known >= at) {
@@ -206,8 +218,8 @@ impl Store {
     }
 
     /// Releases a delivery that its slot no longer needs, unless its entry does.
-    fn free_handout(&self, log: &impl Log, handout: Option<Handout>) {
-        let Some(Handout { id, at, .. }) = handout else { return };
+    fn free_handout(&self, log: &impl EntryLog, handout: Option<DeliveryFact>) {
+        let Some(DeliveryFact { id, at, .. }) = handout else { return };
         let is_needed = self.refs(EntryId(id)).is_some_and(|refs| refs.needs(at));
         // A failed store knows no references.
         if !is_needed && self.failed().is_none() {
@@ -216,9 +228,9 @@ impl Store {
     }
 
     /// True when the slot of that delivery needs this fact.
-    fn is_held(&self, handout: Option<(u32, u16)>, at: At) -> bool {
+    fn is_held(&self, handout: Option<(u32, u16)>, at: StoredRef) -> bool {
         let Some((group, slot)) = handout else { return false };
-        let hold = self.holds.get(GroupNumber(group), Slot(slot));
+        let hold = self.holds.get(GroupNumber(group), RetryPartition(slot));
         hold.handout.is_some_and(|held| held.at == at)
     }
 
@@ -228,10 +240,10 @@ impl Store {
 
     fn graves(&self, limit: usize) -> Vec<(EntryId, Grave)> {
         let from = match self.swept {
-            Some(id) => Key::of_entry(key::GRAVE, id).end(),
-            None => Key::new(key::GRAVE),
+            Some(id) => RowKey::of_entry(key::GRAVE, id).end(),
+            None => RowKey::new(key::GRAVE),
         };
-        let rows = self.pairs(&from, &Key::new(key::GRAVE).end(), limit);
+        let rows = self.pairs(&from, &RowKey::new(key::GRAVE).end(), limit);
         let graves = rows.iter().map(|(key, grave)| key::read_id(key).zip(value::decode(grave)));
         graves.flatten().collect()
     }
@@ -239,7 +251,7 @@ impl Store {
 
 /// The references of a forgotten entry still on disk. Stops at the first one found, which is reason
 /// enough to keep the tombstone.
-fn still_there(log: &impl Log, grave: &Grave) -> Grave {
+fn still_there(log: &impl EntryLog, grave: &Grave) -> Grave {
     let mut left = grave.clone();
     left.dead = left.dead.filter(|dead| !is_gone(log, *dead));
     while left.dead.is_none() && left.rest.last().is_some_and(|at| is_gone(log, *at)) {
@@ -249,10 +261,10 @@ fn still_there(log: &impl Log, grave: &Grave) -> Grave {
 }
 
 /// True when the log no longer has this entry.
-fn is_gone(log: &impl Log, at: At) -> bool {
+fn is_gone(log: &impl EntryLog, at: StoredRef) -> bool {
     !log.holds(place(at))
 }
 
-fn place((seq, len): At) -> EntryRef {
+fn place((seq, len): StoredRef) -> EntryRef {
     EntryRef { seq, len }
 }

@@ -6,8 +6,8 @@
 
 use std::sync::mpsc::Sender;
 
-use crate::engine::store::{Failure, Flusher, Job, Store};
-use crate::journal::{Entry, EntryRef, Journal, Tables};
+use crate::engine::store::{FlushFailure, FlushJob, Flusher, Store};
+use crate::journal::{EntryRef, Journal, JournalEntry, Tables};
 use crate::retry::{Ledger, Policies, decode_fact};
 
 /// A ledger over a store that matches the log, or the reason for a failure.
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Renewal {
 
 impl Renewal {
     /// Makes the attempt; returns the failure handle of the new store, if there is one.
-    pub(super) fn run(self, tables: Option<&Tables>) -> Option<Failure> {
+    pub(super) fn run(self, tables: Option<&Tables>) -> Option<FlushFailure> {
         let ledger = self.ledger(tables);
         let failure = ledger.as_ref().ok().map(|ledger| ledger.store().rows.failure());
         // The driver may have gone.
@@ -51,7 +51,7 @@ impl Renewal {
 pub(in crate::engine) fn apply(
     ledger: &mut Ledger<Store>,
     journal: &Journal,
-    entry: &Entry,
+    entry: &JournalEntry,
     at: EntryRef,
 ) {
     if !crate::engine::kind::is_fact(entry.kind) {
@@ -72,7 +72,7 @@ pub(in crate::engine) fn apply(
 impl Store {
     /// Sends a renewal to the flusher; false when its thread has ended.
     pub(in crate::engine) fn renew(&self, renewal: Renewal) -> bool {
-        self.rows.renew(Job::Renew(Box::new(renewal)))
+        self.rows.renew(FlushJob::Renew(Box::new(renewal)))
     }
 
     /// Takes over the flusher and the gates of the store it replaces.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::engine::store::needed::Refs;
-use crate::engine::store::short::Short;
+use crate::engine::store::short::ShortBytes;
 use crate::engine::store::value;
 use crate::journal::TablesError;
 use crate::retry::Entry;
@@ -15,14 +15,14 @@ use crate::retry::Entry;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Row {
     /// The encoded value, as on disk.
-    Bytes(Short),
+    Bytes(ShortBytes),
     /// A decoded entry with its references.
-    Known(Known),
+    Known(EntryRow),
 }
 
 /// An entry and its references into the log, in one row because a fact changes both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct EntryRow {
     /// `None` for a forgotten entry whose tombstone is not in the log yet.
     pub(super) entry: Option<Arc<Entry>>,
     /// `None` while no fact of the entry is in the log.
@@ -39,14 +39,14 @@ impl Row {
     }
 }
 
-impl From<Short> for Row {
-    fn from(bytes: Short) -> Self {
+impl From<ShortBytes> for Row {
+    fn from(bytes: ShortBytes) -> Self {
         Self::Bytes(bytes)
     }
 }
 
-impl From<Known> for Row {
-    fn from(known: Known) -> Self {
+impl From<EntryRow> for Row {
+    fn from(known: EntryRow) -> Self {
         Self::Known(known)
     }
 }

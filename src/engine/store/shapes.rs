@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::job::mask;
 use crate::engine::store::Store;
-use crate::engine::store::key::{self, GroupNumber, Key};
-use crate::engine::store::short::Short;
+use crate::engine::store::key::{self, GroupNumber, RowKey};
+use crate::engine::store::short::ShortBytes;
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, WallMs};
-use crate::retry::{Disposition, Entry, RecordShape, State, UNKNOWN_SHAPE};
+use crate::retry::{Disposition, Entry, RecordShape, RetryState, UNKNOWN_SHAPE};
 
 /// Most shapes of one group; letters of further shapes are counted together.
 pub(super) const SHAPES_MAX: usize = 10_000;
@@ -120,7 +120,7 @@ impl Shape {
 
     /// The shape of a dead letter and the time of its death; `None` for an entry that is not dead.
     fn of_dead(entry: &Entry) -> Option<(Self, WallMs)> {
-        let State::Dead { at } = entry.state else { return None };
+        let RetryState::Dead { at } = entry.state else { return None };
         Some((Self::of(entry), at))
     }
 }
@@ -229,7 +229,7 @@ impl Store {
     /// Moves an entry from the shape of its old state to that of its new state.
     pub(super) fn reshape(&mut self, id: EntryId, old: Option<&Entry>, new: Option<&Entry>) {
         let has_shape = |entry: Option<&Entry>| {
-            entry.is_some_and(|entry| matches!(entry.state, State::Dead { .. }))
+            entry.is_some_and(|entry| matches!(entry.state, RetryState::Dead { .. }))
         };
         if !has_shape(old) && !has_shape(new) || old.zip(new).is_some_and(alike) {
             return;
@@ -242,7 +242,7 @@ impl Store {
         if let Some((new, (shape, at))) = new.and_then(|new| Some((new, Shape::of_dead(new)?))) {
             let group = self.group_mut(&new.group);
             let (number, shape) = (group.number, group.shapes.count(shape, at));
-            self.rows.put(letter_key(number, shape, id).0, Short::new());
+            self.rows.put(letter_key(number, shape, id).0, ShortBytes::new());
         }
     }
 
@@ -296,7 +296,7 @@ impl Store {
 
     /// The last dead letter of a shape, in the log.
     fn last_letter(&self, group: GroupNumber, shape: u32) -> Option<EntryRef> {
-        let letters = Key::of_group(key::LETTER, group).number(shape);
+        let letters = RowKey::of_group(key::LETTER, group).number(shape);
         let mut last = None;
         self.rows.each_back(&letters.0, &letters.clone().end().0, &mut |key, _| {
             last = key::read_id(key);
@@ -315,12 +315,12 @@ fn alike((old, new): (&Entry, &Entry)) -> bool {
         && old.shape == new.shape
 }
 
-fn shape_key(group: GroupNumber, shape: u32) -> Key {
-    Key::of_group(key::SHAPE, group).number(shape)
+fn shape_key(group: GroupNumber, shape: u32) -> RowKey {
+    RowKey::of_group(key::SHAPE, group).number(shape)
 }
 
-fn letter_key(group: GroupNumber, shape: u32, id: EntryId) -> Key {
-    Key::of_group(key::LETTER, group).number(shape).id(id)
+fn letter_key(group: GroupNumber, shape: u32, id: EntryId) -> RowKey {
+    RowKey::of_group(key::LETTER, group).number(shape).id(id)
 }
 
 #[cfg(test)]

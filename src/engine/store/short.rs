@@ -9,14 +9,14 @@ const HERE: usize = 38;
 
 /// A byte string that is stored inline up to 38 bytes. Ordered as bytes.
 #[derive(Clone, Debug)]
-pub(super) enum Short {
+pub(super) enum ShortBytes {
     /// Length and bytes; unused bytes are 0.
     Here(u8, [u8; HERE]),
     /// A longer byte string.
     There(Vec<u8>),
 }
 
-impl Short {
+impl ShortBytes {
     pub(super) fn new() -> Self {
         Self::Here(0, [0; HERE])
     }
@@ -52,7 +52,7 @@ impl Short {
     }
 }
 
-impl Deref for Short {
+impl Deref for ShortBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -63,7 +63,7 @@ impl Deref for Short {
     }
 }
 
-impl From<Vec<u8>> for Short {
+impl From<Vec<u8>> for ShortBytes {
     fn from(bytes: Vec<u8>) -> Self {
         if bytes.len() > HERE {
             return Self::There(bytes);
@@ -72,7 +72,7 @@ impl From<Vec<u8>> for Short {
     }
 }
 
-impl From<&[u8]> for Short {
+impl From<&[u8]> for ShortBytes {
     fn from(bytes: &[u8]) -> Self {
         let mut short = Self::new();
         short.extend(bytes);
@@ -80,27 +80,27 @@ impl From<&[u8]> for Short {
     }
 }
 
-impl Hash for Short {
+impl Hash for ShortBytes {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self[..].hash(state);
     }
 }
 
-impl PartialEq for Short {
+impl PartialEq for ShortBytes {
     fn eq(&self, other: &Self) -> bool {
         self[..] == other[..]
     }
 }
 
-impl Eq for Short {}
+impl Eq for ShortBytes {}
 
-impl PartialOrd for Short {
+impl PartialOrd for ShortBytes {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Short {
+impl Ord for ShortBytes {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             // With zero padding, the longer of two strings with a common prefix is greater.
@@ -133,23 +133,23 @@ mod tests {
     fn short_or_long_the_bytes_are_the_same() {
         for len in 0..100_u8 {
             let bytes: Vec<u8> = (0..len).collect();
-            let mut short = Short::new();
+            let mut short = ShortBytes::new();
             for piece in bytes.chunks(7) {
                 short.extend(piece);
             }
             assert_eq!(short[..], bytes[..]);
-            assert_eq!(short, Short::from(bytes.clone()));
-            assert_eq!(matches!(short, Short::Here(..)), bytes.len() <= HERE);
+            assert_eq!(short, ShortBytes::from(bytes.clone()));
+            assert_eq!(matches!(short, ShortBytes::Here(..)), bytes.len() <= HERE);
             assert_eq!(short.pop(), bytes.last().copied());
             assert_eq!(short[..], bytes[..bytes.len().saturating_sub(1)]);
-            assert!(short <= Short::from(bytes));
+            assert!(short <= ShortBytes::from(bytes));
         }
     }
 
     #[test]
     fn they_are_ordered_as_bytes_wherever_they_lie() {
         let long = [3; 60];
-        let mut some: Vec<Short> = [
+        let mut some: Vec<ShortBytes> = [
             &[9][..],
             &long,
             &[],
@@ -164,9 +164,9 @@ mod tests {
             &[0; 38],
             &[0; 39],
         ]
-        .map(Short::from)
+        .map(ShortBytes::from)
         .into();
-        let mut popped = Short::from(&[3, 2, 0, 9][..]);
+        let mut popped = ShortBytes::from(&[3, 2, 0, 9][..]);
         popped.pop();
         some.push(popped);
         let mut bytes: Vec<Vec<u8>> = some.iter().map(|short| short.to_vec()).collect();

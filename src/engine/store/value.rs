@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 
 use crate::engine::store::ROWS_FILE;
 use crate::engine::store::needed::Refs;
-use crate::engine::store::row::Known;
-use crate::engine::store::short::Short;
+use crate::engine::store::row::EntryRow;
+use crate::engine::store::short::ShortBytes;
 use crate::journal::TablesError;
 use crate::model::{EntryId, MemberId, WallMs};
-use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind, put_parts, take_parts};
+use crate::retry::{Entry, EntryCounts, Marks, SlotRecord, StateKind, put_parts, take_parts};
 
 /// The version this build writes and reads. Rows of another version are rebuilt from the log, so
 /// older versions need not be read.
@@ -33,8 +33,8 @@ pub(super) fn bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, TablesError> {
 }
 
 /// [`bytes()`] as the value of a row.
-pub(super) fn encode<T: Serialize>(value: &T) -> Result<Short, TablesError> {
-    bytes(value).map(Short::from)
+pub(super) fn encode<T: Serialize>(value: &T) -> Result<ShortBytes, TablesError> {
+    bytes(value).map(ShortBytes::from)
 }
 
 /// Decodes the result of [`encode`]; `None` for anything else.
@@ -48,7 +48,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 
 /// Encodes an entry and its references. The parts follow that the entry's postcard form leaves out,
 /// unless it has none.
-pub(super) fn known_bytes(known: &Known) -> Result<Vec<u8>, TablesError> {
+pub(super) fn known_bytes(known: &EntryRow) -> Result<Vec<u8>, TablesError> {
     let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()))?;
     let has_parts =
         |entry: &&Entry| entry.redrives > 0 || entry.key.is_some() || entry.shape.is_some();
@@ -59,7 +59,7 @@ pub(super) fn known_bytes(known: &Known) -> Result<Vec<u8>, TablesError> {
 }
 
 /// Decodes the result of [`known_bytes`]; `None` for anything else.
-pub(super) fn decode_known(bytes: &[u8]) -> Option<Known> {
+pub(super) fn decode_known(bytes: &[u8]) -> Option<EntryRow> {
     let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
     let read = postcard::take_from_bytes::<(Option<Entry>, Option<Refs>)>(body);
     let ((mut entry, refs), rest) = read.ok()?;
@@ -67,21 +67,21 @@ pub(super) fn decode_known(bytes: &[u8]) -> Option<Known> {
         let (parts, []) = take_parts(rest)? else { return None };
         parts.complete(entry.as_mut()?);
     }
-    Some(Known { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
+    Some(EntryRow { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
 }
 
 /// A group's row: number, waiting entries by level, all entries by state.
 pub(super) type GroupRow = (u32, Vec<(Option<u32>, u64)>, Vec<(StateKind, u64)>);
 
-pub(super) fn group_row(number: u32, counts: &Counts) -> GroupRow {
+pub(super) fn group_row(number: u32, counts: &EntryCounts) -> GroupRow {
     let waiting = counts.waiting.iter().map(|(level, count)| (*level, *count)).collect();
     let by_state = counts.by_state.iter().map(|(kind, count)| (*kind, *count)).collect();
     (number, waiting, by_state)
 }
 
-pub(super) fn read_counts(row: GroupRow) -> Counts {
+pub(super) fn read_counts(row: GroupRow) -> EntryCounts {
     let (_, waiting, by_state) = row;
-    Counts { waiting: BTreeMap::from_iter(waiting), by_state: BTreeMap::from_iter(by_state) }
+    EntryCounts { waiting: BTreeMap::from_iter(waiting), by_state: BTreeMap::from_iter(by_state) }
 }
 
 /// A slot's row: owner, sequence of its next delivery.

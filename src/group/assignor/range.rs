@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::group::assignor::{Counts, Subscriber};
-use crate::group::partition::TopicPartition;
+use crate::group::assignor::{PartitionCounts, Subscriber};
+use crate::group::partition::TopicIdPartition;
 
-pub(super) fn assign(members: &[Subscriber<'_>], topics: &Counts) -> Vec<BTreeSet<TopicPartition>> {
+pub(super) fn assign(
+    members: &[Subscriber<'_>],
+    topics: &PartitionCounts,
+) -> Vec<BTreeSet<TopicIdPartition>> {
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|index| members.get(*index).map(|member| member.name));
     let mut given = vec![BTreeSet::new(); members.len()];
@@ -25,7 +28,7 @@ pub(super) fn assign(members: &[Subscriber<'_>], topics: &Counts) -> Vec<BTreeSe
             let end = next + share + i32::from(rest > 0);
             rest = (rest - 1).max(0);
             if let Some(given) = given.get_mut(taker) {
-                given.extend((next..end).map(|index| TopicPartition { topic: *topic, index }));
+                given.extend((next..end).map(|index| TopicIdPartition { topic: *topic, index }));
             }
             next = end;
         }

@@ -5,17 +5,17 @@ use super::*;
 const ORDERS: TopicId = TopicId([1; 16]);
 const BILLS: TopicId = TopicId([2; 16]);
 
-fn of(topic: TopicId, indexes: impl IntoIterator<Item = i32>) -> BTreeSet<TopicPartition> {
-    indexes.into_iter().map(|index| TopicPartition { topic, index }).collect()
+fn of(topic: TopicId, indexes: impl IntoIterator<Item = i32>) -> BTreeSet<TopicIdPartition> {
+    indexes.into_iter().map(|index| TopicIdPartition { topic, index }).collect()
 }
 
 /// Runs an assignor on members with these names and topics; `before` becomes their new targets.
 fn run(
     assignor: &str,
     members: &[(&str, &[TopicId])],
-    before: &[BTreeSet<TopicPartition>],
+    before: &[BTreeSet<TopicIdPartition>],
     topics: &[(TopicId, i32)],
-) -> Vec<BTreeSet<TopicPartition>> {
+) -> Vec<BTreeSet<TopicIdPartition>> {
     let nothing = BTreeSet::new();
     let subscribers: Vec<Subscriber<'_>> = members
         .iter()
@@ -29,7 +29,7 @@ fn run(
     assign(assignor, &subscribers, &topics.iter().copied().collect())
 }
 
-fn loads(given: &[BTreeSet<TopicPartition>]) -> Vec<usize> {
+fn loads(given: &[BTreeSet<TopicIdPartition>]) -> Vec<usize> {
     given.iter().map(BTreeSet::len).collect()
 }
 
@@ -90,7 +90,7 @@ fn range_gives_each_topic_in_runs_so_that_equal_numbers_meet() {
 fn whatever_the_members_want_each_partition_goes_to_one_subscriber_and_loads_are_even() {
     let mut rng = fastrand::Rng::with_seed(4);
     let ids: Vec<TopicId> = (0..4).map(|n| TopicId([n; 16])).collect();
-    let mut before: Vec<BTreeSet<TopicPartition>> = Vec::new();
+    let mut before: Vec<BTreeSet<TopicIdPartition>> = Vec::new();
     for round in 0..2_000 {
         let mut topics: Vec<(TopicId, i32)> = ids.iter().map(|id| (*id, rng.i32(1..9))).collect();
         topics.retain(|_| rng.u8(..5) > 0);
@@ -108,7 +108,7 @@ fn whatever_the_members_want_each_partition_goes_to_one_subscriber_and_loads_are
                 assert!(taken.iter().all(|one| seen.insert(*one)), "{round}: twice");
             }
             let wanted = |id: &TopicId| wants.iter().any(|wants| wants.contains(id));
-            let all: BTreeSet<TopicPartition> = topics
+            let all: BTreeSet<TopicIdPartition> = topics
                 .iter()
                 .filter(|(id, _)| wanted(id))
                 .flat_map(|(id, n)| of(*id, 0..*n))
@@ -130,11 +130,11 @@ fn whatever_the_members_want_each_partition_goes_to_one_subscriber_and_loads_are
 
 /// Joins several sets into one.
 trait ConcatSets {
-    fn concat_sets(self) -> BTreeSet<TopicPartition>;
+    fn concat_sets(self) -> BTreeSet<TopicIdPartition>;
 }
 
-impl<const N: usize> ConcatSets for [BTreeSet<TopicPartition>; N] {
-    fn concat_sets(self) -> BTreeSet<TopicPartition> {
+impl<const N: usize> ConcatSets for [BTreeSet<TopicIdPartition>; N] {
+    fn concat_sets(self) -> BTreeSet<TopicIdPartition> {
         self.into_iter().flatten().collect()
     }
 }

@@ -6,13 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::group::assignor::{Counts, Subscriber};
-use crate::group::partition::TopicPartition;
+use crate::group::assignor::{PartitionCounts, Subscriber};
+use crate::group::partition::TopicIdPartition;
 use crate::model::TopicId;
 
-pub(super) fn assign(members: &[Subscriber<'_>], topics: &Counts) -> Vec<BTreeSet<TopicPartition>> {
+pub(super) fn assign(
+    members: &[Subscriber<'_>],
+    topics: &PartitionCounts,
+) -> Vec<BTreeSet<TopicIdPartition>> {
     let mut loads = Loads::new(members);
-    let mut owners: BTreeMap<TopicPartition, usize> = BTreeMap::new();
+    let mut owners: BTreeMap<TopicIdPartition, usize> = BTreeMap::new();
     for (index, member) in members.iter().enumerate() {
         for partition in member.before {
             let exists = topics.get(&partition.topic).is_some_and(|n| partition.index < *n);
@@ -25,7 +28,7 @@ pub(super) fn assign(members: &[Subscriber<'_>], topics: &Counts) -> Vec<BTreeSe
     }
     for (topic, count) in topics {
         for index in 0..*count {
-            let partition = TopicPartition { topic: *topic, index };
+            let partition = TopicIdPartition { topic: *topic, index };
             if owners.contains_key(&partition) {
                 continue;
             }
@@ -46,7 +49,7 @@ pub(super) fn assign(members: &[Subscriber<'_>], topics: &Counts) -> Vec<BTreeSe
 
 /// Runs one pass; returns whether a partition moved. Each move brings two loads closer, so the
 /// passes end.
-fn even_out(owners: &mut BTreeMap<TopicPartition, usize>, loads: &mut Loads) -> bool {
+fn even_out(owners: &mut BTreeMap<TopicIdPartition, usize>, loads: &mut Loads) -> bool {
     let mut moved = false;
     for (partition, owner) in owners {
         let Some((least, taker)) = loads.lightest(&partition.topic) else { continue };

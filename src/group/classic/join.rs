@@ -1,24 +1,24 @@
 //! `JoinGroup`: admission of members, their member ids, and whether a rebalance is needed.
 
 use crate::group::classic::Classic;
-use crate::group::classic::member::Member;
+use crate::group::classic::member::ClassicMemberState;
 use crate::group::error::GroupError;
-use crate::group::input::{Join, Token};
+use crate::group::input::{JoinRequest, RequestId};
 use crate::group::output::{
-    Answer, GoneCause, JoinRefusal, Joined, JoinedMember, MemberGone, Output,
+    GoneCause, GroupAnswer, GroupOutput, JoinRefusal, JoinResult, JoinedMember, MemberGone,
 };
-use crate::group::state::Phase;
-use crate::model::{MemberId, Now};
+use crate::group::state::GroupPhase;
+use crate::model::{MemberId, Moment};
 
 /// Limit on the work of one vote; clients support one to three protocols.
 const PROTOCOLS_MAX: usize = 64;
 
 impl Classic {
-    pub(super) fn join(&mut self, now: Now, token: Token, join: Join) {
+    pub(super) fn join(&mut self, now: Moment, token: RequestId, join: JoinRequest) {
         let session = self.config.session_timeout_ms_min..=self.config.session_timeout_ms_max;
         if !session.contains(&join.session_timeout_ms) {
             self.refuse(token, GroupError::InvalidSessionTimeout, join.member_id);
-        } else if self.phase == Phase::Dead {
+        } else if self.phase == GroupPhase::Dead {
             self.refuse(token, GroupError::CoordinatorNotAvailable, join.member_id);
         } else if !self.has_room(&join.member_id) {
             self.remove(&join.member_id, GoneCause::Expired);
@@ -34,8 +34,8 @@ impl Classic {
     }
 
     /// The JoinGroup answer for the leader (with `members`) or another member.
-    pub(super) fn joined(&self, id: &MemberId, members: Vec<JoinedMember>) -> Joined {
-        Joined {
+    pub(super) fn joined(&self, id: &MemberId, members: Vec<JoinedMember>) -> JoinResult {
+        JoinResult {
             member_id: id.clone(),
             generation: self.generation,
             protocol_type: self.protocol_type.clone(),
@@ -58,7 +58,7 @@ impl Classic {
             .collect()
     }
 
-    fn join_new(&mut self, now: Now, token: Token, join: Join) {
+    fn join_new(&mut self, now: Moment, token: RequestId, join: JoinRequest) {
         let id = join.fresh_id.clone();
         if let Some(instance) = &join.instance_id {
             match self.statics.get(instance).cloned() {
@@ -75,7 +75,7 @@ impl Classic {
         }
     }
 
-    fn join_known(&mut self, now: Now, token: Token, join: Join) {
+    fn join_known(&mut self, now: Moment, token: RequestId, join: JoinRequest) {
         let id = join.member_id.clone();
         if self.pending.contains_key(&id) && join.instance_id.is_none() {
             return self.add(now, token, id, join);
@@ -88,13 +88,13 @@ impl Classic {
         match self.phase {
             // The answer to the first join was lost: the member asks for the current generation
             // again.
-            Phase::CompletingRebalance if same => {
+            GroupPhase::CompletingRebalance if same => {
                 let members = if leads { self.roster() } else { Vec::new() };
                 self.accept(now, token, &id, members);
             }
             // A repeated join by the leader forces a rebalance; by another member only with changed
             // metadata.
-            Phase::Stable if same && !leads => self.accept(now, token, &id, Vec::new()),
+            GroupPhase::Stable if same && !leads => self.accept(now, token, &id, Vec::new()),
             _ => {
                 self.update(token, &id, join);
                 self.rebalance_or_complete(now);
@@ -102,7 +102,7 @@ impl Classic {
         }
     }
 
-    fn add(&mut self, now: Now, token: Token, id: MemberId, join: Join) {
+    fn add(&mut self, now: Moment, token: RequestId, id: MemberId, join: JoinRequest) {
         if let Some(initial) = self.join_wait.as_mut().and_then(|wait| wait.initial.as_mut()) {
             initial.grown = true;
         }
@@ -114,11 +114,11 @@ impl Classic {
         if let Some(instance) = &join.instance_id {
             self.statics.insert(instance.clone(), id.clone());
         }
-        self.members.insert(id, Member::new(now, token, join));
+        self.members.insert(id, ClassicMemberState::new(now, token, join));
         self.rebalance_or_complete(now);
     }
 
-    fn update(&mut self, token: Token, id: &MemberId, join: Join) {
+    fn update(&mut self, token: RequestId, id: &MemberId, join: JoinRequest) {
         let Some(member) = self.members.get_mut(id) else { return };
         member.update(join);
         if let Some(older) = member.joining.replace(token) {
@@ -128,7 +128,7 @@ impl Classic {
     }
 
     /// Lets a new process of a static member take over its predecessor's membership (KIP-345).
-    fn replace_static(&mut self, now: Now, token: Token, join: Join, old: &MemberId) {
+    fn replace_static(&mut self, now: Moment, token: RequestId, join: JoinRequest, old: &MemberId) {
         let id = join.fresh_id.clone();
         let leader_before = self.leader.clone();
         let can_skip = join.can_skip_assignment;
@@ -149,7 +149,7 @@ impl Classic {
         member.joining = Some(token);
         self.members.insert(id.clone(), member);
         match self.phase {
-            Phase::Stable if self.vote() == self.protocol => {
+            GroupPhase::Stable if self.vote() == self.protocol => {
                 self.persist();
                 let leads = self.is_leader(&id);
                 let members = if leads && can_skip { self.roster() } else { Vec::new() };
@@ -163,39 +163,39 @@ impl Classic {
                 if let Some(member) = self.members.get_mut(&id) {
                     member.joining = None;
                 }
-                self.answer(token, Answer::Join(Ok(joined)));
+                self.answer(token, GroupAnswer::Join(Ok(joined)));
             }
             // The leader may already have assigned to the old id.
-            Phase::Stable | Phase::CompletingRebalance => self.prepare(now),
+            GroupPhase::Stable | GroupPhase::CompletingRebalance => self.prepare(now),
             _ => self.maybe_complete_join(now),
         }
     }
 
     /// Refuses the waiting requests of a static member's old id.
-    fn fence(&mut self, old: &MemberId, member: &mut Member) {
+    fn fence(&mut self, old: &MemberId, member: &mut ClassicMemberState) {
         if let Some(token) = member.joining.take() {
             self.refuse(token, GroupError::FencedInstanceId, old.clone());
         }
         if let Some(token) = member.syncing.take() {
-            self.answer(token, Answer::Sync(Err(GroupError::FencedInstanceId)));
+            self.answer(token, GroupAnswer::Sync(Err(GroupError::FencedInstanceId)));
         }
-        self.output.push_back(Output::MemberGone(MemberGone {
+        self.output.push_back(GroupOutput::MemberGone(MemberGone {
             member_id: old.clone(),
             instance_id: member.instance_id.clone(),
             cause: GoneCause::Replaced,
         }));
     }
 
-    fn accept(&mut self, now: Now, token: Token, id: &MemberId, members: Vec<JoinedMember>) {
+    fn accept(&mut self, now: Moment, token: RequestId, id: &MemberId, members: Vec<JoinedMember>) {
         if let Some(member) = self.members.get_mut(id) {
             member.beat(now);
         }
         let joined = self.joined(id, members);
-        self.answer(token, Answer::Join(Ok(joined)));
+        self.answer(token, GroupAnswer::Join(Ok(joined)));
     }
 
-    pub(super) fn refuse(&mut self, token: Token, error: GroupError, member_id: MemberId) {
-        self.answer(token, Answer::Join(Err(JoinRefusal { error, member_id })));
+    pub(super) fn refuse(&mut self, token: RequestId, error: GroupError, member_id: MemberId) {
+        self.answer(token, GroupAnswer::Join(Err(JoinRefusal { error, member_id })));
     }
 
     /// During a rebalance only members that have joined count, because the others may be gone.
@@ -203,22 +203,22 @@ impl Classic {
         let member = self.members.get(id);
         let max = self.config.members_max;
         match self.phase {
-            Phase::Empty | Phase::Dead => true,
-            Phase::PreparingRebalance => {
+            GroupPhase::Empty | GroupPhase::Dead => true,
+            GroupPhase::PreparingRebalance => {
                 member.is_some_and(|m| m.joining.is_some())
                     || self.members.values().filter(|m| m.joining.is_some()).count() < max
             }
-            Phase::CompletingRebalance | Phase::Stable => {
+            GroupPhase::CompletingRebalance | GroupPhase::Stable => {
                 member.is_some() || self.members.len() < max
             }
         }
     }
 
-    fn shares_protocol(&self, join: &Join) -> bool {
+    fn shares_protocol(&self, join: &JoinRequest) -> bool {
         if join.protocols.is_empty() || PROTOCOLS_MAX < join.protocols.len() {
             return false;
         }
-        if self.phase == Phase::Empty {
+        if self.phase == GroupPhase::Empty {
             return !join.protocol_type.is_empty();
         }
         self.protocol_type.as_deref() == Some(join.protocol_type.as_str())

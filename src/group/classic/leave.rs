@@ -2,20 +2,21 @@
 
 use crate::group::classic::Classic;
 use crate::group::error::GroupError;
-use crate::group::input::{Leave, Leaver, Token};
-use crate::group::output::{Answer, GoneCause, Left};
-use crate::group::state::{Phase, member_key};
-use crate::model::{MemberId, Now};
+use crate::group::input::{LeaveRequest, Leaver, RequestId};
+use crate::group::output::{GoneCause, GroupAnswer, LeaveResult};
+use crate::group::state::{GroupPhase, member_key};
+use crate::model::{MemberId, Moment};
 
 impl Classic {
-    pub(super) fn leave(&mut self, now: Now, token: Token, leave: Leave) {
-        if self.phase == Phase::Dead {
-            return self.answer(token, Answer::Leave(Err(GroupError::CoordinatorNotAvailable)));
+    pub(super) fn leave(&mut self, now: Moment, token: RequestId, leave: LeaveRequest) {
+        if self.phase == GroupPhase::Dead {
+            return self
+                .answer(token, GroupAnswer::Leave(Err(GroupError::CoordinatorNotAvailable)));
         }
         let members_before = self.members.len();
         let pending_before = self.pending.len();
         let left = leave.members.into_iter().map(|leaver| self.leave_one(leaver)).collect();
-        self.answer(token, Answer::Leave(Ok(left)));
+        self.answer(token, GroupAnswer::Leave(Ok(left)));
         if self.members.len() < members_before {
             self.rebalance_or_complete(now);
         } else if self.pending.len() < pending_before {
@@ -23,7 +24,7 @@ impl Classic {
         }
     }
 
-    fn leave_one(&mut self, leaver: Leaver) -> Left {
+    fn leave_one(&mut self, leaver: Leaver) -> LeaveResult {
         let Leaver { member_id, instance_id, reason } = leaver;
         let result = self.named(&member_id, instance_id.as_deref()).map(|id| {
             let member = self.members.get(&id);
@@ -32,7 +33,7 @@ impl Classic {
             self.remove(&id, GoneCause::Left(reason));
             key
         });
-        Left { member_id, instance_id, result }
+        LeaveResult { member_id, instance_id, result }
     }
 
     /// The member id that a leave request names, if it belongs to a member or a pending member.

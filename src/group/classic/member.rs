@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 
-use crate::group::input::{Join, Token};
+use crate::group::input::{JoinRequest, RequestId};
 use crate::group::state::{MemberState, Protocol};
-use crate::model::{ClientId, MemberId, MonoMs, Now};
+use crate::model::{ClientId, MemberId, Moment, MonoMs};
 
 /// Limit on the wait of a first join: without a member id the client cannot send heartbeats (Kafka
 /// `NEW_MEMBER_JOIN_TIMEOUT_MS`).
 const FIRST_JOIN_MS_MAX: u64 = 300_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct ClassicMemberState {
     pub(super) instance_id: Option<String>,
     pub(super) client_id: ClientId,
     pub(super) client_host: String,
@@ -22,14 +22,14 @@ pub(super) struct Member {
     /// No join was answered yet, and the member did not replace a static member.
     pub(super) is_new: bool,
     /// The waiting JoinGroup request.
-    pub(super) joining: Option<Token>,
+    pub(super) joining: Option<RequestId>,
     /// The waiting SyncGroup request.
-    pub(super) syncing: Option<Token>,
+    pub(super) syncing: Option<RequestId>,
     give_up: MonoMs,
 }
 
-impl Member {
-    pub(super) fn new(now: Now, token: Token, join: Join) -> Self {
+impl ClassicMemberState {
+    pub(super) fn new(now: Moment, token: RequestId, join: JoinRequest) -> Self {
         Self {
             instance_id: join.instance_id,
             client_id: join.client_id,
@@ -45,7 +45,7 @@ impl Member {
         }
     }
 
-    pub(super) fn restored(now: Now, kept: MemberState) -> Self {
+    pub(super) fn restored(now: Moment, kept: MemberState) -> Self {
         Self {
             give_up: now.mono.plus(kept.session_timeout_ms.max(1)),
             instance_id: kept.instance_id,
@@ -75,7 +75,7 @@ impl Member {
     }
 
     /// Applies a later join.
-    pub(super) fn update(&mut self, join: Join) {
+    pub(super) fn update(&mut self, join: JoinRequest) {
         self.client_id = join.client_id;
         self.client_host = join.client_host;
         self.session_timeout_ms = join.session_timeout_ms;
@@ -84,7 +84,7 @@ impl Member {
     }
 
     /// Restarts the session timeout.
-    pub(super) fn beat(&mut self, now: Now) {
+    pub(super) fn beat(&mut self, now: Moment) {
         self.give_up = now.mono.plus(self.session_timeout_ms.max(1));
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::group::classic::Classic;
 use crate::group::error::GroupError;
-use crate::group::output::{Answer, GoneCause, MemberGone, Output};
-use crate::group::state::Phase;
-use crate::model::{MemberId, MonoMs, Now};
+use crate::group::output::{GoneCause, GroupAnswer, GroupOutput, MemberGone};
+use crate::group::state::GroupPhase;
+use crate::model::{MemberId, Moment, MonoMs};
 
 /// Deadlines of the join phase.
 #[derive(Clone, Copy, Debug)]
@@ -28,23 +28,25 @@ pub(super) struct Initial {
 
 impl Classic {
     /// Begins a rebalance, or checks whether the running one can complete.
-    pub(super) fn rebalance_or_complete(&mut self, now: Now) {
+    pub(super) fn rebalance_or_complete(&mut self, now: Moment) {
         match self.phase {
-            Phase::Empty | Phase::Stable | Phase::CompletingRebalance => self.prepare(now),
-            Phase::PreparingRebalance => self.maybe_complete_join(now),
-            Phase::Dead => {}
+            GroupPhase::Empty | GroupPhase::Stable | GroupPhase::CompletingRebalance => {
+                self.prepare(now);
+            }
+            GroupPhase::PreparingRebalance => self.maybe_complete_join(now),
+            GroupPhase::Dead => {}
         }
     }
 
-    pub(super) fn prepare(&mut self, now: Now) {
-        if self.phase == Phase::CompletingRebalance {
+    pub(super) fn prepare(&mut self, now: Moment) {
+        if self.phase == GroupPhase::CompletingRebalance {
             self.cancel_syncs(now);
         }
         self.sync_by = None;
         self.unsynced.clear();
-        let first = self.phase == Phase::Empty;
+        let first = self.phase == GroupPhase::Empty;
         let delay_ms = if first { self.config.initial_rebalance_delay_ms } else { 0 };
-        self.phase = Phase::PreparingRebalance;
+        self.phase = GroupPhase::PreparingRebalance;
         if first && delay_ms == 0 {
             self.complete_join(now);
         } else if first {
@@ -57,16 +59,16 @@ impl Classic {
         }
     }
 
-    pub(super) fn maybe_complete_join(&mut self, now: Now) {
+    pub(super) fn maybe_complete_join(&mut self, now: Moment) {
         let waits_anyway = self.join_wait.is_some_and(|wait| wait.initial.is_some());
         let all = self.pending.is_empty() && self.members.values().all(|m| m.joining.is_some());
-        if self.phase == Phase::PreparingRebalance && all && !waits_anyway {
+        if self.phase == GroupPhase::PreparingRebalance && all && !waits_anyway {
             self.complete_join(now);
         }
     }
 
     /// Handles the end of a join wait.
-    pub(super) fn join_wait_over(&mut self, now: Now, wait: JoinWait) {
+    pub(super) fn join_wait_over(&mut self, now: Moment, wait: JoinWait) {
         match wait.initial {
             Some(Initial { left_ms, grown: true }) if 0 < left_ms => {
                 let delay_ms = self.config.initial_rebalance_delay_ms.clamp(1, left_ms);
@@ -78,7 +80,7 @@ impl Classic {
         }
     }
 
-    fn complete_join(&mut self, now: Now) {
+    fn complete_join(&mut self, now: Moment) {
         self.join_wait = None;
         // A static member stays until its session times out, because it may be restarting.
         let absent: Vec<MemberId> = self
@@ -102,17 +104,17 @@ impl Classic {
 
     fn become_empty(&mut self) {
         self.next_generation();
-        self.phase = Phase::Empty;
+        self.phase = GroupPhase::Empty;
         self.protocol = None;
         self.leader = None;
         self.unsynced.clear();
         self.persist();
     }
 
-    fn begin_generation(&mut self, now: Now) {
+    fn begin_generation(&mut self, now: Moment) {
         self.next_generation();
         self.protocol = self.vote();
-        self.phase = Phase::CompletingRebalance;
+        self.phase = GroupPhase::CompletingRebalance;
         self.unsynced = self.members.keys().cloned().collect();
         self.sync_by = Some(now.mono.plus(self.rebalance_timeout_ms()));
         let mut roster = self.roster();
@@ -128,13 +130,13 @@ impl Classic {
             let members =
                 if self.is_leader(&id) { std::mem::take(&mut roster) } else { Vec::new() };
             let joined = self.joined(&id, members);
-            self.answer(token, Answer::Join(Ok(joined)));
+            self.answer(token, GroupAnswer::Join(Ok(joined)));
         }
     }
 
     fn next_generation(&mut self) {
         self.generation = self.generation.saturating_add(1);
-        self.output.push_back(Output::Generation(self.generation));
+        self.output.push_back(GroupOutput::Generation(self.generation));
     }
 
     /// Keeps the leader if it has joined, otherwise elects the first member that has. Returns
@@ -178,7 +180,7 @@ impl Classic {
             self.refuse(token, GroupError::UnknownMemberId, id.clone());
         }
         if let Some(token) = member.syncing {
-            self.answer(token, Answer::Sync(Err(GroupError::UnknownMemberId)));
+            self.answer(token, GroupAnswer::Sync(Err(GroupError::UnknownMemberId)));
         }
         if let Some(instance) = &member.instance_id {
             self.statics.remove(instance);
@@ -187,14 +189,14 @@ impl Classic {
         if self.is_leader(id) {
             self.leader = self.members.keys().next().cloned();
         }
-        self.output.push_back(Output::MemberGone(MemberGone {
+        self.output.push_back(GroupOutput::MemberGone(MemberGone {
             member_id: id.clone(),
             instance_id: member.instance_id,
             cause,
         }));
     }
 
-    fn cancel_syncs(&mut self, now: Now) {
+    fn cancel_syncs(&mut self, now: Moment) {
         let mut tokens = Vec::new();
         for member in self.members.values_mut() {
             member.assignment.clear();
@@ -204,11 +206,11 @@ impl Classic {
             }
         }
         for token in tokens {
-            self.answer(token, Answer::Sync(Err(GroupError::RebalanceInProgress)));
+            self.answer(token, GroupAnswer::Sync(Err(GroupError::RebalanceInProgress)));
         }
     }
 
-    fn wait_for_joins(&mut self, now: Now) {
+    fn wait_for_joins(&mut self, now: Moment) {
         let until = now.mono.plus(self.rebalance_timeout_ms());
         self.join_wait = Some(JoinWait { until, initial: None });
     }

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::group::classic::Classic;
 use crate::group::error::GroupError;
-use crate::group::input::{Sync, Token};
-use crate::group::output::{Answer, Synced};
-use crate::group::state::Phase;
-use crate::model::{MemberId, Now};
+use crate::group::input::{RequestId, Sync};
+use crate::group::output::{GroupAnswer, SyncResult};
+use crate::group::state::GroupPhase;
+use crate::model::{MemberId, Moment};
 
 impl Classic {
-    pub(super) fn sync(&mut self, now: Now, token: Token, sync: Sync) {
+    pub(super) fn sync(&mut self, now: Moment, token: RequestId, sync: Sync) {
         if let Err(error) = self.check_sync(&sync) {
-            return self.answer(token, Answer::Sync(Err(error)));
+            return self.answer(token, GroupAnswer::Sync(Err(error)));
         }
         let id = sync.member_id;
         self.synced(&id);
@@ -22,9 +22,9 @@ impl Classic {
         let older = member.syncing.replace(token);
         if let Some(older) = older {
             // The client gave up on the older request, but every request is answered.
-            self.answer(older, Answer::Sync(Err(GroupError::RebalanceInProgress)));
+            self.answer(older, GroupAnswer::Sync(Err(GroupError::RebalanceInProgress)));
         }
-        if self.phase == Phase::CompletingRebalance {
+        if self.phase == GroupPhase::CompletingRebalance {
             if !self.is_leader(&id) {
                 return;
             }
@@ -35,12 +35,12 @@ impl Classic {
 
     pub(super) fn heartbeat(
         &mut self,
-        now: Now,
+        now: Moment,
         id: &MemberId,
         instance: Option<&str>,
         generation: i32,
     ) -> Result<(), GroupError> {
-        if self.phase == Phase::Dead {
+        if self.phase == GroupPhase::Dead {
             return Err(GroupError::CoordinatorNotAvailable);
         }
         self.check_member(id, instance)?;
@@ -50,7 +50,7 @@ impl Classic {
         if let Some(member) = self.members.get_mut(id) {
             member.beat(now);
         }
-        if self.phase == Phase::PreparingRebalance {
+        if self.phase == GroupPhase::PreparingRebalance {
             return Err(GroupError::RebalanceInProgress);
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Classic {
         let differs = |theirs: &Option<String>, ours: &Option<String>| {
             theirs.is_some() && ours.is_some() && theirs != ours
         };
-        if self.phase == Phase::Dead {
+        if self.phase == GroupPhase::Dead {
             return Err(GroupError::CoordinatorNotAvailable);
         }
         self.check_member(&sync.member_id, sync.instance_id.as_deref())?;
@@ -80,7 +80,7 @@ impl Classic {
         {
             return Err(GroupError::InconsistentGroupProtocol);
         }
-        if self.phase == Phase::PreparingRebalance {
+        if self.phase == GroupPhase::PreparingRebalance {
             return Err(GroupError::RebalanceInProgress);
         }
         Ok(())
@@ -91,11 +91,11 @@ impl Classic {
         for (id, member) in &mut self.members {
             member.assignment = assignments.remove(id).unwrap_or_default();
         }
-        self.phase = Phase::Stable;
+        self.phase = GroupPhase::Stable;
         self.persist();
     }
 
-    fn answer_syncs(&mut self, now: Now) {
+    fn answer_syncs(&mut self, now: Moment) {
         let mut answers = Vec::new();
         for member in self.members.values_mut() {
             if let Some(token) = member.syncing.take() {
@@ -104,13 +104,13 @@ impl Classic {
             }
         }
         for (token, assignment) in answers {
-            let synced = Synced {
+            let synced = SyncResult {
                 protocol_type: self.protocol_type.clone(),
                 protocol: self.protocol.clone(),
                 assignment,
                 held: None,
             };
-            self.answer(token, Answer::Sync(Ok(synced)));
+            self.answer(token, GroupAnswer::Sync(Ok(synced)));
         }
     }
 }

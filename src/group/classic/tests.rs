@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::group::*;
-use crate::model::{MemberId, MonoMs, Now, WallMs};
+use crate::model::{MemberId, Moment, MonoMs, WallMs};
 
 const SESSION_MS: u64 = 10_000;
 const REBALANCE_MS: u64 = 60_000;
@@ -18,9 +18,9 @@ const REBALANCE_MS: u64 = 60_000;
 /// A group with all its outputs.
 struct Script {
     group: Classic,
-    now: Now,
+    now: Moment,
     tokens: u64,
-    answers: BTreeMap<Token, Answer>,
+    answers: BTreeMap<RequestId, GroupAnswer>,
     kept: Vec<GroupState>,
     gone: Vec<(String, GoneCause)>,
     generations: Vec<i32>,
@@ -34,7 +34,7 @@ impl Script {
     fn of(group: Classic) -> Self {
         Self {
             group,
-            now: Now { wall: WallMs(1_000_000), mono: MonoMs(1_000) },
+            now: Moment { wall: WallMs(1_000_000), mono: MonoMs(1_000) },
             tokens: 0,
             answers: BTreeMap::new(),
             kept: Vec::new(),
@@ -46,15 +46,15 @@ impl Script {
     /// Restarts the process: restores the persisted state on a new monotonic clock.
     fn restart(&self) -> Self {
         let state = self.kept.last().cloned().unwrap();
-        let now = Now { wall: self.now.wall, mono: MonoMs(5) };
+        let now = Moment { wall: self.now.wall, mono: MonoMs(5) };
         let mut next = Self::of(Classic::restored(ClassicConfig::default(), now, state));
         next.now = now;
         next
     }
 
-    fn send(&mut self, input: impl FnOnce(Token) -> Input) -> Token {
+    fn send(&mut self, input: impl FnOnce(RequestId) -> GroupInput) -> RequestId {
         self.tokens += 1;
-        let token = Token(self.tokens);
+        let token = RequestId(self.tokens);
         self.group.handle(self.now, input(token));
         self.drain();
         token
@@ -63,16 +63,16 @@ impl Script {
     fn drain(&mut self) {
         while let Some(output) = self.group.poll_output() {
             match output {
-                Output::Answer(token, answer) => {
+                GroupOutput::Answer(token, answer) => {
                     assert!(self.answers.insert(token, answer).is_none(), "answered twice");
                 }
-                Output::Persist(state) => self.kept.push(state),
-                Output::MemberGone(gone) => {
+                GroupOutput::Persist(state) => self.kept.push(state),
+                GroupOutput::MemberGone(gone) => {
                     self.gone.push((gone.member_id.to_string(), gone.cause));
                 }
-                Output::Generation(n) => self.generations.push(n),
-                Output::Forget => self.kept.clear(),
-                Output::PersistConsumer(_) => panic!("not a consumer group"),
+                GroupOutput::Generation(n) => self.generations.push(n),
+                GroupOutput::Forget => self.kept.clear(),
+                GroupOutput::PersistConsumer(_) => panic!("not a consumer group"),
             }
         }
     }
@@ -100,29 +100,29 @@ impl Script {
         }
     }
 
-    fn join(&mut self, join: Join) -> Token {
-        self.send(|token| Input::Join(token, join))
+    fn join(&mut self, join: JoinRequest) -> RequestId {
+        self.send(|token| GroupInput::Join(token, join))
     }
 
-    fn joined(&self, token: Token) -> Joined {
+    fn joined(&self, token: RequestId) -> JoinResult {
         match self.answers.get(&token) {
-            Some(Answer::Join(Ok(joined))) => joined.clone(),
+            Some(GroupAnswer::Join(Ok(joined))) => joined.clone(),
             other => panic!("not joined: {other:?}"),
         }
     }
 
-    fn join_error(&self, token: Token) -> GroupError {
+    fn join_error(&self, token: RequestId) -> GroupError {
         match self.answers.get(&token) {
-            Some(Answer::Join(Err(refusal))) => refusal.error,
+            Some(GroupAnswer::Join(Err(refusal))) => refusal.error,
             other => panic!("not refused: {other:?}"),
         }
     }
 
-    fn waits(&self, token: Token) -> bool {
+    fn waits(&self, token: RequestId) -> bool {
         !self.answers.contains_key(&token)
     }
 
-    fn sync(&mut self, member: &str, generation: i32, assignments: &[(&str, &str)]) -> Token {
+    fn sync(&mut self, member: &str, generation: i32, assignments: &[(&str, &str)]) -> RequestId {
         let sync = Sync {
             member_id: member.into(),
             instance_id: None,
@@ -134,12 +134,12 @@ impl Script {
                 .map(|(id, text)| (MemberId::new(id), Bytes::copy_from_slice(text.as_bytes())))
                 .collect(),
         };
-        self.send(|token| Input::Sync(token, sync))
+        self.send(|token| GroupInput::Sync(token, sync))
     }
 
-    fn synced(&self, token: Token) -> Result<Bytes, GroupError> {
+    fn synced(&self, token: RequestId) -> Result<Bytes, GroupError> {
         match self.answers.get(&token) {
-            Some(Answer::Sync(result)) => result.clone().map(|synced| synced.assignment),
+            Some(GroupAnswer::Sync(result)) => result.clone().map(|synced| synced.assignment),
             other => panic!("no sync answer: {other:?}"),
         }
     }
@@ -159,9 +159,9 @@ impl Script {
             instance_id: instance.map(str::to_owned),
             generation,
         };
-        let token = self.send(|token| Input::Heartbeat(token, beat));
+        let token = self.send(|token| GroupInput::Heartbeat(token, beat));
         match self.answers.get(&token) {
-            Some(Answer::Heartbeat(result)) => *result,
+            Some(GroupAnswer::Heartbeat(result)) => *result,
             other => panic!("no heartbeat answer: {other:?}"),
         }
     }
@@ -172,9 +172,10 @@ impl Script {
             instance_id: instance.map(str::to_owned),
             reason: Some("shutdown".into()),
         };
-        let token = self.send(|token| Input::Leave(token, Leave { members: vec![leaver] }));
+        let token =
+            self.send(|token| GroupInput::Leave(token, LeaveRequest { members: vec![leaver] }));
         match self.answers.get(&token) {
-            Some(Answer::Leave(Ok(left))) => left[0].result.clone().map(drop),
+            Some(GroupAnswer::Leave(Ok(left))) => left[0].result.clone().map(drop),
             other => panic!("no leave answer: {other:?}"),
         }
     }
@@ -193,9 +194,9 @@ impl Script {
         let member_id = member.into();
         let (instance_id, has_epochs) = (None, true);
         let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
-        let token = self.send(|token| Input::CommitCheck(token, check));
+        let token = self.send(|token| GroupInput::CommitCheck(token, check));
         match self.answers.get(&token) {
-            Some(Answer::CommitCheck(result)) => *result,
+            Some(GroupAnswer::CommitCheck(result)) => *result,
             other => panic!("no commit answer: {other:?}"),
         }
     }
@@ -209,14 +210,14 @@ impl Script {
         script.join(again("a"));
         script.sync("b", 2, &[]);
         script.sync("a", 2, &[("a", "a"), ("b", "b")]);
-        assert_eq!(script.group.phase(), Phase::Stable);
+        assert_eq!(script.group.phase(), GroupPhase::Stable);
         script
     }
 }
 
 /// A join of a new member that gets the id `id`, with the assignor `range`.
-fn member(id: &str) -> Join {
-    Join {
+fn member(id: &str) -> JoinRequest {
+    JoinRequest {
         member_id: "".into(),
         instance_id: None,
         fresh_id: id.into(),
@@ -233,12 +234,12 @@ fn member(id: &str) -> Join {
 }
 
 /// A join of that member with its id.
-fn again(id: &str) -> Join {
-    Join { member_id: id.into(), fresh_id: "unused".into(), ..member(id) }
+fn again(id: &str) -> JoinRequest {
+    JoinRequest { member_id: id.into(), fresh_id: "unused".into(), ..member(id) }
 }
 
-fn instance(instance: &str, fresh_id: &str) -> Join {
-    Join {
+fn instance(instance: &str, fresh_id: &str) -> JoinRequest {
+    JoinRequest {
         instance_id: Some(instance.into()),
         protocols: vec![protocol("range", instance)],
         ..member(fresh_id)

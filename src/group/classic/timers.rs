@@ -1,13 +1,13 @@
 //! Timeouts of a classic group.
 
 use crate::group::classic::Classic;
-use crate::group::classic::member::Member;
+use crate::group::classic::member::ClassicMemberState;
 use crate::group::output::GoneCause;
-use crate::model::{MemberId, MonoMs, Now};
+use crate::model::{MemberId, Moment, MonoMs};
 
 impl Classic {
     /// Removes members whose session timed out, and ends waits whose deadline has passed.
-    pub fn handle_timeout(&mut self, now: Now) {
+    pub fn handle_timeout(&mut self, now: Moment) {
         let ids_before = self.pending.len();
         self.pending.retain(|_, forget_at| now.mono < *forget_at);
         let silent: Vec<MemberId> = self
@@ -37,7 +37,7 @@ impl Classic {
     }
 
     pub(super) fn next_due(&self) -> Option<MonoMs> {
-        let sessions = self.members.values().filter_map(Member::due);
+        let sessions = self.members.values().filter_map(ClassicMemberState::due);
         let forgotten = self.pending.values().copied();
         let joins = self.join_wait.map(|wait| wait.until);
         sessions.chain(forgotten).chain(joins).chain(self.sync_by).min()

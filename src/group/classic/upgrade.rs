@@ -5,8 +5,8 @@ use bytes::Bytes;
 use crate::group::classic::Classic;
 use crate::group::consumer::CONSUMERS;
 use crate::group::error::GroupError;
-use crate::group::input::Token;
-use crate::group::output::{Answer, JoinRefusal};
+use crate::group::input::RequestId;
+use crate::group::output::{GroupAnswer, JoinRefusal};
 use crate::group::state::MemberState;
 
 impl Classic {
@@ -27,15 +27,15 @@ impl Classic {
     }
 
     /// Answers all waiting requests with `REBALANCE_IN_PROGRESS`, so that the members join again.
-    pub fn dissolve(&mut self) -> Vec<(Token, Answer)> {
+    pub fn dissolve(&mut self) -> Vec<(RequestId, GroupAnswer)> {
         let error = GroupError::RebalanceInProgress;
         let mut answers = Vec::new();
         for (id, member) in &mut self.members {
             let refusal = JoinRefusal { error, member_id: id.clone() };
             let joining = member.joining.take();
-            answers.extend(joining.map(|token| (token, Answer::Join(Err(refusal)))));
+            answers.extend(joining.map(|token| (token, GroupAnswer::Join(Err(refusal)))));
             let syncing = member.syncing.take();
-            answers.extend(syncing.map(|token| (token, Answer::Sync(Err(error)))));
+            answers.extend(syncing.map(|token| (token, GroupAnswer::Sync(Err(error)))));
         }
         answers
     }

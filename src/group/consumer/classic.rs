@@ -10,32 +10,34 @@ use std::collections::BTreeMap;
 use crate::group::consumer::member::ClassicSide;
 use crate::group::consumer::{CONSUMERS, ClassicMember, Consumer};
 use crate::group::error::GroupError;
-use crate::group::input::{ConsumerHeartbeat, Consuming, Heartbeat, Join, Sync, Token};
-use crate::group::output::{Answer, JoinRefusal, Joined, Synced};
+use crate::group::input::{
+    ConsumerHeartbeat, Heartbeat, JoinRequest, ParsedSubscription, RequestId, Sync,
+};
+use crate::group::output::{GroupAnswer, JoinRefusal, JoinResult, SyncResult};
 use crate::group::state::{GroupState, MemberState};
-use crate::model::{MemberId, Now, TopicName};
+use crate::model::{MemberId, Moment, TopicName};
 
 /// Limit on the work of comparing protocols; clients support one to three.
 const PROTOCOLS_MAX: usize = 64;
 
 impl Consumer {
-    pub(super) fn join_classic(&mut self, now: Now, token: Token, join: Join) {
+    pub(super) fn join_classic(&mut self, now: Moment, token: RequestId, join: JoinRequest) {
         let asked = join.member_id.clone();
         let result = self.joins(now, join).map_err(|(error, id)| {
             let member_id = id.unwrap_or(asked);
             JoinRefusal { error, member_id }
         });
         self.settle();
-        self.answer(token, Answer::Join(result));
+        self.answer(token, GroupAnswer::Join(result));
     }
 
     /// Returns the answer, or the error with the member id that the refusal must carry, if it
     /// differs.
     fn joins(
         &mut self,
-        now: Now,
-        mut join: Join,
-    ) -> Result<Joined, (GroupError, Option<MemberId>)> {
+        now: Moment,
+        mut join: JoinRequest,
+    ) -> Result<JoinResult, (GroupError, Option<MemberId>)> {
         let session = self.config.classic_session_ms_min..=self.config.classic_session_ms_max;
         if !session.contains(&join.session_timeout_ms) {
             return Err((GroupError::InvalidSessionTimeout, None));
@@ -67,7 +69,7 @@ impl Consumer {
             member.classic = Some(side);
         }
         self.heard(now, is_new, beat);
-        Ok(Joined {
+        Ok(JoinResult {
             generation: self.members.get(&id).map_or(0, |member| member.epoch),
             member_id: id,
             protocol_type: Some(CONSUMERS.to_owned()),
@@ -105,12 +107,12 @@ impl Consumer {
         }
     }
 
-    pub(super) fn sync_classic(&mut self, now: Now, token: Token, sync: &Sync) {
+    pub(super) fn sync_classic(&mut self, now: Moment, token: RequestId, sync: &Sync) {
         let result = self.syncs(now, sync);
-        self.answer(token, Answer::Sync(result));
+        self.answer(token, GroupAnswer::Sync(result));
     }
 
-    fn syncs(&mut self, now: Now, sync: &Sync) -> Result<Synced, GroupError> {
+    fn syncs(&mut self, now: Moment, sync: &Sync) -> Result<SyncResult, GroupError> {
         let (id, instance) = (&sync.member_id, sync.instance_id.as_deref());
         self.check_generation(id, instance, sync.generation)?;
         let is_behind = self.members.get(id).is_some_and(|member| member.epoch < self.epoch);
@@ -141,7 +143,7 @@ impl Consumer {
                 held.entry(name.clone()).or_default().push(one.index);
             }
         }
-        Ok(Synced {
+        Ok(SyncResult {
             protocol_type: Some(CONSUMERS.to_owned()),
             protocol,
             assignment: bytes::Bytes::new(),
@@ -149,7 +151,7 @@ impl Consumer {
         })
     }
 
-    pub(super) fn beat_classic(&mut self, now: Now, beat: &Heartbeat) -> Result<(), GroupError> {
+    pub(super) fn beat_classic(&mut self, now: Moment, beat: &Heartbeat) -> Result<(), GroupError> {
         let id = &beat.member_id;
         self.check_generation(id, beat.instance_id.as_deref(), beat.generation)?;
         let (epoch, session_ms) = (self.epoch, self.config.session_timeout_ms);
@@ -189,7 +191,7 @@ impl Consumer {
     }
 
     /// Whether one of the join's protocols is supported by all other classic members.
-    fn shares_protocol(&self, join: &Join) -> bool {
+    fn shares_protocol(&self, join: &JoinRequest) -> bool {
         let others = self.members.iter().filter(|(id, _)| **id != join.member_id);
         let sides: Vec<_> = others.filter_map(|(_, member)| member.classic.as_ref()).collect();
         join.protocol_type == CONSUMERS
@@ -250,7 +252,11 @@ impl Consumer {
 }
 
 /// Translates a classic join into a KIP-848 heartbeat.
-fn heartbeat(join: &Join, id: &MemberId, consuming: Consuming) -> ConsumerHeartbeat {
+fn heartbeat(
+    join: &JoinRequest,
+    id: &MemberId,
+    consuming: ParsedSubscription,
+) -> ConsumerHeartbeat {
     ConsumerHeartbeat {
         member_id: id.clone(),
         epoch: super::JOINS,

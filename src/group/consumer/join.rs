@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::group::assignor;
-use crate::group::consumer::member::Member;
+use crate::group::consumer::member::ConsumerMemberState;
 use crate::group::consumer::{Consumer, JOINS, LEAVES_FOR_A_WHILE};
 use crate::group::error::GroupError;
 use crate::group::input::ConsumerHeartbeat;
-use crate::group::output::{Alive, GoneCause, MemberGone, Output};
-use crate::group::partition::{TopicImage, TopicPartition};
-use crate::model::{MemberId, Now, TopicName};
+use crate::group::output::{Alive, GoneCause, GroupOutput, MemberGone};
+use crate::group::partition::{TopicIdPartition, TopicImage};
+use crate::model::{MemberId, Moment, TopicName};
 
 /// Topics that match each pattern.
-type Matching = BTreeMap<String, Arc<BTreeSet<TopicName>>>;
+type PatternMatches = BTreeMap<String, Arc<BTreeSet<TopicName>>>;
 
 /// Refuses requests that no client sends, whatever the state of the group.
 pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
@@ -53,7 +53,11 @@ pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError
 }
 
 impl Consumer {
-    pub(super) fn stays(&mut self, now: Now, beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
+    pub(super) fn stays(
+        &mut self,
+        now: Moment,
+        beat: ConsumerHeartbeat,
+    ) -> Result<Alive, GroupError> {
         let is_new = self.admit(&beat)?;
         let id = beat.member_id.clone();
         let joins = beat.epoch == JOINS;
@@ -74,7 +78,7 @@ impl Consumer {
     }
 
     /// Applies a heartbeat and reconciles the member; returns whether its subscription changed.
-    pub(super) fn heard(&mut self, now: Now, is_new: bool, beat: ConsumerHeartbeat) -> bool {
+    pub(super) fn heard(&mut self, now: Moment, is_new: bool, beat: ConsumerHeartbeat) -> bool {
         let id = &beat.member_id;
         let session_ms = self.config.session_timeout_ms;
         if let Some(member) = self.members.get_mut(id) {
@@ -99,7 +103,8 @@ impl Consumer {
         }
         let holder = beat.instance_id.as_ref().and_then(|instance| self.statics.get(instance));
         if let Some(holder) = holder.filter(|holder| *holder != id).cloned() {
-            let is_free = self.members.get(&holder).is_some_and(Member::may_be_replaced);
+            let is_free =
+                self.members.get(&holder).is_some_and(ConsumerMemberState::may_be_replaced);
             if !is_free || self.members.contains_key(id) {
                 return Err(GroupError::UnreleasedInstanceId);
             }
@@ -118,7 +123,7 @@ impl Consumer {
             return Err(GroupError::GroupMaxSizeReached);
         }
         let id = &beat.member_id;
-        self.members.insert(id.clone(), Member::new(beat));
+        self.members.insert(id.clone(), ConsumerMemberState::new(beat));
         if let Some(instance) = &beat.instance_id {
             self.statics.insert(instance.clone(), id.clone());
         }
@@ -135,7 +140,7 @@ impl Consumer {
         if let Some(instance) = &member.instance_id {
             self.statics.insert(instance.clone(), new.clone());
         }
-        self.output.push_back(Output::MemberGone(MemberGone {
+        self.output.push_back(GroupOutput::MemberGone(MemberGone {
             member_id: old.clone(),
             instance_id: member.instance_id.clone(),
             cause: GoneCause::Replaced,
@@ -185,7 +190,7 @@ impl Consumer {
     }
 
     /// Updates the topics of every member with a pattern; returns whether any changed.
-    fn rematch(&mut self, matching: &Matching) -> bool {
+    fn rematch(&mut self, matching: &PatternMatches) -> bool {
         let by_pattern = self.members.iter().filter(|(_, one)| one.subscription.pattern.is_some());
         let ids: Vec<MemberId> = by_pattern.map(|(id, _)| id.clone()).collect();
         ids.iter().fold(false, |others, id| self.resolve(id, matching) | others)
@@ -193,7 +198,7 @@ impl Consumer {
 
     /// Updates a member's topics from its subscription; returns whether they changed. A pattern
     /// that is missing in `matching` keeps its topics.
-    fn resolve(&mut self, id: &MemberId, matching: &Matching) -> bool {
+    fn resolve(&mut self, id: &MemberId, matching: &PatternMatches) -> bool {
         let Some(member) = self.members.get_mut(id) else { return false };
         let mut topics = member.subscription.names.clone();
         if let Some(pattern) = &member.subscription.pattern {
@@ -239,13 +244,13 @@ impl Consumer {
     }
 }
 
-impl Member {
+impl ConsumerMemberState {
     /// A heartbeat answer may be lost. The member then sends its previous epoch, and owns no
     /// partition that it was not assigned.
     fn check_epoch(
         &self,
         epoch: i32,
-        owned: Option<&BTreeSet<TopicPartition>>,
+        owned: Option<&BTreeSet<TopicIdPartition>>,
     ) -> Result<(), GroupError> {
         let missed_one = epoch < self.epoch
             && epoch == self.epoch_before

@@ -3,7 +3,7 @@
 use crate::group::consumer::{Consumer, LEAVES_FOR_A_WHILE};
 use crate::group::error::GroupError;
 use crate::group::input::{ConsumerHeartbeat, Leaver};
-use crate::group::output::{Alive, GoneCause, Left, MemberGone, Output};
+use crate::group::output::{Alive, GoneCause, GroupOutput, LeaveResult, MemberGone};
 use crate::model::MemberId;
 
 impl Consumer {
@@ -33,7 +33,7 @@ impl Consumer {
 
     /// Handles one entry of `LeaveGroup`. Classic members leave by it, and an administrator removes
     /// any member by it; static members are named by instance id alone.
-    pub(super) fn remove_one(&mut self, leaver: Leaver) -> Left {
+    pub(super) fn remove_one(&mut self, leaver: Leaver) -> LeaveResult {
         let Leaver { member_id, instance_id, reason } = leaver;
         let instance = instance_id.as_deref();
         let named = if member_id.as_str().is_empty() {
@@ -48,7 +48,7 @@ impl Consumer {
             self.go_on();
             key
         });
-        Left { member_id, instance_id, result }
+        LeaveResult { member_id, instance_id, result }
     }
 
     /// Makes the next target, unless the group becomes a classic group whose leader assigns.
@@ -69,7 +69,7 @@ impl Consumer {
         if let Some(instance) = &member.instance_id {
             self.statics.remove(instance);
         }
-        self.output.push_back(Output::MemberGone(MemberGone {
+        self.output.push_back(GroupOutput::MemberGone(MemberGone {
             member_id: id.clone(),
             instance_id: member.instance_id,
             cause,

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::group::consumer::LEAVES_FOR_A_WHILE;
 use crate::group::input::ConsumerHeartbeat;
-use crate::group::partition::TopicPartition;
+use crate::group::partition::TopicIdPartition;
 use crate::group::state::Protocol;
-use crate::model::{ClientId, MonoMs, Now, TopicName};
+use crate::model::{ClientId, Moment, MonoMs, TopicName};
 
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct ConsumerMemberState {
     pub(super) instance_id: Option<String>,
     pub(super) rack_id: Option<String>,
     pub(super) client_id: ClientId,
     pub(super) client_host: String,
     pub(super) rebalance_timeout_ms: u64,
     pub(super) assignor: Option<String>,
-    pub(super) subscription: Subscription,
+    pub(super) subscription: ConsumerSubscription,
     /// The names of its subscription, and the topics that match its pattern.
     pub(super) topics: BTreeSet<TopicName>,
     /// Last epoch sent to the member; 0 before the first, −2 while a static member is away.
@@ -24,14 +24,14 @@ pub(super) struct Member {
     /// The epoch before: the answer with the current epoch may have been lost.
     pub(super) epoch_before: i32,
     /// The target assignment.
-    pub(super) target: BTreeSet<TopicPartition>,
+    pub(super) target: BTreeSet<TopicIdPartition>,
     /// The current assignment.
-    pub(super) assigned: BTreeSet<TopicPartition>,
+    pub(super) assigned: BTreeSet<TopicIdPartition>,
     /// Partitions that the member must revoke and may still own.
-    pub(super) revoking: BTreeSet<TopicPartition>,
+    pub(super) revoking: BTreeSet<TopicIdPartition>,
     /// Epoch in which each partition was assigned. Not persisted: after a restart, every partition
     /// counts from the member's epoch at that time.
-    pub(super) since: BTreeMap<TopicPartition, i32>,
+    pub(super) since: BTreeMap<TopicIdPartition, i32>,
     /// Session deadline; after it the member is removed.
     pub(super) silent_by: MonoMs,
     /// Deadline of the revocation; after it the member is removed.
@@ -42,7 +42,7 @@ pub(super) struct Member {
 
 /// Names and pattern as the member sends them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Subscription {
+pub(super) struct ConsumerSubscription {
     pub(super) names: BTreeSet<TopicName>,
     pub(super) pattern: Option<String>,
 }
@@ -66,7 +66,7 @@ impl ClassicSide {
     }
 }
 
-impl Member {
+impl ConsumerMemberState {
     /// A new member without epoch and assignment.
     pub(super) fn new(beat: &ConsumerHeartbeat) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Member {
             client_host: beat.client_host.clone(),
             rebalance_timeout_ms: beat.rebalance_timeout_ms.unwrap_or(0),
             assignor: beat.assignor.clone(),
-            subscription: Subscription::default(),
+            subscription: ConsumerSubscription::default(),
             topics: BTreeSet::new(),
             epoch: 0,
             epoch_before: 0,
@@ -121,19 +121,19 @@ impl Member {
     }
 
     /// Whether the member has owned this partition since `epoch`.
-    pub(super) fn has_had(&self, one: &TopicPartition, epoch: i32) -> bool {
+    pub(super) fn has_had(&self, one: &TopicIdPartition, epoch: i32) -> bool {
         let has = self.assigned.contains(one) || self.revoking.contains(one);
         has && self.since.get(one).is_some_and(|since| *since <= epoch)
     }
 
     /// Restarts the session timeout.
-    pub(super) fn beat(&mut self, now: Now, session_timeout_ms: u64) {
+    pub(super) fn beat(&mut self, now: Moment, session_timeout_ms: u64) {
         let own_ms = self.classic.as_ref().map(|side| side.session_timeout_ms);
         self.silent_by = now.mono.plus(own_ms.unwrap_or(session_timeout_ms).max(1));
     }
 
     /// Starts the wait for the next JoinGroup or SyncGroup of a classic member.
-    pub(super) fn wait_for_step(&mut self, now: Now) {
+    pub(super) fn wait_for_step(&mut self, now: Moment) {
         let by = now.mono.plus(self.rebalance_timeout_ms.max(1));
         if let Some(side) = &mut self.classic {
             side.step_by.get_or_insert(by);
@@ -151,12 +151,12 @@ impl Member {
     }
 
     /// Starts the revocation wait.
-    pub(super) fn wait(&mut self, now: Now) {
+    pub(super) fn wait(&mut self, now: Moment) {
         self.revoke_by = Some(now.mono.plus(self.rebalance_timeout_ms.max(1)));
     }
 
     /// Restarts the session timeout and a running revocation wait.
-    pub(super) fn restart(&mut self, now: Now, session_timeout_ms: u64) {
+    pub(super) fn restart(&mut self, now: Moment, session_timeout_ms: u64) {
         self.beat(now, session_timeout_ms);
         if !self.revoking.is_empty() {
             self.wait(now);

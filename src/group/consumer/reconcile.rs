@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use crate::group::consumer::Consumer;
-use crate::group::partition::TopicPartition;
-use crate::model::{MemberId, Now};
+use crate::group::partition::TopicIdPartition;
+use crate::model::{MemberId, Moment};
 
-type Partitions = BTreeSet<TopicPartition>;
+type Partitions = BTreeSet<TopicIdPartition>;
 
 impl Consumer {
     /// `owned` lists the member's partitions; without it, the member still owns all of them.
     pub(super) fn reconcile(
         &mut self,
-        now: Now,
+        now: Moment,
         id: &MemberId,
         owned: Option<&Partitions>,
         resubscribed: bool,

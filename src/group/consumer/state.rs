@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::group::config::ConsumerConfig;
 use crate::group::consumer::Consumer;
-use crate::group::consumer::member::{ClassicSide, Member, Subscription};
-use crate::group::partition::{TopicImage, TopicPartitions, by_topic, one_by_one};
+use crate::group::consumer::member::{ClassicSide, ConsumerMemberState, ConsumerSubscription};
+use crate::group::partition::{TopicIdPartitions, TopicImage, by_topic, one_by_one};
 use crate::group::state::Protocol;
-use crate::model::{ClientId, MemberId, MonoMs, Now, TopicId, TopicName};
+use crate::model::{ClientId, MemberId, Moment, MonoMs, TopicId, TopicName};
 
 /// State of a consumer group, named as in `ConsumerGroupDescribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct ConsumerState {
     /// Epoch of the group and of its targets.
     pub epoch: i32,
     /// Topics from which the targets were made.
-    pub topics: Vec<KnownTopic>,
+    pub topics: Vec<TargetTopic>,
     /// Sorted by member id.
     pub members: Vec<ConsumerMember>,
     /// Further state of classic members; persisted separately.
@@ -75,7 +75,7 @@ pub struct ClassicMember {
 
 /// A topic at the time of the last target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KnownTopic {
+pub struct TargetTopic {
     pub name: TopicName,
     pub id: TopicId,
     pub partitions: i32,
@@ -104,11 +104,11 @@ pub struct ConsumerMember {
     /// The epoch before the current one.
     pub epoch_before: i32,
     /// The target assignment.
-    pub target: Vec<TopicPartitions>,
+    pub target: Vec<TopicIdPartitions>,
     /// The current assignment.
-    pub assigned: Vec<TopicPartitions>,
+    pub assigned: Vec<TopicIdPartitions>,
     /// Partitions that the member must revoke and may still own.
-    pub revoking: Vec<TopicPartitions>,
+    pub revoking: Vec<TopicIdPartitions>,
 }
 
 /// Description of a consumer group, for the HTTP interface and `ConsumerGroupDescribe`.
@@ -122,7 +122,7 @@ pub struct ConsumerDescription {
 
 impl Consumer {
     /// Restores a persisted group; every session timeout and revocation wait starts again at `now`.
-    pub fn restored(config: ConsumerConfig, now: Now, state: ConsumerState) -> Self {
+    pub fn restored(config: ConsumerConfig, now: Moment, state: ConsumerState) -> Self {
         let mut group = Self::new(config);
         group.epoch = state.epoch;
         for topic in state.topics {
@@ -134,7 +134,7 @@ impl Consumer {
             if let Some(instance) = &kept.instance_id {
                 group.statics.insert(instance.clone(), id.clone());
             }
-            let member = Member::restored(kept);
+            let member = ConsumerMemberState::restored(kept);
             for topic in &member.topics {
                 *group.wanted.entry(topic.clone()).or_default() += 1;
             }
@@ -155,7 +155,7 @@ impl Consumer {
             if let Some(member) = group.members.get_mut(&kept.member_id) {
                 let PatternMember { pattern, names, .. } = kept;
                 let names = names.into_iter().collect();
-                member.subscription = Subscription { names, pattern: Some(pattern) };
+                member.subscription = ConsumerSubscription { names, pattern: Some(pattern) };
             }
         }
         group.restart_sessions(now);
@@ -169,7 +169,7 @@ impl Consumer {
     }
 
     pub(super) fn state(&self) -> ConsumerState {
-        let topic = |(name, image): (&TopicName, &TopicImage)| KnownTopic {
+        let topic = |(name, image): (&TopicName, &TopicImage)| TargetTopic {
             name: name.clone(),
             id: image.id,
             partitions: image.partitions,
@@ -185,7 +185,7 @@ impl Consumer {
 
     fn kept_patterns(&self) -> Vec<PatternMember> {
         let kept = self.members.iter().filter_map(|(id, member)| {
-            let Subscription { names, pattern } = &member.subscription;
+            let ConsumerSubscription { names, pattern } = &member.subscription;
             Some(PatternMember {
                 member_id: id.clone(),
                 pattern: pattern.clone()?,
@@ -196,7 +196,7 @@ impl Consumer {
     }
 }
 
-impl Member {
+impl ConsumerMemberState {
     fn restored(kept: ConsumerMember) -> Self {
         let (assigned, revoking) = (one_by_one(&kept.assigned), one_by_one(&kept.revoking));
         let held = assigned.iter().chain(&revoking);
@@ -209,7 +209,7 @@ impl Member {
             client_host: kept.client_host,
             rebalance_timeout_ms: kept.rebalance_timeout_ms,
             assignor: kept.assignor,
-            subscription: Subscription { names: topics.clone(), pattern: None },
+            subscription: ConsumerSubscription { names: topics.clone(), pattern: None },
             topics,
             epoch: kept.epoch,
             epoch_before: kept.epoch_before,

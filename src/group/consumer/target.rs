@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::group::assignor::{self, Counts, Subscriber};
+use crate::group::assignor::{self, PartitionCounts, Subscriber};
 use crate::group::consumer::Consumer;
-use crate::group::output::Output;
+use crate::group::output::GroupOutput;
 
 impl Consumer {
     /// Makes the next epoch and a new target.
     pub(super) fn retarget(&mut self) {
         self.epoch = self.epoch.saturating_add(1);
         self.is_changed = true;
-        self.output.push_back(Output::Generation(self.epoch));
+        self.output.push_back(GroupOutput::Generation(self.epoch));
         let Self { topics, wanted, .. } = self;
         topics.retain(|name, _| wanted.contains_key(name));
-        let counts: Counts = topics.values().map(|image| (image.id, image.partitions)).collect();
+        let counts: PartitionCounts =
+            topics.values().map(|image| (image.id, image.partitions)).collect();
         let subscribers: Vec<Subscriber<'_>> = self
             .members
             .iter()

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::group::*;
-use crate::model::{MemberId, MonoMs, Now, TopicId, TopicName, WallMs};
+use crate::model::{MemberId, Moment, MonoMs, TopicId, TopicName, WallMs};
 
 const SESSION_MS: u64 = 45_000;
 const REBALANCE_MS: u64 = 60_000;
@@ -22,7 +22,7 @@ const REBALANCE_MS: u64 = 60_000;
 /// A group with its cluster and all its outputs.
 struct Script {
     group: Consumer,
-    now: Now,
+    now: Moment,
     tokens: u64,
     cluster: BTreeMap<TopicName, TopicImage>,
     kept: Vec<ConsumerState>,
@@ -39,7 +39,7 @@ impl Script {
     fn of(group: Consumer) -> Self {
         let mut script = Self {
             group,
-            now: Now { wall: WallMs(1_000_000), mono: MonoMs(1_000) },
+            now: Moment { wall: WallMs(1_000_000), mono: MonoMs(1_000) },
             tokens: 0,
             cluster: BTreeMap::new(),
             kept: Vec::new(),
@@ -57,15 +57,15 @@ impl Script {
     /// Restarts the process: restores the persisted state on a new monotonic clock.
     fn restart(self) -> Self {
         let state = self.kept.last().cloned().unwrap();
-        let now = Now { wall: self.now.wall, mono: MonoMs(5) };
+        let now = Moment { wall: self.now.wall, mono: MonoMs(5) };
         let group = Consumer::restored(ConsumerConfig::default(), now, state);
         assert_eq!(group.describe(), self.group.describe(), "as it was");
         Self { group, now, gone: Vec::new(), epochs: Vec::new(), ..self }
     }
 
-    fn ask(&mut self, input: impl FnOnce(Token) -> Input) -> Answer {
+    fn ask(&mut self, input: impl FnOnce(RequestId) -> GroupInput) -> GroupAnswer {
         self.tokens += 1;
-        let token = Token(self.tokens);
+        let token = RequestId(self.tokens);
         self.group.handle(self.now, input(token));
         let mut answers = self.drain();
         assert_eq!(answers.len(), 1, "one answer");
@@ -74,21 +74,21 @@ impl Script {
         answer
     }
 
-    fn drain(&mut self) -> Vec<(Token, Answer)> {
+    fn drain(&mut self) -> Vec<(RequestId, GroupAnswer)> {
         let mut answers = Vec::new();
         while let Some(output) = self.group.poll_output() {
             match output {
-                Output::Answer(token, answer) => answers.push((token, answer)),
-                Output::PersistConsumer(state) => {
+                GroupOutput::Answer(token, answer) => answers.push((token, answer)),
+                GroupOutput::PersistConsumer(state) => {
                     assert!(answers.is_empty(), "kept before it is told");
                     self.kept.push(state);
                 }
-                Output::MemberGone(gone) => {
+                GroupOutput::MemberGone(gone) => {
                     self.gone.push((gone.member_id.to_string(), gone.cause));
                 }
-                Output::Generation(n) => self.epochs.push(n),
-                Output::Forget => self.kept.clear(),
-                Output::Persist(_) => panic!("not a classic group"),
+                GroupOutput::Generation(n) => self.epochs.push(n),
+                GroupOutput::Forget => self.kept.clear(),
+                GroupOutput::Persist(_) => panic!("not a classic group"),
             }
         }
         if self.group.phase() != ConsumerPhase::Dead
@@ -109,8 +109,8 @@ impl Script {
             (name, image)
         };
         beat.cluster = names.into_iter().map(image).collect();
-        match self.ask(|token| Input::ConsumerHeartbeat(token, Box::new(beat))) {
-            Answer::ConsumerHeartbeat(answer) => answer,
+        match self.ask(|token| GroupInput::ConsumerHeartbeat(token, Box::new(beat))) {
+            GroupAnswer::ConsumerHeartbeat(answer) => answer,
             other => panic!("no heartbeat answer: {other:?}"),
         }
     }
@@ -133,8 +133,8 @@ impl Script {
         let member_id = member.into();
         let (instance_id, transactional, has_epochs) = (None, false, true);
         let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
-        match self.ask(|token| Input::CommitCheck(token, check)) {
-            Answer::CommitCheck(result) => result,
+        match self.ask(|token| GroupInput::CommitCheck(token, check)) {
+            GroupAnswer::CommitCheck(result) => result,
             other => panic!("no commit answer: {other:?}"),
         }
     }
@@ -142,8 +142,8 @@ impl Script {
     fn leaves(&mut self, member: &str, instance: Option<&str>) -> Result<(), GroupError> {
         let instance_id = instance.map(str::to_owned);
         let leaver = Leaver { member_id: member.into(), instance_id, reason: None };
-        match self.ask(|token| Input::Leave(token, Leave { members: vec![leaver] })) {
-            Answer::Leave(Ok(left)) => left[0].result.clone().map(drop),
+        match self.ask(|token| GroupInput::Leave(token, LeaveRequest { members: vec![leaver] })) {
+            GroupAnswer::Leave(Ok(left)) => left[0].result.clone().map(drop),
             other => panic!("no leave answer: {other:?}"),
         }
     }
@@ -211,12 +211,12 @@ fn instance(instance: &str, id: &str) -> ConsumerHeartbeat {
     ConsumerHeartbeat { instance_id: Some(instance.into()), ..join(id, &["orders"]) }
 }
 
-fn of(id: u8, indexes: &[i32]) -> BTreeSet<TopicPartition> {
-    let one = |index: &i32| TopicPartition { topic: TopicId([id; 16]), index: *index };
+fn of(id: u8, indexes: &[i32]) -> BTreeSet<TopicIdPartition> {
+    let one = |index: &i32| TopicIdPartition { topic: TopicId([id; 16]), index: *index };
     indexes.iter().map(one).collect()
 }
 
-fn orders(indexes: &[i32]) -> BTreeSet<TopicPartition> {
+fn orders(indexes: &[i32]) -> BTreeSet<TopicIdPartition> {
     of(1, indexes)
 }
 

@@ -2,11 +2,11 @@
 
 use crate::group::consumer::Consumer;
 use crate::group::output::GoneCause;
-use crate::model::{MemberId, MonoMs, Now};
+use crate::model::{MemberId, Moment, MonoMs};
 
 impl Consumer {
     /// Removes members whose session or revocation timed out.
-    pub fn handle_timeout(&mut self, now: Now) {
+    pub fn handle_timeout(&mut self, now: Moment) {
         let over: Vec<MemberId> = self
             .members
             .iter()

@@ -6,7 +6,7 @@ use super::support::*;
 use crate::journal::compact::dead_key;
 use crate::journal::core::KIND_DEAD;
 use crate::journal::segment::{FileKind, SegmentId, classify};
-use crate::journal::{Config, EntryRef, Journal, MemDisk};
+use crate::journal::{EntryRef, Journal, JournalOptions, MemDisk};
 
 const SEGMENT: u64 = 4096;
 
@@ -127,7 +127,7 @@ fn what_is_dead_stays_dead_when_small_segments_are_joined_after_a_start() {
     let disk = MemDisk::new(17);
     let alive = victim_outlives_its_killer(&disk);
     // small for the larger segments of this configuration
-    let config = Config { segment_bytes: 32 << 10, ..config() };
+    let config = JournalOptions { segment_bytes: 32 << 10, ..config() };
     let (journal, mut writer, _) = Journal::open(disk.disk(), config).unwrap();
     let mut keeper = journal.housekeeper();
     while keeper.step().unwrap().more {

@@ -1,7 +1,7 @@
 //! A full disk refuses appends, then recovers; no entry is lost.
 
 use super::support::*;
-use crate::journal::{AppendError, Journal, MemDisk, Stepped};
+use crate::journal::{AppendError, Journal, MemDisk, StepResult};
 
 #[test]
 fn appends_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not() {
@@ -16,7 +16,7 @@ fn appends_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not() {
     assert!(matches!(refused, AppendError::DiskFull { .. }), "{refused}");
     // entries that free space may use the reserve
     let freed = journal.append_reserved(vec![plain("settled")]).unwrap();
-    assert_eq!(writer.step(), Stepped::Flushed);
+    assert_eq!(writer.step(), StepResult::Flushed);
     assert_eq!(journal.durable_seq(), freed.seq());
     disk.set_capacity(None);
     journal.append(vec![plain("after")]).unwrap();
@@ -36,12 +36,12 @@ fn a_write_that_meets_a_full_disk_is_undone_and_done_again_later() {
     let big = "x".repeat(900);
     let placed = journal.append(vec![plain(&big), plain("pair")]).unwrap();
     disk.set_capacity(Some(disk.used_bytes() + 500));
-    assert_eq!(writer.step(), Stepped::DiskFull);
+    assert_eq!(writer.step(), StepResult::DiskFull);
     assert_eq!(disk.contents(FIRST).unwrap(), log, "the partial write is cut off");
     assert!(journal.poisoned().is_none() && journal.durable_seq() < placed.seq());
-    assert_eq!(writer.step(), Stepped::DiskFull);
+    assert_eq!(writer.step(), StepResult::DiskFull);
     disk.set_capacity(None);
-    assert_eq!(writer.step(), Stepped::Flushed);
+    assert_eq!(writer.step(), StepResult::Flushed);
     assert_eq!(journal.durable_seq(), placed.seq());
     assert_eq!(text(&journal.read(placed.refs[0]).unwrap().body), big);
     // also when a new segment is needed
@@ -49,9 +49,9 @@ fn a_write_that_meets_a_full_disk_is_undone_and_done_again_later() {
         journal.append(vec![plain(&format!("{at}{big}"))]).unwrap();
     }
     disk.set_capacity(Some(disk.used_bytes() + 20));
-    assert_eq!(writer.step(), Stepped::DiskFull);
+    assert_eq!(writer.step(), StepResult::DiskFull);
     disk.set_capacity(None);
-    assert_eq!(writer.step(), Stepped::Flushed);
+    assert_eq!(writer.step(), StepResult::Flushed);
     drop((journal, writer));
     let (_, _, recovery) = open(&disk);
     assert_eq!(bodies(&recovery, 0).len(), 7);

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::journal::format::{Queued, crc_seed, decode, decode_header, encode, is_whole};
+use crate::journal::format::{QueuedEntry, crc_seed, decode, decode_header, encode, is_whole};
 use crate::journal::segment::{SegmentHeader, SegmentId};
-use crate::journal::{Kind, StreamId, StreamPart};
+use crate::journal::{EntryKind, StreamId, StreamPart};
 
 const EPOCH: u64 = 0x0123_4567_89ab_cdef;
 const SEGMENT: &str = concat!(
@@ -40,10 +40,10 @@ fn the_segment_header_of_version_1_is_read_for_ever() {
 fn an_entry_of_version_1_is_read_for_ever() {
     let part =
         StreamPart { stream: StreamId(7), base_offset: 11, records: 2, max_timestamp_ms: 1234 };
-    let entry = Queued {
+    let entry = QueuedEntry {
         seq: 43,
         len: 24 + 24 + 5 + 4 + 2 + 4,
-        kind: Kind(64),
+        kind: EntryKind(64),
         continues: true,
         key: Some(Bytes::from_static(b"key")),
         stream: Some(part),
@@ -59,6 +59,6 @@ fn an_entry_of_version_1_is_read_for_ever() {
     assert!(!is_whole(&raw, &header, crc_seed(EPOCH + 1)), "another segment's bytes never pass");
     assert!(header.continues() && header.synced_to == 48);
     let read = decode(&raw).unwrap();
-    assert_eq!((read.seq, read.kind, read.stream), (43, Kind(64), Some(part)));
+    assert_eq!((read.seq, read.kind, read.stream), (43, EntryKind(64), Some(part)));
     assert_eq!((read.key, read.head, read.body), (entry.key, entry.head, entry.body));
 }

@@ -1,7 +1,7 @@
 //! No append is acknowledged after a failed write or fdatasync.
 
 use super::support::*;
-use crate::journal::{AppendError, JournalError, MemDisk, Stepped};
+use crate::journal::{AppendError, JournalError, MemDisk, StepResult};
 
 #[tokio::test]
 async fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
@@ -11,7 +11,7 @@ async fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
     writer.step();
     let bad = journal.append(vec![plain("bad")]).unwrap().seq();
     disk.fail_nth_sync(1);
-    assert_eq!(writer.step(), Stepped::Poisoned);
+    assert_eq!(writer.step(), StepResult::Poisoned);
     let waited = journal.durable(bad).await;
     assert!(matches!(waited, Err(JournalError::Poisoned(_))), "{waited:?}");
     assert!(waited.unwrap_err().to_string().contains("syncing"));
@@ -20,7 +20,7 @@ async fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
     let refused = journal.append(vec![plain("more")]).unwrap_err();
     assert!(matches!(refused, AppendError::Poisoned(_)));
     // a second fsync that succeeds proves nothing
-    assert_eq!(writer.step(), Stepped::Poisoned);
+    assert_eq!(writer.step(), StepResult::Poisoned);
     assert_eq!(journal.durable_seq(), good);
     drop((journal, writer));
     disk.power_cut();
@@ -37,7 +37,7 @@ fn what_a_failed_fsync_left_in_memory_is_on_the_disk_after_a_restart() {
     writer.step();
     journal.append(vec![plain("read back")]).unwrap();
     disk.fail_nth_sync(1);
-    assert_eq!(writer.step(), Stepped::Poisoned);
+    assert_eq!(writer.step(), StepResult::Poisoned);
     drop((journal, writer));
     disk.process_crash();
     let (journal, writer, recovery) = open(&disk);
@@ -55,6 +55,6 @@ fn a_failed_write_poisons() {
     let (journal, mut writer, _) = open(&disk);
     journal.append(vec![plain("bad")]).unwrap();
     disk.fail_nth(1);
-    assert_eq!(writer.step(), Stepped::Poisoned);
+    assert_eq!(writer.step(), StepResult::Poisoned);
     assert!(journal.poisoned().unwrap().to_string().contains("writing"));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::support::*;
-use crate::journal::{EntryRef, Journal, MemDisk, Recovery, Stepped};
+use crate::journal::{EntryRef, Journal, MemDisk, Recovery, StepResult};
 
 #[derive(Default)]
 struct Model {
@@ -32,7 +32,7 @@ fn run(disk: &MemDisk, seed: u64, model: &mut Model) -> Option<(u64, Vec<String>
         let doubled = vec![plain(&word), keyed(&key, &word), batch(stream, 2, at, &word)];
         let appended = journal.append(doubled).ok()?;
         let flushed = writer.step();
-        if flushed != Stepped::Flushed {
+        if flushed != StepResult::Flushed {
             return Some((appended.refs[0].seq, vec![word, key]));
         }
         model.plain.insert(appended.refs[0].seq, word.clone());
@@ -45,7 +45,7 @@ fn run(disk: &MemDisk, seed: u64, model: &mut Model) -> Option<(u64, Vec<String>
             model.batches.remove(&offset);
             model.leaving = Some(offset);
             assert_eq!(journal.stream_remove(&[model.places[&offset]]).ok()?, 1);
-            if writer.step() != Stepped::Flushed {
+            if writer.step() != StepResult::Flushed {
                 return None;
             }
             model.removed.extend(model.leaving.take());

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::journal::segment::SegmentId;
-use crate::journal::{Config, Journal, MemDisk, OpenError, ReadError, RealDisk};
+use crate::journal::{EntryReadError, Journal, JournalOptions, MemDisk, OpenError, RealDisk};
 
 #[test]
 fn what_was_appended_is_read_back_now_and_after_a_restart() {
@@ -109,14 +109,14 @@ fn an_entry_is_not_read_before_it_is_written_nor_when_unknown() {
     let disk = MemDisk::new(1);
     let (journal, mut writer, _) = open(&disk);
     let placed = journal.append(vec![plain("soon")]).unwrap().refs[0];
-    assert!(matches!(journal.read(placed), Err(ReadError::NotWritten { seq: 1 })));
+    assert!(matches!(journal.read(placed), Err(EntryReadError::NotWritten { seq: 1 })));
     writer.step();
     journal.read(placed).unwrap();
 }
 
 #[test]
 fn a_segment_size_outside_its_bounds_is_refused() {
-    let config = Config { segment_bytes: 100, ..Config::default() };
+    let config = JournalOptions { segment_bytes: 100, ..JournalOptions::default() };
     let refused = Journal::open(MemDisk::new(1).disk(), config).unwrap_err();
     assert!(matches!(refused, OpenError::Setting { name: "segment_bytes", .. }));
 }

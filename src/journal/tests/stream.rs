@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::support::*;
-use crate::journal::{Durability, Journal, MemDisk, ReadError, StreamId, Writer};
+use crate::journal::{Durability, EntryReadError, Journal, MemDisk, StreamId, Writer};
 
 fn filled(disk: &MemDisk) -> (Journal, Writer, StreamId) {
     let (journal, mut writer, _) = open(disk);
@@ -41,7 +41,7 @@ fn check_reads(journal: &Journal, id: StreamId) {
     }
     assert!(offsets(journal, id, 900, 100).is_empty());
     let past = journal.stream_read(id, 901, 1);
-    assert!(matches!(past, Err(ReadError::OutOfRange { start: 0, end: 900, .. })));
+    assert!(matches!(past, Err(EntryReadError::OutOfRange { start: 0, end: 900, .. })));
     assert_eq!(journal.stream_find_time(id, 0).unwrap(), Some((0, 0)));
     assert_eq!(journal.stream_find_time(id, 995).unwrap(), Some((303, 1010)));
     assert_eq!(journal.stream_find_time(id, 2991).unwrap(), None);

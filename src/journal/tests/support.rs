@@ -3,16 +3,16 @@
 use bytes::Bytes;
 
 use crate::journal::{
-    Config, Encoded, Entry, EntryRef, Journal, Kind, MemDisk, NewEntry, OpenError, Recovery,
-    StreamAppend, StreamId, Writer,
+    EncodedHead, EntryKind, EntryRef, Journal, JournalEntry, JournalOptions, MemDisk, NewEntry,
+    OpenError, Recovery, StreamAppend, StreamId, Writer,
 };
 
-pub(super) const PLAIN: Kind = Kind(64);
-pub(super) const VALUE: Kind = Kind(65);
-pub(super) const BATCH: Kind = Kind(16);
+pub(super) const PLAIN: EntryKind = EntryKind(64);
+pub(super) const VALUE: EntryKind = EntryKind(65);
+pub(super) const BATCH: EntryKind = EntryKind(16);
 
-pub(super) fn config() -> Config {
-    Config { segment_bytes: 4096, checkpoint_bytes: 16 << 10, ..Config::default() }
+pub(super) fn config() -> JournalOptions {
+    JournalOptions { segment_bytes: 4096, checkpoint_bytes: 16 << 10, ..JournalOptions::default() }
 }
 
 pub(super) fn try_open(disk: &MemDisk) -> Result<(Journal, Writer, Recovery), OpenError> {
@@ -24,11 +24,11 @@ pub(super) fn open(disk: &MemDisk) -> (Journal, Writer, Recovery) {
 }
 
 pub(super) fn plain(text: &str) -> NewEntry {
-    NewEntry::plain(PLAIN, Encoded::new("head"), Bytes::from(text.to_owned()))
+    NewEntry::plain(PLAIN, EncodedHead::new("head"), Bytes::from(text.to_owned()))
 }
 
 pub(super) fn keyed(key: &str, value: &str) -> NewEntry {
-    NewEntry::keyed_body(VALUE, Bytes::from(key.to_owned()), Encoded::new(value.to_owned()))
+    NewEntry::keyed_body(VALUE, Bytes::from(key.to_owned()), EncodedHead::new(value.to_owned()))
 }
 
 pub(super) fn batch(stream: StreamId, records: u32, time: i64, body: &str) -> NewEntry {
@@ -36,7 +36,7 @@ pub(super) fn batch(stream: StreamId, records: u32, time: i64, body: &str) -> Ne
     NewEntry::bare_batch(BATCH, part, Bytes::from(body.to_owned()))
 }
 
-pub(super) fn replayed(recovery: &Recovery, from: u64) -> Vec<(Entry, EntryRef)> {
+pub(super) fn replayed(recovery: &Recovery, from: u64) -> Vec<(JournalEntry, EntryRef)> {
     let mut all = Vec::new();
     recovery.replay(from, &mut |entry, placed| all.push((entry.clone(), placed))).unwrap();
     all

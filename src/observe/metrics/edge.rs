@@ -14,10 +14,10 @@ const APIS_MAX: usize = 32;
 pub(super) struct Requests {
     came: OnceLock<Option<IntCounter>>,
     went: OnceLock<Option<IntCounter>>,
-    apis: [OnceLock<Option<OfApi>>; APIS_MAX],
+    apis: [OnceLock<Option<ApiMetrics>>; APIS_MAX],
 }
 
-struct OfApi {
+struct ApiMetrics {
     api: &'static str,
     answered: IntCounter,
     duration: Histogram,
@@ -25,17 +25,21 @@ struct OfApi {
 
 impl Requests {
     /// The series of `api`: a cached one, or the result of `look_up`.
-    fn of(&self, api: &'static str, look_up: impl Fn() -> Option<OfApi>) -> Option<&OfApi> {
+    fn of(
+        &self,
+        api: &'static str,
+        look_up: impl Fn() -> Option<ApiMetrics>,
+    ) -> Option<&ApiMetrics> {
         let slots = self.apis.iter().map(|slot| slot.get_or_init(&look_up).as_ref());
         slots.flatten().find(|series| series.api == api)
     }
 }
 
 impl Metrics {
-    fn of_api(&self, api: &'static str) -> Option<OfApi> {
+    fn of_api(&self, api: &'static str) -> Option<ApiMetrics> {
         let answered = self.counter(&names::REQUESTS, &[api])?;
         let duration = self.histogram(&names::REQUEST_DURATION, &[api])?;
-        Some(OfApi { api, answered, duration })
+        Some(ApiMetrics { api, answered, duration })
     }
 
     /// A connection was accepted on `listener`.

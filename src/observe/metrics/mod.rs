@@ -16,8 +16,8 @@ use prometheus::{
     Opts, Registry,
 };
 
-use super::labels::{Bounded, OTHER};
-use super::names::{self, Def, Kind};
+use super::labels::{BoundedLabels, OTHER};
+use super::names::{self, Def, MetricKind};
 
 pub use snapshot::GroupGauges;
 pub use zero::{ACTIONS, FAILURE_REASONS, FINAL_REASONS};
@@ -41,17 +41,17 @@ pub enum MetricsError {
 
 /// All metrics of one sidecar. Cheap to clone.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<MetricsCore>);
 
-struct Inner {
+struct MetricsCore {
     registry: Registry,
     counters: Vec<(&'static str, IntCounterVec)>,
     gauges: Vec<(&'static str, GaugeVec)>,
     histograms: Vec<(&'static str, HistogramVec)>,
     cpu: Counter,
-    groups: Bounded,
-    pairs: Bounded,
-    words: Bounded,
+    groups: BoundedLabels,
+    pairs: BoundedLabels,
+    words: BoundedLabels,
     /// Groups and topics whose counters exist.
     expected: Mutex<BTreeSet<(String, String)>>,
     requests: edge::Requests,
@@ -72,15 +72,15 @@ impl Metrics {
         let cpu = Counter::new(names::PROCESS_CPU.name, names::PROCESS_CPU.help)
             .map_err(MetricsError::Register)?;
         registry.register(Box::new(cpu.clone())).map_err(MetricsError::Register)?;
-        let mut inner = Inner {
+        let mut inner = MetricsCore {
             registry,
             counters: Vec::new(),
             gauges: Vec::new(),
             histograms: Vec::new(),
             cpu,
-            groups: Bounded::new(max_groups),
-            pairs: Bounded::new(max_groups.saturating_mul(TOPICS_PER_GROUP)),
-            words: Bounded::new(WORDS_MAX),
+            groups: BoundedLabels::new(max_groups),
+            pairs: BoundedLabels::new(max_groups.saturating_mul(TOPICS_PER_GROUP)),
+            words: BoundedLabels::new(WORDS_MAX),
             expected: Mutex::default(),
             requests: edge::Requests::default(),
             snapshot: Mutex::new(()),
@@ -179,10 +179,10 @@ impl Metrics {
     }
 }
 
-impl Inner {
+impl MetricsCore {
     fn register(&mut self, def: &Def) -> prometheus::Result<()> {
         match def.kind {
-            Kind::Counter => {
+            MetricKind::Counter => {
                 let vec = IntCounterVec::new(Opts::new(def.name, def.help), def.labels)?;
                 if def.labels.is_empty() {
                     vec.get_metric_with_label_values::<&str>(&[])?;
@@ -190,7 +190,7 @@ impl Inner {
                 self.registry.register(Box::new(vec.clone()))?;
                 self.counters.push((def.name, vec));
             }
-            Kind::Gauge => {
+            MetricKind::Gauge => {
                 let vec = GaugeVec::new(Opts::new(def.name, def.help), def.labels)?;
                 if def.labels.is_empty() {
                     vec.get_metric_with_label_values::<&str>(&[])?;
@@ -198,7 +198,7 @@ impl Inner {
                 self.registry.register(Box::new(vec.clone()))?;
                 self.gauges.push((def.name, vec));
             }
-            Kind::Histogram(bounds) => {
+            MetricKind::Histogram(bounds) => {
                 let opts = HistogramOpts::new(def.name, def.help).buckets(bounds.to_vec());
                 let vec = HistogramVec::new(opts, def.labels)?;
                 self.registry.register(Box::new(vec.clone()))?;

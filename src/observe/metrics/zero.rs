@@ -144,7 +144,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use crate::observe::names::{ALL, Kind};
+    use crate::observe::names::{ALL, MetricKind};
     use crate::observe::{GroupGauges, Metrics};
 
     fn known(group: &str, topics: &[&str]) -> GroupGauges {
@@ -185,9 +185,9 @@ mod tests {
         let mut count = 0;
         for def in ALL.iter().filter(|def| def.labels.contains(&"group")) {
             let series = match def.kind {
-                Kind::Counter => format!("{}{{", def.name),
-                Kind::Histogram(_) => format!("{}_count{{", def.name),
-                Kind::Gauge => continue,
+                MetricKind::Counter => format!("{}{{", def.name),
+                MetricKind::Histogram(_) => format!("{}_count{{", def.name),
+                MetricKind::Gauge => continue,
             };
             let lines = text.lines().filter(|line| line.starts_with(&series));
             let of_shop = lines.filter(|line| line.contains("group=\"shop\""));

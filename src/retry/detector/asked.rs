@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use crate::model::{Now, TopicPartition};
+use crate::model::{Moment, TopicPartition};
 use crate::retry::OnSeekBack;
 use crate::retry::detector::{
-    Asked, Detector, Fetching, Holder, Output, Phase, SeekBacks, TOLD_AT, Turn,
+    DeliveryRight, Detector, DetectorOutput, FetchPosition, Holder, MemberFetch, SeekBacks,
+    TOLD_AT, WaitPhase,
 };
 
 /// Partitions of a group that are tracked at most, about 1 KiB each. A Fetch may name any number of
@@ -13,17 +14,17 @@ use crate::retry::detector::{
 const WINDOWS_MAX: usize = 10_000;
 
 /// Outstanding records that a member fetches again.
-pub(in crate::retry) type Returned = (TopicPartition, Range<i64>);
+pub(in crate::retry) type RefetchedRecords = (TopicPartition, Range<i64>);
 
 impl Detector {
     /// Handles one partition of a Fetch. Returns the outstanding records that the member fetches
     /// again, if the group's rules take a seek back for a failure.
     pub(in crate::retry) fn on_asked(
         &mut self,
-        now: Now,
-        by: &Fetching,
-        ask: &Asked,
-    ) -> Option<Returned> {
+        now: Moment,
+        by: &MemberFetch,
+        ask: &FetchPosition,
+    ) -> Option<RefetchedRecords> {
         if !self.has_room_for(&ask.partition) {
             return None;
         }
@@ -53,11 +54,11 @@ impl Detector {
 
     /// Handles the first Fetch of a partition by this member, or its first one on a new connection,
     /// generation or epoch. Such a Fetch is never evidence of a failure.
-    fn on_held_anew(&mut self, now: Now, ask: &Asked, holder: Holder) {
+    fn on_held_anew(&mut self, now: Moment, ask: &FetchPosition, holder: Holder) {
         self.own(now, &ask.partition, &holder.member);
         if let Some(known) = self.members.get_mut(&holder.member) {
             // The member fetches the record of its turn again, so the turn is decided anew.
-            let is_it = |turn: &mut Turn| {
+            let is_it = |turn: &mut DeliveryRight| {
                 let out = turn.out.map(|out| out.offset);
                 turn.partition == ask.partition && out >= Some(ask.offset)
             };
@@ -83,17 +84,22 @@ impl Detector {
         for (offset, suspect) in &mut window.suspects {
             match &mut suspect.phase {
                 // The record was delivered after its nack, and the member goes on behind it.
-                Phase::Alone(_) | Phase::Resting if *offset < ask.offset => {
-                    suspect.phase = Phase::Resting;
+                WaitPhase::Alone(_) | WaitPhase::Resting if *offset < ask.offset => {
+                    suspect.phase = WaitPhase::Resting;
                 }
-                Phase::Alone(_) | Phase::Resting => suspect.phase = Phase::Ready,
-                Phase::Held { .. } | Phase::Ready => {}
+                WaitPhase::Alone(_) | WaitPhase::Resting => suspect.phase = WaitPhase::Ready,
+                WaitPhase::Held { .. } | WaitPhase::Ready => {}
             }
         }
     }
 
     /// Handles a member that fetches delivered records again on the same connection.
-    fn on_went_back(&mut self, now: Now, by: &Fetching, ask: &Asked) -> Option<Returned> {
+    fn on_went_back(
+        &mut self,
+        now: Moment,
+        by: &MemberFetch,
+        ask: &FetchPosition,
+    ) -> Option<RefetchedRecords> {
         let window = self.windows.get_mut(&ask.partition)?;
         let offset = window.hidden.past(ask.offset);
         let lost = window.lost_from(ask.offset);
@@ -118,16 +124,16 @@ impl Detector {
     }
 
     /// Marks the awaited records at or above the fetched offset as ready for delivery.
-    fn give_again(&mut self, by: &Fetching, ask: &Asked) {
+    fn give_again(&mut self, by: &MemberFetch, ask: &FetchPosition) {
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         let mut again = false;
         for (_, suspect) in window.suspects.range_mut(ask.offset..) {
-            if matches!(suspect.phase, Phase::Alone(_) | Phase::Resting) {
-                (suspect.phase, again) = (Phase::Ready, true);
+            if matches!(suspect.phase, WaitPhase::Alone(_) | WaitPhase::Resting) {
+                (suspect.phase, again) = (WaitPhase::Ready, true);
             }
         }
         let known = self.members.get_mut(&by.member);
-        let is_of_it = |turn: &mut Turn| turn.partition == ask.partition;
+        let is_of_it = |turn: &mut DeliveryRight| turn.partition == ask.partition;
         again |= known.is_some_and(|known| known.turn.take_if(is_of_it).is_some());
         if again {
             self.changed(&ask.partition);
@@ -144,19 +150,19 @@ impl Detector {
         let is_third = window.seek_backs.count(offset) == TOLD_AT;
         let is_told = is_third && !self.has_told_seek_back;
         self.has_told_seek_back |= is_told;
-        self.push(Output::SeekBack { partition: of.clone(), offset, is_told });
+        self.push(DetectorOutput::SeekBack { partition: of.clone(), offset, is_told });
     }
 
     /// Marks awaited records of this member as ready once their interval is over.
-    pub(in crate::retry) fn end_holds(&mut self, now: Now, by: &Fetching) {
+    pub(in crate::retry) fn end_holds(&mut self, now: Moment, by: &MemberFetch) {
         for of in &self.troubled {
             let Some(window) = self.windows.get_mut(of) else { continue };
             if !window.is_held_by(&by.member) {
                 continue;
             }
             for suspect in window.suspects.values_mut() {
-                if matches!(suspect.phase, Phase::Held { until } if until <= now.mono) {
-                    suspect.phase = Phase::Ready;
+                if matches!(suspect.phase, WaitPhase::Held { until } if until <= now.mono) {
+                    suspect.phase = WaitPhase::Ready;
                     suspect.due = suspect.due.filter(|_| suspect.is_awaited);
                 }
             }
@@ -169,13 +175,13 @@ mod tests {
     use super::*;
     use crate::model::{MonoMs, WallMs};
     use crate::retry::Policy;
-    use crate::retry::detector::{Rules, Serve};
+    use crate::retry::detector::{FetchDecision, Rules};
 
     #[test]
     fn a_fetch_that_names_any_number_of_partitions_is_remembered_in_part_and_given_all() {
         let mut detector = Detector::new(Rules::from(&Policy::default()));
-        let now = Now { mono: MonoMs(0), wall: WallMs(0) };
-        let by = Fetching {
+        let now = Moment { mono: MonoMs(0), wall: WallMs(0) };
+        let by = MemberFetch {
             member: "one".into(),
             came: now.mono,
             conn: 1,
@@ -184,10 +190,10 @@ mod tests {
         };
         let names = 0..i32::try_from(WINDOWS_MAX).unwrap() + 5;
         let of = |partition| TopicPartition { topic: "made-up".into(), partition };
-        let asked: Vec<Asked> =
-            names.map(|partition| Asked { partition: of(partition), offset: 0 }).collect();
+        let asked: Vec<FetchPosition> =
+            names.map(|partition| FetchPosition { partition: of(partition), offset: 0 }).collect();
         let plan = detector.asked(now, &by, &asked);
-        assert!(plan.serve.iter().all(|serve| *serve == Serve::Open));
+        assert!(plan.serve.iter().all(|serve| *serve == FetchDecision::Open));
         assert_eq!(plan.serve.len(), asked.len());
         assert_eq!(detector.windows.len(), WINDOWS_MAX);
     }

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use crate::model::{MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::detector::Returned;
-use crate::retry::detector::{Asked, Detector, Output, Serve, Settling, Window};
+use crate::model::{MemberId, Moment, MonoMs, TopicPartition};
+use crate::retry::detector::RefetchedRecords;
+use crate::retry::detector::{
+    Detector, DetectorOutput, ExhaustedRecord, FetchDecision, FetchPosition, Window,
+};
 use crate::retry::suspects::{
-    Decision, EndedRecord, Event, Grant, LostDelivery, MemberOutstanding, OffsetRanges,
-    Outstanding, SuspectRules,
+    Decision, EndedRecord, Grant, LostDelivery, MemberOutstanding, OffsetRanges, Outstanding,
+    SuspectEvent, SuspectRules,
 };
 use crate::retry::{Disposition, Evidence};
 
@@ -18,7 +20,7 @@ impl Detector {
     /// The outstanding records of a member in these partitions are lost with it.
     pub(in crate::retry) fn lose(
         &mut self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
         held: &[TopicPartition],
         (until, has_left): (MonoMs, bool),
@@ -34,41 +36,41 @@ impl Detector {
         self.suspects.set_rules(SuspectRules { has_retry_topic, ..self.rules.suspects });
         let member = member.clone();
         let lost = LostDelivery { member, outstanding, lived_ms, has_left };
-        self.tell_suspects(now, Event::Lost(lost));
+        self.tell_suspects(now, SuspectEvent::Lost(lost));
     }
 
     /// A live member fetches outstanding records again.
     pub(in crate::retry) fn lose_returned(
         &mut self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
-        returned: Vec<Returned>,
+        returned: Vec<RefetchedRecords>,
     ) {
         if returned.is_empty() {
             return;
         }
         let has_retry_topic = self.members.get(member).is_some_and(|known| known.has_lane);
         let (member, outstanding) = (member.clone(), returned.into_iter().collect());
-        self.tell_suspects(now, Event::Returned { member, outstanding, has_retry_topic });
-        self.push(Output::Wake);
+        self.tell_suspects(now, SuspectEvent::Returned { member, outstanding, has_retry_topic });
+        self.push(DetectorOutput::Wake);
     }
 
     /// A member fetches a partition that another member owned, or that had no owner.
-    pub(in crate::retry) fn own(&mut self, now: Now, of: &TopicPartition, member: &MemberId) {
+    pub(in crate::retry) fn own(&mut self, now: Moment, of: &TopicPartition, member: &MemberId) {
         let before = self.windows.get(of).and_then(|window| window.holder.as_ref());
         let before = before.map(|holder| holder.member.clone()).filter(|known| known != member);
         let partitions = vec![of.clone()];
         if let Some(former) = before.filter(|former| self.members.contains_key(former)) {
             let partitions = partitions.clone();
-            self.suspects.handle(now, Event::Revoked { member: former, partitions });
+            self.suspects.handle(now, SuspectEvent::Revoked { member: former, partitions });
         }
-        self.suspects.handle(now, Event::Assigned { member: member.clone(), partitions });
+        self.suspects.handle(now, SuspectEvent::Assigned { member: member.clone(), partitions });
     }
 
     /// A commit, or a committed offset that the coordinator returned.
     pub(in crate::retry) fn acquit(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         offset: i64,
         passes_records: bool,
@@ -78,40 +80,40 @@ impl Detector {
         let end = window.end.max(offset);
         let offset = window.unsettled(offset..end).unwrap_or(end);
         let partition = of.clone();
-        self.tell_suspects(now, Event::Committed { partition, offset, passes_records });
+        self.tell_suspects(now, SuspectEvent::Committed { partition, offset, passes_records });
     }
 
     /// No Fetch delivers these offsets any more.
     pub(in crate::retry) fn drop_suspects(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         offsets: Range<i64>,
     ) {
         let partition = of.clone();
-        self.tell_suspects(now, Event::Dropped { partition, offsets });
+        self.tell_suspects(now, SuspectEvent::Dropped { partition, offsets });
     }
 
     /// Handles offsets granted to a member that hold no record. Returns true if a withheld record
     /// is among them.
     pub(in crate::retry) fn empty(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         offsets: Range<i64>,
     ) -> bool {
         let has_withheld = self.suspects.withheld(of).is_some_and(|at| offsets.contains(&at));
         let partition = of.clone();
-        self.tell_suspects(now, Event::Empty { partition, offsets });
+        self.tell_suspects(now, SuspectEvent::Empty { partition, offsets });
         has_withheld
     }
 
     /// The topic was recreated under its name, or the group is new to it.
-    pub(in crate::retry) fn clear_suspects(&mut self, now: Now, of: &TopicPartition) {
-        self.tell_suspects(now, Event::Cleared(of.clone()));
+    pub(in crate::retry) fn clear_suspects(&mut self, now: Moment, of: &TopicPartition) {
+        self.tell_suspects(now, SuspectEvent::Cleared(of.clone()));
     }
 
-    fn tell_suspects(&mut self, now: Now, event: Event) {
+    fn tell_suspects(&mut self, now: Moment, event: SuspectEvent) {
         self.suspects.handle(now, event);
         self.decide();
     }
@@ -119,16 +121,16 @@ impl Detector {
     /// The parts of a member's Fetch that the suspects allow, one for each partition.
     pub(in crate::retry) fn limits(
         &mut self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
-        asked: &[Asked],
+        asked: &[FetchPosition],
     ) -> Vec<Grant> {
         if self.suspects.is_unlimited() && self.waits_until <= now.mono {
             return asked.iter().map(|ask| Grant::From(ask.offset)).collect();
         }
         let outstanding = self.outstanding(member);
         let (windows, suspects) = (&self.windows, &mut self.suspects);
-        let limit = |Asked { partition, offset }: &Asked| {
+        let limit = |FetchPosition { partition, offset }: &FetchPosition| {
             let window = windows.get(partition);
             if window.is_some_and(|window| window.waits_until > now.mono) {
                 return Grant::Nothing;
@@ -159,13 +161,13 @@ impl Detector {
     pub(in crate::retry) fn decide(&mut self) {
         while let Some(decision) = self.suspects.poll_output() {
             match decision {
-                Decision::Changed => self.push(Output::Wake),
+                Decision::Changed => self.push(DetectorOutput::Wake),
                 Decision::TestBegins
                 | Decision::Isolated(_)
                 | Decision::Failed { .. }
                 | Decision::Retry { .. }
                 | Decision::DeadLetter { .. }
-                | Decision::Exempted(_) => self.push(Output::Suspicion(decision)),
+                | Decision::Exempted(_) => self.push(DetectorOutput::Suspicion(decision)),
             }
         }
         self.keep_suspects();
@@ -176,7 +178,7 @@ impl Detector {
         let record = self.suspects.record();
         if record != self.kept_suspects {
             self.kept_suspects.clone_from(&record);
-            self.push(Output::Suspects(record));
+            self.push(DetectorOutput::Suspects(record));
         }
     }
 
@@ -186,12 +188,12 @@ impl Detector {
         (of, window): (&TopicPartition, &Window),
         from: i64,
         has_lane: bool,
-    ) -> Option<Settling> {
+    ) -> Option<ExhaustedRecord> {
         let ended = self.suspects.ended(of, from)?;
         let (disposition, evidence) = ended.cause();
         let EndedRecord { offset, failures, failed_at, .. } = ended;
         let history = failed_at.into_iter().map(|at| (at, disposition)).collect();
-        Some(Settling {
+        Some(ExhaustedRecord {
             partition: of.clone(),
             offset,
             reconsume_times: failures.saturating_sub(1),
@@ -220,7 +222,7 @@ impl Detector {
 
     /// The withheld record below a commit of `offset`. It becomes a dead letter before the commit
     /// is passed on.
-    pub fn settling_before(&mut self, of: &TopicPartition, offset: i64) -> Option<Settling> {
+    pub fn settling_before(&mut self, of: &TopicPartition, offset: i64) -> Option<ExhaustedRecord> {
         self.suspects.withheld(of).filter(|withheld| *withheld < offset)?;
         self.suspects.end_withheld(of);
         let window = self.windows.get(of)?;
@@ -232,13 +234,13 @@ impl Detector {
     pub fn unreadable(&mut self, of: &TopicPartition) -> bool {
         if self.suspects.withheld(of).is_some() {
             self.suspects.end_withheld(of);
-            self.push(Output::Wake);
+            self.push(DetectorOutput::Wake);
         }
         self.unreadable.insert(of.clone())
     }
 
     /// Records that become entries without a Fetch: a commit has passed them.
-    pub(in crate::retry) fn settlings_passed(&self) -> impl Iterator<Item = Settling> {
+    pub(in crate::retry) fn settlings_passed(&self) -> impl Iterator<Item = ExhaustedRecord> {
         self.suspects.partitions_with_ended().filter_map(|of| {
             let window = self.windows.get(of)?;
             let settling = self.crash_settling((of, window), i64::MIN, false)?;
@@ -295,31 +297,39 @@ impl Window {
 
 /// A Fetch of one partition within the limit of the suspects; `first`: the first offset that it
 /// may deliver.
-pub(in crate::retry) fn limited(serve: Serve, grant: &Grant, first: i64) -> Serve {
+pub(in crate::retry) fn limited(serve: FetchDecision, grant: &Grant, first: i64) -> FetchDecision {
     let (start, end) = match grant {
-        Grant::Nothing => return Serve::Nothing,
+        Grant::Nothing => return FetchDecision::Nothing,
         Grant::From(start) => (*start, None),
         Grant::Range(range) => (range.start, Some(range.end)),
     };
     let withheld = (first < start).then_some(first);
     match (serve, withheld, end) {
-        (Serve::Open, Some(withheld), None) => Serve::Without(vec![withheld]),
-        (Serve::Open, withheld, Some(below)) => {
-            Serve::Below { without: withheld.into_iter().collect(), below }
+        (FetchDecision::Open, Some(withheld), None) => FetchDecision::Without(vec![withheld]),
+        (FetchDecision::Open, withheld, Some(below)) => {
+            FetchDecision::Below { without: withheld.into_iter().collect(), below }
         }
-        (Serve::Without(without) | Serve::Turn { without, .. }, withheld, Some(below)) => {
-            Serve::Below { without: with(without, withheld), below }
+        (
+            FetchDecision::Without(without) | FetchDecision::Turn { without, .. },
+            withheld,
+            Some(below),
+        ) => FetchDecision::Below { without: with(without, withheld), below },
+        (FetchDecision::Without(without), withheld, None) => {
+            FetchDecision::Without(with(without, withheld))
         }
-        (Serve::Without(without), withheld, None) => Serve::Without(with(without, withheld)),
-        (Serve::Below { without, below }, withheld, end) => {
+        (FetchDecision::Below { without, below }, withheld, end) => {
             let below = end.map_or(below, |end| end.min(below));
-            Serve::Below { without: with(without, withheld), below }
+            FetchDecision::Below { without: with(without, withheld), below }
         }
-        (Serve::Turn { without, place }, withheld, None) => {
-            Serve::Turn { without: with(without, withheld), place }
+        (FetchDecision::Turn { without, place }, withheld, None) => {
+            FetchDecision::Turn { without: with(without, withheld), place }
         }
-        (serve @ (Serve::Nothing | Serve::Again | Serve::Settle(_)), _, _)
-        | (serve @ Serve::Open, None, None) => serve,
+        (
+            serve @ (FetchDecision::Nothing | FetchDecision::Again | FetchDecision::Settle(_)),
+            _,
+            _,
+        )
+        | (serve @ FetchDecision::Open, None, None) => serve,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Evidence `lost-delivery`: a member ends or may no longer commit with records outstanding.
 
-use crate::model::{MemberId, Now, TopicPartition};
-use crate::retry::detector::{Asked, Detector};
+use crate::model::{MemberId, Moment, TopicPartition};
+use crate::retry::detector::{Detector, FetchPosition};
 
 impl Detector {
     /// `lost-delivery`: the outstanding records of a member are lost with it.
-    pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
+    pub(in crate::retry) fn on_member_gone(&mut self, now: Moment, member: &MemberId, left: bool) {
         let known = self.members.get(member).filter(|_| !left);
         let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
         let held = self.held_by(member);
@@ -39,7 +39,12 @@ impl Detector {
     }
 
     /// Counts the records that a member gave up as lost, once it fetches from the first one on.
-    pub(in crate::retry) fn lose_given_up(&mut self, now: Now, member: &MemberId, asked: &[Asked]) {
+    pub(in crate::retry) fn lose_given_up(
+        &mut self,
+        now: Moment,
+        member: &MemberId,
+        asked: &[FetchPosition],
+    ) {
         let mut lost = Vec::new();
         for ask in asked {
             let window = self.windows.get_mut(&ask.partition);
@@ -60,7 +65,7 @@ impl Detector {
     /// `lost-delivery`: the records that a refused commit would have covered.
     pub(in crate::retry) fn on_commit_refused(
         &mut self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
         of: &TopicPartition,
     ) {
@@ -77,7 +82,7 @@ impl Detector {
     }
 
     /// After a loss, the records count as outstanding at a live member only when delivered again.
-    fn begin_after_loss(&mut self, now: Now, member: &MemberId, of: &TopicPartition) {
+    fn begin_after_loss(&mut self, now: Moment, member: &MemberId, of: &TopicPartition) {
         if let Some(window) = self.windows.get_mut(of) {
             window.from = window.end;
             window.wait_on(now.mono);

@@ -1,7 +1,7 @@
 //! The detector's state for the admin API and `group explain`.
 
-use crate::model::{MemberId, Now, TopicPartition, WallMs};
-use crate::retry::detector::{ApartView, Detector, Phase, Window};
+use crate::model::{MemberId, Moment, TopicPartition, WallMs};
+use crate::retry::detector::{ApartView, Detector, WaitPhase, Window};
 use crate::retry::suspects::{EndedRecord, SetView};
 use crate::retry::{Disposition, OnSeekBack};
 
@@ -31,28 +31,28 @@ pub struct WindowView {
     /// Offset of each record that the member sought back to, and the number of returns.
     pub seek_backs: Vec<(i64, u32)>,
     /// The only record left in its suspect set.
-    pub isolated: Option<SuspectView>,
+    pub isolated: Option<SuspectState>,
     /// Records with counted failures, and records that the partition waits for.
-    pub suspects: Vec<SuspectView>,
+    pub suspects: Vec<SuspectState>,
     /// Settled records, which deliveries leave out.
     pub skipped: Vec<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SuspectView {
+pub struct SuspectState {
     pub offset: i64,
     /// Failures counted so far.
     pub reconsume_times: u32,
     /// Failures after which the next one is the last.
     pub limit: u32,
-    pub stand: Stand,
+    pub stand: SuspectStage,
     /// Counted failures, latest last.
     pub history: Vec<(WallMs, Disposition)>,
 }
 
 /// The stage of a suspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum SuspectStage {
     /// The partition waits for this many more milliseconds.
     Held(u64),
     /// The record is delivered next, by itself.
@@ -66,7 +66,7 @@ pub enum Stand {
 }
 
 impl Detector {
-    pub fn view(&self, now: Now) -> DetectorView {
+    pub fn view(&self, now: Moment) -> DetectorView {
         DetectorView {
             suspects: self.suspects.explain(now.mono),
             aparts: self.explain_aparts(now),
@@ -75,11 +75,11 @@ impl Detector {
     }
 
     /// Partitions that were fetched or committed lately, in order.
-    pub fn explain(&self, now: Now) -> Vec<WindowView> {
+    pub fn explain(&self, now: Moment) -> Vec<WindowView> {
         self.windows.iter().map(|window| self.window(now, window)).collect()
     }
 
-    fn window(&self, now: Now, (partition, window): (&TopicPartition, &Window)) -> WindowView {
+    fn window(&self, now: Moment, (partition, window): (&TopicPartition, &Window)) -> WindowView {
         let isolated = self.suspects.isolated_in(partition);
         WindowView {
             partition: partition.clone(),
@@ -95,30 +95,30 @@ impl Detector {
     }
 
     /// The record that is left of a suspect set.
-    fn isolated(&self, record: EndedRecord) -> SuspectView {
+    fn isolated(&self, record: EndedRecord) -> SuspectState {
         let limit = self.rules.suspects.in_place_limit;
         let is_over = record.failures >= limit;
         let (disposition, _) = record.cause();
         let at = |at| (at, disposition);
-        SuspectView {
+        SuspectState {
             offset: record.offset,
             reconsume_times: record.failures,
             limit: limit.saturating_sub(1),
-            stand: if is_over { Stand::Ending } else { Stand::Next },
+            stand: if is_over { SuspectStage::Ending } else { SuspectStage::Next },
             history: record.failed_at.into_iter().map(at).collect(),
         }
     }
 
-    fn suspects(&self, now: Now, window: &Window) -> Vec<SuspectView> {
-        let suspects = window.suspects.iter().map(|(offset, suspect)| SuspectView {
+    fn suspects(&self, now: Moment, window: &Window) -> Vec<SuspectState> {
+        let suspects = window.suspects.iter().map(|(offset, suspect)| SuspectState {
             offset: *offset,
             reconsume_times: suspect.reconsume_times,
             limit: self.rules.max_reconsume_times,
             stand: match suspect.phase {
-                Phase::Held { until } => Stand::Held(until.since(now.mono)),
-                Phase::Ready => Stand::Next,
-                Phase::Alone(since) => Stand::Alone(now.mono.since(since)),
-                Phase::Resting => Stand::Resting,
+                WaitPhase::Held { until } => SuspectStage::Held(until.since(now.mono)),
+                WaitPhase::Ready => SuspectStage::Next,
+                WaitPhase::Alone(since) => SuspectStage::Alone(now.mono.since(since)),
+                WaitPhase::Resting => SuspectStage::Resting,
             },
             history: suspect.history.clone(),
         });

@@ -4,7 +4,7 @@
 //! nothing. A delivery that is lost together with the sidecar is not counted.
 
 use crate::model::TopicPartition;
-use crate::retry::detector::{Detector, Output, WindowRecord};
+use crate::retry::detector::{Detector, DetectorOutput, WindowRecord};
 
 impl Detector {
     /// Journals a window that differs from its last record.
@@ -17,7 +17,7 @@ impl Detector {
         }
         let told = (!record.is_idle()).then(|| record.clone());
         window.kept = record;
-        self.push(Output::Window { partition: partition.clone(), window: told });
+        self.push(DetectorOutput::Window { partition: partition.clone(), window: told });
     }
 
     /// Journals the windows with suspects or cut records that differ from their last record.

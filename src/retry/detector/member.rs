@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::model::{MemberId, MonoMs, TopicPartition};
-use crate::retry::detector::Asked;
+use crate::retry::detector::FetchPosition;
 
 /// Removed members that are remembered; more than have a pending Fetch at a time.
 const GONE_MAX: usize = 1_000;
@@ -12,7 +12,7 @@ const GONE_MAX: usize = 1_000;
 const BEAT_MS: u64 = 5_000;
 
 #[derive(Debug, Default)]
-pub(in crate::retry) struct Member {
+pub(in crate::retry) struct DetectedMember {
     /// The generation or member epoch, as in the last request.
     pub(in crate::retry) epoch: i32,
     /// Time of the first assignment.
@@ -22,10 +22,10 @@ pub(in crate::retry) struct Member {
     /// The member subscribes to its retry topic.
     pub(in crate::retry) has_lane: bool,
     /// The record that is delivered now or next, while records are delivered one at a time.
-    pub(in crate::retry) turn: Option<Turn>,
+    pub(in crate::retry) turn: Option<DeliveryRight>,
 }
 
-impl Member {
+impl DetectedMember {
     /// The latest time at which a member that expired may have lived.
     pub(in crate::retry) fn lived_until(&self, now: MonoMs) -> MonoMs {
         self.alive.plus(BEAT_MS).min(now)
@@ -34,12 +34,12 @@ impl Member {
 
 /// Members that were removed lately. A pending Fetch of theirs is no Fetch of an owner.
 #[derive(Debug, Default)]
-pub(in crate::retry) struct Gone {
+pub(in crate::retry) struct RemovedMembers {
     members: BTreeSet<MemberId>,
     order: VecDeque<MemberId>,
 }
 
-impl Gone {
+impl RemovedMembers {
     pub(in crate::retry) fn note(&mut self, member: &MemberId) {
         if !self.members.insert(member.clone()) {
             return;
@@ -65,22 +65,22 @@ impl Gone {
 
 /// The right of one partition to the next delivery, while records are delivered one at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::retry) struct Turn {
+pub(in crate::retry) struct DeliveryRight {
     pub(in crate::retry) partition: TopicPartition,
     /// The delivered record; `None`: not yet delivered.
-    pub(in crate::retry) out: Option<Out>,
+    pub(in crate::retry) out: Option<OutstandingDelivery>,
     /// The turn ends then at the latest.
     pub(in crate::retry) until: MonoMs,
 }
 
-impl Turn {
+impl DeliveryRight {
     /// Whether the record is still to be delivered, and this Fetch asks for its partition.
-    pub(in crate::retry) fn is_of(&self, asked: &[Asked]) -> bool {
-        self.out.is_none() && Asked::names(asked, &self.partition)
+    pub(in crate::retry) fn is_of(&self, asked: &[FetchPosition]) -> bool {
+        self.out.is_none() && FetchPosition::names(asked, &self.partition)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::retry) struct Out {
+pub(in crate::retry) struct OutstandingDelivery {
     pub(in crate::retry) offset: i64,
 }

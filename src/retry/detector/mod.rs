@@ -3,8 +3,8 @@
 //!
 //! The edge asks the detector before records are delivered ([`Detector::asked`]). It reports
 //! deliveries ([`Detector::handed`]) and all other observations ([`Detector::handle`]). A healthy
-//! consumer gets [`Serve::Open`] and never anything else. Windows are journalled by [`Output`], so
-//! a restart keeps counts, holds and skipped offsets.
+//! consumer gets [`FetchDecision::Open`] and never anything else. Windows are journalled by
+//! [`DetectorOutput`], so a restart keeps counts, holds and skipped offsets.
 
 mod asked;
 mod bound;
@@ -33,34 +33,34 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
 
-use crate::model::{LaneOffset, MemberId, MonoMs, Now, TopicPartition};
+use crate::model::{LaneOffset, MemberId, Moment, MonoMs, TopicPartition};
 use crate::retry::suspects::{Decision, Suspects, SuspectsRecord};
 
-use asked::Returned;
+use asked::RefetchedRecords;
 pub use breaker::BreakerView;
-pub(super) use breaker::{Breaker, BreakerSettings, Outcomes, Turnover};
+pub(super) use breaker::{Breaker, BreakerSettings, DeliveryOutcomes, Turnover};
 pub(super) use crashes::limited;
-pub use explain::{DetectorView, Stand, SuspectView, WindowView};
+pub use explain::{DetectorView, SuspectStage, SuspectState, WindowView};
 pub use lanes::{ApartView, LaneGiven};
 pub(super) use lanes::{Aparts, Lanes};
-pub(super) use member::{Gone, Member, Out, Turn};
+pub(super) use member::{DeliveryRight, DetectedMember, OutstandingDelivery, RemovedMembers};
 pub use observed_nack::NACKED_MAX;
-pub use ordered::InOrder;
-pub use plan::{Plan, Serve, Settling};
+pub use ordered::OrderEffect;
+pub use plan::{ExhaustedRecord, FetchDecision, Plan};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
-pub use seen::{Asked, Fetching, Handed, Seen};
+pub use seen::{DeliveredRange, FetchPosition, GroupObservation, MemberFetch};
 use standing::AssignedMember;
-pub use standing::{MemberStanding, Step};
-pub(super) use window::{Holder, Phase, Suspect, Window};
+pub use standing::{AssignmentStep, MemberStanding};
+pub(super) use window::{Holder, Suspect, WaitPhase, Window};
 
 /// A group without a Fetch for this long is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;
 
 /// A request of the detector to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum DetectorOutput {
     /// Journal the partition's window. The edge does not wait for it.
     Window {
         partition: TopicPartition,
@@ -108,13 +108,13 @@ pub enum Output {
 #[derive(Debug)]
 pub struct Detector {
     pub(super) rules: Rules,
-    pub(super) members: BTreeMap<MemberId, Member>,
+    pub(super) members: BTreeMap<MemberId, DetectedMember>,
     standings: BTreeMap<MemberId, AssignedMember>,
     /// Time of the last Fetch of a member.
     asked_at: MonoMs,
     /// Partitions with an undecodable batch; each is logged once.
     pub(super) unreadable: BTreeSet<TopicPartition>,
-    pub(super) gone: Gone,
+    pub(super) gone: RemovedMembers,
     pub(super) windows: BTreeMap<TopicPartition, Window>,
     /// Partitions with suspects or skipped records.
     pub(super) troubled: BTreeSet<TopicPartition>,
@@ -129,7 +129,7 @@ pub struct Detector {
     pub(super) waits_until: MonoMs,
     /// The log has named a record of this group that a member went back to.
     pub(super) has_told_seek_back: bool,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<DetectorOutput>,
 }
 
 impl Detector {
@@ -140,7 +140,7 @@ impl Detector {
             standings: BTreeMap::new(),
             asked_at: MonoMs::default(),
             unreadable: BTreeSet::new(),
-            gone: Gone::default(),
+            gone: RemovedMembers::default(),
             windows: BTreeMap::new(),
             troubled: BTreeSet::new(),
             breaker: Breaker::default(),
@@ -155,7 +155,7 @@ impl Detector {
     }
 
     /// Replaces the rules after the configuration was reloaded.
-    pub fn rule(&mut self, now: Now, rules: Rules) {
+    pub fn rule(&mut self, now: Moment, rules: Rules) {
         let was_in_order = std::mem::replace(&mut self.rules, rules).in_order;
         self.suspects.set_rules(rules.suspects);
         for (partition, window) in &self.windows {
@@ -174,11 +174,11 @@ impl Detector {
                 self.let_go(&partition);
             }
         }
-        self.outputs.push_back(Output::Wake);
+        self.outputs.push_back(DetectorOutput::Wake);
     }
 
     /// Restores the window of a partition from the journal.
-    pub fn restore(&mut self, now: Now, partition: TopicPartition, window: WindowRecord) {
+    pub fn restore(&mut self, now: Moment, partition: TopicPartition, window: WindowRecord) {
         let window = Window::restored(window, now, &self.rules);
         if window.has_committed() {
             self.suspects.note_committed(&partition.topic);
@@ -194,14 +194,14 @@ impl Detector {
     }
 
     /// Restores the suspects from the journal.
-    pub fn restore_suspects(&mut self, now: Now, record: SuspectsRecord) {
+    pub fn restore_suspects(&mut self, now: Moment, record: SuspectsRecord) {
         self.suspects.restore(now, &record);
         self.kept_suspects = Some(record);
     }
 
     /// Whether the group may be forgotten: it has no member, no Fetch lately, and nothing in the
     /// journal.
-    pub fn is_idle(&self, now: Now) -> bool {
+    pub fn is_idle(&self, now: Moment) -> bool {
         self.standings.is_empty()
             && self.windows.values().all(|window| window.kept.is_idle())
             && self.kept_suspects.is_none()
@@ -210,7 +210,7 @@ impl Detector {
     }
 
     /// Plans the answer to a Fetch of a member.
-    pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
+    pub fn asked(&mut self, now: Moment, by: &MemberFetch, asked: &[FetchPosition]) -> Plan {
         self.asked_at = now.mono;
         if self.gone.has(&by.member) {
             return self.plan_of_gone(asked);
@@ -232,14 +232,17 @@ impl Detector {
             && self.waits_until <= now.mono;
         let is_open = is_free && !is_shut && waits_apart.is_none();
         if is_open {
-            return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
+            return Plan {
+                serve: asked.iter().map(|_| FetchDecision::Open).collect(),
+                until: None,
+            };
         }
         if let Some(plan) = self.paused(asked) {
             return plan;
         }
         if let Some(until) = waits_apart {
             return Plan {
-                serve: asked.iter().map(|_| Serve::Nothing).collect(),
+                serve: asked.iter().map(|_| FetchDecision::Nothing).collect(),
                 until: Some(until),
             };
         }
@@ -251,7 +254,7 @@ impl Detector {
     }
 
     /// Notes a delivery to a member.
-    pub fn handed(&mut self, now: Now, by: &Fetching, handed: &[Handed]) {
+    pub fn handed(&mut self, now: Moment, by: &MemberFetch, handed: &[DeliveredRange]) {
         for left in handed {
             let Some(window) = self.windows.get_mut(&left.partition) else { continue };
             if !window.is_held_by(&by.member) {
@@ -274,7 +277,12 @@ impl Detector {
 
     /// Notes that these offsets are durable as dead letters or entries. A range of several offsets
     /// is a batch that cannot be decoded.
-    pub fn settled(&mut self, now: Now, partition: &TopicPartition, offsets: RangeInclusive<i64>) {
+    pub fn settled(
+        &mut self,
+        now: Moment,
+        partition: &TopicPartition,
+        offsets: RangeInclusive<i64>,
+    ) {
         let (first, last) = (*offsets.start(), *offsets.end());
         let Some(window) = self.windows.get_mut(partition) else { return };
         window.suspects.retain(|suspect, _| !offsets.contains(suspect));
@@ -285,7 +293,7 @@ impl Detector {
         let settled = first..last.saturating_add(1);
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
-            let of_it = |turn: &mut Turn| turn.partition == *partition;
+            let of_it = |turn: &mut DeliveryRight| turn.partition == *partition;
             member.turn.take_if(of_it);
         }
         self.drop_suspects(now, partition, settled);
@@ -293,29 +301,34 @@ impl Detector {
     }
 
     /// Handles any other observation.
-    pub fn handle(&mut self, now: Now, seen: Seen) {
-        let is_news = !matches!(seen, Seen::LaneGiven(_) | Seen::Alive { .. });
+    pub fn handle(&mut self, now: Moment, seen: GroupObservation) {
+        let is_news =
+            !matches!(seen, GroupObservation::LaneGiven(_) | GroupObservation::Alive { .. });
         match seen {
-            Seen::Assigned { member, epoch } => {
+            GroupObservation::Assigned { member, epoch } => {
                 self.gone.is_back(&member);
                 self.begins_anew(&member);
-                let new = || Member { since: now.mono, ..Member::default() };
+                let new = || DetectedMember { since: now.mono, ..DetectedMember::default() };
                 self.members.entry(member).or_insert_with(new).epoch = epoch;
             }
-            Seen::Committed { partition, offset } => {
+            GroupObservation::Committed { partition, offset } => {
                 self.count_committed(now, &partition, offset);
                 self.on_committed(now, &partition, offset);
             }
-            Seen::Reset { partition, offset, before } => {
+            GroupObservation::Reset { partition, offset, before } => {
                 self.on_committed(now, &partition, offset);
                 self.on_reset(now, &partition, (offset, before));
             }
-            Seen::Progress { partition, done, end } => {
+            GroupObservation::Progress { partition, done, end } => {
                 self.on_progress(now, &partition, done, end);
             }
-            Seen::Nacked { partition, offset } => self.on_nacked(now, &partition, offset),
-            Seen::Parked { partition, offsets } => self.on_parked(now, &partition, offsets),
-            Seen::Read { partition, offset, done } => {
+            GroupObservation::Nacked { partition, offset } => {
+                self.on_nacked(now, &partition, offset);
+            }
+            GroupObservation::Parked { partition, offsets } => {
+                self.on_parked(now, &partition, offsets);
+            }
+            GroupObservation::Read { partition, offset, done } => {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
                 match known {
                     None => {
@@ -332,27 +345,27 @@ impl Detector {
                     Some(_) => {}
                 }
             }
-            Seen::LaneGiven(told) => self.on_lane_given(now, &told),
-            Seen::LaneBelow { up_to } => self.on_lane_below(up_to),
-            Seen::LaneDone { count } => self.on_lane_done(now, count),
-            Seen::LaneFailed { lane } => {
+            GroupObservation::LaneGiven(told) => self.on_lane_given(now, &told),
+            GroupObservation::LaneBelow { up_to } => self.on_lane_below(up_to),
+            GroupObservation::LaneDone { count } => self.on_lane_done(now, count),
+            GroupObservation::LaneFailed { lane } => {
                 self.on_lane_nacked(lane);
                 self.on_lane_failed(now);
             }
-            Seen::CommitRefused { member, partition } => {
+            GroupObservation::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }
-            Seen::Alive { member } => self.heard_of(now, &member),
-            Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
-            Seen::GaveUp { member } => self.on_gave_up(&member),
-            Seen::Uncommitted { partition } => self.on_uncommitted(now, &partition),
-            Seen::TopicGone { topic } => self.on_topic_gone(now, &topic),
+            GroupObservation::Alive { member } => self.heard_of(now, &member),
+            GroupObservation::Lost { member, left } => self.on_member_gone(now, &member, left),
+            GroupObservation::GaveUp { member } => self.on_gave_up(&member),
+            GroupObservation::Uncommitted { partition } => self.on_uncommitted(now, &partition),
+            GroupObservation::TopicGone { topic } => self.on_topic_gone(now, &topic),
         }
         self.end_aparts(is_news);
     }
 
     /// Handles due timeouts; early or repeated calls change nothing.
-    pub fn handle_timeout(&mut self, now: Now) {
+    pub fn handle_timeout(&mut self, now: Moment) {
         self.expire_lanes(now);
         self.expire_breaker(now);
         self.suspects.handle_timeout(now);
@@ -366,7 +379,7 @@ impl Detector {
         self.members.clear();
     }
 
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<DetectorOutput> {
         self.outputs.pop_front()
     }
 
@@ -378,17 +391,17 @@ impl Detector {
         } else {
             self.troubled.remove(partition);
         }
-        self.outputs.push_back(Output::Wake);
+        self.outputs.push_back(DetectorOutput::Wake);
         self.keep(partition);
     }
 
-    fn heard_of(&mut self, now: Now, member: &MemberId) {
+    fn heard_of(&mut self, now: Moment, member: &MemberId) {
         if let Some(known) = self.members.get_mut(member) {
             known.alive = now.mono;
         }
     }
 
-    pub(super) fn push(&mut self, output: Output) {
+    pub(super) fn push(&mut self, output: DetectorOutput) {
         self.outputs.push_back(output);
     }
 

@@ -1,11 +1,11 @@
 //! Commits (evidence `commit` and `lost-delivery`): their effect on the windows of a group.
 
-use crate::model::{MonoMs, Now, TopicPartition};
+use crate::model::{Moment, MonoMs, TopicPartition};
 use crate::retry::detector::Detector;
 
 impl Detector {
     /// A commit acknowledges all records below it and ends suspicions of them.
-    pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+    pub(in crate::retry) fn on_committed(&mut self, now: Moment, of: &TopicPartition, offset: i64) {
         let window = self.windows.entry(of.clone()).or_default();
         let began = window.holder.as_ref().map(|_| window.from);
         let before = window.committed.replace(offset);

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use crate::model::{Now, TopicPartition};
-use crate::retry::Carried;
+use crate::model::{Moment, TopicPartition};
+use crate::retry::FailureHistory;
 use crate::retry::detector::Detector;
 
 /// Nacked records of a window that are remembered; the lowest go first.
@@ -12,22 +12,22 @@ pub const NACKED_MAX: usize = 4_096;
 
 impl Detector {
     /// Failures that the detector has counted against a record so far.
-    pub fn charged(&self, of: &TopicPartition, offset: i64) -> Carried {
+    pub fn charged(&self, of: &TopicPartition, offset: i64) -> FailureHistory {
         let isolated = self.suspects.isolated_in(of);
         if let Some(record) = isolated.filter(|record| record.offset == offset) {
             let (disposition, _) = record.cause();
             let history = record.failed_at.into_iter().map(|at| (at, disposition));
             let (reconsume_times, history) = (record.failures, history.collect());
-            return Carried { reconsume_times, history, spared: self.is_paused() };
+            return FailureHistory { reconsume_times, history, spared: self.is_paused() };
         }
         let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
-        let of_suspect = |suspect: &crate::retry::detector::Suspect| Carried {
+        let of_suspect = |suspect: &crate::retry::detector::Suspect| FailureHistory {
             reconsume_times: suspect.reconsume_times,
             history: suspect.history.clone(),
             spared: false,
         };
         let carried = suspect.map(of_suspect).unwrap_or_default();
-        Carried { spared: self.is_paused(), ..carried }
+        FailureHistory { spared: self.is_paused(), ..carried }
     }
 
     /// Offsets of a partition that were delivered to its member and not committed.
@@ -50,7 +50,12 @@ impl Detector {
 
     /// Records have entries behind another one of their key: the detector never counts failures
     /// against them.
-    pub(in crate::retry) fn on_parked(&mut self, now: Now, of: &TopicPartition, offsets: Vec<i64>) {
+    pub(in crate::retry) fn on_parked(
+        &mut self,
+        now: Moment,
+        of: &TopicPartition,
+        offsets: Vec<i64>,
+    ) {
         let Some(window) = self.windows.get_mut(of) else { return };
         let known = window.suspects.len();
         let committed = window.committed;
@@ -75,7 +80,7 @@ impl Detector {
     }
 
     /// A record has a durable entry now: the detector never counts failures against it.
-    pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+    pub(in crate::retry) fn on_nacked(&mut self, now: Moment, of: &TopicPartition, offset: i64) {
         let Some(window) = self.windows.get_mut(of) else { return };
         if window.committed.is_some_and(|committed| offset < committed) {
             self.count_belied(now);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::{Now, TopicPartition};
+use crate::model::{Moment, TopicPartition};
 use crate::retry::detector::Detector;
 
 impl Detector {
@@ -10,7 +10,7 @@ impl Detector {
     /// others are in flight, as before. Claims about records that were never delivered are ignored.
     pub(in crate::retry) fn on_progress(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         done: Vec<Range<i64>>,
         end: i64,
@@ -24,7 +24,7 @@ impl Detector {
     /// older than the start.
     pub(in crate::retry) fn on_done(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         done: Vec<Range<i64>>,
     ) {

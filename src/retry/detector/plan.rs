@@ -9,13 +9,13 @@ use crate::retry::{Disposition, Evidence};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// One for each partition of the Fetch, in the same order.
-    pub serve: Vec<Serve>,
+    pub serve: Vec<FetchDecision>,
     /// When the plan may change without a new observation; `None`: never.
     pub until: Option<MonoMs>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Serve {
+pub enum FetchDecision {
     /// All records, as the broker returns them.
     Open,
     /// All records but these offsets, ascending: the detector has settled them.
@@ -43,10 +43,10 @@ pub enum Serve {
     },
     /// The record has failed for the last time: the edge settles it with its bytes
     /// (`Detector::settled`) and plans again.
-    Settle(Box<Settling>),
+    Settle(Box<ExhaustedRecord>),
 }
 
-impl Serve {
+impl FetchDecision {
     /// The first offset that is not delivered; `i64::MAX`: no limit.
     pub fn below(&self) -> i64 {
         match self {
@@ -58,7 +58,7 @@ impl Serve {
 
 /// A record whose last failure in place the detector has counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settling {
+pub struct ExhaustedRecord {
     pub partition: TopicPartition,
     pub offset: i64,
     /// Failures counted before the last one.
@@ -73,7 +73,7 @@ pub struct Settling {
     pub window: WindowRecord,
 }
 
-impl Settling {
+impl ExhaustedRecord {
     /// Settles a whole batch that cannot be decoded.
     pub fn undecodable(mut self, offsets: RangeInclusive<i64>) -> Self {
         self.disposition = Disposition::Undecodable;
@@ -88,9 +88,9 @@ impl Settling {
 
 impl Plan {
     /// Records that must be settled before the Fetch is answered.
-    pub fn settlings(&self) -> Vec<Settling> {
-        let settling = |serve: &Serve| match serve {
-            Serve::Settle(settling) => Some(Settling::clone(settling)),
+    pub fn settlings(&self) -> Vec<ExhaustedRecord> {
+        let settling = |serve: &FetchDecision| match serve {
+            FetchDecision::Settle(settling) => Some(ExhaustedRecord::clone(settling)),
             _ => None,
         };
         self.serve.iter().filter_map(settling).collect()
@@ -98,6 +98,6 @@ impl Plan {
 
     /// Whether the broker's bytes pass unchanged.
     pub fn is_open(&self) -> bool {
-        self.serve.iter().all(|serve| *serve == Serve::Open)
+        self.serve.iter().all(|serve| *serve == FetchDecision::Open)
     }
 }

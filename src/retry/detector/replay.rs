@@ -1,14 +1,14 @@
 //! Offset resets by a client that is no member: the group's records are delivered again.
 
-use crate::model::{Now, TopicPartition};
-use crate::retry::detector::{Detector, Handed, Output, Window};
+use crate::model::{Moment, TopicPartition};
+use crate::retry::detector::{DeliveredRange, Detector, DetectorOutput, Window};
 
 impl Detector {
     /// A client that is no member set the group's offset. The records between the two offsets are
     /// delivered again, and lost deliveries of the past concerned other records.
     pub(in crate::retry) fn on_reset(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         (offset, before): (i64, Option<i64>),
     ) {
@@ -26,7 +26,7 @@ impl Detector {
     }
 
     /// Reports delivered records that a reset brought back.
-    pub(in crate::retry) fn on_replay_handed(&mut self, left: &Handed) {
+    pub(in crate::retry) fn on_replay_handed(&mut self, left: &DeliveredRange) {
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         let Some(replay) = window.replay.clone() else { return };
         let offsets = replay.start.max(left.from)..replay.end.min(left.end);
@@ -36,6 +36,6 @@ impl Detector {
         // Each record is reported once: a failure from now on comes after the reset.
         window.replay = Some(offsets.end..replay.end).filter(|rest| !rest.is_empty());
         let partition = left.partition.clone();
-        self.push(Output::Replayed { partition, offsets });
+        self.push(DetectorOutput::Replayed { partition, offsets });
     }
 }

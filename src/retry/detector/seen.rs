@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use crate::model::{LaneOffset, MemberId, MonoMs, Runs, Sparse, TopicName, TopicPartition};
+use crate::model::{LaneOffset, MemberId, MonoMs, OffsetRuns, Sparse, TopicName, TopicPartition};
 use crate::retry::detector::LaneGiven;
 
 /// A member's Fetch, as far as the detector needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetching {
+pub struct MemberFetch {
     pub member: MemberId,
     /// When the request arrived.
     pub came: MonoMs,
@@ -22,13 +22,13 @@ pub struct Fetching {
 
 /// One partition of a Fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct FetchPosition {
     pub partition: TopicPartition,
     /// The fetch offset.
     pub offset: i64,
 }
 
-impl Asked {
+impl FetchPosition {
     /// Whether a Fetch names a partition.
     pub(in crate::retry) fn names(asked: &[Self], partition: &TopicPartition) -> bool {
         asked.iter().any(|ask| ask.partition == *partition)
@@ -37,25 +37,26 @@ impl Asked {
 
 /// Records of one partition that leave for a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct DeliveredRange {
     pub partition: TopicPartition,
     /// The fetch offset.
     pub from: i64,
     /// The offset after the last one delivered, from which the client goes on.
     pub end: i64,
-    /// The only record, if the answer is a [`Serve::Turn`](crate::retry::detector::Serve::Turn).
-    /// For a batch that cannot be decoded, the fetch offset.
+    /// The only record, if the answer is a
+    /// [`FetchDecision::Turn`](crate::retry::detector::FetchDecision::Turn). For a batch that
+    /// cannot be decoded, the fetch offset.
     pub turn: Option<i64>,
     /// Offsets of which no application sees a record: transaction markers, compacted records and,
     /// for `read_committed`, aborted records.
-    pub hidden: Runs,
+    pub hidden: OffsetRuns,
     /// Batches with fewer records than offsets.
     pub sparse: Vec<Sparse>,
 }
 
 /// Any other observation of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum GroupObservation {
     /// A member has joined, or has a new generation or epoch. Its first Fetch is never evidence of
     /// a failure.
     Assigned {
@@ -127,13 +128,13 @@ pub enum Seen {
     },
     /// `lost-delivery`: a commit was refused for good.
     CommitRefused {
-        /// The member's key, as in [`Seen::Assigned`].
+        /// The member's key, as in [`GroupObservation::Assigned`].
         member: MemberId,
         partition: TopicPartition,
     },
     /// A member sent a request: it lives.
     Alive {
-        /// The member's key, as in [`Seen::Assigned`].
+        /// The member's key, as in [`GroupObservation::Assigned`].
         member: MemberId,
     },
     /// `lost-delivery`: the member left, or its session expired.
@@ -145,7 +146,7 @@ pub enum Seen {
     },
     /// `lost-delivery`: the member rejoined by itself, and so gave up its outstanding records.
     GaveUp {
-        /// The member's key, as in [`Seen::Assigned`].
+        /// The member's key, as in [`GroupObservation::Assigned`].
         member: MemberId,
     },
     /// The topic was deleted or recreated under its name.

@@ -1,13 +1,13 @@
 //! Records that a live member has not committed for `consume_timeout`. They are counted and nothing
 //! more: a consumer that commits every 1 000 records looks the same.
 
-use crate::model::Now;
+use crate::model::Moment;
 use crate::retry::detector::{Detector, Window};
 
 impl Detector {
     /// Partitions whose first outstanding record is stalled. A group without a commit, or with its
     /// breaker open, has none.
-    pub fn stalled(&self, now: Now) -> u64 {
+    pub fn stalled(&self, now: Moment) -> u64 {
         if !self.breaker.is_closed() {
             return 0;
         }

@@ -1,7 +1,7 @@
 //! The last assignment that each member got.
 
-use crate::model::{MemberId, Now};
-use crate::retry::detector::{Detector, Seen};
+use crate::model::{MemberId, Moment};
+use crate::retry::detector::{Detector, GroupObservation};
 
 /// The last assignment that a member got.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,14 +11,14 @@ pub struct MemberStanding {
     /// The generation, or the member epoch (KIP-848).
     pub epoch: i32,
     /// The progress of the assignment.
-    pub step: Step,
+    pub step: AssignmentStep,
     /// The connection of that answer.
     pub conn: u64,
 }
 
 /// The progress of a member's assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum AssignmentStep {
     /// The member knows its generation.
     Joined,
     /// The member knows its partitions.
@@ -43,14 +43,17 @@ impl AssignedMember {
     /// be the same.
     fn has_given_up(&self, next: &MemberStanding) -> bool {
         let known = &self.standing;
-        let joins = next.step == Step::Joined && next.epoch > known.epoch;
-        joins && known.step == Step::Assigned && !self.is_called && known.conn == next.conn
+        let joins = next.step == AssignmentStep::Joined && next.epoch > known.epoch;
+        joins
+            && known.step == AssignmentStep::Assigned
+            && !self.is_called
+            && known.conn == next.conn
     }
 }
 
 impl Detector {
     /// Records the generation, epoch or partitions that a member is told; false if it knew them.
-    pub fn assign(&mut self, now: Now, key: &MemberId, standing: MemberStanding) -> bool {
+    pub fn assign(&mut self, now: Moment, key: &MemberId, standing: MemberStanding) -> bool {
         if let Some(told) = self.standings.get_mut(key).filter(|told| told.is_same(&standing)) {
             told.standing.conn = standing.conn;
             return false;
@@ -62,11 +65,11 @@ impl Detector {
         self.standings.insert(key.clone(), AssignedMember { standing, is_called: false });
         if is_other {
             // A static member continues in a new process: the former process is gone.
-            self.handle(now, Seen::Lost { member: member.clone(), left: false });
+            self.handle(now, GroupObservation::Lost { member: member.clone(), left: false });
         } else if has_given_up {
-            self.handle(now, Seen::GaveUp { member: member.clone() });
+            self.handle(now, GroupObservation::GaveUp { member: member.clone() });
         }
-        self.handle(now, Seen::Assigned { member, epoch });
+        self.handle(now, GroupObservation::Assigned { member, epoch });
         true
     }
 
@@ -78,11 +81,17 @@ impl Detector {
     }
 
     /// Removes a member. `left`: it left by itself; `member_id`: its process, if known.
-    pub fn remove(&mut self, now: Now, key: &MemberId, member_id: Option<&MemberId>, left: bool) {
+    pub fn remove(
+        &mut self,
+        now: Moment,
+        key: &MemberId,
+        member_id: Option<&MemberId>,
+        left: bool,
+    ) {
         // A new process has the name of the former one, whose end was recorded when it came.
         if !member_id.is_some_and(|gone| self.is_replaced(key, gone)) {
             self.standings.remove(key);
-            self.handle(now, Seen::Lost { member: key.clone(), left });
+            self.handle(now, GroupObservation::Lost { member: key.clone(), left });
         }
     }
 

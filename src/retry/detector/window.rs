@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::model::{MemberId, MonoMs, Now, Runs, WallMs};
+use crate::model::{MemberId, Moment, MonoMs, OffsetRuns, WallMs};
 use crate::retry::Disposition;
 use crate::retry::detector::rules::{PATIENCE_MS_MAX, Rules};
 use crate::retry::detector::{SeekBacks, SuspectRecord, WindowRecord};
@@ -21,7 +21,7 @@ pub(in crate::retry) struct Holder {
 
 /// The first record that the owner has neither committed nor settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::retry) struct Awaited {
+pub(in crate::retry) struct AwaitedRecord {
     pub(in crate::retry) offset: i64,
     /// Time of the delivery, or of the last outcome of an earlier record.
     pub(in crate::retry) since: MonoMs,
@@ -29,7 +29,7 @@ pub(in crate::retry) struct Awaited {
 
 /// The stage of a record that its partition waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::retry) enum Phase {
+pub(in crate::retry) enum WaitPhase {
     /// The partition delivers nothing from the record on.
     Held { until: MonoMs },
     /// The record is delivered next, by itself.
@@ -44,7 +44,7 @@ pub(in crate::retry) enum Phase {
 pub(in crate::retry) struct Suspect {
     pub(in crate::retry) reconsume_times: u32,
     pub(in crate::retry) history: Vec<(WallMs, Disposition)>,
-    pub(in crate::retry) phase: Phase,
+    pub(in crate::retry) phase: WaitPhase,
     pub(in crate::retry) due: Option<WallMs>,
     /// Time of the first suspicion or failure, since the start.
     pub(in crate::retry) since: Option<MonoMs>,
@@ -67,7 +67,7 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) furthest: i64,
     /// The owner's highest commit; a pool of workers may commit backwards.
     pub(in crate::retry) reached: i64,
-    pub(in crate::retry) awaited: Option<Awaited>,
+    pub(in crate::retry) awaited: Option<AwaitedRecord>,
     /// Delivered records without a counted outcome, at most.
     pub(in crate::retry) uncounted: u64,
     /// The nacked ones among them.
@@ -92,7 +92,7 @@ pub(in crate::retry) struct Window {
     /// Done records according to the last commit's metadata, ascending.
     pub(in crate::retry) done: Vec<Range<i64>>,
     /// Delivered offsets without a record for the application: neither awaited nor judged.
-    pub(in crate::retry) hidden: Runs,
+    pub(in crate::retry) hidden: OffsetRuns,
     /// Offsets in front of a suspect, of which the owner can get no record.
     pub(in crate::retry) passed_over: Range<i64>,
     /// The last journalled record.
@@ -104,7 +104,7 @@ impl Suspect {
         Self {
             reconsume_times: 0,
             history: Vec::new(),
-            phase: Phase::Ready,
+            phase: WaitPhase::Ready,
             due: None,
             since: None,
             is_awaited: false,
@@ -112,8 +112,8 @@ impl Suspect {
     }
 
     /// Holds the partition from now on.
-    pub(in crate::retry) fn hold(&mut self, now: Now, interval_ms: u64) {
-        self.phase = Phase::Held { until: now.mono.plus(interval_ms) };
+    pub(in crate::retry) fn hold(&mut self, now: Moment, interval_ms: u64) {
+        self.phase = WaitPhase::Held { until: now.mono.plus(interval_ms) };
         self.due = Some(now.wall.plus(interval_ms));
     }
 
@@ -135,7 +135,7 @@ impl Suspect {
 impl Window {
     /// Restores a window from its journal record. A hold lasts at most `interval_ms` from now, in
     /// case the clock was set back.
-    pub(in crate::retry) fn restored(record: WindowRecord, now: Now, rules: &Rules) -> Self {
+    pub(in crate::retry) fn restored(record: WindowRecord, now: Moment, rules: &Rules) -> Self {
         let mut window = Self {
             committed: None,
             had_committed: record.has_committed,
@@ -224,7 +224,7 @@ impl Window {
     pub(in crate::retry) fn wait_on(&mut self, now: MonoMs) {
         let first = self.first_awaited();
         if self.awaited.map(|awaited| awaited.offset) != first {
-            self.awaited = first.map(|offset| Awaited { offset, since: now });
+            self.awaited = first.map(|offset| AwaitedRecord { offset, since: now });
         }
     }
 

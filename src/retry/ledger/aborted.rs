@@ -4,7 +4,7 @@
 //! aborted transaction ends, and one of an open transaction is not delivered.
 
 use crate::model::{GroupId, LaneOffset, Origin};
-use crate::retry::{Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, State};
+use crate::retry::{Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, RetryState};
 
 /// Time after which the transaction of an undelivered record is checked again.
 const LOOK_AGAIN_MS: u64 = 1_000;
@@ -19,7 +19,7 @@ impl<S: Entries> Ledger<S> {
             if entry.inflight().is_none_or(|lane| lane >= up_to) {
                 break;
             }
-            entry.state = State::Waiting { due, delay_ms: 0, level: None };
+            entry.state = RetryState::Waiting { due, delay_ms: 0, level: None };
             entry.expires = None;
             self.record(entry, Evidence::Aborted, None, PayloadChange::Keeps);
         }
@@ -34,7 +34,7 @@ impl<S: Entries> Ledger<S> {
             return;
         }
         let at = self.wall();
-        entry.state = State::Committed { at };
+        entry.state = RetryState::Committed { at };
         entry.passed = entry.passed.or(Some(at));
         entry.expires = self.memory_ends(&entry);
         self.record(entry, Evidence::Aborted, None, PayloadChange::Keeps);

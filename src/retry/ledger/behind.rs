@@ -8,7 +8,9 @@
 //! key-blocked entry when the one before it is final.
 
 use crate::model::{EntryId, GroupId, OrderKey, Origin, TopicPartition};
-use crate::retry::{Answer, Entries, Entry, Evidence, Ledger, Ordered, PayloadChange, Rank, State};
+use crate::retry::{
+    Entries, Entry, Evidence, Ledger, LedgerAnswer, OrderDecision, PayloadChange, Rank, RetryState,
+};
 
 impl<S: Entries> Ledger<S> {
     /// Records about to be delivered, or just delivered, ascending by offset. A record with an
@@ -23,7 +25,7 @@ impl<S: Entries> Ledger<S> {
         for (index, (offset, key)) in (0_u32..).zip(records) {
             outcomes.push(self.follow(group, of, index, (*offset, *key)));
         }
-        self.answer(Answer::Ordered(outcomes));
+        self.answer(LedgerAnswer::Ordered(outcomes));
     }
 
     fn follow(
@@ -32,22 +34,22 @@ impl<S: Entries> Ledger<S> {
         of: &TopicPartition,
         index: u32,
         (offset, key): (i64, OrderKey),
-    ) -> Ordered {
+    ) -> OrderDecision {
         let TopicPartition { topic, partition } = of.clone();
         let origin = Origin { topic, partition, offset };
         if self.store.by_origin(group, &origin).is_some() {
-            return Ordered::Known;
+            return OrderDecision::Known;
         }
         if self.first_of(group, of, key).is_none_or(|(first, _)| first > offset) {
-            return Ordered::Free;
+            return OrderDecision::Free;
         }
         let now = self.wall();
-        let state = State::Behind { since: now, due: now, delay_ms: 0, level: None };
+        let state = RetryState::Behind { since: now, due: now, delay_ms: 0, level: None };
         let mut entry = Entry::new(self.next_id(), group, Some(origin), state);
         entry.key = Some(key);
         entry.max_reconsume_times = self.ladder(&entry).max_reconsume_times;
         self.record(entry, Evidence::Behind, None, PayloadChange::Begins(index));
-        Ordered::Behind
+        OrderDecision::Behind
     }
 
     /// The first pending entry of a key in a partition.
@@ -86,18 +88,18 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// The stored due time, but not before now.
-    pub(in crate::retry) fn let_go_state(&self, entry: &Entry) -> Option<State> {
-        let State::Behind { due, delay_ms, level, .. } = entry.state else { return None };
+    pub(in crate::retry) fn let_go_state(&self, entry: &Entry) -> Option<RetryState> {
+        let RetryState::Behind { due, delay_ms, level, .. } = entry.state else { return None };
         Some(self.closer(entry, due.max(self.wall()), delay_ms, level))
     }
 
     fn fall_behind(&mut self, id: EntryId, first: i64) {
         let Some(entry) = self.store.get(id) else { return };
-        let State::Waiting { due, delay_ms, level } = entry.state else { return };
+        let RetryState::Waiting { due, delay_ms, level } = entry.state else { return };
         if entry.lined().is_none_or(|(origin, ..)| origin.offset <= first) {
             return;
         }
-        let state = State::Behind { since: self.wall(), due, delay_ms, level };
+        let state = RetryState::Behind { since: self.wall(), due, delay_ms, level };
         self.record(Entry { state, ..entry }, Evidence::Behind, None, PayloadChange::Keeps);
     }
 }

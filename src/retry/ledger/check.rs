@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{EntryId, GroupId, Slot};
+use crate::model::{EntryId, GroupId, RetryPartition};
 use crate::retry::{Entries, Entry, Ledger, Marks, SlotRecord};
 
 /// The whole state: equal for a live ledger and for one that replayed its facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
+pub struct LedgerSnapshot {
     pub entries: BTreeMap<EntryId, Entry>,
-    pub slots: BTreeMap<(GroupId, Slot), SlotRecord>,
+    pub slots: BTreeMap<(GroupId, RetryPartition), SlotRecord>,
     pub marks: Marks,
 }
 
 impl<S: Entries> Ledger<S> {
     /// All state that a replay must restore. Reads the whole store.
-    pub fn fingerprint(&self) -> Fingerprint {
+    pub fn fingerprint(&self) -> LedgerSnapshot {
         let mut entries = BTreeMap::new();
         let mut slots = BTreeMap::new();
         for group in self.store.groups() {
@@ -26,7 +26,7 @@ impl<S: Entries> Ledger<S> {
                 slots.insert((group.clone(), record.slot), record);
             }
         }
-        Fingerprint { entries, slots, marks: self.store.marks() }
+        LedgerSnapshot { entries, slots, marks: self.store.marks() }
     }
 
     /// Checks every invariant; runs after each step of a test.
@@ -42,13 +42,13 @@ impl<S: Entries> Ledger<S> {
 mod tests {
     use super::*;
     use crate::model::WallMs;
-    use crate::retry::{State, StateKind};
+    use crate::retry::{RetryState, StateKind};
 
     /// A check reads the whole store, so larger stores are not checked.
     pub(super) const CHECKED_MAX: u64 = 256;
 
     pub(super) fn invariants<S: Entries>(ledger: &Ledger<S>) {
-        let Fingerprint { entries, slots, marks } = ledger.fingerprint();
+        let LedgerSnapshot { entries, slots, marks } = ledger.fingerprint();
         let mut lanes = BTreeMap::new();
         let mut origins = BTreeMap::new();
         for (id, entry) in &entries {
@@ -125,8 +125,8 @@ mod tests {
             };
             let is_first = !entries.values().any(|other| is_before(&other));
             match entry.state {
-                State::Waiting { .. } => assert!(is_first, "due before its time: {entry:?}"),
-                State::Behind { .. } => assert!(!is_first, "stranded: {entry:?}"),
+                RetryState::Waiting { .. } => assert!(is_first, "due before its time: {entry:?}"),
+                RetryState::Behind { .. } => assert!(!is_first, "stranded: {entry:?}"),
                 _ => {}
             }
         }

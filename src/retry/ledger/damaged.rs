@@ -2,14 +2,14 @@
 //! that operators see the origin and the cause.
 
 use crate::model::EntryId;
-use crate::retry::{Disposition, Entries, Evidence, Ledger, PayloadChange, State};
+use crate::retry::{Disposition, Entries, Evidence, Ledger, PayloadChange, RetryState};
 
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_damaged(&mut self, id: EntryId, why: &str) {
         let Some(mut entry) = self.store.get(id) else { return };
         let is_pending = matches!(
             entry.state,
-            State::Waiting { .. } | State::Inflight { .. } | State::Alone { .. }
+            RetryState::Waiting { .. } | RetryState::Inflight { .. } | RetryState::Alone { .. }
         );
         if !is_pending {
             return;

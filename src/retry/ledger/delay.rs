@@ -4,8 +4,8 @@
 
 use crate::model::{EntryId, Origin, TopicName, WallMs};
 use crate::retry::{
-    Answer, DELAY_MS_MAX, DELAYED, Entries, Entry, Evidence, Ledger, PayloadChange, State, Until,
-    delayed,
+    DELAY_MS_MAX, DELAYED, DelayEnd, Entries, Entry, Evidence, Ledger, LedgerAnswer, PayloadChange,
+    RetryState, delayed,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -14,13 +14,13 @@ impl<S: Entries> Ledger<S> {
         &mut self,
         topic: &TopicName,
         partition: i32,
-        records: &[Until],
+        records: &[DelayEnd],
     ) {
         for (index, until) in (0_u32..).zip(records) {
             let (due, delay_ms) = due(*until, self.wall());
             let id = self.next_id();
             let origin = named(topic, partition, id);
-            let state = State::Waiting { due, delay_ms, level: None };
+            let state = RetryState::Waiting { due, delay_ms, level: None };
             let entry = Entry::new(id, &delayed(), Some(origin), state);
             self.record(entry, Evidence::Delayed, None, PayloadChange::Begins(index));
         }
@@ -46,7 +46,7 @@ impl<S: Entries> Ledger<S> {
             }
             cancelled.push(is_it);
         }
-        self.answer(Answer::Cancelled(cancelled));
+        self.answer(LedgerAnswer::Cancelled(cancelled));
     }
 }
 
@@ -58,9 +58,9 @@ fn named(topic: &TopicName, partition: i32, id: EntryId) -> Origin {
 
 /// `After`: a wall clock that goes back over a restart shortens the delay. `At`: the moment is
 /// absolute, so the stored delay is the maximum and never shortens it.
-fn due(until: Until, now: WallMs) -> (WallMs, u64) {
+fn due(until: DelayEnd, now: WallMs) -> (WallMs, u64) {
     match until {
-        Until::After(delay_ms) => (now.plus(delay_ms), delay_ms),
-        Until::At(at) => (at.max(now), DELAY_MS_MAX),
+        DelayEnd::After(delay_ms) => (now.plus(delay_ms), delay_ms),
+        DelayEnd::At(at) => (at.max(now), DELAY_MS_MAX),
     }
 }

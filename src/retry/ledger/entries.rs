@@ -19,15 +19,15 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, Slot, TopicName, TopicPartition,
-    WallMs,
+    EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, RetryPartition, TopicName,
+    TopicPartition, WallMs,
 };
 use crate::retry::{Entry, Rank, StateKind};
 
 /// One slot of a group: one member's retry partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotRecord {
-    pub slot: Slot,
+    pub slot: RetryPartition,
     /// The assigned member; `None`: the slot is free.
     pub member: Option<MemberId>,
     /// Sequence of the next delivery; never falls, not even with another member.
@@ -46,13 +46,13 @@ pub struct Marks {
 
 /// Entries of one group by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct EntryCounts {
     /// By level; key `None` counts exact delays and back-offs.
     pub waiting: BTreeMap<Option<u32>, u64>,
     pub by_state: BTreeMap<StateKind, u64>,
 }
 
-impl Counts {
+impl EntryCounts {
     pub fn of(&self, kind: StateKind) -> u64 {
         self.by_state.get(&kind).copied().unwrap_or(0)
     }
@@ -78,9 +78,9 @@ pub trait Entries {
     /// Inflight entries of the slot of `from`, from that offset on, by sequence.
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId>;
     /// Number of inflight entries of the slot.
-    fn open(&self, group: &GroupId, slot: Slot) -> usize;
+    fn open(&self, group: &GroupId, slot: RetryPartition) -> usize;
     /// Offset of the slot's first inflight entry.
-    fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset>;
+    fn first_open(&self, group: &GroupId, slot: RetryPartition) -> Option<LaneOffset>;
     /// Entries whose [`Entry::expires`] is at or before `now`, by (expires, id).
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId>;
     /// The first `expires` of all entries.
@@ -118,10 +118,10 @@ pub trait Entries {
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
     /// Every group with an entry or a slot, in order.
     fn groups(&self) -> Vec<GroupId>;
-    fn counts(&self, group: &GroupId) -> Counts;
+    fn counts(&self, group: &GroupId) -> EntryCounts;
     /// The group's slots, assigned or free, by number.
     fn slots(&self, group: &GroupId) -> Vec<SlotRecord>;
-    fn slot(&self, group: &GroupId, slot: Slot) -> Option<SlotRecord>;
+    fn slot(&self, group: &GroupId, slot: RetryPartition) -> Option<SlotRecord>;
     fn marks(&self) -> Marks;
     /// Stores an entry, new or in place of the one with its id.
     fn put(&mut self, entry: &Entry);

@@ -2,7 +2,7 @@
 
 use crate::model::EntryId;
 use crate::retry::ledger::AT_ONCE;
-use crate::retry::{Entries, Evidence, Ledger, State, StateKind};
+use crate::retry::{Entries, Evidence, Ledger, RetryState, StateKind};
 
 impl<S: Entries> Ledger<S> {
     /// At most `AT_ONCE` entries a call; the rest stays due.
@@ -22,7 +22,7 @@ impl<S: Entries> Ledger<S> {
                     self.late.went_back(&group, lane, id);
                 }
             }
-            _ if matches!(entry.state, State::Discarding { .. }) => self.end_restore(entry),
+            _ if matches!(entry.state, RetryState::Discarding { .. }) => self.end_restore(entry),
             _ => self.forget(id, Evidence::MemoryEnded),
         }
     }

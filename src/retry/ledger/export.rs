@@ -6,14 +6,14 @@
 
 use crate::model::{EntryId, TopicPartition};
 use crate::retry::{
-    Answer, Disposition, Entries, Entry, Evidence, ExportOutcome, ExportStep, Ledger,
-    PayloadChange, Rank, State,
+    Disposition, Entries, Entry, Evidence, ExportOutcome, ExportStep, Ledger, LedgerAnswer,
+    PayloadChange, Rank, RetryState,
 };
 
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_export(&mut self, step: ExportStep, ids: &[EntryId]) {
         let outcomes = ids.iter().map(|id| self.export(step, *id)).collect();
-        self.answer(Answer::Exported(outcomes));
+        self.answer(LedgerAnswer::Exported(outcomes));
     }
 
     fn export(&mut self, step: ExportStep, id: EntryId) -> ExportOutcome {
@@ -29,23 +29,23 @@ impl<S: Entries> Ledger<S> {
         match (step, entry.state) {
             (
                 ExportStep::Begin,
-                State::Waiting { due, delay_ms, level }
-                | State::Behind { due, delay_ms, level, .. },
+                RetryState::Waiting { due, delay_ms, level }
+                | RetryState::Behind { due, delay_ms, level, .. },
             ) => {
                 let since = self.wall();
-                let state = State::Exported { since, due, delay_ms, level };
+                let state = RetryState::Exported { since, due, delay_ms, level };
                 self.exported(Entry { state, ..entry }, Evidence::Exported)
             }
-            (ExportStep::Undo, State::Exported { due, delay_ms, level, .. }) => {
+            (ExportStep::Undo, RetryState::Exported { due, delay_ms, level, .. }) => {
                 let state = self.closer(&entry, due, delay_ms, level);
                 self.exported(Entry { state, ..entry }, Evidence::ExportUndone)
             }
-            (ExportStep::End, State::Exported { .. }) => {
+            (ExportStep::End, RetryState::Exported { .. }) => {
                 let moved = self.moved(entry);
                 self.exported(moved, Evidence::ExportEnded)
             }
-            (ExportStep::Begin, State::Exported { .. })
-            | (ExportStep::Undo, State::Waiting { .. }) => ExportOutcome::Already,
+            (ExportStep::Begin, RetryState::Exported { .. })
+            | (ExportStep::Undo, RetryState::Waiting { .. }) => ExportOutcome::Already,
             (ExportStep::End, _) if entry.is_settled() => ExportOutcome::Already,
             _ => ExportOutcome::Left,
         }
@@ -62,7 +62,7 @@ impl<S: Entries> Ledger<S> {
             ExportStep::Begin => {
                 let is_before = |(offset, id): &(i64, EntryId)| {
                     let state = self.store.get(*id).map(|entry| entry.state);
-                    *offset < origin.offset && !matches!(state, Some(State::Exported { .. }))
+                    *offset < origin.offset && !matches!(state, Some(RetryState::Exported { .. }))
                 };
                 [first(Rank::Ahead), behind].iter().flatten().any(is_before)
             }
@@ -74,7 +74,7 @@ impl<S: Entries> Ledger<S> {
     /// Remembered as final, so that a nack of its origin begins no new entry.
     fn moved(&self, mut entry: Entry) -> Entry {
         let at = self.wall();
-        entry.state = State::Discarded { at };
+        entry.state = RetryState::Discarded { at };
         entry.dispose(at, Disposition::Manual);
         entry.expires = self.memory_ends(&entry);
         entry

@@ -5,8 +5,8 @@
 //! letter.
 
 use crate::model::{EntryId, GroupId, WallMs};
-use crate::retry::ledger::room::{LOOK_MS, Look};
-use crate::retry::{Disposition, Entries, Entry, Evidence, Ledger, PayloadChange, State};
+use crate::retry::ledger::room::{LOOK_MS, QuotaCheck};
+use crate::retry::{Disposition, Entries, Entry, Evidence, Ledger, PayloadChange, RetryState};
 
 /// Most withheld records checked in one call.
 const LOOK_MAX: usize = 256;
@@ -25,7 +25,7 @@ impl<S: Entries> Ledger<S> {
         charged: bool,
         record_bytes: u64,
     ) -> Entry {
-        entry.state = State::Held { since: self.wall(), disposition, charged };
+        entry.state = RetryState::Held { since: self.wall(), disposition, charged };
         entry.expires = None;
         match self.ended(&entry, record_bytes) {
             Some(ended) => ended,
@@ -35,7 +35,7 @@ impl<S: Entries> Ledger<S> {
 
     /// The withheld entry in its final state; `None` while the quota has no room.
     fn ended(&self, held: &Entry, record_bytes: u64) -> Option<Entry> {
-        let State::Held { since, disposition, charged } = held.state else { return None };
+        let RetryState::Held { since, disposition, charged } = held.state else { return None };
         let keep = self.ladder(held).keep_dead_letters;
         if keep && !self.has_room(&held.group, record_bytes) {
             return None;
@@ -47,7 +47,7 @@ impl<S: Entries> Ledger<S> {
             entry.dispose(since, disposition);
         }
         let at = self.wall();
-        entry.state = if keep { State::Dead { at } } else { State::Discarded { at } };
+        entry.state = if keep { RetryState::Dead { at } } else { RetryState::Discarded { at } };
         entry.expires = self.memory_ends(&entry);
         Some(entry)
     }
@@ -56,8 +56,8 @@ impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn note_end(&mut self, entry: &Entry, record_bytes: u64) {
         let is_bounded = self.policy(&entry.group).dead_letters_bytes_max.is_some();
         match entry.state {
-            State::Dead { .. } if is_bounded => self.room.take(&entry.group, record_bytes),
-            State::Held { .. } => self.room.hold(&entry.group, self.wall()),
+            RetryState::Dead { .. } if is_bounded => self.room.take(&entry.group, record_bytes),
+            RetryState::Held { .. } => self.room.hold(&entry.group, self.wall()),
             _ => {}
         }
     }
@@ -78,11 +78,11 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// Ends the entries that fit the quota. Returns the next check, or `None` if none is withheld.
-    fn look_at(&mut self, group: &GroupId, after: Option<EntryId>) -> Option<Look> {
+    fn look_at(&mut self, group: &GroupId, after: Option<EntryId>) -> Option<QuotaCheck> {
         let later = self.wall().plus(LOOK_MS);
         let is_full = self.policy(group).keep_dead_letters && !self.has_room(group, 0);
         if is_full {
-            return self.is_holding(group).then_some(Look { at: later, after });
+            return self.is_holding(group).then_some(QuotaCheck { at: later, after });
         }
         let ids = self.store.held(group, after, LOOK_MAX);
         let (mut last, mut ended, mut bytes) = (after, false, 0_u64);
@@ -105,7 +105,7 @@ impl<S: Entries> Ledger<S> {
         let all_seen = last == ids.last().copied().or(after) && ids.len() < LOOK_MAX;
         let after = last.filter(|_| !all_seen);
         let at = if ended && !all_seen { self.wall().plus(SOON_MS) } else { later };
-        Some(Look { at, after })
+        Some(QuotaCheck { at, after })
     }
 
     fn is_holding(&self, group: &GroupId) -> bool {

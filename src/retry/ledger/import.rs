@@ -5,8 +5,8 @@
 
 use crate::model::GroupId;
 use crate::retry::{
-    Answer, BadImport, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Import, ImportOutcome,
-    Ledger, PayloadChange, State,
+    BadImport, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Import, ImportOutcome, Ledger,
+    LedgerAnswer, PayloadChange, RetryState,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -15,7 +15,7 @@ impl<S: Entries> Ledger<S> {
         for (index, import) in (0_u32..).zip(imports) {
             outcomes.push(self.import(group, index, import));
         }
-        self.answer(Answer::Imported(outcomes));
+        self.answer(LedgerAnswer::Imported(outcomes));
     }
 
     fn import(&mut self, group: &GroupId, index: u32, import: Import) -> ImportOutcome {
@@ -42,13 +42,13 @@ impl<S: Entries> Ledger<S> {
 
     fn admits(&self, entry: &Entry, delay_ms: u64, record_bytes: u64) -> Result<(), BadImport> {
         match entry.state {
-            State::Dead { .. } if !self.ladder(entry).keep_dead_letters => {
+            RetryState::Dead { .. } if !self.ladder(entry).keep_dead_letters => {
                 Err(BadImport::KeepsNone)
             }
-            State::Dead { .. } if !self.has_room(&entry.group, record_bytes) => {
+            RetryState::Dead { .. } if !self.has_room(&entry.group, record_bytes) => {
                 Err(BadImport::NoRoom)
             }
-            State::Dead { .. } => Ok(()),
+            RetryState::Dead { .. } => Ok(()),
             _ if !self.policy(&entry.group).lane => Err(BadImport::NoLane),
             _ if delay_ms > DELAY_MS_MAX => Err(BadImport::DelayTooLong),
             _ => Ok(()),
@@ -59,14 +59,14 @@ impl<S: Entries> Ledger<S> {
     /// this delay table becomes an exact delay.
     fn imported(&self, group: &GroupId, import: Import) -> Entry {
         let now = self.wall();
-        let unborn = State::Discarded { at: now };
+        let unborn = RetryState::Discarded { at: now };
         let mut entry = Entry::new(self.next_id(), group, import.origin, unborn);
         entry.key = import.key.filter(|_| entry.origin.is_some());
         entry.reconsume_times = import.reconsume_times;
         let levels = self.ladder(&entry).delays.levels.len();
         let level = import.level.filter(|level| (1..=levels).contains(level));
         entry.state = match import.died {
-            Some(at) => State::Dead { at: at.min(now) },
+            Some(at) => RetryState::Dead { at: at.min(now) },
             None => self.closer(&entry, import.due, import.delay_ms, level),
         };
         entry.redrives = import.redrives;
@@ -84,5 +84,6 @@ impl<S: Entries> Ledger<S> {
 
 /// The entry was exported to another sidecar.
 fn is_away(entry: &Entry) -> bool {
-    matches!(entry.state, State::Discarded { .. }) && entry.disposition == Some(Disposition::Manual)
+    matches!(entry.state, RetryState::Discarded { .. })
+        && entry.disposition == Some(Disposition::Manual)
 }

@@ -1,21 +1,21 @@
 //! Slot of a member: the one it has, else the lowest free one, else a new one.
 
-use crate::model::{GroupId, LANE_SEQUENCE_MAX, MemberId, Slot};
-use crate::retry::{Answer, Entries, Ledger, SlotRecord};
+use crate::model::{GroupId, LANE_SEQUENCE_MAX, MemberId, RetryPartition};
+use crate::retry::{Entries, Ledger, LedgerAnswer, SlotRecord};
 
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_join(&mut self, group: &GroupId, member: MemberId) {
         if let Some(record) = self.slot_of(group, &member) {
             let view = self.view(group, &record);
-            return self.answer(Answer::Slot(view));
+            return self.answer(LedgerAnswer::Slot(view));
         }
         let Some(mut record) = self.free_slot(group) else {
-            return self.answer(Answer::NoSlot);
+            return self.answer(LedgerAnswer::NoSlot);
         };
         record.member = Some(member);
         let view = self.view(group, &record);
         self.record_slot(group, record);
-        self.answer(Answer::Slot(view));
+        self.answer(LedgerAnswer::Slot(view));
     }
 
     fn free_slot(&self, group: &GroupId) -> Option<SlotRecord> {
@@ -27,8 +27,8 @@ impl<S: Entries> Ledger<S> {
             return Some(record.clone());
         }
         let slot = match slots.last() {
-            Some(last) => Slot(last.slot.0.checked_add(1)?),
-            None => Slot(0),
+            Some(last) => RetryPartition(last.slot.0.checked_add(1)?),
+            None => RetryPartition(0),
         };
         Some(SlotRecord { slot, member: None, next_sequence: 0 })
     }

@@ -2,13 +2,15 @@
 //! late ones.
 
 use crate::model::{EntryId, GroupId, LaneOffset};
-use crate::retry::{Answer, Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, State};
+use crate::retry::{
+    Entries, Evidence, INFLIGHT_MAX, Ledger, LedgerAnswer, PayloadChange, RetryState,
+};
 
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_lane_commit(&mut self, group: &GroupId, up_to: LaneOffset) {
         let record = self.store.slot(group, up_to.slot);
         let Some(record) = record.filter(|record| up_to.sequence <= record.next_sequence) else {
-            return self.answer(Answer::CommitRefused);
+            return self.answer(LedgerAnswer::CommitRefused);
         };
         let first = LaneOffset { slot: up_to.slot, sequence: 0 };
         let at = self.wall();
@@ -18,7 +20,7 @@ impl<S: Entries> Ledger<S> {
             if entry.inflight().is_none_or(|lane| lane >= up_to) {
                 break;
             }
-            entry.state = State::Committed { at };
+            entry.state = RetryState::Committed { at };
             entry.expires = self.memory_ends(&entry);
             acknowledged.push(id);
             self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
@@ -31,7 +33,7 @@ impl<S: Entries> Ledger<S> {
         if !acknowledged.is_empty() {
             self.wake_if_due(group);
         }
-        self.answer(Answer::Committed { acknowledged, position });
+        self.answer(LedgerAnswer::Committed { acknowledged, position });
     }
 
     /// Acknowledges an entry that had returned to the queue by timeout or silence. An entry that
@@ -39,10 +41,10 @@ impl<S: Entries> Ledger<S> {
     fn done_late(&mut self, lane: LaneOffset, id: EntryId) -> Option<EntryId> {
         let mut entry = self.store.get(id)?;
         let is_the_last = entry.lanes.last() == Some(&lane);
-        if !is_the_last || !matches!(entry.state, State::Waiting { .. }) {
+        if !is_the_last || !matches!(entry.state, RetryState::Waiting { .. }) {
             return None;
         }
-        entry.state = State::Committed { at: self.wall() };
+        entry.state = RetryState::Committed { at: self.wall() };
         entry.expires = self.memory_ends(&entry);
         self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
         Some(id)

@@ -9,16 +9,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{EntryId, GroupId, LaneOffset, Slot};
+use crate::model::{EntryId, GroupId, LaneOffset, RetryPartition};
 
 /// Most late deliveries remembered; the entry of any other is delivered again.
 const REMEMBERED: usize = 100_000;
 
 /// By group and delivery.
 #[derive(Debug, Default)]
-pub(super) struct Late(BTreeMap<(GroupId, LaneOffset), EntryId>);
+pub(super) struct LateDeliveries(BTreeMap<(GroupId, LaneOffset), EntryId>);
 
-impl Late {
+impl LateDeliveries {
     /// Remembers a delivery that returned to the queue while its member may be alive.
     pub(super) fn went_back(&mut self, group: &GroupId, lane: LaneOffset, id: EntryId) {
         if self.0.len() < REMEMBERED {
@@ -57,7 +57,7 @@ impl Late {
     }
 
     /// The member left the slot, or restarted.
-    pub(super) fn gone(&mut self, group: &GroupId, slot: Slot) {
+    pub(super) fn gone(&mut self, group: &GroupId, slot: RetryPartition) {
         self.below(group, LaneOffset { slot, sequence: u64::MAX });
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
 use crate::retry::{
-    Disposition, Entries, Entry, Evidence, Ledger, Next, PayloadChange, SlotRecord, State, Want,
+    Disposition, Entries, Entry, Evidence, FailureOutcome, Ledger, PayloadChange, RequestedDelay,
+    RetryState, SlotRecord,
 };
 
 /// Back-off after an entry's first lost delivery; doubles with each further one.
@@ -49,7 +50,7 @@ impl<S: Entries> Ledger<S> {
         let delay_ms = back_off_ms(entry.losses);
         let due = self.wall().plus(delay_ms);
         entry.losses = entry.losses.saturating_add(1);
-        entry.state = State::Waiting { due, delay_ms, level: None };
+        entry.state = RetryState::Waiting { due, delay_ms, level: None };
         entry.expires = None;
         self.record(entry, evidence, None, PayloadChange::Keeps);
     }
@@ -61,7 +62,7 @@ impl<S: Entries> Ledger<S> {
         let times = if entry.has_crashed() { 1 } else { 2 };
         let losses = entry.losses.saturating_add(1);
         for _ in 0..times {
-            if matches!(entry.state, State::Alone { .. } | State::Waiting { .. }) {
+            if matches!(entry.state, RetryState::Alone { .. } | RetryState::Waiting { .. }) {
                 entry = self.fail_by_loss(entry, bytes);
             }
         }
@@ -74,15 +75,15 @@ impl<S: Entries> Ledger<S> {
     fn fail_by_loss(&self, mut entry: Entry, record_bytes: u64) -> Entry {
         let ladder = self.ladder(&entry);
         let before = entry.reconsume_times;
-        match ladder.delays.levels.next(Want::default(), before) {
-            Next::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
+        match ladder.delays.levels.next(RequestedDelay::default(), before) {
+            FailureOutcome::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
                 self.end(entry, Disposition::Expired, true, record_bytes)
             }
-            Next::After { delay_ms, level } if before < entry.max_reconsume_times => {
+            FailureOutcome::After { delay_ms, level } if before < entry.max_reconsume_times => {
                 entry.failed(self.wall(), Disposition::Crashed);
                 self.wait(entry, delay_ms, level)
             }
-            Next::After { .. } | Next::Never => {
+            FailureOutcome::After { .. } | FailureOutcome::Never => {
                 self.end(entry, Disposition::Crashed, true, record_bytes)
             }
         }

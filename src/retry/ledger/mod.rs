@@ -31,20 +31,22 @@ mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, TopicPartition, WallMs};
-use crate::retry::pace::Pace;
+use crate::model::{
+    Deadline, EntryId, GroupId, LaneOffset, MemberId, Moment, TopicPartition, WallMs,
+};
+use crate::retry::pace::RateLimit;
 use crate::retry::{
-    Answer, Cause, Entry, Evidence, Fact, Input, Ladder, Output, PayloadChange, Policies, Policy,
-    RecordShape, Reporter, SlotView, State, StateKind,
+    Cause, Entry, Evidence, Fact, Ladder, LedgerAnswer, LedgerInput, LedgerOutput, PayloadChange,
+    Policies, Policy, RecordShape, Reporter, RetryState, SlotView, StateKind,
 };
 
-pub use check::Fingerprint;
-pub use entries::{Counts, Entries, Marks, SlotRecord};
-use late::Late;
+pub use check::LedgerSnapshot;
+pub use entries::{Entries, EntryCounts, Marks, SlotRecord};
+use late::LateDeliveries;
 pub use operate::RESTORE_MS;
 use reschedule::Rescheduling;
-use room::Room;
-pub use verdict::{Named as NamedBy, Seen, Verdict, judge};
+use room::DeadLetterQuota;
+pub use verdict::{NackVerdict, NameKind as NamedBy, RecordState, judge};
 
 /// Most entries of one Take, so that a cumulative commit covers few records.
 pub const TAKE_MAX: usize = 16;
@@ -62,18 +64,18 @@ pub(super) const AT_ONCE: usize = 1024;
 pub struct Ledger<S: Entries> {
     pub(super) store: S,
     pub(super) policies: Policies,
-    outputs: VecDeque<Output>,
-    wakes: Wakes,
+    outputs: VecDeque<LedgerOutput>,
+    wakes: WakeTimes,
     /// Lower bound of the store's first expiry, so that `poll_timeout` does not read the store.
     expiry: Option<WallMs>,
     pub(super) rescheduling: Option<Rescheduling>,
-    room: Room,
-    pub(super) pace: Pace,
-    late: Late,
+    room: DeadLetterQuota,
+    pub(super) pace: RateLimit,
+    late: LateDeliveries,
     /// Shapes of the records of the input being handled, by their index.
     shapes: Vec<Option<RecordShape>>,
     /// The clocks at the last call; deadlines are on the monotonic one.
-    now: Now,
+    now: Moment,
 }
 
 impl<S: Entries> Ledger<S> {
@@ -83,20 +85,20 @@ impl<S: Entries> Ledger<S> {
             store,
             policies,
             outputs: VecDeque::new(),
-            wakes: Wakes::default(),
+            wakes: WakeTimes::default(),
             expiry: None,
             rescheduling: None,
-            room: Room::default(),
-            pace: Pace::default(),
-            late: Late::default(),
+            room: DeadLetterQuota::default(),
+            pace: RateLimit::default(),
+            late: LateDeliveries::default(),
             shapes: Vec::new(),
-            now: Now::default(),
+            now: Moment::default(),
         }
     }
 
     /// Call once after a start, when every journalled fact is applied. Sets the deadlines and
     /// corrects due times by the clock and the delay tables.
-    pub fn recovered(&mut self, now: Now) {
+    pub fn recovered(&mut self, now: Moment) {
         self.now = now;
         self.expiry = self.store.next_expiry();
         for group in self.store.groups() {
@@ -111,66 +113,71 @@ impl<S: Entries> Ledger<S> {
         self.check();
     }
 
-    pub(super) fn tick(&mut self, now: Now) {
+    pub(super) fn tick(&mut self, now: Moment) {
         self.now = now;
     }
 
     /// Handles an input that brings records. An entry that begins with a record gets its shape.
-    pub fn handle_records(&mut self, now: Now, input: Input, shapes: Vec<Option<RecordShape>>) {
+    pub fn handle_records(
+        &mut self,
+        now: Moment,
+        input: LedgerInput,
+        shapes: Vec<Option<RecordShape>>,
+    ) {
         self.shapes = shapes;
         self.handle(now, input);
         self.shapes.clear();
     }
 
     /// Handles one input; drain `poll_output` afterwards.
-    pub fn handle(&mut self, now: Now, input: Input) {
+    pub fn handle(&mut self, now: Moment, input: LedgerInput) {
         self.now = now;
         match input {
-            Input::Nacks { group, by, nacks } => self.on_nacks(&group, &by, &nacks),
-            Input::Marked { group, by, nacks } => {
+            LedgerInput::Nacks { group, by, nacks } => self.on_nacks(&group, &by, &nacks),
+            LedgerInput::Marked { group, by, nacks } => {
                 self.on_marked(&group, &by, &nacks);
             }
-            Input::Posted { group, by, nacks } => {
+            LedgerInput::Posted { group, by, nacks } => {
                 self.on_posted(&group, &by, &nacks);
             }
-            Input::Take { group, from, max, company } => {
+            LedgerInput::Take { group, from, max, company } => {
                 self.on_take(&group, from, (max, company));
             }
-            Input::Joined { group, lane } => self.on_joined(&group, lane),
-            Input::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
-            Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
-            Input::Damaged { id, why } => self.on_damaged(id, &why),
-            Input::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
-            Input::Undecided { group, origin } => self.on_undecided(&group, &origin),
-            Input::Replayed { group, topic, partition, offsets } => {
+            LedgerInput::Joined { group, lane } => self.on_joined(&group, lane),
+            LedgerInput::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
+            LedgerInput::Aborted { group, up_to } => self.on_aborted(&group, up_to),
+            LedgerInput::Damaged { id, why } => self.on_damaged(id, &why),
+            LedgerInput::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
+            LedgerInput::Undecided { group, origin } => self.on_undecided(&group, &origin),
+            LedgerInput::Replayed { group, topic, partition, offsets } => {
                 self.on_replayed(&group, &topic, partition, &offsets);
             }
-            Input::TopicGone { topic } => self.on_topic_gone(&topic),
-            Input::OriginCommit { group, topic, partition, offset } => {
+            LedgerInput::TopicGone { topic } => self.on_topic_gone(&topic),
+            LedgerInput::OriginCommit { group, topic, partition, offset } => {
                 self.on_origin_commit(&group, &topic, partition, offset);
             }
-            Input::Join { group, member } => self.on_join(&group, member),
-            Input::Leave { group, member } => self.on_member_lost(&group, &member),
-            Input::Silent { group, member } => self.on_member_silent(&group, &member),
-            Input::Operate { group, action, ids } => {
+            LedgerInput::Join { group, member } => self.on_join(&group, member),
+            LedgerInput::Leave { group, member } => self.on_member_lost(&group, &member),
+            LedgerInput::Silent { group, member } => self.on_member_silent(&group, &member),
+            LedgerInput::Operate { group, action, ids } => {
                 self.on_operate(&group, action, &ids);
             }
-            Input::DeadLetterGone { id } => self.on_dead_letter_gone(id),
-            Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
-            Input::Export { step, ids } => self.on_export(step, &ids),
-            Input::Import { group, imports } => self.on_import(&group, imports),
-            Input::Settle { group, settling, record_bytes, key } => {
+            LedgerInput::DeadLetterGone { id } => self.on_dead_letter_gone(id),
+            LedgerInput::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
+            LedgerInput::Export { step, ids } => self.on_export(step, &ids),
+            LedgerInput::Import { group, imports } => self.on_import(&group, imports),
+            LedgerInput::Settle { group, settling, record_bytes, key } => {
                 self.on_settle(&group, &settling, (record_bytes, key));
             }
-            Input::Behind { group, partition, records } => {
+            LedgerInput::Behind { group, partition, records } => {
                 self.on_behind(&group, &partition, &records);
             }
-            Input::Delay { topic, partition, records } => {
+            LedgerInput::Delay { topic, partition, records } => {
                 self.on_delay(&topic, partition, &records);
             }
-            Input::Delivered { id, arrived } => self.on_delivered(id, arrived),
-            Input::Cancel { records } => self.on_cancel(&records),
-            Input::Policies(policies) => {
+            LedgerInput::Delivered { id, arrived } => self.on_delivered(id, arrived),
+            LedgerInput::Cancel { records } => self.on_cancel(&records),
+            LedgerInput::Policies(policies) => {
                 self.policies = *policies;
                 self.room.hasten_all(now.wall);
                 self.reschedule();
@@ -181,7 +188,7 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// Handles all due deadlines. Early or repeated calls have no effect.
-    pub fn handle_timeout(&mut self, now: Now) {
+    pub fn handle_timeout(&mut self, now: Moment) {
         self.now = now;
         if self.expiry.is_some_and(|expiry| expiry <= now.wall) {
             self.on_expiry();
@@ -192,14 +199,14 @@ impl<S: Entries> Ledger<S> {
         for group in self.wakes.take_due(now.wall) {
             let later = self.store.next_due(&group, Some(now.wall));
             self.wakes.set(&group, later);
-            self.outputs.push_back(Output::Wake { group });
+            self.outputs.push_back(LedgerOutput::Wake { group });
         }
         #[cfg(test)]
         self.check();
     }
 
     /// The next output; `None`: no more until the next call.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<LedgerOutput> {
         self.outputs.pop_front()
     }
 
@@ -291,7 +298,7 @@ impl<S: Entries> Ledger<S> {
         self.now.wall
     }
 
-    pub(super) fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Moment {
         self.now
     }
 
@@ -356,8 +363,8 @@ impl<S: Entries> Ledger<S> {
         self.emit(Fact::Tables { mark, at });
     }
 
-    pub(super) fn answer(&mut self, answer: Answer) {
-        self.outputs.push_back(Output::Answer(answer));
+    pub(super) fn answer(&mut self, answer: LedgerAnswer) {
+        self.outputs.push_back(LedgerOutput::Answer(answer));
     }
 
     /// The id of the next new entry; the fact of that entry raises it.
@@ -386,17 +393,17 @@ impl<S: Entries> Ledger<S> {
     /// After entries left a slot: wakes the group's Fetches if a retry is due.
     pub(super) fn wake_if_due(&mut self, group: &GroupId) {
         if self.store.next_due(group, None).is_some_and(|due| due <= self.wall()) {
-            self.outputs.push_back(Output::Wake { group: group.clone() });
+            self.outputs.push_back(LedgerOutput::Wake { group: group.clone() });
         }
     }
 
     /// Time at which a final entry is forgotten: the consume timeout after its end and the commit
     /// past its origin. A dead letter stays until it is deleted.
     pub(super) fn memory_ends(&self, entry: &Entry) -> Option<WallMs> {
-        if let State::Discarding { since, .. } = entry.state {
+        if let RetryState::Discarding { since, .. } = entry.state {
             return Some(since.plus(RESTORE_MS));
         }
-        let (State::Committed { at } | State::Discarded { at }) = entry.state else {
+        let (RetryState::Committed { at } | RetryState::Discarded { at }) = entry.state else {
             return None;
         };
         let passed = if entry.origin.is_some() { entry.passed? } else { at };
@@ -409,18 +416,18 @@ impl<S: Entries> Ledger<S> {
 
     fn emit(&mut self, fact: Fact) {
         self.apply(&fact);
-        self.outputs.push_back(Output::Fact(fact));
+        self.outputs.push_back(LedgerOutput::Fact(fact));
     }
 }
 
 /// Next wake-up of each group: at or before the first due time without a wake-up yet.
 #[derive(Debug, Default)]
-struct Wakes {
+struct WakeTimes {
     by_group: BTreeMap<GroupId, WallMs>,
     by_time: BTreeSet<(WallMs, GroupId)>,
 }
 
-impl Wakes {
+impl WakeTimes {
     fn first(&self) -> Option<WallMs> {
         self.by_time.first().map(|(at, _)| *at)
     }

@@ -1,10 +1,11 @@
 //! `produced-nack`: a record produced to the retry topic names a failed one. Also the steps that
 //! all kinds of nacks share.
 
-use crate::model::{EntryId, GroupId, LaneOffset, Now, Origin};
+use crate::model::{EntryId, GroupId, LaneOffset, Moment, Origin};
 use crate::retry::{
-    Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ladder, Ledger,
-    Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Verdict, judge,
+    BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, FailureOutcome, Ladder,
+    Ledger, LedgerAnswer, Nack, NackOutcome, NackTarget, NackVerdict, NamedBy, PayloadChange,
+    RecordState, Reporter, RetryState, judge,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -21,20 +22,20 @@ impl<S: Entries> Ledger<S> {
     ) {
         let bad = self.bad(group, evidence, nacks);
         if !bad.is_empty() {
-            return self.answer(Answer::BadNacks(bad));
+            return self.answer(LedgerAnswer::BadNacks(bad));
         }
         let mut outcomes = Vec::with_capacity(nacks.len());
         for (index, nack) in (0_u32..).zip(nacks) {
             outcomes.extend(self.take_nack(group, (evidence, by), index, nack));
         }
         debug_assert_eq!(outcomes.len(), nacks.len(), "a judged nack is taken");
-        self.answer(Answer::Nacked(outcomes));
+        self.answer(LedgerAnswer::Nacked(outcomes));
     }
 
     /// The nacks of one batch that would be refused now, by index.
     pub fn refused(
         &mut self,
-        now: Now,
+        now: Moment,
         group: &GroupId,
         evidence: Evidence,
         nacks: &[Nack],
@@ -55,17 +56,19 @@ impl<S: Entries> Ledger<S> {
         group: &GroupId,
         evidence: Evidence,
         nack: &Nack,
-    ) -> Result<(Verdict, Option<Entry>), BadNack> {
+    ) -> Result<(NackVerdict, Option<Entry>), BadNack> {
         if nack.want.delay_ms.is_some_and(|delay_ms| delay_ms > DELAY_MS_MAX) {
             return Err(BadNack::DelayTooLong);
         }
         let (named, entry) = match &nack.named {
-            Named::Unreadable => return Err(BadNack::Unreadable),
-            Named::OtherGroup => return Err(BadNack::OtherGroup),
-            Named::Nothing if nack.bytes == Bytes::Value => return Ok((Verdict::Begin, None)),
-            Named::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
-            Named::Lane(lane) => self.named_by_lane(group, *lane),
-            Named::Origin(origin) => {
+            NackTarget::Unreadable => return Err(BadNack::Unreadable),
+            NackTarget::OtherGroup => return Err(BadNack::OtherGroup),
+            NackTarget::Nothing if nack.bytes == Bytes::Value => {
+                return Ok((NackVerdict::Begin, None));
+            }
+            NackTarget::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
+            NackTarget::Lane(lane) => self.named_by_lane(group, *lane),
+            NackTarget::Origin(origin) => {
                 let id = self.store.by_origin(group, origin);
                 let entry = id.and_then(|id| self.store.get(id));
                 let passed = entry.as_ref().is_some_and(|entry| entry.passed.is_some());
@@ -76,10 +79,10 @@ impl<S: Entries> Ledger<S> {
                 (named, entry)
             }
         };
-        let seen = entry.as_ref().map_or(Seen::None, |entry| self.seen(entry));
+        let seen = entry.as_ref().map_or(RecordState::None, |entry| self.seen(entry));
         match judge(named, seen) {
-            Verdict::Refuse => Err(BadNack::NotRemembered),
-            Verdict::Begin | Verdict::Redrive if nack.bytes == Bytes::ReferenceGone => {
+            NackVerdict::Refuse => Err(BadNack::NotRemembered),
+            NackVerdict::Begin | NackVerdict::Redrive if nack.bytes == Bytes::ReferenceGone => {
                 Err(BadNack::BytesGone)
             }
             verdict => Ok((verdict, entry)),
@@ -95,28 +98,32 @@ impl<S: Entries> Ledger<S> {
         }
     }
 
-    fn seen(&self, entry: &Entry) -> Seen {
+    fn seen(&self, entry: &Entry) -> RecordState {
         match entry.state {
             // key-blocked after its delivery, and no failure reported since
-            State::Waiting { .. } | State::Behind { .. } if entry.is_unsaid() => Seen::Behind,
-            State::Waiting { .. } | State::Behind { .. } if entry.is_inferred() => Seen::Inferred,
+            RetryState::Waiting { .. } | RetryState::Behind { .. } if entry.is_unsaid() => {
+                RecordState::Behind
+            }
+            RetryState::Waiting { .. } | RetryState::Behind { .. } if entry.is_inferred() => {
+                RecordState::Inferred
+            }
             // held waits for the dead-letter quota, exported for another sidecar: both like a
             // waiting entry
-            State::Waiting { .. }
-            | State::Behind { .. }
-            | State::Held { .. }
-            | State::Exported { .. } => Seen::Waiting,
-            State::Inflight { .. } | State::Alone { .. } => Seen::Inflight,
-            State::Committed { at } => {
+            RetryState::Waiting { .. }
+            | RetryState::Behind { .. }
+            | RetryState::Held { .. }
+            | RetryState::Exported { .. } => RecordState::Waiting,
+            RetryState::Inflight { .. } | RetryState::Alone { .. } => RecordState::Inflight,
+            RetryState::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
                 let lately = self.wall() <= counted_until;
-                if lately { Seen::CommittedLately } else { Seen::CommittedLongAgo }
+                if lately { RecordState::CommittedLately } else { RecordState::CommittedLongAgo }
             }
-            State::Dead { at } => {
+            RetryState::Dead { at } => {
                 let out_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
-                if self.wall() <= out_until { Seen::Dead } else { Seen::DeadLongAgo }
+                if self.wall() <= out_until { RecordState::Dead } else { RecordState::DeadLongAgo }
             }
-            State::Discarded { .. } | State::Discarding { .. } => Seen::Discarded,
+            RetryState::Discarded { .. } | RetryState::Discarding { .. } => RecordState::Discarded,
         }
     }
 
@@ -130,7 +137,7 @@ impl<S: Entries> Ledger<S> {
     ) -> Option<NackOutcome> {
         let (verdict, known) = self.judge_nack(group, evidence, nack).ok()?;
         let failed = match nack.named {
-            Named::Lane(lane) => Some(lane),
+            NackTarget::Lane(lane) => Some(lane),
             // The nack names no delivery: the last one has failed.
             _ => known.as_ref().and_then(|entry| entry.lanes.last().copied()),
         };
@@ -138,19 +145,19 @@ impl<S: Entries> Ledger<S> {
             self.late.failed(group, lane);
         }
         let (entry, payload, bytes) = match (verdict, known) {
-            (Verdict::Charge, Some(entry)) => {
+            (NackVerdict::Charge, Some(entry)) => {
                 let bytes = self.store.record_bytes(entry.id);
                 (self.charge(entry, nack, bytes), PayloadChange::Keeps, bytes)
             }
-            (Verdict::Confirm, Some(entry)) => {
+            (NackVerdict::Confirm, Some(entry)) => {
                 let bytes = self.store.record_bytes(entry.id);
                 (self.confirm(entry, nack, bytes), PayloadChange::Keeps, bytes)
             }
-            (Verdict::Begin, _) => {
+            (NackVerdict::Begin, _) => {
                 let entry = self.begin(group, nack);
                 (entry, PayloadChange::Begins(index), nack.record_bytes)
             }
-            (Verdict::Redrive, Some(entry)) => {
+            (NackVerdict::Redrive, Some(entry)) => {
                 let Some(delay_ms) = self.redrive_delay(&entry, nack) else {
                     return Some(NackOutcome::Nothing { id: entry.id });
                 };
@@ -160,7 +167,7 @@ impl<S: Entries> Ledger<S> {
             (_, known) => return known.map(|entry| NackOutcome::Nothing { id: entry.id }),
         };
         self.note_end(&entry, bytes);
-        let evidence = if verdict == Verdict::Redrive { Evidence::Redrive } else { evidence };
+        let evidence = if verdict == NackVerdict::Redrive { Evidence::Redrive } else { evidence };
         let outcome = outcome(entry.id, &entry.state);
         self.record(entry, evidence, Some(by), payload);
         outcome
@@ -182,21 +189,21 @@ impl<S: Entries> Ledger<S> {
             return Some(0);
         }
         match self.ladder(entry).delays.levels.next(nack.want, 0) {
-            Next::After { delay_ms, .. } => Some(delay_ms),
-            Next::Never => None,
+            FailureOutcome::After { delay_ms, .. } => Some(delay_ms),
+            FailureOutcome::Never => None,
         }
     }
 
     fn begin(&self, group: &GroupId, nack: &Nack) -> Entry {
         let origin = match &nack.named {
-            Named::Origin(origin) => Some(origin.clone()),
+            NackTarget::Origin(origin) => Some(origin.clone()),
             _ => None,
         };
-        let unborn = State::Discarded { at: self.wall() };
+        let unborn = RetryState::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, origin, unborn);
         entry.carry(&nack.carried);
         entry.key = nack.key.filter(|_| entry.origin.is_some());
-        if nack.named == Named::Nothing {
+        if nack.named == NackTarget::Nothing {
             self.delay(entry, nack)
         } else {
             self.charge(entry, nack, nack.record_bytes)
@@ -208,8 +215,10 @@ impl<S: Entries> Ledger<S> {
         let ladder = self.ladder(&entry);
         entry.max_reconsume_times = limit(nack, &ladder);
         match ladder.delays.levels.next(nack.want, 0) {
-            Next::After { delay_ms, level } => self.wait(entry, delay_ms, level),
-            Next::Never => self.end(entry, Disposition::ExplicitDlq, false, nack.record_bytes),
+            FailureOutcome::After { delay_ms, level } => self.wait(entry, delay_ms, level),
+            FailureOutcome::Never => {
+                self.end(entry, Disposition::ExplicitDlq, false, nack.record_bytes)
+            }
         }
     }
 
@@ -242,18 +251,20 @@ impl<S: Entries> Ledger<S> {
         let mut entry = self.passed(entry, nack);
         entry.explain(nack.reason.as_deref());
         match ladder.delays.levels.next(nack.want, before) {
-            Next::Never => self.end(entry, Disposition::ExplicitDlq, counts, record_bytes),
-            Next::After { delay_ms, level } if nack.carried.spared => {
+            FailureOutcome::Never => {
+                self.end(entry, Disposition::ExplicitDlq, counts, record_bytes)
+            }
+            FailureOutcome::After { delay_ms, level } if nack.carried.spared => {
                 entry.dispose(self.wall(), Disposition::Rejected);
                 self.wait(entry, delay_ms, level)
             }
-            Next::After { .. } if before >= entry.max_reconsume_times => {
+            FailureOutcome::After { .. } if before >= entry.max_reconsume_times => {
                 self.end(entry, Disposition::MaxAttempts, counts, record_bytes)
             }
-            Next::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
+            FailureOutcome::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
                 self.end(entry, Disposition::Expired, counts, record_bytes)
             }
-            Next::After { delay_ms, level } => {
+            FailureOutcome::After { delay_ms, level } => {
                 if counts {
                     entry.failed(self.wall(), Disposition::Rejected);
                 } else {
@@ -269,7 +280,7 @@ impl<S: Entries> Ledger<S> {
             Some(_) => self.ladder(&entry).delays.spread(&entry, delay_ms),
             None => delay_ms,
         };
-        entry.state = State::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
+        entry.state = RetryState::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
         entry.expires = None;
         entry
     }
@@ -280,12 +291,12 @@ fn limit(nack: &Nack, ladder: &Ladder) -> u32 {
     nack.max_reconsume_times.unwrap_or(ladder.max_reconsume_times)
 }
 
-pub(super) fn outcome(id: EntryId, state: &State) -> Option<NackOutcome> {
+pub(super) fn outcome(id: EntryId, state: &RetryState) -> Option<NackOutcome> {
     match state {
-        State::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
-        State::Dead { .. } => Some(NackOutcome::Dead { id }),
-        State::Discarded { .. } => Some(NackOutcome::Discarded { id }),
-        State::Held { .. } => Some(NackOutcome::Held { id }),
+        RetryState::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
+        RetryState::Dead { .. } => Some(NackOutcome::Dead { id }),
+        RetryState::Discarded { .. } => Some(NackOutcome::Discarded { id }),
+        RetryState::Held { .. } => Some(NackOutcome::Held { id }),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@
 
 use crate::model::{EntryId, GroupId};
 use crate::retry::{
-    Action, ActionOutcome, Answer, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ledger,
-    PayloadChange, State,
+    Action, ActionOutcome, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ledger,
+    LedgerAnswer, PayloadChange, RetryState,
 };
 
 /// Time for which a discarded dead letter can be restored.
@@ -25,7 +25,7 @@ impl<S: Entries> Ledger<S> {
     ) {
         let each = (0_u32..).zip(ids);
         let outcomes = each.map(|(index, id)| self.operate(group, action, index, *id)).collect();
-        self.answer(Answer::Operated(outcomes));
+        self.answer(LedgerAnswer::Operated(outcomes));
     }
 
     fn operate(
@@ -42,7 +42,7 @@ impl<S: Entries> Ledger<S> {
         let record_bytes = self.store.record_bytes(id);
         let kind = entry.state.kind();
         let (entry, evidence, payload) = match (action, entry.state) {
-            (Action::Redrive | Action::Edit, State::Dead { .. }) => {
+            (Action::Redrive | Action::Edit, RetryState::Dead { .. }) => {
                 let is_edit = action == Action::Edit;
                 let evidence = if is_edit { Evidence::Edit } else { Evidence::Redrive };
                 (self.redriven(entry, 0), evidence, PayloadChange::Begins(index))
@@ -50,35 +50,35 @@ impl<S: Entries> Ledger<S> {
             (Action::Redrive | Action::Edit, _) if entry.redrives > 0 && !entry.is_settled() => {
                 return ActionOutcome::Already;
             }
-            (Action::Discard | Action::Send, State::Dead { at }) => {
+            (Action::Discard | Action::Send, RetryState::Dead { at }) => {
                 let is_send = action == Action::Send;
                 let evidence = if is_send { Evidence::Send } else { Evidence::Discard };
-                let state = State::Discarding { since: self.wall(), died: at };
+                let state = RetryState::Discarding { since: self.wall(), died: at };
                 (self.settled(entry, state), evidence, PayloadChange::Keeps)
             }
-            (Action::Delete, State::Dead { .. } | State::Discarding { .. }) => {
-                let entry = self.settled(entry, State::Discarded { at: self.wall() });
+            (Action::Delete, RetryState::Dead { .. } | RetryState::Discarding { .. }) => {
+                let entry = self.settled(entry, RetryState::Discarded { at: self.wall() });
                 (entry, Evidence::LetterDeleted, PayloadChange::Keeps)
             }
-            (Action::Restore, State::Discarding { died, .. }) => {
-                let entry = self.settled(entry, State::Dead { at: died });
+            (Action::Restore, RetryState::Discarding { died, .. }) => {
+                let entry = self.settled(entry, RetryState::Dead { at: died });
                 (entry, Evidence::Restore, PayloadChange::Keeps)
             }
-            (Action::Discard, State::Discarding { .. } | State::Discarded { .. })
-            | (Action::Restore | Action::DeadLetterNow, State::Dead { .. }) => {
+            (Action::Discard, RetryState::Discarding { .. } | RetryState::Discarded { .. })
+            | (Action::Restore | Action::DeadLetterNow, RetryState::Dead { .. }) => {
                 return ActionOutcome::Already;
             }
-            (Action::RetryNow, State::Waiting { due, .. }) if due <= self.wall() => {
+            (Action::RetryNow, RetryState::Waiting { due, .. }) if due <= self.wall() => {
                 return ActionOutcome::Already;
             }
-            (Action::RetryNow, State::Waiting { .. }) => {
+            (Action::RetryNow, RetryState::Waiting { .. }) => {
                 (self.wait(entry, 0, None), Evidence::RetryNow, PayloadChange::Keeps)
             }
-            (Action::DelayUntil(due), State::Waiting { .. }) => {
+            (Action::DelayUntil(due), RetryState::Waiting { .. }) => {
                 let delay_ms = due.since(self.wall()).min(DELAY_MS_MAX);
                 (self.wait(entry, delay_ms, None), Evidence::DelayUntil, PayloadChange::Keeps)
             }
-            (Action::DeadLetterNow, State::Waiting { .. }) => {
+            (Action::DeadLetterNow, RetryState::Waiting { .. }) => {
                 let ended = self.end(entry, Disposition::Manual, false, record_bytes);
                 (ended, Evidence::DeadLetterNow, PayloadChange::Keeps)
             }
@@ -110,7 +110,7 @@ impl<S: Entries> Ledger<S> {
         self.wait(entry, delay_ms, None)
     }
 
-    fn settled(&self, entry: Entry, state: State) -> Entry {
+    fn settled(&self, entry: Entry, state: RetryState) -> Entry {
         let mut entry = Entry { state, ..entry };
         entry.expires = self.memory_ends(&entry);
         entry
@@ -118,8 +118,8 @@ impl<S: Entries> Ledger<S> {
 
     /// The time to restore a discarded dead letter is over.
     pub(super) fn end_restore(&mut self, entry: Entry) {
-        let State::Discarding { since, .. } = entry.state else { return };
-        let entry = self.settled(entry, State::Discarded { at: since });
+        let RetryState::Discarding { since, .. } = entry.state else { return };
+        let entry = self.settled(entry, RetryState::Discarded { at: since });
         self.record(entry, Evidence::RestoreEnded, None, PayloadChange::Keeps);
     }
 }

@@ -1,7 +1,7 @@
 //! Read access for the admin API and the retry topic.
 
-use crate::model::{EntryId, GroupId, MemberId, Now, Slot, WallMs};
-use crate::retry::{Counts, Entries, Entry, Ledger, SlotRecord, SlotView, StateKind};
+use crate::model::{EntryId, GroupId, MemberId, Moment, RetryPartition, WallMs};
+use crate::retry::{Entries, Entry, EntryCounts, Ledger, SlotRecord, SlotView, StateKind};
 
 /// Page size of a filtered read.
 const PAGE: usize = 256;
@@ -46,12 +46,12 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// The group's entries by state, waiting ones also by level.
-    pub fn counts(&self, group: &GroupId) -> Counts {
+    pub fn counts(&self, group: &GroupId) -> EntryCounts {
         self.store.counts(group)
     }
 
     /// Number of due entries in a group without a live member.
-    pub fn parked(&self, group: &GroupId, now: Now) -> u64 {
+    pub fn parked(&self, group: &GroupId, now: Moment) -> u64 {
         if self.has_member(group) { 0 } else { self.store.count_due(group, now.wall) }
     }
 
@@ -79,7 +79,7 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// Position and log end offset of a slot, assigned or free; `None` if it never existed.
-    pub fn slot_view(&self, group: &GroupId, slot: Slot) -> Option<SlotView> {
+    pub fn slot_view(&self, group: &GroupId, slot: RetryPartition) -> Option<SlotView> {
         self.store.slot(group, slot).map(|record| self.view(group, &record))
     }
 }

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::model::{GroupId, TopicName};
-use crate::retry::{Entries, Evidence, Ledger, PayloadChange, State, StateKind};
+use crate::retry::{Entries, Evidence, Ledger, PayloadChange, RetryState, StateKind};
 
 impl<S: Entries> Ledger<S> {
     /// Originals at these offsets were delivered after a reset below them. Inflight and final
@@ -32,7 +32,7 @@ impl<S: Entries> Ledger<S> {
             if !is_of_it || is_in_line || entry.state.kind() != StateKind::Waiting {
                 continue;
             }
-            entry.state = State::Discarded { at };
+            entry.state = RetryState::Discarded { at };
             entry.superseded = true;
             entry.passed = Some(at);
             entry.expires = self.memory_ends(&entry);

@@ -3,7 +3,7 @@
 
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::ledger::AT_ONCE;
-use crate::retry::{Entries, Entry, Evidence, Ledger, PayloadChange, State};
+use crate::retry::{Entries, Entry, Evidence, Ledger, PayloadChange, RetryState};
 
 /// Progress of a check of all entries, some per call: millions of entries must not delay other work
 /// or fill the memory. A restart before the end begins again.
@@ -56,7 +56,7 @@ impl<S: Entries> Ledger<S> {
     fn reschedule_entry(&mut self, id: EntryId) {
         let Some(before) = self.store.get(id) else { return };
         let mut entry = before.clone();
-        if let State::Waiting { due, delay_ms, level } = entry.state {
+        if let RetryState::Waiting { due, delay_ms, level } = entry.state {
             entry.state = self.closer(&entry, due, delay_ms, level);
         }
         let timeout_ms = self.policy(&entry.group).consume_timeout_ms;
@@ -74,15 +74,15 @@ impl<S: Entries> Ledger<S> {
         due: WallMs,
         delay_ms: u64,
         level: Option<u32>,
-    ) -> State {
+    ) -> RetryState {
         let delays = self.ladder(entry).delays;
         let present = level.and_then(|level| delays.levels.get(level));
         let present = present.map(|present_ms| delays.spread(entry, present_ms));
         let shorter_ms = present.map_or(delay_ms, |present_ms| present_ms.min(delay_ms));
         let latest = self.wall().plus(shorter_ms);
         if due <= latest {
-            return State::Waiting { due, delay_ms, level };
+            return RetryState::Waiting { due, delay_ms, level };
         }
-        State::Waiting { due: latest, delay_ms: shorter_ms, level }
+        RetryState::Waiting { due: latest, delay_ms: shorter_ms, level }
     }
 }

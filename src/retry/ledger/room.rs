@@ -13,21 +13,21 @@ const LETTER_MORE_BYTES: u64 = 8 << 10;
 
 /// Quota state of each group that needs one.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct DeadLetterQuota {
     /// Bytes of the dead letters: the last reported size, plus additions since.
     taken_bytes: BTreeMap<GroupId, u64>,
-    looks: BTreeMap<GroupId, Look>,
+    looks: BTreeMap<GroupId, QuotaCheck>,
 }
 
 /// The next check of a group's withheld records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct QuotaCheck {
     pub(super) at: WallMs,
     /// The check continues after this entry; `None`: from the first one.
     pub(super) after: Option<EntryId>,
 }
 
-impl Room {
+impl DeadLetterQuota {
     /// Sets the reported size of a group's dead letters.
     pub(super) fn told(&mut self, group: GroupId, bytes: u64) {
         self.taken_bytes.insert(group, bytes);
@@ -47,23 +47,23 @@ impl Room {
 
     /// A record is withheld from now on: schedules checks of the group, unless scheduled.
     pub(super) fn hold(&mut self, group: &GroupId, now: WallMs) {
-        let first = Look { at: now.plus(LOOK_MS), after: None };
+        let first = QuotaCheck { at: now.plus(LOOK_MS), after: None };
         self.looks.entry(group.clone()).or_insert(first);
     }
 
     /// Schedules a check of the group at once.
     pub(super) fn hasten(&mut self, group: &GroupId, now: WallMs) {
-        self.look(group, Look { at: now, after: None });
+        self.look(group, QuotaCheck { at: now, after: None });
     }
 
     /// Schedules a check of every group with withheld records at once.
     pub(super) fn hasten_all(&mut self, now: WallMs) {
         for look in self.looks.values_mut() {
-            *look = Look { at: now, after: None };
+            *look = QuotaCheck { at: now, after: None };
         }
     }
 
-    pub(super) fn look(&mut self, group: &GroupId, look: Look) {
+    pub(super) fn look(&mut self, group: &GroupId, look: QuotaCheck) {
         self.looks.insert(group.clone(), look);
     }
 
@@ -71,11 +71,11 @@ impl Room {
         self.looks.values().map(|look| look.at).min()
     }
 
-    pub(super) fn due(&self, now: WallMs) -> impl Iterator<Item = (&GroupId, &Look)> {
+    pub(super) fn due(&self, now: WallMs) -> impl Iterator<Item = (&GroupId, &QuotaCheck)> {
         self.looks.iter().filter(move |(_, look)| look.at <= now)
     }
 
-    pub(super) fn take_due(&mut self, now: WallMs) -> Vec<(GroupId, Look)> {
+    pub(super) fn take_due(&mut self, now: WallMs) -> Vec<(GroupId, QuotaCheck)> {
         let due = self.looks.extract_if(.., |_, look| look.at <= now);
         due.collect()
     }

@@ -2,18 +2,18 @@
 //! letters. In a group with a retry topic it may wait for its next retry instead.
 
 use crate::model::{GroupId, OrderKey, Origin};
-use crate::retry::detector::Settling;
+use crate::retry::detector::ExhaustedRecord;
 use crate::retry::ledger::nack::outcome;
 use crate::retry::{
-    Answer, Carried, Disposition, Entries, Entry, Ledger, NackOutcome, Next, PayloadChange, State,
-    Want,
+    Disposition, Entries, Entry, FailureHistory, FailureOutcome, Ledger, LedgerAnswer, NackOutcome,
+    PayloadChange, RequestedDelay, RetryState,
 };
 
 impl<S: Entries> Ledger<S> {
     pub(in crate::retry) fn on_settle(
         &mut self,
         group: &GroupId,
-        settling: &Settling,
+        settling: &ExhaustedRecord,
         (record_bytes, key): (u64, Option<OrderKey>),
     ) {
         let origin = Origin {
@@ -23,24 +23,24 @@ impl<S: Entries> Ledger<S> {
         };
         // The group has an entry of this origin already.
         if let Some(id) = self.store.by_origin(group, &origin) {
-            return self.answer(Answer::Nacked(vec![NackOutcome::Nothing { id }]));
+            return self.answer(LedgerAnswer::Nacked(vec![NackOutcome::Nothing { id }]));
         }
-        let unborn = State::Discarded { at: self.wall() };
+        let unborn = RetryState::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, Some(origin), unborn);
         entry.key = key;
-        let Settling { reconsume_times, disposition, evidence, .. } = *settling;
+        let ExhaustedRecord { reconsume_times, disposition, evidence, .. } = *settling;
         let ladder = self.ladder(&entry);
         entry.max_reconsume_times = ladder.max_reconsume_times;
         // The last failure is charged below, together with the new state.
         let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
-        entry.carry(&Carried { reconsume_times, history: before.to_vec(), spared: false });
-        let entry = match ladder.delays.levels.next(Want::default(), reconsume_times) {
-            Next::After { .. }
+        entry.carry(&FailureHistory { reconsume_times, history: before.to_vec(), spared: false });
+        let entry = match ladder.delays.levels.next(RequestedDelay::default(), reconsume_times) {
+            FailureOutcome::After { .. }
                 if settling.is_retried && ladder.is_over(entry.first_failed, self.wall()) =>
             {
                 self.end(entry, Disposition::Expired, true, record_bytes)
             }
-            Next::After { delay_ms, level }
+            FailureOutcome::After { delay_ms, level }
                 if settling.is_retried && reconsume_times < ladder.max_reconsume_times =>
             {
                 entry.failed(self.wall(), disposition);
@@ -51,11 +51,13 @@ impl<S: Entries> Ledger<S> {
                 }
                 self.wait(entry, delay_ms, level)
             }
-            Next::After { .. } | Next::Never => self.end(entry, disposition, true, record_bytes),
+            FailureOutcome::After { .. } | FailureOutcome::Never => {
+                self.end(entry, disposition, true, record_bytes)
+            }
         };
         self.note_end(&entry, record_bytes);
         let outcomes = outcome(entry.id, &entry.state).into_iter().collect();
         self.record(entry, evidence, None, PayloadChange::Begins(0));
-        self.answer(Answer::Nacked(outcomes));
+        self.answer(LedgerAnswer::Nacked(outcomes));
     }
 }

@@ -1,9 +1,9 @@
 //! Fetch of a retry partition: delivers due entries, never early, each to one slot.
 
-use crate::model::{GroupId, LANE_SEQUENCE_MAX, LaneOffset, Slot};
+use crate::model::{GroupId, LANE_SEQUENCE_MAX, LaneOffset, RetryPartition};
 use crate::retry::{
-    Answer, Company, Entries, Entry, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, Policy, Single,
-    SlotRecord, State, TAKE_BYTES_MAX, TAKE_MAX,
+    Entries, Entry, Evidence, INFLIGHT_MAX, IsolatedRetry, Ledger, LedgerAnswer, OtherDeliveries,
+    PayloadChange, Policy, RetryState, SlotRecord, TAKE_BYTES_MAX, TAKE_MAX,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -11,7 +11,7 @@ impl<S: Entries> Ledger<S> {
         &mut self,
         group: &GroupId,
         from: LaneOffset,
-        (max, company): (usize, Company),
+        (max, company): (usize, OtherDeliveries),
     ) {
         let max = max.min(TAKE_MAX);
         let slot = from.slot;
@@ -41,7 +41,7 @@ impl<S: Entries> Ledger<S> {
         // A free slot ends at the fetch offset, so that the client does not run its reset policy.
         let (position, next) =
             if held { (view.position, view.next.max(from)) } else { (from, from) };
-        self.answer(Answer::Taken { entries, position, next, next_due, single });
+        self.answer(LedgerAnswer::Taken { entries, position, next, next_due, single });
     }
 
     /// Number of leading entries within the byte limit; the first entry of a Take always fits.
@@ -63,18 +63,18 @@ impl<S: Entries> Ledger<S> {
     }
 
     /// The isolated retry at this slot, or else the first due entry if it is to be isolated.
-    fn single(&self, group: &GroupId, slot: Slot) -> Option<Single> {
+    fn single(&self, group: &GroupId, slot: RetryPartition) -> Option<IsolatedRetry> {
         if let Some(single) = self.alone(group, slot) {
             return Some(single);
         }
         let policy = self.policy(group);
         let due = self.store.due(group, self.wall(), 1);
         let doublings = self.store.get(*due.first()?)?.singled(policy)?;
-        Some(Single { lane: None, doublings })
+        Some(IsolatedRetry { lane: None, doublings })
     }
 
     /// The isolated retry at this slot.
-    fn alone(&self, group: &GroupId, slot: Slot) -> Option<Single> {
+    fn alone(&self, group: &GroupId, slot: RetryPartition) -> Option<IsolatedRetry> {
         let first = LaneOffset { slot, sequence: 0 };
         let open = self.store.inflight(group, first, 1);
         self.store.get(*open.first()?)?.single(self.policy(group))
@@ -82,9 +82,15 @@ impl<S: Entries> Ledger<S> {
 
     /// Truncates `due` to the entries that may leave together: those before the first isolated one,
     /// or that one by itself. Returns whether the delivery is isolated.
-    fn in_file(&self, group: &GroupId, slot: Slot, due: &mut Vec<Entry>, company: Company) -> bool {
+    fn in_file(
+        &self,
+        group: &GroupId,
+        slot: RetryPartition,
+        due: &mut Vec<Entry>,
+        company: OtherDeliveries,
+    ) -> bool {
         let policy = self.policy(group);
-        if company == Company::Some && self.alone(group, slot).is_some() {
+        if company == OtherDeliveries::Some && self.alone(group, slot).is_some() {
             due.clear();
         }
         let together = due.iter().take_while(|entry| entry.singled(policy).is_none()).count();
@@ -93,12 +99,12 @@ impl<S: Entries> Ledger<S> {
             return false;
         }
         let may = match company {
-            Company::Some => false,
-            Company::Old => true,
-            Company::None => self.store.open(group, slot) == 0,
+            OtherDeliveries::Some => false,
+            OtherDeliveries::Old => true,
+            OtherDeliveries::None => self.store.open(group, slot) == 0,
         };
         due.truncate(usize::from(may));
-        may && company == Company::None
+        may && company == OtherDeliveries::None
     }
 
     /// Delivers due entries, earliest due time first.
@@ -106,7 +112,7 @@ impl<S: Entries> Ledger<S> {
         &mut self,
         group: &GroupId,
         record: &mut SlotRecord,
-        (room, company): (usize, Company),
+        (room, company): (usize, OtherDeliveries),
         mut bytes: u64,
     ) -> Vec<(LaneOffset, Entry)> {
         let (now, slot) = (self.wall(), record.slot);
@@ -130,14 +136,14 @@ impl<S: Entries> Ledger<S> {
             }
             let lane = LaneOffset { slot, sequence: record.next_sequence };
             record.next_sequence = lane.sequence.saturating_add(1);
-            if let State::Waiting { due, level, .. } = entry.state {
+            if let RetryState::Waiting { due, level, .. } = entry.state {
                 entry.last_due = Some(due);
                 entry.last_level = level;
             }
             entry.state = if is_alone {
-                State::Alone { lane, since: now }
+                RetryState::Alone { lane, since: now }
             } else {
-                State::Inflight { lane, since: now }
+                RetryState::Inflight { lane, since: now }
             };
             entry.expires = Some(now.plus(consume_timeout_ms));
             entry.handed_out(lane);

@@ -2,7 +2,7 @@
 
 /// Name of a record in a nack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NameKind {
     /// The last delivery of the entry, by its retry-partition offset.
     CurrentLane,
     /// An earlier delivery of the entry.
@@ -18,7 +18,7 @@ pub enum Named {
     Marked,
 }
 
-impl Named {
+impl NameKind {
     /// The nack names the record as produced.
     fn is_the_origin(self) -> bool {
         matches!(self, Self::Origin { .. } | Self::Marked)
@@ -27,7 +27,7 @@ impl Named {
 
 /// State of the named record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum RecordState {
     None,
     /// Waiting for its next delivery.
     Waiting,
@@ -50,7 +50,7 @@ pub enum Seen {
 
 /// Effect of a nack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum NackVerdict {
     /// First failure: a new entry begins.
     Begin,
     /// One more failure; an acknowledged entry becomes pending again.
@@ -67,44 +67,48 @@ pub enum Verdict {
 
 /// The verdict of one nack. First deliveries and retries use the same table.
 #[expect(clippy::match_same_arms, reason = "the arms are the table's rows, in its order")]
-pub fn judge(named: Named, seen: Seen) -> Verdict {
-    use Verdict::{Acknowledge, Begin, Charge, Confirm, Redrive, Refuse};
+pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
+    use NackVerdict::{Acknowledge, Begin, Charge, Confirm, Redrive, Refuse};
     match (named, seen) {
         // the nack names a delivery, and there was none
-        (_, Seen::Inferred) if !named.is_the_origin() => Refuse,
+        (_, RecordState::Inferred) if !named.is_the_origin() => Refuse,
         // the current delivery | Inflight, or Committed ≤ consume_timeout ago | charge
-        (Named::CurrentLane, Seen::Inflight | Seen::CommittedLately) => Charge,
+        (NameKind::CurrentLane, RecordState::Inflight | RecordState::CommittedLately) => Charge,
         // the entry has left that delivery: an older one
         (
-            Named::CurrentLane,
-            Seen::Waiting | Seen::Behind | Seen::Dead | Seen::DeadLongAgo | Seen::Discarded,
+            NameKind::CurrentLane,
+            RecordState::Waiting
+            | RecordState::Behind
+            | RecordState::Dead
+            | RecordState::DeadLongAgo
+            | RecordState::Discarded,
         ) => Acknowledge,
         // final longer ago than a failure is charged: an acceptance would lose the failure
-        (Named::CurrentLane, Seen::CommittedLongAgo) => Refuse,
+        (NameKind::CurrentLane, RecordState::CommittedLongAgo) => Refuse,
         // an older delivery of the entry | any | acknowledge, charge nothing
-        (Named::OlderLane, seen) if seen != Seen::None => Acknowledge,
+        (NameKind::OlderLane, seen) if seen != RecordState::None => Acknowledge,
         // an entry no longer remembered is refused, never begun at 0
-        (Named::CurrentLane | Named::OlderLane | Named::UnknownLane, _) => Refuse,
+        (NameKind::CurrentLane | NameKind::OlderLane | NameKind::UnknownLane, _) => Refuse,
         // the origin | none | first failure, also when the commit came first
-        (Named::Origin { .. }, Seen::None) => Begin,
+        (NameKind::Origin { .. }, RecordState::None) => Begin,
         // the origin, or its offset in metadata | key-blocked since its delivery | charge: that
         // delivery has failed
-        (Named::Origin { .. } | Named::Marked, Seen::Behind) => Charge,
+        (NameKind::Origin { .. } | NameKind::Marked, RecordState::Behind) => Charge,
         // the origin, or its offset in metadata | inferred failures only, not delivered since |
         // confirm: that delivery has failed
-        (Named::Origin { .. } | Named::Marked, Seen::Inferred) => Confirm,
+        (NameKind::Origin { .. } | NameKind::Marked, RecordState::Inferred) => Confirm,
         // the origin | Inflight, and the committed offset is past the origin | charge
-        (Named::Origin { commit_past: true }, Seen::Inflight) => Charge,
+        (NameKind::Origin { commit_past: true }, RecordState::Inflight) => Charge,
         // the origin | a dead letter for longer than the consume timeout, and the committed
         // offset is past it: no delivery of the origin is left that could have failed | redrive
-        (Named::Origin { commit_past: true }, Seen::DeadLongAgo) => Redrive,
+        (NameKind::Origin { commit_past: true }, RecordState::DeadLongAgo) => Redrive,
         // the origin | anything else | acknowledge, charge nothing
-        (Named::Origin { .. }, _) => Acknowledge,
+        (NameKind::Origin { .. }, _) => Acknowledge,
         // an offset in a commit's metadata | none | first failure
-        (Named::Marked, Seen::None) => Begin,
+        (NameKind::Marked, RecordState::None) => Begin,
         // an offset in a commit's metadata | anything else | acknowledge: applications commit the
         // same offsets and metadata again and again; a failed retry is named by its delivery
-        (Named::Marked, _) => Acknowledge,
+        (NameKind::Marked, _) => Acknowledge,
     }
 }
 
@@ -112,32 +116,32 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
 mod tests {
     use super::*;
 
-    const SEEN: [Seen; 10] = [
-        Seen::None,
-        Seen::Waiting,
-        Seen::Behind,
-        Seen::Inflight,
-        Seen::CommittedLately,
-        Seen::CommittedLongAgo,
-        Seen::Dead,
-        Seen::DeadLongAgo,
-        Seen::Discarded,
-        Seen::Inferred,
+    const SEEN: [RecordState; 10] = [
+        RecordState::None,
+        RecordState::Waiting,
+        RecordState::Behind,
+        RecordState::Inflight,
+        RecordState::CommittedLately,
+        RecordState::CommittedLongAgo,
+        RecordState::Dead,
+        RecordState::DeadLongAgo,
+        RecordState::Discarded,
+        RecordState::Inferred,
     ];
 
     #[test]
     fn the_table_has_one_answer_for_every_case() {
-        use Verdict::{
+        use NackVerdict::{
             Acknowledge as A, Begin as B, Charge as C, Confirm as F, Redrive as D, Refuse as R,
         };
         // none waiting behind inflight lately long-ago dead dead-long discarded inferred
         let table = [
-            (Named::CurrentLane, [R, A, A, C, C, R, A, A, A, R]),
-            (Named::OlderLane, [R, A, A, A, A, A, A, A, A, R]),
-            (Named::UnknownLane, [R, R, R, R, R, R, R, R, R, R]),
-            (Named::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, A, F]),
-            (Named::Origin { commit_past: true }, [B, A, C, C, A, A, A, D, A, F]),
-            (Named::Marked, [B, A, C, A, A, A, A, A, A, F]),
+            (NameKind::CurrentLane, [R, A, A, C, C, R, A, A, A, R]),
+            (NameKind::OlderLane, [R, A, A, A, A, A, A, A, A, R]),
+            (NameKind::UnknownLane, [R, R, R, R, R, R, R, R, R, R]),
+            (NameKind::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, A, F]),
+            (NameKind::Origin { commit_past: true }, [B, A, C, C, A, A, A, D, A, F]),
+            (NameKind::Marked, [B, A, C, A, A, A, A, A, A, F]),
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");

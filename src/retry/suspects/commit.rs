@@ -5,7 +5,7 @@ use crate::retry::suspects::{Decision, SuspectSet, Suspects, is_in};
 
 /// The effect of a commit on one set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum CommitEffect {
     Continues,
     /// The isolated record is committed: the consumer handles it.
     IsolatedCommitted,
@@ -26,9 +26,11 @@ impl Suspects {
         let mut passed = Vec::new();
         for index in 0..self.sets.len() {
             match self.commit_in_set(index, now, partition, (offset, passes_records)) {
-                Progress::Continues => {}
-                Progress::IsolatedCommitted => is_well = true,
-                Progress::WithheldPassed => passed.extend(self.sets.get(index).and_then(withheld)),
+                CommitEffect::Continues => {}
+                CommitEffect::IsolatedCommitted => is_well = true,
+                CommitEffect::WithheldPassed => {
+                    passed.extend(self.sets.get(index).and_then(withheld));
+                }
             }
         }
         for (origin, failures) in passed {
@@ -48,25 +50,25 @@ impl Suspects {
         now: MonoMs,
         partition: &TopicPartition,
         (offset, passes_records): (i64, bool),
-    ) -> Progress {
+    ) -> CommitEffect {
         let owner = self.owners.get(partition);
         let is_of_owner = owner.is_some() && owner == self.isolated_owner(index);
         let set = self.sets.get_mut(index).filter(|set| !set.isolation.is_ended);
-        let Some(set) = set else { return Progress::Continues };
+        let Some(set) = set else { return CommitEffect::Continues };
         if !set.is_tested {
             if set.remaining.get(partition).is_some_and(|range| offset > range.start) {
                 set.remaining.remove(partition);
             }
-            return Progress::Continues;
+            return CommitEffect::Continues;
         }
-        let mut progress = Progress::Continues;
+        let mut progress = CommitEffect::Continues;
         if let Some(record) = set.isolated() {
             let is_elsewhere = passes_records && is_of_owner && partition.topic == record.topic;
             if is_in(partition, &record) && offset > record.offset {
                 if set.is_withheld() {
-                    return Progress::WithheldPassed;
+                    return CommitEffect::WithheldPassed;
                 }
-                progress = Progress::IsolatedCommitted;
+                progress = CommitEffect::IsolatedCommitted;
             } else if is_elsewhere && set.commit_elsewhere() {
                 self.decisions.push_back(Decision::Changed);
             }

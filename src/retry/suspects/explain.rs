@@ -30,7 +30,7 @@ pub struct SetView {
     pub failures: u32,
     /// Failures after which the record becomes an entry or a dead letter.
     pub limit: u32,
-    pub next: Next,
+    pub next: NextStep,
 }
 
 /// The stage of a set.
@@ -50,7 +50,7 @@ pub enum Stage {
 
 /// The next step of a set. Times are milliseconds from now on; `None`: from the next Fetch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// The set is tested after this many more losses.
     Losses(u32),
     /// The next Fetch of their owner is granted this many records.
@@ -96,29 +96,29 @@ impl Suspects {
         })
     }
 
-    fn next_of(&self, index: usize, set: &SuspectSet, stage: Stage, now: MonoMs) -> Next {
+    fn next_of(&self, index: usize, set: &SuspectSet, stage: Stage, now: MonoMs) -> NextStep {
         let is_out = !set.part.is_empty() || set.is_probe_out();
         let stands = set.part_stands_at().since(now);
         match stage {
-            Stage::Ended => Next::Entry,
-            Stage::Counted => Next::Losses(self.rules.crash_limit.saturating_sub(set.losses)),
-            _ if is_out && !self.waits_for_live_members(index) => Next::MemberEnds,
+            Stage::Ended => NextStep::Entry,
+            Stage::Counted => NextStep::Losses(self.rules.crash_limit.saturating_sub(set.losses)),
+            _ if is_out && !self.waits_for_live_members(index) => NextStep::MemberEnds,
             Stage::Withheld => match &set.isolation.probe {
                 Some(probe) if !probe.has_stood => {
-                    Next::RecordBehind(probe.member.as_ref().map(|_| stands))
+                    NextStep::RecordBehind(probe.member.as_ref().map(|_| stands))
                 }
-                _ => Next::Commit,
+                _ => NextStep::Commit,
             },
-            Stage::Tested | Stage::Isolated if is_out => Next::PassedOver(stands),
+            Stage::Tested | Stage::Isolated if is_out => NextStep::PassedOver(stands),
             Stage::Isolated => match set.isolation.deferral {
                 Some(_) => {
                     let ends_at = set.deferral_ends_at(self.rules.order_interval_ms);
-                    Next::Deferred(ends_at.map(|at| at.since(now)))
+                    NextStep::Deferred(ends_at.map(|at| at.since(now)))
                 }
-                None => Next::FirstInLine,
+                None => NextStep::FirstInLine,
             },
-            Stage::Tested if set.remaining.is_empty() => Next::Losses(1),
-            Stage::Tested => Next::Grant(set.records_of_part()),
+            Stage::Tested if set.remaining.is_empty() => NextStep::Losses(1),
+            Stage::Tested => NextStep::Grant(set.records_of_part()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The limit of one Fetch while a set is tested.
 
-use crate::model::{MemberId, MonoMs, Now, Origin, TopicPartition};
+use crate::model::{MemberId, Moment, MonoMs, Origin, TopicPartition};
 use crate::retry::suspects::ranges::length;
 use crate::retry::suspects::{Decision, MemberOutstanding, SuspectSet, Suspects, is_in};
 
@@ -20,7 +20,7 @@ impl Suspects {
     /// `outstanding`: the member's records, past their committed offsets.
     pub fn grant(
         &mut self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
         partition: &TopicPartition,
         position: i64,

@@ -1,16 +1,16 @@
 //! The end of a member with records outstanding.
 
-use crate::model::{MemberId, MonoMs, Now, Origin, TopicName, TopicPartition};
+use crate::model::{MemberId, Moment, MonoMs, Origin, TopicName, TopicPartition};
 use crate::retry::suspects::{
-    Cause, Decision, Deferral, LIFETIME_MS_MAX, LostDelivery, OffsetRanges, Probe, SuspectRules,
-    SuspectSet, Suspects,
+    Decision, Deferral, LIFETIME_MS_MAX, LossCause, LostDelivery, OffsetRanges, ProbeDelivery,
+    SuspectRules, SuspectSet, Suspects,
 };
 
 /// Times of failed deliveries that are kept of one record.
 const FAILED_AT_MAX: usize = 64;
 
 impl Suspects {
-    pub(super) fn on_lost(&mut self, now: Now, lost: LostDelivery) {
+    pub(super) fn on_lost(&mut self, now: Moment, lost: LostDelivery) {
         let LostDelivery { member, mut outstanding, lived_ms, has_left } = lost;
         if has_left || lived_ms > LIFETIME_MS_MAX {
             self.exempt_uncommitted(&outstanding);
@@ -19,7 +19,7 @@ impl Suspects {
         if outstanding.is_empty() {
             self.end_rounds_of(&member);
         } else {
-            self.lose(now, &member, outstanding, Cause::MemberEnded);
+            self.lose(now, &member, outstanding, LossCause::MemberEnded);
         }
         self.forget_member(&member);
     }
@@ -27,13 +27,24 @@ impl Suspects {
     /// A live member fetches records again. Only its partitions that went back are lost. The first
     /// part is the record it went back to, so three returns, one part and four failures suffice:
     /// Spring Kafka gives a record up after ten attempts.
-    pub(super) fn on_returned(&mut self, now: Now, member: &MemberId, outstanding: OffsetRanges) {
+    pub(super) fn on_returned(
+        &mut self,
+        now: Moment,
+        member: &MemberId,
+        outstanding: OffsetRanges,
+    ) {
         if !outstanding.is_empty() {
-            self.lose(now, member, outstanding, Cause::SeekBack);
+            self.lose(now, member, outstanding, LossCause::SeekBack);
         }
     }
 
-    fn lose(&mut self, now: Now, member: &MemberId, outstanding: OffsetRanges, cause: Cause) {
+    fn lose(
+        &mut self,
+        now: Moment,
+        member: &MemberId,
+        outstanding: OffsetRanges,
+        cause: LossCause,
+    ) {
         if !self.lose_part(now, member, &outstanding, cause) {
             self.lose_others(now.mono, member, outstanding, cause);
         }
@@ -81,10 +92,10 @@ impl Suspects {
     /// was such a set.
     fn lose_part(
         &mut self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
         outstanding: &OffsetRanges,
-        cause: Cause,
+        cause: LossCause,
     ) -> bool {
         let mut under_test = self.topics_under_test();
         let lost_alone = self.isolated_at(member);
@@ -92,7 +103,7 @@ impl Suspects {
         for set in self.sets.iter_mut().filter(|set| set.is_tested) {
             let is_elsewhere = set.isolated().is_some_and(|record| {
                 let of = TopicPartition { topic: record.topic, partition: record.partition };
-                cause == Cause::SeekBack && outstanding.get(&of).is_none()
+                cause == LossCause::SeekBack && outstanding.get(&of).is_none()
             });
             if let Some(probe) = &mut set.isolation.probe {
                 if probe.member.as_ref() != Some(member) || is_elsewhere {
@@ -100,7 +111,7 @@ impl Suspects {
                 }
                 is_hit = true;
                 if probe.has_stood && lost_alone.is_some() {
-                    *probe = Probe::default();
+                    *probe = ProbeDelivery::default();
                 } else {
                     set.end_probe(now);
                 }
@@ -113,7 +124,7 @@ impl Suspects {
             is_hit = true;
             let isolated = set.isolated();
             set.narrow(now.mono, &lost, outstanding, self.rules.patience_ms_max);
-            set.tries_first = cause == Cause::SeekBack;
+            set.tries_first = cause == LossCause::SeekBack;
             let Some(record) = isolated.filter(|_| set.isolation.is_alone) else { continue };
             failed_alone = true;
             let is_charged = set.lose_alone(now, &self.rules, cause);
@@ -186,12 +197,12 @@ impl Suspects {
         now: MonoMs,
         member: &MemberId,
         mut lost: OffsetRanges,
-        cause: Cause,
+        cause: LossCause,
     ) {
         let replacement = self.take_wrong_suspicions(now, member, &lost, cause);
         self.end_deferrals_of(member);
         // A live member still has the parts of its other partitions.
-        if cause == Cause::MemberEnded {
+        if cause == LossCause::MemberEnded {
             self.end_rounds_of(member);
         }
         for set in self.sets.iter().filter(|set| set.is_tested) {
@@ -204,7 +215,7 @@ impl Suspects {
                 // Sets are disjoint.
                 self.sets.retain(|other| other.is_tested || !other.remaining.intersects(&lost));
                 set.remaining = lost;
-                set.tries_first = cause == Cause::SeekBack;
+                set.tries_first = cause == LossCause::SeekBack;
                 self.sets.push(set);
             }
             return;
@@ -213,7 +224,7 @@ impl Suspects {
         if !is_counted && !lost.is_empty() {
             let patience_ms = self.rules.isolation_timeout_ms;
             let mut set = SuspectSet::counted(lost, now, patience_ms);
-            set.tries_first = cause == Cause::SeekBack;
+            set.tries_first = cause == LossCause::SeekBack;
             self.sets.push(set);
             self.test_if_due();
         }
@@ -226,14 +237,14 @@ impl Suspects {
         now: MonoMs,
         member: &MemberId,
         lost: &OffsetRanges,
-        cause: Cause,
+        cause: LossCause,
     ) -> Option<SuspectSet> {
         let patience_max = self.rules.patience_ms_max;
         let mut replacement: Option<SuspectSet> = None;
         let sets = std::mem::take(&mut self.sets);
         for set in sets {
             let is_lost = |of: &TopicPartition| {
-                self.owns(member, of) && (cause == Cause::MemberEnded || lost.get(of).is_some())
+                self.owns(member, of) && (cause == LossCause::MemberEnded || lost.get(of).is_some())
             };
             let is_owner = set.remaining.partitions().any(is_lost);
             let is_its_turn = is_owner && set.is_first_in_line();
@@ -272,7 +283,7 @@ impl Suspects {
     }
 
     /// Intersects each counted set with the lost records; true if they meet one.
-    fn count_loss(&mut self, now: MonoMs, lost: &OffsetRanges, cause: Cause) -> bool {
+    fn count_loss(&mut self, now: MonoMs, lost: &OffsetRanges, cause: LossCause) -> bool {
         let mut is_counted = false;
         for set in self.sets.iter_mut().filter(|set| !set.is_tested) {
             let common = set.remaining.intersection(lost);
@@ -283,7 +294,7 @@ impl Suspects {
             set.remaining = common;
             set.losses = set.losses.saturating_add(1);
             set.last_loss = now;
-            set.tries_first = cause == Cause::SeekBack;
+            set.tries_first = cause == LossCause::SeekBack;
         }
         self.test_if_due();
         is_counted
@@ -323,7 +334,7 @@ impl SuspectSet {
 
     /// Counts the loss of the isolated record; true if it is a failed delivery that counts. An
     /// outage, in which nothing else is committed either, counts one.
-    fn lose_alone(&mut self, now: Now, rules: &SuspectRules, cause: Cause) -> bool {
+    fn lose_alone(&mut self, now: Moment, rules: &SuspectRules, cause: LossCause) -> bool {
         let isolation = &mut self.isolation;
         isolation.losses = isolation.losses.saturating_add(1);
         if isolation.failures > 0 && !isolation.works_otherwise {
@@ -346,18 +357,18 @@ impl SuspectSet {
     /// The owner's next session goes on without the record; after `give_up_after` the record is
     /// withheld. Only one record of a topic is withheld at a time, and a second one after it. The
     /// records behind each would be the other's test, and neither would end.
-    fn defer_or_withhold(&mut self, now: Now, rules: &SuspectRules, has_company: bool) {
+    fn defer_or_withhold(&mut self, now: Moment, rules: &SuspectRules, has_company: bool) {
         let isolation = &mut self.isolation;
         isolation.deferral = Some(Deferral::default());
         let is_due = rules.give_up_after_ms.is_some() && now.wall >= isolation.give_up_at;
         if is_due && !has_company && isolation.losses >= rules.in_place_limit {
-            isolation.probe = Some(Probe::default());
+            isolation.probe = Some(ProbeDelivery::default());
             isolation.deferral = None;
         }
     }
 
     /// Ends the test: the record behind the withheld one was lost too, so others fail as well.
-    fn end_probe(&mut self, now: Now) {
+    fn end_probe(&mut self, now: Moment) {
         self.isolation.probe = None;
         self.isolation.give_up_wait_ms = self.isolation.give_up_wait_ms.saturating_mul(2);
         self.isolation.give_up_at = now.wall.plus(self.isolation.give_up_wait_ms);

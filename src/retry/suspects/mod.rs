@@ -28,13 +28,13 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use crate::model::{Deadline, MemberId, MonoMs, Now, Origin, TopicName, TopicPartition};
+use crate::model::{Deadline, MemberId, Moment, MonoMs, Origin, TopicName, TopicPartition};
 
-pub use explain::{Next, SetView, Stage};
+pub use explain::{NextStep, SetView, Stage};
 pub use grant::Grant;
 pub use ranges::OffsetRanges;
 pub use record::{SetRecord, SuspectsRecord};
-use set::{Cause, Deferral, Probe, SuspectSet};
+use set::{Deferral, LossCause, ProbeDelivery, SuspectSet};
 pub use view::EndedRecord;
 
 /// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
@@ -117,7 +117,7 @@ pub struct LostDelivery {
 
 /// An observation of the edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SuspectEvent {
     /// A member's session as the owner of partitions begins.
     Assigned { member: MemberId, partitions: Vec<TopicPartition> },
     /// A rebalance revokes partitions of a live member.
@@ -207,28 +207,28 @@ impl Suspects {
     }
 
     /// Handles one observation. Decisions follow from [`Suspects::poll_output`].
-    pub fn handle(&mut self, now: Now, event: Event) {
+    pub fn handle(&mut self, now: Moment, event: SuspectEvent) {
         match event {
-            Event::Assigned { member, partitions } => {
+            SuspectEvent::Assigned { member, partitions } => {
                 for partition in partitions {
                     self.owners.insert(partition, member.clone());
                 }
             }
-            Event::Revoked { member, partitions } => self.on_revoked(&member, &partitions),
-            Event::Committed { partition, offset, passes_records } => {
+            SuspectEvent::Revoked { member, partitions } => self.on_revoked(&member, &partitions),
+            SuspectEvent::Committed { partition, offset, passes_records } => {
                 self.on_committed(now.mono, &partition, offset, passes_records);
             }
-            Event::Disconnected(member) => {
+            SuspectEvent::Disconnected(member) => {
                 self.disconnected.insert(member);
             }
-            Event::Lost(lost) => self.on_lost(now, lost),
-            Event::Returned { member, outstanding, has_retry_topic } => {
+            SuspectEvent::Lost(lost) => self.on_lost(now, lost),
+            SuspectEvent::Returned { member, outstanding, has_retry_topic } => {
                 self.rules.has_retry_topic = has_retry_topic;
                 self.on_returned(now, &member, outstanding);
             }
-            Event::Cleared(partition) => self.on_cleared(&partition),
-            Event::Empty { partition, offsets } => self.on_empty(&partition, &offsets),
-            Event::Dropped { partition, offsets } => self.on_dropped(&partition, &offsets),
+            SuspectEvent::Cleared(partition) => self.on_cleared(&partition),
+            SuspectEvent::Empty { partition, offsets } => self.on_empty(&partition, &offsets),
+            SuspectEvent::Dropped { partition, offsets } => self.on_dropped(&partition, &offsets),
         }
     }
 
@@ -316,7 +316,7 @@ impl Suspects {
         self.sets.retain(|set| !set.remaining.is_empty() || !set.passed_over.is_empty());
     }
 
-    /// Makes the record an entry. It is withheld until [`Event::Dropped`] reports the entry.
+    /// Makes the record an entry. It is withheld until [`SuspectEvent::Dropped`] reports the entry.
     fn end_record(&mut self, decision: Decision, record: &Origin) {
         let ended = self.sets.iter_mut().filter(|set| set.isolated().as_ref() == Some(record));
         for set in ended {

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Now, TopicName, TopicPartition, WallMs};
+use crate::model::{Moment, TopicName, TopicPartition, WallMs};
 use crate::retry::suspects::set::Isolation;
-use crate::retry::suspects::{Cause, OffsetRanges, SuspectSet, Suspects};
+use crate::retry::suspects::{LossCause, OffsetRanges, SuspectSet, Suspects};
 
 /// Losses of a set before it is journalled: a single lost delivery is a deploy, as a rule.
 const LOSSES_KEPT: u32 = 2;
@@ -52,7 +52,7 @@ impl Suspects {
     }
 
     /// Restores the suspects from their journal record.
-    pub fn restore(&mut self, now: Now, record: &SuspectsRecord) {
+    pub fn restore(&mut self, now: Moment, record: &SuspectsRecord) {
         self.sets.extend(record.sets.iter().map(|set| SuspectSet::restored(set, now)));
         self.drop_empty_sets();
     }
@@ -77,11 +77,11 @@ impl SuspectSet {
             give_up_at: (isolation.failures > 0).then_some(isolation.give_up_at),
             give_up_wait_ms: isolation.give_up_wait_ms,
             is_skipped: self.is_withheld(),
-            is_seek_back: isolation.cause == Cause::SeekBack,
+            is_seek_back: isolation.cause == LossCause::SeekBack,
         }
     }
 
-    fn restored(record: &SetRecord, now: Now) -> Self {
+    fn restored(record: &SetRecord, now: Moment) -> Self {
         let range = |(topic, partition, start, end): &(String, i32, i64, i64)| {
             let of = TopicPartition { topic: TopicName::new(topic), partition: *partition };
             (of, Range { start: *start, end: *end })
@@ -98,7 +98,11 @@ impl SuspectSet {
             patience_ms: record.patience_ms,
             isolation: Isolation {
                 failures: record.failures,
-                cause: if record.is_seek_back { Cause::SeekBack } else { Cause::MemberEnded },
+                cause: if record.is_seek_back {
+                    LossCause::SeekBack
+                } else {
+                    LossCause::MemberEnded
+                },
                 failed_at: record.failed_at.clone(),
                 losses: record.losses_alone,
                 works_otherwise: record.works_otherwise,

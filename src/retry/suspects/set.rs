@@ -10,7 +10,7 @@ const DOUBLINGS_MAX: u32 = 8;
 
 /// The kind of a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum LossCause {
     /// A member ended.
     #[default]
     MemberEnded,
@@ -58,7 +58,7 @@ pub(super) struct Isolation {
     /// The times of the latest ones, latest last.
     pub failed_at: Vec<WallMs>,
     /// The cause of the latest one.
-    pub cause: Cause,
+    pub cause: LossCause,
     /// The record becomes an entry: no Fetch delivers it.
     pub is_ended: bool,
     /// Losses of the record while it was delivered by itself, counted or not.
@@ -72,7 +72,7 @@ pub(super) struct Isolation {
     /// The owner's session gets everything but the record.
     pub deferral: Option<Deferral>,
     /// The record is withheld, and the next record tells whether others fail as well.
-    pub probe: Option<Probe>,
+    pub probe: Option<ProbeDelivery>,
     /// Records behind it were delivered, and the record itself was not delivered since.
     pub is_skipped: bool,
     /// From this time on, a loss makes the record withheld.
@@ -91,7 +91,7 @@ pub(super) struct Deferral {
 
 /// The delivery of the record behind a withheld one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Probe {
+pub(super) struct ProbeDelivery {
     pub member: Option<MemberId>,
     /// The timeout of that record is over, so everything behind the withheld one is delivered.
     pub has_stood: bool,
@@ -159,7 +159,7 @@ impl SuspectSet {
         self.passed_over = OffsetRanges::default();
         self.isolation.quiet = None;
         if let Some(probe) = &mut self.isolation.probe {
-            *probe = Probe::default();
+            *probe = ProbeDelivery::default();
         }
     }
 

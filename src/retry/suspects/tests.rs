@@ -9,8 +9,8 @@ fn of(partition: i32) -> TopicPartition {
     TopicPartition { topic: "orders".into(), partition }
 }
 
-fn now(ms: u64) -> Now {
-    Now { wall: WallMs(i64::try_from(ms).unwrap()), mono: MonoMs(ms) }
+fn now(ms: u64) -> Moment {
+    Moment { wall: WallMs(i64::try_from(ms).unwrap()), mono: MonoMs(ms) }
 }
 
 fn ranges(all: &[(i32, Range<i64>)]) -> OffsetRanges {
@@ -26,7 +26,7 @@ fn group(partitions: i32) -> Suspects {
     let mut suspects = Suspects::new(SuspectRules::default());
     suspects.note_committed(&of(0).topic);
     let partitions = (0..partitions).map(of).collect();
-    suspects.handle(now(0), Event::Assigned { member: "owner".into(), partitions });
+    suspects.handle(now(0), SuspectEvent::Assigned { member: "owner".into(), partitions });
     suspects
 }
 
@@ -37,7 +37,7 @@ fn lose(suspects: &mut Suspects, member: &str, outstanding: &[(i32, Range<i64>)]
         lived_ms: 1_000,
         has_left: false,
     };
-    suspects.handle(now(1_000), Event::Lost(lost));
+    suspects.handle(now(1_000), SuspectEvent::Lost(lost));
 }
 
 /// A set under test, as `crash_limit` losses make it.
@@ -95,7 +95,7 @@ fn a_withheld_record_stays_when_another_one_is_committed() {
     tested(&mut suspects, &[(1, 3..4)]);
     suspects.sets.push(skipped(0, 8));
     let (partition, offset, passes_records) = (of(1), 4, true);
-    suspects.handle(now(2_000), Event::Committed { partition, offset, passes_records });
+    suspects.handle(now(2_000), SuspectEvent::Committed { partition, offset, passes_records });
     assert_eq!((suspects.sets.len(), suspects.withheld(&of(0))), (1, Some(8)));
 }
 
@@ -121,7 +121,7 @@ fn records_under_test_are_granted_or_behind_a_withheld_one() {
     suspects.grant(now(2_000), &owner, &of(0), 0, &nothing);
     assert!(suspects.is_under_test(&of(0), 0) && !suspects.is_under_test(&of(0), 1));
     let mut withheld = skipped(1, 8);
-    withheld.isolation.probe = Some(Probe::default());
+    withheld.isolation.probe = Some(ProbeDelivery::default());
     suspects.sets = vec![withheld];
     assert!(!suspects.is_under_test(&of(1), 8), "nobody asked");
     assert_eq!(suspects.grant(now(2_000), &owner, &of(1), 8, &nothing), Grant::Range(9..10));
@@ -148,30 +148,30 @@ fn people_are_told_the_stage_and_next_step() {
         sets.map(|set| (set.stage, set.records, set.next)).collect::<Vec<_>>()
     };
     lose(&mut suspects, "before", &[(0, 0..64)]);
-    assert_eq!(told(&suspects, 1_000), [(Stage::Counted, 64, Next::Losses(2))]);
+    assert_eq!(told(&suspects, 1_000), [(Stage::Counted, 64, NextStep::Losses(2))]);
     lose(&mut suspects, "before", &[(0, 0..64)]);
     lose(&mut suspects, "before", &[(0, 0..64)]);
-    assert_eq!(told(&suspects, 1_000), [(Stage::Tested, 64, Next::Grant(8))]);
+    assert_eq!(told(&suspects, 1_000), [(Stage::Tested, 64, NextStep::Grant(8))]);
     let (owner, nothing) = (MemberId::new("owner"), MemberOutstanding::new());
     suspects.grant(now(2_000), &owner, &of(0), 0, &nothing);
     let set = suspects.explain(MonoMs(3_000)).remove(0);
-    assert_eq!(set.next, Next::PassedOver(4_000), "patience is 5 s");
+    assert_eq!(set.next, NextStep::PassedOver(4_000), "patience is 5 s");
     assert_eq!((set.granted, set.holders), (vec![(of(0), 0..8)], vec![owner.clone()]));
     assert_eq!((set.begun_ms, set.last_loss_ms, set.losses), (2_000, 2_000, 3));
-    suspects.handle(now(3_000), Event::Disconnected(owner.clone()));
-    assert_eq!(told(&suspects, 3_000), [(Stage::Tested, 64, Next::MemberEnds)]);
+    suspects.handle(now(3_000), SuspectEvent::Disconnected(owner.clone()));
+    assert_eq!(told(&suspects, 3_000), [(Stage::Tested, 64, NextStep::MemberEnds)]);
     lose(&mut suspects, "owner", &[(0, 0..1)]);
-    assert_eq!(told(&suspects, 3_000), [(Stage::Isolated, 1, Next::FirstInLine)]);
+    assert_eq!(told(&suspects, 3_000), [(Stage::Isolated, 1, NextStep::FirstInLine)]);
     let set = suspects.sets.first_mut().unwrap();
     set.isolation.deferral = Some(Deferral { since: Some(MonoMs(3_000)), is_owner_idle: true });
-    let deferred = Next::Deferred(Some(800));
+    let deferred = NextStep::Deferred(Some(800));
     assert_eq!(told(&suspects, 3_200), [(Stage::Isolated, 1, deferred)], "order.interval is 1 s");
     let set = suspects.sets.first_mut().unwrap();
-    (set.isolation.deferral, set.isolation.probe) = (None, Some(Probe::default()));
-    assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, Next::RecordBehind(None))]);
+    (set.isolation.deferral, set.isolation.probe) = (None, Some(ProbeDelivery::default()));
+    assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, NextStep::RecordBehind(None))]);
     let set = suspects.sets.first_mut().unwrap();
-    set.isolation.probe = Some(Probe { has_stood: true, ..Probe::default() });
-    assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, Next::Commit)]);
+    set.isolation.probe = Some(ProbeDelivery { has_stood: true, ..ProbeDelivery::default() });
+    assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, NextStep::Commit)]);
     suspects.sets.first_mut().unwrap().isolation.is_ended = true;
-    assert_eq!(told(&suspects, 3_200), [(Stage::Ended, 1, Next::Entry)]);
+    assert_eq!(told(&suspects, 3_200), [(Stage::Ended, 1, NextStep::Entry)]);
 }

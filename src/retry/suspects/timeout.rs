@@ -1,9 +1,9 @@
 //! Timeouts: a part without a commit or loss is passed over, and a waiting session goes on.
 
-use crate::model::{MonoMs, Now};
+use crate::model::{Moment, MonoMs};
 use crate::retry::suspects::{
-    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, OffsetRanges, Probe, QUIET_MS_MAX, SuspectSet,
-    Suspects,
+    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, OffsetRanges, ProbeDelivery, QUIET_MS_MAX,
+    SuspectSet, Suspects,
 };
 
 /// Timeouts to wait for an owner that does not fetch its isolated record, before it gets
@@ -12,7 +12,7 @@ const QUIET_PATIENCES: u64 = 3;
 
 impl Suspects {
     /// Handles due timeouts. Early and repeated calls change nothing.
-    pub fn handle_timeout(&mut self, now: Now) {
+    pub fn handle_timeout(&mut self, now: Moment) {
         let now = now.mono;
         let mut stood = None;
         for index in 0..self.sets.len() {
@@ -135,7 +135,8 @@ impl SuspectSet {
         let quiet = self.isolation.quiet.take();
         if self.is_withheld() {
             let member = quiet.map(|(member, _)| member);
-            self.isolation.probe = Some(Probe { member, has_stood: true, ..Probe::default() });
+            self.isolation.probe =
+                Some(ProbeDelivery { member, has_stood: true, ..ProbeDelivery::default() });
             return;
         }
         let remaining = std::mem::take(&mut self.remaining);

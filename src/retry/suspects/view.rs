@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{MemberId, Now, Origin, TopicPartition, WallMs};
-use crate::retry::suspects::{Cause, SuspectSet, Suspects, is_in};
+use crate::model::{MemberId, Moment, Origin, TopicPartition, WallMs};
+use crate::retry::suspects::{LossCause, SuspectSet, Suspects, is_in};
 
 /// A record that becomes an entry: the last delivery that counts has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Suspects {
     }
 
     /// Whether nothing else is delivered to a member: it has an isolated record, or gets it next.
-    pub fn is_quiet(&self, now: Now, member: &MemberId) -> bool {
+    pub fn is_quiet(&self, now: Moment, member: &MemberId) -> bool {
         self.sets.iter().any(|set| {
             let has_record = set.isolated().is_some();
             let is_out = has_record && set.holders.contains(member);
@@ -86,7 +86,7 @@ impl SuspectSet {
     fn record_in(&self, partition: &TopicPartition) -> Option<EndedRecord> {
         let record = self.isolated().filter(|record| is_in(partition, record))?;
         let (failures, failed_at) = (self.isolation.failures, self.isolation.failed_at.clone());
-        let is_seek_back = self.isolation.cause == Cause::SeekBack;
+        let is_seek_back = self.isolation.cause == LossCause::SeekBack;
         Some(EndedRecord { offset: record.offset, failures, failed_at, is_seek_back })
     }
 }

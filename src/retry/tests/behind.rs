@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::{EntryId, OrderKey, TopicPartition};
-use crate::retry::{Evidence, ExportOutcome, ExportStep, Ordered, State};
+use crate::retry::{Evidence, ExportOutcome, ExportStep, OrderDecision, RetryState};
 
 const K: OrderKey = OrderKey([1; 16]);
 const L: OrderKey = OrderKey([2; 16]);
@@ -11,11 +11,11 @@ pub(super) fn fail_keyed(offset: i64, key: OrderKey) -> Nack {
     Nack { key: Some(key), ..fail(offset) }
 }
 
-pub(super) fn behind(rig: &mut Rig, records: &[(i64, OrderKey)]) -> Vec<Ordered> {
+pub(super) fn behind(rig: &mut Rig, records: &[(i64, OrderKey)]) -> Vec<OrderDecision> {
     let partition = TopicPartition { topic: "orders".into(), partition: 0 };
     let (group, records) = (shop(), records.to_vec());
-    match rig.send(Input::Behind { group, partition, records }) {
-        Some(Answer::Ordered(outcomes)) => outcomes,
+    match rig.send(LedgerInput::Behind { group, partition, records }) {
+        Some(LedgerAnswer::Ordered(outcomes)) => outcomes,
         other => panic!("{other:?}"),
     }
 }
@@ -37,13 +37,19 @@ fn later_ones_of_the_key_wait_and_others_do_not() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail_keyed(5, K)).unwrap();
     let outcomes = behind(&mut rig, &[(4, K), (5, K), (6, L), (7, K), (9, K)]);
-    let expected = [Ordered::Free, Ordered::Known, Ordered::Free, Ordered::Behind, Ordered::Behind];
+    let expected = [
+        OrderDecision::Free,
+        OrderDecision::Known,
+        OrderDecision::Free,
+        OrderDecision::Behind,
+        OrderDecision::Behind,
+    ];
     assert_eq!(outcomes, expected);
     let waits = [(5, StateKind::Waiting), (7, StateKind::Behind), (9, StateKind::Behind)];
     assert_eq!(stands(&rig), waits);
     let seven = rig.ledger.list(&shop(), Some(StateKind::Behind), None, 1).remove(0);
     assert_eq!((seven.reconsume_times, seven.disposition), (0, None), "nothing is charged");
-    assert_eq!(behind(&mut rig, &[(7, K)]), [Ordered::Known], "once is enough");
+    assert_eq!(behind(&mut rig, &[(7, K)]), [OrderDecision::Known], "once is enough");
 }
 
 #[test]
@@ -108,7 +114,7 @@ fn an_earlier_one_that_fails_later_goes_first() {
 fn without_a_key_nothing_waits_for_anything() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(5)).unwrap();
-    assert_eq!(behind(&mut rig, &[(7, K)]), [Ordered::Free]);
+    assert_eq!(behind(&mut rig, &[(7, K)]), [OrderDecision::Free]);
     assert_eq!(stands(&rig), [(5, StateKind::Waiting)]);
 }
 
@@ -116,9 +122,9 @@ fn without_a_key_nothing_waits_for_anything() {
 fn another_partition_s_record_of_the_key_is_not_in_the_way() {
     let mut rig = Rig::new(Policy::default());
     let mut other = fail_keyed(5, K);
-    other.named = Named::Origin(Origin { partition: 1, ..order(5) });
+    other.named = NackTarget::Origin(Origin { partition: 1, ..order(5) });
     rig.nack(other).unwrap();
-    assert_eq!(behind(&mut rig, &[(7, K)]), [Ordered::Free]);
+    assert_eq!(behind(&mut rig, &[(7, K)]), [OrderDecision::Free]);
 }
 
 #[test]
@@ -141,13 +147,13 @@ fn a_topic_that_is_gone_leaves_nobody_behind_anybody() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K)]);
-    rig.send(Input::TopicGone { topic: "orders".into() });
+    rig.send(LedgerInput::TopicGone { topic: "orders".into() });
     assert_eq!(stands(&rig), [(5, StateKind::Waiting), (7, StateKind::Waiting)]);
 }
 
 fn export(rig: &mut Rig, step: ExportStep, ids: &[EntryId]) -> Vec<ExportOutcome> {
-    match rig.send(Input::Export { step, ids: ids.to_vec() }) {
-        Some(Answer::Exported(outcomes)) => outcomes,
+    match rig.send(LedgerInput::Export { step, ids: ids.to_vec() }) {
+        Some(LedgerAnswer::Exported(outcomes)) => outcomes,
         other => panic!("{other:?}"),
     }
 }
@@ -186,7 +192,7 @@ fn the_journal_says_why() {
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K)]);
     let Fact::Entry { entry, cause, .. } = rig.journal.last().unwrap() else { panic!() };
-    assert!(matches!(entry.state, State::Behind { .. }));
+    assert!(matches!(entry.state, RetryState::Behind { .. }));
     assert_eq!((entry.key, cause.evidence), (Some(K), Evidence::Behind));
 }
 
@@ -198,8 +204,8 @@ fn what_its_transaction_takes_back_is_settled_wherever_it_is_unless_it_was_said_
     behind(&mut rig, &[(7, K), (8, K), (9, K)]);
     let take_back = |rig: &mut Rig, offset: i64| {
         let origin = fail_keyed(offset, K).named;
-        let Named::Origin(origin) = origin else { panic!() };
-        rig.send(Input::TakenBack { group: shop(), origin });
+        let NackTarget::Origin(origin) = origin else { panic!() };
+        rig.send(LedgerInput::TakenBack { group: shop(), origin });
     };
     for offset in [5, 8, 8] {
         take_back(&mut rig, offset);

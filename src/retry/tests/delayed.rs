@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::model::EntryId;
-use crate::retry::{State, Until, delayed};
+use crate::retry::{DelayEnd, RetryState, delayed};
 
 impl Rig {
-    fn delay(&mut self, records: &[Until]) {
+    fn delay(&mut self, records: &[DelayEnd]) {
         let topic = "orders".into();
-        let input = Input::Delay { topic, partition: 0, records: records.to_vec() };
+        let input = LedgerInput::Delay { topic, partition: 0, records: records.to_vec() };
         assert_eq!(self.send(input), None);
     }
 
@@ -17,8 +17,8 @@ impl Rig {
 
     fn cancel(&mut self, name: &str) -> bool {
         let records = vec![name.parse().unwrap()];
-        match self.send(Input::Cancel { records }) {
-            Some(Answer::Cancelled(one)) => one[0],
+        match self.send(LedgerInput::Cancel { records }) {
+            Some(LedgerAnswer::Cancelled(one)) => one[0],
             other => panic!("{other:?}"),
         }
     }
@@ -28,7 +28,7 @@ impl Rig {
 fn a_record_is_due_after_its_delay_or_at_its_moment_and_the_engine_is_woken_then() {
     let mut rig = Rig::new(Policy::default());
     let at = rig.now.wall.plus(90);
-    rig.delay(&[Until::After(50), Until::At(at), Until::At(WallMs(0))]);
+    rig.delay(&[DelayEnd::After(50), DelayEnd::At(at), DelayEnd::At(WallMs(0))]);
     let due: Vec<u64> =
         rig.put_off().iter().map(|entry| entry.due().unwrap().since(rig.now.wall)).collect();
     assert_eq!(due, [50, 90, 0]);
@@ -44,7 +44,7 @@ fn a_record_is_due_after_its_delay_or_at_its_moment_and_the_engine_is_woken_then
 fn a_restart_keeps_what_is_put_off_and_a_clock_set_back_only_shortens_a_delay() {
     let mut rig = Rig::new(Policy::default());
     let at = rig.now.wall.plus(60_000);
-    rig.delay(&[Until::After(60_000), Until::At(at)]);
+    rig.delay(&[DelayEnd::After(60_000), DelayEnd::At(at)]);
     rig.restart(Policy::default(), -3_600_000);
     let due: Vec<u64> =
         rig.put_off().iter().map(|entry| entry.due().unwrap().since(rig.now.wall)).collect();
@@ -54,15 +54,15 @@ fn a_restart_keeps_what_is_put_off_and_a_clock_set_back_only_shortens_a_delay() 
 #[test]
 fn what_is_delivered_or_cancelled_is_gone_and_neither_happens_twice() {
     let mut rig = Rig::new(Policy::default());
-    rig.delay(&[Until::After(5), Until::After(5)]);
+    rig.delay(&[DelayEnd::After(5), DelayEnd::After(5)]);
     let names: Vec<String> =
         rig.put_off().iter().map(|entry| entry.origin.as_ref().unwrap().to_string()).collect();
     assert!(!rig.cancel("orders-0@99") && !rig.cancel("other-0@1"), "{names:?}");
     assert!(rig.cancel(&names[0]) && !rig.cancel(&names[0]));
     let id = rig.put_off()[0].id;
-    rig.send(Input::Delivered { id, arrived: true });
+    rig.send(LedgerInput::Delivered { id, arrived: true });
     let facts = rig.journal.len();
-    rig.send(Input::Delivered { id, arrived: true });
+    rig.send(LedgerInput::Delivered { id, arrived: true });
     assert!(!rig.cancel(&names[1]), "too late");
     assert_eq!((rig.journal.len(), rig.put_off()), (facts, vec![]));
     rig.restart(Policy::default(), 0);
@@ -75,17 +75,17 @@ fn a_retry_cannot_be_cancelled_or_delivered_by_the_number_of_its_entry() {
     rig.nack(fail(0)).unwrap();
     assert_eq!(rig.only().id, EntryId(0), "its origin reads like a name of one put off");
     assert!(!rig.cancel("orders-0@0"));
-    rig.send(Input::Delivered { id: EntryId(0), arrived: true });
-    assert!(matches!(rig.only().state, State::Waiting { .. }));
+    rig.send(LedgerInput::Delivered { id: EntryId(0), arrived: true });
+    assert!(matches!(rig.only().state, RetryState::Waiting { .. }));
 }
 
 #[test]
 fn neither_a_topic_that_goes_nor_a_commit_says_anything_of_what_is_to_enter_a_topic() {
     let mut rig = Rig::new(Policy::default());
-    rig.delay(&[Until::After(5)]);
+    rig.delay(&[DelayEnd::After(5)]);
     let before = rig.put_off();
-    rig.send(Input::TopicGone { topic: "orders".into() });
+    rig.send(LedgerInput::TopicGone { topic: "orders".into() });
     let (group, topic) = (delayed(), "orders".into());
-    rig.send(Input::OriginCommit { group, topic, partition: 0, offset: 99 });
+    rig.send(LedgerInput::OriginCommit { group, topic, partition: 0, offset: 99 });
     assert_eq!(rig.put_off(), before);
 }

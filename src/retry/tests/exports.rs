@@ -4,7 +4,7 @@ use super::*;
 use crate::model::EntryId;
 use crate::retry::{
     BadImport, DELAY_MS_MAX, Disposition, Evidence, ExportOutcome, ExportStep, Import,
-    ImportOutcome, State,
+    ImportOutcome, RetryState,
 };
 
 use ExportOutcome::{Already, Done, Left};
@@ -43,15 +43,15 @@ pub(super) fn letter(offset: Option<i64>) -> Import {
 
 impl Rig {
     fn export(&mut self, step: ExportStep, ids: &[EntryId]) -> Vec<ExportOutcome> {
-        match self.send(Input::Export { step, ids: ids.to_vec() }) {
-            Some(Answer::Exported(outcomes)) => outcomes,
+        match self.send(LedgerInput::Export { step, ids: ids.to_vec() }) {
+            Some(LedgerAnswer::Exported(outcomes)) => outcomes,
             other => panic!("{other:?}"),
         }
     }
 
     fn import(&mut self, imports: Vec<Import>) -> Vec<ImportOutcome> {
-        match self.send(Input::Import { group: shop(), imports }) {
-            Some(Answer::Imported(outcomes)) => outcomes,
+        match self.send(LedgerInput::Import { group: shop(), imports }) {
+            Some(LedgerAnswer::Imported(outcomes)) => outcomes,
             other => panic!("{other:?}"),
         }
     }
@@ -79,7 +79,7 @@ fn what_is_set_aside_is_handed_out_to_nobody_also_after_a_restart() {
     assert_eq!((rig.take(next), rig.ledger.poll_timeout()), (Vec::new(), None));
     let after = rig.only();
     assert_eq!((after.reconsume_times, after.handouts), (1, 0));
-    let State::Exported { due, .. } = after.state else { panic!("{after:?}") };
+    let RetryState::Exported { due, .. } = after.state else { panic!("{after:?}") };
     assert_eq!(Some(due), before.due(), "the due time stays the one it had");
 }
 
@@ -214,7 +214,7 @@ fn what_nobody_would_get_or_no_table_explains_is_refused_or_brought_nearer() {
     rig.import(vec![ahead]);
     let entry = rig.only();
     assert_eq!(entry.due(), Some(rig.now.wall.plus(60_000)), "no further off than its own delay");
-    let State::Waiting { level, .. } = entry.state else { panic!("{entry:?}") };
+    let RetryState::Waiting { level, .. } = entry.state else { panic!("{entry:?}") };
     assert_eq!(level, None, "this table has no level 5");
 }
 
@@ -240,14 +240,14 @@ fn an_imported_letter_keeps_its_age() {
     };
     assert_eq!(rig.last_evidence(), Evidence::Imported);
     let entry = rig.ledger.entry(id).unwrap();
-    assert_eq!(entry.state, State::Dead { at: WallMs(1_700_000_000_500) });
+    assert_eq!(entry.state, RetryState::Dead { at: WallMs(1_700_000_000_500) });
     assert_eq!((entry.redrives, entry.reconsume_times, entry.expires), (1, 3, None));
     assert_eq!((rig.wakes, rig.ledger.poll_timeout()), (0, None));
     assert_eq!(rig.import(vec![letter(Some(7))]), [ImportOutcome::Known]);
     let ahead = Import { died: Some(rig.now.wall.plus(1)), ..letter(Some(8)) };
     let [ImportOutcome::Imported { id }] = rig.import(vec![ahead])[..] else { panic!() };
     let entry = rig.ledger.entry(id).unwrap();
-    assert_eq!(entry.state, State::Dead { at: rig.now.wall }, "no letter is of the future");
+    assert_eq!(entry.state, RetryState::Dead { at: rig.now.wall }, "no letter is of the future");
     rig.restart(Policy::default(), 0);
 }
 

@@ -1,15 +1,17 @@
 //! Slots, positions, commits of retry partitions, and lost deliveries.
 
 use super::*;
-use crate::retry::{Evidence, INFLIGHT_MAX, State, TAKE_MAX};
+use crate::retry::{Evidence, INFLIGHT_MAX, RetryState, TAKE_MAX};
 
 fn lane(slot: u16, sequence: u64) -> LaneOffset {
-    LaneOffset { slot: Slot(slot), sequence }
+    LaneOffset { slot: RetryPartition(slot), sequence }
 }
 
 fn commit_position(rig: &mut Rig, up_to: LaneOffset) -> (usize, u64) {
     match rig.lane_commit(up_to) {
-        Answer::Committed { acknowledged, position } => (acknowledged.len(), position.sequence),
+        LedgerAnswer::Committed { acknowledged, position } => {
+            (acknowledged.len(), position.sequence)
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -36,11 +38,11 @@ fn a_silent_member_keeps_its_slot_and_loses_what_it_had_open() {
     rig.nack(fail(1)).unwrap();
     rig.advance(10_000);
     assert_eq!(rig.take(a.next).len(), 1);
-    let silent = Input::Silent { group: "shop".into(), member: "a".into() };
+    let silent = LedgerInput::Silent { group: "shop".into(), member: "a".into() };
     assert_eq!(rig.send(silent), None);
     rig.advance(1_000);
     assert_eq!(rig.take(b.next).len(), 1, "somebody else has it after the back-off");
-    assert_eq!(rig.join("c").slot, Slot(2), "its slot is nobody else's");
+    assert_eq!(rig.join("c").slot, RetryPartition(2), "its slot is nobody else's");
     assert_eq!(rig.join("a").slot, a.slot, "and its own when it is heard of again");
     rig.nack(fail(2)).unwrap();
     rig.advance(10_000);
@@ -51,7 +53,7 @@ fn a_silent_member_keeps_its_slot_and_loses_what_it_had_open() {
 fn an_entry_goes_to_exactly_one_member() {
     let mut rig = Rig::new(Policy::default());
     let (a, b) = (rig.join("a"), rig.join("b"));
-    assert_eq!((a.slot, b.slot), (Slot(0), Slot(1)));
+    assert_eq!((a.slot, b.slot), (RetryPartition(0), RetryPartition(1)));
     rig.nack(fail(1)).unwrap();
     rig.advance(10_000);
     assert_eq!(rig.take(b.next).len(), 1);
@@ -65,13 +67,13 @@ fn a_commit_acknowledges_below_it_again_is_nothing_and_beyond_the_end_refused() 
     rig.nacks("shop", (0..4).map(fail).collect());
     rig.advance(10_000);
     assert_eq!(rig.take(lane(0, 0)).len(), 4);
-    assert_eq!(rig.lane_commit(lane(0, 5)), Answer::CommitRefused);
-    assert_eq!(rig.lane_commit(lane(7, 0)), Answer::CommitRefused);
+    assert_eq!(rig.lane_commit(lane(0, 5)), LedgerAnswer::CommitRefused);
+    assert_eq!(rig.lane_commit(lane(7, 0)), LedgerAnswer::CommitRefused);
     assert_eq!(commit_position(&mut rig, lane(0, 2)), (2, 2));
     assert_eq!(commit_position(&mut rig, lane(0, 2)), (0, 2));
     assert_eq!(commit_position(&mut rig, lane(0, 1)), (0, 2));
     rig.nack(fail_lane(lane(0, 2))).unwrap();
-    assert_eq!(rig.ledger.slot_view(&shop(), Slot(0)).unwrap().position, lane(0, 3));
+    assert_eq!(rig.ledger.slot_view(&shop(), RetryPartition(0)).unwrap().position, lane(0, 3));
     assert_eq!(commit_position(&mut rig, lane(0, 4)), (1, 4));
     assert_eq!((rig.count(StateKind::Committed), rig.count(StateKind::Waiting)), (3, 1));
 }
@@ -93,12 +95,12 @@ fn a_lost_member_returns_its_entries_after_1_2_4_to_30_s_uncharged() {
     rig.advance(10_000);
     for (n, back_off_s) in (0_u32..).zip([1, 2, 4, 8, 16, 30, 30]) {
         let view = rig.join(&format!("m{n}"));
-        assert_eq!(view.slot, Slot(0), "the slot is used again");
+        assert_eq!(view.slot, RetryPartition(0), "the slot is used again");
         assert_eq!(view.next.sequence, u64::from(n), "its sequence goes on");
         let (_, entry) = rig.take_one(view.slot);
         assert_eq!((entry.reconsume_times, entry.handouts), (1, n + 1));
         rig.leave(&format!("m{n}"));
-        let State::Waiting { due, .. } = rig.only().state else { panic!() };
+        let RetryState::Waiting { due, .. } = rig.only().state else { panic!() };
         assert_eq!(due, rig.now.wall.plus(back_off_s * 1000));
         assert_eq!(rig.only().losses, n + 1);
         rig.join("early");
@@ -196,7 +198,7 @@ fn a_member_that_begins_anew_says_nothing_of_deliveries_before() {
 fn a_member_that_was_silent_and_is_heard_of_again_may_still_say_that_it_is_done() {
     let mut rig = Rig::new(Policy::default());
     let (handed, _) = rig.inflight(1);
-    rig.send(Input::Silent { group: shop(), member: "a".into() });
+    rig.send(LedgerInput::Silent { group: shop(), member: "a".into() });
     assert_eq!(rig.count(StateKind::Waiting), 1);
     rig.acknowledge(handed);
     assert_eq!(rig.count(StateKind::Committed), 1);
@@ -221,14 +223,14 @@ fn a_hand_out_open_for_the_consume_timeout_returns_uncharged_and_a_late_nack_add
 #[test]
 fn the_same_member_keeps_its_slot_and_a_leaver_frees_it() {
     let mut rig = Rig::new(Policy::default());
-    assert_eq!((rig.join("a").slot, rig.join("b").slot), (Slot(0), Slot(1)));
+    assert_eq!((rig.join("a").slot, rig.join("b").slot), (RetryPartition(0), RetryPartition(1)));
     let facts = rig.journal.len();
-    assert_eq!((rig.join("a").slot, rig.journal.len()), (Slot(0), facts));
+    assert_eq!((rig.join("a").slot, rig.journal.len()), (RetryPartition(0), facts));
     rig.leave("a");
     rig.leave("a");
     rig.leave("never seen");
     assert_eq!(rig.journal.len(), facts + 1);
-    assert_eq!((rig.join("c").slot, rig.join("d").slot), (Slot(0), Slot(2)));
+    assert_eq!((rig.join("c").slot, rig.join("d").slot), (RetryPartition(0), RetryPartition(2)));
 }
 
 #[test]
@@ -305,7 +307,7 @@ fn the_group_is_woken_once_when_something_becomes_due() {
     rig.advance(5_000);
     assert_eq!(rig.wakes, 1);
     assert_eq!(rig.ledger.poll_timeout().unwrap().0, MonoMs(30_000));
-    let now_due = Want { level: None, delay_ms: Some(0) };
+    let now_due = RequestedDelay { level: None, delay_ms: Some(0) };
     rig.nack(Nack { want: now_due, ..fail(3) }).unwrap();
     rig.advance(0);
     assert_eq!(rig.wakes, 2, "due at once is due");
@@ -316,9 +318,10 @@ fn an_empty_answer_says_when_the_next_one_is_due() {
     let mut rig = Rig::new(Policy::default());
     rig.join("a");
     rig.nack(fail(1)).unwrap();
-    let (from, company) = (lane(0, 0), Company::Some);
-    let input = Input::Take { group: shop(), from, max: 1, company };
-    let Some(Answer::Taken { entries, position, next, next_due, .. }) = rig.send(input) else {
+    let (from, company) = (lane(0, 0), OtherDeliveries::Some);
+    let input = LedgerInput::Take { group: shop(), from, max: 1, company };
+    let Some(LedgerAnswer::Taken { entries, position, next, next_due, .. }) = rig.send(input)
+    else {
         panic!()
     };
     assert_eq!((entries.len(), position, next), (0, lane(0, 0), lane(0, 0)));
@@ -333,7 +336,7 @@ fn an_aborted_transaction_frees_what_it_would_have_acknowledged_and_charges_noth
     rig.advance(10_000);
     let second = rig.take(after(first));
     assert_eq!(second.len(), 1);
-    let aborted = Input::Aborted { group: "shop".into(), up_to: after(first) };
+    let aborted = LedgerInput::Aborted { group: "shop".into(), up_to: after(first) };
     assert_eq!(rig.send(aborted), None);
     let again = rig.take(after(second[0].0));
     assert_eq!(again.len(), 1, "at once, and only what lies below");

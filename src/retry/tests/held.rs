@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::EntryId;
-use crate::retry::{Disposition, Evidence, State};
+use crate::retry::{Disposition, Evidence, RetryState};
 
 /// A quota for two records of 1000 bytes.
 const TWO: u64 = 20_000;
@@ -17,11 +17,11 @@ fn sized(nack: Nack) -> Nack {
 
 impl Rig {
     fn tell(&mut self, bytes: u64) {
-        self.send(Input::DeadLetterBytes { group: shop(), bytes });
+        self.send(LedgerInput::DeadLetterBytes { group: shop(), bytes });
     }
 
     fn reload(&mut self, policy: Policy) {
-        self.send(Input::Policies(Box::new(Policies::new(policy, Vec::new()))));
+        self.send(LedgerInput::Policies(Box::new(Policies::new(policy, Vec::new()))));
         self.advance(0);
     }
 
@@ -63,7 +63,7 @@ fn room_made_is_seen_within_30_seconds_and_the_count_rises_by_exactly_one() {
     assert_eq!((rig.held(), rig.dead()), (1, 0), "not before");
     rig.advance(1);
     let entry = rig.only();
-    assert_eq!(entry.state, State::Dead { at: failed.plus(30_000) });
+    assert_eq!(entry.state, RetryState::Dead { at: failed.plus(30_000) });
     assert_eq!((entry.reconsume_times, entry.last_failed), (1, Some(failed)));
     assert_eq!(entry.history, [(failed, Disposition::MaxAttempts)]);
     assert_eq!(entry.reason.as_deref(), Some("why"));
@@ -150,7 +150,7 @@ fn what_is_held_is_held_after_a_restart_and_looked_at_then() {
 #[test]
 fn a_delayed_record_sent_to_the_dead_letters_has_not_failed_held_or_not() {
     let mut rig = Rig::new(bounded(1));
-    rig.nack(sized(level(Nack::of(Named::Nothing), -1))).unwrap();
+    rig.nack(sized(level(Nack::of(NackTarget::Nothing), -1))).unwrap();
     assert_eq!((rig.held(), rig.only().reconsume_times), (1, 0));
     rig.reload(bounded(TWO));
     let entry = rig.only();
@@ -176,7 +176,7 @@ fn a_dead_letter_that_goes_makes_room_at_once() {
     rig.tell(0);
     rig.nacks("shop", vec![sized(fail(1)), sized(fail(2))]);
     assert_eq!((rig.dead(), rig.held()), (1, 1));
-    rig.send(Input::DeadLetterGone { id: EntryId(0) });
+    rig.send(LedgerInput::DeadLetterGone { id: EntryId(0) });
     rig.tell(0);
     rig.advance(0);
     assert_eq!((rig.only().id, rig.dead()), (EntryId(1), 1));

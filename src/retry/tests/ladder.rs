@@ -1,7 +1,7 @@
 //! Counts, levels and delays are `RocketMQ`'s.
 
 use super::*;
-use crate::retry::{Disposition, State, TopicRule};
+use crate::retry::{Disposition, RetryState, TopicRule};
 
 /// Fails every delivery; returns the deliveries' reconsume times, levels and the seconds waited.
 fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
@@ -9,7 +9,7 @@ fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
     let (mut times, mut levels, mut waited_ms) = (vec![0], Vec::new(), 0);
     let mut outcome = rig.nack(fail(7)).unwrap();
     while let NackOutcome::Scheduled { due, .. } = outcome {
-        let State::Waiting { level, delay_ms, .. } = rig.only().state else { panic!() };
+        let RetryState::Waiting { level, delay_ms, .. } = rig.only().state else { panic!() };
         assert_eq!(due, rig.now.wall.plus(delay_ms));
         levels.push(level.unwrap());
         rig.advance(delay_ms - 1);
@@ -32,7 +32,7 @@ fn a_record_that_always_fails_is_delivered_17_times_in_17140_s_and_dead_with_cou
     assert_eq!(levels, (3..=18).collect::<Vec<u32>>());
     assert_eq!(waited_s, 17_140);
     let dead = rig.only();
-    assert_eq!(dead.state, State::Dead { at: rig.now.wall }, "at once, without a delay");
+    assert_eq!(dead.state, RetryState::Dead { at: rig.now.wall }, "at once, without a delay");
     assert_eq!((dead.reconsume_times, dead.max_reconsume_times, dead.handouts), (17, 16, 16));
     assert_eq!(dead.disposition, Some(Disposition::MaxAttempts));
     assert_eq!(dead.history.len(), 17);
@@ -58,7 +58,7 @@ fn a_literal_level_is_used_each_time_and_still_counts() {
     rig.nack(level(fail(1), 5)).unwrap();
     for times in 1..=3 {
         let entry = rig.only();
-        let State::Waiting { level: got, delay_ms, .. } = entry.state else { panic!() };
+        let RetryState::Waiting { level: got, delay_ms, .. } = entry.state else { panic!() };
         assert_eq!((got, delay_ms, entry.reconsume_times), (Some(5), 60_000, times));
         rig.advance(60_000);
         let (lane, _) = rig.take_one(slot);
@@ -71,7 +71,7 @@ fn a_literal_level_is_used_each_time_and_still_counts() {
 fn a_level_above_the_table_is_the_last_and_below_0_the_dead_letters_with_count_1() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(level(fail(1), 99)).unwrap();
-    let State::Waiting { level: got, delay_ms, .. } = rig.only().state else { panic!() };
+    let RetryState::Waiting { level: got, delay_ms, .. } = rig.only().state else { panic!() };
     assert_eq!((got, delay_ms), (Some(18), 7_200_000));
 
     let mut rig = Rig::new(Policy::default());
@@ -119,11 +119,11 @@ fn retries_come_in_due_order_and_only_to_the_group_that_failed() {
 #[test]
 fn an_exact_delay_is_kept_to_the_millisecond_and_one_of_years_is_refused() {
     let mut rig = Rig::new(Policy::default());
-    let want = Want { level: None, delay_ms: Some(250) };
+    let want = RequestedDelay { level: None, delay_ms: Some(250) };
     rig.nack(Nack { want, ..fail(1) }).unwrap();
-    let State::Waiting { level: got, delay_ms, .. } = rig.only().state else { panic!() };
+    let RetryState::Waiting { level: got, delay_ms, .. } = rig.only().state else { panic!() };
     assert_eq!((got, delay_ms, rig.only().reconsume_times), (None, 250, 1));
-    let want = Want { level: None, delay_ms: Some(u64::MAX) };
+    let want = RequestedDelay { level: None, delay_ms: Some(u64::MAX) };
     assert_eq!(rig.nack(Nack { want, ..fail(2) }), Err(BadNack::DelayTooLong));
 }
 
@@ -160,7 +160,7 @@ fn a_limit_that_a_failure_says_goes_before_those_of_topic_and_group_and_no_furth
 fn a_nack_that_names_nothing_is_a_delayed_record_and_no_failure() {
     let mut rig = Rig::new(max(0));
     let slot = rig.join("a").slot;
-    rig.nack(level(Nack::of(Named::Nothing), 1)).unwrap();
+    rig.nack(level(Nack::of(NackTarget::Nothing), 1)).unwrap();
     let entry = rig.only();
     assert_eq!((entry.reconsume_times, entry.attempt(), &entry.origin), (0, 1, &None));
     assert_eq!((entry.disposition, entry.first_failed), (None, None));

@@ -1,17 +1,17 @@
 //! Nacks in the metadata of commits, and inferred failures that an entry takes over.
 
 use super::*;
-use crate::retry::{Disposition, Evidence, State};
+use crate::retry::{Disposition, Evidence, RetryState};
 
-fn marked(rig: &mut Rig, nacks: Vec<Nack>) -> Answer {
+fn marked(rig: &mut Rig, nacks: Vec<Nack>) -> LedgerAnswer {
     let by = Reporter { member: None, client: "app".into() };
-    rig.send(Input::Marked { group: shop(), by, nacks }).unwrap()
+    rig.send(LedgerInput::Marked { group: shop(), by, nacks }).unwrap()
 }
 
 fn changes_nothing(rig: &mut Rig, nack: Nack) {
     let before = (rig.only(), rig.journal.len());
     let answer = marked(rig, vec![nack]);
-    assert_eq!(answer, Answer::Nacked(vec![NackOutcome::Nothing { id: before.0.id }]));
+    assert_eq!(answer, LedgerAnswer::Nacked(vec![NackOutcome::Nothing { id: before.0.id }]));
     assert_eq!((rig.only(), rig.journal.len()), before);
 }
 
@@ -20,7 +20,7 @@ fn a_marker_names_records_of_its_partition_and_says_what_becomes_of_them() {
     let mut rig = Rig::new(Policy::default());
     let reason = Some("no stock".to_owned());
     let answer = marked(&mut rig, vec![Nack { reason, ..fail(1) }]);
-    assert!(matches!(answer, Answer::Nacked(outcomes) if outcomes.len() == 1));
+    assert!(matches!(answer, LedgerAnswer::Nacked(outcomes) if outcomes.len() == 1));
     let Some(Fact::Entry { entry, cause, .. }) = rig.journal.last() else { panic!() };
     assert_eq!((entry.reconsume_times, entry.reason.as_deref()), (1, Some("no stock")));
     assert_eq!(
@@ -51,11 +51,11 @@ fn a_retry_is_named_by_its_hand_out_and_charged_once() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     let answer = marked(&mut rig, vec![fail_lane(lane)]);
-    assert!(matches!(answer, Answer::Nacked(_)));
+    assert!(matches!(answer, LedgerAnswer::Nacked(_)));
     assert_eq!(rig.only().reconsume_times, 2);
     changes_nothing(&mut rig, fail_lane(lane));
     let never = marked(&mut rig, vec![fail(2), fail_lane(after(lane))]);
-    assert_eq!(never, Answer::BadNacks(vec![(1, BadNack::NotRemembered)]));
+    assert_eq!(never, LedgerAnswer::BadNacks(vec![(1, BadNack::NotRemembered)]));
     assert_eq!(rig.only().reconsume_times, 2, "nothing of it is taken");
 }
 
@@ -63,12 +63,12 @@ fn a_retry_is_named_by_its_hand_out_and_charged_once() {
 fn a_suspect_that_is_nacked_goes_on_with_the_count_it_has() {
     let mut rig = Rig::new(Policy::default());
     let history = vec![(WallMs(10), Disposition::Crashed), (WallMs(20), Disposition::SeekBack)];
-    let carried = || Carried { reconsume_times: 2, history: history.clone(), spared: false };
+    let carried = || FailureHistory { reconsume_times: 2, history: history.clone(), spared: false };
     rig.nack(Nack { carried: carried(), ..fail(1) }).unwrap();
     let entry = rig.only();
     let due = rig.now.wall.plus(60_000);
     assert_eq!(entry.reconsume_times, 3, "charged once");
-    assert_eq!(entry.state, State::Waiting { due, delay_ms: 60_000, level: Some(5) });
+    assert_eq!(entry.state, RetryState::Waiting { due, delay_ms: 60_000, level: Some(5) });
     assert_eq!((entry.first_failed, entry.last_failed), (Some(WallMs(10)), Some(rig.now.wall)));
     let words: Vec<Disposition> = entry.history.iter().map(|(_, word)| *word).collect();
     assert_eq!(words, [Disposition::Crashed, Disposition::SeekBack, Disposition::Rejected]);
@@ -81,7 +81,7 @@ fn a_suspect_that_is_nacked_goes_on_with_the_count_it_has() {
 #[test]
 fn while_the_group_is_held_nothing_is_charged_and_it_comes_back_all_the_same() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 0, ..Policy::default() });
-    let spared = || Carried { spared: true, ..Carried::default() };
+    let spared = || FailureHistory { spared: true, ..FailureHistory::default() };
     rig.nack(Nack { carried: spared(), ..fail(1) }).unwrap();
     let entry = rig.only();
     assert_eq!((entry.reconsume_times, entry.disposition), (0, Some(Disposition::Rejected)));

@@ -40,9 +40,9 @@ fn a_commit_passes_only_its_partition_and_says_it_once() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     let (group, topic) = (shop(), "orders".into());
-    rig.send(Input::OriginCommit { group, topic, partition: 1, offset: 9 });
+    rig.send(LedgerInput::OriginCommit { group, topic, partition: 1, offset: 9 });
     let (group, topic) = (shop(), "orders2".into());
-    rig.send(Input::OriginCommit { group, topic, partition: 0, offset: 9 });
+    rig.send(LedgerInput::OriginCommit { group, topic, partition: 0, offset: 9 });
     assert_eq!(rig.only().passed, None);
     rig.origin_commit(2);
     assert_eq!(rig.only().passed, Some(rig.now.wall));
@@ -61,7 +61,7 @@ fn a_dead_letter_keeps_its_origin_as_long_as_it_is_kept() {
     rig.advance(100 * TIMEOUT_MS);
     let dead = rig.only();
     assert!(matches!(rig.nack(level(fail(1), -1)), Ok(NackOutcome::Nothing { .. })));
-    rig.send(Input::DeadLetterGone { id: dead.id });
+    rig.send(LedgerInput::DeadLetterGone { id: dead.id });
     assert_eq!(rig.ledger.entry(dead.id), None);
     let again = rig.nack(fail(1)).unwrap();
     assert!(matches!(again, NackOutcome::Dead { id } if id != dead.id), "ids are never reused");
@@ -72,7 +72,7 @@ fn only_a_dead_letter_can_be_gone() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     let id = rig.only().id;
-    rig.send(Input::DeadLetterGone { id });
+    rig.send(LedgerInput::DeadLetterGone { id });
     assert_eq!(rig.only().id, id);
 }
 
@@ -101,7 +101,7 @@ fn a_reset_below_a_dead_letter_keeps_it_and_the_replay_begins_at_0() {
     assert!(rig.ledger.entry(dead.id).unwrap().superseded);
     assert_eq!(rig.ledger.entry(dead.id).unwrap().origin, dead.origin);
     rig.origin_commit(6);
-    rig.send(Input::DeadLetterGone { id: dead.id });
+    rig.send(LedgerInput::DeadLetterGone { id: dead.id });
     assert_eq!(rig.only().reconsume_times, 1);
 }
 
@@ -121,7 +121,7 @@ fn a_reset_or_skip_keeps_pending_retries() {
 
 fn replayed(rig: &mut Rig, offsets: std::ops::Range<i64>) {
     let (group, topic) = (shop(), "orders".into());
-    assert_eq!(rig.send(Input::Replayed { group, topic, partition: 0, offsets }), None);
+    assert_eq!(rig.send(LedgerInput::Replayed { group, topic, partition: 0, offsets }), None);
 }
 
 #[test]
@@ -166,9 +166,9 @@ fn a_topic_made_anew_begins_anew_and_what_waits_of_the_old_one_still_comes() {
     rig.acknowledge(lane);
     rig.nack(level(fail(4), -1)).unwrap();
     rig.nack(fail(5)).unwrap();
-    rig.send(Input::TopicGone { topic: "other".into() });
+    rig.send(LedgerInput::TopicGone { topic: "other".into() });
     assert!(matches!(rig.nack(fail(5)), Ok(NackOutcome::Nothing { .. })), "another topic");
-    rig.send(Input::TopicGone { topic: "orders".into() });
+    rig.send(LedgerInput::TopicGone { topic: "orders".into() });
     for offset in [3, 4, 5] {
         let begun = rig.nack(fail(offset)).unwrap();
         assert!(matches!(begun, NackOutcome::Scheduled { .. }), "{offset}: {begun:?}");
@@ -189,7 +189,7 @@ fn a_topic_made_anew_begins_anew_and_what_waits_of_the_old_one_still_comes() {
 fn a_delayed_record_without_origin_is_forgotten_by_time_alone() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
-    rig.nack(Nack::of(Named::Nothing)).unwrap();
+    rig.nack(Nack::of(NackTarget::Nothing)).unwrap();
     rig.advance(10_000);
     let (lane, _) = rig.take_one(slot);
     rig.acknowledge(lane);

@@ -19,12 +19,12 @@ mod table;
 
 use std::sync::Arc;
 
-use crate::model::{GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
+use crate::model::{GroupId, LaneOffset, Moment, MonoMs, Origin, RetryPartition, WallMs};
 use crate::retry::ledger::AT_ONCE;
 use crate::retry::{
-    Answer, BTreeEntries, BadNack, Bytes, Carried, Company, Entry, Fact, Input, Ledger, LevelTable,
-    Nack, NackOutcome, Named, Output, Policies, Policy, Reporter, Single, SlotView, StateKind,
-    Want,
+    BTreeEntries, BadNack, Bytes, Entry, Fact, FailureHistory, IsolatedRetry, Ledger, LedgerAnswer,
+    LedgerInput, LedgerOutput, LevelTable, Nack, NackOutcome, NackTarget, OtherDeliveries,
+    Policies, Policy, Reporter, RequestedDelay, SlotView, StateKind,
 };
 
 /// A ledger, its journal and its clock.
@@ -32,7 +32,7 @@ struct Rig {
     ledger: Ledger<BTreeEntries>,
     journal: Vec<Fact>,
     wakes: usize,
-    now: Now,
+    now: Moment,
 }
 
 impl Rig {
@@ -41,7 +41,7 @@ impl Rig {
     }
 
     fn with(policies: Policies) -> Self {
-        let now = Now { wall: WallMs(1_700_000_000_000), mono: MonoMs(0) };
+        let now = Moment { wall: WallMs(1_700_000_000_000), mono: MonoMs(0) };
         let ledger = Ledger::new(BTreeEntries::default(), policies);
         let mut rig = Self { ledger, journal: Vec::new(), wakes: 0, now };
         rig.ledger.recovered(now);
@@ -50,7 +50,7 @@ impl Rig {
     }
 
     fn advance(&mut self, ms: u64) {
-        self.now = Now { wall: self.now.wall.plus(ms), mono: self.now.mono.plus(ms) };
+        self.now = Moment { wall: self.now.wall.plus(ms), mono: self.now.mono.plus(ms) };
         for _ in 0..100 {
             let before = self.journal.len();
             self.ledger.handle_timeout(self.now);
@@ -65,19 +65,19 @@ impl Rig {
         panic!("a deadline lies ahead when all is done that is due");
     }
 
-    fn send(&mut self, input: Input) -> Option<Answer> {
+    fn send(&mut self, input: LedgerInput) -> Option<LedgerAnswer> {
         self.ledger.handle(self.now, input);
         self.drain()
     }
 
     /// Journals facts, counts wakes, returns the answer. Panics on a second answer.
-    fn drain(&mut self) -> Option<Answer> {
+    fn drain(&mut self) -> Option<LedgerAnswer> {
         let mut last = None;
         while let Some(output) = self.ledger.poll_output() {
             match output {
-                Output::Fact(fact) => self.journal.push(fact),
-                Output::Wake { .. } => self.wakes += 1,
-                Output::Answer(answer) => {
+                LedgerOutput::Fact(fact) => self.journal.push(fact),
+                LedgerOutput::Wake { .. } => self.wakes += 1,
+                LedgerOutput::Answer(answer) => {
                     assert_eq!(last, None, "one answer per input");
                     last = Some(answer);
                 }
@@ -86,72 +86,72 @@ impl Rig {
         last
     }
 
-    fn nacks(&mut self, group: &str, nacks: Vec<Nack>) -> Answer {
+    fn nacks(&mut self, group: &str, nacks: Vec<Nack>) -> LedgerAnswer {
         let by = Reporter { member: None, client: "app".into() };
-        let input = Input::Nacks { group: group.into(), by, nacks };
+        let input = LedgerInput::Nacks { group: group.into(), by, nacks };
         self.send(input).unwrap()
     }
 
     fn nack(&mut self, nack: Nack) -> Result<NackOutcome, BadNack> {
         match self.nacks("shop", vec![nack]) {
-            Answer::Nacked(outcomes) => Ok(outcomes[0]),
-            Answer::BadNacks(bad) => Err(bad[0].1),
+            LedgerAnswer::Nacked(outcomes) => Ok(outcomes[0]),
+            LedgerAnswer::BadNacks(bad) => Err(bad[0].1),
             other => panic!("{other:?}"),
         }
     }
 
     fn join(&mut self, member: &str) -> SlotView {
         let (group, member) = ("shop".into(), member.into());
-        match self.send(Input::Join { group, member }) {
-            Some(Answer::Slot(view)) => view,
+        match self.send(LedgerInput::Join { group, member }) {
+            Some(LedgerAnswer::Slot(view)) => view,
             other => panic!("{other:?}"),
         }
     }
 
     fn leave(&mut self, member: &str) {
-        let answer = self.send(Input::Leave { group: "shop".into(), member: member.into() });
+        let answer = self.send(LedgerInput::Leave { group: "shop".into(), member: member.into() });
         assert_eq!(answer, None);
     }
 
     fn take(&mut self, from: LaneOffset) -> Vec<(LaneOffset, Entry)> {
-        self.take_in(from, Company::Old).0
+        self.take_in(from, OtherDeliveries::Old).0
     }
 
     fn take_in(
         &mut self,
         from: LaneOffset,
-        company: Company,
-    ) -> (Vec<(LaneOffset, Entry)>, Option<Single>) {
+        company: OtherDeliveries,
+    ) -> (Vec<(LaneOffset, Entry)>, Option<IsolatedRetry>) {
         let group = "shop".into();
-        match self.send(Input::Take { group, from, max: 100, company }) {
-            Some(Answer::Taken { entries, single, .. }) => (entries, single),
+        match self.send(LedgerInput::Take { group, from, max: 100, company }) {
+            Some(LedgerAnswer::Taken { entries, single, .. }) => (entries, single),
             other => panic!("{other:?}"),
         }
     }
 
     /// Delivers the new retries of this slot; expects exactly one.
-    fn take_one(&mut self, slot: Slot) -> (LaneOffset, Entry) {
+    fn take_one(&mut self, slot: RetryPartition) -> (LaneOffset, Entry) {
         let next = self.ledger.slot_view(&"shop".into(), slot).unwrap().next;
         let mut taken = self.take(next);
         assert_eq!(taken.len(), 1);
         taken.remove(0)
     }
 
-    fn lane_commit(&mut self, up_to: LaneOffset) -> Answer {
-        self.send(Input::LaneCommit { group: "shop".into(), up_to }).unwrap()
+    fn lane_commit(&mut self, up_to: LaneOffset) -> LedgerAnswer {
+        self.send(LedgerInput::LaneCommit { group: "shop".into(), up_to }).unwrap()
     }
 
     /// Commits past this delivery; expects that the commit acknowledges one entry.
     fn acknowledge(&mut self, lane: LaneOffset) {
         match self.lane_commit(after(lane)) {
-            Answer::Committed { acknowledged, .. } => assert_eq!(acknowledged.len(), 1),
+            LedgerAnswer::Committed { acknowledged, .. } => assert_eq!(acknowledged.len(), 1),
             other => panic!("{other:?}"),
         }
     }
 
     fn origin_commit(&mut self, offset: i64) {
         let (group, topic) = ("shop".into(), "orders".into());
-        let answer = self.send(Input::OriginCommit { group, topic, partition: 0, offset });
+        let answer = self.send(LedgerInput::OriginCommit { group, topic, partition: 0, offset });
         assert_eq!(answer, None);
     }
 
@@ -184,15 +184,15 @@ fn order(offset: i64) -> Origin {
 }
 
 fn fail(offset: i64) -> Nack {
-    Nack::of(Named::Origin(order(offset)))
+    Nack::of(NackTarget::Origin(order(offset)))
 }
 
 fn fail_lane(lane: LaneOffset) -> Nack {
-    Nack::of(Named::Lane(lane))
+    Nack::of(NackTarget::Lane(lane))
 }
 
 fn level(nack: Nack, level: i32) -> Nack {
-    Nack { want: Want { level: Some(level), delay_ms: None }, ..nack }
+    Nack { want: RequestedDelay { level: Some(level), delay_ms: None }, ..nack }
 }
 
 fn after(lane: LaneOffset) -> LaneOffset {

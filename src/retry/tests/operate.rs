@@ -2,14 +2,16 @@
 
 use super::*;
 use crate::model::EntryId;
-use crate::retry::{Action, ActionOutcome as Outcome, Disposition, Evidence, RESTORE_MS, State};
+use crate::retry::{
+    Action, ActionOutcome as Outcome, Disposition, Evidence, RESTORE_MS, RetryState,
+};
 
 impl Rig {
     fn operate(&mut self, action: Action, ids: &[EntryId]) -> Vec<Outcome> {
         let group = shop();
         let ids = ids.to_vec();
-        match self.send(Input::Operate { group, action, ids }) {
-            Some(Answer::Operated(outcomes)) => outcomes,
+        match self.send(LedgerInput::Operate { group, action, ids }) {
+            Some(LedgerAnswer::Operated(outcomes)) => outcomes,
             other => panic!("{other:?}"),
         }
     }
@@ -125,7 +127,7 @@ fn a_discarded_dead_letter_can_be_restored_for_a_day() {
     assert!(matches!(rig.nack(fail(7)), Ok(NackOutcome::Nothing { .. })), "it is not begun anew");
     rig.advance(RESTORE_MS - 1);
     assert_eq!(rig.act(Action::Restore), Outcome::Done);
-    assert_eq!(rig.only().state, State::Dead { at: died });
+    assert_eq!(rig.only().state, RetryState::Dead { at: died });
     assert_eq!(rig.act(Action::Restore), Outcome::Already);
     rig.advance(10 * RESTORE_MS);
     assert_eq!(rig.act(Action::Discard), Outcome::Done, "a dead letter stays");
@@ -189,8 +191,8 @@ fn entries_of_another_group_or_of_none_are_unknown() {
     let id = rig.buried(7);
     let (group, ids) = (GroupId::new("cart"), vec![id]);
     let action = Action::Redrive;
-    let other = rig.send(Input::Operate { group, action, ids });
-    assert_eq!(other, Some(Answer::Operated(vec![Outcome::Unknown])));
+    let other = rig.send(LedgerInput::Operate { group, action, ids });
+    assert_eq!(other, Some(LedgerAnswer::Operated(vec![Outcome::Unknown])));
     let known = rig.operate(Action::Discard, &[EntryId(99), id]);
     assert_eq!(known, [Outcome::Unknown, Outcome::Done], "each is judged for itself");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::{EntryId, OrderKey};
 use crate::retry::{
-    Action, DEFAULT_LEVELS, Evidence, ExportStep, Fingerprint, Import, State, decode_fact,
+    Action, DEFAULT_LEVELS, Evidence, ExportStep, Import, LedgerSnapshot, RetryState, decode_fact,
     encode_fact,
 };
 
@@ -35,7 +35,7 @@ impl Script {
     }
 
     fn lane(&mut self) -> LaneOffset {
-        let slot = Slot(self.rng.u16(0..3));
+        let slot = RetryPartition(self.rng.u16(0..3));
         let random = LaneOffset { slot, sequence: self.rng.u64(0..6) };
         self.rng.choice(&self.seen).copied().unwrap_or(random)
     }
@@ -44,7 +44,7 @@ impl Script {
         let mut nack = match self.rng.u8(0..10) {
             0..5 => fail(self.rng.i64(0..12)),
             5..9 => fail_lane(self.lane()),
-            _ => Nack::of(Named::Nothing),
+            _ => Nack::of(NackTarget::Nothing),
         };
         nack.want.level = self.rng.choice([None, None, None, Some(1), Some(9), Some(-1)]).unwrap();
         nack.committed = self.rng.choice([None, Some(0), Some(20)]).unwrap();
@@ -73,7 +73,7 @@ impl Script {
         ];
         let action = self.rng.choice(actions).unwrap();
         let ids = (0..self.rng.usize(1..5)).map(|_| EntryId(self.rng.u64(0..12))).collect();
-        self.rig.send(Input::Operate { group: shop(), action, ids });
+        self.rig.send(LedgerInput::Operate { group: shop(), action, ids });
     }
 
     /// A Fetch of records with random keys.
@@ -93,12 +93,17 @@ impl Script {
                 self.rig.nacks("shop", nacks);
             }
             4..8 => {
-                let slot = Slot(self.rng.u16(0..3));
+                let slot = RetryPartition(self.rng.u16(0..3));
                 let view = self.rig.ledger.slot_view(&shop(), slot);
                 let from = view.map_or(LaneOffset { slot, sequence: 0 }, |view| {
                     if self.rng.bool() { view.next } else { view.position }
                 });
-                let company = [Company::Some, Company::Old, Company::None, Company::None];
+                let company = [
+                    OtherDeliveries::Some,
+                    OtherDeliveries::Old,
+                    OtherDeliveries::None,
+                    OtherDeliveries::None,
+                ];
                 let company = self.rng.choice(company).unwrap();
                 let taken = self.rig.take_in(from, company).0;
                 self.seen.extend(taken.iter().map(|(lane, _)| *lane));
@@ -106,7 +111,7 @@ impl Script {
             8 => {
                 let lane = self.lane();
                 if self.rng.u8(0..4) == 0 {
-                    self.rig.send(Input::Joined { group: shop(), lane });
+                    self.rig.send(LedgerInput::Joined { group: shop(), lane });
                 }
                 self.rig.lane_commit(after(lane));
             }
@@ -125,11 +130,11 @@ impl Script {
             13 => self.change_around(),
             14 => {
                 let id = EntryId(self.rng.u64(0..12));
-                self.rig.send(Input::DeadLetterGone { id });
+                self.rig.send(LedgerInput::DeadLetterGone { id });
             }
             15 => {
                 let bytes = self.rng.u64(0..60_000);
-                self.rig.send(Input::DeadLetterBytes { group: shop(), bytes });
+                self.rig.send(LedgerInput::DeadLetterBytes { group: shop(), bytes });
             }
             16 => self.move_about(),
             _ => {
@@ -145,7 +150,7 @@ impl Script {
         let steps = [ExportStep::Begin, ExportStep::Begin, ExportStep::End, ExportStep::Undo];
         if let Some(step) = self.rng.choice(steps).filter(|_| self.rng.u8(0..4) > 0) {
             let ids = (0..self.rng.u64(1..12)).map(EntryId).collect();
-            self.rig.send(Input::Export { step, ids });
+            self.rig.send(LedgerInput::Export { step, ids });
             return;
         }
         let now = self.rig.now.wall;
@@ -158,7 +163,7 @@ impl Script {
             ..exports::brought(rng.bool().then(|| rng.i64(0..12)))
         };
         let imports = (0..self.rng.u8(1..4)).map(|_| import(&mut self.rng)).collect();
-        self.rig.send(Input::Import { group: shop(), imports });
+        self.rig.send(LedgerInput::Import { group: shop(), imports });
     }
 
     /// A restart with a moved wall clock, or a reload; both with random rules.
@@ -174,7 +179,7 @@ impl Script {
             let shift_ms = self.rng.choice([0, 5_000, -100_000, -10_000_000]).unwrap();
             self.rig.restart(policy, shift_ms);
         } else {
-            self.rig.send(Input::Policies(Box::new(Policies::new(policy, Vec::new()))));
+            self.rig.send(LedgerInput::Policies(Box::new(Policies::new(policy, Vec::new()))));
         }
     }
 
@@ -200,12 +205,12 @@ impl Script {
                     assert!(entry.reconsume_times <= before.reconsume_times + most);
                     assert!(entry.handouts >= before.handouts);
                     assert_eq!(entry.origin, before.origin);
-                    if let (State::Exported { .. }, State::Exported { .. }) =
+                    if let (RetryState::Exported { .. }, RetryState::Exported { .. }) =
                         (before.state, entry.state)
                     {
                         assert_eq!(entry.state, before.state, "set aside for as long as it takes");
                     }
-                    if let State::Held { .. } = entry.state {
+                    if let RetryState::Held { .. } = entry.state {
                         assert_eq!(entry.reconsume_times, before.reconsume_times);
                         assert_eq!(entry.handouts, before.handouts, "held ones stay");
                     }
@@ -225,16 +230,16 @@ impl Script {
     }
 
     /// Replays the journal and compares the stores. Then time passes until every retry is final.
-    fn finish(mut self) -> Fingerprint {
+    fn finish(mut self) -> LedgerSnapshot {
         let mut replayed = Ledger::new(BTreeEntries::default(), Policies::default());
         for fact in &self.rig.journal {
             replayed.apply(fact);
         }
         assert_eq!(replayed.store(), self.rig.ledger.store());
         let end = self.rig.ledger.fingerprint();
-        self.rig.send(Input::Policies(Box::default()));
+        self.rig.send(LedgerInput::Policies(Box::default()));
         let ids = end.entries.keys().copied().collect();
-        self.rig.send(Input::Export { step: ExportStep::Undo, ids });
+        self.rig.send(LedgerInput::Export { step: ExportStep::Undo, ids });
         let slot = self.rig.join("last").slot;
         for _ in 0..30 {
             self.rig.advance(7_200_000);
@@ -262,7 +267,7 @@ fn bound(rng: &mut fastrand::Rng) -> Option<u64> {
     rng.choice([None, None, Some(50_000), Some(1)]).unwrap()
 }
 
-fn run(seed: u64) -> Fingerprint {
+fn run(seed: u64) -> LedgerSnapshot {
     let mut script = Script::new(seed);
     for _ in 0..STEPS {
         script.step();

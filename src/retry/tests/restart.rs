@@ -1,7 +1,7 @@
 //! Effect of a restart and a reload on stored times.
 
 use super::*;
-use crate::retry::{Evidence, State};
+use crate::retry::{Evidence, RetryState};
 
 impl Rig {
     /// Restarts the ledger from its journal, with other rules and a moved wall clock.
@@ -14,7 +14,7 @@ impl Rig {
         assert_eq!(ledger.fingerprint(), self.ledger.fingerprint());
         assert_eq!(ledger.store(), self.ledger.store(), "indexes too");
         let wall = WallMs(self.now.wall.0 + wall_shift_ms);
-        self.now = Now { wall, mono: MonoMs(0) };
+        self.now = Moment { wall, mono: MonoMs(0) };
         self.ledger = ledger;
         self.ledger.recovered(self.now);
         self.drain();
@@ -95,8 +95,8 @@ fn a_reload_is_journalled_with_its_time_and_not_done_again_on_replay() {
     let mut rig = Rig::new(table("1s 5s 100s"));
     rig.nack(fail(1)).unwrap();
     rig.advance(1_000);
-    rig.send(Input::Policies(Box::new(Policies::new(table("1s 5s 10s"), Vec::new()))));
-    let State::Waiting { due, delay_ms, .. } = rig.only().state else { panic!() };
+    rig.send(LedgerInput::Policies(Box::new(Policies::new(table("1s 5s 10s"), Vec::new()))));
+    let RetryState::Waiting { due, delay_ms, .. } = rig.only().state else { panic!() };
     assert_eq!((due, delay_ms), (rig.now.wall.plus(10_000), 10_000));
     rig.restart(table("1s 5s 10s"), 4_000);
     assert_eq!(rig.wait_ms(), 6_000);

@@ -1,7 +1,7 @@
 //! Topic rules, back-offs, and limits of time and rate.
 
 use super::*;
-use crate::retry::{Delays, Disposition, State, TopicRule};
+use crate::retry::{Delays, Disposition, RetryState, TopicRule};
 
 fn of_topic(topic: &str) -> TopicRule {
     TopicRule { group: "sh*".into(), topic: topic.into(), ..TopicRule::default() }
@@ -13,16 +13,16 @@ fn backoff(jitter_milli: u32) -> Policy {
 }
 
 fn of(topic: &str, offset: i64) -> Nack {
-    Nack::of(Named::Origin(Origin { topic: topic.into(), partition: 0, offset }))
+    Nack::of(NackTarget::Origin(Origin { topic: topic.into(), partition: 0, offset }))
 }
 
 fn delay_ms(entry: &Entry) -> u64 {
-    let State::Waiting { delay_ms, .. } = entry.state else { panic!("{entry:?}") };
+    let RetryState::Waiting { delay_ms, .. } = entry.state else { panic!("{entry:?}") };
     delay_ms
 }
 
 /// The delay of the only entry. Checks that its delivery comes after the delay and never before.
-fn next(rig: &mut Rig, slot: Slot) -> (u64, LaneOffset) {
+fn next(rig: &mut Rig, slot: RetryPartition) -> (u64, LaneOffset) {
     let delay_ms = delay_ms(&rig.only());
     rig.advance(delay_ms - 1);
     let at = rig.ledger.slot_view(&shop(), slot).unwrap().next;
@@ -43,7 +43,7 @@ fn the_rule_of_a_topic_changes_what_it_says_for_records_of_that_topic_only() {
     let policies = Policies::new(max(5), Vec::new()).with_topics(vec![fast, hopeless]);
     let mut rig = Rig::with(policies);
     let outcomes = rig.nacks("shop", vec![of("fast-1", 1), of("far", 2), of("orders", 3)]);
-    let Answer::Nacked(outcomes) = outcomes else { panic!() };
+    let LedgerAnswer::Nacked(outcomes) = outcomes else { panic!() };
     let all = rig.ledger.list(&shop(), None, None, 10);
     assert_eq!((delay_ms(&all[0]), all[0].max_reconsume_times), (7_000, 5), "the first that fits");
     assert!(matches!(outcomes[1], NackOutcome::Discarded { .. }), "{outcomes:?}");
@@ -57,7 +57,7 @@ fn a_record_may_ask_for_another_delay_than_any_rule() {
     let delays = Delays { levels: table("7s").levels, jitter_milli: 1_000 };
     let rule = TopicRule { delays: Some(delays), ..of_topic("*") };
     let mut rig = Rig::with(Policies::new(backoff(0), Vec::new()).with_topics(vec![rule]));
-    let exact = Nack { want: Want { level: None, delay_ms: Some(250) }, ..fail(1) };
+    let exact = Nack { want: RequestedDelay { level: None, delay_ms: Some(250) }, ..fail(1) };
     rig.nack(exact).unwrap();
     assert_eq!(delay_ms(&rig.only()), 250, "exact: without a table, without jitter");
 }
@@ -117,7 +117,7 @@ fn a_restart_and_a_reload_agree_with_what_jitter_decided() {
     let after = rig.only();
     let due_in = after.due().unwrap().since(rig.now.wall);
     assert_eq!((delay_ms(&after), due_in), (delay_ms(&before), delay_ms(&before)));
-    rig.send(Input::Policies(Box::new(Policies::new(backoff(1_000), Vec::new()))));
+    rig.send(LedgerInput::Policies(Box::new(Policies::new(backoff(1_000), Vec::new()))));
     assert_eq!(rig.only(), after, "nothing differs: nothing moves");
 }
 
@@ -125,9 +125,9 @@ fn a_restart_and_a_reload_agree_with_what_jitter_decided() {
 fn a_reload_between_table_and_back_off_brings_forward_and_never_puts_off() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
-    rig.send(Input::Policies(Box::new(Policies::new(backoff(0), Vec::new()))));
+    rig.send(LedgerInput::Policies(Box::new(Policies::new(backoff(0), Vec::new()))));
     assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 1_000);
-    rig.send(Input::Policies(Box::default()));
+    rig.send(LedgerInput::Policies(Box::default()));
     assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 1_000, "longer: stored stays");
 }
 
@@ -139,14 +139,14 @@ fn a_reload_that_takes_a_group_s_rule_away_leaves_its_backlog_to_the_rules_of_al
     let mut rig = Rig::with(Policies::new(Policy::default(), groups(&later)));
     rig.nack(fail(1)).unwrap();
     assert_eq!(delay_ms(&rig.only()), 7_200_000);
-    rig.send(Input::Policies(Box::default()));
+    rig.send(LedgerInput::Policies(Box::default()));
     let slot = rig.join("a").slot;
     let (waited_ms, lane) = next(&mut rig, slot);
     assert_eq!(waited_ms, 10_000, "brought forward");
     rig.nack(fail_lane(lane)).unwrap();
     assert_eq!(rig.only().state.kind(), StateKind::Waiting, "its limit is that of all");
     let (_, lane) = next(&mut rig, slot);
-    rig.send(Input::Policies(Box::new(Policies::new(Policy::default(), groups(&own)))));
+    rig.send(LedgerInput::Policies(Box::new(Policies::new(Policy::default(), groups(&own)))));
     rig.nack(fail_lane(lane)).unwrap();
     assert_eq!(rig.only().state.kind(), StateKind::Dead, "and back under one of its own");
 }
@@ -159,9 +159,9 @@ fn a_new_rule_for_a_topic_reaches_what_waits_of_it_and_its_end_strands_nothing()
     let short = Delays { levels: table("1s 1s 2s").levels, ..delays };
     let rule = TopicRule { delays: Some(short), ..of_topic("orders") };
     let ruled = Policies::default().with_topics(vec![rule]);
-    rig.send(Input::Policies(Box::new(ruled)));
+    rig.send(LedgerInput::Policies(Box::new(ruled)));
     assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 2_000);
-    rig.send(Input::Policies(Box::default()));
+    rig.send(LedgerInput::Policies(Box::default()));
     let slot = rig.join("a").slot;
     assert_eq!(next(&mut rig, slot).0, 2_000);
 }

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::model::TopicPartition;
-use crate::retry::detector::{Settling, WindowRecord};
-use crate::retry::{Disposition, Evidence, State, TopicRule};
+use crate::retry::detector::{ExhaustedRecord, WindowRecord};
+use crate::retry::{Disposition, Evidence, RetryState, TopicRule};
 
 pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
     let at = rig.now.wall;
-    let settling = Box::new(Settling {
+    let settling = Box::new(ExhaustedRecord {
         partition: TopicPartition { topic: "orders".into(), partition: 0 },
         offset: 57,
         reconsume_times: 2,
@@ -21,9 +21,9 @@ pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
         is_retried,
         window: WindowRecord::default(),
     });
-    let input = Input::Settle { group: shop(), settling, record_bytes: 100, key: None };
+    let input = LedgerInput::Settle { group: shop(), settling, record_bytes: 100, key: None };
     match rig.send(input) {
-        Some(Answer::Nacked(outcomes)) => outcomes[0],
+        Some(LedgerAnswer::Nacked(outcomes)) => outcomes[0],
         other => panic!("{other:?}"),
     }
 }
@@ -50,7 +50,7 @@ fn with_a_way_back_it_waits_at_the_level_its_count_gives() {
     let entry = rig.only();
     let due = rig.now.wall.plus(60_000);
     assert_eq!(outcome, NackOutcome::Scheduled { id: entry.id, due }, "10 s, 30 s, then 1 min");
-    assert_eq!(entry.state, State::Waiting { due, delay_ms: 60_000, level: Some(5) });
+    assert_eq!(entry.state, RetryState::Waiting { due, delay_ms: 60_000, level: Some(5) });
     assert_eq!(entry.reconsume_times, 3);
 }
 
@@ -66,7 +66,7 @@ fn with_a_way_back_the_rules_of_its_topic_and_its_time_end_it_as_they_end_what_w
     for (max, state) in [(2, StateKind::Dead), (3, StateKind::Waiting)] {
         let policies = Policies::new(whole.clone(), Vec::new()).with_topics(vec![rule(max)]);
         let mut rig = Rig::new(Policy::default());
-        rig.send(Input::Policies(Box::new(policies)));
+        rig.send(LedgerInput::Policies(Box::new(policies)));
         settle(&mut rig, true);
         let entry = rig.only();
         assert_eq!((entry.state.kind(), entry.max_reconsume_times), (state, max));
@@ -99,7 +99,7 @@ fn where_dead_letters_have_no_room_it_is_held() {
 
 /// A record with one lost delivery, in a group with a retry topic.
 fn lost_once(rig: &mut Rig) {
-    let settling = Box::new(Settling {
+    let settling = Box::new(ExhaustedRecord {
         partition: TopicPartition { topic: "orders".into(), partition: 0 },
         offset: 57,
         reconsume_times: 0,
@@ -109,7 +109,7 @@ fn lost_once(rig: &mut Rig) {
         is_retried: true,
         window: WindowRecord::default(),
     });
-    rig.send(Input::Settle { group: shop(), settling, record_bytes: 100, key: None });
+    rig.send(LedgerInput::Settle { group: shop(), settling, record_bytes: 100, key: None });
 }
 
 /// The application's nack confirms the inferred failure, without a second charge.
@@ -121,15 +121,19 @@ fn assert_confirmed(marked: bool) {
     let input = |nacks| {
         let group = shop();
         let by = Reporter { member: None, client: "app".into() };
-        if marked { Input::Marked { group, by, nacks } } else { Input::Nacks { group, by, nacks } }
+        if marked {
+            LedgerInput::Marked { group, by, nacks }
+        } else {
+            LedgerInput::Nacks { group, by, nacks }
+        }
     };
     let facts = rig.journal.len();
     let due = rig.now.wall.plus(10_000);
     let id = rig.only().id;
-    let scheduled = Answer::Nacked(vec![NackOutcome::Scheduled { id, due }]);
+    let scheduled = LedgerAnswer::Nacked(vec![NackOutcome::Scheduled { id, due }]);
     assert_eq!(rig.send(input(vec![nack.clone()])), Some(scheduled));
     let entry = rig.only();
-    assert_eq!(entry.state, State::Waiting { due, delay_ms: 10_000, level: Some(3) });
+    assert_eq!(entry.state, RetryState::Waiting { due, delay_ms: 10_000, level: Some(3) });
     assert_eq!(entry.reconsume_times, 1, "one delivery is charged once");
     assert_eq!(entry.history, [(rig.now.wall, Disposition::Rejected)]);
     assert_eq!((entry.disposition, entry.expires), (Some(Disposition::Rejected), None));
@@ -138,7 +142,7 @@ fn assert_confirmed(marked: bool) {
     let said = if marked { Evidence::CommitMarker } else { Evidence::Nack };
     assert_eq!(cause.evidence, said);
     assert_eq!(rig.journal.len(), facts + 1);
-    let again = Answer::Nacked(vec![NackOutcome::Nothing { id }]);
+    let again = LedgerAnswer::Nacked(vec![NackOutcome::Nothing { id }]);
     assert_eq!(rig.send(input(vec![nack])), Some(again), "said twice, it is one failure");
 }
 
@@ -163,7 +167,7 @@ fn a_failure_that_is_confirmed_goes_by_what_the_application_says_of_it() {
     let dead = story(Nack { max_reconsume_times: Some(0), ..fail(57) });
     assert_eq!((dead.state.kind(), dead.reconsume_times), (StateKind::Dead, 1));
     let later = story(level(fail(57), 7));
-    assert!(matches!(later.state, State::Waiting { level: Some(7), .. }), "{:?}", later.state);
+    assert!(matches!(later.state, RetryState::Waiting { level: Some(7), .. }), "{:?}", later.state);
 }
 
 #[test]
@@ -174,7 +178,7 @@ fn whatever_else_was_inferred_is_confirmed_too_but_not_once_it_has_left() {
     let entry = rig.only();
     assert_eq!((entry.reconsume_times, entry.history.len()), (3, 3), "crashed, and it was that");
     assert_eq!(entry.disposition, Some(Disposition::Rejected));
-    assert!(matches!(entry.state, State::Waiting { level: Some(5), .. }), "{:?}", entry.state);
+    assert!(matches!(entry.state, RetryState::Waiting { level: Some(5), .. }), "{:?}", entry.state);
 
     let mut rig = Rig::new(Policy::default());
     lost_once(&mut rig);

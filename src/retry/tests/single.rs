@@ -2,10 +2,10 @@
 //! deliveries are lost. No other entry is charged.
 
 use super::*;
-use crate::retry::{CRASH_LIMIT, Disposition, Evidence, State};
+use crate::retry::{CRASH_LIMIT, Disposition, Evidence, RetryState};
 
 /// A member joins, fetches, and is lost with its retries.
-fn dies(rig: &mut Rig, company: Company) -> Vec<Entry> {
+fn dies(rig: &mut Rig, company: OtherDeliveries) -> Vec<Entry> {
     let slot = rig.join("a").slot;
     let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
     let taken = rig.take_in(next, company).0;
@@ -20,7 +20,7 @@ fn singled(policy: Policy) -> Rig {
     rig.nack(fail(1)).unwrap();
     rig.advance(10_000);
     for _ in 0..CRASH_LIMIT {
-        assert_eq!(dies(&mut rig, Company::Some).len(), 1);
+        assert_eq!(dies(&mut rig, OtherDeliveries::Some).len(), 1);
     }
     rig
 }
@@ -34,21 +34,21 @@ fn stands(rig: &Rig) -> (u32, u32, Option<Disposition>) {
 fn what_is_lost_alone_twice_in_a_row_is_charged_for_both_and_then_each_time_to_its_end() {
     let mut rig = singled(max(5));
     assert_eq!(stands(&rig), (3, 1, Some(Disposition::Rejected)));
-    assert!(matches!(dies(&mut rig, Company::None)[0].state, State::Alone { .. }));
+    assert!(matches!(dies(&mut rig, OtherDeliveries::None)[0].state, RetryState::Alone { .. }));
     assert_eq!(stands(&rig), (4, 1, Some(Disposition::Crashed)), "suspected");
     rig.join("a");
     let slot = rig.join("a").slot;
-    rig.take_in(rig.ledger.slot_view(&shop(), slot).unwrap().next, Company::None);
+    rig.take_in(rig.ledger.slot_view(&shop(), slot).unwrap().next, OtherDeliveries::None);
     rig.leave("a");
     assert_eq!(stands(&rig), (5, 3, Some(Disposition::Crashed)), "charged for both");
-    let State::Waiting { delay_ms, level, .. } = rig.only().state else { panic!() };
+    let RetryState::Waiting { delay_ms, level, .. } = rig.only().state else { panic!() };
     assert_eq!((delay_ms, level), (60_000, Some(5)), "the ladder's next level");
     rig.advance(60_000);
     for times in [4, 5] {
-        dies(&mut rig, Company::None);
+        dies(&mut rig, OtherDeliveries::None);
         assert_eq!(rig.only().reconsume_times, times, "alone at once");
     }
-    dies(&mut rig, Company::None);
+    dies(&mut rig, OtherDeliveries::None);
     let entry = rig.only();
     assert_eq!((entry.state.kind(), entry.reconsume_times), (StateKind::Dead, 6));
     assert_eq!(entry.disposition, Some(Disposition::Crashed));
@@ -65,8 +65,8 @@ fn what_is_lost_alone_twice_in_a_row_is_charged_for_both_and_then_each_time_to_i
 fn what_has_had_its_last_retry_ends_with_the_first_of_two_charges() {
     for keep_dead_letters in [true, false] {
         let mut rig = singled(Policy { keep_dead_letters, ..max(1) });
-        dies(&mut rig, Company::None);
-        dies(&mut rig, Company::None);
+        dies(&mut rig, OtherDeliveries::None);
+        dies(&mut rig, OtherDeliveries::None);
         let entry = rig.only();
         let end = if keep_dead_letters { StateKind::Dead } else { StateKind::Discarded };
         assert_eq!((entry.state.kind(), entry.reconsume_times), (end, 2));
@@ -77,14 +77,17 @@ fn what_has_had_its_last_retry_ends_with_the_first_of_two_charges() {
 fn what_is_lost_beside_others_is_never_charged_and_is_no_suspect_any_more() {
     let mut rig = singled(Policy::default());
     for _ in 0..50 {
-        assert!(matches!(dies(&mut rig, Company::Old)[0].state, State::Inflight { .. }));
+        assert!(matches!(
+            dies(&mut rig, OtherDeliveries::Old)[0].state,
+            RetryState::Inflight { .. }
+        ));
     }
     assert_eq!(stands(&rig), (53, 1, Some(Disposition::Rejected)));
-    for company in [Company::None, Company::Old, Company::None] {
+    for company in [OtherDeliveries::None, OtherDeliveries::Old, OtherDeliveries::None] {
         dies(&mut rig, company);
     }
     assert_eq!(rig.only().reconsume_times, 1, "not alone in between");
-    dies(&mut rig, Company::None);
+    dies(&mut rig, OtherDeliveries::None);
     assert_eq!(rig.only().reconsume_times, 3);
 }
 
@@ -94,44 +97,44 @@ fn it_goes_with_nothing_beside_it_and_waits_where_something_is_out() {
     rig.nacks("shop", vec![fail(2), fail(3)]);
     rig.advance(10_000);
     let view = rig.join("a");
-    let waits = Some(Single { lane: None, doublings: 0 });
-    assert_eq!(rig.take_in(view.next, Company::Some), (Vec::new(), waits));
-    let (alone, single) = rig.take_in(view.next, Company::None);
+    let waits = Some(IsolatedRetry { lane: None, doublings: 0 });
+    assert_eq!(rig.take_in(view.next, OtherDeliveries::Some), (Vec::new(), waits));
+    let (alone, single) = rig.take_in(view.next, OtherDeliveries::None);
     assert_eq!(alone.len(), 1, "the others are due too");
     assert_eq!(alone[0].1.origin, Some(order(1)));
     let lane = alone[0].0;
-    assert_eq!(single, Some(Single { lane: Some(lane), doublings: 0 }));
-    assert_eq!(rig.take_in(lane, Company::Some).0, alone, "the same hand-out again");
-    let (others, single) = rig.take_in(after(lane), Company::Old);
+    assert_eq!(single, Some(IsolatedRetry { lane: Some(lane), doublings: 0 }));
+    assert_eq!(rig.take_in(lane, OtherDeliveries::Some).0, alone, "the same hand-out again");
+    let (others, single) = rig.take_in(after(lane), OtherDeliveries::Old);
     assert_eq!((others.len(), single), (2, None));
     let first = rig.ledger.entry(alone[0].1.id).unwrap();
-    assert!(matches!(first.state, State::Inflight { .. }), "not alone any more: {first:?}");
+    assert!(matches!(first.state, RetryState::Inflight { .. }), "not alone any more: {first:?}");
     rig.leave("a");
     rig.advance(60_000);
     let all = rig.ledger.list(&shop(), None, None, 10);
     assert!(all.iter().all(|entry| entry.reconsume_times == 1));
     let b = rig.join("b");
-    let (together, single) = rig.take_in(b.next, Company::None);
+    let (together, single) = rig.take_in(b.next, OtherDeliveries::None);
     let origins: Vec<_> = together.iter().map(|(_, entry)| entry.origin.clone()).collect();
     assert_eq!(origins, [Some(order(2)), Some(order(3))], "what is due before it goes before it");
-    assert_eq!(single, Some(Single { lane: None, doublings: 1 }));
-    let (none, _) = rig.take_in(after(together[1].0), Company::None);
+    assert_eq!(single, Some(IsolatedRetry { lane: None, doublings: 1 }));
+    let (none, _) = rig.take_in(after(together[1].0), OtherDeliveries::None);
     assert_eq!(none, [], "the ledger knows better");
 }
 
 #[test]
 fn whoever_watches_says_that_it_is_alone_no_more() {
     let mut rig = singled(Policy::default());
-    dies(&mut rig, Company::None);
+    dies(&mut rig, OtherDeliveries::None);
     let view = rig.join("a");
-    let lane = rig.take_in(view.next, Company::None).0[0].0;
+    let lane = rig.take_in(view.next, OtherDeliveries::None).0[0].0;
     let facts = rig.journal.len();
-    for other in [after(lane), LaneOffset { slot: Slot(9), ..lane }] {
-        rig.send(Input::Joined { group: shop(), lane: other });
+    for other in [after(lane), LaneOffset { slot: RetryPartition(9), ..lane }] {
+        rig.send(LedgerInput::Joined { group: shop(), lane: other });
     }
     assert_eq!(rig.journal.len(), facts);
-    rig.send(Input::Joined { group: shop(), lane });
-    rig.send(Input::Joined { group: shop(), lane });
+    rig.send(LedgerInput::Joined { group: shop(), lane });
+    rig.send(LedgerInput::Joined { group: shop(), lane });
     assert_eq!(rig.journal.len(), facts + 1);
     rig.leave("a");
     assert_eq!(stands(&rig), (5, 1, Some(Disposition::Rejected)));
@@ -141,22 +144,22 @@ fn whoever_watches_says_that_it_is_alone_no_more() {
 fn time_restarts_and_aborts_charge_nobody() {
     let mut rig = singled(Policy::default());
     let view = rig.join("a");
-    let lane = rig.take_in(view.next, Company::None).0[0].0;
+    let lane = rig.take_in(view.next, OtherDeliveries::None).0[0].0;
     rig.advance(900_000);
     assert_eq!(stands(&rig), (4, 1, Some(Disposition::Rejected)), "the consume timeout");
     rig.advance(30_000);
-    let lane = rig.take_in(after(lane), Company::None).0[0].0;
+    let lane = rig.take_in(after(lane), OtherDeliveries::None).0[0].0;
     rig.restart(Policy::default(), 0);
-    assert!(matches!(rig.only().state, State::Alone { .. }), "remembered");
-    rig.send(Input::Aborted { group: shop(), up_to: after(lane) });
+    assert!(matches!(rig.only().state, RetryState::Alone { .. }), "remembered");
+    rig.send(LedgerInput::Aborted { group: shop(), up_to: after(lane) });
     assert_eq!(stands(&rig), (4, 1, Some(Disposition::Rejected)));
-    let lane = rig.take_in(after(lane), Company::None).0[0].0;
+    let lane = rig.take_in(after(lane), OtherDeliveries::None).0[0].0;
     rig.restart(Policy::default(), 0);
     rig.leave("a");
     assert_eq!(stands(&rig), (5, 1, Some(Disposition::Crashed)), "it counts after a restart");
     rig.advance(30_000);
     rig.join("a");
-    let lane = rig.take_in(after(lane), Company::None).0[0].0;
+    let lane = rig.take_in(after(lane), OtherDeliveries::None).0[0].0;
     rig.acknowledge(lane);
     assert_eq!(rig.count(StateKind::Committed), 1);
 }
@@ -164,20 +167,23 @@ fn time_restarts_and_aborts_charge_nobody() {
 #[test]
 fn what_the_application_says_ends_it() {
     let mut rig = singled(Policy::default());
-    dies(&mut rig, Company::None);
+    dies(&mut rig, OtherDeliveries::None);
     let view = rig.join("a");
-    let lane = rig.take_in(view.next, Company::None).0[0].0;
+    let lane = rig.take_in(view.next, OtherDeliveries::None).0[0].0;
     rig.nack(fail_lane(lane)).unwrap();
     assert_eq!(stands(&rig), (0, 2, Some(Disposition::Rejected)));
     rig.advance(30_000);
-    assert!(matches!(rig.take_one(lane.slot).1.state, State::Inflight { .. }));
+    assert!(matches!(rig.take_one(lane.slot).1.state, RetryState::Inflight { .. }));
 }
 
 #[test]
 fn a_group_of_which_nothing_is_inferred_has_none() {
     let mut rig = singled(Policy { inference: false, ..Policy::default() });
     for _ in 0..20 {
-        assert!(matches!(dies(&mut rig, Company::None)[0].state, State::Inflight { .. }));
+        assert!(matches!(
+            dies(&mut rig, OtherDeliveries::None)[0].state,
+            RetryState::Inflight { .. }
+        ));
     }
     assert_eq!(rig.only().reconsume_times, 1);
 }
@@ -187,7 +193,7 @@ fn what_killed_its_consumer_in_its_own_partition_goes_alone_from_the_first_retry
     let mut rig = Rig::new(Policy::default());
     settling::settle(&mut rig, true);
     rig.advance(7_200_000);
-    let taken = dies(&mut rig, Company::None);
-    assert!(matches!(taken[0].state, State::Alone { .. }));
+    let taken = dies(&mut rig, OtherDeliveries::None);
+    assert!(matches!(taken[0].state, RetryState::Alone { .. }));
     assert_eq!(rig.only().reconsume_times, taken[0].reconsume_times + 1, "known already");
 }

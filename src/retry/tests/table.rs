@@ -1,7 +1,7 @@
 //! Every row of the truth table through the whole ledger, and batches.
 
 use super::*;
-use crate::retry::{Evidence, PayloadChange, State};
+use crate::retry::{Evidence, PayloadChange, RetryState};
 
 const TIMEOUT_MS: u64 = 900_000;
 
@@ -31,7 +31,7 @@ fn assert_charged(rig: &mut Rig, nack: Nack) {
     assert!(matches!(outcome, NackOutcome::Scheduled { .. }), "{outcome:?}");
     let now = rig.only();
     assert_eq!((now.id, now.reconsume_times), (before.id, before.reconsume_times + 1));
-    assert!(matches!(now.state, State::Waiting { .. }));
+    assert!(matches!(now.state, RetryState::Waiting { .. }));
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn a_hand_out_never_made_and_one_of_another_group_are_refused() {
     let (lane, _) = rig.inflight(1);
     assert_eq!(rig.nack(fail_lane(after(lane))), Err(BadNack::NotRemembered));
     let answer = rig.nacks("other", vec![fail_lane(lane)]);
-    assert_eq!(answer, Answer::BadNacks(vec![(0, BadNack::NotRemembered)]));
-    assert_eq!(rig.nack(Nack::of(Named::OtherGroup)), Err(BadNack::OtherGroup));
-    assert_eq!(rig.nack(Nack::of(Named::Unreadable)), Err(BadNack::Unreadable));
+    assert_eq!(answer, LedgerAnswer::BadNacks(vec![(0, BadNack::NotRemembered)]));
+    assert_eq!(rig.nack(Nack::of(NackTarget::OtherGroup)), Err(BadNack::OtherGroup));
+    assert_eq!(rig.nack(Nack::of(NackTarget::Unreadable)), Err(BadNack::Unreadable));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn bytes_gone_matter_only_where_an_entry_would_begin_with_them() {
     let mut rig = Rig::new(Policy::default());
     let gone = |nack| Nack { bytes: Bytes::ReferenceGone, ..nack };
     assert_eq!(rig.nack(gone(fail(1))), Err(BadNack::BytesGone));
-    let nothing = Nack { bytes: Bytes::ReferenceOk, ..Nack::of(Named::Nothing) };
+    let nothing = Nack { bytes: Bytes::ReferenceOk, ..Nack::of(NackTarget::Nothing) };
     assert_eq!(rig.nack(nothing), Err(BadNack::ReferenceWithoutOrigin));
     let (lane, _) = rig.inflight(1);
     assert_charged(&mut rig, gone(fail_lane(lane)));
@@ -155,9 +155,9 @@ fn one_bad_nack_and_nothing_of_its_batch_is_taken() {
     let mut rig = Rig::new(Policy::default());
     let facts = rig.journal.len();
     let gone = Nack { bytes: Bytes::ReferenceGone, ..fail(3) };
-    let answer = rig.nacks("shop", vec![fail(1), Nack::of(Named::Unreadable), fail(2), gone]);
+    let answer = rig.nacks("shop", vec![fail(1), Nack::of(NackTarget::Unreadable), fail(2), gone]);
     let bad = vec![(1, BadNack::Unreadable), (3, BadNack::BytesGone)];
-    assert_eq!(answer, Answer::BadNacks(bad));
+    assert_eq!(answer, LedgerAnswer::BadNacks(bad));
     assert_eq!(rig.journal.len(), facts);
     assert_eq!(rig.ledger.list(&shop(), None, None, 10), []);
 }
@@ -165,7 +165,7 @@ fn one_bad_nack_and_nothing_of_its_batch_is_taken() {
 #[test]
 fn several_nacks_of_one_origin_are_one_failure_with_the_first_ones_bytes() {
     let mut rig = Rig::new(Policy::default());
-    let Answer::Nacked(outcomes) = rig.nacks("shop", vec![fail(8), fail(1), fail(1)]) else {
+    let LedgerAnswer::Nacked(outcomes) = rig.nacks("shop", vec![fail(8), fail(1), fail(1)]) else {
         panic!()
     };
     assert_eq!(outcomes.iter().map(|outcome| id(*outcome)).collect::<Vec<_>>(), [0, 1, 1]);

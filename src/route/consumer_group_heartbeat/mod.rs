@@ -13,9 +13,9 @@ use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeart
 use uuid::Uuid;
 
 use crate::engine::EngineError;
-use crate::group::{Alive, ConsumerHeartbeat, TopicImage, TopicPartition};
+use crate::group::{Alive, ConsumerHeartbeat, TopicIdPartition, TopicImage};
 use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
-use crate::retry::detector::Step;
+use crate::retry::detector::AssignmentStep;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
 use crate::route::{Router, code};
@@ -74,7 +74,7 @@ pub(super) async fn answer(
     let key = router.broker.groups.key_of(&group, &alive.member_id);
     let key = key.unwrap_or_else(|| alive.member_id.clone());
     router.speaks_for(conn, &group, key.clone());
-    router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, Step::Assigned);
+    router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, AssignmentStep::Assigned);
     if stays && router.calls_back(&group, &key).is_some() {
         return called_back();
     }
@@ -125,9 +125,9 @@ fn beat(
         let kept = topics.into_iter().filter(|of| Some(of.topic_id) != lane);
         let one_by_one = kept.flat_map(|of| {
             let topic = TopicId(of.topic_id.into_bytes());
-            of.partitions.into_iter().map(move |index| TopicPartition { topic, index })
+            of.partitions.into_iter().map(move |index| TopicIdPartition { topic, index })
         });
-        one_by_one.collect::<BTreeSet<TopicPartition>>()
+        one_by_one.collect::<BTreeSet<TopicIdPartition>>()
     });
     ConsumerHeartbeat {
         member_id,
@@ -181,7 +181,7 @@ async fn with_lane(
     Ok(Some(Assignment::default().with_topic_partitions(topics)))
 }
 
-fn told(partitions: &BTreeSet<TopicPartition>) -> Vec<TopicPartitions> {
+fn told(partitions: &BTreeSet<TopicIdPartition>) -> Vec<TopicPartitions> {
     let mut topics: Vec<TopicPartitions> = Vec::new();
     for partition in partitions {
         let id = Uuid::from_bytes(partition.topic.0);

@@ -9,7 +9,7 @@ use kafka_protocol::messages::{
 
 use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::retry::detector::Step;
+use crate::retry::detector::AssignmentStep;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::{Router, code};
@@ -60,7 +60,7 @@ pub(in crate::route) async fn relayed(
                 return Ok(super::called_back());
             }
             let epoch = response.member_epoch;
-            router.assigned(conn, &group, (&key, &member), epoch, Step::Assigned);
+            router.assigned(conn, &group, (&key, &member), epoch, AssignmentStep::Assigned);
             if request.member_epoch == JOINS {
                 router.members.joins(&group, &key);
                 router.look_for_conflicts_of(link, head, &group).await?;

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
 
-use crate::broker::groups::Wanted;
+use crate::broker::groups::MemberSubscription;
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::retry::detector::Fetching;
+use crate::retry::detector::MemberFetch;
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::delivery::{GroupDetector, TrackedFetch};
-use crate::route::token::Token;
+use crate::route::token::ClientAddress;
 use crate::wire::assignment::Subscription;
 
 /// Bound of the topic names remembered for one session: thousands of topics.
@@ -59,7 +59,7 @@ pub struct FetchSession {
 }
 
 /// A member to which a Fetch may be attributed.
-struct Candidate {
+struct OwnerCandidate {
     group: GroupId,
     member: MemberId,
     /// The subscription; `None` if no JoinGroup of the member was seen since the start.
@@ -89,7 +89,7 @@ impl FetchSession {
     }
 }
 
-impl Candidate {
+impl OwnerCandidate {
     fn may_fetch(&self, topics: &[TopicName]) -> bool {
         let names_one = |known: &Vec<TopicName>| known.iter().any(|topic| topics.contains(topic));
         self.topics.as_ref().is_none_or(names_one)
@@ -125,7 +125,7 @@ impl Router {
             Attribution::Unwatched => None,
             Attribution::Member(owner) => Some(TrackedFetch {
                 group: owner.group.clone(),
-                by: Fetching {
+                by: MemberFetch {
                     member: owner.member.clone(),
                     came: self.clock.now().mono,
                     conn: conn.id,
@@ -157,11 +157,11 @@ impl Router {
         let Some(found) = self.owner_of(conn, topics) else { return Attribution::Unattributed };
         let Some(detector) = self.detector_of(&found.group) else { return Attribution::Unwatched };
         let has_lane = self.comes_back_by_lane(&found);
-        let Candidate { group, member, .. } = found;
+        let OwnerCandidate { group, member, .. } = found;
         Attribution::Member(Arc::new(Owner { group, member, has_lane, detector }))
     }
 
-    fn owner_of(&self, conn: &Conn, topics: &[TopicName]) -> Option<Candidate> {
+    fn owner_of(&self, conn: &Conn, topics: &[TopicName]) -> Option<OwnerCandidate> {
         if let Some(group) = &conn.group {
             return match self.member_of(conn, group) {
                 Some(member) => self.candidate(group, &member),
@@ -175,7 +175,7 @@ impl Router {
             return self.owner_by_client(conn, topics, has_none);
         }
         let found = members.iter().filter_map(|(group, member)| self.candidate(group, member));
-        let mut found: Vec<Candidate> = found.collect();
+        let mut found: Vec<OwnerCandidate> = found.collect();
         if found.len() > 1 {
             // One client object is a member of several groups.
             found.retain(|candidate| candidate.may_fetch(topics));
@@ -186,7 +186,7 @@ impl Router {
     /// Members that joined on this connection or through its client address, by group.
     fn members_behind(&self, conn: &Conn) -> BTreeMap<GroupId, MemberId> {
         let mut members = conn.token.map(|token| self.tokens.members(token)).unwrap_or_default();
-        if let Some(Token::Port(_)) = conn.token
+        if let Some(ClientAddress::Port(_)) = conn.token
             && !members.is_empty()
         {
             // Several client objects share a port when all of them are taken.
@@ -204,7 +204,7 @@ impl Router {
         conn: &Conn,
         topics: &[TopicName],
         is_eligible: impl Fn(&GroupId, &MemberId) -> bool,
-    ) -> Option<Candidate> {
+    ) -> Option<OwnerCandidate> {
         let joined = self.joined_as(conn).into_iter();
         let eligible = joined.filter(|(group, member)| is_eligible(group, member));
         let found = eligible.filter_map(|(group, member)| self.candidate(&group, &member));
@@ -222,13 +222,13 @@ impl Router {
     }
 
     /// `None` if the group has no such member.
-    fn candidate(&self, group: &GroupId, member: &MemberId) -> Option<Candidate> {
+    fn candidate(&self, group: &GroupId, member: &MemberId) -> Option<OwnerCandidate> {
         let topics = if self.upstream.is_some() {
             self.members.find(group, member, self.clock.now().mono)?.topics
         } else {
             Some(topics_of(self.broker.groups.wanted_by(group, member)?))
         };
-        Some(Candidate { group: group.clone(), member: member.clone(), topics })
+        Some(OwnerCandidate { group: group.clone(), member: member.clone(), topics })
     }
 
     /// The topics to which members of a group subscribe, without ours.
@@ -244,7 +244,7 @@ impl Router {
     }
 
     /// Whether a failure of this member moves to the retry topic instead of staying in place.
-    fn comes_back_by_lane(&self, candidate: &Candidate) -> bool {
+    fn comes_back_by_lane(&self, candidate: &OwnerCandidate) -> bool {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let in_place = policies.of(&candidate.group).in_place;
         drop(policies);
@@ -257,10 +257,10 @@ impl Router {
     }
 }
 
-fn topics_of(wanted: Wanted) -> Vec<TopicName> {
+fn topics_of(wanted: MemberSubscription) -> Vec<TopicName> {
     match wanted {
-        Wanted::Topics(topics) => topics,
-        Wanted::Metadata(metadata) => {
+        MemberSubscription::Topics(topics) => topics,
+        MemberSubscription::Metadata(metadata) => {
             Subscription::parse(&metadata).map(|known| known.topics).unwrap_or_default()
         }
     }

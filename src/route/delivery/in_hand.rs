@@ -8,32 +8,32 @@ use tokio::task::JoinSet;
 
 use crate::engine::GroupDetector;
 use crate::model::{GroupId, Origin, TopicPartition};
-use crate::retry::detector::Settling;
+use crate::retry::detector::ExhaustedRecord;
 use crate::route::Router;
-use crate::route::delivery::{Reading, Remains, SETTLING_ROUNDS, TrackedFetch};
+use crate::route::delivery::{FinalForm, ReadOutcome, SETTLING_ROUNDS, TrackedFetch};
 
 /// Bound of partitions in which records are settled at the same time.
 const AT_ONCE: usize = 16;
 
-type Of = (GroupId, TopicPartition);
+type GroupPartition = (GroupId, TopicPartition);
 
 /// The running settle tasks; dropping it aborts them.
 #[derive(Debug, Default)]
-pub(super) struct Settlings {
-    busy: Arc<Mutex<BTreeSet<Of>>>,
+pub(super) struct SettleTasks {
+    busy: Arc<Mutex<BTreeSet<GroupPartition>>>,
     tasks: JoinSet<()>,
 }
 
 /// Marks a partition as busy until it is dropped.
 #[derive(Debug)]
 struct Busy {
-    of: Of,
-    all: Arc<Mutex<BTreeSet<Of>>>,
+    of: GroupPartition,
+    all: Arc<Mutex<BTreeSet<GroupPartition>>>,
 }
 
-impl Settlings {
+impl SettleTasks {
     /// Runs the task unless its partition is busy or [`AT_ONCE`] partitions are.
-    fn run(&mut self, of: Of, settling: impl Future<Output = ()> + Send + 'static) {
+    fn run(&mut self, of: GroupPartition, settling: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
         if let Some(busy) = self.begin(of) {
             self.tasks.spawn(async move {
@@ -43,7 +43,7 @@ impl Settlings {
         }
     }
 
-    fn begin(&self, of: Of) -> Option<Busy> {
+    fn begin(&self, of: GroupPartition) -> Option<Busy> {
         let mut all = lock(&self.busy);
         let may = all.len() < AT_ONCE && all.insert(of.clone());
         may.then(|| Busy { of, all: Arc::clone(&self.busy) })
@@ -56,7 +56,7 @@ impl Drop for Busy {
     }
 }
 
-fn lock(busy: &Mutex<BTreeSet<Of>>) -> MutexGuard<'_, BTreeSet<Of>> {
+fn lock(busy: &Mutex<BTreeSet<GroupPartition>>) -> MutexGuard<'_, BTreeSet<GroupPartition>> {
     busy.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -64,7 +64,7 @@ impl Router {
     /// Settles records that no partition waits for any more. A record that cannot be read now is
     /// tried again at the next look. A record that can never be read is left to the next Fetch of
     /// its offset.
-    pub(super) fn settle_in_hand(self: &Arc<Self>, settlings: &mut Settlings) {
+    pub(super) fn settle_in_hand(self: &Arc<Self>, settlings: &mut SettleTasks) {
         for (group, of) in self.detectors.all() {
             for settling in self.settlings_let_go(&group, &of) {
                 let (router, group, of) = (Arc::clone(self), group.clone(), Arc::clone(&of));
@@ -76,7 +76,7 @@ impl Router {
         }
     }
 
-    fn settlings_let_go(&self, group: &GroupId, of: &GroupDetector) -> Vec<Settling> {
+    fn settlings_let_go(&self, group: &GroupId, of: &GroupDetector) -> Vec<ExhaustedRecord> {
         self.tell(group, of, |detector, _| detector.settlings_let_go())
     }
 
@@ -96,7 +96,7 @@ impl Router {
     }
 
     /// Settles a record, then later records of its partition that have become final by that.
-    async fn settle_each(&self, group: &GroupId, of: &Arc<GroupDetector>, first: Settling) {
+    async fn settle_each(&self, group: &GroupId, of: &Arc<GroupDetector>, first: ExhaustedRecord) {
         let by = TrackedFetch::nobody(group, of);
         let partition = first.partition.clone();
         let mut next = Some(first);
@@ -110,20 +110,20 @@ impl Router {
     }
 
     /// Reads the record to settle from its topic.
-    async fn in_hand(&self, group: &GroupId, settling: &Settling) -> Reading {
+    async fn in_hand(&self, group: &GroupId, settling: &ExhaustedRecord) -> ReadOutcome {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         match self.bytes_at(group, &origin).await {
-            Ok(Ok(Some(record))) => Reading::Found(Remains::Record(record)),
+            Ok(Ok(Some(record))) => ReadOutcome::Found(FinalForm::Record(record)),
             // Retention removed the record, or its transaction aborted.
-            Ok(Ok(None)) => Reading::Gone,
+            Ok(Ok(None)) => ReadOutcome::Gone,
             Ok(Err(why)) => {
                 tracing::debug!(%group, %origin, %why, "a record that is let go is not read");
-                Reading::Unread
+                ReadOutcome::Unread
             }
             Err(why) => {
                 tracing::debug!(%group, %origin, %why, "a record that is let go is not there");
-                Reading::Unread
+                ReadOutcome::Unread
             }
         }
     }
@@ -135,7 +135,7 @@ mod tests {
     use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
     use tokio::sync::watch;
 
-    fn of(group: &str, partition: i32) -> Of {
+    fn of(group: &str, partition: i32) -> GroupPartition {
         (group.into(), TopicPartition { topic: "orders".into(), partition })
     }
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_are_settled_at_once_and_one_of_a_partition() {
-        let mut settlings = Settlings::default();
+        let mut settlings = SettleTasks::default();
         let (began, mut heard) = unbounded_channel();
         let (go, stopped) = watch::channel(false);
         for n in 0..3 {
@@ -179,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_panics_or_is_dropped_keeps_no_place() {
-        let mut settlings = Settlings::default();
+        let mut settlings = SettleTasks::default();
         settlings.run(of("shop", 0), async { panic!("as if") });
         while settlings.tasks.join_next().await.is_some() {}
         assert!(lock(&settlings.busy).is_empty());

@@ -1,9 +1,9 @@
 //! Observations of retry-topic Fetches for the detector.
 
 use crate::engine::RetryBatch;
-use crate::model::{GroupId, LaneOffset, Slot};
-use crate::retry::Company;
-use crate::retry::detector::{LaneGiven, Seen};
+use crate::model::{GroupId, LaneOffset, RetryPartition};
+use crate::retry::OtherDeliveries;
+use crate::retry::detector::{GroupObservation, LaneGiven};
 use crate::route::Router;
 
 impl Router {
@@ -12,9 +12,9 @@ impl Router {
     pub(in crate::route) fn lane_room(
         &self,
         group: &GroupId,
-        slot: Slot,
-    ) -> (Option<usize>, Company) {
-        let Some(of) = self.detector_of(group) else { return (None, Company::Old) };
+        slot: RetryPartition,
+    ) -> (Option<usize>, OtherDeliveries) {
+        let Some(of) = self.detector_of(group) else { return (None, OtherDeliveries::Old) };
         self.tell(group, &of, |detector, now| {
             let held = detector.lane_room(now);
             let (turn, company) = detector.lane_turn(now, slot);
@@ -40,7 +40,7 @@ impl Router {
             if let Some(member) = taken.member.clone() {
                 let (slot, single) = (from.slot, taken.single);
                 let told = LaneGiven { member, slot, out, waits, single };
-                detector.handle(now, Seen::LaneGiven(told));
+                detector.handle(now, GroupObservation::LaneGiven(told));
             }
         });
     }

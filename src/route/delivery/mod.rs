@@ -17,14 +17,16 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::engine::GroupDetector;
-use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::detector::{Asked, BreakerView, Detector, DetectorView, Fetching, Handed, Plan};
+use crate::model::{GroupId, MemberId, Moment, MonoMs, TopicPartition};
+use crate::retry::detector::{
+    BreakerView, DeliveredRange, Detector, DetectorView, FetchPosition, MemberFetch, Plan,
+};
 use crate::route::Router;
 
 pub use fetch_owner::{FetchOwner, FetchSession};
-use in_hand::Settlings;
-pub(super) use ordered::{Batches, Passing, Stop};
-pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
+use in_hand::SettleTasks;
+pub(super) use ordered::{ClientBatches, RelayExtent, Stop};
+pub(super) use settled::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
 
 /// The interval at which the timers of detectors run.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct TrackedFetch {
     group: GroupId,
-    by: Fetching,
+    by: MemberFetch,
     detector: Arc<GroupDetector>,
     /// The detector's change counter at the last plan.
     planned_at: AtomicU64,
@@ -44,7 +46,7 @@ impl TrackedFetch {
     fn nobody(group: &GroupId, detector: &Arc<GroupDetector>) -> Self {
         let member = MemberId::new("");
         let came = MonoMs::default();
-        let by = Fetching { member, came, conn: 0, max_wait_ms: 0, has_lane: false };
+        let by = MemberFetch { member, came, conn: 0, max_wait_ms: 0, has_lane: false };
         Self {
             group: group.clone(),
             by,
@@ -61,7 +63,7 @@ impl TrackedFetch {
         &self.detector
     }
 
-    pub fn by(&self) -> &Fetching {
+    pub fn by(&self) -> &MemberFetch {
         &self.by
     }
 }
@@ -75,8 +77,8 @@ impl Router {
     }
 
     /// The detector's plan for the requested partitions.
-    pub fn asked(&self, by: &TrackedFetch, asked: &[Asked]) -> Plan {
-        let ask = |detector: &mut Detector, now: Now| detector.asked(now, &by.by, asked);
+    pub fn asked(&self, by: &TrackedFetch, asked: &[FetchPosition]) -> Plan {
+        let ask = |detector: &mut Detector, now: Moment| detector.asked(now, &by.by, asked);
         self.tell_then(&by.group, &by.detector, ask, |of| {
             by.planned_at.store(*of.news().borrow(), Ordering::Relaxed);
         })
@@ -113,7 +115,7 @@ impl Router {
     }
 
     /// Records that these records leave for the member.
-    pub fn handed(&self, by: &TrackedFetch, handed: &[Handed]) {
+    pub fn handed(&self, by: &TrackedFetch, handed: &[DeliveredRange]) {
         if !handed.is_empty() {
             self.tell(&by.group, &by.detector, |detector, now| {
                 detector.handed(now, &by.by, handed);
@@ -122,7 +124,7 @@ impl Router {
     }
 
     /// Records that the requested partitions had no record for a plan with turns.
-    pub fn nothing_came(&self, by: &TrackedFetch, asked: &[Asked]) {
+    pub fn nothing_came(&self, by: &TrackedFetch, asked: &[FetchPosition]) {
         self.tell(&by.group, &by.detector, |detector, now| {
             detector.nothing_came(now, &by.by, asked);
         });
@@ -170,7 +172,7 @@ impl Router {
         &self,
         group: &GroupId,
         of: &GroupDetector,
-        f: impl FnOnce(&mut Detector, Now) -> T,
+        f: impl FnOnce(&mut Detector, Moment) -> T,
     ) -> T {
         self.tell_then(group, of, f, |_| {})
     }
@@ -180,7 +182,7 @@ impl Router {
         &self,
         group: &GroupId,
         of: &GroupDetector,
-        f: impl FnOnce(&mut Detector, Now) -> T,
+        f: impl FnOnce(&mut Detector, Moment) -> T,
         then: impl FnOnce(&GroupDetector),
     ) -> T {
         self.engine.change(self.clock.now(), (group, of), f, then)
@@ -189,7 +191,7 @@ impl Router {
 
 /// Runs the timers of detectors, in one long-lived task that the server spawns.
 pub async fn run(router: Arc<Router>) {
-    let mut settlings = Settlings::default();
+    let mut settlings = SettleTasks::default();
     loop {
         tokio::time::sleep(LOOK).await;
         router.watch_timeouts();

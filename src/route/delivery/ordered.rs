@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::broker::Committed;
+use crate::broker::CommittedRead;
 use crate::engine::Followers;
 use crate::model::{GroupId, OrderKey, Origin, TopicPartition};
-use crate::retry::detector::{Handed, Seen};
-use crate::retry::{OrderMode, Ordered};
+use crate::retry::detector::{DeliveredRange, GroupObservation};
+use crate::retry::{OrderDecision, OrderMode};
 use crate::route::Router;
 use crate::route::delivery::TrackedFetch;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::wire::batch::{Batch, Hidden, RecordView, end_of, order_key, records};
 
 /// Bound of key-blocked records of one partition: at the bound, its members receive nothing until
@@ -34,7 +34,7 @@ const READ_BYTES: usize = 1 << 20;
 pub(in crate::route) type Stop = (Origin, OrderKey);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::route) enum Passing {
+pub(in crate::route) enum RelayExtent {
     /// All records except these offsets, ascending, which have an entry.
     Without(Vec<i64>),
     /// Nothing for now: too many records are key-blocked, or the journal refuses more.
@@ -42,7 +42,7 @@ pub(in crate::route) enum Passing {
 }
 
 /// Record batches on their way to a client.
-pub(in crate::route) struct Batches<'a> {
+pub(in crate::route) struct ClientBatches<'a> {
     pub(in crate::route) records: &'a Bytes,
     /// Producer and first offset of each aborted transaction; clients skip its records.
     pub(in crate::route) aborted: Vec<(i64, i64)>,
@@ -55,17 +55,19 @@ impl Router {
         &self,
         by: &TrackedFetch,
         (of, from): (&TopicPartition, i64),
-        batches: Batches<'_>,
-    ) -> Passing {
+        batches: ClientBatches<'_>,
+    ) -> RelayExtent {
         let group = by.group();
-        let Some(gate) = self.engine.gate(group, of) else { return Passing::Without(Vec::new()) };
+        let Some(gate) = self.engine.gate(group, of) else {
+            return RelayExtent::Without(Vec::new());
+        };
         if gate.behind() >= BEHIND_MAX {
-            return Passing::Nothing;
+            return RelayExtent::Nothing;
         }
         let found = batches.find(|offset, key| offset >= from && gate.may_stop(key));
         match self.follow(group, of, found).await {
-            Some(entries) => Passing::Without(entries),
-            None => Passing::Nothing,
+            Some(entries) => RelayExtent::Without(entries),
+            None => RelayExtent::Nothing,
         }
     }
 
@@ -104,11 +106,12 @@ impl Router {
             }
         };
         let each = offsets.iter().zip(outcomes);
-        let entries = each.filter(|(_, outcome)| *outcome != Ordered::Free).map(|(at, _)| *at);
+        let entries =
+            each.filter(|(_, outcome)| *outcome != OrderDecision::Free).map(|(at, _)| *at);
         let entries: Vec<i64> = entries.collect();
         if !entries.is_empty() {
             let offsets = entries.clone();
-            self.seen(group, Seen::Parked { partition: of.clone(), offsets });
+            self.seen(group, GroupObservation::Parked { partition: of.clone(), offsets });
         }
         Some(entries)
     }
@@ -140,7 +143,7 @@ impl Router {
     ) {
         let Some(seen) = self.detectors.find(group) else { return };
         let open = seen.lock().detector.in_hand(of);
-        let Some(Place::Local(topic)) = self.place(&of.topic) else { return };
+        let Some(TopicKind::Local(topic)) = self.place(&of.topic) else { return };
         let Some(log) = topic.partition(of.partition) else { return };
         let first = firsts.values().min().copied().unwrap_or(i64::MAX).saturating_add(1);
         // A record delivered before a restart and not committed since is still outstanding.
@@ -150,7 +153,7 @@ impl Router {
         // `read_committed` clients have no outstanding record of an open transaction;
         // `read_uncommitted` ones have.
         while next < open.end {
-            let Ok(Committed { read, aborted, .. }) =
+            let Ok(CommittedRead { read, aborted, .. }) =
                 self.broker.read_undecided(log, next, READ_BYTES)
             else {
                 // Retention removed some of them: the rest can still be read.
@@ -164,7 +167,7 @@ impl Router {
             };
             let Some(end) = end_of(&read.records).filter(|end| *end > next) else { return };
             let aborted = aborted.iter().map(|one| (one.producer_id, one.first)).collect();
-            let found = Batches { records: &read.records, aborted }.find(|offset, key| {
+            let found = ClientBatches { records: &read.records, aborted }.find(|offset, key| {
                 (next..open.end).contains(&offset)
                     && firsts.get(&key).is_some_and(|first| *first < offset)
             });
@@ -180,7 +183,7 @@ impl Router {
     pub(in crate::route) fn handed_in_order(
         &self,
         by: &TrackedFetch,
-        handed: &[Handed],
+        handed: &[DeliveredRange],
         stops: &[u64],
     ) -> bool {
         self.tell(&by.group, &by.detector, |detector, now| {
@@ -195,7 +198,7 @@ impl Router {
     }
 }
 
-impl Batches<'_> {
+impl ClientBatches<'_> {
     /// The records whose offset and key are `wanted`, in their stored form. Unreadable batches and
     /// records without a key are skipped.
     fn find(&self, wanted: impl Fn(i64, OrderKey) -> bool) -> Vec<(i64, OrderKey, Bytes)> {
@@ -266,7 +269,7 @@ mod tests {
         let others = (100..20_100).map(|producer| (producer, producer - 100));
         let aborted = others.chain([(7, 20_000)]).collect();
         let key = order_key(b"a");
-        let found = Batches { records: &records, aborted }.find(|_, of| of == key);
+        let found = ClientBatches { records: &records, aborted }.find(|_, of| of == key);
         let offsets: Vec<i64> = found.iter().map(|(offset, ..)| *offset).collect();
         assert_eq!(offsets, [20_001, 20_003]);
     }

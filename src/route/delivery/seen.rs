@@ -2,10 +2,10 @@
 
 use crate::engine::seen_offset;
 use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
-use crate::retry::detector::{MemberStanding, Seen, Step};
+use crate::retry::detector::{AssignmentStep, GroupObservation, MemberStanding};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::wire::{Progress, ResponseError, read_progress};
+use crate::wire::{ParallelProgress, ResponseError, read_progress};
 
 /// Commit errors that a retry by the same member cannot overcome.
 const FOR_GOOD: &[ResponseError] = &[
@@ -17,15 +17,15 @@ const FOR_GOOD: &[ResponseError] = &[
 ];
 
 /// Topic, partition and offset of each position in a commit.
-type Offsets = Vec<(TopicName, i32, i64)>;
+type CommitPositions = Vec<(TopicName, i32, i64)>;
 
 impl Router {
     /// Sends one observation to the group's detector.
-    pub fn seen(&self, group: &GroupId, seen: Seen) {
+    pub fn seen(&self, group: &GroupId, seen: GroupObservation) {
         self.all_seen(group, vec![seen]);
     }
 
-    pub(in crate::route) fn all_seen(&self, group: &GroupId, all: Vec<Seen>) {
+    pub(in crate::route) fn all_seen(&self, group: &GroupId, all: Vec<GroupObservation>) {
         let Some(of) = self.detectors.find(group).filter(|_| !all.is_empty()) else { return };
         self.tell(group, &of, |detector, now| {
             for seen in all {
@@ -42,7 +42,7 @@ impl Router {
         group: &GroupId,
         (key, member_id): (&MemberId, &MemberId),
         epoch: i32,
-        step: Step,
+        step: AssignmentStep,
     ) {
         let Some(of) = self.detector_of(group) else { return };
         let standing = MemberStanding { member_id: member_id.clone(), epoch, step, conn: conn.id };
@@ -64,7 +64,7 @@ impl Router {
         let of = self.detectors.find(group);
         if of.is_some_and(|of| of.lock().detector.is_gone(key)) {
             tracing::info!(%group, member = %key, "a member that was missed is heard of again");
-            self.assigned(conn, group, (key, member_id), generation, Step::Assigned);
+            self.assigned(conn, group, (key, member_id), generation, AssignmentStep::Assigned);
         }
     }
 
@@ -76,7 +76,7 @@ impl Router {
 
     /// Records that the member is alive.
     pub(in crate::route) fn alive(&self, group: &GroupId, key: &MemberId) {
-        self.seen(group, Seen::Alive { member: key.clone() });
+        self.seen(group, GroupObservation::Alive { member: key.clone() });
     }
 
     /// Removes a member. `left`: it left the group; `member_id`: that process of it, if known.
@@ -106,7 +106,7 @@ impl Router {
             let of = self.real([(topic, partition, if is_none { 0 } else { offset })]);
             all.extend(of.map(|(partition, offset)| {
                 if is_none {
-                    Seen::Uncommitted { partition }
+                    GroupObservation::Uncommitted { partition }
                 } else {
                     seen_offset(partition, offset, &metadata)
                 }
@@ -121,7 +121,7 @@ impl Router {
         group: &GroupId,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
     ) {
-        let of = |(partition, offset)| Seen::Committed { partition, offset };
+        let of = |(partition, offset)| GroupObservation::Committed { partition, offset };
         self.all_seen(group, self.real(offsets).map(of).collect());
     }
 
@@ -131,17 +131,17 @@ impl Router {
         &self,
         group: &GroupId,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
-    ) -> Vec<Seen> {
+    ) -> Vec<GroupObservation> {
         let of = |(partition, offset): (TopicPartition, i64)| {
             let TopicPartition { topic, partition: index } = partition.clone();
             let before = self.committed(group, &Origin { topic, partition: index, offset });
-            Seen::Reset { partition, offset, before }
+            GroupObservation::Reset { partition, offset, before }
         };
         self.real(offsets).map(of).collect()
     }
 
     /// Records an offset reset.
-    pub(in crate::route) fn was_reset(&self, group: &GroupId, resets: Vec<Seen>) {
+    pub(in crate::route) fn was_reset(&self, group: &GroupId, resets: Vec<GroupObservation>) {
         // Creates the detector: the group may have no reader yet, and tracking starts with the
         // reset.
         if !resets.is_empty() && self.detector_of(group).is_some() {
@@ -157,9 +157,13 @@ impl Router {
         metadata: impl Iterator<Item = (&'a TopicName, i32, i64, &'a str)>,
     ) {
         let told = metadata.filter_map(|(topic, partition, offset, metadata)| {
-            let Progress { done, end } = read_progress(offset, metadata)?;
+            let ParallelProgress { done, end } = read_progress(offset, metadata)?;
             let topic = self.names.canonical(topic);
-            Some(Seen::Progress { partition: TopicPartition { topic, partition }, done, end })
+            Some(GroupObservation::Progress {
+                partition: TopicPartition { topic, partition },
+                done,
+                end,
+            })
         });
         self.all_seen(group, told.collect());
     }
@@ -179,7 +183,7 @@ impl Router {
             self.called(group, key);
         }
         let refused = refused.filter(|(_, error)| FOR_GOOD.contains(error));
-        let offsets: Offsets = refused.map(|(offset, _)| offset).collect();
+        let offsets: CommitPositions = refused.map(|(offset, _)| offset).collect();
         let Some(of) = self.detectors.find(group).filter(|_| !offsets.is_empty()) else { return };
         self.tell(group, &of, |detector, now| {
             if detector.is_replaced(key, member_id) {
@@ -187,7 +191,7 @@ impl Router {
             }
             for (partition, _) in self.real(offsets) {
                 let member = key.clone();
-                detector.handle(now, Seen::CommitRefused { member, partition });
+                detector.handle(now, GroupObservation::CommitRefused { member, partition });
             }
         });
     }
@@ -196,7 +200,7 @@ impl Router {
     pub(in crate::route) fn watched_topic_gone(&self, topic: &TopicName) {
         for (group, of) in self.detectors.all() {
             self.tell(&group, &of, |detector, now| {
-                detector.handle(now, Seen::TopicGone { topic: topic.clone() });
+                detector.handle(now, GroupObservation::TopicGone { topic: topic.clone() });
             });
         }
     }

@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 
 use crate::engine::SettleRequest;
 use crate::model::{Origin, TopicPartition};
-use crate::retry::detector::{Asked, Plan, Serve, Settling};
+use crate::retry::detector::{ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::Router;
 use crate::route::delivery::TrackedFetch;
-use crate::wire::batch::{RawRecord, Whole, order_key};
+use crate::wire::batch::{RawRecord, UnreadableBatch, order_key};
 
 /// Delay before a failed settling is tried again.
 const AGAIN_MS: u64 = 1_000;
@@ -17,15 +17,15 @@ const AGAIN_MS: u64 = 1_000;
 pub(in crate::route) const SETTLING_ROUNDS: usize = 16;
 
 /// The stored form of a settled record.
-pub(in crate::route) enum Remains {
+pub(in crate::route) enum FinalForm {
     Record(RawRecord),
     /// The batch that holds it, if no record of the batch can be read.
-    Batch(Box<Whole>),
+    Batch(Box<UnreadableBatch>),
 }
 
 /// The result of reading a record that is to be settled.
-pub(in crate::route) enum Reading {
-    Found(Remains),
+pub(in crate::route) enum ReadOutcome {
+    Found(FinalForm),
     /// The record no longer exists: retention, the log cleaner or an aborted transaction removed
     /// it.
     Gone,
@@ -39,8 +39,8 @@ impl Router {
     pub(in crate::route) async fn planned(
         &self,
         by: &TrackedFetch,
-        asked: &[Asked],
-        read: impl Fn(&Settling) -> Reading,
+        asked: &[FetchPosition],
+        read: impl Fn(&ExhaustedRecord) -> ReadOutcome,
     ) -> Plan {
         let mut plan = self.asked(by, asked);
         for _ in 0..SETTLING_ROUNDS {
@@ -54,8 +54,8 @@ impl Router {
             plan = self.asked(by, asked);
         }
         for serve in &mut plan.serve {
-            if matches!(serve, Serve::Settle(_)) {
-                *serve = Serve::Nothing;
+            if matches!(serve, FetchDecision::Settle(_)) {
+                *serve = FetchDecision::Nothing;
                 let again = self.clock.now().mono.plus(AGAIN_MS);
                 plan.until = Some(plan.until.map_or(again, |until| until.min(again)));
             }
@@ -68,16 +68,16 @@ impl Router {
     pub(in crate::route) async fn settle(
         &self,
         by: &TrackedFetch,
-        settling: &Settling,
-        reading: Reading,
+        settling: &ExhaustedRecord,
+        reading: ReadOutcome,
     ) -> bool {
         match reading {
-            Reading::Unread => false,
-            Reading::Gone => self.is_no_more(by, settling),
-            Reading::Found(Remains::Record(record)) => {
+            ReadOutcome::Unread => false,
+            ReadOutcome::Gone => self.is_no_more(by, settling),
+            ReadOutcome::Found(FinalForm::Record(record)) => {
                 self.settle_all(by, settling, record, None).await
             }
-            Reading::Found(Remains::Batch(whole)) => {
+            ReadOutcome::Found(FinalForm::Batch(whole)) => {
                 let (group, partition, offsets) =
                     (&by.group, &settling.partition, whole.offsets.clone());
                 tracing::error!(
@@ -92,7 +92,7 @@ impl Router {
     async fn settle_all(
         &self,
         by: &TrackedFetch,
-        settling: &Settling,
+        settling: &ExhaustedRecord,
         record: RawRecord,
         batch: Option<RangeInclusive<i64>>,
     ) -> bool {
@@ -122,7 +122,7 @@ impl Router {
     }
 
     /// Settles a record that no longer exists.
-    fn is_no_more(&self, by: &TrackedFetch, settling: &Settling) -> bool {
+    fn is_no_more(&self, by: &TrackedFetch, settling: &ExhaustedRecord) -> bool {
         let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
         tracing::warn!(%group, %partition, offset, "a failed record is there no more");
         self.tell(group, &by.detector, |detector, now| {

@@ -12,18 +12,18 @@ use bytes::Bytes;
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
 use crate::clock::Clock;
-use crate::model::{MonoMs, Origin, Runs, TopicPartition};
-use crate::retry::detector::{Asked, Handed, Plan, Serve, Settling};
+use crate::model::{MonoMs, OffsetRuns, Origin, TopicPartition};
+use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::conn::Conn;
-use crate::route::delivery::{Reading, Remains, SETTLING_ROUNDS, TrackedFetch};
-use crate::route::fetch::conditioned::behind::Behind;
-use crate::route::fetch::narrow::{self, Give};
-use crate::route::fetch::wanted::{Wanted, wait_ms};
+use crate::route::delivery::{FinalForm, ReadOutcome, SETTLING_ROUNDS, TrackedFetch};
+use crate::route::fetch::conditioned::behind::DeferredPartitions;
+use crate::route::fetch::narrow::{self, DeliveryDecision};
+use crate::route::fetch::wanted::{NamedFetch, wait_ms};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
-use crate::upstream::{Found, Link, UpstreamError};
+use crate::upstream::{Link, OriginAnswer, UpstreamError};
 use crate::wire::batch::CutError;
-use crate::wire::batch::cut::Damage;
+use crate::wire::batch::cut::BatchDamage;
 use crate::wire::{RequestHead, ResponseError};
 
 /// Bytes of one broker answer, which is buffered whole.
@@ -42,20 +42,22 @@ pub(in crate::route) async fn relayed(
     head: RequestHead,
 ) -> Result<Reply, AnswerError> {
     let answer = async |request: FetchRequest| {
-        let wanted = Wanted::new(router, &request);
+        let wanted = NamedFetch::new(router, &request);
         let by = router.watched(conn, &wanted.topics(), wait_ms(&request));
-        let asking = Asking { link, head: &head, record_version: conn.fetch_version() };
+        let asking = BrokerFetch { link, head: &head, record_version: conn.fetch_version() };
         let room = (router.clock, &router.budget);
-        Polling::new(Member { router, conn, by }, asking, request, wanted, room).answer().await
+        FetchPoll::new(TrackedMember { router, conn, by }, asking, request, wanted, room)
+            .answer()
+            .await
     };
     router.helped(&head, answer).await
 }
 
 /// The detector's side of a Fetch; tests replace it.
-trait Guard {
-    fn asked(&self, asked: &[Asked]) -> Plan;
+trait FetchGuard {
+    fn asked(&self, asked: &[FetchPosition]) -> Plan;
     /// The client is about to receive these records.
-    fn handed(&self, handed: &[Handed]);
+    fn handed(&self, handed: &[DeliveredRange]);
     /// The offset that the partition waits for.
     fn awaited(&self, _: &TopicPartition) -> Option<i64> {
         None
@@ -63,32 +65,32 @@ trait Guard {
     /// The partition's log starts at that offset: it waits for nothing below.
     fn begins(&self, _: &TopicPartition, _start: i64) {}
     /// The broker had no record for a plan with turns.
-    fn nothing_came(&self, asked: &[Asked]);
+    fn nothing_came(&self, asked: &[FetchPosition]);
     /// The range holds no record to deliver, and records behind it are withheld.
     fn passed_over(&self, _: &TopicPartition, _nothing: Range<i64>) {}
     /// Settles a final record durably; whether the plan may have changed.
-    async fn settle(&self, settling: &Settling, found: Reading) -> bool;
+    async fn settle(&self, settling: &ExhaustedRecord, found: ReadOutcome) -> bool;
     fn unreadable(&self, partition: &TopicPartition, error: &CutError);
     /// Returns when a new plan may differ.
     async fn replan(&self, until: Option<MonoMs>);
 }
 
 /// The member of the Fetch; `None`: the Fetch is unattributed by now.
-struct Member<'a> {
+struct TrackedMember<'a> {
     router: &'a Router,
     conn: &'a Conn,
     by: Option<TrackedFetch>,
 }
 
-impl Guard for Member<'_> {
-    fn asked(&self, asked: &[Asked]) -> Plan {
+impl FetchGuard for TrackedMember<'_> {
+    fn asked(&self, asked: &[FetchPosition]) -> Plan {
         match &self.by {
             Some(by) => self.router.asked(by, asked),
             None => Plan { serve: Vec::new(), until: None },
         }
     }
 
-    fn handed(&self, handed: &[Handed]) {
+    fn handed(&self, handed: &[DeliveredRange]) {
         if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
             self.router.handed(by, handed);
         }
@@ -104,7 +106,7 @@ impl Guard for Member<'_> {
         }
     }
 
-    fn nothing_came(&self, asked: &[Asked]) {
+    fn nothing_came(&self, asked: &[FetchPosition]) {
         if let Some(by) = &self.by {
             self.router.nothing_came(by, asked);
         }
@@ -116,7 +118,7 @@ impl Guard for Member<'_> {
         }
     }
 
-    async fn settle(&self, settling: &Settling, found: Reading) -> bool {
+    async fn settle(&self, settling: &ExhaustedRecord, found: ReadOutcome) -> bool {
         match &self.by {
             Some(by) => self.router.settle(by, settling, found).await,
             None => false,
@@ -138,58 +140,69 @@ impl Guard for Member<'_> {
 }
 
 /// The connection to the broker and the client's request header.
-struct Asking<'a> {
+struct BrokerFetch<'a> {
     link: &'a mut Link,
     head: &'a RequestHead,
     /// Version of a Fetch for one record.
     record_version: i16,
 }
 
-impl Asking<'_> {
+impl BrokerFetch<'_> {
     /// Reads a record on the client's connection; `Err`: the partition's answer for now.
-    async fn read(&mut self, settling: &Settling) -> Result<Result<Reading, Give>, UpstreamError> {
+    async fn read(
+        &mut self,
+        settling: &ExhaustedRecord,
+    ) -> Result<Result<ReadOutcome, DeliveryDecision>, UpstreamError> {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         Ok(Err(match self.link.read_record(self.record_version, self.head, &origin).await? {
-            Found::Record(record) => return Ok(Ok(Reading::Found(Remains::Record(record)))),
-            Found::Unreadable(whole) => return Ok(Ok(Reading::Found(Remains::Batch(whole)))),
+            OriginAnswer::Record(record) => {
+                return Ok(Ok(ReadOutcome::Found(FinalForm::Record(record))));
+            }
+            OriginAnswer::Unreadable(whole) => {
+                return Ok(Ok(ReadOutcome::Found(FinalForm::Batch(whole))));
+            }
             // A `read_uncommitted` client would receive it again and fail on it again.
-            Found::Empty => return Ok(Ok(Reading::Gone)),
+            OriginAnswer::Empty => return Ok(Ok(ReadOutcome::Gone)),
             // Nothing is lost: whatever is left goes to the client again.
-            Found::Gone => Give::Open,
+            OriginAnswer::Gone => DeliveryDecision::Open,
             // Withheld: a member that gets the batch would fail for ever, and its content is
             // unknown.
-            Found::Damaged => Give::Nothing,
-            Found::Denied => Give::Refused(ResponseError::TopicAuthorizationFailed),
-            Found::Elsewhere => Give::Refused(ResponseError::NotLeaderOrFollower),
+            OriginAnswer::Damaged => DeliveryDecision::Nothing,
+            OriginAnswer::Denied => {
+                DeliveryDecision::Refused(ResponseError::TopicAuthorizationFailed)
+            }
+            OriginAnswer::Elsewhere => {
+                DeliveryDecision::Refused(ResponseError::NotLeaderOrFollower)
+            }
         }))
     }
 }
 
 /// One tracked Fetch, while it polls the broker.
-struct Polling<'a, G> {
+struct FetchPoll<'a, G> {
     guard: G,
-    asking: Asking<'a>,
+    asking: BrokerFetch<'a>,
     request: FetchRequest,
-    wanted: Wanted,
+    wanted: NamedFetch,
     clock: Clock,
     budget: &'a Budget,
     deadline: MonoMs,
     /// Partitions whose answer does not depend on the plan any more.
-    fixed: BTreeMap<TopicPartition, Give>,
-    behind: Behind,
+    fixed: BTreeMap<TopicPartition, DeliveryDecision>,
+    behind: DeferredPartitions,
 }
 
-impl<'a, G: Guard> Polling<'a, G> {
+impl<'a, G: FetchGuard> FetchPoll<'a, G> {
     fn new(
         guard: G,
-        asking: Asking<'a>,
+        asking: BrokerFetch<'a>,
         request: FetchRequest,
-        wanted: Wanted,
+        wanted: NamedFetch,
         (clock, budget): (Clock, &'a Budget),
     ) -> Self {
         let deadline = clock.now().mono.plus(wait_ms(&request));
-        let (fixed, behind) = (BTreeMap::new(), Behind::default());
+        let (fixed, behind) = (BTreeMap::new(), DeferredPartitions::default());
         Self { guard, asking, request, wanted, clock, budget, deadline, fixed, behind }
     }
 
@@ -206,12 +219,12 @@ impl<'a, G: Guard> Polling<'a, G> {
     async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
         let plan = self.planned().await?;
         let gives = self.gives(&plan.serve);
-        let leaves_at_once = plan.serve.contains(&Serve::Again);
+        let leaves_at_once = plan.serve.contains(&FetchDecision::Again);
         let now = self.clock.now().mono;
         let until = plan.until.map(|until| until.max(now.plus(LEAST_MS)));
         let narrowed = narrow::narrowed(&self.request, &gives);
         let told = if narrowed.topics.is_empty() {
-            let is_refused = gives.iter().any(|give| matches!(give, Give::Refused(_)));
+            let is_refused = gives.iter().any(|give| matches!(give, DeliveryDecision::Refused(_)));
             if !is_refused && !leaves_at_once && self.left_ms() > 0 {
                 self.wait(until).await;
                 return Ok(None);
@@ -255,7 +268,7 @@ impl<'a, G: Guard> Polling<'a, G> {
     }
 
     /// Settles a record; whether the plan may have changed.
-    async fn settle(&mut self, settling: &Settling) -> Result<bool, UpstreamError> {
+    async fn settle(&mut self, settling: &ExhaustedRecord) -> Result<bool, UpstreamError> {
         if self.fixed.contains_key(&settling.partition) {
             return Ok(false);
         }
@@ -264,11 +277,11 @@ impl<'a, G: Guard> Polling<'a, G> {
                 if self.guard.settle(settling, record).await {
                     return Ok(true);
                 }
-                Give::Nothing
+                DeliveryDecision::Nothing
             }
             Err(give) => {
-                if give == Give::Nothing {
-                    let (base_offset, damage) = (settling.offset, Damage::Crc);
+                if give == DeliveryDecision::Nothing {
+                    let (base_offset, damage) = (settling.offset, BatchDamage::Crc);
                     let error = CutError::Corrupt { base_offset, damage };
                     self.guard.unreadable(&settling.partition, &error);
                 }
@@ -284,13 +297,16 @@ impl<'a, G: Guard> Polling<'a, G> {
     }
 
     /// The decision for each requested partition.
-    fn gives(&self, serve: &[Serve]) -> Vec<Give> {
+    fn gives(&self, serve: &[FetchDecision]) -> Vec<DeliveryDecision> {
         let places = self.wanted.places(&self.request).into_iter();
         let give = |place: Option<usize>| {
             let asked = place.and_then(|place| self.wanted.asked.get(place));
             let fixed = asked.and_then(|asked| self.fixed.get(&asked.partition));
-            let planned =
-                || place.and_then(|place| serve.get(place)).map_or(Give::Open, Give::from);
+            let planned = || {
+                place
+                    .and_then(|place| serve.get(place))
+                    .map_or(DeliveryDecision::Open, DeliveryDecision::from)
+            };
             fixed.cloned().unwrap_or_else(planned)
         };
         places.map(give).collect()
@@ -316,12 +332,16 @@ impl<'a, G: Guard> Polling<'a, G> {
         let bytes = self.budget.answer_bytes(wished);
         narrowed.max_bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         narrowed.min_bytes = narrowed.min_bytes.min(narrowed.max_bytes);
-        let Asking { link, head, .. } = &mut self.asking;
+        let BrokerFetch { link, head, .. } = &mut self.asking;
         link.call(head, &narrowed).await
     }
 
     /// Removes withheld records from the answer. Returns the deliveries of tracked partitions.
-    fn cut(&mut self, response: &mut FetchResponse, gives: &[Give]) -> Vec<Handed> {
+    fn cut(
+        &mut self,
+        response: &mut FetchResponse,
+        gives: &[DeliveryDecision],
+    ) -> Vec<DeliveredRange> {
         let mut handed = Vec::new();
         let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
         let places = self.wanted.places(&self.request);
@@ -337,7 +357,7 @@ impl<'a, G: Guard> Polling<'a, G> {
                 data.records = Some(Bytes::new());
                 None
             });
-            let is_cut = matches!(give, Give::Without(_));
+            let is_cut = matches!(give, DeliveryDecision::Without(_));
             if is_cut && leaving.is_some() {
                 self.behind.keep(nth, &mut self.request, data);
                 if !narrow::has_records(data) {
@@ -351,7 +371,7 @@ impl<'a, G: Guard> Polling<'a, G> {
                 handed.push(leaving.handed(partition.clone(), from));
             } else if has_records && !narrow::has_records(data) {
                 // The broker would send the same batches again at once.
-                self.fixed.insert(partition.clone(), Give::Nothing);
+                self.fixed.insert(partition.clone(), DeliveryDecision::Nothing);
             }
         }
         handed
@@ -359,18 +379,22 @@ impl<'a, G: Guard> Polling<'a, G> {
 
     /// Adds the skipped batches of partitions that have no other records, for the client to
     /// advance.
-    fn kept(&self, response: &mut FetchResponse, gives: &[Give]) -> Vec<Handed> {
+    fn kept(
+        &self,
+        response: &mut FetchResponse,
+        gives: &[DeliveryDecision],
+    ) -> Vec<DeliveredRange> {
         let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
         let places = self.wanted.places(&self.request);
         let each = partitions.zip(gives).zip(places).enumerate();
         let told = each.filter_map(|(nth, ((data, give), place))| {
             let asked = self.wanted.asked.get(place?)?;
-            let is_cut = matches!(give, Give::Without(_));
+            let is_cut = matches!(give, DeliveryDecision::Without(_));
             let told = || self.behind.told(nth, self.asking.head.version, data);
             let end = is_cut.then(told).flatten()?;
             let (partition, from) = (asked.partition.clone(), asked.offset);
-            let (hidden, sparse) = (Runs::default(), Vec::new());
-            Some(Handed { partition, from, end, turn: None, hidden, sparse })
+            let (hidden, sparse) = (OffsetRuns::default(), Vec::new());
+            Some(DeliveredRange { partition, from, end, turn: None, hidden, sparse })
         });
         told.collect()
     }

@@ -6,18 +6,18 @@ use bytes::Bytes;
 use kafka_protocol::messages::FetchResponse;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use crate::broker::At;
+use crate::broker::OffsetOutcome;
 use crate::broker::topic::Partition;
 use crate::model::{MonoMs, TopicName, TopicPartition};
-use crate::retry::detector::{Asked, Handed, Plan, Serve, Settling};
+use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::delivery::{Batches, Passing, Reading, Remains, TrackedFetch};
-use crate::route::fetch::narrow::{Give, Leaving, aborted, cut};
-use crate::route::fetch::plan::{Log, Planned, Source};
+use crate::route::delivery::{ClientBatches, FinalForm, ReadOutcome, RelayExtent, TrackedFetch};
+use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, aborted, cut};
+use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::fetch::{empty, from_log};
-use crate::route::place::Place;
-use crate::wire::batch::{Batch, CutError, Whole, whole_at};
+use crate::route::place::TopicKind;
+use crate::wire::batch::{Batch, CutError, UnreadableBatch, whole_at};
 
 /// Bound of an unpacked compressed batch.
 pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
@@ -27,28 +27,28 @@ const WHOLE_BYTES: usize = 1 << 20;
 const OPEN: Plan = Plan { serve: Vec::new(), until: None };
 
 /// The member of a Fetch, if it is attributed and its group has a detector.
-pub(super) struct Member<'a> {
+pub(super) struct FetchMember<'a> {
     router: &'a Router,
     conn: &'a Conn,
     by: Option<TrackedFetch>,
 }
 
 /// The answer for one partition.
-pub(super) struct Given {
+pub(super) struct PartitionAnswer {
     pub(super) data: PartitionData,
     /// Deliveries, recorded in the detector before they leave.
-    pub(super) handed: Option<Handed>,
+    pub(super) handed: Option<DeliveredRange>,
     /// The stop count of the partition's keys when it was read.
     pub(super) stops: u64,
     /// Answer without waiting for more records.
     pub(super) at_once: bool,
 }
 
-impl<'a> Member<'a> {
+impl<'a> FetchMember<'a> {
     pub(super) fn of(
         router: &'a Router,
         conn: &'a Conn,
-        planned: &[Planned],
+        planned: &[PlannedTopic],
         max_wait_ms: u64,
     ) -> Self {
         let mut topics: Vec<TopicName> = Vec::new();
@@ -62,11 +62,12 @@ impl<'a> Member<'a> {
 
     /// The plan for the requested partitions of ordinary topics, in their order; empty: nothing is
     /// withheld.
-    pub(super) async fn plan(&self, planned: &[Planned]) -> Plan {
+    pub(super) async fn plan(&self, planned: &[PlannedTopic]) -> Plan {
         let Some(by) = &self.by else { return OPEN };
-        let asked = |log: &Log| Asked { partition: log.partition(), offset: log.offset };
-        let asked: Vec<Asked> = real(planned).map(asked).collect();
-        let start = |log: &Log| {
+        let asked =
+            |log: &PartitionRead| FetchPosition { partition: log.partition(), offset: log.offset };
+        let asked: Vec<FetchPosition> = real(planned).map(asked).collect();
+        let start = |log: &PartitionRead| {
             let partition = log.topic.partition(log.index)?;
             Some((log.partition(), self.router.broker.bounds(partition).start))
         };
@@ -75,36 +76,40 @@ impl<'a> Member<'a> {
     }
 
     /// Reads a record that is to be settled.
-    fn read(&self, by: &TrackedFetch, settling: &Settling) -> Reading {
+    fn read(&self, by: &TrackedFetch, settling: &ExhaustedRecord) -> ReadOutcome {
         let TopicPartition { topic, partition } = &settling.partition;
-        let Some(Place::Local(topic)) = self.router.place(topic) else { return Reading::Gone };
-        let Some(log) = topic.partition(*partition) else { return Reading::Gone };
+        let Some(TopicKind::Local(topic)) = self.router.place(topic) else {
+            return ReadOutcome::Gone;
+        };
+        let Some(log) = topic.partition(*partition) else { return ReadOutcome::Gone };
         match self.router.broker.at(log, settling.offset) {
-            Ok(At::Record(record)) => Reading::Found(Remains::Record(record)),
-            Ok(At::Nobodys) => Reading::Gone,
-            Ok(At::Open) => Reading::Unread,
-            Ok(At::Nothing) if settling.offset < self.router.broker.bounds(log).start => {
-                Reading::Gone
+            Ok(OffsetOutcome::Record(record)) => ReadOutcome::Found(FinalForm::Record(record)),
+            Ok(OffsetOutcome::Nobodys) => ReadOutcome::Gone,
+            Ok(OffsetOutcome::Open) => ReadOutcome::Unread,
+            Ok(OffsetOutcome::Nothing)
+                if settling.offset < self.router.broker.bounds(log).start =>
+            {
+                ReadOutcome::Gone
             }
-            Ok(At::Nothing | At::Unreadable)
+            Ok(OffsetOutcome::Nothing | OffsetOutcome::Unreadable)
                 if let Some(whole) = self.whole(log, settling.offset) =>
             {
-                Reading::Found(Remains::Batch(Box::new(whole)))
+                ReadOutcome::Found(FinalForm::Batch(Box::new(whole)))
             }
-            Ok(At::Nothing | At::Unreadable) => {
+            Ok(OffsetOutcome::Nothing | OffsetOutcome::Unreadable) => {
                 let why = format_args!("no record can be read at offset {}", settling.offset);
                 self.router.unreadable(by, &settling.partition, &why);
-                Reading::Unread
+                ReadOutcome::Unread
             }
             Err(error) => {
                 self.router.unreadable(by, &settling.partition, &error);
-                Reading::Unread
+                ReadOutcome::Unread
             }
         }
     }
 
     /// The batch at that offset, if none of its records can be read.
-    fn whole(&self, log: &Partition, offset: i64) -> Option<Whole> {
+    fn whole(&self, log: &Partition, offset: i64) -> Option<UnreadableBatch> {
         let read = self.router.broker.read(log, offset, WHOLE_BYTES).ok()?;
         whole_at(&read.records, offset, read.bounds.visible_end, UNPACKED_BYTES_MAX)
     }
@@ -113,20 +118,24 @@ impl<'a> Member<'a> {
     /// at least one whole batch whatever the limits.
     pub(super) async fn give(
         &self,
-        log: &Log,
-        serve: &Serve,
+        log: &PartitionRead,
+        serve: &FetchDecision,
         bytes_max: usize,
         first: bool,
-    ) -> Given {
-        let is_alone = matches!(serve, Serve::Turn { .. } | Serve::Below { .. });
-        if matches!(serve, Serve::Nothing | Serve::Again | Serve::Settle(_)) {
-            return Given { at_once: *serve == Serve::Again, ..self.nothing(log) };
+    ) -> PartitionAnswer {
+        let is_alone = matches!(serve, FetchDecision::Turn { .. } | FetchDecision::Below { .. });
+        if matches!(serve, FetchDecision::Nothing | FetchDecision::Again | FetchDecision::Settle(_))
+        {
+            return PartitionAnswer {
+                at_once: *serve == FetchDecision::Again,
+                ..self.nothing(log)
+            };
         }
         let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
         let stops = self.stops(log);
         let mut data = from_log(self.router, log, read_max);
         let Some(give) = self.in_order(log, serve, &data).await else {
-            return Given { stops, ..self.nothing(log) };
+            return PartitionAnswer { stops, ..self.nothing(log) };
         };
         let len = data.records.as_ref().map_or(0, Bytes::len);
         let fits = first || is_alone || len <= bytes_max;
@@ -137,38 +146,43 @@ impl<'a> Member<'a> {
         let passed_over = leaving.as_ref().and_then(|leaving| leaving.passed_over(log.offset));
         if let Some((by, nothing)) = self.by.as_ref().zip(passed_over) {
             self.router.passed_over(by, &log.partition(), nothing);
-            return Given { stops, ..self.nothing(log) };
+            return PartitionAnswer { stops, ..self.nothing(log) };
         }
         let at_once = is_alone && leaving.is_some();
         let leaving = leaving.filter(|_| self.detectors(log));
         let handed = leaving.map(|leaving| leaving.handed(log.partition(), log.offset));
-        Given { data, handed, stops, at_once }
+        PartitionAnswer { data, handed, stops, at_once }
     }
 
-    fn stops(&self, log: &Log) -> u64 {
+    fn stops(&self, log: &PartitionRead) -> u64 {
         let by = self.by.as_ref().filter(|_| log.is_real);
         by.map_or(0, |by| self.router.engine.stops(by.group(), &log.partition()))
     }
 
     /// Removes key-blocked records in a group with key order; `None`: the partition delivers
     /// nothing.
-    async fn in_order(&self, log: &Log, serve: &Serve, data: &PartitionData) -> Option<Give> {
-        let give = Give::from(serve);
+    async fn in_order(
+        &self,
+        log: &PartitionRead,
+        serve: &FetchDecision,
+        data: &PartitionData,
+    ) -> Option<DeliveryDecision> {
+        let give = DeliveryDecision::from(serve);
         let Some(by) = self.by.as_ref().filter(|_| log.is_real) else { return Some(give) };
         let Some(records) = data.records.as_ref().filter(|read| !read.is_empty()) else {
             return Some(give);
         };
         let aborted = aborted(data).collect();
-        let batches = Batches { records, aborted };
+        let batches = ClientBatches { records, aborted };
         let of = log.partition();
         match self.router.passing(by, (&of, log.offset), batches).await {
-            Passing::Without(entries) => Some(give.without(entries)),
-            Passing::Nothing => None,
+            RelayExtent::Without(entries) => Some(give.without(entries)),
+            RelayExtent::Nothing => None,
         }
     }
 
     /// An answer without records.
-    pub(super) fn nothing(&self, log: &Log) -> Given {
+    pub(super) fn nothing(&self, log: &PartitionRead) -> PartitionAnswer {
         let broker = &self.router.broker;
         let mut data = empty(-1, -1);
         if let Some(partition) = log.topic.partition(log.index) {
@@ -177,21 +191,21 @@ impl<'a> Member<'a> {
             data = empty(bounds.start, bounds.visible_end);
             data.last_stable_offset = stable;
         }
-        Given { data, handed: None, stops: 0, at_once: false }
+        PartitionAnswer { data, handed: None, stops: 0, at_once: false }
     }
 
     /// The one record that goes by turn, and the position of its partition in the plan.
     pub(super) async fn by_turn(
         &self,
-        planned: &[Planned],
-        serve: &[Serve],
+        planned: &[PlannedTopic],
+        serve: &[FetchDecision],
         bytes_max: usize,
-    ) -> Option<(usize, Given)> {
+    ) -> Option<(usize, PartitionAnswer)> {
         let mut line: Vec<_> = real(planned)
             .zip(serve)
             .enumerate()
             .filter_map(|(of, (log, serve))| match serve {
-                Serve::Turn { place, .. } => Some((*place, of, log, serve)),
+                FetchDecision::Turn { place, .. } => Some((*place, of, log, serve)),
                 _ => None,
             })
             .collect();
@@ -205,13 +219,18 @@ impl<'a> Member<'a> {
         None
     }
 
-    fn detectors(&self, log: &Log) -> bool {
+    fn detectors(&self, log: &PartitionRead) -> bool {
         log.is_real && self.by.is_some()
     }
 
     /// Removes withheld records; returns the extent of the rest.
-    fn cut(&self, log: &Log, give: &Give, data: &mut PartitionData) -> Option<Leaving> {
-        if *give == Give::Open && !self.detectors(log) {
+    fn cut(
+        &self,
+        log: &PartitionRead,
+        give: &DeliveryDecision,
+        data: &mut PartitionData,
+    ) -> Option<DeliveryExtent> {
+        if *give == DeliveryDecision::Open && !self.detectors(log) {
             return None;
         }
         cut(data, give, log.offset).unwrap_or_else(|error| {
@@ -221,7 +240,7 @@ impl<'a> Member<'a> {
         })
     }
 
-    fn held(&self, log: &Log, error: &CutError) {
+    fn held(&self, log: &PartitionRead, error: &CutError) {
         if let Some(by) = &self.by {
             self.router.unreadable(by, &log.partition(), error);
         }
@@ -229,7 +248,7 @@ impl<'a> Member<'a> {
 
     /// Records the deliveries, if the client is still connected. False: a key was stopped since the
     /// read, so they must not leave.
-    pub(super) fn handed(&self, handed: &[Handed], stops: &[u64]) -> bool {
+    pub(super) fn handed(&self, handed: &[DeliveredRange], stops: &[u64]) -> bool {
         match self.by.as_ref().filter(|_| !self.conn.is_gone() && !handed.is_empty()) {
             Some(by) => self.router.handed_in_order(by, handed, stops),
             None => true,
@@ -247,10 +266,10 @@ impl<'a> Member<'a> {
 }
 
 /// The logs of ordinary topics, in the requested order.
-fn real(planned: &[Planned]) -> impl Iterator<Item = &Log> {
+fn real(planned: &[PlannedTopic]) -> impl Iterator<Item = &PartitionRead> {
     let sources = planned.iter().flat_map(|topic| &topic.partitions).map(|asked| &asked.source);
     sources.filter_map(|source| match source {
-        Source::Log(log) if log.is_real => Some(log),
+        ReadSource::Log(log) if log.is_real => Some(log),
         _ => None,
     })
 }

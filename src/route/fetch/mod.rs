@@ -24,17 +24,17 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::broker::Committed;
-use crate::broker::transactions::Aborted;
-use crate::retry::detector::{Handed, Serve};
+use crate::broker::CommittedRead;
+use crate::broker::transactions::AbortedRange;
+use crate::retry::detector::{DeliveredRange, FetchDecision};
 use crate::route::conn::Conn;
-use crate::route::fetch::given::{Given, Member};
-use crate::route::fetch::plan::{Log, Planned, Source};
+use crate::route::fetch::given::{FetchMember, PartitionAnswer};
+use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
 pub(in crate::route) use conditioned::relayed;
-pub use tracked::{Onward, Tracked};
+pub use tracked::{RelayDecision, RelayedAnswer};
 
 /// Bound of a long poll, whatever `max_wait_ms` says.
 const WAIT_MS_MAX: u64 = 60_000;
@@ -47,7 +47,7 @@ const WAIT_MS_MAX_IN_FRONT: u64 = 500;
 const LOOK_AGAIN_MS: u64 = 500;
 
 /// The result of one round over all partitions.
-struct Gathered {
+struct FetchRound {
     topics: Vec<FetchableTopicResponse>,
     /// Bytes of all records except retries.
     bytes: usize,
@@ -56,7 +56,7 @@ struct Gathered {
     /// Errors, retries and records delivered alone are answered without waiting.
     at_once: bool,
     /// Deliveries to members that the detector tracks.
-    handed: Vec<Handed>,
+    handed: Vec<DeliveredRange>,
     /// For each delivery, the stop count of its partition's keys at the read.
     stops: Vec<u64>,
 }
@@ -79,7 +79,7 @@ pub(super) async fn answer(
     let wait_ms_max = if router.upstream.is_some() { WAIT_MS_MAX_IN_FRONT } else { WAIT_MS_MAX };
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(wait_ms_max);
     let deadline = router.clock.now().mono.plus(wait_ms);
-    let member = Member::of(router, conn, &planned, wait_ms);
+    let member = FetchMember::of(router, conn, &planned, wait_ms);
     loop {
         let waker = Arc::new(Notify::new());
         watch(router, &planned, &waker);
@@ -98,7 +98,7 @@ pub(super) async fn answer(
             }
             return response;
         }
-        let waits_for_topic = planned.iter().any(Planned::waits_for_topic);
+        let waits_for_topic = planned.iter().any(PlannedTopic::waits_for_topic);
         let looks_again = waits_for_topic || looks_again(router, &planned);
         let pause_ms = if looks_again { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
         let pause = Duration::from_millis(pause_ms);
@@ -114,26 +114,26 @@ pub(super) async fn answer(
 }
 
 /// Whether the Fetch is for retries whose delivery may change without a wake-up.
-fn looks_again(router: &Router, planned: &[Planned]) -> bool {
+fn looks_again(router: &Router, planned: &[PlannedTopic]) -> bool {
     let mut sources = planned.iter().flat_map(|topic| &topic.partitions);
     sources.any(|asked| match &asked.source {
-        Source::Lane { group, .. } => router.looks_again(group),
+        ReadSource::Lane { group, .. } => router.looks_again(group),
         _ => false,
     })
 }
 
-fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
+fn watch(router: &Router, planned: &[PlannedTopic], waker: &Arc<Notify>) {
     for source in planned.iter().flat_map(|topic| &topic.partitions) {
         match &source.source {
-            Source::Log(log) => {
+            ReadSource::Log(log) => {
                 if let Some(partition) = log.topic.partition(log.index) {
                     router.broker.watch(partition, waker);
                 }
             }
-            Source::Lane { group, .. } | Source::Snapshot { group, .. } => {
+            ReadSource::Lane { group, .. } | ReadSource::Snapshot { group, .. } => {
                 router.engine.watch(group, waker);
             }
-            Source::Nothing | Source::Refused(_) => {}
+            ReadSource::Nothing | ReadSource::Refused(_) => {}
         }
     }
 }
@@ -141,12 +141,12 @@ fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
 /// `serve`: the plan for the partitions of ordinary topics, in their order; the others are open.
 async fn gather(
     router: &Router,
-    member: &Member<'_>,
-    planned: &[Planned],
-    serve: &[Serve],
+    member: &FetchMember<'_>,
+    planned: &[PlannedTopic],
+    serve: &[FetchDecision],
     bytes_max: usize,
-) -> Gathered {
-    let mut gathered = Gathered {
+) -> FetchRound {
+    let mut gathered = FetchRound {
         topics: Vec::with_capacity(planned.len()),
         bytes: 0,
         news: 0,
@@ -165,16 +165,16 @@ async fn gather(
             let first = gathered.bytes == 0;
             let bytes_max = asked.bytes_max.min(left);
             let mut data = match &asked.source {
-                Source::Log(log) => {
+                ReadSource::Log(log) => {
                     let serve = if log.is_real { serves.next() } else { None };
                     let given = match serve {
-                        Some((place, Serve::Turn { .. })) => by_turn
+                        Some((place, FetchDecision::Turn { .. })) => by_turn
                             .take_if(|(first, _)| *first == place)
                             .map_or_else(|| member.nothing(log), |(_, given)| given),
                         // The first partition with data answers one whole batch, whatever the
                         // limits.
                         Some((_, serve)) => member.give(log, serve, bytes_max, first).await,
-                        None => member.give(log, &Serve::Open, bytes_max, first).await,
+                        None => member.give(log, &FetchDecision::Open, bytes_max, first).await,
                     };
                     let given = deleted(router, log, topic.id).unwrap_or(given);
                     gathered.at_once |= given.at_once;
@@ -184,17 +184,18 @@ async fn gather(
                     }
                     given.data
                 }
-                Source::Lane { group, from } => lane::take(router, (group, *from)).await,
-                Source::Snapshot { group, from } => {
+                ReadSource::Lane { group, from } => lane::take(router, (group, *from)).await,
+                ReadSource::Snapshot { group, from } => {
                     lane::snapshot(router, (group, *from), bytes_max).await
                 }
-                Source::Nothing => empty(0, 0),
-                Source::Refused(error) => refused(*error),
+                ReadSource::Nothing => empty(0, 0),
+                ReadSource::Refused(error) => refused(*error),
             };
             data.partition_index = asked.index;
             let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
             gathered.news += if given::only_skips(&data) { 0 } else { bytes };
-            let of_lane = matches!(asked.source, Source::Lane { .. } | Source::Snapshot { .. });
+            let of_lane =
+                matches!(asked.source, ReadSource::Lane { .. } | ReadSource::Snapshot { .. });
             // Retries are few and use up none of the bytes for other records.
             gathered.bytes += if of_lane { 0 } else { bytes };
             gathered.at_once |= data.error_code != 0 || (of_lane && bytes > 0);
@@ -207,17 +208,17 @@ async fn gather(
 
 /// The error for a partition whose topic was deleted while the Fetch waited. `id`: the topic id of
 /// the request, or nil.
-fn deleted(router: &Router, log: &Log, id: Uuid) -> Option<Given> {
+fn deleted(router: &Router, log: &PartitionRead, id: Uuid) -> Option<PartitionAnswer> {
     let is_there = log.topic.partition(log.index).is_some_and(|p| router.broker.is_there(p));
     let error = match id {
         _ if is_there => return None,
         id if id.is_nil() => ResponseError::UnknownTopicOrPartition,
         _ => ResponseError::UnknownTopicId,
     };
-    Some(Given { data: refused(error), handed: None, stops: 0, at_once: true })
+    Some(PartitionAnswer { data: refused(error), handed: None, stops: 0, at_once: true })
 }
 
-fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {
+fn from_log(router: &Router, log: &PartitionRead, bytes_max: usize) -> PartitionData {
     let Some(partition) = log.topic.partition(log.index) else {
         return refused(ResponseError::UnknownTopicOrPartition);
     };
@@ -227,11 +228,11 @@ fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {
     } else {
         broker.read(partition, log.offset, bytes_max).map(|read| {
             let stable_end = broker.stable_end(partition).min(read.bounds.visible_end);
-            Committed { read, stable_end, aborted: Vec::new() }
+            CommittedRead { read, stable_end, aborted: Vec::new() }
         })
     };
     match read {
-        Ok(Committed { read, stable_end, aborted }) => {
+        Ok(CommittedRead { read, stable_end, aborted }) => {
             let mut data = empty(read.bounds.start, read.bounds.visible_end);
             data.last_stable_offset = stable_end;
             data.aborted_transactions =
@@ -248,7 +249,7 @@ fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {
     }
 }
 
-fn aborted_by(aborted: Aborted) -> AbortedTransaction {
+fn aborted_by(aborted: AbortedRange) -> AbortedTransaction {
     let mut told = AbortedTransaction::default();
     (told.producer_id, told.first_offset) = (aborted.producer_id.into(), aborted.first);
     told

@@ -10,8 +10,8 @@ use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, Partition
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
-use crate::model::{Runs, Sparse, TopicPartition};
-use crate::retry::detector::{Handed, Serve};
+use crate::model::{OffsetRuns, Sparse, TopicPartition};
+use crate::retry::detector::{DeliveredRange, FetchDecision};
 use crate::route::fetch::given::UNPACKED_BYTES_MAX;
 use crate::route::fetch::{empty, refused};
 use crate::wire::ResponseError;
@@ -20,7 +20,7 @@ use crate::wire::batch::{Batch, Hidden};
 
 /// The decision for one requested partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Give {
+pub(super) enum DeliveryDecision {
     /// All records of the broker's answer.
     Open,
     /// All records except these offsets.
@@ -36,23 +36,25 @@ pub(super) enum Give {
     Refused(ResponseError),
 }
 
-impl From<&Serve> for Give {
-    fn from(serve: &Serve) -> Self {
+impl From<&FetchDecision> for DeliveryDecision {
+    fn from(serve: &FetchDecision) -> Self {
         match serve {
-            Serve::Open => Self::Open,
-            Serve::Without(offsets) => Self::Without(offsets.clone()),
-            Serve::Below { without, below } => {
+            FetchDecision::Open => Self::Open,
+            FetchDecision::Without(offsets) => Self::Without(offsets.clone()),
+            FetchDecision::Below { without, below } => {
                 Self::Below { without: without.clone(), below: *below }
             }
-            Serve::Turn { without, place } => {
+            FetchDecision::Turn { without, place } => {
                 Self::Turn { place: *place, without: without.clone() }
             }
-            Serve::Nothing | Serve::Again | Serve::Settle(_) => Self::Nothing,
+            FetchDecision::Nothing | FetchDecision::Again | FetchDecision::Settle(_) => {
+                Self::Nothing
+            }
         }
     }
 }
 
-impl Give {
+impl DeliveryDecision {
     /// Adds these offsets, ascending, to those that are withheld.
     pub(super) fn without(self, more: Vec<i64>) -> Self {
         if more.is_empty() {
@@ -89,13 +91,13 @@ impl Give {
 }
 
 /// Whether the plan delivers a single record, from one of the partitions.
-pub(super) fn is_by_turn(gives: &[Give]) -> bool {
+pub(super) fn is_by_turn(gives: &[DeliveryDecision]) -> bool {
     gives.iter().any(|give| give.place().is_some())
 }
 
 /// The request for the broker: only the partitions that the plan allows, without a session. `gives`
 /// has one item for each partition of `request`, in its order.
-pub(super) fn narrowed(request: &FetchRequest, gives: &[Give]) -> FetchRequest {
+pub(super) fn narrowed(request: &FetchRequest, gives: &[DeliveryDecision]) -> FetchRequest {
     let mut narrowed = request.clone();
     let mut each = gives.iter();
     let mut topics: Vec<(Option<usize>, FetchTopic)> = Vec::new();
@@ -122,7 +124,11 @@ pub(super) fn narrowed(request: &FetchRequest, gives: &[Give]) -> FetchRequest {
 }
 
 /// The client's answer from the broker's; partitions that were not requested upstream are empty.
-pub(super) fn merged(request: &FetchRequest, gives: &[Give], told: FetchResponse) -> FetchResponse {
+pub(super) fn merged(
+    request: &FetchRequest,
+    gives: &[DeliveryDecision],
+    told: FetchResponse,
+) -> FetchResponse {
     let mut response = FetchResponse::default();
     response.throttle_time_ms = told.throttle_time_ms;
     let mut told = by_partition(told);
@@ -133,8 +139,8 @@ pub(super) fn merged(request: &FetchRequest, gives: &[Give], told: FetchResponse
         for asked in &topic.partitions {
             let key = key(topic.topic.as_str(), topic.topic_id, asked.partition);
             let mut data = match gives.next() {
-                Some(Give::Refused(error)) => refused(*error),
-                Some(Give::Nothing) => empty(-1, -1),
+                Some(DeliveryDecision::Refused(error)) => refused(*error),
+                Some(DeliveryDecision::Nothing) => empty(-1, -1),
                 _ => told.remove(&key).unwrap_or_else(|| empty(-1, -1)),
             };
             data.partition_index = asked.partition;
@@ -145,13 +151,13 @@ pub(super) fn merged(request: &FetchRequest, gives: &[Give], told: FetchResponse
     response
 }
 
-type Key = (String, Uuid, i32);
+type PartitionKey = (String, Uuid, i32);
 
-fn key(topic: &str, id: Uuid, partition: i32) -> Key {
+fn key(topic: &str, id: Uuid, partition: i32) -> PartitionKey {
     (topic.to_owned(), id, partition)
 }
 
-fn by_partition(told: FetchResponse) -> BTreeMap<Key, PartitionData> {
+fn by_partition(told: FetchResponse) -> BTreeMap<PartitionKey, PartitionData> {
     let topics = told.responses.into_iter();
     let partitions = topics.flat_map(|topic| {
         let (name, id) = (topic.topic, topic.topic_id);
@@ -164,7 +170,7 @@ fn by_partition(told: FetchResponse) -> BTreeMap<Key, PartitionData> {
 }
 
 /// Keeps the records of the lowest place that has any; the others are fetched again later.
-pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[Give]) {
+pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[DeliveryDecision]) {
     let partitions = || response.responses.iter().flat_map(|topic| &topic.partitions);
     let with_records = partitions().zip(gives).filter(|(data, _)| has_records(data));
     let Some(first) = with_records.filter_map(|(_, give)| give.place()).min() else { return };
@@ -178,18 +184,18 @@ pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[Give]) {
 
 /// The extent of the records that leave for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Leaving {
+pub(super) struct DeliveryExtent {
     /// The client's next fetch offset; the requested offset if nothing leaves.
     pub(super) end: i64,
     /// Offsets without a record for the application.
-    pub(super) hidden: Runs,
+    pub(super) hidden: OffsetRuns,
     /// Batches with fewer records than offsets.
     pub(super) sparse: Vec<Sparse>,
     /// The one record, if it goes by turn.
     pub(super) turn: Option<i64>,
 }
 
-impl Leaving {
+impl DeliveryExtent {
     /// No record leaves: there is none below the withheld one.
     fn nothing(from: i64, first: i64) -> Self {
         let hidden = std::iter::once(from..first).collect();
@@ -202,49 +208,51 @@ impl Leaving {
         nothing.cloned()
     }
 
-    pub(super) fn handed(self, partition: TopicPartition, from: i64) -> Handed {
+    pub(super) fn handed(self, partition: TopicPartition, from: i64) -> DeliveredRange {
         let Self { end, hidden, sparse, turn } = self;
-        Handed { partition, from, end, turn, hidden, sparse }
+        DeliveredRange { partition, from, end, turn, hidden, sparse }
     }
 }
 
 /// Removes withheld records from a broker's answer. `None`: no batch is left.
 pub(super) fn cut(
     data: &mut PartitionData,
-    give: &Give,
+    give: &DeliveryDecision,
     from: i64,
-) -> Result<Option<Leaving>, CutError> {
+) -> Result<Option<DeliveryExtent>, CutError> {
     let Some(records) = data.records.as_ref().filter(|records| !records.is_empty()) else {
         return Ok(None);
     };
-    if let Give::Below { without, below } = give
+    if let DeliveryDecision::Below { without, below } = give
         && let Some(whole) = whole_below(records, from, without, *below)
     {
         data.records = Some(whole);
-        return cut(data, &Give::Open, from);
+        return cut(data, &DeliveryDecision::Open, from);
     }
     let (end, hidden, sparse) = shown(records, data, from);
     let cut = match give {
-        Give::Without(offsets) => cut::without_from(records, from, offsets, UNPACKED_BYTES_MAX)?,
-        Give::Below { without, below } => {
+        DeliveryDecision::Without(offsets) => {
+            cut::without_from(records, from, offsets, UNPACKED_BYTES_MAX)?
+        }
+        DeliveryDecision::Below { without, below } => {
             let limits = (without.as_slice(), *below);
             cut::below(records, from, limits, &hidden, UNPACKED_BYTES_MAX)?
         }
-        Give::Turn { without, .. } => {
+        DeliveryDecision::Turn { without, .. } => {
             cut::alone_seen(records, from, without, &hidden, UNPACKED_BYTES_MAX)?
         }
-        Give::Open | Give::Nothing | Give::Refused(_) => {
-            return Ok(end.map(|end| Leaving { end, hidden, sparse, turn: None }));
+        DeliveryDecision::Open | DeliveryDecision::Nothing | DeliveryDecision::Refused(_) => {
+            return Ok(end.map(|end| DeliveryExtent { end, hidden, sparse, turn: None }));
         }
     };
     if let Some(first) = cut.first.filter(|first| give.holds(*first)) {
         data.records = Some(Bytes::new());
-        return Ok(Some(Leaving::nothing(from, first)));
+        return Ok(Some(DeliveryExtent::nothing(from, first)));
     }
     let turn = cut.first.filter(|_| give.place().is_some());
     let end = (!cut.records.is_empty()).then_some(cut.end);
     data.records = Some(cut.records);
-    Ok(end.map(|end| Leaving { end, hidden, sparse, turn }))
+    Ok(end.map(|end| DeliveryExtent { end, hidden, sparse, turn }))
 }
 
 /// The whole batches below the bound and below the first withheld offset. `None`: none of them
@@ -265,7 +273,11 @@ fn whole_below(records: &Bytes, from: i64, without: &[i64], below: i64) -> Optio
 
 /// The end of the last whole batch, the offsets that the application does not see, and the batches
 /// with fewer records than offsets.
-fn shown(records: &Bytes, data: &PartitionData, from: i64) -> (Option<i64>, Runs, Vec<Sparse>) {
+fn shown(
+    records: &Bytes,
+    data: &PartitionData,
+    from: i64,
+) -> (Option<i64>, OffsetRuns, Vec<Sparse>) {
     let mut hidden = Hidden::new(aborted(data));
     let (mut rest, mut end) = (records.clone(), None);
     while let Ok(batch) = Batch::parse(&rest) {

@@ -4,7 +4,7 @@
 use crate::engine::LaneRecord;
 use crate::model::GroupId;
 use crate::route::Router;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionOutcome {
@@ -34,7 +34,7 @@ pub(super) fn keep_deliverable(router: &Router, group: &GroupId, taken: &mut Vec
 pub(super) fn outcome_of(router: &Router, one: &LaneRecord) -> TransactionOutcome {
     let committed = TransactionOutcome::Committed;
     let Some(origin) = &one.unfailed else { return committed };
-    let Some(Place::Local(topic)) = router.place(&origin.topic) else { return committed };
+    let Some(TopicKind::Local(topic)) = router.place(&origin.topic) else { return committed };
     let Some(of) = topic.partition(origin.partition) else { return committed };
     if router.broker.is_undecided(of, origin.offset) {
         TransactionOutcome::Open

@@ -10,8 +10,8 @@ use crate::broker::topic::Topic;
 use crate::model::{GroupId, LaneOffset, TopicPartition};
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::named::Named;
-use crate::route::place::Place;
+use crate::route::named::UniqueNames;
+use crate::route::place::TopicKind;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
@@ -19,28 +19,28 @@ use crate::wire::ResponseError;
 pub(super) const READ_COMMITTED: i8 = 1;
 
 /// One requested topic and the sources of its partitions.
-pub(super) struct Planned {
+pub(super) struct PlannedTopic {
     pub(super) name: WireTopic,
     pub(super) id: Uuid,
-    pub(super) partitions: Vec<Asked>,
+    pub(super) partitions: Vec<PlannedPartition>,
 }
 
-impl Planned {
+impl PlannedTopic {
     /// Whether the Fetch is for a dead-letter topic that does not exist yet.
     pub(super) fn waits_for_topic(&self) -> bool {
-        self.partitions.iter().any(|asked| matches!(asked.source, Source::Nothing))
+        self.partitions.iter().any(|asked| matches!(asked.source, ReadSource::Nothing))
     }
 }
 
-pub(super) struct Asked {
+pub(super) struct PlannedPartition {
     pub(super) index: i32,
     pub(super) bytes_max: usize,
-    pub(super) source: Source,
+    pub(super) source: ReadSource,
 }
 
-pub(super) enum Source {
+pub(super) enum ReadSource {
     /// A partition of this node.
-    Log(Log),
+    Log(PartitionRead),
     /// A member's private partition of its retry topic.
     Lane { group: GroupId, from: LaneOffset },
     /// The retry entries of a group, for a client without a retry partition.
@@ -52,7 +52,7 @@ pub(super) enum Source {
 }
 
 /// A partition of this node.
-pub(super) struct Log {
+pub(super) struct PartitionRead {
     pub(super) topic: Arc<Topic>,
     pub(super) index: i32,
     pub(super) offset: i64,
@@ -62,15 +62,15 @@ pub(super) struct Log {
     pub(super) committed: bool,
 }
 
-impl Log {
+impl PartitionRead {
     pub(super) fn partition(&self) -> TopicPartition {
         TopicPartition { topic: self.topic.name.clone(), partition: self.index }
     }
 }
 
-pub(super) fn plan(router: &Router, conn: &Conn, request: &FetchRequest) -> Vec<Planned> {
+pub(super) fn plan(router: &Router, conn: &Conn, request: &FetchRequest) -> Vec<PlannedTopic> {
     let committed = request.isolation_level == READ_COMMITTED;
-    let mut named = Named::default();
+    let mut named = UniqueNames::default();
     let of = |topic| plan_topic(router, conn, topic, committed, &mut named);
     request.topics.iter().map(of).collect()
 }
@@ -80,8 +80,8 @@ fn plan_topic<'a>(
     conn: &Conn,
     asked: &'a FetchTopic,
     committed: bool,
-    named: &mut Named<(&'a str, Uuid, i32)>,
-) -> Planned {
+    named: &mut UniqueNames<(&'a str, Uuid, i32)>,
+) -> PlannedTopic {
     let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
         Ok(name) => router.place_for(conn, &name).map_err(|error| match error {
             ResponseError::UnknownTopicOrPartition if !asked.topic_id.is_nil() => {
@@ -95,34 +95,40 @@ fn plan_topic<'a>(
         .partitions
         .iter()
         .filter(|of| named.first((asked.topic.as_str(), asked.topic_id, of.partition)))
-        .map(|partition| Asked {
+        .map(|partition| PlannedPartition {
             index: partition.partition,
             bytes_max: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
             source: match &place {
                 Ok(place) => source(place, partition, committed),
-                Err(error) => Source::Refused(*error),
+                Err(error) => ReadSource::Refused(*error),
             },
         })
         .collect();
-    Planned { name: asked.topic.clone(), id: asked.topic_id, partitions }
+    PlannedTopic { name: asked.topic.clone(), id: asked.topic_id, partitions }
 }
 
-fn source(place: &Place, asked: &FetchPartition, committed: bool) -> Source {
+fn source(place: &TopicKind, asked: &FetchPartition, committed: bool) -> ReadSource {
     let index = asked.partition;
     if !(0..place.partitions()).contains(&index) {
-        return Source::Refused(ResponseError::UnknownTopicOrPartition);
+        return ReadSource::Refused(ResponseError::UnknownTopicOrPartition);
     }
     let offset = asked.fetch_offset;
     match place {
-        Place::Local(topic) | Place::DeadLetters(Some(topic)) => {
-            let is_real = matches!(place, Place::Local(_));
-            Source::Log(Log { topic: Arc::clone(topic), index, offset, is_real, committed })
+        TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic)) => {
+            let is_real = matches!(place, TopicKind::Local(_));
+            ReadSource::Log(PartitionRead {
+                topic: Arc::clone(topic),
+                index,
+                offset,
+                is_real,
+                committed,
+            })
         }
-        Place::DeadLetters(None) if offset == 0 => Source::Nothing,
-        Place::DeadLetters(None) => Source::Refused(ResponseError::OffsetOutOfRange),
-        Place::Retry(group) => match LaneOffset::from_kafka(offset) {
-            Some(from) => Source::Lane { group: group.clone(), from },
-            None => Source::Snapshot { group: group.clone(), from: offset },
+        TopicKind::DeadLetters(None) if offset == 0 => ReadSource::Nothing,
+        TopicKind::DeadLetters(None) => ReadSource::Refused(ResponseError::OffsetOutOfRange),
+        TopicKind::Retry(group) => match LaneOffset::from_kafka(offset) {
+            Some(from) => ReadSource::Lane { group: group.clone(), from },
+            None => ReadSource::Snapshot { group: group.clone(), from: offset },
         },
     }
 }

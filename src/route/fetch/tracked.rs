@@ -5,25 +5,25 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
 use crate::model::ClientId;
-use crate::retry::detector::{Asked, Handed};
+use crate::retry::detector::{DeliveredRange, FetchPosition};
 use crate::route::conn::Conn;
 use crate::route::delivery::{FetchSession, TrackedFetch};
-use crate::route::fetch::wanted::{Wanted, wait_ms};
+use crate::route::fetch::wanted::{NamedFetch, wait_ms};
 use crate::route::{Reply, Router};
 
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::{
-    Api, Fetched, PartitionFetched, RequestHead, ResponseError, decode, sessionless,
+    Api, FetchAnswer, PartitionFetched, RequestHead, ResponseError, decode, sessionless,
 };
 
-/// Bytes before those that [`Fetched`] reads: the frame length and the correlation id.
+/// Bytes before those that [`FetchAnswer`] reads: the frame length and the correlation id.
 const BEFORE: usize = PREFIX_BYTES + 4;
 
 /// The decision about a Fetch to a broker of the cluster.
 #[derive(Debug)]
-pub enum Onward {
+pub enum RelayDecision {
     /// Relay the request, and read the answer if a member is known.
-    Pass(Option<Box<Tracked>>),
+    Pass(Option<Box<RelayedAnswer>>),
     /// Answer here, with requests to the broker.
     Answer,
     /// Send this answer; the broker is not asked.
@@ -32,19 +32,19 @@ pub enum Onward {
 
 /// An answer that is relayed to a member.
 #[derive(Debug)]
-pub struct Tracked {
+pub struct RelayedAnswer {
     by: TrackedFetch,
-    answer: Answer,
+    answer: TrackedAnswer,
 }
 
 /// The requested partitions, and the progress in reading the answer.
 #[derive(Debug)]
-struct Answer {
+struct TrackedAnswer {
     /// `None`: the bytes are no Fetch answer, and are relayed unread.
-    reading: Option<Fetched>,
+    reading: Option<FetchAnswer>,
     /// Bytes of the prefix that are still to come.
     before: usize,
-    asked: Vec<Asked>,
+    asked: Vec<FetchPosition>,
     ids: Vec<Uuid>,
     /// Position in `asked` where the search for the next partition starts.
     next: usize,
@@ -59,22 +59,22 @@ impl Router {
     /// Decides about a Fetch to a broker; `frame` is whole, with its length prefix. A member's
     /// Fetch loses its session (KIP-227), so that it names every partition. A Fetch whose topics
     /// cannot be remembered loses its session too.
-    pub fn onward(&self, conn: &Conn, frame: &mut BytesMut) -> Onward {
+    pub fn onward(&self, conn: &Conn, frame: &mut BytesMut) -> RelayDecision {
         let began = self.clock.elapsed();
         let whole = Bytes::copy_from_slice(frame.get(PREFIX_BYTES..).unwrap_or_default());
         // An unreadable request is relayed, for the broker to refuse.
         let Ok(head) = RequestHead::parse(&whole) else { return unread(conn) };
         let Ok(request) = decode::<FetchRequest>(&head) else { return unread(conn) };
         conn.heard(head.client_id.as_ref().map(ClientId::as_str));
-        let wanted = Wanted::new(self, &request);
+        let wanted = NamedFetch::new(self, &request);
         let by = self.watched(conn, &wanted.topics(), wait_ms(&request));
         if request.session_id != 0 && request.session_epoch > 0 {
             // An incremental Fetch names only the changed partitions.
             let named = wanted.all_topics().filter(|_| by.is_none());
             if named.is_some_and(|topics| self.is_unattributed(conn, &topics)) {
-                return Onward::Pass(None);
+                return RelayDecision::Pass(None);
             }
-            return Onward::Reply(self.finish(Api::Fetch, began, self.no_session(&head)));
+            return RelayDecision::Reply(self.finish(Api::Fetch, began, self.no_session(&head)));
         }
         let Some(by) = by else {
             if request.session_epoch == 0 {
@@ -84,14 +84,14 @@ impl Router {
                 }
                 conn.begins(session);
             }
-            return Onward::Pass(None);
+            return RelayDecision::Pass(None);
         };
         if !self.asked(&by, &wanted.asked).is_open() {
-            return Onward::Answer;
+            return RelayDecision::Answer;
         }
         sessionless(frame.get_mut(PREFIX_BYTES..).unwrap_or_default(), head.version);
-        let answer = Answer::new(wanted, head.version);
-        Onward::Pass(Some(Box::new(Tracked { by, answer })))
+        let answer = TrackedAnswer::new(wanted, head.version);
+        RelayDecision::Pass(Some(Box::new(RelayedAnswer { by, answer })))
     }
 
     /// Makes the client send a full fetch.
@@ -102,7 +102,7 @@ impl Router {
     }
 
     /// Reads the next bytes of an answer; deliveries are recorded before the bytes leave.
-    pub fn passes(&self, tracked: &mut Tracked, bytes: &[u8]) {
+    pub fn passes(&self, tracked: &mut RelayedAnswer, bytes: &[u8]) {
         let handed = tracked.answer.read(bytes);
         if !handed.is_empty() {
             self.handed(&tracked.by, &handed);
@@ -111,18 +111,18 @@ impl Router {
 }
 
 /// Relays an unreadable Fetch; its session is unknown.
-fn unread(conn: &Conn) -> Onward {
+fn unread(conn: &Conn) -> RelayDecision {
     conn.begins(None);
-    Onward::Pass(None)
+    RelayDecision::Pass(None)
 }
 
-impl Answer {
-    fn new(wanted: Wanted, version: i16) -> Self {
-        let Wanted { asked, ids, .. } = wanted;
-        Self { reading: Some(Fetched::new(version)), before: BEFORE, asked, ids, next: 0 }
+impl TrackedAnswer {
+    fn new(wanted: NamedFetch, version: i16) -> Self {
+        let NamedFetch { asked, ids, .. } = wanted;
+        Self { reading: Some(FetchAnswer::new(version)), before: BEFORE, asked, ids, next: 0 }
     }
 
-    fn read(&mut self, bytes: &[u8]) -> Vec<Handed> {
+    fn read(&mut self, bytes: &[u8]) -> Vec<DeliveredRange> {
         let Self { reading, before, asked, ids, next } = self;
         let skipped = bytes.len().min(*before);
         *before -= skipped;
@@ -141,11 +141,11 @@ impl Answer {
 
 /// The delivery of one partition of the answer. Answers usually keep the order of the request.
 fn found(
-    asked: &[Asked],
+    asked: &[FetchPosition],
     ids: &[Uuid],
     next: &mut usize,
     fetched: PartitionFetched,
-) -> Option<Handed> {
+) -> Option<DeliveredRange> {
     let is_it = |place: &usize| {
         let (Some(asked), Some(id)) = (asked.get(*place), ids.get(*place)) else { return false };
         let is_topic = match &fetched.topic {
@@ -161,7 +161,7 @@ fn found(
     let (partition, from) = (asked.partition.clone(), asked.offset);
     let (mut hidden, sparse) = (fetched.hidden, fetched.sparse);
     hidden.add(from..fetched.first.unwrap_or(from));
-    Some(Handed { partition, from, end, turn: None, hidden, sparse })
+    Some(DeliveredRange { partition, from, end, turn: None, hidden, sparse })
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
     use crate::wire::encode_at;
 
     /// A Fetch of partitions 0 and 1 of each topic, from offset 5.
-    fn wanted(topics: &[(&str, u128)]) -> Wanted {
+    fn wanted(topics: &[(&str, u128)]) -> NamedFetch {
         let mut request = FetchRequest::default();
         for (name, id) in topics {
             let mut topic = FetchTopic::default();
@@ -190,13 +190,13 @@ mod tests {
             request.topics.push(topic);
         }
         let names = topics.iter().map(|(name, _)| (*name != "?").then(|| TopicName::new(name)));
-        Wanted::named(&request, names.collect())
+        NamedFetch::named(&request, names.collect())
     }
 
     /// Topic, id, and end offset of the records by partition; 0: no records.
-    type Told<'a> = (&'a str, u128, &'a [(i32, i64)]);
+    type EndOffsets<'a> = (&'a str, u128, &'a [(i32, i64)]);
 
-    fn answer(version: i16, topics: &[Told<'_>]) -> Bytes {
+    fn answer(version: i16, topics: &[EndOffsets<'_>]) -> Bytes {
         let mut response = FetchResponse::default();
         for (name, id, partitions) in topics {
             let mut topic = FetchableTopicResponse::default();
@@ -219,7 +219,7 @@ mod tests {
         encode_at(Api::Fetch, version, 7, &response).unwrap()
     }
 
-    fn told(handed: Vec<Handed>) -> Vec<(String, i64, i64)> {
+    fn told(handed: Vec<DeliveredRange>) -> Vec<(String, i64, i64)> {
         handed.into_iter().map(|h| (h.partition.to_string(), h.from, h.end)).collect()
     }
 
@@ -232,7 +232,7 @@ mod tests {
                 &[("b", 3, &[(1, 9), (0, 6)]), ("x", 2, &[(0, 9)]), ("a", 1, &[(0, 0), (1, 7)])],
             );
             for chunk in [1, 3, 64, whole.len()] {
-                let mut reading = Answer::new(wanted(&topics), version);
+                let mut reading = TrackedAnswer::new(wanted(&topics), version);
                 let handed = whole.chunks(chunk).flat_map(|bytes| reading.read(bytes));
                 let expected = [("b-1", 5, 9), ("b-0", 5, 6), ("a-1", 5, 7)];
                 let expected = expected.map(|(name, from, end)| (name.to_owned(), from, end));
@@ -243,13 +243,13 @@ mod tests {
 
     #[test]
     fn records_below_the_offset_asked_for_are_no_hand_out() {
-        let mut reading = Answer::new(wanted(&[("a", 1)]), 12);
+        let mut reading = TrackedAnswer::new(wanted(&[("a", 1)]), 12);
         assert_eq!(told(reading.read(&answer(12, &[("a", 1, &[(0, 5), (1, 4)])]))), []);
     }
 
     #[test]
     fn bytes_that_are_no_answer_are_read_no_further() {
-        let mut reading = Answer::new(wanted(&[("a", 1)]), 12);
+        let mut reading = TrackedAnswer::new(wanted(&[("a", 1)]), 12);
         assert_eq!(told(reading.read(&[0xff; 64])), []);
         assert!(reading.reading.is_none());
         assert_eq!(told(reading.read(&answer(12, &[("a", 1, &[(0, 9)])]))), []);

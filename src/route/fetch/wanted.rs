@@ -4,23 +4,23 @@ use kafka_protocol::messages::FetchRequest;
 use uuid::Uuid;
 
 use crate::model::{TopicName, TopicPartition};
-use crate::retry::detector::Asked;
+use crate::retry::detector::FetchPosition;
 use crate::route::Router;
 use crate::route::convert::topic_of;
 use crate::route::fetch::WAIT_MS_MAX;
 
 /// A Fetch, with the topic names that are known.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct NamedFetch {
     /// The name of each requested topic; `None`: no Metadata has shown its id here.
     names: Vec<Option<TopicName>>,
     /// Every partition of the topics with a known name, in the order of the request.
-    pub(super) asked: Vec<Asked>,
+    pub(super) asked: Vec<FetchPosition>,
     /// The topic ids of the request; nil where it uses names.
     pub(super) ids: Vec<Uuid>,
 }
 
-impl Wanted {
+impl NamedFetch {
     pub(super) fn new(router: &Router, request: &FetchRequest) -> Self {
         let by_id = request.topics.iter().any(|topic| !topic.topic_id.is_nil());
         let names = if by_id {
@@ -38,7 +38,7 @@ impl Wanted {
             let Some(name) = name else { continue };
             for wanted in &topic.partitions {
                 let partition = TopicPartition { topic: name.clone(), partition: wanted.partition };
-                asked.push(Asked { partition, offset: wanted.fetch_offset });
+                asked.push(FetchPosition { partition, offset: wanted.fetch_offset });
                 ids.push(topic.topic_id);
             }
         }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn joined(key: &str, session_ms: u64) -> Joined {
-    Joined {
+fn joined(key: &str, session_ms: u64) -> MemberJoin {
+    MemberJoin {
         key: key.into(),
         protocol: "range".to_owned(),
         metadata: Bytes::from_static(b"topics"),
@@ -12,13 +12,13 @@ fn joined(key: &str, session_ms: u64) -> Joined {
     }
 }
 
-fn heard(members: &Members, group: &GroupId, key: &str, now: MonoMs) {
+fn heard(members: &MembershipCache, group: &GroupId, key: &str, now: MonoMs) {
     members.heard(group, (&key.into(), &key.into()), now);
 }
 
 #[test]
 fn a_static_member_that_is_heard_of_is_known_by_its_id_alone_and_by_none_of_a_former_process() {
-    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     let name = |id: &str| members.key_of(&group, &id.into(), None).to_string();
     let key = members.key_of(&group, &"x-1".into(), Some("x"));
     assert_eq!((key.as_str(), name("x-1").as_str()), ("instance:x", "x-1"), "it may be nobody");
@@ -32,8 +32,8 @@ fn a_static_member_that_is_heard_of_is_known_by_its_id_alone_and_by_none_of_a_fo
 
 #[test]
 fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
-    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
-    let told = |at: u64| -> Vec<(String, Unheard)> {
+    let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
+    let told = |at: u64| -> Vec<(String, MemberSilence)> {
         let unheard = members.unheard(MonoMs(at)).into_iter();
         unheard.map(|(_, key, word)| (key.to_string(), word)).collect()
     };
@@ -41,19 +41,19 @@ fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
     members.joined(&group, joined("b", 30_000), MonoMs(0));
     heard(&members, &group, "restarted", MonoMs(0));
     assert_eq!(told(10_000), []);
-    assert_eq!(told(10_001), [("a".to_owned(), Unheard::Silent)]);
+    assert_eq!(told(10_001), [("a".to_owned(), MemberSilence::Silent)]);
     assert_eq!(told(10_002), [], "told once");
     heard(&members, &group, "a", MonoMs(20_000));
     heard(&members, &group, "b", MonoMs(30_000));
-    assert_eq!(told(30_001), [("a".to_owned(), Unheard::Silent)], "heard of meanwhile");
-    assert_eq!(told(45_001), [("restarted".to_owned(), Unheard::Silent)]);
+    assert_eq!(told(30_001), [("a".to_owned(), MemberSilence::Silent)], "heard of meanwhile");
+    assert_eq!(told(45_001), [("restarted".to_owned(), MemberSilence::Silent)]);
     let gone = GONE_MS + 20_001;
     assert_eq!(
         told(gone),
         [
-            ("a".to_owned(), Unheard::Gone),
-            ("b".to_owned(), Unheard::Silent),
-            ("restarted".to_owned(), Unheard::Gone),
+            ("a".to_owned(), MemberSilence::Gone),
+            ("b".to_owned(), MemberSilence::Silent),
+            ("restarted".to_owned(), MemberSilence::Gone),
         ]
     );
     assert!(members.subscription(&group, &"b".into()).is_some());
@@ -62,7 +62,7 @@ fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
 
 #[test]
 fn a_member_that_was_silent_when_others_are_assigned_is_out_before_it_would_be_missed() {
-    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     members.joined(&group, joined("a", 10_000), MonoMs(0));
     members.joined(&group, joined("b", 10_000), MonoMs(0));
     heard(&members, &group, "b", MonoMs(5_000));
@@ -76,9 +76,9 @@ fn a_member_that_was_silent_when_others_are_assigned_is_out_before_it_would_be_m
 
 #[test]
 fn whoever_joins_after_the_leader_takes_nothing_from_it() {
-    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     let led = BTreeMap::from([(MemberId::from("b"), Bytes::from_static(b"b's topics"))]);
-    members.joined(&group, Joined { led, ..joined("a", 10_000) }, MonoMs(0));
+    members.joined(&group, MemberJoin { led, ..joined("a", 10_000) }, MonoMs(0));
     members.joined(&group, joined("b", 10_000), MonoMs(0));
     let told = members.led(&group, &"b".into());
     assert_eq!(told, Some(Bytes::from_static(b"b's topics")));
@@ -87,9 +87,9 @@ fn whoever_joins_after_the_leader_takes_nothing_from_it() {
 #[test]
 fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_more() {
     let (members, group, dlq) =
-        (Members::new(45_000), GroupId::from("audit"), "reprise.dlq.x".into());
+        (MembershipCache::new(45_000), GroupId::from("audit"), "reprise.dlq.x".into());
     let metadata = Subscription::to(vec![TopicName::new("reprise.dlq.x")]).to_bytes();
-    let wants = |key| Joined { metadata: metadata.clone(), ..joined(key, 10_000) };
+    let wants = |key| MemberJoin { metadata: metadata.clone(), ..joined(key, 10_000) };
     let claims = |key: &str, at: u64| members.claim(&group, &key.into(), &dlq, MonoMs(at));
     members.joined(&group, wants("a"), MonoMs(0));
     members.joined(&group, wants("b"), MonoMs(0));
@@ -104,7 +104,7 @@ fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_mor
 
 #[test]
 fn what_a_member_subscribes_to_goes_with_it() {
-    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     members.joined(&group, joined("a", 10_000), MonoMs(0));
     assert_eq!(members.protocol(&group), "range");
     assert_eq!(members.subscription(&group, &"a".into()), Some(Bytes::from_static(b"topics")));
@@ -114,7 +114,7 @@ fn what_a_member_subscribes_to_goes_with_it() {
 
 #[test]
 fn live_members_are_found_by_client_id_and_host() {
-    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     let client = ClientId::new("app");
     let found = |host: &str, at: u64| members.joined_as(&client, host, MonoMs(at));
     let a: MemberId = "a".into();

@@ -13,14 +13,16 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{GroupId, Origin};
-use crate::retry::{BadNack, Carried, Evidence, Nack, Named as NamedBy, Reporter, Want};
+use crate::retry::{
+    BadNack, Evidence, FailureHistory, Nack, NackTarget as NamedBy, Reporter, RequestedDelay,
+};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::markers::Commit;
+use crate::route::markers::MarkedCommit;
 use crate::route::nacks::KeyStops;
-use crate::route::offset_commit::{Named, Patience};
-use crate::route::origins::{NAMED_BYTES_MAX, ReadBack, Unread};
+use crate::route::offset_commit::{CommitDeadline, NamedPartition};
+use crate::route::origins::{NAMED_BYTES_MAX, ReadBack, UnreadReason};
 use crate::route::produce::{by_reference, name, origin_record};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::RawRecord;
@@ -28,19 +30,19 @@ use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};
 use crate::wire::{RequestHead, ResponseError};
 
 /// Partitions that are refused because of their metadata.
-pub(in crate::route) type Refused = BTreeMap<Named, ResponseError>;
+pub(in crate::route) type RefusedPartitions = BTreeMap<NamedPartition, ResponseError>;
 
 /// A partition whose metadata is a marker.
 #[derive(Debug)]
-pub(in crate::route) struct Marked {
-    named: Named,
+pub(in crate::route) struct MarkedPartition {
+    named: NamedPartition,
     committed: i64,
     metadata: StrBytes,
 }
 
 /// The reason why a partition is refused.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum MarkerRefusal {
     #[error(transparent)]
     Bad(#[from] BadMark),
     #[error(
@@ -62,16 +64,16 @@ enum Refusal {
     Later(String),
 }
 
-impl From<Unread> for Refusal {
-    fn from(why: Unread) -> Self {
+impl From<UnreadReason> for MarkerRefusal {
+    fn from(why: UnreadReason) -> Self {
         match why {
-            Unread::TooMuch => Self::TooMuch,
-            Unread::Later => Self::Later(why.to_string()),
+            UnreadReason::TooMuch => Self::TooMuch,
+            UnreadReason::Later => Self::Later(why.to_string()),
         }
     }
 }
 
-impl Refusal {
+impl MarkerRefusal {
     fn code(&self) -> ResponseError {
         match self {
             Self::Bad(BadMark::TooLong { .. }) => ResponseError::OffsetMetadataTooLarge,
@@ -99,7 +101,7 @@ pub(in crate::route) fn is_marked(request: &OffsetCommitRequest) -> bool {
 }
 
 /// Removes the markers from a request and returns them.
-pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<Marked> {
+pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<MarkedPartition> {
     let mut marked = Vec::new();
     for topic in &mut request.topics {
         for partition in &mut topic.partitions {
@@ -107,7 +109,7 @@ pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<Marked> {
             let Some(metadata) = metadata else { continue };
             partition.committed_metadata = Some(StrBytes::default());
             let named = (topic_of(&topic.name), partition.partition_index);
-            marked.push(Marked { named, committed: partition.committed_offset, metadata });
+            marked.push(MarkedPartition { named, committed: partition.committed_offset, metadata });
         }
     }
     marked
@@ -118,10 +120,10 @@ pub(super) async fn here(
     router: &Router,
     conn: &Conn,
     group: &GroupId,
-    patience: &Patience<'_>,
-    marked: Vec<Marked>,
-) -> Refused {
-    let mut taking = Taking::new(router, conn, group, patience);
+    patience: &CommitDeadline<'_>,
+    marked: Vec<MarkedPartition>,
+) -> RefusedPartitions {
+    let mut taking = CommitMarkers::new(router, conn, group, patience);
     for one in marked {
         // An unknown partition is refused later, when the offsets are stored.
         let place = router.place(&router.names.canonical(&one.named.0));
@@ -142,10 +144,10 @@ pub(super) async fn relayed(
     conn: &Conn,
     (link, head): (&mut Link, &RequestHead),
     group: &GroupId,
-    patience: &Patience<'_>,
-    marked: Vec<Marked>,
-) -> Result<Refused, UpstreamError> {
-    let mut taking = Taking::new(router, conn, group, patience);
+    patience: &CommitDeadline<'_>,
+    marked: Vec<MarkedPartition>,
+) -> Result<RefusedPartitions, UpstreamError> {
+    let mut taking = CommitMarkers::new(router, conn, group, patience);
     if marked.is_empty() {
         return Ok(taking.refused);
     }
@@ -154,7 +156,7 @@ pub(super) async fn relayed(
     }
     if conn.may_read(group) != Some(true) {
         for one in marked {
-            taking.refuse(one.named, one.committed, &Refusal::Denied);
+            taking.refuse(one.named, one.committed, &MarkerRefusal::Denied);
         }
         return Ok(taking.refused);
     }
@@ -178,48 +180,48 @@ pub(super) async fn relayed(
 }
 
 /// A marker whose nacks are to be taken.
-struct Asked {
-    named: Named,
+struct MarkerRequest {
+    named: NamedPartition,
     committed: i64,
-    commit: Commit,
+    commit: MarkedCommit,
     mark: CommitMark,
     places: Vec<NamedBy>,
 }
 
 /// Records of the named offsets; `None` for an offset of a retry partition, or for a missing
 /// record.
-type Records = Result<Vec<Option<RawRecord>>, Refusal>;
+type NamedRecords = Result<Vec<Option<RawRecord>>, MarkerRefusal>;
 
-type Answer = Pin<Box<dyn Future<Output = Result<NackReply, EngineError>> + Send>>;
+type NackFuture = Pin<Box<dyn Future<Output = Result<NackReply, EngineError>> + Send>>;
 
 /// All markers of one commit.
-struct Taking<'a> {
+struct CommitMarkers<'a> {
     router: &'a Router,
     conn: &'a Conn,
     group: &'a GroupId,
-    patience: &'a Patience<'a>,
+    patience: &'a CommitDeadline<'a>,
     /// Bytes of the records collected so far.
     bytes: usize,
-    sent: Vec<(Asked, KeyStops, Answer)>,
-    refused: Refused,
+    sent: Vec<(MarkerRequest, KeyStops, NackFuture)>,
+    refused: RefusedPartitions,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> CommitMarkers<'a> {
     fn new(
         router: &'a Router,
         conn: &'a Conn,
         group: &'a GroupId,
-        patience: &'a Patience<'a>,
+        patience: &'a CommitDeadline<'a>,
     ) -> Self {
-        let (sent, refused) = (Vec::new(), Refused::new());
+        let (sent, refused) = (Vec::new(), RefusedPartitions::new());
         Self { router, conn, group, patience, bytes: 0, sent, refused }
     }
 
     /// Parses a marker; `None`: it is refused, or repeats one that was taken before.
-    fn begin(&mut self, one: Marked) -> Option<Asked> {
-        let Marked { named, committed, metadata } = one;
+    fn begin(&mut self, one: MarkedPartition) -> Option<MarkerRequest> {
+        let MarkedPartition { named, committed, metadata } = one;
         let has_lane = self.router.has_lane(self.group);
-        let read = if has_lane { Ok(()) } else { Err(Refusal::NoLane) };
+        let read = if has_lane { Ok(()) } else { Err(MarkerRefusal::NoLane) };
         let mark = match read.and_then(|()| Ok(read_mark(&metadata)?)) {
             Ok(mark) => mark,
             Err(refusal) => {
@@ -228,7 +230,7 @@ impl<'a> Taking<'a> {
             }
         };
         let topic = self.router.names.canonical(&named.0);
-        let commit = Commit::new(committed, &metadata);
+        let commit = MarkedCommit::new(committed, &metadata);
         let at =
             |offset: &i64| Origin { topic: topic.clone(), partition: named.1, offset: *offset };
         let before = self.router.committed(self.group, &at(&committed));
@@ -241,11 +243,11 @@ impl<'a> Taking<'a> {
         }
         let places = mark.offsets.iter().map(|offset| name(self.router, self.group, at(offset)));
         let places = places.collect();
-        Some(Asked { named, committed, commit, mark, places })
+        Some(MarkerRequest { named, committed, commit, mark, places })
     }
 
     /// The records of a marker; those of a cluster come from `back`.
-    fn at_hand(&mut self, back: &ReadBack, places: &[NamedBy]) -> Records {
+    fn at_hand(&mut self, back: &ReadBack, places: &[NamedBy]) -> NamedRecords {
         let mut found = Vec::with_capacity(places.len());
         for place in places {
             let record = match place {
@@ -262,13 +264,13 @@ impl<'a> Taking<'a> {
     }
 
     /// Bounds memory: a commit may name any number of records.
-    fn takes(&mut self, record: Option<&RawRecord>) -> Result<(), Refusal> {
+    fn takes(&mut self, record: Option<&RawRecord>) -> Result<(), MarkerRefusal> {
         self.bytes = self.bytes.saturating_add(record.map_or(0, RawRecord::payload_bytes));
-        if self.bytes <= NAMED_BYTES_MAX { Ok(()) } else { Err(Refusal::TooMuch) }
+        if self.bytes <= NAMED_BYTES_MAX { Ok(()) } else { Err(MarkerRefusal::TooMuch) }
     }
 
     /// Sends the nacks to the engine's queue, all of a partition or none.
-    fn send(&mut self, asked: Asked, found: Records) {
+    fn send(&mut self, asked: MarkerRequest, found: NamedRecords) {
         let found = match found {
             Ok(found) => found,
             Err(refusal) => {
@@ -293,14 +295,14 @@ impl<'a> Taking<'a> {
     }
 
     /// Waits until everything that was sent is durable.
-    async fn end(mut self) -> Refused {
+    async fn end(mut self) -> RefusedPartitions {
         for (asked, stops, answer) in std::mem::take(&mut self.sent) {
             let taken = match tokio::time::timeout(self.patience.left(), answer).await {
                 Ok(Ok(reply)) => Ok(reply),
                 Ok(Err(error)) => Err(refusal_of(&error, &asked.mark.offsets)),
-                Err(_) => Err(Refusal::Later("it could not be written in time".to_owned())),
+                Err(_) => Err(MarkerRefusal::Later("it could not be written in time".to_owned())),
             };
-            let Asked { named, committed, commit, .. } = asked;
+            let MarkerRequest { named, committed, commit, .. } = asked;
             match taken {
                 Ok(reply) => {
                     let topic = self.router.names.canonical(&named.0);
@@ -317,7 +319,7 @@ impl<'a> Taking<'a> {
     }
 
     /// Counts a refusal, and logs it once for each group and reason.
-    fn refuse(&mut self, named: Named, committed: i64, why: &Refusal) {
+    fn refuse(&mut self, named: NamedPartition, committed: i64, why: &MarkerRefusal) {
         let (group, word) = (self.group, why.word());
         self.router.metrics.commit_marker_refused(group.as_str(), word);
         if self.router.markers.warns(group.as_str(), "a commit", word) {
@@ -337,21 +339,21 @@ impl<'a> Taking<'a> {
     }
 }
 
-fn refusal_of(error: &EngineError, offsets: &[i64]) -> Refusal {
+fn refusal_of(error: &EngineError, offsets: &[i64]) -> MarkerRefusal {
     match error {
         EngineError::BadNacks(bad) => match bad.first() {
-            None => Refusal::Later(error.to_string()),
+            None => MarkerRefusal::Later(error.to_string()),
             Some((index, why)) => {
                 let offset = offsets.get(*index).copied().unwrap_or(-1);
                 match why {
-                    BadNack::BytesGone => Refusal::NoRecord(offset),
-                    BadNack::Unreadable => Refusal::NoHandOut(offset),
-                    why => Refusal::Nack(offset, *why),
+                    BadNack::BytesGone => MarkerRefusal::NoRecord(offset),
+                    BadNack::Unreadable => MarkerRefusal::NoHandOut(offset),
+                    why => MarkerRefusal::Nack(offset, *why),
                 }
             }
         },
-        EngineError::BatchTooLarge { .. } => Refusal::TooMuch,
-        error => Refusal::Later(error.to_string()),
+        EngineError::BatchTooLarge { .. } => MarkerRefusal::TooMuch,
+        error => MarkerRefusal::Later(error.to_string()),
     }
 }
 
@@ -359,11 +361,11 @@ fn request(mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackR
     let (bytes, record) = by_reference(&named, found);
     let nack = Nack {
         named,
-        want: Want { level: mark.level, delay_ms: mark.delay_ms },
+        want: RequestedDelay { level: mark.level, delay_ms: mark.delay_ms },
         max_reconsume_times: mark.max_reconsume_times,
         reason: mark.reason.clone(),
         committed: None,
-        carried: Carried::default(),
+        carried: FailureHistory::default(),
         bytes,
         record_bytes: u64::try_from(record.len()).unwrap_or(u64::MAX),
         key: None,

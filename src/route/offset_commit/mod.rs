@@ -23,16 +23,18 @@ use crate::broker::offsets::{CommitItem, ItemError};
 use crate::clock::Clock;
 use crate::group::{CommitCheck, GroupError, member_key};
 use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
-use crate::retry::detector::Seen;
+use crate::retry::detector::GroupObservation;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offset_commit::marked::Refused;
-use crate::route::place::Place;
+use crate::route::offset_commit::marked::RefusedPartitions;
+use crate::route::place::TopicKind;
 use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
 pub(super) use marked::is_marked;
-pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, passes_nacks, relayed};
+pub(super) use relayed::{
+    NamedPartition, is_ours, may_commit, noted, own_parts, passes_nacks, relayed,
+};
 
 /// Bound of a commit's wait for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,11 +43,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const EPOCHS_SINCE: i16 = 9;
 
 /// The common result of all partitions of one kind.
-type Done = Result<(), ResponseError>;
+type PartitionResult = Result<(), ResponseError>;
 
 /// The kind of one partition in the request.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum CommitPart {
     /// An offset to store.
     Store(CommitItem),
     /// An offset of a retry partition of the group.
@@ -69,7 +71,7 @@ pub(super) async fn answer(
     if !committer.key.as_str().is_empty() {
         router.speaks_for(conn, &group, committer.key.clone());
     }
-    let patience = Patience::begins(&router.clock);
+    let patience = CommitDeadline::begins(&router.clock);
     let marked = marked::taken_off(&mut request);
     let refused = marked::here(router, conn, &group, &patience, marked).await;
     if router.is_in_order(&group) {
@@ -99,7 +101,7 @@ pub(super) async fn answer(
             // A commit from outside the group is an offset reset: no record was processed.
             router.was_reset(&group, resets);
         }
-        router.commit_explained(&group, parts.iter().flatten().filter_map(Part::explained));
+        router.commit_explained(&group, parts.iter().flatten().filter_map(CommitPart::explained));
     } else if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
@@ -132,7 +134,7 @@ impl<'a> Committer<'a> {
         Self { router, group: group_of(&request.group_id), key, check }
     }
 
-    fn may(&self, request: &OffsetCommitRequest) -> Done {
+    fn may(&self, request: &OffsetCommitRequest) -> PartitionResult {
         let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
         let may = may_here(self.router, &self.group, &self.check, named);
         may.map_err(|error| match error {
@@ -160,12 +162,12 @@ pub(super) fn may_here(
     group: &GroupId,
     check: &CommitCheck,
     named: impl Iterator<Item = (TopicName, i32)>,
-) -> Done {
+) -> PartitionResult {
     let groups = &router.broker.groups;
     let checked = groups.commit_check(group, check.clone());
     if checked == Err(GroupError::StaleMemberEpoch) {
         let is_retry = |name: &TopicName| {
-            matches!(router.place(&router.names.canonical(name)), Some(Place::Retry(_)))
+            matches!(router.place(&router.names.canonical(name)), Some(TopicKind::Retry(_)))
         };
         let named: Vec<_> = named.filter(|(name, _)| !is_retry(name)).collect();
         if groups.has_had(group, &check.member_id, check.generation, &named) {
@@ -180,12 +182,12 @@ fn parts(
     router: &Router,
     group: &GroupId,
     request: &OffsetCommitRequest,
-    refused: &Refused,
-) -> Vec<Vec<Part>> {
+    refused: &RefusedPartitions,
+) -> Vec<Vec<CommitPart>> {
     let of_topic = |topic: &OffsetCommitRequestTopic| {
         let name = topic_of(&topic.name);
         let of = |asked| match refusal(refused, &name, asked) {
-            Some(error) => Part::Refuse(error),
+            Some(error) => CommitPart::Refuse(error),
             None => part(router, group, &name, asked),
         };
         topic.partitions.iter().map(of).collect()
@@ -195,7 +197,7 @@ fn parts(
 
 /// The error of a partition whose metadata was refused.
 fn refusal(
-    refused: &Refused,
+    refused: &RefusedPartitions,
     topic: &TopicName,
     asked: &OffsetCommitRequestPartition,
 ) -> Option<ResponseError> {
@@ -205,7 +207,7 @@ fn refusal(
     refused.get(&(topic.clone(), asked.partition_index)).copied()
 }
 
-impl Part {
+impl CommitPart {
     /// An offset to store, with the client's metadata.
     fn explained(&self) -> Option<(&TopicName, i32, i64, &str)> {
         match self {
@@ -223,7 +225,7 @@ impl Part {
     }
 
     /// The error code of this partition, from the results of the two kinds.
-    fn code(&self, lane: Done, stored: Done) -> i16 {
+    fn code(&self, lane: PartitionResult, stored: PartitionResult) -> i16 {
         let done = match self {
             Self::Store(_) => stored,
             Self::Lane(_) => lane,
@@ -236,12 +238,12 @@ impl Part {
 
 /// The time bound of one commit, for all its waits together. Heartbeats wait behind the commit on
 /// the same connection.
-pub(super) struct Patience<'a> {
+pub(super) struct CommitDeadline<'a> {
     clock: &'a Clock,
     began: Duration,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> CommitDeadline<'a> {
     pub(super) fn begins(clock: &'a Clock) -> Self {
         Self { clock, began: clock.elapsed() }
     }
@@ -266,19 +268,19 @@ pub(super) fn part(
     group: &GroupId,
     topic: &TopicName,
     asked: &OffsetCommitRequestPartition,
-) -> Part {
+) -> CommitPart {
     let canonical = router.names.canonical(topic);
     if let Some(owner) = router.names.group_of_retry(&canonical) {
         return match LaneOffset::from_kafka(asked.committed_offset) {
-            Some(lane) if owner == *group => Part::Lane(lane),
-            _ => Part::Ignore,
+            Some(lane) if owner == *group => CommitPart::Lane(lane),
+            _ => CommitPart::Ignore,
         };
     }
     let Some(place) = router.place(&canonical) else {
-        return Part::Refuse(ResponseError::UnknownTopicOrPartition);
+        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
     };
     if !(0..place.partitions()).contains(&asked.partition_index) {
-        return Part::Refuse(ResponseError::UnknownTopicOrPartition);
+        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
     }
     let metadata = asked.committed_metadata.as_ref().map(ToString::to_string);
     let item = CommitItem {
@@ -289,9 +291,11 @@ pub(super) fn part(
         metadata: metadata.unwrap_or_default(),
     };
     match item.check() {
-        Ok(()) => Part::Store(item),
-        Err(ItemError::MetadataTooLarge) => Part::Refuse(ResponseError::OffsetMetadataTooLarge),
-        Err(ItemError::InvalidTopic) => Part::Refuse(ResponseError::InvalidTopicException),
+        Ok(()) => CommitPart::Store(item),
+        Err(ItemError::MetadataTooLarge) => {
+            CommitPart::Refuse(ResponseError::OffsetMetadataTooLarge)
+        }
+        Err(ItemError::InvalidTopic) => CommitPart::Refuse(ResponseError::InvalidTopicException),
     }
 }
 
@@ -299,15 +303,15 @@ pub(super) fn part(
 pub(super) async fn lane_part(
     router: &Router,
     group: &GroupId,
-    parts: impl Iterator<Item = &Part>,
+    parts: impl Iterator<Item = &CommitPart>,
 ) -> Result<(), ResponseError> {
     for part in parts {
-        if let Part::Lane(up_to) = part {
+        if let CommitPart::Lane(up_to) = part {
             let done = router.engine.lane_commit(group, *up_to).await;
             let acknowledged = done.map_err(|error| code::of_commit(&error))?;
-            router.seen(group, Seen::LaneBelow { up_to: *up_to });
+            router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
             if acknowledged > 0 {
-                router.seen(group, Seen::LaneDone { count: acknowledged });
+                router.seen(group, GroupObservation::LaneDone { count: acknowledged });
                 let topic = router.names.retry_topic(group);
                 let n = u64::try_from(acknowledged).unwrap_or(0);
                 router.metrics.record_acked(group.as_str(), topic.as_str(), n);
@@ -321,11 +325,13 @@ pub(super) async fn lane_part(
 pub(super) async fn store(
     router: &Router,
     group: &GroupId,
-    parts: impl Iterator<Item = &Part>,
-    may: impl FnOnce() -> Done,
+    parts: impl Iterator<Item = &CommitPart>,
+    may: impl FnOnce() -> PartitionResult,
 ) -> Result<(), ResponseError> {
     let items: Vec<CommitItem> = parts
-        .filter_map(|part| if let Part::Store(item) = part { Some(item.clone()) } else { None })
+        .filter_map(
+            |part| if let CommitPart::Store(item) = part { Some(item.clone()) } else { None },
+        )
         .collect();
     if items.is_empty() {
         return Ok(());
@@ -358,13 +364,13 @@ fn resets(
     group: &GroupId,
     request: &OffsetCommitRequest,
     offsets: impl Iterator<Item = (TopicName, i32, i64)>,
-) -> Vec<Seen> {
+) -> Vec<GroupObservation> {
     if request.member_id.is_empty() { router.stands(group, offsets) } else { Vec::new() }
 }
 
 /// The offsets that are stored.
-fn stored_in(parts: &[Vec<Part>]) -> impl Iterator<Item = (TopicName, i32, i64)> {
-    parts.iter().flatten().filter_map(Part::stored)
+fn stored_in(parts: &[Vec<CommitPart>]) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    parts.iter().flatten().filter_map(CommitPart::stored)
 }
 
 /// The offsets in a request.

@@ -12,9 +12,9 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offset_commit::marked::{self, Refused};
+use crate::route::offset_commit::marked::{self, RefusedPartitions};
 use crate::route::offset_commit::{
-    Part, Patience, lane_part, offsets, part, refusal, resets, respond, store,
+    CommitDeadline, CommitPart, lane_part, offsets, part, refusal, resets, respond, store,
 };
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -28,7 +28,7 @@ const EPOCHS_SINCE: i16 = 9;
 const TXN_EPOCHS_SINCE: i16 = 5;
 
 /// Topic and partition in a request.
-pub(in crate::route) type Named = (TopicName, i32);
+pub(in crate::route) type NamedPartition = (TopicName, i32);
 
 pub(in crate::route) async fn relayed(
     router: &Router,
@@ -38,7 +38,7 @@ pub(in crate::route) async fn relayed(
     mut request: OffsetCommitRequest,
 ) -> Result<OffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
-    let patience = Patience::begins(&router.clock);
+    let patience = CommitDeadline::begins(&router.clock);
     if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
         // A missing membership wins over the timeout, which would make the client try again.
         let error = may_commit(router, conn, link, head, &request).await?.unwrap_or(late);
@@ -110,7 +110,7 @@ pub(in crate::route) fn own_parts(
     router: &Router,
     group: &GroupId,
     request: &OffsetCommitRequest,
-) -> BTreeMap<Named, Part> {
+) -> BTreeMap<NamedPartition, CommitPart> {
     let mut ours = BTreeMap::new();
     for topic in &request.topics {
         let name = topic_of(&topic.name);
@@ -124,7 +124,11 @@ pub(in crate::route) fn own_parts(
 }
 
 /// Removes the refused partitions, so that they are neither stored here nor relayed.
-fn without(theirs: &mut OffsetCommitRequest, ours: &mut BTreeMap<Named, Part>, refused: &Refused) {
+fn without(
+    theirs: &mut OffsetCommitRequest,
+    ours: &mut BTreeMap<NamedPartition, CommitPart>,
+    refused: &RefusedPartitions,
+) {
     if refused.is_empty() {
         return;
     }
@@ -133,7 +137,7 @@ fn without(theirs: &mut OffsetCommitRequest, ours: &mut BTreeMap<Named, Part>, r
         topic.partitions.retain(|asked| refusal(refused, &name, asked).is_none());
     }
     theirs.topics.retain(|topic| !topic.partitions.is_empty());
-    ours.extend(refused.iter().map(|(named, error)| (named.clone(), Part::Refuse(*error))));
+    ours.extend(refused.iter().map(|(named, error)| (named.clone(), CommitPart::Refuse(*error))));
 }
 
 fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
@@ -218,7 +222,7 @@ async fn fetch_refusal(
 /// although it is stored, and the client repeats it.
 async fn stored(
     router: &Router,
-    patience: &Patience<'_>,
+    patience: &CommitDeadline<'_>,
     group: &GroupId,
     asked: &OffsetCommitRequest,
     response: &mut OffsetCommitResponse,
@@ -306,7 +310,7 @@ pub(in crate::route) async fn noted(
 fn merge(
     request: &OffsetCommitRequest,
     response: &OffsetCommitResponse,
-    ours: impl Fn(&Named) -> Option<i16>,
+    ours: impl Fn(&NamedPartition) -> Option<i16>,
 ) -> OffsetCommitResponse {
     let mut theirs = BTreeMap::new();
     for topic in &response.topics {
@@ -314,7 +318,7 @@ fn merge(
         let answers = topic.partitions.iter();
         theirs.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
     }
-    let code = |named: &Named| {
+    let code = |named: &NamedPartition| {
         let forgotten = ResponseError::UnknownServerError.code();
         ours(named).or_else(|| theirs.get(named).copied()).unwrap_or(forgotten)
     };

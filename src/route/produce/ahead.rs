@@ -3,12 +3,12 @@
 use kafka_protocol::messages::ProduceRequest;
 
 use crate::model::GroupId;
-use crate::retry::Named;
+use crate::retry::NackTarget;
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::origins::ReadBack;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::route::produce::nack;
 use crate::wire::batch::{batches, records};
 use crate::wire::mark::{self, read_nack};
@@ -25,7 +25,7 @@ impl Router {
         let Ok(request) = decode::<ProduceRequest>(head) else { return back };
         for topic in &request.topic_data {
             let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
-            let Some(Place::Retry(group)) = self.place(&name) else { continue };
+            let Some(TopicKind::Retry(group)) = self.place(&name) else { continue };
             for bytes in topic.partition_data.iter().filter_map(|data| data.records.clone()) {
                 self.named_in(conn, &group, bytes, &mut back);
             }
@@ -39,11 +39,11 @@ impl Router {
             let Ok(records) = records(&batch, nack::UNPACKED_BYTES_MAX) else { return };
             for record in records.map_while(Result::ok) {
                 let Ok((asked, _)) = read_nack(&record.headers) else { return };
-                let mark::Named::Origin(origin) = asked.named else { continue };
+                let mark::NackedRecord::Origin(origin) = asked.named else { continue };
                 if is_oversize && self.is_bound_unknown(&origin.topic) {
                     back.needs_bound(origin.topic.clone());
                 }
-                if let Named::Origin(origin) = nack::name(self, group, origin)
+                if let NackTarget::Origin(origin) = nack::name(self, group, origin)
                     && asked.by_reference
                     && self.is_of_cluster(&origin.topic)
                 {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::broker::{AdmissionError, TimeBounds};
 use crate::model::AHEAD_MS_MAX;
 use crate::route::Router;
-use crate::route::produce::Outcome;
+use crate::route::produce::ProduceOutcome;
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, BatchError, Codec, RecordError, batches};
 
@@ -19,14 +19,14 @@ pub(super) fn one_batch(
     records: Bytes,
     (version, bytes_max): (i16, usize),
     bounds: TimeBounds,
-) -> Result<Batch, Outcome> {
+) -> Result<Batch, ProduceOutcome> {
     let batch = only(records, version, bytes_max)?;
     router.broker.admit(batch, bounds).map_err(refused)
 }
 
-fn only(records: Bytes, version: i16, bytes_max: usize) -> Result<Batch, Outcome> {
-    let refuse = |error: BatchError| Outcome::refused(error.code(), error.to_string());
-    let invalid = |why: &str| Outcome::refused(ResponseError::InvalidRecord, why);
+fn only(records: Bytes, version: i16, bytes_max: usize) -> Result<Batch, ProduceOutcome> {
+    let refuse = |error: BatchError| ProduceOutcome::refused(error.code(), error.to_string());
+    let invalid = |why: &str| ProduceOutcome::refused(ResponseError::InvalidRecord, why);
     let mut all = batches(records, bytes_max);
     if all.are_several().map_err(refuse)? {
         return Err(invalid("a partition of one request may have exactly one record batch"));
@@ -36,7 +36,7 @@ fn only(records: Bytes, version: i16, bytes_max: usize) -> Result<Batch, Outcome
     let header = &batch.header;
     if version < ZSTD_SINCE && header.codec() == Some(Codec::Zstd) {
         let why = "a batch compressed by zstd needs Produce version 7 or later";
-        return Err(Outcome::refused(ResponseError::UnsupportedCompressionType, why));
+        return Err(ProduceOutcome::refused(ResponseError::UnsupportedCompressionType, why));
     }
     if header.base_offset != 0 {
         let why = format!("the base offset of a batch is 0, not {}", header.base_offset);
@@ -45,7 +45,7 @@ fn only(records: Bytes, version: i16, bytes_max: usize) -> Result<Batch, Outcome
     Ok(batch)
 }
 
-pub(super) fn refused(error: AdmissionError) -> Outcome {
+pub(super) fn refused(error: AdmissionError) -> ProduceOutcome {
     let code = match &error {
         // Java producers split a batch that is refused with this error and send it again.
         AdmissionError::Records(RecordError::TooLarge { .. }) => ResponseError::MessageTooLarge,
@@ -53,7 +53,7 @@ pub(super) fn refused(error: AdmissionError) -> Outcome {
         AdmissionError::Records(_) => ResponseError::InvalidRecord,
         AdmissionError::Times { .. } => ResponseError::InvalidTimestamp,
     };
-    let mut outcome = Outcome::refused(code, error.to_string());
+    let mut outcome = ProduceOutcome::refused(code, error.to_string());
     if let AdmissionError::Times { records } = error {
         let why = |time_ms| {
             format!("its timestamp {time_ms} is out of range: at most {AHEAD_MS_MAX} ms from now")

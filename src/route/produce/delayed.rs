@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use crate::broker::AdmissionError;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
-use crate::engine::{DelayBatch, More};
+use crate::engine::{DelayBatch, EntrySource};
 use crate::model::{TopicName, WallMs};
-use crate::retry::{Next, Until, Want, delayed};
+use crate::retry::{DelayEnd, FailureOutcome, RequestedDelay, delayed};
 use crate::route::produce::batch::refused;
-use crate::route::produce::{Outcome, Waiting, done};
+use crate::route::produce::{PendingOutcome, ProduceOutcome, done};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, Headers, cut, records};
@@ -47,9 +47,9 @@ impl ProduceDelay {
 }
 
 /// The rest of a batch, and its delayed records with their times.
-struct Parted {
+struct SplitBatch {
     batch: Batch,
-    records: Vec<(Until, Bytes)>,
+    records: Vec<(DelayEnd, Bytes)>,
 }
 
 pub(super) fn begin<'a>(
@@ -57,17 +57,17 @@ pub(super) fn begin<'a>(
     topic: &Arc<Topic>,
     index: i32,
     batch: Batch,
-) -> Waiting<'a> {
-    let Parted { batch, records } = match part(router, topic, batch) {
+) -> PendingOutcome<'a> {
+    let SplitBatch { batch, records } = match part(router, topic, batch) {
         Ok(parted) => parted,
         Err(outcome) => return done(outcome),
     };
     let Some(stream) = topic.partition(index).map(|partition| partition.stream) else {
-        return done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition));
+        return done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition));
     };
     let (told, produced) = oneshot::channel();
     let (broker, to) = (Arc::clone(&router.broker), Arc::clone(topic));
-    let append = Box::new(move |more: More<'_>| {
+    let append = Box::new(move |more: EntrySource<'_>| {
         let partition = to.partition(index)?;
         let produced = broker.produce_with(partition, &batch, more);
         let refs = produced.as_ref().ok().map(|(_, refs)| refs.clone());
@@ -79,43 +79,44 @@ pub(super) fn begin<'a>(
     let sent = router.engine.delay(DelayBatch { topic, partition: index, stream, records, append });
     Box::pin(async move {
         if let Err(error) = sent.await {
-            return Outcome::refused(code::of_engine(&error), error.to_string());
+            return ProduceOutcome::refused(code::of_engine(&error), error.to_string());
         }
         let gone = Err(BrokerError::UnknownTopicOrPartition);
         let produced = match produced.await.unwrap_or(gone) {
             Ok(produced) => produced,
-            Err(error) => return Outcome::of_broker(&error),
+            Err(error) => return ProduceOutcome::of_broker(&error),
         };
         match router.broker.acknowledged(produced.seq).await {
-            Ok(()) => Outcome::taken(produced.base_offset, produced.log_start),
-            Err(error) => Outcome::of_broker(&error),
+            Ok(()) => ProduceOutcome::taken(produced.base_offset, produced.log_start),
+            Err(error) => ProduceOutcome::of_broker(&error),
         }
     })
 }
 
 /// The refusal of a transactional batch with a delayed record: the delay would not wait for the end
 /// of the transaction.
-pub(super) fn refused_inside(batch: &Batch) -> Option<Outcome> {
+pub(super) fn refused_inside(batch: &Batch) -> Option<ProduceOutcome> {
     let all = records(batch, UNPACKED_BYTES_MAX).ok()?;
     let asks = |headers: &Headers| !matches!(read_delay(headers), Ok(None));
     let index = all.flatten().position(|record| asks(&record.headers))?;
     let why = format!(
         "nothing of the batch was taken; record {index} is to wait, and none of a transaction can"
     );
-    Some(Outcome::refused(ResponseError::InvalidRecord, why))
+    Some(ProduceOutcome::refused(ResponseError::InvalidRecord, why))
 }
 
 /// Cuts out the delayed records. Their offsets stay unused, as after compaction. The producer's
 /// sequence numbers and offsets thus stay those of the batch it sent.
-fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome> {
+fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<SplitBatch, ProduceOutcome> {
     let (bytes, max) = (batch.bytes.len(), topic.settings.max_message_bytes);
     // Java producers split a batch that is refused with this error and send it again.
-    let too_large = |bytes, max| Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max });
+    let too_large =
+        |bytes, max| ProduceOutcome::of_broker(&BrokerError::MessageTooLarge { bytes, max });
     if bytes > max {
         return Err(too_large(bytes, max));
     }
     let refuse = |error: &dyn std::fmt::Display| {
-        Outcome::refused(ResponseError::InvalidRecord, error.to_string())
+        ProduceOutcome::refused(ResponseError::InvalidRecord, error.to_string())
     };
     let (mut waiting, mut offsets, mut bad) = (Vec::new(), Vec::new(), Vec::new());
     let mut out_of_bounds = Vec::new();
@@ -151,12 +152,12 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
     }
     if let Some((index, why)) = bad.first() {
         let message = format!("nothing of the batch was taken; record {index}: {why}");
-        let mut outcome = Outcome::refused(ResponseError::InvalidRecord, message);
+        let mut outcome = ProduceOutcome::refused(ResponseError::InvalidRecord, message);
         outcome.record_errors = bad;
         return Err(outcome);
     }
     if waiting.is_empty() {
-        return Ok(Parted { batch, records: waiting });
+        return Ok(SplitBatch { batch, records: waiting });
     }
     let rest = cut::without(&batch.bytes, &offsets, UNPACKED_BYTES_MAX);
     let rest = rest.map_err(|error| refuse(&error))?;
@@ -164,7 +165,7 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
         return Err(too_large(rest.records.len(), REST_BYTES_MAX));
     }
     let batch = Batch::parse(&rest.records).map_err(|error| refuse(&error))?;
-    Ok(Parted { batch, records: waiting })
+    Ok(SplitBatch { batch, records: waiting })
 }
 
 /// The due time of a record and its delay in ms; `None`: no delay.
@@ -172,18 +173,18 @@ fn until(
     router: &Router,
     now: WallMs,
     headers: &Headers,
-) -> Result<Option<(Until, u64)>, BadDelay> {
+) -> Result<Option<(DelayEnd, u64)>, BadDelay> {
     let Some(asked) = read_delay(headers)? else { return Ok(None) };
     let (until, ms) = match asked {
-        Deliver::After(ms) => (Until::After(ms), ms),
-        Deliver::At(at) => (Until::At(WallMs(at)), WallMs(at).since(now)),
+        Deliver::After(ms) => (DelayEnd::After(ms), ms),
+        Deliver::At(at) => (DelayEnd::At(WallMs(at)), WallMs(at).since(now)),
         Deliver::Level(level) => {
             let policies = router.policies.read();
             let policies = policies.unwrap_or_else(std::sync::PoisonError::into_inner);
-            let want = Want { level: Some(level), delay_ms: None };
+            let want = RequestedDelay { level: Some(level), delay_ms: None };
             match policies.of(&delayed()).levels.next(want, 0) {
-                Next::After { delay_ms, .. } => (Until::After(delay_ms), delay_ms),
-                Next::Never => return Ok(None),
+                FailureOutcome::After { delay_ms, .. } => (DelayEnd::After(delay_ms), delay_ms),
+                FailureOutcome::Never => return Ok(None),
             }
         }
     };

@@ -9,17 +9,19 @@ use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::route::Router;
 use crate::route::produce::batch::one_batch;
-use crate::route::produce::{OUTSIDE_TRANSACTION, Outcome, Waiting, Within, delayed, done};
+use crate::route::produce::{
+    OUTSIDE_TRANSACTION, PendingOutcome, ProduceOutcome, ProduceTransaction, delayed, done,
+};
 
 pub(super) fn begin<'a>(
     router: &'a Router,
     topic: &Arc<Topic>,
     index: i32,
     records: Bytes,
-    (version, within): (i16, Option<Within<'_>>),
-) -> Waiting<'a> {
+    (version, within): (i16, Option<ProduceTransaction<'_>>),
+) -> PendingOutcome<'a> {
     let Some(partition) = topic.partition(index) else {
-        return done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition));
+        return done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition));
     };
     let may_wait = router.config.produce_delay.is_for(&topic.name) && !topic.dead_letters;
     let is_bounded = !topic.dead_letters && (!may_wait || within.is_some());
@@ -31,7 +33,7 @@ pub(super) fn begin<'a>(
     };
     // A batch outside a transaction is taken as such, whatever id its request names, as in Kafka.
     let produced = match (within, batch.header.is_transactional()) {
-        (Some(Within { id, implied }), true) => {
+        (Some(ProduceTransaction { id, implied }), true) => {
             if may_wait && let Some(refused) = delayed::refused_inside(&batch) {
                 return done(refused);
             }
@@ -39,19 +41,19 @@ pub(super) fn begin<'a>(
         }
         (None, true) => {
             let (error, why) = OUTSIDE_TRANSACTION;
-            return done(Outcome::refused(error, why));
+            return done(ProduceOutcome::refused(error, why));
         }
         (_, false) if may_wait => return delayed::begin(router, topic, index, batch),
         (_, false) => router.broker.produce(topic, partition, &batch),
     };
     let produced = match produced {
         Ok(produced) => produced,
-        Err(error) => return done(Outcome::of_broker(&error)),
+        Err(error) => return done(ProduceOutcome::of_broker(&error)),
     };
     Box::pin(async move {
         match router.broker.acknowledged(produced.seq).await {
-            Ok(()) => Outcome::taken(produced.base_offset, produced.log_start),
-            Err(error) => Outcome::of_broker(&error),
+            Ok(()) => ProduceOutcome::taken(produced.base_offset, produced.log_start),
+            Err(error) => ProduceOutcome::of_broker(&error),
         }
     })
 }

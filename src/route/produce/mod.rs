@@ -25,7 +25,7 @@ use crate::model::TopicName;
 use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::origins::ReadBack;
-use crate::route::place::Place;
+use crate::route::place::TopicKind;
 use crate::route::{AnswerError, Reply, Router, code};
 use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
@@ -55,7 +55,7 @@ const OUTSIDE_TRANSACTION: (ResponseError, &str) = (
 );
 
 /// The result of one partition.
-pub(super) struct Outcome {
+pub(super) struct ProduceOutcome {
     error: Option<ResponseError>,
     message: Option<String>,
     record_errors: Vec<(i32, String)>,
@@ -63,7 +63,7 @@ pub(super) struct Outcome {
     log_start: i64,
 }
 
-impl Outcome {
+impl ProduceOutcome {
     fn refused(error: ResponseError, message: impl Into<String>) -> Self {
         Self {
             error: Some(error),
@@ -85,14 +85,14 @@ impl Outcome {
 
 /// The transaction of a Produce.
 #[derive(Clone, Copy)]
-struct Within<'a> {
+struct ProduceTransaction<'a> {
     id: &'a str,
     /// Whether the first batch of a partition adds the partition to the transaction.
     implied: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Sender<'a> {
+struct ProduceSender<'a> {
     conn: &'a Conn,
     /// The records of the cluster that were read back for its nacks.
     back: &'a ReadBack,
@@ -100,19 +100,19 @@ struct Sender<'a> {
 }
 
 /// The result of an appended partition, once it is durable.
-type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+type PendingOutcome<'a> = Pin<Box<dyn Future<Output = ProduceOutcome> + Send + 'a>>;
 
-pub(super) struct Begun<'a> {
+pub(super) struct PendingProduce<'a> {
     acks: i16,
-    topics: Topics<'a>,
+    topics: PendingTopics<'a>,
 }
 
-type Topics<'a> = Vec<(TopicProduceResponse, Vec<Pending<'a>>)>;
+type PendingTopics<'a> = Vec<(TopicProduceResponse, Vec<PendingPartition<'a>>)>;
 
 /// The pending response of one partition.
-struct Pending<'a> {
+struct PendingPartition<'a> {
     index: i32,
-    waiting: Waiting<'a>,
+    waiting: PendingOutcome<'a>,
     /// The batch is in the engine's queue, which has no bound of its own.
     is_queued: bool,
 }
@@ -122,14 +122,14 @@ pub(super) fn begin<'a>(
     router: &'a Router,
     (conn, back): (&Conn, &ReadBack),
     head: &RequestHead,
-) -> Result<Begun<'a>, DecodeError> {
+) -> Result<PendingProduce<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
     let refusal = refusal(router, &request);
-    let from = Sender { conn, back, version: head.version };
-    Ok(Begun { acks: request.acks, topics: append(router, from, request, refusal) })
+    let from = ProduceSender { conn, back, version: head.version };
+    Ok(PendingProduce { acks: request.acks, topics: append(router, from, request, refusal) })
 }
 
-impl Begun<'_> {
+impl PendingProduce<'_> {
     /// Waits until everything is as durable as `acks` promises.
     pub(super) async fn finish(
         self,
@@ -144,7 +144,7 @@ impl Begun<'_> {
         }
         let mut response = ProduceResponse::default();
         for (mut topic, partitions) in self.topics {
-            for Pending { index, waiting, .. } in partitions {
+            for PendingPartition { index, waiting, .. } in partitions {
                 topic.partition_responses.push(respond(index, waiting.await));
             }
             response.responses.push(topic);
@@ -156,10 +156,10 @@ impl Begun<'_> {
 /// Waits for nacks in the engine's queue: a client with acks 0 would otherwise fill the queue as
 /// fast as the network allows. Returns a refusal if one is known by then. As in Kafka, the
 /// connection ends with it, since the client has no other way to learn of it.
-async fn unqueued(topics: Topics<'_>) -> Option<String> {
+async fn unqueued(topics: PendingTopics<'_>) -> Option<String> {
     let mut refusal = None;
     for (topic, partitions) in topics {
-        for Pending { index, mut waiting, is_queued } in partitions {
+        for PendingPartition { index, mut waiting, is_queued } in partitions {
             let outcome = if is_queued {
                 Some(waiting.await)
             } else {
@@ -169,7 +169,7 @@ async fn unqueued(topics: Topics<'_>) -> Option<String> {
                 })
                 .await
             };
-            if let Some(Outcome { error: Some(error), message, .. }) = outcome {
+            if let Some(ProduceOutcome { error: Some(error), message, .. }) = outcome {
                 let (name, why) = (topic.name.as_str(), message.unwrap_or_default());
                 refusal = Some(format!("Produce with acks 0: {error:?} for {name}-{index}: {why}"));
             }
@@ -205,13 +205,13 @@ fn has_transactional_batch(topic: &TopicProduceData) -> bool {
 /// Appends everything, in the order of the request.
 fn append<'a>(
     router: &'a Router,
-    from: Sender<'_>,
+    from: ProduceSender<'_>,
     request: ProduceRequest,
     refusal: Option<(ResponseError, &'static str)>,
-) -> Topics<'a> {
+) -> PendingTopics<'a> {
     let id = request.transactional_id;
     let implied = from.version >= IMPLIED_SINCE;
-    let within = id.as_ref().map(|id| Within { id: id.as_str(), implied });
+    let within = id.as_ref().map(|id| ProduceTransaction { id: id.as_str(), implied });
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for asked in request.topic_data {
         let mut topic = TopicProduceResponse::default();
@@ -219,19 +219,19 @@ fn append<'a>(
         topic.topic_id = asked.topic_id;
         let place = find(router, from.conn, &asked);
         let is_queued = place.as_ref().is_ok_and(|(_, place)| match place {
-            Place::Retry(_) => true,
-            Place::Local(topic) => router.config.produce_delay.is_for(&topic.name),
-            Place::DeadLetters(_) => false,
+            TopicKind::Retry(_) => true,
+            TopicKind::Local(topic) => router.config.produce_delay.is_for(&topic.name),
+            TopicKind::DeadLetters(_) => false,
         });
         let mut partitions = Vec::with_capacity(asked.partition_data.len());
         for data in asked.partition_data {
             let index = data.index;
             let waiting = match (&refusal, &place) {
-                (Some((error, why)), _) => done(Outcome::refused(*error, *why)),
-                (None, Err((error, why))) => done(Outcome::refused(*error, why.as_str())),
+                (Some((error, why)), _) => done(ProduceOutcome::refused(*error, *why)),
+                (None, Err((error, why))) => done(ProduceOutcome::refused(*error, why.as_str())),
                 (None, Ok((name, place))) => one(router, from, (name, place), data, within),
             };
-            partitions.push(Pending { index, waiting, is_queued });
+            partitions.push(PendingPartition { index, waiting, is_queued });
         }
         topics.push((topic, partitions));
     }
@@ -242,7 +242,7 @@ fn find(
     router: &Router,
     conn: &Conn,
     asked: &TopicProduceData,
-) -> Result<(TopicName, Place), (ResponseError, String)> {
+) -> Result<(TopicName, TopicKind), (ResponseError, String)> {
     let of_broker = |error: BrokerError| (code::of_broker(&error), error.to_string());
     let name = router.named(&topic_of(&asked.name), asked.topic_id).map_err(of_broker)?;
     let place = router.place_for(conn, &name).map_err(|error| match error {
@@ -256,56 +256,64 @@ fn find(
 
 fn one<'a>(
     router: &'a Router,
-    from: Sender<'_>,
-    (name, place): (&TopicName, &Place),
+    from: ProduceSender<'_>,
+    (name, place): (&TopicName, &TopicKind),
     data: PartitionProduceData,
-    within: Option<Within<'_>>,
-) -> Waiting<'a> {
+    within: Option<ProduceTransaction<'_>>,
+) -> PendingOutcome<'a> {
     let Some(records) = data.records.filter(|records| !records.is_empty()) else {
-        return done(Outcome::refused(ResponseError::InvalidRecord, "there is no record batch"));
+        return done(ProduceOutcome::refused(
+            ResponseError::InvalidRecord,
+            "there is no record batch",
+        ));
     };
     match place {
-        Place::DeadLetters(_) if within.is_some() => {
-            done(Outcome::refused(ResponseError::InvalidTxnState, NO_DEAD_LETTERS))
+        TopicKind::DeadLetters(_) if within.is_some() => {
+            done(ProduceOutcome::refused(ResponseError::InvalidTxnState, NO_DEAD_LETTERS))
         }
-        Place::Retry(group) if data.index == 0 => match within {
+        TopicKind::Retry(group) if data.index == 0 => match within {
             Some(within) => nack::hold(router, from, (name, group), records, within),
             None => nack::begin(router, from, group, records),
         },
-        Place::Local(topic) => {
+        TopicKind::Local(topic) => {
             local::begin(router, topic, data.index, records, (from.version, within))
         }
-        Place::DeadLetters(_) => {
+        TopicKind::DeadLetters(_) => {
             let id = router.names.topic_id(name);
             let bytes_max = router.names.group_of(name).map(|group| router.group_bytes_max(&group));
             if let Some(max) = bytes_max.filter(|max| *max < records.len()) {
                 let bytes = records.len();
-                return done(Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max }));
+                return done(ProduceOutcome::of_broker(&BrokerError::MessageTooLarge {
+                    bytes,
+                    max,
+                }));
             }
             match router.broker.topics.dead_letters(name, id, true) {
                 Ok(Some(topic)) => {
                     local::begin(router, &topic, data.index, records, (from.version, None))
                 }
-                Ok(None) => done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
-                Err(error) => done(Outcome::of_broker(&error)),
+                Ok(None) => done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
+                Err(error) => done(ProduceOutcome::of_broker(&error)),
             }
         }
-        Place::Retry(_) => done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
+        TopicKind::Retry(_) => {
+            done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition))
+        }
     }
 }
 
 /// Refuses a batch outside the transaction in a request with a transactional id. A nack in it would
 /// count at once, although the transaction may abort.
-fn refused_inside() -> Outcome {
+fn refused_inside() -> ProduceOutcome {
     let why = "a request that names a transactional id has batches of its transaction";
-    Outcome::refused(ResponseError::InvalidTxnState, why)
+    ProduceOutcome::refused(ResponseError::InvalidTxnState, why)
 }
 
-fn done<'a>(outcome: Outcome) -> Waiting<'a> {
+fn done<'a>(outcome: ProduceOutcome) -> PendingOutcome<'a> {
     Box::pin(std::future::ready(outcome))
 }
 
-fn respond(index: i32, outcome: Outcome) -> PartitionProduceResponse {
+fn respond(index: i32, outcome: ProduceOutcome) -> PartitionProduceResponse {
     let mut response = PartitionProduceResponse::default();
     response.index = index;
     response.error_code = outcome.error.map_or(0, |error| error.code());
@@ -337,13 +345,13 @@ mod tests {
 
     #[test]
     fn without_acks_only_what_lies_in_the_engine_s_queue_is_waited_for() {
-        let is_over = |waiting: Waiting<'_>, is_queued| {
-            let pending = Pending { index: 0, waiting, is_queued };
+        let is_over = |waiting: PendingOutcome<'_>, is_queued| {
+            let pending = PendingPartition { index: 0, waiting, is_queued };
             let topics = vec![(TopicProduceResponse::default(), vec![pending])];
             pin!(unqueued(topics)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
         };
         assert!(is_over(Box::pin(pending()), false), "the log bounds what waits for it itself");
         assert!(!is_over(Box::pin(pending()), true));
-        assert!(is_over(Box::pin(ready(Outcome::taken(0, 0))), true));
+        assert!(is_over(Box::pin(ready(ProduceOutcome::taken(0, 0))), true));
     }
 }

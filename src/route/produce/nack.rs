@@ -9,17 +9,18 @@ use std::collections::btree_map::Entry;
 use bytes::Bytes;
 
 use crate::broker::error::BrokerError;
-use crate::broker::{At, TimeBounds};
-use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
+use crate::broker::{OffsetOutcome, TimeBounds};
+use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
-use crate::retry::{self, Carried, Evidence, Nack, Named, Reporter, Want};
+use crate::retry::{self, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay};
 use crate::route::conn::Conn;
 use crate::route::nacks::word_of;
-use crate::route::origins::{ReadBack, Unread};
-use crate::route::place::Place;
+use crate::route::origins::{ReadBack, UnreadReason};
+use crate::route::place::TopicKind;
 use crate::route::produce::batch::one_batch;
 use crate::route::produce::{
-    OUTSIDE_TRANSACTION, Outcome, Sender, Waiting, Within, done, refused_inside,
+    OUTSIDE_TRANSACTION, PendingOutcome, ProduceOutcome, ProduceSender, ProduceTransaction, done,
+    refused_inside,
 };
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -31,14 +32,14 @@ pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn begin<'a>(
     router: &'a Router,
-    from: Sender<'_>,
+    from: ProduceSender<'_>,
     group: &GroupId,
     bytes: Bytes,
-) -> Waiting<'a> {
+) -> PendingOutcome<'a> {
     let request = batch_of(router, from.version, bytes).and_then(|batch| {
         if batch.header.is_transactional() {
             let (error, why) = OUTSIDE_TRANSACTION;
-            return Err(Outcome::refused(error, why));
+            return Err(ProduceOutcome::refused(error, why));
         }
         read(router, (from.conn, from.back), group, &batch)
     });
@@ -52,7 +53,7 @@ pub(super) fn begin<'a>(
         match sent.await {
             Ok(reply) => {
                 router.stop_keys(stops, &reply).await;
-                Outcome::taken(0, 0)
+                ProduceOutcome::taken(0, 0)
             }
             Err(error) => {
                 router.nack_refused(&group, word_of(&error), &error);
@@ -65,19 +66,19 @@ pub(super) fn begin<'a>(
 /// Checks a batch of nacks inside a transaction, and stores it until the transaction commits.
 pub(super) fn hold<'a>(
     router: &'a Router,
-    from: Sender<'_>,
+    from: ProduceSender<'_>,
     (topic, group): (&TopicName, &GroupId),
     bytes: Bytes,
-    within: Within<'_>,
-) -> Waiting<'a> {
+    within: ProduceTransaction<'_>,
+) -> PendingOutcome<'a> {
     let held = batch_of(router, from.version, bytes).and_then(|batch| {
         if !batch.header.is_transactional() {
             return Err(refused_inside());
         }
         read(router, (from.conn, from.back), group, &batch)?;
-        let Within { id, implied } = within;
+        let ProduceTransaction { id, implied } = within;
         let held = router.broker.hold_in_transaction(id, implied, topic, &batch);
-        held.map_err(|error| Outcome::of_broker(&error))
+        held.map_err(|error| ProduceOutcome::of_broker(&error))
     });
     let seq = match held {
         Ok(seq) => seq,
@@ -86,8 +87,8 @@ pub(super) fn hold<'a>(
     router.names.meet(group);
     Box::pin(async move {
         match router.broker.durable(seq).await {
-            Ok(()) => Outcome::taken(0, 0),
-            Err(error) => Outcome::of_broker(&error),
+            Ok(()) => ProduceOutcome::taken(0, 0),
+            Err(error) => ProduceOutcome::of_broker(&error),
         }
     })
 }
@@ -117,18 +118,18 @@ pub(in crate::route) fn held(
 
 /// Checks the batch like one for an ordinary topic, except for timestamps, which are those of the
 /// origins. Its size is bounded by the origins' topics.
-fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, Outcome> {
+fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, ProduceOutcome> {
     let limits = (version, router.config.frame_bytes_max);
     let batch = one_batch(router, bytes, limits, TimeBounds::None)?;
     let (bytes, max) = (batch.bytes.len(), router.nack_bytes_max(&batch, UNPACKED_BYTES_MAX));
     if bytes > max {
-        return Err(Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max }));
+        return Err(ProduceOutcome::of_broker(&BrokerError::MessageTooLarge { bytes, max }));
     }
     Ok(batch)
 }
 
-fn refused(error: &EngineError) -> Outcome {
-    let mut outcome = Outcome::refused(code::of_engine(error), error.to_string());
+fn refused(error: &EngineError) -> ProduceOutcome {
+    let mut outcome = ProduceOutcome::refused(code::of_engine(error), error.to_string());
     if let EngineError::BadNacks(bad) = error {
         let named = |(index, why): &(usize, retry::BadNack)| {
             (i32::try_from(*index).unwrap_or(i32::MAX), why.to_string())
@@ -144,9 +145,9 @@ fn read(
     (conn, back): (&Conn, &ReadBack),
     group: &GroupId,
     batch: &Batch,
-) -> Result<NackBatch, Outcome> {
+) -> Result<NackBatch, ProduceOutcome> {
     let refuse = |error: &dyn std::fmt::Display| {
-        Outcome::refused(ResponseError::InvalidRecord, error.to_string())
+        ProduceOutcome::refused(ResponseError::InvalidRecord, error.to_string())
     };
     let mut nacks = Vec::new();
     let mut bad = Vec::new();
@@ -154,19 +155,19 @@ fn read(
         let record = record.map_err(|error| refuse(&error))?;
         match nack(router, back, group, record) {
             Ok(nack) => nacks.push(nack),
-            Err(NotTaken::Bad(why)) => {
+            Err(InvalidNack::Bad(why)) => {
                 bad.push((i32::try_from(nacks.len() + bad.len()).unwrap_or(0), why));
             }
-            Err(NotTaken::Unread(why)) => {
+            Err(InvalidNack::Unread(why)) => {
                 router.nack_refused(group, why.word(), &why);
-                return Err(Outcome::refused(why.code(), why.to_string()));
+                return Err(ProduceOutcome::refused(why.code(), why.to_string()));
             }
         }
     }
     if let Some((index, why)) = bad.first() {
         let message = format!("nothing of the batch was taken; record {index}: {why}");
         router.nack_refused(group, "malformed", &message);
-        let mut outcome = Outcome::refused(ResponseError::InvalidRecord, message);
+        let mut outcome = ProduceOutcome::refused(ResponseError::InvalidRecord, message);
         outcome.record_errors = bad.into_iter().map(|(i, why)| (i, why.to_string())).collect();
         return Err(outcome);
     }
@@ -174,7 +175,7 @@ fn read(
     Ok(NackBatch {
         group: group.clone(),
         by: Reporter { member: router.member_of(conn, group), client: conn.client() },
-        producer: (header.producer_id >= 0).then(|| Producer {
+        producer: (header.producer_id >= 0).then(|| ProducerSequence {
             id: header.producer_id,
             epoch: header.producer_epoch,
             first: header.base_sequence,
@@ -185,13 +186,13 @@ fn read(
 }
 
 /// The reason why a record is no valid nack, which refuses the whole batch.
-enum NotTaken {
-    Bad(mark::BadNack),
-    Unread(Unread),
+enum InvalidNack {
+    Bad(mark::BadNackHeaders),
+    Unread(UnreadReason),
 }
 
-impl From<mark::BadNack> for NotTaken {
-    fn from(why: mark::BadNack) -> Self {
+impl From<mark::BadNackHeaders> for InvalidNack {
+    fn from(why: mark::BadNackHeaders) -> Self {
         Self::Bad(why)
     }
 }
@@ -201,38 +202,38 @@ fn nack(
     back: &ReadBack,
     group: &GroupId,
     record: RecordView,
-) -> Result<NackRequest, NotTaken> {
+) -> Result<NackRequest, InvalidNack> {
     let (asked, headers) = read_nack(&record.headers)?;
     let named = match asked.named {
-        mark::Named::Origin(origin) => name(router, group, origin),
-        mark::Named::None => Named::Nothing,
+        mark::NackedRecord::Origin(origin) => name(router, group, origin),
+        mark::NackedRecord::None => NackTarget::Nothing,
     };
     let mut raw = record.into_raw();
     raw.headers = headers;
     let (bytes, stored) = match &named {
-        Named::Origin(origin) if asked.by_reference => {
+        NackTarget::Origin(origin) if asked.by_reference => {
             let found = if router.is_of_cluster(&origin.topic) {
-                back.get(group, origin).map_err(NotTaken::Unread)?
+                back.get(group, origin).map_err(InvalidNack::Unread)?
             } else {
                 origin_record(router, origin)
             };
             by_reference(&named, found)
         }
-        Named::Lane(_) if asked.by_reference => by_reference(&named, None),
+        NackTarget::Lane(_) if asked.by_reference => by_reference(&named, None),
         _ => (retry::Bytes::Value, raw.to_bytes()),
     };
     let committed = match &named {
-        Named::Origin(origin) => router.committed(group, origin),
+        NackTarget::Origin(origin) => router.committed(group, origin),
         _ => None,
     };
     Ok(NackRequest {
         nack: Nack {
             named,
-            want: Want { level: asked.level, delay_ms: asked.delay_ms },
+            want: RequestedDelay { level: asked.level, delay_ms: asked.delay_ms },
             max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,
             committed,
-            carried: Carried::default(),
+            carried: FailureHistory::default(),
             bytes,
             record_bytes: u64::try_from(stored.len()).unwrap_or(u64::MAX),
             key: None,
@@ -244,15 +245,15 @@ fn nack(
 /// The stored form of a record that a nack names without its bytes: the origin record, without our
 /// headers.
 pub(in crate::route) fn by_reference(
-    named: &Named,
+    named: &NackTarget,
     found: Option<RawRecord>,
 ) -> (retry::Bytes, Bytes) {
     match (named, found) {
-        (Named::Origin(_), Some(mut found)) => {
+        (NackTarget::Origin(_), Some(mut found)) => {
             found.headers = mark::strip(&found.headers);
             (retry::Bytes::ReferenceOk, found.to_bytes())
         }
-        (Named::Origin(_), None) => (retry::Bytes::ReferenceGone, Bytes::new()),
+        (NackTarget::Origin(_), None) => (retry::Bytes::ReferenceGone, Bytes::new()),
         // A delivery of the retry topic: its entry has the bytes already.
         _ => (retry::Bytes::ReferenceOk, Bytes::new()),
     }
@@ -260,12 +261,14 @@ pub(in crate::route) fn by_reference(
 
 /// Resolves `<topic>-<partition>@<offset>` as the application names it: a delivery of the group's
 /// retry topic, one of another group, or an origin.
-pub(in crate::route) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
+pub(in crate::route) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> NackTarget {
     origin.topic = router.names.canonical(&origin.topic);
     match router.names.group_of_retry(&origin.topic) {
-        None => Named::Origin(origin),
-        Some(owner) if owner != *group => Named::OtherGroup,
-        Some(_) => LaneOffset::from_kafka(origin.offset).map_or(Named::Unreadable, Named::Lane),
+        None => NackTarget::Origin(origin),
+        Some(owner) if owner != *group => NackTarget::OtherGroup,
+        Some(_) => {
+            LaneOffset::from_kafka(origin.offset).map_or(NackTarget::Unreadable, NackTarget::Lane)
+        }
     }
 }
 
@@ -283,20 +286,23 @@ impl Router {
 /// A record of a topic of this node; `None` in an open or aborted transaction.
 pub(in crate::route) fn origin_record(router: &Router, origin: &Origin) -> Option<RawRecord> {
     match origin_at(router, origin) {
-        At::Record(record) => Some(record),
-        At::Open | At::Nobodys | At::Nothing | At::Unreadable => None,
+        OffsetOutcome::Record(record) => Some(record),
+        OffsetOutcome::Open
+        | OffsetOutcome::Nobodys
+        | OffsetOutcome::Nothing
+        | OffsetOutcome::Unreadable => None,
     }
 }
 
 /// The content of an origin's offset in a topic of this node.
-pub(in crate::route) fn origin_at(router: &Router, origin: &Origin) -> At {
+pub(in crate::route) fn origin_at(router: &Router, origin: &Origin) -> OffsetOutcome {
     let place = router.place(&origin.topic);
-    let Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else {
-        return At::Nothing;
+    let Some(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) = place else {
+        return OffsetOutcome::Nothing;
     };
-    let Some(of) = topic.partition(origin.partition) else { return At::Nothing };
+    let Some(of) = topic.partition(origin.partition) else { return OffsetOutcome::Nothing };
     router.broker.at(of, origin.offset).unwrap_or_else(|error| {
         tracing::warn!(%origin, %error, "a record cannot be read");
-        At::Unreadable
+        OffsetOutcome::Unreadable
     })
 }

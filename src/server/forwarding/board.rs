@@ -7,7 +7,7 @@ use crate::model::{GroupId, TopicName};
 
 /// The state of one group's dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::server) struct Standing {
+pub(in crate::server) struct ForwardStatus {
     /// The topic in the cluster.
     pub(in crate::server) topic: TopicName,
     /// Dead letters that the cluster has not stored yet.
@@ -20,11 +20,11 @@ pub(in crate::server) struct Standing {
 
 /// The states of all groups. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(in crate::server) struct Board(Arc<Mutex<BTreeMap<GroupId, Standing>>>);
+pub(in crate::server) struct ForwardStatuses(Arc<Mutex<BTreeMap<GroupId, ForwardStatus>>>);
 
-impl Board {
+impl ForwardStatuses {
     /// The state of one group, if its dead letters are forwarded.
-    pub(in crate::server) fn of(&self, group: &GroupId) -> Option<Standing> {
+    pub(in crate::server) fn of(&self, group: &GroupId) -> Option<ForwardStatus> {
         self.lock().get(group).cloned()
     }
 
@@ -34,11 +34,11 @@ impl Board {
     }
 
     /// Replaces all states; a group that is missing forwards nothing.
-    pub(super) fn replace(&self, standings: BTreeMap<GroupId, Standing>) {
+    pub(super) fn replace(&self, standings: BTreeMap<GroupId, ForwardStatus>) {
         *self.lock() = standings;
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, Standing>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, ForwardStatus>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use crate::engine::Forwarded;
+use crate::engine::ForwardProgress;
 use crate::model::{GroupId, TopicName};
-use crate::server::forwarding::parcel::Parcel;
+use crate::server::forwarding::parcel::ForwardBatch;
 use crate::upstream::{Failures, WriteError};
 
 /// Pauses between two attempts that fail.
@@ -18,13 +18,13 @@ const DISCARD_AGAIN: Duration = Duration::from_secs(5);
 
 /// One dead-letter topic of the sidecar.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct ForwardedTopic {
     /// The group of the dead letters.
     pub(super) group: GroupId,
     /// The topic in the cluster.
     pub(super) topic: TopicName,
-    pub(super) mark: Forwarded,
-    pub(super) parcel: Option<Parcel>,
+    pub(super) mark: ForwardProgress,
+    pub(super) parcel: Option<ForwardBatch>,
     failures: Failures,
     again_at: Duration,
     refused_at: Duration,
@@ -32,11 +32,16 @@ pub(super) struct Lane {
     trouble: Option<String>,
 }
 
-impl Lane {
+impl ForwardedTopic {
     /// Starts from the cursor that the log holds; refused dead letters are due at once. `next`: the
     /// offset of the next dead letter. After a repair of the log it may lie before the cursor; then
     /// nothing from there on has been sent.
-    pub(super) fn new(group: GroupId, topic: TopicName, mut mark: Forwarded, next: i64) -> Self {
+    pub(super) fn new(
+        group: GroupId,
+        topic: TopicName,
+        mut mark: ForwardProgress,
+        next: i64,
+    ) -> Self {
         mark.next = mark.next.min(next);
         mark.refused.retain(|offset, _| *offset < next);
         Self {
@@ -134,11 +139,11 @@ mod tests {
     use super::*;
     use crate::upstream::UpstreamError;
 
-    fn lane(next: i64) -> Lane {
-        let mut mark = Forwarded { next: 10, ..Forwarded::default() };
+    fn lane(next: i64) -> ForwardedTopic {
+        let mut mark = ForwardProgress { next: 10, ..ForwardProgress::default() };
         mark.refuse(3, "large");
         mark.refuse(8, "large");
-        Lane::new("shop".into(), "failed.shop".into(), mark, next)
+        ForwardedTopic::new("shop".into(), "failed.shop".into(), mark, next)
     }
 
     #[test]

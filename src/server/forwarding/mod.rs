@@ -20,15 +20,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-pub(super) use board::{Board, Standing};
-use lane::Lane;
-use parcel::{Parcel, partition_of};
+pub(super) use board::{ForwardStatus, ForwardStatuses};
+use lane::ForwardedTopic;
+use parcel::{ForwardBatch, partition_of};
 
-use crate::engine::{DeadLetter, EngineError, Forwarded, REFUSED_MAX};
+use crate::engine::{DeadLetter, EngineError, ForwardProgress, REFUSED_MAX};
 use crate::journal::Bounds;
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
-use crate::upstream::{Kind, TopicWriter, Upstream, WriteError};
+use crate::upstream::{FailureKind, TopicWriter, Upstream, WriteError};
 use crate::wire::names::Templates;
 
 /// Pause after a round without work.
@@ -40,14 +40,14 @@ const PARCEL_BYTES: usize = 512 << 10;
 /// The forwarding task, which runs for as long as the server does.
 struct Forwarder {
     router: Arc<Router>,
-    board: Board,
+    board: ForwardStatuses,
     writer: TopicWriter,
-    lanes: BTreeMap<TopicName, Lane>,
+    lanes: BTreeMap<TopicName, ForwardedTopic>,
 }
 
 /// The reason why an attempt failed.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum ForwardError {
     #[error(transparent)]
     Here(#[from] EngineError),
     #[error(transparent)]
@@ -56,7 +56,10 @@ enum Trouble {
 
 /// Reads the cursors before new dead letters arrive, and returns the task that runs for as long as
 /// the server does. Without a cluster the task does nothing.
-pub(super) fn begin(router: &Arc<Router>, board: &Board) -> impl Future<Output = ()> + use<> {
+pub(super) fn begin(
+    router: &Arc<Router>,
+    board: &ForwardStatuses,
+) -> impl Future<Output = ()> + use<> {
     let mut forwarder = Forwarder {
         router: Arc::clone(router),
         board: board.clone(),
@@ -86,12 +89,12 @@ impl Forwarder {
             let Some(mut lane) = self.lane(&source, bounds) else { continue };
             match self.step(&source, bounds, &mut lane).await {
                 Ok(step_moved) => moved |= step_moved,
-                Err(Trouble::There(error)) => {
+                Err(ForwardError::There(error)) => {
                     let metrics = &self.router.metrics;
                     metrics.dead_letters_not_forwarded(lane.group.as_str(), &error.word());
                     lane.failed(&error, self.router.clock.elapsed());
                 }
-                Err(Trouble::Here(error)) => {
+                Err(ForwardError::Here(error)) => {
                     tracing::error!(topic = %source, %error, "dead letters cannot be forwarded");
                 }
             }
@@ -104,7 +107,7 @@ impl Forwarder {
     }
 
     /// The lane of a topic, if its dead letters are forwarded.
-    fn lane(&mut self, source: &TopicName, bounds: Bounds) -> Option<Lane> {
+    fn lane(&mut self, source: &TopicName, bounds: Bounds) -> Option<ForwardedTopic> {
         let known = self.lanes.remove(source);
         let group = match &known {
             Some(lane) => lane.group.clone(),
@@ -118,7 +121,7 @@ impl Forwarder {
         match known {
             Some(lane) if lane.topic == topic => Some(lane),
             _ => match self.router.engine.forwarded(source) {
-                Ok(mark) => Some(Lane::new(group, topic, mark, bounds.next)),
+                Ok(mark) => Some(ForwardedTopic::new(group, topic, mark, bounds.next)),
                 Err(error) => {
                     tracing::error!(topic = %source, %error, "dead letters cannot be forwarded");
                     None
@@ -140,8 +143,8 @@ impl Forwarder {
         &mut self,
         source: &TopicName,
         bounds: Bounds,
-        lane: &mut Lane,
-    ) -> Result<bool, Trouble> {
+        lane: &mut ForwardedTopic,
+    ) -> Result<bool, ForwardError> {
         let router = Arc::clone(&self.router);
         let Some(upstream) = &router.upstream else { return Ok(false) };
         let now = router.clock.elapsed();
@@ -176,11 +179,11 @@ impl Forwarder {
         &mut self,
         upstream: &Upstream,
         source: &TopicName,
-        lane: &mut Lane,
-    ) -> Result<(), Trouble> {
+        lane: &mut ForwardedTopic,
+    ) -> Result<(), ForwardError> {
         let router = Arc::clone(&self.router);
         let letters = router.engine.letters(source, lane.mark.next, PARCEL_BYTES)?;
-        let mut parcel = lane.parcel.take().unwrap_or_else(|| Parcel::new(&letters));
+        let mut parcel = lane.parcel.take().unwrap_or_else(|| ForwardBatch::new(&letters));
         let sent = self.send_parcel(upstream, lane, &mut parcel, &letters.letters).await;
         if let Err(error) = sent {
             lane.parcel = Some(parcel);
@@ -210,8 +213,8 @@ impl Forwarder {
     async fn send_parcel(
         &mut self,
         upstream: &Upstream,
-        lane: &Lane,
-        parcel: &mut Parcel,
+        lane: &ForwardedTopic,
+        parcel: &mut ForwardBatch,
         letters: &[DeadLetter],
     ) -> Result<(), WriteError> {
         let topic = &lane.topic;
@@ -224,7 +227,7 @@ impl Forwarder {
             let partition = piece.partition;
             match self.writer.write(upstream, topic, partition, &piece.records).await {
                 Ok(()) => parcel.taken(&piece),
-                Err(error) if error.kind() == Kind::Refused => {
+                Err(error) if error.kind() == FailureKind::Refused => {
                     parcel.refuse(&piece, &error.to_string());
                 }
                 Err(error) => return Err(error),
@@ -239,8 +242,8 @@ impl Forwarder {
         &mut self,
         upstream: &Upstream,
         source: &TopicName,
-        lane: &mut Lane,
-    ) -> Result<(), Trouble> {
+        lane: &mut ForwardedTopic,
+    ) -> Result<(), ForwardError> {
         let mut mark = lane.mark.clone();
         let tried = self.send_refused(upstream, source, lane, &mut mark).await;
         let taken = lane.mark.refused.len() - mark.refused.len();
@@ -262,9 +265,9 @@ impl Forwarder {
         &mut self,
         upstream: &Upstream,
         source: &TopicName,
-        lane: &Lane,
-        mark: &mut Forwarded,
-    ) -> Result<(), Trouble> {
+        lane: &ForwardedTopic,
+        mark: &mut ForwardProgress,
+    ) -> Result<(), ForwardError> {
         let partitions = self.writer.partitions(upstream, &lane.topic).await?;
         for offset in lane.mark.refused.keys() {
             let letters = self.router.engine.letters(source, *offset, 1)?.letters;
@@ -277,7 +280,7 @@ impl Forwarder {
                 Ok(()) => {
                     mark.refused.remove(offset);
                 }
-                Err(error) if error.kind() == Kind::Refused => {}
+                Err(error) if error.kind() == FailureKind::Refused => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -289,17 +292,17 @@ impl Forwarder {
     async fn mark(
         &self,
         source: &TopicName,
-        lane: &mut Lane,
-        mark: Forwarded,
+        lane: &mut ForwardedTopic,
+        mark: ForwardProgress,
     ) -> Result<(), EngineError> {
         lane.mark = mark;
         self.router.engine.set_forwarded(source, &lane.mark).await
     }
 }
 
-fn standing(lane: &Lane, bounds: Bounds) -> Standing {
+fn standing(lane: &ForwardedTopic, bounds: Bounds) -> ForwardStatus {
     let pending = bounds.visible_end.saturating_sub(lane.mark.next.max(bounds.start));
-    Standing {
+    ForwardStatus {
         topic: lane.topic.clone(),
         pending: u64::try_from(pending).unwrap_or(0),
         refused: u64::try_from(lane.mark.refused.len()).unwrap_or(u64::MAX),

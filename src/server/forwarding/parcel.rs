@@ -9,7 +9,7 @@ use crate::wire::batch::RawRecord;
 
 /// Dead letters from the cursor on.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct ForwardBatch {
     /// The offset after the last of them.
     pub(super) end: i64,
     /// Offsets that the cluster has stored or refused.
@@ -22,13 +22,13 @@ pub(super) struct Parcel {
 
 /// The next request: records of one partition.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct ForwardRequest {
     pub(super) partition: i32,
     pub(super) offsets: Vec<i64>,
     pub(super) records: Vec<RawRecord>,
 }
 
-impl Parcel {
+impl ForwardBatch {
     /// A batch up to `end`. Unreadable letters count as refused from the start.
     pub(super) fn new(letters: &Letters) -> Self {
         let why = "its bytes cannot be read; run `reprise log verify`";
@@ -42,7 +42,7 @@ impl Parcel {
     }
 
     /// The next request for `letters`, which are those of this batch; `None`: each has an outcome.
-    pub(super) fn next(&self, letters: &[DeadLetter], partitions: i32) -> Option<Piece> {
+    pub(super) fn next(&self, letters: &[DeadLetter], partitions: i32) -> Option<ForwardRequest> {
         let mut open = letters
             .iter()
             .filter(|letter| letter.offset < self.end && !self.settled.contains(&letter.offset));
@@ -51,7 +51,7 @@ impl Parcel {
         let more = open.filter(|_| !self.is_alone);
         let more = more.filter(|letter| partition_of(letter, partitions) == partition);
         let all: Vec<&DeadLetter> = std::iter::once(first).chain(more).collect();
-        Some(Piece {
+        Some(ForwardRequest {
             partition,
             offsets: all.iter().map(|letter| letter.offset).collect(),
             records: all.into_iter().map(|letter| letter.record.clone()).collect(),
@@ -59,13 +59,13 @@ impl Parcel {
     }
 
     /// The cluster has stored the records.
-    pub(super) fn taken(&mut self, piece: &Piece) {
+    pub(super) fn taken(&mut self, piece: &ForwardRequest) {
         self.settled.extend(&piece.offsets);
     }
 
     /// The cluster refuses a request: several records are then sent one by one, a single record is
     /// refused.
-    pub(super) fn refuse(&mut self, piece: &Piece, why: &str) {
+    pub(super) fn refuse(&mut self, piece: &ForwardRequest, why: &str) {
         match piece.offsets.as_slice() {
             [offset] => {
                 self.settled.insert(*offset);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn each_partition_gets_one_piece_and_an_attempt_is_repeated_exactly() {
         let all = letters(&[None, None, None, None]);
-        let mut parcel = Parcel::new(&all);
+        let mut parcel = ForwardBatch::new(&all);
         let first = parcel.next(&all.letters, 2).unwrap();
         assert_eq!((first.partition, first.offsets.as_slice()), (0, &[10, 12][..]));
         // More letters have arrived since: they are for the next batch.
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn of_several_that_are_refused_only_the_one_to_blame_is_written_down() {
         let all = letters(&[None, None, None]);
-        let mut parcel = Parcel::new(&all);
+        let mut parcel = ForwardBatch::new(&all);
         let mut sent = Vec::new();
         while let Some(piece) = parcel.next(&all.letters, 1) {
             sent.push(piece.offsets.clone());

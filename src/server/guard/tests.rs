@@ -11,7 +11,7 @@ use crate::config::{Config, Ephemeral};
 use crate::engine::{EngineError, NackBatch, NackRequest};
 use crate::journal::{Disk, DiskFile, MemDisk};
 use crate::model::{ClientId, Origin};
-use crate::retry::{Nack, Named, Reporter};
+use crate::retry::{Nack, NackTarget, Reporter};
 use crate::server::Server;
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
@@ -161,7 +161,7 @@ impl House {
             value: Some("v".into()),
             headers: Headers::NONE,
         };
-        let nack = Nack { record_bytes: 40, ..Nack::of(Named::Origin(origin)) };
+        let nack = Nack { record_bytes: 40, ..Nack::of(NackTarget::Origin(origin)) };
         let batch = NackBatch {
             group: "shop".into(),
             by: Reporter { member: None, client: ClientId::new("test") },

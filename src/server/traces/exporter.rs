@@ -13,7 +13,7 @@ use super::span::{request, span};
 use crate::clock::Clock;
 use crate::config::Traces;
 use crate::engine::Attempt;
-use crate::observe::{LeftOut, LogBudget, LogLimit, Metrics};
+use crate::observe::{DroppedLines, LogBudget, LogLimit, Metrics};
 
 /// Spans of one request.
 const BATCH_SPANS_MAX: usize = 512;
@@ -103,7 +103,7 @@ impl Exporter {
                 cause = %error,
                 "R0413 spans could not be exported and are dropped; records are not affected: \
                  check the collector and traces.endpoint{}",
-                LeftOut(left_out)
+                DroppedLines(left_out)
             );
         }
     }

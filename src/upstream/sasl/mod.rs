@@ -87,7 +87,7 @@ pub enum SaslError {
 pub(super) async fn authenticate(
     halves: &mut (ReadHalf, WriteHalf),
     credentials: &Credentials,
-) -> Result<Option<Duration>, Failed> {
+) -> Result<Option<Duration>, LoginFailure> {
     let mut talk = Talk { halves, buffer: BytesMut::new(), asked: 0 };
     let version = talk.version().await?;
     talk.agree(credentials.mechanism).await?;
@@ -112,7 +112,7 @@ pub(super) async fn authenticate(
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum LoginFailure {
     #[error(transparent)]
     Link(#[from] UpstreamError),
     #[error(transparent)]
@@ -128,7 +128,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    async fn version(&mut self) -> Result<i16, Failed> {
+    async fn version(&mut self) -> Result<i16, LoginFailure> {
         let id = self.next();
         let request = ApiVersionsRequest::default();
         let request = encode_request(Api::ApiVersions, 0, id, Some(CLIENT_ID), &request)
@@ -143,7 +143,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn agree(&mut self, mechanism: Mechanism) -> Result<(), Failed> {
+    async fn agree(&mut self, mechanism: Mechanism) -> Result<(), LoginFailure> {
         let id = self.next();
         let answer = self.ask(&handshake(id, CLIENT_ID, mechanism.as_str())).await?;
         let told = read_handshake(id, &answer).map_err(UpstreamError::from)?;
@@ -163,7 +163,7 @@ impl Talk<'_> {
         credentials: &Credentials,
         hash: Hash,
         password: Secret,
-    ) -> Result<u64, Failed> {
+    ) -> Result<u64, LoginFailure> {
         let nonce = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let exchange = ClientExchange::new(hash, &credentials.username, nonce);
         let first = exchange.first().into_bytes();
@@ -185,13 +185,13 @@ impl Talk<'_> {
         version: i16,
         credentials: &Credentials,
         token: String,
-    ) -> Result<u64, Failed> {
+    ) -> Result<u64, LoginFailure> {
         let (why, session_ms) = self.send(version, credentials, token.into_bytes()).await?;
         if why.is_empty() {
             return Ok(session_ms);
         }
         match self.send(version, credentials, vec![1]).await {
-            Err(Failed::Sasl(error)) => Err(error.into()),
+            Err(LoginFailure::Sasl(error)) => Err(error.into()),
             _ => Err(refused(credentials, &String::from_utf8_lossy(&why)).into()),
         }
     }
@@ -202,7 +202,7 @@ impl Talk<'_> {
         version: i16,
         credentials: &Credentials,
         token: Vec<u8>,
-    ) -> Result<(Vec<u8>, u64), Failed> {
+    ) -> Result<(Vec<u8>, u64), LoginFailure> {
         let id = self.next();
         let answer = self.ask(&authenticate_frame(version, id, CLIENT_ID, &token)).await?;
         let told = read_authenticate(version, id, &answer).map_err(UpstreamError::from)?;

@@ -22,7 +22,7 @@ use crate::upstream::{Address, Link, Upstream, UpstreamError, connect, no_tls};
 use crate::wire::Api;
 
 pub use dead_letters::{PREFIX as DEAD_LETTERS_PREFIX, ShareDeadLetters};
-pub use served::Served;
+pub use served::BrokerReport;
 
 /// The first ApiVersions that lists features, which reveal the release.
 const FEATURES: i16 = 3;
@@ -41,23 +41,23 @@ pub struct BrokerSeen {
     pub address: Address,
     /// The node id; `None`: the cluster lists no broker at that address.
     pub node: Option<i32>,
-    pub reached: Result<Reached, UpstreamError>,
+    pub reached: Result<ReachedBroker, UpstreamError>,
 }
 
 #[derive(Debug)]
-pub struct Reached {
+pub struct ReachedBroker {
     /// Duration of the connect, TLS included.
     pub connected: Duration,
     /// The peer of TLS; `None` in plain text.
     pub tls: Option<PeerSeen>,
     /// The APIs that the broker serves, or why ApiVersions failed.
-    pub served: Result<Served, UpstreamError>,
-    pub login: Login,
+    pub served: Result<BrokerReport, UpstreamError>,
+    pub login: LoginRequirement,
 }
 
 /// Whether a broker requires credentials.
 #[derive(Debug)]
-pub enum Login {
+pub enum LoginRequirement {
     /// The broker answers without credentials.
     NotWanted,
     /// The broker accepts the sidecar's credentials.
@@ -84,8 +84,13 @@ impl Upstream {
         let looked = self.bootstrap.iter().map(|address| self.look_at(address, clock));
         let mut survey = Survey { brokers: join_all(looked).await, cluster: None };
         for seen in &survey.brokers {
-            let answers =
-                matches!(&seen.reached, Ok(Reached { login: Login::NotWanted | Login::Taken, .. }));
+            let answers = matches!(
+                &seen.reached,
+                Ok(ReachedBroker {
+                    login: LoginRequirement::NotWanted | LoginRequirement::Taken,
+                    ..
+                })
+            );
             if survey.cluster.is_none() && answers {
                 survey.cluster = self.describe(&seen.address).await.ok();
             }
@@ -131,7 +136,11 @@ impl Upstream {
         BrokerSeen { address: address.clone(), node: None, reached }
     }
 
-    async fn reached(&self, address: &Address, clock: Clock) -> Result<Reached, UpstreamError> {
+    async fn reached(
+        &self,
+        address: &Address,
+        clock: Clock,
+    ) -> Result<ReachedBroker, UpstreamError> {
         let began = clock.elapsed();
         let (mut link, tls) = self.in_time(self.open_seen(address, true)).await?;
         let connected = clock.elapsed().saturating_sub(began);
@@ -145,15 +154,15 @@ impl Upstream {
         };
         let login = match &served {
             Ok(_) => self.login(address, &mut link).await,
-            Err(_) => Login::Unclear(UpstreamError::Closed),
+            Err(_) => LoginRequirement::Unclear(UpstreamError::Closed),
         };
-        Ok(Reached { connected, tls, served, login })
+        Ok(ReachedBroker { connected, tls, served, login })
     }
 
-    async fn login(&self, address: &Address, link: &mut Link) -> Login {
+    async fn login(&self, address: &Address, link: &mut Link) -> LoginRequirement {
         match self.in_time(metadata(link, Some(Vec::new()))).await {
-            Ok(_) if self.has_credentials() => Login::Taken,
-            Ok(_) => Login::NotWanted,
+            Ok(_) if self.has_credentials() => LoginRequirement::Taken,
+            Ok(_) => LoginRequirement::NotWanted,
             // A broker closes the connection of a client that does not authenticate.
             Err(error @ (UpstreamError::Closed | UpstreamError::Io(_))) => {
                 let asked = async {
@@ -161,11 +170,11 @@ impl Upstream {
                     login::mechanisms(&mut link).await
                 };
                 match self.in_time(asked).await {
-                    Ok(Some(mechanisms)) => Login::Wanted(mechanisms),
-                    _ => Login::Unclear(error),
+                    Ok(Some(mechanisms)) => LoginRequirement::Wanted(mechanisms),
+                    _ => LoginRequirement::Unclear(error),
                 }
             }
-            Err(error) => Login::Unclear(error),
+            Err(error) => LoginRequirement::Unclear(error),
         }
     }
 
@@ -216,14 +225,14 @@ impl Upstream {
 
 /// Requests ApiVersions 0, which every broker answers, then the version with features if the broker
 /// serves it.
-async fn served(link: &mut Link, clock: Clock) -> Result<Served, UpstreamError> {
+async fn served(link: &mut Link, clock: Clock) -> Result<BrokerReport, UpstreamError> {
     let began = clock.elapsed();
     let first = versions(link, 0).await?;
     let round_trip = clock.elapsed().saturating_sub(began);
     let ranges = served::ranges(&first);
     let tells = ranges.get(&Api::ApiVersions.key()).is_some_and(|(_, max)| *max >= FEATURES);
     let features = if tells { versions(link, FEATURES).await.ok() } else { None };
-    Ok(Served::of(round_trip, &ranges, features.as_ref()))
+    Ok(BrokerReport::of(round_trip, &ranges, features.as_ref()))
 }
 
 async fn versions(link: &mut Link, version: i16) -> Result<ApiVersionsResponse, UpstreamError> {

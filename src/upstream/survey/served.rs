@@ -60,7 +60,7 @@ const FETCHES: [(i16, &str); 11] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct BrokerReport {
     /// Round trip of the ApiVersions request.
     pub round_trip: Duration,
     /// `Kafka 4.3`, or `Kafka 2.3 or later`; `None`: older than every release in the tables.
@@ -72,7 +72,7 @@ pub struct Served {
     pub share_dead_letters: bool,
 }
 
-impl Served {
+impl BrokerReport {
     pub(super) fn of(
         round_trip: Duration,
         ranges: &Ranges,
@@ -167,15 +167,15 @@ mod tests {
             feature.name = StrBytes::from_static_str(SHARE_VERSION);
             feature.max_version = level;
             answer.supported_features.push(feature);
-            Served::of(Duration::ZERO, &all(18), Some(&answer)).share_dead_letters
+            BrokerReport::of(Duration::ZERO, &all(18), Some(&answer)).share_dead_letters
         };
         assert_eq!([has_them(0), has_them(1), has_them(2)], [false, false, true]);
-        assert!(!Served::of(Duration::ZERO, &all(18), None).share_dead_letters);
+        assert!(!BrokerReport::of(Duration::ZERO, &all(18), None).share_dead_letters);
     }
 
     #[test]
     fn what_no_version_is_common_of_is_missing() {
-        let served = |ranges: &Ranges| Served::of(Duration::ZERO, ranges, None);
+        let served = |ranges: &Ranges| BrokerReport::of(Duration::ZERO, ranges, None);
         assert_eq!(served(&all(18)).missing, Vec::<&str>::new());
         assert!(served(&all(18)).consumer_groups);
         let mut old = all(3);

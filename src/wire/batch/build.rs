@@ -52,7 +52,7 @@ pub fn build_batch(
     let mut out = begin(
         base_offset,
         HEADER_BYTES + 10 + body.len(),
-        &Plain {
+        &PlainHeader {
             attributes: plain_attributes(record.timestamp_type),
             last_offset_delta: 0,
             timestamp_ms: record.timestamp_ms,
@@ -81,7 +81,7 @@ pub fn produce_batch(records: &[RawRecord], stamp: Option<ProducerStamp>) -> Opt
     let first = records.first()?;
     let latest_ms = records.iter().map(|record| record.timestamp_ms).max()?;
     let count = i32::try_from(records.len()).ok()?;
-    let plain = Plain {
+    let plain = PlainHeader {
         attributes: plain_attributes(TimestampType::CreateTime),
         last_offset_delta: count.saturating_sub(1),
         timestamp_ms: first.timestamp_ms,
@@ -106,7 +106,7 @@ pub fn empty_batch(base_offset: i64, last_offset_delta: i32) -> Bytes {
     finish(begin(
         base_offset,
         HEADER_BYTES,
-        &Plain {
+        &PlainHeader {
             attributes: plain_attributes(TimestampType::CreateTime),
             last_offset_delta,
             timestamp_ms: -1,
@@ -118,7 +118,7 @@ pub fn empty_batch(base_offset: i64, last_offset_delta: i32) -> Bytes {
 }
 
 /// Header fields that differ between the sidecar's own batches.
-pub(super) struct Plain {
+pub(super) struct PlainHeader {
     pub(super) attributes: i16,
     pub(super) last_offset_delta: i32,
     pub(super) timestamp_ms: i64,
@@ -127,7 +127,7 @@ pub(super) struct Plain {
     pub(super) count: i32,
 }
 
-pub(super) fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMut {
+pub(super) fn begin(base_offset: i64, capacity: usize, plain: &PlainHeader) -> BytesMut {
     let mut out = BytesMut::with_capacity(capacity);
     out.put_i64(base_offset);
     out.put_i32(0); // length, by finish

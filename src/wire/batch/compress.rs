@@ -40,7 +40,7 @@ pub(in crate::wire) fn decompress(
     payload: &Bytes,
     bytes_max: usize,
 ) -> Result<Bytes, RecordError> {
-    let mut out = Bounded { bytes: Vec::new(), bytes_max };
+    let mut out = BoundedBuffer { bytes: Vec::new(), bytes_max };
     match codec {
         Codec::None if payload.len() <= bytes_max => return Ok(payload.clone()),
         Codec::None => return Err(RecordError::TooLarge { max: bytes_max }),
@@ -52,12 +52,12 @@ pub(in crate::wire) fn decompress(
     Ok(Bytes::from(out.bytes))
 }
 
-struct Bounded {
+struct BoundedBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,
 }
 
-impl Bounded {
+impl BoundedBuffer {
     fn left(&self) -> usize {
         self.bytes_max.saturating_sub(self.bytes.len())
     }
@@ -75,7 +75,7 @@ impl Bounded {
 
 /// Reads all members. Bytes after the first member that are no member header are ignored, as in
 /// `java.util.zip.GZIPInputStream`.
-fn gzip(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+fn gzip(payload: &[u8], out: &mut BoundedBuffer) -> Result<(), RecordError> {
     let mut member = GzDecoder::new(payload);
     let mut is_first = true;
     loop {
@@ -95,7 +95,7 @@ fn gzip(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
 }
 
 /// Reads the first frame. Bytes after it are ignored, as in Kafka's `Lz4BlockInputStream`.
-fn lz4(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+fn lz4(payload: &[u8], out: &mut BoundedBuffer) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("lz4");
     let mut frame = lz4_frame(payload).ok_or(broken)?;
     out.read(lz4_flex::frame::FrameDecoder::new(&mut frame), "lz4")?;
@@ -128,7 +128,7 @@ fn lz4_frame(payload: &[u8]) -> Option<&[u8]> {
 
 /// Reads one raw block, or xerial's framing: blocks with a 4-byte length each. Another header may
 /// come between two blocks. Up to 3 bytes may follow the last (snappy-java's `SnappyInputStream`).
-fn snappy(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+fn snappy(payload: &[u8], out: &mut BoundedBuffer) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("snappy");
     if !payload.starts_with(XERIAL_MAGIC) {
         return snappy_block(payload, out);
@@ -147,7 +147,7 @@ fn snappy(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     Ok(())
 }
 
-fn snappy_block(block: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+fn snappy_block(block: &[u8], out: &mut BoundedBuffer) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("snappy");
     if block.is_empty() {
         return Err(broken);
@@ -166,7 +166,7 @@ fn snappy_block(block: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
 
 /// Reads all frames and skips the skippable ones. Memory grows with the decoded bytes, not with the
 /// claimed window.
-fn zstd(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+fn zstd(payload: &[u8], out: &mut BoundedBuffer) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("zstd");
     let mut rest = payload;
     while !rest.is_empty() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::header::BatchHeader;
-use crate::model::{Runs, Sparse};
+use crate::model::{OffsetRuns, Sparse};
 
 /// Bound of the aborted transactions kept of a relayed answer. Above the bound no transactional
 /// batch counts as a record.
@@ -22,7 +22,7 @@ pub struct Hidden {
     /// Producers inside an aborted transaction.
     inside: BTreeSet<i64>,
     are_too_many: bool,
-    runs: Runs,
+    runs: OffsetRuns,
     sparse: Vec<Sparse>,
     /// Begin of the first batch, if known, and end of the last one so far.
     all: Option<(Option<i64>, i64)>,
@@ -97,7 +97,7 @@ impl Hidden {
     }
 
     /// Hidden offsets, and batches with fewer records than offsets.
-    pub fn into_parts(self) -> (Runs, Vec<Sparse>) {
+    pub fn into_parts(self) -> (OffsetRuns, Vec<Sparse>) {
         (self.runs, self.sparse)
     }
 }

@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::build::{Plain, ProducerStamp, begin, finish, record_body};
+use super::build::{PlainHeader, ProducerStamp, begin, finish, record_body};
 use super::header::{HEADER_BYTES, MARKER, TimestampType};
 use super::headers::Headers;
 use super::produce::Batch;
@@ -37,7 +37,7 @@ pub fn marker_batch(producer_id: i64, epoch: i16, commits: bool, timestamp_ms: i
         headers: Headers::default(),
     };
     let body = record_body(&record, &record.headers, 0, 0);
-    let plain = Plain {
+    let plain = PlainHeader {
         attributes: MARKER,
         last_offset_delta: 0,
         timestamp_ms,

@@ -22,7 +22,7 @@ pub use build::{
 };
 pub use check::check_records;
 pub(super) use compress::decompress;
-pub use cut::{Cut, CutError, Whole, whole_at};
+pub use cut::{Cut, CutError, UnreadableBatch, whole_at};
 pub use header::{BatchHeader, Codec, HEADER_BYTES, TimestampType, crc_of};
 pub use headers::{Header, Headers};
 pub use hidden::Hidden;

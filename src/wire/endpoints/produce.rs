@@ -4,7 +4,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::ProduceResponse;
 
 use crate::wire::api::Api;
-use crate::wire::call::{AnswerError, decode_answer};
+use crate::wire::call::{BrokerAnswerError, decode_answer};
 use crate::wire::endpoints::share::{count, skip};
 use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan::skip_tagged_fields;
@@ -48,7 +48,7 @@ pub fn decode(
     version: i16,
     correlation_id: i32,
     frame: &Bytes,
-) -> Result<ProduceResponse, AnswerError> {
+) -> Result<ProduceResponse, BrokerAnswerError> {
     decode_answer(Api::Produce, version, correlation_id, frame)
 }
 

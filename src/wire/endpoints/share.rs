@@ -15,7 +15,7 @@ const LOCK_TIMEOUT_SINCE: i16 = 2;
 
 /// Position of the addresses in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct AddressPosition {
     /// First byte of the array's length.
     at: usize,
     /// Number of addresses.
@@ -23,7 +23,7 @@ pub struct Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct BrokerNode {
     pub id: i32,
     pub host: String,
     pub port: i32,
@@ -32,7 +32,7 @@ pub struct Node {
 }
 
 /// Parses an answer, without its length prefix, up to its addresses.
-pub fn find(naming: Naming, frame: &[u8]) -> Result<Place, ReadError> {
+pub fn find(naming: Naming, frame: &[u8]) -> Result<AddressPosition, ReadError> {
     let mut reader = Reader::new(frame);
     let (fetches, version) = match naming {
         Naming::ShareFetch(version) => (true, version),
@@ -54,7 +54,7 @@ pub fn find(naming: Naming, frame: &[u8]) -> Result<Place, ReadError> {
         skip_tagged_fields(&mut reader)?;
     }
     let at = frame.len() - reader.rest().len();
-    Ok(Place { at, count: count(&mut reader)? })
+    Ok(AddressPosition { at, count: count(&mut reader)? })
 }
 
 fn partition(reader: &mut Reader<'_>, fetches: bool) -> Result<(), ReadError> {
@@ -81,12 +81,16 @@ fn partition(reader: &mut Reader<'_>, fetches: bool) -> Result<(), ReadError> {
 }
 
 /// Decodes the addresses.
-pub fn nodes(place: Place, frame: &Bytes) -> Result<Vec<Node>, ReadError> {
+pub fn nodes(place: AddressPosition, frame: &Bytes) -> Result<Vec<BrokerNode>, ReadError> {
     read(place, frame).map(|(nodes, _)| nodes)
 }
 
 /// Replaces the addresses and keeps all other bytes.
-pub fn replaced(place: Place, frame: &Bytes, nodes: &[Node]) -> Result<Bytes, ReadError> {
+pub fn replaced(
+    place: AddressPosition,
+    frame: &Bytes,
+    nodes: &[BrokerNode],
+) -> Result<Bytes, ReadError> {
     let (_, behind) = read(place, frame)?;
     let before = frame.get(..place.at).ok_or(ReadError::Truncated)?;
     let mut out = BytesMut::with_capacity(frame.len() + 64 * nodes.len());
@@ -104,7 +108,7 @@ pub fn replaced(place: Place, frame: &Bytes, nodes: &[Node]) -> Result<Bytes, Re
     Ok(out.freeze())
 }
 
-fn read(place: Place, frame: &Bytes) -> Result<(Vec<Node>, &[u8]), ReadError> {
+fn read(place: AddressPosition, frame: &Bytes) -> Result<(Vec<BrokerNode>, &[u8]), ReadError> {
     let mut reader = Reader::new(frame.get(place.at..).ok_or(ReadError::Truncated)?);
     let mut nodes = Vec::new();
     for _ in 0..count(&mut reader)? {
@@ -117,7 +121,7 @@ fn read(place: Place, frame: &Bytes) -> Result<(Vec<Node>, &[u8]), ReadError> {
         skip(&mut reader)?;
         let rack = rack.get(..rack.len() - reader.rest().len()).unwrap_or_default();
         skip_tagged_fields(&mut reader)?;
-        nodes.push(Node { id, host, port, rack: Bytes::copy_from_slice(rack) });
+        nodes.push(BrokerNode { id, host, port, rack: Bytes::copy_from_slice(rack) });
     }
     Ok((nodes, reader.rest()))
 }

@@ -11,8 +11,8 @@ mod walk;
 
 use uuid::Uuid;
 
-use self::walk::{ITEM_BYTES_MAX, Walk};
-use crate::model::{Runs, Sparse};
+use self::walk::{AnswerWalk, ITEM_BYTES_MAX};
+use crate::model::{OffsetRuns, Sparse};
 use crate::wire::api::Api;
 use crate::wire::reader::ReadError;
 
@@ -39,7 +39,7 @@ pub struct PartitionFetched {
     /// The offset after the last whole batch; `None`: there is no whole batch.
     pub end: Option<i64>,
     /// Offsets of which no application sees a record, from the first whole batch on.
-    pub hidden: Runs,
+    pub hidden: OffsetRuns,
     /// Whole batches with fewer records than offsets.
     pub sparse: Vec<Sparse>,
 }
@@ -88,8 +88,8 @@ pub enum FetchedError {
 
 /// One answer, as far as its bytes have arrived.
 #[derive(Debug)]
-pub struct Fetched {
-    walk: Walk,
+pub struct FetchAnswer {
+    walk: AnswerWalk,
     version: i16,
     /// Bytes to skip.
     skip: u64,
@@ -98,10 +98,16 @@ pub struct Fetched {
     has_failed: bool,
 }
 
-impl Fetched {
+impl FetchAnswer {
     /// Starts an answer to a Fetch of this version, 4 or later.
     pub fn new(version: i16) -> Self {
-        Self { walk: Walk::new(version), version, skip: 0, carry: Vec::new(), has_failed: false }
+        Self {
+            walk: AnswerWalk::new(version),
+            version,
+            skip: 0,
+            carry: Vec::new(),
+            has_failed: false,
+        }
     }
 
     /// Reads the next chunk; the first one begins after the correlation id. `found` gets each

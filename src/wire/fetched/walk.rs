@@ -13,7 +13,7 @@
 use uuid::Uuid;
 
 use super::{FetchedError, NAME_BYTES_MAX, PartitionFetched};
-use crate::model::Runs;
+use crate::model::OffsetRuns;
 use crate::wire::api::Api;
 use crate::wire::batch::{BatchHeader, HEADER_BYTES, Hidden};
 use crate::wire::reader::{ReadError, Reader, length};
@@ -32,10 +32,10 @@ const MESSAGE_BYTES_MIN: u64 = 14;
 
 /// State of the walk through an answer.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct AnswerWalk {
     version: i16,
     flexible: bool,
-    next: Next,
+    next: NextElement,
     topics_left: u32,
     partitions_left: u32,
     topic: Option<String>,
@@ -53,11 +53,11 @@ pub(super) struct Item {
 
 /// Next element of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextElement {
     /// The count of tagged fields at the end of this element.
-    Tags(Of),
+    Tags(TagOwner),
     /// Tagged fields of this element that are left.
-    Tag(Of, u32),
+    Tag(TagOwner, u32),
     /// Fields of the answer before the topics.
     Answer,
     /// A topic, if any is left.
@@ -76,7 +76,7 @@ enum Next {
 
 /// Element that the tagged fields belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum TagOwner {
     Header,
     /// An aborted transaction, with the number of those left after it.
     Aborted(u32),
@@ -85,13 +85,13 @@ enum Of {
     Answer,
 }
 
-impl Walk {
+impl AnswerWalk {
     pub(super) fn new(version: i16) -> Self {
         let tagged = Api::Fetch.response_header_version(version) >= 1;
         Self {
             version,
             flexible: Api::Fetch.is_flexible(version),
-            next: if tagged { Next::Tags(Of::Header) } else { Next::Answer },
+            next: if tagged { NextElement::Tags(TagOwner::Header) } else { NextElement::Answer },
             topics_left: 0,
             partitions_left: 0,
             topic: None,
@@ -102,32 +102,32 @@ impl Walk {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.next == Next::Done
+        self.next == NextElement::Done
     }
 
     /// Takes all steps that need no bytes, and passes complete partitions to `found`.
     pub(super) fn close(&mut self, found: &mut impl FnMut(PartitionFetched)) {
         loop {
             self.next = match self.next {
-                Next::Topic if self.topics_left == 0 => self.tags(Of::Answer),
-                Next::Partition if self.partitions_left == 0 => self.tags(Of::Topic),
-                Next::Aborted(0) => Next::Records,
-                Next::Batch(0) => self.tags(Of::Partition),
-                Next::Tag(Of::Header, 0) => Next::Answer,
-                Next::Tag(Of::Aborted(left), 0) => Next::Aborted(left),
-                Next::Tag(Of::Partition, 0) => {
+                NextElement::Topic if self.topics_left == 0 => self.tags(TagOwner::Answer),
+                NextElement::Partition if self.partitions_left == 0 => self.tags(TagOwner::Topic),
+                NextElement::Aborted(0) => NextElement::Records,
+                NextElement::Batch(0) => self.tags(TagOwner::Partition),
+                NextElement::Tag(TagOwner::Header, 0) => NextElement::Answer,
+                NextElement::Tag(TagOwner::Aborted(left), 0) => NextElement::Aborted(left),
+                NextElement::Tag(TagOwner::Partition, 0) => {
                     let hidden = std::mem::take(&mut self.hidden);
                     self.partition.first = hidden.first();
                     (self.partition.hidden, self.partition.sparse) = hidden.into_parts();
                     found(std::mem::take(&mut self.partition));
                     self.partitions_left = self.partitions_left.saturating_sub(1);
-                    Next::Partition
+                    NextElement::Partition
                 }
-                Next::Tag(Of::Topic, 0) => {
+                NextElement::Tag(TagOwner::Topic, 0) => {
                     self.topics_left = self.topics_left.saturating_sub(1);
-                    Next::Topic
+                    NextElement::Topic
                 }
-                Next::Tag(Of::Answer, 0) => Next::Done,
+                NextElement::Tag(TagOwner::Answer, 0) => NextElement::Done,
                 _ => return,
             };
         }
@@ -139,52 +139,52 @@ impl Walk {
         let r = &mut reader;
         let mut skip = 0;
         self.next = match self.next {
-            Next::Tags(of) => Next::Tag(of, r.uvarint()?),
-            Next::Tag(of, left) => {
+            NextElement::Tags(of) => NextElement::Tag(of, r.uvarint()?),
+            NextElement::Tag(of, left) => {
                 r.uvarint()?;
                 skip = u64::from(r.uvarint()?);
-                Next::Tag(of, left.saturating_sub(1))
+                NextElement::Tag(of, left.saturating_sub(1))
             }
-            Next::Answer => self.answer(r)?,
-            Next::Topic => self.topic(r)?,
-            Next::Partition => self.partition(r)?,
-            Next::Aborted(left) => {
+            NextElement::Answer => self.answer(r)?,
+            NextElement::Topic => self.topic(r)?,
+            NextElement::Partition => self.partition(r)?,
+            NextElement::Aborted(left) => {
                 let (producer_id, first) = (r.int64()?, r.int64()?);
                 self.hidden.aborts(producer_id, first);
-                self.tags(Of::Aborted(left.saturating_sub(1)))
+                self.tags(TagOwner::Aborted(left.saturating_sub(1)))
             }
-            Next::Records => self.records(r)?,
-            Next::Batch(left) => {
+            NextElement::Records => self.records(r)?,
+            NextElement::Batch(left) => {
                 let next;
                 (next, skip) = self.batch(r, left)?;
                 next
             }
-            Next::Done => Next::Done,
+            NextElement::Done => NextElement::Done,
         };
         Ok(Item { used: bytes.len() - reader.remaining(), skip })
     }
 
-    fn tags(&self, of: Of) -> Next {
-        if self.flexible { Next::Tags(of) } else { Next::Tag(of, 0) }
+    fn tags(&self, of: TagOwner) -> NextElement {
+        if self.flexible { NextElement::Tags(of) } else { NextElement::Tag(of, 0) }
     }
 
-    fn answer(&mut self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+    fn answer(&mut self, r: &mut Reader<'_>) -> Result<NextElement, FetchedError> {
         r.int32()?;
         if self.version >= 7 {
             r.int16()?;
             r.int32()?;
         }
         self.topics_left = self.count(r)?;
-        Ok(Next::Topic)
+        Ok(NextElement::Topic)
     }
 
-    fn topic(&mut self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+    fn topic(&mut self, r: &mut Reader<'_>) -> Result<NextElement, FetchedError> {
         let name = if self.version >= 13 { None } else { Some(self.name(r)?) };
         let id = if name.is_some() { &[0; 16] } else { r.take(16)? };
         let id = Uuid::from_slice(id).map_err(|_| ReadError::Truncated)?;
         self.partitions_left = self.count(r)?;
         (self.topic, self.topic_id) = (name.map(str::to_owned), id);
-        Ok(Next::Partition)
+        Ok(NextElement::Partition)
     }
 
     fn name<'a>(&self, r: &mut Reader<'a>) -> Result<&'a str, FetchedError> {
@@ -202,7 +202,7 @@ impl Walk {
         Ok(name.map_err(|_| ReadError::NotUtf8)?)
     }
 
-    fn partition(&mut self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+    fn partition(&mut self, r: &mut Reader<'_>) -> Result<NextElement, FetchedError> {
         let (partition, error_code) = (r.int32()?, r.int16()?);
         let high_watermark = r.int64()?;
         r.int64()?;
@@ -217,25 +217,25 @@ impl Walk {
             log_start,
             first: None,
             end: None,
-            hidden: Runs::default(),
+            hidden: OffsetRuns::default(),
             sparse: Vec::new(),
         };
         self.hidden = Hidden::default();
-        Ok(Next::Aborted(aborted))
+        Ok(NextElement::Aborted(aborted))
     }
 
-    fn records(&self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+    fn records(&self, r: &mut Reader<'_>) -> Result<NextElement, FetchedError> {
         if self.version >= 11 {
             r.int32()?;
         }
-        self.count(r).map(|bytes| Next::Batch(u64::from(bytes)))
+        self.count(r).map(|bytes| NextElement::Batch(u64::from(bytes)))
     }
 
     /// Reads the header of the batch that begins `left` bytes before the records' end. Returns the
     /// next state and the bytes to skip. The last batch may be truncated.
-    fn batch(&mut self, r: &mut Reader<'_>, left: u64) -> Result<(Next, u64), FetchedError> {
+    fn batch(&mut self, r: &mut Reader<'_>, left: u64) -> Result<(NextElement, u64), FetchedError> {
         if left < BATCH_START_BYTES {
-            return Ok((Next::Batch(0), left));
+            return Ok((NextElement::Batch(0), left));
         }
         let from = r.rest();
         let (base_offset, length) = (r.int64()?, r.int32()?);
@@ -250,7 +250,7 @@ impl Walk {
         let total = total.filter(|total| *total >= least);
         let total = total.ok_or(FetchedError::BatchLength { length })?;
         if total > left {
-            return Ok((Next::Batch(0), left - BATCH_START_BYTES));
+            return Ok((NextElement::Batch(0), left - BATCH_START_BYTES));
         }
         let header = if magic == 2 { Some(BatchHeader::parse(from)?) } else { None };
         let delta = header.as_ref().map_or(0, |header| header.last_offset_delta);
@@ -267,13 +267,13 @@ impl Walk {
         }
         self.partition.end = Some(end);
         let known = if header.is_some() { least } else { BATCH_START_BYTES };
-        Ok((Next::Batch(left - total), total - known))
+        Ok((NextElement::Batch(left - total), total - known))
     }
 
     /// Skips batches that `bytes` holds whole, as nearly all are. Returns the bytes they take.
     pub(super) fn step(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
-        while let Next::Batch(left @ 1..) = self.next {
+        while let NextElement::Batch(left @ 1..) = self.next {
             let mut reader = Reader::new(rest);
             let Ok((next, skip)) = self.batch(&mut reader, left) else { break };
             let skip = usize::try_from(skip).unwrap_or(usize::MAX);

@@ -96,10 +96,11 @@ pub fn read_mark(metadata: &str) -> Result<CommitMark, BadMark> {
     if text.len() > METADATA_BYTES_MAX {
         return Err(BadMark::TooLong { bytes: text.len() });
     }
-    let mut rest = Rest { text: text.get(PREFIX.len()..).unwrap_or(""), at: PREFIX.len() };
+    let mut rest =
+        UnparsedMetadata { text: text.get(PREFIX.len()..).unwrap_or(""), at: PREFIX.len() };
     let mut mark = CommitMark::default();
     let (list, mut more) = rest.until(';');
-    let mut list = Rest { text: list, at: PREFIX.len() };
+    let mut list = UnparsedMetadata { text: list, at: PREFIX.len() };
     loop {
         let at = list.at;
         let (item, is_more) = list.until(',');
@@ -148,12 +149,12 @@ fn option(mark: &mut CommitMark, word: &str, at: usize) -> Result<(), BadMark> {
 }
 
 /// The unparsed rest, and its position in the metadata.
-struct Rest<'a> {
+struct UnparsedMetadata<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> UnparsedMetadata<'a> {
     /// Takes the text up to the next `end`, and `end` too. Returns whether `end` was there.
     fn until(&mut self, end: char) -> (&'a str, bool) {
         let split = self.text.split_once(end);

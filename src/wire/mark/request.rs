@@ -16,7 +16,7 @@ const BY_REFERENCE: &str = "x-retry-by-reference";
 
 /// The failed record of a nack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum NackedRecord {
     /// The record's true origin, or its offset in a retry partition.
     Origin(Origin),
     /// No failed record: a new delayed record for the group.
@@ -25,8 +25,8 @@ pub enum Named {
 
 /// A nack, parsed from its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NackRequest {
-    pub named: Named,
+pub struct NackHeaders {
+    pub named: NackedRecord,
     /// 0 none, > 0 exactly that level, < 0 dead letter now.
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
@@ -42,7 +42,7 @@ pub struct NackRequest {
 
 /// Reason why a nack is refused; the answer is `INVALID_RECORD` with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadNack {
+pub enum BadNackHeaders {
     #[error(
         "{ORIGIN} {text:?} is no origin: it has the form <topic>-<partition>@<offset>, such \
              as orders-3@812"
@@ -81,35 +81,37 @@ pub enum BadNack {
 
 /// Parses the request headers; the last header of a name counts. Returns the other headers too,
 /// without any of the sidecar's.
-pub fn read_nack(headers: &Headers) -> Result<(NackRequest, Headers), BadNack> {
+pub fn read_nack(headers: &Headers) -> Result<(NackHeaders, Headers), BadNackHeaders> {
     let named = match text(headers, ORIGIN) {
-        None => Named::None,
+        None => NackedRecord::None,
         Some(text) => match text.trim().parse() {
-            Ok(origin) => Named::Origin(origin),
-            Err(_) => return Err(BadNack::Origin { text: shown(&text) }),
+            Ok(origin) => NackedRecord::Origin(origin),
+            Err(_) => return Err(BadNackHeaders::Origin { text: shown(&text) }),
         },
     };
     let level = text(headers, LEVEL)
-        .map(|text| text.trim().parse().map_err(|_| BadNack::Level { text: shown(&text) }))
+        .map(|text| text.trim().parse().map_err(|_| BadNackHeaders::Level { text: shown(&text) }))
         .transpose()?;
     let delay_ms = text(headers, DELAY_MS)
-        .map(|text| text.trim().parse().map_err(|_| BadNack::Delay { text: shown(&text) }))
+        .map(|text| text.trim().parse().map_err(|_| BadNackHeaders::Delay { text: shown(&text) }))
         .transpose()?;
     let max_reconsume_times = match text(headers, MAX) {
         None => None,
-        Some(text) => read_limit(text.trim()).map_err(|_| BadNack::Max { text: shown(&text) })?,
+        Some(text) => {
+            read_limit(text.trim()).map_err(|_| BadNackHeaders::Max { text: shown(&text) })?
+        }
     };
     let reason = text(headers, REASON).map(|text| cut(&text, REASON_BYTES_MAX).to_owned());
     let by_reference = match text(headers, BY_REFERENCE) {
         None => false,
         Some(text) if text.trim().eq_ignore_ascii_case("true") => true,
         Some(text) if text.trim().eq_ignore_ascii_case("false") => false,
-        Some(text) => return Err(BadNack::ByReference { text: shown(&text) }),
+        Some(text) => return Err(BadNackHeaders::ByReference { text: shown(&text) }),
     };
-    if by_reference && named == Named::None {
-        return Err(BadNack::NoReference);
+    if by_reference && named == NackedRecord::None {
+        return Err(BadNackHeaders::NoReference);
     }
-    let request = NackRequest { named, level, delay_ms, max_reconsume_times, reason, by_reference };
+    let request = NackHeaders { named, level, delay_ms, max_reconsume_times, reason, by_reference };
     Ok((request, super::strip(headers)))
 }
 
@@ -153,7 +155,7 @@ mod tests {
             ("trace", "2"),
         ]))
         .unwrap();
-        assert_eq!(nack.named, Named::Origin("orders-3@812".parse().unwrap()));
+        assert_eq!(nack.named, NackedRecord::Origin("orders-3@812".parse().unwrap()));
         assert_eq!((nack.level, nack.delay_ms), (Some(-1), Some(250)));
         assert_eq!(nack.max_reconsume_times, Some(3));
         assert_eq!(nack.reason.as_deref(), Some("stock is empty"));
@@ -166,7 +168,7 @@ mod tests {
         let (nack, _) =
             read_nack(&headers(&[("x-retry-origin", "rubbish"), ("x-retry-origin", "a-0@1")]))
                 .unwrap();
-        assert_eq!(nack.named, Named::Origin("a-0@1".parse().unwrap()));
+        assert_eq!(nack.named, NackedRecord::Origin("a-0@1".parse().unwrap()));
     }
 
     #[test]
@@ -182,7 +184,7 @@ mod tests {
     #[test]
     fn without_an_origin_it_is_a_new_delayed_record() {
         let (nack, rest) = read_nack(&headers(&[("a", "b")])).unwrap();
-        assert_eq!(nack.named, Named::None);
+        assert_eq!(nack.named, NackedRecord::None);
         assert!(!nack.by_reference);
         assert_eq!(rest, headers(&[("a", "b")]));
     }
@@ -191,10 +193,10 @@ mod tests {
     fn an_unparsable_origin_is_a_bad_nack_and_never_no_origin() {
         for text in ["", "orders", "orders-3@-1", "orders@3"] {
             let answer = read_nack(&headers(&[("x-retry-origin", text)]));
-            assert_eq!(answer.unwrap_err(), BadNack::Origin { text: text.into() });
+            assert_eq!(answer.unwrap_err(), BadNackHeaders::Origin { text: text.into() });
         }
         let null = [Header { key: "x-retry-origin".into(), value: None }].into_iter().collect();
-        assert!(matches!(read_nack(&null), Err(BadNack::Origin { .. })));
+        assert!(matches!(read_nack(&null), Err(BadNackHeaders::Origin { .. })));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use crate::model::TopicName;
 /// Renamed dead-letter topics. A change of `names.dead_letters` renames a topic, but its stream
 /// keeps the first name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LetterStreams(Arc<Renamed>);
+pub struct LetterStreams(Arc<RenamedStreams>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Renamed {
+struct RenamedStreams {
     /// Topic as it is served → topic that its stream is named after.
     begun_as: BTreeMap<TopicName, TopicName>,
     /// Topic that a stream is named after → topic as it is served.
@@ -23,7 +23,7 @@ impl LetterStreams {
     /// Takes the renamed topics: name it is served by → name its stream began with.
     pub fn new(begun_as: BTreeMap<TopicName, TopicName>) -> Self {
         let served_as = begun_as.iter().map(|(now, begun)| (begun.clone(), now.clone())).collect();
-        Self(Arc::new(Renamed { begun_as, served_as }))
+        Self(Arc::new(RenamedStreams { begun_as, served_as }))
     }
 
     /// The topic that this topic's stream is named after.

@@ -1,36 +1,36 @@
 //! Layouts: `ApiVersions`, `SaslHandshake`, `SaslAuthenticate`, Metadata, `DescribeCluster`,
 //! `DescribeTopicPartitions`.
 
-use super::schema::{BOOL, I8, I32, Kind, Schema, UUID, always, since, within};
+use super::schema::{BOOL, FieldKind, I8, I32, Schema, UUID, always, since, within};
 
 pub(in crate::wire) const API_VERSIONS: Schema = Schema {
     flexible: 3,
     fields: &[
-        since(3, Kind::Text), // client_software_name
-        since(3, Kind::Text), // client_software_version
+        since(3, FieldKind::Text), // client_software_name
+        since(3, FieldKind::Text), // client_software_version
     ],
     tagged: &[],
 };
 
 pub(in crate::wire) const SASL_HANDSHAKE: Schema = Schema {
     flexible: i16::MAX,
-    fields: &[always(Kind::Text)], // mechanism
+    fields: &[always(FieldKind::Text)], // mechanism
     tagged: &[],
 };
 
 pub(in crate::wire) const SASL_AUTHENTICATE: Schema = Schema {
     flexible: 2,
-    fields: &[always(Kind::Blob)], // auth_bytes
+    fields: &[always(FieldKind::Blob)], // auth_bytes
     tagged: &[],
 };
 
 pub(in crate::wire) const METADATA: Schema = Schema {
     flexible: 9,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                since(10, UUID),    // topic_id
-                always(Kind::Text), // name
+                since(10, UUID),         // topic_id
+                always(FieldKind::Text), // name
             ],
             &[],
         )),
@@ -54,10 +54,10 @@ pub(in crate::wire) const DESCRIBE_CLUSTER: Schema = Schema {
 pub(in crate::wire) const DESCRIBE_TOPIC_PARTITIONS: Schema = Schema {
     flexible: 0,
     fields: &[
-        always(Kind::Structs(&[always(Kind::Text)], &[])), // topics: name
-        always(I32),                                       // response_partition_limit
+        always(FieldKind::Structs(&[always(FieldKind::Text)], &[])), // topics: name
+        always(I32),                                                 // response_partition_limit
         // cursor: topic_name, partition_index
-        always(Kind::Maybe(&[always(Kind::Text), always(I32)])),
+        always(FieldKind::Maybe(&[always(FieldKind::Text), always(I32)])),
     ],
     tagged: &[],
 };

@@ -1,21 +1,23 @@
 //! Layouts: Produce, Fetch, `ListOffsets`, `InitProducerId`.
 
-use super::schema::{Field, I8, I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within};
+use super::schema::{
+    Field, FieldKind, I8, I16, I32, I64, Schema, TaggedField, UUID, always, since, within,
+};
 
 pub(in crate::wire) const PRODUCE: Schema = Schema {
     flexible: 9,
     fields: &[
-        always(Kind::Text), // transactional_id
-        always(I16),        // acks
-        always(I32),        // timeout_ms
-        always(Kind::Structs(
+        always(FieldKind::Text), // transactional_id
+        always(I16),             // acks
+        always(I32),             // timeout_ms
+        always(FieldKind::Structs(
             &[
-                within(0, 12, Kind::Text), // name
-                since(13, UUID),           // topic_id
-                always(Kind::Structs(
+                within(0, 12, FieldKind::Text), // name
+                since(13, UUID),                // topic_id
+                always(FieldKind::Structs(
                     &[
-                        always(I32),        // index
-                        always(Kind::Blob), // records
+                        always(I32),             // index
+                        always(FieldKind::Blob), // records
                     ],
                     &[],
                 )),
@@ -35,9 +37,9 @@ const FETCH_PARTITION: &[Field] = &[
     always(I32),    // partition_max_bytes
 ];
 
-const FETCH_PARTITION_TAGGED: &[Tagged] = &[
-    Tagged { tag: 0, versions: (17, i16::MAX), kind: UUID }, // replica_directory_id
-    Tagged { tag: 1, versions: (18, i16::MAX), kind: I64 },  // high_watermark
+const FETCH_PARTITION_TAGGED: &[TaggedField] = &[
+    TaggedField { tag: 0, versions: (17, i16::MAX), kind: UUID }, // replica_directory_id
+    TaggedField { tag: 1, versions: (18, i16::MAX), kind: I64 },  // high_watermark
 ];
 
 pub(in crate::wire) const FETCH: Schema = Schema {
@@ -50,33 +52,33 @@ pub(in crate::wire) const FETCH: Schema = Schema {
         always(I8),         // isolation_level
         since(7, I32),      // session_id
         since(7, I32),      // session_epoch
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                within(0, 12, Kind::Text), // topic
-                since(13, UUID),           // topic_id
-                always(Kind::Structs(FETCH_PARTITION, FETCH_PARTITION_TAGGED)),
+                within(0, 12, FieldKind::Text), // topic
+                since(13, UUID),                // topic_id
+                always(FieldKind::Structs(FETCH_PARTITION, FETCH_PARTITION_TAGGED)),
             ],
             &[],
         )),
         since(
             7,
-            Kind::Structs(
+            FieldKind::Structs(
                 &[
-                    within(7, 12, Kind::Text), // topic
-                    since(13, UUID),           // topic_id
-                    always(Kind::List(&I32)),  // partitions
+                    within(7, 12, FieldKind::Text), // topic
+                    since(13, UUID),                // topic_id
+                    always(FieldKind::List(&I32)),  // partitions
                 ],
                 &[],
             ),
         ),
-        since(11, Kind::Text), // rack_id
+        since(11, FieldKind::Text), // rack_id
     ],
     tagged: &[
-        Tagged { tag: 0, versions: (12, i16::MAX), kind: Kind::Text }, // cluster_id
-        Tagged {
+        TaggedField { tag: 0, versions: (12, i16::MAX), kind: FieldKind::Text }, // cluster_id
+        TaggedField {
             tag: 1,
             versions: (15, i16::MAX),
-            kind: Kind::Struct(&[always(I32), always(I64)], &[]), // replica_state
+            kind: FieldKind::Struct(&[always(I32), always(I64)], &[]), // replica_state
         },
     ],
 };
@@ -86,10 +88,10 @@ pub(in crate::wire) const LIST_OFFSETS: Schema = Schema {
     fields: &[
         always(I32),  // replica_id
         since(2, I8), // isolation_level
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
-                always(Kind::Structs(
+                always(FieldKind::Text), // name
+                always(FieldKind::Structs(
                     &[
                         always(I32),   // partition_index
                         since(4, I32), // current_leader_epoch
@@ -108,10 +110,10 @@ pub(in crate::wire) const LIST_OFFSETS: Schema = Schema {
 pub(in crate::wire) const INIT_PRODUCER_ID: Schema = Schema {
     flexible: 2,
     fields: &[
-        always(Kind::Text), // transactional_id
-        always(I32),        // transaction_timeout_ms
-        since(3, I64),      // producer_id
-        since(3, I16),      // producer_epoch
+        always(FieldKind::Text), // transactional_id
+        always(I32),             // transaction_timeout_ms
+        since(3, I64),           // producer_id
+        since(3, I16),           // producer_epoch
     ],
     tagged: &[],
 };

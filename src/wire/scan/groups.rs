@@ -1,13 +1,13 @@
 //! Layouts: `FindCoordinator` and the classic group protocol, List-, Describe- and `DeleteGroups`.
 
-use super::schema::{BOOL, I8, I32, Kind, Schema, always, since, within};
+use super::schema::{BOOL, FieldKind, I8, I32, Schema, always, since, within};
 
 pub(in crate::wire) const FIND_COORDINATOR: Schema = Schema {
     flexible: 3,
     fields: &[
-        within(0, 3, Kind::Text),          // key
-        since(1, I8),                      // key_type
-        since(4, Kind::List(&Kind::Text)), // coordinator_keys
+        within(0, 3, FieldKind::Text),               // key
+        since(1, I8),                                // key_type
+        since(4, FieldKind::List(&FieldKind::Text)), // coordinator_keys
     ],
     tagged: &[],
 };
@@ -15,20 +15,20 @@ pub(in crate::wire) const FIND_COORDINATOR: Schema = Schema {
 pub(in crate::wire) const JOIN_GROUP: Schema = Schema {
     flexible: 6,
     fields: &[
-        always(Kind::Text),   // group_id
-        always(I32),          // session_timeout_ms
-        since(1, I32),        // rebalance_timeout_ms
-        always(Kind::Text),   // member_id
-        since(5, Kind::Text), // group_instance_id
-        always(Kind::Text),   // protocol_type
-        always(Kind::Structs(
+        always(FieldKind::Text),   // group_id
+        always(I32),               // session_timeout_ms
+        since(1, I32),             // rebalance_timeout_ms
+        always(FieldKind::Text),   // member_id
+        since(5, FieldKind::Text), // group_instance_id
+        always(FieldKind::Text),   // protocol_type
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
-                always(Kind::Blob), // metadata
+                always(FieldKind::Text), // name
+                always(FieldKind::Blob), // metadata
             ],
             &[],
         )),
-        since(8, Kind::Text), // reason
+        since(8, FieldKind::Text), // reason
     ],
     tagged: &[],
 };
@@ -36,16 +36,16 @@ pub(in crate::wire) const JOIN_GROUP: Schema = Schema {
 pub(in crate::wire) const SYNC_GROUP: Schema = Schema {
     flexible: 4,
     fields: &[
-        always(Kind::Text),   // group_id
-        always(I32),          // generation_id
-        always(Kind::Text),   // member_id
-        since(3, Kind::Text), // group_instance_id
-        since(5, Kind::Text), // protocol_type
-        since(5, Kind::Text), // protocol_name
-        always(Kind::Structs(
+        always(FieldKind::Text),   // group_id
+        always(I32),               // generation_id
+        always(FieldKind::Text),   // member_id
+        since(3, FieldKind::Text), // group_instance_id
+        since(5, FieldKind::Text), // protocol_type
+        since(5, FieldKind::Text), // protocol_name
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // member_id
-                always(Kind::Blob), // assignment
+                always(FieldKind::Text), // member_id
+                always(FieldKind::Blob), // assignment
             ],
             &[],
         )),
@@ -56,10 +56,10 @@ pub(in crate::wire) const SYNC_GROUP: Schema = Schema {
 pub(in crate::wire) const HEARTBEAT: Schema = Schema {
     flexible: 4,
     fields: &[
-        always(Kind::Text),   // group_id
-        always(I32),          // generation_id
-        always(Kind::Text),   // member_id
-        since(3, Kind::Text), // group_instance_id
+        always(FieldKind::Text),   // group_id
+        always(I32),               // generation_id
+        always(FieldKind::Text),   // member_id
+        since(3, FieldKind::Text), // group_instance_id
     ],
     tagged: &[],
 };
@@ -67,15 +67,15 @@ pub(in crate::wire) const HEARTBEAT: Schema = Schema {
 pub(in crate::wire) const LEAVE_GROUP: Schema = Schema {
     flexible: 4,
     fields: &[
-        always(Kind::Text),       // group_id
-        within(0, 2, Kind::Text), // member_id
+        always(FieldKind::Text),       // group_id
+        within(0, 2, FieldKind::Text), // member_id
         since(
             3,
-            Kind::Structs(
+            FieldKind::Structs(
                 &[
-                    always(Kind::Text),   // member_id
-                    always(Kind::Text),   // group_instance_id
-                    since(5, Kind::Text), // reason
+                    always(FieldKind::Text),   // member_id
+                    always(FieldKind::Text),   // group_instance_id
+                    since(5, FieldKind::Text), // reason
                 ],
                 &[],
             ),
@@ -87,8 +87,8 @@ pub(in crate::wire) const LEAVE_GROUP: Schema = Schema {
 pub(in crate::wire) const DESCRIBE_GROUPS: Schema = Schema {
     flexible: 5,
     fields: &[
-        always(Kind::List(&Kind::Text)), // groups
-        since(3, BOOL),                  // include_authorized_operations
+        always(FieldKind::List(&FieldKind::Text)), // groups
+        since(3, BOOL),                            // include_authorized_operations
     ],
     tagged: &[],
 };
@@ -96,14 +96,14 @@ pub(in crate::wire) const DESCRIBE_GROUPS: Schema = Schema {
 pub(in crate::wire) const LIST_GROUPS: Schema = Schema {
     flexible: 3,
     fields: &[
-        since(4, Kind::List(&Kind::Text)), // states_filter
-        since(5, Kind::List(&Kind::Text)), // types_filter
+        since(4, FieldKind::List(&FieldKind::Text)), // states_filter
+        since(5, FieldKind::List(&FieldKind::Text)), // types_filter
     ],
     tagged: &[],
 };
 
 pub(in crate::wire) const DELETE_GROUPS: Schema = Schema {
     flexible: 2,
-    fields: &[always(Kind::List(&Kind::Text))], // groups_names
+    fields: &[always(FieldKind::List(&FieldKind::Text))], // groups_names
     tagged: &[],
 };

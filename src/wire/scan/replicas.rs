@@ -1,14 +1,14 @@
 //! Layouts: `ElectLeaders`, `AlterPartitionReassignments`, `ListPartitionReassignments`,
 //! `AlterReplicaLogDirs`, `DescribeQuorum`, `ListConfigResources`.
 
-use super::schema::{BOOL, I8, I32, Kind, Schema, always, since};
+use super::schema::{BOOL, FieldKind, I8, I32, Schema, always, since};
 
 pub(in crate::wire) const ELECT_LEADERS: Schema = Schema {
     flexible: 2,
     fields: &[
         since(1, I8), // election_type
         // topic_partitions: topic, partitions
-        always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+        always(FieldKind::Structs(&[always(FieldKind::Text), always(FieldKind::List(&I32))], &[])),
         always(I32), // timeout_ms
     ],
     tagged: &[],
@@ -19,11 +19,11 @@ pub(in crate::wire) const ALTER_REASSIGNMENTS: Schema = Schema {
     fields: &[
         always(I32),    // timeout_ms
         since(1, BOOL), // allow_replication_factor_change
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
+                always(FieldKind::Text), // name
                 // partitions: partition_index, replicas
-                always(Kind::Structs(&[always(I32), always(Kind::List(&I32))], &[])),
+                always(FieldKind::Structs(&[always(I32), always(FieldKind::List(&I32))], &[])),
             ],
             &[],
         )),
@@ -36,18 +36,21 @@ pub(in crate::wire) const LIST_REASSIGNMENTS: Schema = Schema {
     fields: &[
         always(I32), // timeout_ms
         // topics: name, partition_indexes
-        always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+        always(FieldKind::Structs(&[always(FieldKind::Text), always(FieldKind::List(&I32))], &[])),
     ],
     tagged: &[],
 };
 
 pub(in crate::wire) const ALTER_LOG_DIRS: Schema = Schema {
     flexible: 2,
-    fields: &[always(Kind::Structs(
+    fields: &[always(FieldKind::Structs(
         &[
-            always(Kind::Text), // path
+            always(FieldKind::Text), // path
             // topics: name, partitions
-            always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+            always(FieldKind::Structs(
+                &[always(FieldKind::Text), always(FieldKind::List(&I32))],
+                &[],
+            )),
         ],
         &[],
     ))],
@@ -56,10 +59,10 @@ pub(in crate::wire) const ALTER_LOG_DIRS: Schema = Schema {
 
 pub(in crate::wire) const DESCRIBE_QUORUM: Schema = Schema {
     flexible: 0,
-    fields: &[always(Kind::Structs(
+    fields: &[always(FieldKind::Structs(
         &[
-            always(Kind::Text),                         // topic_name
-            always(Kind::Structs(&[always(I32)], &[])), // partitions: partition_index
+            always(FieldKind::Text),                         // topic_name
+            always(FieldKind::Structs(&[always(I32)], &[])), // partitions: partition_index
         ],
         &[],
     ))],
@@ -68,6 +71,6 @@ pub(in crate::wire) const DESCRIBE_QUORUM: Schema = Schema {
 
 pub(in crate::wire) const LIST_CONFIG_RESOURCES: Schema = Schema {
     flexible: 0,
-    fields: &[since(1, Kind::List(&I8))], // resource_types
+    fields: &[since(1, FieldKind::List(&I8))], // resource_types
     tagged: &[],
 };

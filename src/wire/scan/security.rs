@@ -1,14 +1,14 @@
 //! Layouts: ACLs, SCRAM credentials, client quotas.
 
-use super::schema::{BOOL, Field, I8, I32, Kind, Schema, always};
+use super::schema::{BOOL, Field, FieldKind, I8, I32, Schema, always};
 
 /// Type, name and pattern of a resource, principal, host, operation, permission.
 const ACL: &[Field] = &[
     always(I8),
-    always(Kind::Text),
+    always(FieldKind::Text),
     always(I8),
-    always(Kind::Text),
-    always(Kind::Text),
+    always(FieldKind::Text),
+    always(FieldKind::Text),
     always(I8),
     always(I8),
 ];
@@ -17,14 +17,14 @@ pub(in crate::wire) const DESCRIBE_ACLS: Schema = Schema { flexible: 2, fields: 
 
 /// A creation has the fields of a filter, in the same order.
 pub(in crate::wire) const CREATE_ACLS: Schema =
-    Schema { flexible: 2, fields: &[always(Kind::Structs(ACL, &[]))], tagged: &[] };
+    Schema { flexible: 2, fields: &[always(FieldKind::Structs(ACL, &[]))], tagged: &[] };
 
 pub(in crate::wire) const DELETE_ACLS: Schema =
-    Schema { flexible: 2, fields: &[always(Kind::Structs(ACL, &[]))], tagged: &[] };
+    Schema { flexible: 2, fields: &[always(FieldKind::Structs(ACL, &[]))], tagged: &[] };
 
 pub(in crate::wire) const DESCRIBE_SCRAM: Schema = Schema {
     flexible: 0,
-    fields: &[always(Kind::Structs(&[always(Kind::Text)], &[]))], // users: name
+    fields: &[always(FieldKind::Structs(&[always(FieldKind::Text)], &[]))], // users: name
     tagged: &[],
 };
 
@@ -32,10 +32,16 @@ pub(in crate::wire) const ALTER_SCRAM: Schema = Schema {
     flexible: 0,
     fields: &[
         // deletions: name, mechanism
-        always(Kind::Structs(&[always(Kind::Text), always(I8)], &[])),
+        always(FieldKind::Structs(&[always(FieldKind::Text), always(I8)], &[])),
         // upsertions: name, mechanism, iterations, salt, salted_password
-        always(Kind::Structs(
-            &[always(Kind::Text), always(I8), always(I32), always(Kind::Blob), always(Kind::Blob)],
+        always(FieldKind::Structs(
+            &[
+                always(FieldKind::Text),
+                always(I8),
+                always(I32),
+                always(FieldKind::Blob),
+                always(FieldKind::Blob),
+            ],
             &[],
         )),
     ],
@@ -46,7 +52,10 @@ pub(in crate::wire) const DESCRIBE_QUOTAS: Schema = Schema {
     flexible: 1,
     fields: &[
         // components: entity_type, match_type, match
-        always(Kind::Structs(&[always(Kind::Text), always(I8), always(Kind::Text)], &[])),
+        always(FieldKind::Structs(
+            &[always(FieldKind::Text), always(I8), always(FieldKind::Text)],
+            &[],
+        )),
         always(BOOL), // strict
     ],
     tagged: &[],

@@ -1,19 +1,22 @@
 //! Layouts: creation, growth and deletion of topics, their settings and records, `DescribeLogDirs`.
 
-use super::schema::{BOOL, I8, I16, I32, I64, Kind, Schema, UUID, always, since, within};
+use super::schema::{BOOL, FieldKind, I8, I16, I32, I64, Schema, UUID, always, since, within};
 
 pub(in crate::wire) const CREATE_TOPICS: Schema = Schema {
     flexible: 5,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
-                always(I32),        // num_partitions
-                always(I16),        // replication_factor
+                always(FieldKind::Text), // name
+                always(I32),             // num_partitions
+                always(I16),             // replication_factor
                 // assignments: partition_index, broker_ids
-                always(Kind::Structs(&[always(I32), always(Kind::List(&I32))], &[])),
+                always(FieldKind::Structs(&[always(I32), always(FieldKind::List(&I32))], &[])),
                 // configs: name, value
-                always(Kind::Structs(&[always(Kind::Text), always(Kind::Text)], &[])),
+                always(FieldKind::Structs(
+                    &[always(FieldKind::Text), always(FieldKind::Text)],
+                    &[],
+                )),
             ],
             &[],
         )),
@@ -26,9 +29,9 @@ pub(in crate::wire) const CREATE_TOPICS: Schema = Schema {
 pub(in crate::wire) const DELETE_TOPICS: Schema = Schema {
     flexible: 4,
     fields: &[
-        since(6, Kind::Structs(&[always(Kind::Text), always(UUID)], &[])), // name, topic_id
-        within(0, 5, Kind::List(&Kind::Text)),                             // topic_names
-        always(I32),                                                       // timeout_ms
+        since(6, FieldKind::Structs(&[always(FieldKind::Text), always(UUID)], &[])), // name, id
+        within(0, 5, FieldKind::List(&FieldKind::Text)),                             // topic_names
+        always(I32),                                                                 // timeout_ms
     ],
     tagged: &[],
 };
@@ -36,11 +39,11 @@ pub(in crate::wire) const DELETE_TOPICS: Schema = Schema {
 pub(in crate::wire) const DESCRIBE_CONFIGS: Schema = Schema {
     flexible: 4,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(I8),                      // resource_type
-                always(Kind::Text),              // resource_name
-                always(Kind::List(&Kind::Text)), // configuration_keys
+                always(I8),                                // resource_type
+                always(FieldKind::Text),                   // resource_name
+                always(FieldKind::List(&FieldKind::Text)), // configuration_keys
             ],
             &[],
         )),
@@ -53,19 +56,22 @@ pub(in crate::wire) const DESCRIBE_CONFIGS: Schema = Schema {
 pub(in crate::wire) const DESCRIBE_LOG_DIRS: Schema = Schema {
     flexible: 2,
     // topics: topic, partitions
-    fields: &[always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[]))],
+    fields: &[always(FieldKind::Structs(
+        &[always(FieldKind::Text), always(FieldKind::List(&I32))],
+        &[],
+    ))],
     tagged: &[],
 };
 
 pub(in crate::wire) const CREATE_PARTITIONS: Schema = Schema {
     flexible: 2,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
-                always(I32),        // count
+                always(FieldKind::Text), // name
+                always(I32),             // count
                 // assignments: broker_ids
-                always(Kind::Structs(&[always(Kind::List(&I32))], &[])),
+                always(FieldKind::Structs(&[always(FieldKind::List(&I32))], &[])),
             ],
             &[],
         )),
@@ -78,11 +84,11 @@ pub(in crate::wire) const CREATE_PARTITIONS: Schema = Schema {
 pub(in crate::wire) const DELETE_RECORDS: Schema = Schema {
     flexible: 2,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
+                always(FieldKind::Text), // name
                 // partitions: partition_index, offset
-                always(Kind::Structs(&[always(I32), always(I64)], &[])),
+                always(FieldKind::Structs(&[always(I32), always(I64)], &[])),
             ],
             &[],
         )),
@@ -94,12 +100,15 @@ pub(in crate::wire) const DELETE_RECORDS: Schema = Schema {
 pub(in crate::wire) const INCREMENTAL_ALTER_CONFIGS: Schema = Schema {
     flexible: 1,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(I8),         // resource_type
-                always(Kind::Text), // resource_name
+                always(I8),              // resource_type
+                always(FieldKind::Text), // resource_name
                 // configs: name, config_operation, value
-                always(Kind::Structs(&[always(Kind::Text), always(I8), always(Kind::Text)], &[])),
+                always(FieldKind::Structs(
+                    &[always(FieldKind::Text), always(I8), always(FieldKind::Text)],
+                    &[],
+                )),
             ],
             &[],
         )),
@@ -111,12 +120,15 @@ pub(in crate::wire) const INCREMENTAL_ALTER_CONFIGS: Schema = Schema {
 pub(in crate::wire) const ALTER_CONFIGS: Schema = Schema {
     flexible: 2,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(I8),         // resource_type
-                always(Kind::Text), // resource_name
+                always(I8),              // resource_type
+                always(FieldKind::Text), // resource_name
                 // configs: name, value
-                always(Kind::Structs(&[always(Kind::Text), always(Kind::Text)], &[])),
+                always(FieldKind::Structs(
+                    &[always(FieldKind::Text), always(FieldKind::Text)],
+                    &[],
+                )),
             ],
             &[],
         )),

@@ -1,17 +1,17 @@
 //! Layouts: `AddPartitionsToTxn`, `AddOffsetsToTxn`, `TxnOffsetCommit`, `EndTxn`,
 //! `DescribeProducers`, `DescribeTransactions`, `ListTransactions`.
 
-use super::schema::{BOOL, I16, I32, I64, Kind, Schema, always, since};
+use super::schema::{BOOL, FieldKind, I16, I32, I64, Schema, always, since};
 
 /// Clients send versions 0–3; only brokers send later ones.
 pub(in crate::wire) const ADD_PARTITIONS: Schema = Schema {
     flexible: 3,
     fields: &[
-        always(Kind::Text), // transactional_id
-        always(I64),        // producer_id
-        always(I16),        // producer_epoch
+        always(FieldKind::Text), // transactional_id
+        always(I64),             // producer_id
+        always(I16),             // producer_epoch
         // topics: name, partitions
-        always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+        always(FieldKind::Structs(&[always(FieldKind::Text), always(FieldKind::List(&I32))], &[])),
     ],
     tagged: &[],
 };
@@ -19,10 +19,10 @@ pub(in crate::wire) const ADD_PARTITIONS: Schema = Schema {
 pub(in crate::wire) const ADD_OFFSETS: Schema = Schema {
     flexible: 3,
     fields: &[
-        always(Kind::Text), // transactional_id
-        always(I64),        // producer_id
-        always(I16),        // producer_epoch
-        always(Kind::Text), // group_id
+        always(FieldKind::Text), // transactional_id
+        always(I64),             // producer_id
+        always(I16),             // producer_epoch
+        always(FieldKind::Text), // group_id
     ],
     tagged: &[],
 };
@@ -31,7 +31,7 @@ pub(in crate::wire) const DESCRIBE_PRODUCERS: Schema = Schema {
     flexible: 0,
     fields: &[
         // topics: name, partition_indexes
-        always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+        always(FieldKind::Structs(&[always(FieldKind::Text), always(FieldKind::List(&I32))], &[])),
     ],
     tagged: &[],
 };
@@ -39,7 +39,7 @@ pub(in crate::wire) const DESCRIBE_PRODUCERS: Schema = Schema {
 pub(in crate::wire) const DESCRIBE: Schema = Schema {
     flexible: 0,
     fields: &[
-        always(Kind::List(&Kind::Text)), // transactional_ids
+        always(FieldKind::List(&FieldKind::Text)), // transactional_ids
     ],
     tagged: &[],
 };
@@ -47,22 +47,22 @@ pub(in crate::wire) const DESCRIBE: Schema = Schema {
 pub(in crate::wire) const TXN_OFFSET_COMMIT: Schema = Schema {
     flexible: 3,
     fields: &[
-        always(Kind::Text),   // transactional_id
-        always(Kind::Text),   // group_id
-        always(I64),          // producer_id
-        always(I16),          // producer_epoch
-        since(3, I32),        // generation_id
-        since(3, Kind::Text), // member_id
-        since(3, Kind::Text), // group_instance_id
-        always(Kind::Structs(
+        always(FieldKind::Text),   // transactional_id
+        always(FieldKind::Text),   // group_id
+        always(I64),               // producer_id
+        always(I16),               // producer_epoch
+        since(3, I32),             // generation_id
+        since(3, FieldKind::Text), // member_id
+        since(3, FieldKind::Text), // group_instance_id
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
-                always(Kind::Structs(
+                always(FieldKind::Text), // name
+                always(FieldKind::Structs(
                     &[
-                        always(I32),        // partition_index
-                        always(I64),        // committed_offset
-                        since(2, I32),      // committed_leader_epoch
-                        always(Kind::Text), // committed_metadata
+                        always(I32),             // partition_index
+                        always(I64),             // committed_offset
+                        since(2, I32),           // committed_leader_epoch
+                        always(FieldKind::Text), // committed_metadata
                     ],
                     &[],
                 )),
@@ -76,10 +76,10 @@ pub(in crate::wire) const TXN_OFFSET_COMMIT: Schema = Schema {
 pub(in crate::wire) const END_TXN: Schema = Schema {
     flexible: 3,
     fields: &[
-        always(Kind::Text), // transactional_id
-        always(I64),        // producer_id
-        always(I16),        // producer_epoch
-        always(BOOL),       // committed
+        always(FieldKind::Text), // transactional_id
+        always(I64),             // producer_id
+        always(I16),             // producer_epoch
+        always(BOOL),            // committed
     ],
     tagged: &[],
 };
@@ -87,10 +87,10 @@ pub(in crate::wire) const END_TXN: Schema = Schema {
 pub(in crate::wire) const LIST: Schema = Schema {
     flexible: 0,
     fields: &[
-        always(Kind::List(&Kind::Text)), // state_filters
-        always(Kind::List(&I64)),        // producer_id_filters
-        since(1, I64),                   // duration_filter
-        since(2, Kind::Text),            // transactional_id_pattern
+        always(FieldKind::List(&FieldKind::Text)), // state_filters
+        always(FieldKind::List(&I64)),             // producer_id_filters
+        since(1, I64),                             // duration_filter
+        since(2, FieldKind::Text),                 // transactional_id_pattern
     ],
     tagged: &[],
 };

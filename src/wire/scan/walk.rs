@@ -1,6 +1,6 @@
 //! The interpreter that walks one body along one layout.
 
-use super::schema::{Field, Kind, Schema, Tagged};
+use super::schema::{Field, FieldKind, Schema, TaggedField};
 use super::{ITEMS_MAX, ScanError, TAGGED_FIELD_ITEMS, TAGGED_FIELDS_MAX};
 use crate::wire::reader::{ReadError, Reader, length};
 
@@ -21,7 +21,7 @@ pub(in crate::wire) fn check_within(
     version: i16,
     body: &[u8],
 ) -> Result<usize, ScanError> {
-    let mut walk = Walk {
+    let mut walk = SchemaWalk {
         reader: Reader::new(body),
         version,
         flexible: schema.is_flexible(version),
@@ -43,7 +43,7 @@ pub(in crate::wire) fn skip_tagged_fields(reader: &mut Reader<'_>) -> Result<(),
     Ok(())
 }
 
-struct Walk<'a> {
+struct SchemaWalk<'a> {
     reader: Reader<'a>,
     version: i16,
     flexible: bool,
@@ -51,8 +51,8 @@ struct Walk<'a> {
     items_max: usize,
 }
 
-impl Walk<'_> {
-    fn structure(&mut self, fields: &[Field], tagged: &[Tagged]) -> Result<(), ScanError> {
+impl SchemaWalk<'_> {
+    fn structure(&mut self, fields: &[Field], tagged: &[TaggedField]) -> Result<(), ScanError> {
         for field in fields {
             if self.has(field.versions) {
                 self.value(&field.kind)?;
@@ -64,31 +64,31 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn value(&mut self, kind: &Kind) -> Result<(), ScanError> {
+    fn value(&mut self, kind: &FieldKind) -> Result<(), ScanError> {
         match kind {
-            Kind::Fixed(size) => {
+            FieldKind::Fixed(size) => {
                 self.reader.take(*size)?;
             }
-            Kind::Text => {
+            FieldKind::Text => {
                 let len = if self.flexible { self.compact()? } else { self.len16()? };
                 self.reader.take(len.unwrap_or(0))?;
             }
-            Kind::Blob => {
+            FieldKind::Blob => {
                 let len = if self.flexible { self.compact()? } else { self.len32()? };
                 self.reader.take(len.unwrap_or(0))?;
             }
-            Kind::List(element) => {
+            FieldKind::List(element) => {
                 for _ in 0..self.count(self.size_min(element))? {
                     self.value(element)?;
                 }
             }
-            Kind::Structs(fields, tagged) => {
+            FieldKind::Structs(fields, tagged) => {
                 for _ in 0..self.count(self.struct_size_min(fields))? {
                     self.structure(fields, tagged)?;
                 }
             }
-            Kind::Struct(fields, tagged) => self.structure(fields, tagged)?,
-            Kind::Maybe(fields) => {
+            FieldKind::Struct(fields, tagged) => self.structure(fields, tagged)?,
+            FieldKind::Maybe(fields) => {
                 if self.reader.int8()? >= 0 {
                     self.structure(fields, &[])?;
                 }
@@ -109,7 +109,7 @@ impl Walk<'_> {
         Ok(count)
     }
 
-    fn tagged_fields(&mut self, known: &[Tagged]) -> Result<(), ScanError> {
+    fn tagged_fields(&mut self, known: &[TaggedField]) -> Result<(), ScanError> {
         let count = self.reader.uvarint()?;
         if count > TAGGED_FIELDS_MAX {
             return Err(ScanError::TooManyTaggedFields { count });
@@ -147,14 +147,18 @@ impl Walk<'_> {
     }
 
     /// The fewest bytes that a value of this kind takes.
-    fn size_min(&self, kind: &Kind) -> usize {
+    fn size_min(&self, kind: &FieldKind) -> usize {
         match kind {
-            Kind::Fixed(size) => *size,
-            Kind::Maybe(_) => 1,
-            Kind::Struct(fields, _) => self.struct_size_min(fields),
-            Kind::Text | Kind::Blob | Kind::List(_) | Kind::Structs(..) if self.flexible => 1,
-            Kind::Text => 2,
-            Kind::Blob | Kind::List(_) | Kind::Structs(..) => 4,
+            FieldKind::Fixed(size) => *size,
+            FieldKind::Maybe(_) => 1,
+            FieldKind::Struct(fields, _) => self.struct_size_min(fields),
+            FieldKind::Text | FieldKind::Blob | FieldKind::List(_) | FieldKind::Structs(..)
+                if self.flexible =>
+            {
+                1
+            }
+            FieldKind::Text => 2,
+            FieldKind::Blob | FieldKind::List(_) | FieldKind::Structs(..) => 4,
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct Record {
 }
 
 /// Partition, offset and timestamp of a produced record, or the error.
-pub(crate) type Fate = Result<(i32, i64, i64), String>;
+pub(crate) type ProduceResult = Result<(i32, i64, i64), String>;
 
 #[derive(Debug)]
 enum Link {
@@ -203,7 +203,7 @@ impl Client {
     }
 
     /// Sends queued records, and returns the outcome of each by tag.
-    pub(crate) fn flush(&mut self) -> Vec<(String, Fate)> {
+    pub(crate) fn flush(&mut self) -> Vec<(String, ProduceResult)> {
         fates(self.run("flush"))
     }
 
@@ -315,7 +315,7 @@ pub(crate) fn records(events: Vec<Event>) -> Vec<Record> {
 }
 
 /// Outcome of each produced record, by tag.
-pub(crate) fn fates(events: Vec<Event>) -> Vec<(String, Fate)> {
+pub(crate) fn fates(events: Vec<Event>) -> Vec<(String, ProduceResult)> {
     let fate = |event| match event {
         Event::Sent { tag, partition, offset, timestamp } => {
             Some((tag, Ok((partition, offset, timestamp))))

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use reprise::clock::Clock;
 
-use crate::client::{Client, Fate, Record, records};
+use crate::client::{Client, ProduceResult, Record, records};
 use crate::expect;
 use crate::library::Trait;
-use crate::order::{Order, Plan, Way, When, tag_of};
+use crate::order::{NackKind, Order, Plan, When, tag_of};
 use crate::scene::Scene;
 use crate::sidecar::{PARTITIONS, Sidecar};
 
@@ -55,7 +55,7 @@ pub(crate) struct Failed {
     pub(crate) tag: String,
     /// Position of the record as the application saw it.
     place: String,
-    way: Way,
+    way: NackKind,
     when: When,
     codec: &'static str,
     /// Whether the sidecar has to count the nack: it counts no second nack of one failure.
@@ -66,7 +66,7 @@ impl Failed {
     /// Client command that sends the nack.
     pub(crate) fn command(&self) -> String {
         let Self { tag, place, way, codec, .. } = self;
-        let way = if *way == Way::Value { "value" } else { "reference" };
+        let way = if *way == NackKind::Value { "value" } else { "reference" };
         format!("nack {tag} {codec} {place} {way}")
     }
 }
@@ -108,7 +108,7 @@ impl Judge {
     }
 
     /// Stores the offsets and timestamps of produced orders.
-    pub(crate) fn produced(&mut self, fates: Vec<(String, Fate)>) {
+    pub(crate) fn produced(&mut self, fates: Vec<(String, ProduceResult)>) {
         for (tag, fate) in fates {
             let (_, offset, timestamp) = fate.unwrap_or_else(|e| panic!("{tag} is refused: {e}"));
             self.order(&tag).home = Some((offset, timestamp));
@@ -253,7 +253,7 @@ impl Judge {
     }
 
     /// Counts acknowledged nacks.
-    pub(crate) fn nacked(&mut self, failed: &[Failed], fates: Vec<(String, Fate)>) {
+    pub(crate) fn nacked(&mut self, failed: &[Failed], fates: Vec<(String, ProduceResult)>) {
         assert_eq!(fates.len(), failed.len(), "each nack is answered");
         // One bad record refuses its whole batch: the message shows all nacks, to tell which one
         // and why.

@@ -8,7 +8,7 @@ use crate::sidecar::RETRIES_MAX;
 
 /// The kind of nack that the application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum NackKind {
     /// The record itself is produced to the retry topic.
     Value,
     /// The nack names only the origin.
@@ -27,7 +27,7 @@ pub(crate) enum When {
 pub(crate) struct Plan {
     /// Number of deliveries that fail, from the first.
     pub(crate) failures: u32,
-    pub(crate) way: Way,
+    pub(crate) way: NackKind,
     pub(crate) when: When,
     /// Compression of the record and of its nacks.
     pub(crate) codec: &'static str,
@@ -37,13 +37,13 @@ pub(crate) const ALWAYS: u32 = u32::MAX;
 
 impl Plan {
     pub(crate) const GOOD: Self =
-        Self { failures: 0, way: Way::Value, when: When::BeforeCommit, codec: "none" };
+        Self { failures: 0, way: NackKind::Value, when: When::BeforeCommit, codec: "none" };
 
     /// Plan `n` of the four kinds of nack, with this many failures.
     pub(crate) fn mixed(n: usize, failures: u32) -> Self {
         // A cluster with authentication does not let the sidecar read records back.
         let by_value = n.is_multiple_of(2) || Login::wanted().is_some();
-        let way = if by_value { Way::Value } else { Way::Reference };
+        let way = if by_value { NackKind::Value } else { NackKind::Reference };
         let when = if (n / 2).is_multiple_of(2) { When::BeforeCommit } else { When::AfterCommit };
         Self { failures, way, when, ..Self::GOOD }
     }

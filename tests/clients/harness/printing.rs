@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Output of a program, and whether it succeeded.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) out: String,
     pub(crate) err: String,
     pub(crate) good: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Running {
     lines: BufReader<ChildStdout>,
 }
 
-impl Said {
+impl ProgramOutput {
     /// Everything printed, on stdout and stderr.
     pub(crate) fn all(&self) -> String {
         format!("{}\n{}", self.out, self.err)
@@ -69,12 +69,12 @@ impl Drop for Running {
 }
 
 /// Runs a command with this input.
-pub(crate) fn said(command: &mut Command, input: &str) -> Said {
+pub(crate) fn said(command: &mut Command, input: &str) -> ProgramOutput {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
     // A program may end before it has read all of its input.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
     let told = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Said { out: text(&told.stdout), err: text(&told.stderr), good: told.status.success() }
+    ProgramOutput { out: text(&told.stdout), err: text(&told.stderr), good: told.status.success() }
 }

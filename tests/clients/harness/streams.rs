@@ -20,7 +20,7 @@ use crate::wait::until;
 const SAID_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Deserialize)]
-struct Said {
+struct StreamsEvent {
     event: String,
     text: String,
 }
@@ -62,7 +62,7 @@ impl Counts {
         loop {
             let line = self.lines.recv_timeout(SAID_MAX);
             let line = line.unwrap_or_else(|_| panic!("it does not say {event} {text}"));
-            let said: Said = serde_json::from_str(&line).unwrap();
+            let said: StreamsEvent = serde_json::from_str(&line).unwrap();
             if said.event == event && said.text.contains(text) {
                 return said.text;
             }

@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, HeaderVersion};
 
 use super::{Ask, ask, frame};
-use crate::house::{Drawn, ORDERS, PRODUCER, Place, RETRY};
+use crate::house::{Drawn, ListenerKind, ORDERS, PRODUCER, RETRY};
 use crate::support::client::s;
 
 /// `SaslHandshake` version from which tokens are in `SaslAuthenticate` requests (KIP-152).
@@ -79,7 +79,7 @@ fn of_logins() -> Vec<Ask> {
     let login = ask(move |_, r: &mut SaslAuthenticateRequest| r.auth_bytes = token.clone());
     let chosen = frame(HANDSHAKE, &SaslHandshakeRequest::default().with_mechanism(s("PLAIN")));
     vec![
-        Ask { place: Place::Guarded, ..handshake },
-        Ask { place: Place::Guarded, before: Some(chosen), ..login },
+        Ask { place: ListenerKind::Guarded, ..handshake },
+        Ask { place: ListenerKind::Guarded, before: Some(chosen), ..login },
     ]
 }

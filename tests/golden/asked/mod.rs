@@ -13,14 +13,14 @@ use kafka_protocol::messages::RequestHeader;
 use kafka_protocol::protocol::{Encodable, Request};
 use reprise::wire::Api;
 
-use crate::house::{CLIENT, Drawn, Place};
+use crate::house::{CLIENT, Drawn, ListenerKind};
 use crate::support::client::s;
 
 const CORRELATION_ID: i32 = 0x0102_0304;
 
 pub(crate) struct Ask {
     pub(crate) api: Api,
-    pub(crate) place: Place,
+    pub(crate) place: ListenerKind,
     /// A request sent first, on the same connection.
     pub(crate) before: Option<Bytes>,
     /// A value of the answer that changes with time, beside the drawn ones.
@@ -41,7 +41,7 @@ fn ask<R: Request + Default>(fill: impl Fn(i16, &mut R) + 'static) -> Ask {
     });
     Ask {
         api: Api::from_key(R::KEY).unwrap(),
-        place: Place::Open,
+        place: ListenerKind::Open,
         before: None,
         of_the_moment: None,
         request,

@@ -1,11 +1,12 @@
 //! A consumer in the detector's simulation: it joins, fetches, nacks, commits and is lost.
 
 use reprise::engine::{NackBatch, NackRequest, SettleRequest};
-use reprise::model::{ClientId, MemberId, MonoMs, Origin, Runs, TopicPartition};
+use reprise::model::{ClientId, MemberId, MonoMs, OffsetRuns, Origin, TopicPartition};
 use reprise::retry::detector::{
-    Asked, Fetching, Handed, MemberStanding, Seen, Serve, Settling, Step,
+    AssignmentStep, DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition,
+    GroupObservation, MemberFetch, MemberStanding,
 };
-use reprise::retry::{Evidence, Nack, Named, Reporter};
+use reprise::retry::{Evidence, Nack, NackTarget, Reporter};
 
 use super::{BATCH, Member, Off, RECORDS, Shop, record_at, shop};
 use crate::turn::by_turn;
@@ -15,17 +16,22 @@ impl Shop {
         self.members += 1;
         let id = MemberId::new(&format!("m{}", self.members));
         let epoch = i32::try_from(self.members).unwrap();
-        let standing =
-            MemberStanding { member_id: id.clone(), epoch, step: Step::Assigned, conn: 1 };
+        let standing = MemberStanding {
+            member_id: id.clone(),
+            epoch,
+            step: AssignmentStep::Assigned,
+            conn: 1,
+        };
         let committed = self.committed.clone();
         self.change(|detector, now| {
             detector.assign(now, &id, standing);
             for (partition, offset) in &committed {
                 let (partition, offset) = (partition.clone(), *offset);
-                detector.handle(now, Seen::Read { partition, offset, done: Vec::new() });
+                detector
+                    .handle(now, GroupObservation::Read { partition, offset, done: Vec::new() });
             }
         });
-        let by = Fetching {
+        let by = MemberFetch {
             member: id,
             came: MonoMs(self.mono),
             conn: self.members,
@@ -44,10 +50,13 @@ impl Shop {
     /// The records of one Fetch.
     pub(super) fn fetch(&mut self, member: &mut Member) -> Result<Vec<Origin>, Off> {
         member.by.came = MonoMs(self.mono);
-        let asked: Vec<Asked> = member
+        let asked: Vec<FetchPosition> = member
             .positions
             .iter()
-            .map(|(partition, offset)| Asked { partition: partition.clone(), offset: *offset })
+            .map(|(partition, offset)| FetchPosition {
+                partition: partition.clone(),
+                offset: *offset,
+            })
             .collect();
         let by = member.by.clone();
         let mut plan = self.change(|detector, now| detector.asked(now, &by, &asked));
@@ -61,7 +70,7 @@ impl Shop {
             let is_turn = turn.as_ref() == Some(&ask.partition);
             let offsets = offsets(serve, ask.offset, is_turn);
             let end = match (serve, offsets.last()) {
-                (Serve::Below { below, .. }, None) if ask.offset < *below => {
+                (FetchDecision::Below { below, .. }, None) if ask.offset < *below => {
                     let nothing = ask.offset..(*below).min(RECORDS);
                     self.change(|detector, now| {
                         detector.passed_over(now, &by, &ask.partition, nothing.clone());
@@ -71,12 +80,12 @@ impl Shop {
                 (_, None) => continue,
                 (_, Some(last)) => last + 1,
             };
-            let handed = Handed {
+            let handed = DeliveredRange {
                 partition: ask.partition.clone(),
                 from: ask.offset,
                 end,
-                turn: matches!(serve, Serve::Turn { .. }).then(|| offsets[0]),
-                hidden: Runs::default(),
+                turn: matches!(serve, FetchDecision::Turn { .. }).then(|| offsets[0]),
+                hidden: OffsetRuns::default(),
                 sparse: Vec::new(),
             };
             self.change(|detector, now| detector.handed(now, &by, &[handed]));
@@ -91,7 +100,7 @@ impl Shop {
         Ok(given)
     }
 
-    fn settle(&mut self, settling: Settling) -> Result<(), Off> {
+    fn settle(&mut self, settling: ExhaustedRecord) -> Result<(), Off> {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         assert_eq!(origin, self.poison, "an innocent record is at its end");
@@ -108,7 +117,7 @@ impl Shop {
         let record = record_at(&self.poison).to_bytes();
         let nack = Nack {
             record_bytes: u64::try_from(record.len()).unwrap(),
-            ..Nack::of(Named::Origin(self.poison.clone()))
+            ..Nack::of(NackTarget::Origin(self.poison.clone()))
         };
         let batch = NackBatch {
             group: shop(),
@@ -151,7 +160,7 @@ impl Shop {
             }
             let partition = of.clone();
             self.change(|detector, now| {
-                detector.handle(now, Seen::Committed { partition, offset });
+                detector.handle(now, GroupObservation::Committed { partition, offset });
             });
         }
         Ok(())
@@ -166,13 +175,16 @@ impl Shop {
 }
 
 /// Offsets of the records in an answer.
-fn offsets(serve: &Serve, from: i64, is_turn: bool) -> Vec<i64> {
+fn offsets(serve: &FetchDecision, from: i64, is_turn: bool) -> Vec<i64> {
     let (without, end, most) = match serve {
-        Serve::Open => (&[][..], RECORDS, BATCH),
-        Serve::Without(without) => (&without[..], RECORDS, BATCH),
-        Serve::Below { without, below } => (&without[..], (*below).min(RECORDS), BATCH),
-        Serve::Turn { without, .. } if is_turn => (&without[..], RECORDS, 1),
-        Serve::Turn { .. } | Serve::Nothing | Serve::Again | Serve::Settle(_) => return Vec::new(),
+        FetchDecision::Open => (&[][..], RECORDS, BATCH),
+        FetchDecision::Without(without) => (&without[..], RECORDS, BATCH),
+        FetchDecision::Below { without, below } => (&without[..], (*below).min(RECORDS), BATCH),
+        FetchDecision::Turn { without, .. } if is_turn => (&without[..], RECORDS, 1),
+        FetchDecision::Turn { .. }
+        | FetchDecision::Nothing
+        | FetchDecision::Again
+        | FetchDecision::Settle(_) => return Vec::new(),
     };
     (from..end).filter(|offset| !without.contains(offset)).take(most).collect()
 }

@@ -16,11 +16,13 @@ use std::task::{Context, Poll, Waker};
 
 use fastrand::Rng;
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{Destinations, Driver, Engine, EngineError, GroupDetector, Parts, Replay};
-use reprise::journal::{Config, Journal, MemDisk, Stepped, Writer};
-use reprise::model::{GroupId, MonoMs, Now, Origin, TopicPartition, WallMs};
+use reprise::engine::{
+    Destinations, Driver, Engine, EngineError, EngineParts, GroupDetector, Replay,
+};
+use reprise::journal::{Journal, JournalOptions, MemDisk, StepResult, Writer};
+use reprise::model::{GroupId, Moment, MonoMs, Origin, TopicPartition, WallMs};
 use reprise::observe::Metrics;
-use reprise::retry::detector::{Detector, DetectorView, Fetching};
+use reprise::retry::detector::{Detector, DetectorView, MemberFetch};
 use reprise::retry::{OrderMode, Policies, Policy};
 use reprise::wire::batch::{Headers, RawRecord, TimestampType};
 use reprise::wire::names::{LetterStreams, Templates};
@@ -83,7 +85,7 @@ struct Running {
 }
 
 struct Member {
-    by: Fetching,
+    by: MemberFetch,
     positions: BTreeMap<TopicPartition, i64>,
 }
 
@@ -191,11 +193,11 @@ impl Shop {
         self.committed.values().all(|offset| *offset == RECORDS)
     }
 
-    fn now(&self) -> Now {
-        Now { wall: WallMs(self.wall), mono: MonoMs(self.mono) }
+    fn now(&self) -> Moment {
+        Moment { wall: WallMs(self.wall), mono: MonoMs(self.mono) }
     }
 
-    fn change<T>(&self, f: impl FnOnce(&mut Detector, Now) -> T) -> T {
+    fn change<T>(&self, f: impl FnOnce(&mut Detector, Moment) -> T) -> T {
         let running = self.running.as_ref().unwrap();
         running.engine.change(self.now(), (&shop(), &running.of), f, |_| {})
     }
@@ -209,8 +211,11 @@ impl Shop {
         self.member = None;
         self.mono = 0;
         let (clock, hand) = Clock::told(WallMs(self.wall));
-        let config =
-            Config { segment_bytes: 8 << 10, checkpoint_bytes: 24 << 10, ..Config::default() };
+        let config = JournalOptions {
+            segment_bytes: 8 << 10,
+            checkpoint_bytes: 24 << 10,
+            ..JournalOptions::default()
+        };
         let (journal, writer, recovery) =
             Journal::open(self.disk.disk(), config).map_err(|_| Off)?;
         let policy = Policy {
@@ -219,7 +224,7 @@ impl Shop {
             max_reconsume_times: 3,
             ..Policy::default()
         };
-        let parts = Parts {
+        let parts = EngineParts {
             journal: journal.clone(),
             templates: Templates::default(),
             letter_streams: LetterStreams::default(),
@@ -274,7 +279,7 @@ impl Shop {
     fn step(&mut self) -> bool {
         let running = self.running.as_mut().unwrap();
         running.driver.step();
-        matches!(running.writer.step(), Stepped::Flushed | Stepped::Idle)
+        matches!(running.writer.step(), StepResult::Flushed | StepResult::Idle)
     }
 
     /// The durable answer to a request.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use reprise::retry::suspects::{Event, Grant};
+use reprise::retry::suspects::{Grant, SuspectEvent};
 
 use super::{SECOND_US, Step, Us, World, member_id, partition};
 use crate::script::{Client, CommitHabit, Restart};
@@ -243,7 +243,7 @@ impl World {
         let passes_records = offset > self.committed[number];
         self.committed[number] = offset.max(self.committed[number]);
         let (partition, offset) = (partition(number, self.script.topics), self.committed[number]);
-        self.tell(Event::Committed { partition, offset, passes_records });
+        self.tell(SuspectEvent::Committed { partition, offset, passes_records });
     }
 
     pub(super) fn commit_at_close(&mut self, member: usize, is_deploy: bool) {

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::group::{
-    ClassicMember, ConsumerMember, KnownTopic, MemberState, PatternMember, Protocol,
-    TopicPartitions,
+    ClassicMember, ConsumerMember, MemberState, PatternMember, Protocol, TargetTopic,
+    TopicIdPartitions,
 };
 use crate::model::TopicId;
 
-fn sample() -> Kept {
+fn sample() -> GroupRecord {
     let member = MemberState {
         member_id: "c-1".into(),
         instance_id: Some("i".into()),
@@ -28,7 +28,7 @@ fn sample() -> Kept {
         leader: Some("c-1".into()),
         members: vec![member],
     };
-    Kept { at: WallMs(1_700_000_000_000), state: State::Classic(state) }
+    GroupRecord { at: WallMs(1_700_000_000_000), state: StoredState::Classic(state) }
 }
 
 /// Version 1; every later build must read it.
@@ -57,7 +57,7 @@ fn a_newer_state_is_refused_by_its_version_and_a_cut_one_as_unreadable() {
     assert_eq!(read(&longer), Err(FactError::Unreadable { what: WHAT }));
 }
 
-fn consumer_sample() -> Kept {
+fn consumer_sample() -> GroupRecord {
     let topic = TopicId([7; 16]);
     let member = ConsumerMember {
         member_id: "c-1".into(),
@@ -70,18 +70,18 @@ fn consumer_sample() -> Kept {
         topics: vec!["orders".into(), "retry.g".into()],
         epoch: 3,
         epoch_before: -2,
-        target: vec![TopicPartitions { topic, partitions: vec![0, 300] }],
-        assigned: vec![TopicPartitions { topic, partitions: vec![0] }],
-        revoking: vec![TopicPartitions { topic, partitions: vec![2] }],
+        target: vec![TopicIdPartitions { topic, partitions: vec![0, 300] }],
+        assigned: vec![TopicIdPartitions { topic, partitions: vec![0] }],
+        revoking: vec![TopicIdPartitions { topic, partitions: vec![2] }],
     };
     let state = ConsumerState {
         epoch: 4,
-        topics: vec![KnownTopic { name: "orders".into(), id: topic, partitions: 301 }],
+        topics: vec![TargetTopic { name: "orders".into(), id: topic, partitions: 301 }],
         members: vec![member],
         classic: Vec::new(),
         patterns: Vec::new(),
     };
-    Kept { at: WallMs(1_700_000_000_000), state: State::Consumer(state) }
+    GroupRecord { at: WallMs(1_700_000_000_000), state: StoredState::Consumer(state) }
 }
 
 /// Version 2; every later build must read it.
@@ -112,14 +112,16 @@ const MIXED_FIXTURE: &str = concat!(
 
 #[test]
 fn a_group_of_both_protocols_written_by_the_third_version_is_read_for_ever() {
-    let Kept { at, state: State::Consumer(mut state) } = consumer_sample() else { panic!() };
+    let GroupRecord { at, state: StoredState::Consumer(mut state) } = consumer_sample() else {
+        panic!()
+    };
     let metadata = Bytes::from_static(b"\x00\x01");
     state.classic = vec![ClassicMember {
         member_id: "c-1".into(),
         session_timeout_ms: 45_000,
         protocols: vec![Protocol { name: "range".into(), metadata }],
     }];
-    let sample = Kept { at, state: State::Consumer(state) };
+    let sample = GroupRecord { at, state: StoredState::Consumer(state) };
     let whole = write(&sample);
     assert_eq!(hex(&whole), MIXED_FIXTURE);
     assert_eq!(read(&bytes(MIXED_FIXTURE)).unwrap(), sample);
@@ -138,14 +140,16 @@ const PATTERN_FIXTURE: &str = concat!(
 
 #[test]
 fn patterns_written_by_the_fourth_version_are_read_for_ever() {
-    let Kept { at, state: State::Consumer(mut state) } = consumer_sample() else { panic!() };
+    let GroupRecord { at, state: StoredState::Consumer(mut state) } = consumer_sample() else {
+        panic!()
+    };
     state.members[0].topics = vec!["orders".into()];
     state.patterns = vec![PatternMember {
         member_id: "c-1".into(),
         pattern: "ord.*".into(),
         names: vec!["payments".into()],
     }];
-    let sample = Kept { at, state: State::Consumer(state) };
+    let sample = GroupRecord { at, state: StoredState::Consumer(state) };
     let whole = write(&sample);
     assert_eq!(hex(&whole), PATTERN_FIXTURE);
     assert_eq!(read(&bytes(PATTERN_FIXTURE)).unwrap(), sample);

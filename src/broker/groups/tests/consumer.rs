@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::group::{Alive, ConsumerHeartbeat, TopicImage, TopicPartition};
+use crate::group::{Alive, ConsumerHeartbeat, TopicIdPartition, TopicImage};
 use crate::model::{TopicId, TopicName};
 
 pub(super) fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
@@ -110,7 +110,7 @@ async fn an_empty_group_becomes_one_of_the_other_kind_and_is_that_after_a_restar
     let refused = house.groups.join(&group, join("range"), |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::InconsistentGroupProtocol);
     assert_eq!(house.kept(&group, beat("a", -1)).await.epoch, -1);
-    let short = Join { session_timeout_ms: 1, ..join("range") };
+    let short = JoinRequest { session_timeout_ms: 1, ..join("range") };
     let refused = house.groups.join(&group, short, |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::InvalidSessionTimeout);
     assert_eq!(house.groups.describe_consumer(&group).unwrap().state.epoch, 2, "unchanged");
@@ -157,6 +157,6 @@ async fn topics_others_subscribe_to_are_looked_up_with_every_heartbeat() {
     let mut asked = pin!(groups.consumer_heartbeat(&group, beat("a", 1), more, |_| None));
     assert!(poll_immediate(&mut asked).await.is_none(), "there is news to keep");
     house.writer.step();
-    let third = TopicPartition { topic: TopicId([1; 16]), index: 2 };
+    let third = TopicIdPartition { topic: TopicId([1; 16]), index: 2 };
     assert!(asked.await.unwrap().assignment.unwrap().contains(&third));
 }

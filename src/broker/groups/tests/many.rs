@@ -14,8 +14,8 @@ const PACE_MS: u64 = 14_000;
 /// Index of the group and the member that sends no heartbeats, for either kind.
 const SILENT: (usize, usize) = (GROUPS - 1, MEMBERS - 1);
 
-fn lasting(id: &str) -> Join {
-    Join { member_id: id.into(), session_timeout_ms: LASTING_MS, ..join("range") }
+fn lasting(id: &str) -> JoinRequest {
+    JoinRequest { member_id: id.into(), session_timeout_ms: LASTING_MS, ..join("range") }
 }
 
 fn groups(kind: &str) -> Vec<GroupId> {
@@ -27,7 +27,7 @@ type Beats = Vec<Vec<ConsumerHeartbeat>>;
 
 impl House {
     /// Makes a stable classic group.
-    async fn gather(&mut self, group: &GroupId) -> Vec<Joined> {
+    async fn gather(&mut self, group: &GroupId) -> Vec<JoinResult> {
         let first = self.groups.join(group, lasting(""), |_| None).await.unwrap();
         let others = (1..MEMBERS).map(|_| self.groups.join(group, lasting(""), |_| None));
         let mut waiting: Vec<_> = others.map(Box::pin).collect();

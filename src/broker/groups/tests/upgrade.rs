@@ -6,15 +6,15 @@ use crate::group::{Alive, ConsumerHeartbeat};
 use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
 
 /// A classic-protocol consumer of `orders`.
-fn old(id: &str) -> Join {
+fn old(id: &str) -> JoinRequest {
     let metadata = Subscription::to(vec!["orders".into()]).to_bytes();
     let protocols = vec![Protocol { name: "range".into(), metadata }];
-    Join { member_id: id.into(), protocols, ..join("") }
+    JoinRequest { member_id: id.into(), protocols, ..join("") }
 }
 
 impl House {
     /// Makes a classic group whose leader has assigned `orders` to itself.
-    async fn leads(&mut self, group: &GroupId) -> Joined {
+    async fn leads(&mut self, group: &GroupId) -> JoinResult {
         let joined = self.groups.join(group, old(""), image).await.unwrap();
         let mut all = Assignment::empty();
         all.partitions = vec![TopicPartitions { topic: "orders".into(), partitions: vec![0, 1] }];
@@ -27,7 +27,7 @@ impl House {
     }
 
     /// Joins again by the classic protocol; the new state is durable.
-    async fn again(&mut self, group: &GroupId, id: &MemberId) -> Joined {
+    async fn again(&mut self, group: &GroupId, id: &MemberId) -> JoinResult {
         let mut asked = pin!(self.groups.join(group, old(id.as_str()), image));
         assert!(poll_immediate(&mut asked).await.is_none(), "answered before it was durable");
         self.writer.step();
@@ -140,15 +140,15 @@ fn of_orders(partitions: &[i32]) -> Vec<TopicPartitions> {
 }
 
 /// A consumer with the cooperative protocol that says it owns these partitions.
-fn cooperative(id: &str, holds: &[i32]) -> Join {
+fn cooperative(id: &str, holds: &[i32]) -> JoinRequest {
     let mut said = Subscription::to(vec!["orders".into()]);
     (said.version, said.owned) = (1, Some(of_orders(holds)));
     let protocols = vec![Protocol { name: "cooperative-sticky".into(), metadata: said.to_bytes() }];
-    Join { member_id: id.into(), protocols, ..join("") }
+    JoinRequest { member_id: id.into(), protocols, ..join("") }
 }
 
 /// The leader's SyncGroup with this assignment.
-fn gives(joined: &Joined, given: &[(&MemberId, &[i32])]) -> Sync {
+fn gives(joined: &JoinResult, given: &[(&MemberId, &[i32])]) -> Sync {
     let given = given.iter().map(|(id, partitions)| {
         let mut all = Assignment::empty();
         all.partitions = of_orders(partitions);
@@ -159,7 +159,7 @@ fn gives(joined: &Joined, given: &[(&MemberId, &[i32])]) -> Sync {
 
 impl House {
     /// `a` leads and owns all four partitions; `b` has joined.
-    async fn two_of_whom_one_holds_all(&mut self, group: &GroupId) -> (Joined, Joined) {
+    async fn two_of_whom_one_holds_all(&mut self, group: &GroupId) -> (JoinResult, JoinResult) {
         let groups = self.groups.clone();
         let a = groups.join(group, cooperative("", &[]), four).await.unwrap();
         let mut asked = pin!(groups.sync(group, gives(&a, &[(&a.member_id, &[0, 1, 2, 3])])));

@@ -15,7 +15,7 @@ fn open(at: i64, group: &str) -> Transaction {
 
 #[test]
 fn the_next_to_be_over_is_known_through_all_changes() {
-    let mut book = Book::default();
+    let mut book = TransactionBook::default();
     book.apply("a", Some(open(5, "g")));
     book.apply("b", Some(open(3, "g")));
     book.apply("c", Some(idle(1)));
@@ -29,7 +29,7 @@ fn the_next_to_be_over_is_known_through_all_changes() {
 
 #[test]
 fn only_silent_ids_are_forgotten_and_none_that_is_open() {
-    let mut book = Book::default();
+    let mut book = TransactionBook::default();
     book.apply("open", Some(open(0, "g")));
     book.apply("idle", Some(idle(0)));
     book.apply("later", Some(idle(1)));
@@ -38,7 +38,7 @@ fn only_silent_ids_are_forgotten_and_none_that_is_open() {
 
 #[test]
 fn when_there_are_too_many_the_one_that_is_silent_longest_goes_first() {
-    let mut book = Book::default();
+    let mut book = TransactionBook::default();
     book.apply("open", Some(open(0, "g")));
     for n in 1..10_000 {
         book.apply(&n.to_string(), Some(idle(n)));
@@ -53,7 +53,7 @@ fn when_there_are_too_many_the_one_that_is_silent_longest_goes_first() {
 
 #[test]
 fn what_all_of_them_take_is_bounded() {
-    let mut book = Book::default();
+    let mut book = TransactionBook::default();
     let large = |group: usize| {
         let item = |partition| CommitItem {
             topic: "t".into(),
@@ -82,7 +82,7 @@ fn what_all_of_them_take_is_bounded() {
 
 #[test]
 fn offsets_are_pending_while_their_transaction_is_open() {
-    let mut book = Book::default();
+    let mut book = TransactionBook::default();
     let item = CommitItem {
         topic: "t".into(),
         partition: 2,
@@ -93,7 +93,7 @@ fn offsets_are_pending_while_their_transaction_is_open() {
     let joining = Joining { group: Some("g".into()), items: vec![item], ..Joining::default() };
     let open = idle(1).joined((1, 0), joining, WallMs(1)).unwrap().unwrap();
     book.apply("a", Some(open));
-    let pending = |book: &Book, group: &str, partition| {
+    let pending = |book: &TransactionBook, group: &str, partition| {
         book.is_pending(&group.into(), &"t".into(), partition)
     };
     assert!(pending(&book, "g", 2));

@@ -22,7 +22,7 @@ impl House {
         producers.shown().iter().map(|shown| shown.id).collect()
     }
 
-    fn has_entry(&self, kind: crate::journal::Kind, key: &[u8]) -> bool {
+    fn has_entry(&self, kind: crate::journal::EntryKind, key: &[u8]) -> bool {
         self.broker.journal.keyed_get(kind, key).unwrap().is_some()
     }
 

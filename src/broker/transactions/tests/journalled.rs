@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::broker::transactions::held::part_without_log;
-use crate::journal::Encoded;
+use crate::journal::EncodedHead;
 
 /// Partitions of topic `many`.
 const MANY: i32 = 1_000;
@@ -58,7 +58,7 @@ impl House {
     }
 }
 
-fn a_step() -> Step {
+fn a_step() -> TransactionStep {
     let open = Transaction::new(1000, 60_000, WallMs(1));
     let open = open.joined((1000, 0), Joining::default(), WallMs(2)).unwrap().unwrap();
     let item = CommitItem {
@@ -68,10 +68,10 @@ fn a_step() -> Step {
         leader_epoch: -1,
         metadata: "m".into(),
     };
-    let part = Part { stream: 7, topic: "o".into(), partition: 1 };
+    let part = TransactionPartition { stream: 7, topic: "o".into(), partition: 1 };
     let joining = Joining { parts: vec![part], group: Some("g".into()), items: vec![item] };
     match open.joining((1000, 0), joining, WallMs(3)).unwrap() {
-        Some(Next::Step(step)) => step,
+        Some(AdditionOutcome::Step(step)) => step,
         other => panic!("{other:?}"),
     }
 }
@@ -197,7 +197,7 @@ fn a_step_written_by_the_first_version_is_read_for_ever() {
     let (_, holds) = open.holding(&topic, (4, 3), WallMs(3)).unwrap().unwrap();
     let loses = open.after(a_step()).losing(&"o".into(), WallMs(3)).unwrap();
     let loses_offsets = open.after(a_step()).losing_offsets(&"g".into(), |_, _| true, WallMs(3));
-    let fixtures: [(Step, &[u8]); 4] = [
+    let fixtures: [(TransactionStep, &[u8]); 4] = [
         (loses_offsets.unwrap(), b"\x01\x06\x03\x01g\x01\x01t\x04"),
         (loses, b"\x01\x06\x02\x01o"),
         (joins, b"\x01\x06\x00\x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m"),
@@ -225,8 +225,9 @@ fn what_comes_of_held_batches_is_in_the_log_with_the_end_of_those_and_no_others(
     house.hold(by, 1);
     house.writer.step();
     let held = house.broker.held_in_transaction("x", by).unwrap();
-    let fact =
-        |text: &'static str| NewEntry::keyed_body(kind::HELD_BATCH, "k".into(), Encoded::new(text));
+    let fact = |text: &'static str| {
+        NewEntry::keyed_body(kind::HELD_BATCH, "k".into(), EncodedHead::new(text))
+    };
     let mut asked = 0;
     let mut more = || {
         asked += 1;
@@ -249,6 +250,6 @@ fn what_comes_of_held_batches_is_in_the_log_with_the_end_of_those_and_no_others(
     let bodies = refs.iter().map(|at| house.broker.journal.read(*at).unwrap().body);
     assert_eq!(bodies.collect::<Vec<_>>(), ["one", "two"], "behind the marker, each in its place");
     let house = house.power_cut();
-    assert_eq!(house.state().phase, Phase::Committed);
+    assert_eq!(house.state().phase, TransactionPhase::Committed);
     assert_eq!(house.ends(0), (2, 2));
 }

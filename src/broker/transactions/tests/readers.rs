@@ -23,11 +23,11 @@ fn what_was_aborted_is_nobody_s_record_and_what_is_open_nobody_s_yet() {
     let topic = house.topic();
     let partition = topic.partition(0).unwrap();
     let at = |offset| match house.broker.at(partition, offset).unwrap() {
-        At::Record(_) => "record",
-        At::Open => "open",
-        At::Nobodys => "nobody's",
-        At::Nothing => "nothing",
-        At::Unreadable => "unreadable",
+        OffsetOutcome::Record(_) => "record",
+        OffsetOutcome::Open => "open",
+        OffsetOutcome::Nobodys => "nobody's",
+        OffsetOutcome::Nothing => "nothing",
+        OffsetOutcome::Unreadable => "unreadable",
     };
     let all = ["nobody's", "nobody's", "record", "nobody's", "open", "nothing"];
     assert_eq!([0, 1, 2, 3, 4, 5].map(at), all);

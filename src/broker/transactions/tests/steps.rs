@@ -9,8 +9,8 @@ fn begun() -> Transaction {
     Transaction::new(40, 1_000, WallMs(1))
 }
 
-fn a_part(partition: i32) -> Part {
-    Part { stream: 3, topic: "t".into(), partition }
+fn a_part(partition: i32) -> TransactionPartition {
+    TransactionPartition { stream: 3, topic: "t".into(), partition }
 }
 
 fn open(known: &Transaction) -> Transaction {
@@ -35,7 +35,7 @@ fn who_has_another_id_is_unknown_and_who_has_another_epoch_fenced() {
     }
     assert_eq!(known.check_part((40, 0), &a_part(0)), Ok(()));
     assert_eq!(known.check_part((40, 0), &a_part(1)), Err(TransactionError::InvalidState));
-    let made_anew = Part { stream: 4, ..a_part(0) };
+    let made_anew = TransactionPartition { stream: 4, ..a_part(0) };
     assert_eq!(known.check_part((40, 0), &made_anew), Err(TransactionError::InvalidState));
 }
 
@@ -58,7 +58,10 @@ fn what_has_ended_can_be_ended_the_same_way_again_and_no_other() {
         assert_eq!(again(commits), Ok(End::Already));
         assert_eq!(again(!commits), Err(TransactionError::InvalidState));
         let next = open(&known);
-        assert_eq!((next.phase, next.parts.len(), next.groups.len()), (Phase::Ongoing, 1, 0));
+        assert_eq!(
+            (next.phase, next.parts.len(), next.groups.len()),
+            (TransactionPhase::Ongoing, 1, 0)
+        );
     }
     let nothing = begun().ended((40, 0), true, false, T, || None);
     assert_eq!(nothing, Err(TransactionError::InvalidState));
@@ -85,7 +88,10 @@ fn who_begins_anew_is_the_next_and_a_repetition_is_answered_the_same() {
     let known = begun();
     let next = |by| known.begun_anew(by, 5, T, || None);
     let first = next(None).unwrap().unwrap();
-    assert_eq!((first.incarnation(), first.timeout_ms, first.phase), ((40, 1), 5, Phase::Empty));
+    assert_eq!(
+        (first.incarnation(), first.timeout_ms, first.phase),
+        ((40, 1), 5, TransactionPhase::Empty)
+    );
     let raised = next(Some((40, 0))).unwrap().unwrap();
     assert_eq!(raised.incarnation(), (40, 1));
     assert_eq!(next(Some((40, 7))), Err(TransactionError::Fenced));
@@ -97,7 +103,10 @@ fn who_begins_anew_is_the_next_and_a_repetition_is_answered_the_same() {
     assert_eq!(slow.incarnation(), (40, 2));
     let late = slow.begun_anew(Some((40, 1)), 5, T, || None);
     let late = late.unwrap().unwrap();
-    assert_eq!((late.incarnation(), late.phase, late.timeout_ms), ((40, 2), Phase::Empty, 5));
+    assert_eq!(
+        (late.incarnation(), late.phase, late.timeout_ms),
+        ((40, 2), TransactionPhase::Empty, 5)
+    );
     assert_eq!(slow.may_end((40, 1), false, true), Ok(true));
     assert_eq!(slow.may_end((40, 1), true, true), Err(TransactionError::InvalidState));
     assert_eq!(slow.may_end((40, 1), false, false), Err(TransactionError::Fenced));

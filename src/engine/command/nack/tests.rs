@@ -11,12 +11,14 @@ use crate::clock::Clock;
 use crate::engine::command::NackRequest;
 use crate::engine::delayed::AppendBatch;
 use crate::engine::windows::{self, Windows};
-use crate::engine::{Ending, EntryView, Parts, Replay, SettleRequest, kind};
-use crate::journal::{Config, Journal, MemDisk, NewEntry, Writer};
+use crate::engine::{EngineParts, EntryView, Replay, SettleRequest, TransactionEnd, kind};
+use crate::journal::{Journal, JournalOptions, MemDisk, NewEntry, Writer};
 use crate::model::{ClientId, MemberId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;
-use crate::retry::detector::{Asked, Detector, Fetching, Handed, Seen};
-use crate::retry::{BadNack, NackOutcome, Named, OrderMode, Policies, Policy, Reporter};
+use crate::retry::detector::{
+    DeliveredRange, Detector, FetchPosition, GroupObservation, MemberFetch,
+};
+use crate::retry::{BadNack, NackOutcome, NackTarget, OrderMode, Policies, Policy, Reporter};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 struct House {
@@ -41,8 +43,10 @@ fn ordered() -> Policies {
 impl House {
     /// `None` when the power went meanwhile.
     fn open_with(disk: &MemDisk, policies: Policies) -> Option<Self> {
-        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
-        let parts = Parts { policies, ..Parts::plain(&journal, Clock::told(WallMs(1_000)).0) };
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), JournalOptions::default()).ok()?;
+        let parts =
+            EngineParts { policies, ..EngineParts::plain(&journal, Clock::told(WallMs(1_000)).0) };
         let metrics = parts.metrics.clone();
         let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
         let from = replay.from();
@@ -66,7 +70,7 @@ impl House {
         Self::open(disk).unwrap()
     }
 
-    fn change<T>(&self, f: impl FnOnce(&mut Detector, Now) -> T) -> T {
+    fn change<T>(&self, f: impl FnOnce(&mut Detector, Moment) -> T) -> T {
         let of = self.engine.detectors().of(&shop(), ordered().of(&shop()));
         self.engine.change(self.driver.clock.now(), (&shop(), &of), f, |_| {})
     }
@@ -116,7 +120,7 @@ impl House {
         batch: NackBatch,
         ended: &Arc<AtomicU32>,
     ) -> Option<Result<Vec<NackReply>, EngineError>> {
-        let ends = self.engine.ends(Ending { nacks: vec![batch], end: self.end(ended) });
+        let ends = self.engine.ends(TransactionEnd { nacks: vec![batch], end: self.end(ended) });
         self.answer_of(ends)
     }
 
@@ -166,17 +170,17 @@ impl House {
 }
 
 /// Delivers record 2 of the partition alone.
-fn deliver_second(detector: &mut Detector, now: Now) {
+fn deliver_second(detector: &mut Detector, now: Moment) {
     let member = MemberId::new("m");
-    let by = Fetching { member, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false };
-    detector.handle(now, Seen::Assigned { member: by.member.clone(), epoch: 1 });
-    detector.asked(now, &by, &[Asked { partition: orders(), offset: 2 }]);
-    let left = Handed {
+    let by = MemberFetch { member, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false };
+    detector.handle(now, GroupObservation::Assigned { member: by.member.clone(), epoch: 1 });
+    detector.asked(now, &by, &[FetchPosition { partition: orders(), offset: 2 }]);
+    let left = DeliveredRange {
         partition: orders(),
         from: 2,
         end: 3,
         turn: Some(2),
-        hidden: crate::model::Runs::default(),
+        hidden: crate::model::OffsetRuns::default(),
         sparse: Vec::new(),
     };
     detector.handed(now, &by, &[left]);
@@ -186,7 +190,7 @@ fn origin(offset: i64) -> Origin {
     Origin { topic: "orders".into(), partition: 0, offset }
 }
 
-fn nack(named: Named) -> NackRequest {
+fn nack(named: NackTarget) -> NackRequest {
     let record = RawRecord {
         timestamp_ms: 1,
         timestamp_type: TimestampType::CreateTime,
@@ -201,19 +205,19 @@ fn nack(named: Named) -> NackRequest {
 /// Nacks of the partition's records, by a producer whose first sequence number is `first`.
 fn batch(first: i32, offsets: &[i64]) -> NackBatch {
     let count = i32::try_from(offsets.len()).unwrap();
-    let producer = Producer { id: 7, epoch: 3, first, last: first + count - 1 };
+    let producer = ProducerSequence { id: 7, epoch: 3, first, last: first + count - 1 };
     NackBatch {
         group: shop(),
         by: Reporter { member: None, client: ClientId::new("test") },
         producer: Some(producer),
-        nacks: offsets.iter().map(|offset| nack(Named::Origin(origin(*offset)))).collect(),
+        nacks: offsets.iter().map(|offset| nack(NackTarget::Origin(origin(*offset)))).collect(),
     }
 }
 
 /// Changes the nack of record 2, so that the record leaves its partition.
 fn second_leaves(mut batch: NackBatch) -> NackBatch {
     for request in &mut batch.nacks {
-        if request.nack.named == Named::Origin(origin(2)) {
+        if request.nack.named == NackTarget::Origin(origin(2)) {
             request.nack.want.level = Some(-1);
         }
     }
@@ -224,7 +228,7 @@ fn second_leaves(mut batch: NackBatch) -> NackBatch {
 fn a_refused_batch_changes_nothing_and_names_bad_nacks() {
     let (mut house, disk) = House::new();
     let mut bad = batch(0, &[1, 2, 3, 4]);
-    bad.nacks[1] = nack(Named::Unreadable);
+    bad.nacks[1] = nack(NackTarget::Unreadable);
     bad.nacks[3].nack.want.delay_ms = Some(u64::MAX);
     let Err(EngineError::BadNacks(named)) = house.say(bad) else { panic!("taken") };
     assert_eq!(named, [(1, BadNack::Unreadable), (3, BadNack::DelayTooLong)]);
@@ -251,7 +255,7 @@ fn a_repeated_or_fenced_batch_counts_no_failure() {
         let gap = house.say(batch(5, &[3, 4]));
         assert!(matches!(gap, Err(EngineError::OutOfOrderSequence)), "{gap:?}");
         let mut fenced = batch(2, &[3, 4]);
-        fenced.producer = fenced.producer.map(|known| Producer { epoch: 2, ..known });
+        fenced.producer = fenced.producer.map(|known| ProducerSequence { epoch: 2, ..known });
         let fenced = house.say(fenced);
         assert!(matches!(fenced, Err(EngineError::InvalidProducerEpoch)), "{fenced:?}");
         assert_eq!(house.awaited(), [1, 2], "{restarted}");
@@ -359,7 +363,7 @@ fn a_power_cut_parts_no_failure_from_its_transaction() {
 fn one_bad_nack_of_a_transaction_changes_nothing() {
     let (mut house, disk) = House::new();
     let mut bad = batch(0, &[1, 2]);
-    bad.nacks[1] = nack(Named::Unreadable);
+    bad.nacks[1] = nack(NackTarget::Unreadable);
     let ended = Arc::default();
     let refused = house.try_end(bad, &ended).unwrap();
     assert!(matches!(refused, Err(EngineError::BadNacks(_))), "{refused:?}");
@@ -376,7 +380,7 @@ fn nacks_whose_windows_do_not_fit_are_refused() {
     let mut large = batch(0, &[1]);
     for partition in 0..600 {
         let of = TopicPartition { partition, ..orders() };
-        large.nacks.push(nack(Named::Origin(Origin { partition, ..origin(1_001) })));
+        large.nacks.push(nack(NackTarget::Origin(Origin { partition, ..origin(1_001) })));
         house.change(|detector, now| {
             for offset in 0..1_000 {
                 detector.failed_in_order(now, &of, offset, &ladder);
@@ -390,7 +394,7 @@ fn nacks_whose_windows_do_not_fit_are_refused() {
 /// A record that its partition waited for, before the group's order was switched off.
 fn let_go(house: &House) -> SettleRequest {
     let settlings = house.change(|detector, _| detector.settlings_let_go());
-    let record = nack(Named::Nothing).record;
+    let record = nack(NackTarget::Nothing).record;
     SettleRequest { group: shop(), settling: settlings[0].clone(), undecodable: None, record }
 }
 

@@ -5,10 +5,12 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::{Clock, Hand};
-use crate::engine::{EntryView, NackBatch, NackRequest, Parts, Replay};
-use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::engine::{EngineParts, EntryView, NackBatch, NackRequest, Replay};
+use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, LaneOffset, Origin, WallMs};
-use crate::retry::{Company, Nack, Named, RESTORE_MS, Reporter, StateKind, Want};
+use crate::retry::{
+    Nack, NackTarget, OtherDeliveries, RESTORE_MS, Reporter, RequestedDelay, StateKind,
+};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 const LETTERS: i64 = 4;
@@ -40,9 +42,10 @@ fn record(offset: i64) -> Bytes {
 impl House {
     /// `None` when the power went meanwhile.
     fn open_at(disk: &MemDisk, wall: WallMs) -> Option<Self> {
-        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), JournalOptions::default()).ok()?;
         let (clock, hand) = Clock::told(wall);
-        let parts = Parts::plain(&journal, clock);
+        let parts = EngineParts::plain(&journal, clock);
         let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
@@ -73,8 +76,8 @@ impl House {
     fn fill(&mut self) -> Option<()> {
         for offset in 0..LETTERS {
             let origin = Origin { topic: "orders".into(), partition: 0, offset };
-            let want = Want { level: Some(-1), delay_ms: None };
-            let nack = Nack { want, record_bytes: 9, ..Nack::of(Named::Origin(origin)) };
+            let want = RequestedDelay { level: Some(-1), delay_ms: None };
+            let nack = Nack { want, record_bytes: 9, ..Nack::of(NackTarget::Origin(origin)) };
             let by = Reporter { member: None, client: ClientId::new("app") };
             let nacks = vec![NackRequest { nack, record: record(offset) }];
             let batch = NackBatch { group: shop(), by, producer: None, nacks };
@@ -132,7 +135,7 @@ impl House {
         let slot = self.ask(async move { engine.join(&shop(), "m".into()).await }).unwrap();
         let engine = self.engine.clone();
         let from = slot.next;
-        let taken = async move { engine.take(&shop(), from, (100, Company::Old)).await };
+        let taken = async move { engine.take(&shop(), from, (100, OtherDeliveries::Old)).await };
         let taken = self.ask(taken).unwrap();
         let Some(last) = taken.records.last() else { return Vec::new() };
         let up_to = LaneOffset::from_kafka(last.offset + 1).unwrap();

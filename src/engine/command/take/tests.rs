@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::clock::{Clock, Hand};
 use crate::engine::{
-    DeadLetter, Driver, NackBatch, NackReply, NackRequest, Parts, Producer, Replay,
+    DeadLetter, Driver, EngineParts, NackBatch, NackReply, NackRequest, ProducerSequence, Replay,
 };
-use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, Origin, WallMs};
-use crate::retry::{Nack, Named, Reporter, StateKind, Want};
+use crate::retry::{Nack, NackTarget, Reporter, RequestedDelay, StateKind};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// File name of the log's first segment.
@@ -38,9 +38,10 @@ fn origin(offset: i64) -> Origin {
 impl House {
     fn new() -> Self {
         let disk = MemDisk::new(5);
-        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), JournalOptions::default()).unwrap();
         let (clock, hand) = Clock::told(WallMs(1_000));
-        let parts = Parts::plain(&journal, clock);
+        let parts = EngineParts::plain(&journal, clock);
         let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).unwrap();
@@ -63,7 +64,8 @@ impl House {
 
     /// Nacks records, each with its offset as its value.
     fn fail(&mut self, offsets: &[i64]) -> Result<NackReply, EngineError> {
-        let named = |offset| (Named::Origin(origin(offset)), Want::default(), text(offset));
+        let named =
+            |offset| (NackTarget::Origin(origin(offset)), RequestedDelay::default(), text(offset));
         let nacks = offsets.iter().map(|offset| nack(named(*offset))).collect();
         self.say(nacks)
     }
@@ -72,7 +74,7 @@ impl House {
         let batch = NackBatch {
             group: shop(),
             by: Reporter { member: None, client: ClientId::new("test") },
-            producer: None::<Producer>,
+            producer: None::<ProducerSequence>,
             nacks,
         };
         let engine = self.engine.clone();
@@ -85,7 +87,7 @@ impl House {
         let lane = self.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
         self.hand.advance(LEVEL_MS);
         let from = LaneOffset { slot: lane.slot, sequence: 0 };
-        self.ask(engine.take(&shop(), from, (16, Company::None))).unwrap()
+        self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None))).unwrap()
     }
 
     fn kinds(&mut self) -> Vec<StateKind> {
@@ -109,7 +111,7 @@ fn text(offset: i64) -> String {
     format!("what was produced at {offset}")
 }
 
-fn nack((named, want, value): (Named, Want, String)) -> NackRequest {
+fn nack((named, want, value): (NackTarget, RequestedDelay, String)) -> NackRequest {
     let record = RawRecord {
         timestamp_ms: 1,
         timestamp_type: TimestampType::CreateTime,
@@ -150,8 +152,8 @@ fn the_last_failure_of_a_damaged_record_does_not_stop_the_others() {
     let taken = house.taken();
     assert_eq!(taken.records.len(), 2);
     assert!(house.disk.damage(LOG, text(1).as_bytes()));
-    let first = Named::Lane(LaneOffset { sequence: 0, ..taken.next });
-    let want = Want { level: Some(-1), ..Want::default() };
+    let first = NackTarget::Lane(LaneOffset { sequence: 0, ..taken.next });
+    let want = RequestedDelay { level: Some(-1), ..RequestedDelay::default() };
     house.say(vec![nack((first, want, String::new()))]).unwrap();
     let [(None, message)] = &house.dead()[..] else { panic!("{:?}", house.dead()) };
     assert!(message.contains("cannot be read back"), "{message}");

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::engine::store::short::Short;
+use crate::engine::store::short::ShortBytes;
 use crate::engine::store::{ROWS_FILE, ROWS_VERSION, Store, key, value};
 use crate::journal::{EntryRef, MemDisk, Tables};
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, Slot, WallMs};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, RetryPartition, WallMs};
 use crate::retry::{
     Cause, Disposition, Entries, Entry, Evidence, Fact, Marks, PayloadChange, RecordShape,
-    SlotRecord, State,
+    RetryState, SlotRecord,
 };
 
 /// Every row of the store that `fill` makes: key and value in hexadecimal, `-` for none.
@@ -43,18 +43,18 @@ const ROWS: &str = "\
 
 fn dead() -> Entry {
     let origin = Origin { topic: "orders".into(), partition: 2, offset: 811 };
-    let (id, state) = (EntryId(2), State::Dead { at: WallMs(900) });
+    let (id, state) = (EntryId(2), RetryState::Dead { at: WallMs(900) });
     let shape = Some(RecordShape::of(Some(b"order-17"), 2_000));
     Entry { id, state, shape, origin: Some(origin), lanes: Vec::new(), expires: None, ..entry() }
 }
 
 pub(super) fn entry() -> Entry {
-    let lane = LaneOffset { slot: Slot(3), sequence: 9 };
+    let lane = LaneOffset { slot: RetryPartition(3), sequence: 9 };
     Entry {
         id: EntryId(5),
         group: "shop".into(),
         origin: Some(Origin { topic: "orders".into(), partition: 2, offset: 812 }),
-        state: State::Inflight { lane, since: WallMs(1_000) },
+        state: RetryState::Inflight { lane, since: WallMs(1_000) },
         reconsume_times: 1,
         max_reconsume_times: 16,
         handouts: 1,
@@ -77,7 +77,7 @@ pub(super) fn entry() -> Entry {
 }
 
 fn waiting() -> Entry {
-    let state = State::Waiting { due: WallMs(10_500), delay_ms: 10_000, level: Some(3) };
+    let state = RetryState::Waiting { due: WallMs(10_500), delay_ms: 10_000, level: Some(3) };
     Entry { id: EntryId(6), state, origin: None, lanes: Vec::new(), expires: None, ..entry() }
 }
 
@@ -91,11 +91,15 @@ fn fill(store: &mut Store) {
     };
     store.put_slot(
         &"shop".into(),
-        &SlotRecord { slot: Slot(3), member: Some(MemberId::new("m")), next_sequence: 10 },
+        &SlotRecord {
+            slot: RetryPartition(3),
+            member: Some(MemberId::new("m")),
+            next_sequence: 10,
+        },
     );
     let joined = Fact::Slot {
         group: GroupId::new("shop"),
-        slot: Slot(3),
+        slot: RetryPartition(3),
         member: Some("m".into()),
         next_sequence: 9,
         at: WallMs(1),
@@ -109,7 +113,7 @@ fn fill(store: &mut Store) {
     store.journalled(&log, &fact(waiting(), PayloadChange::Keeps), place(4));
     store.journalled(&log, &fact(waiting(), PayloadChange::Keeps), place(5));
     store.journalled(&log, &fact(entry(), PayloadChange::Begins(1)), place(6));
-    let gone = Entry { id: EntryId(4), state: State::Dead { at: WallMs(900) }, ..entry() };
+    let gone = Entry { id: EntryId(4), state: RetryState::Dead { at: WallMs(900) }, ..entry() };
     store.journalled(&log, &fact(gone, PayloadChange::Begins(0)), place(7));
     store.journalled(&log, &Fact::Forgotten { id: EntryId(4), cause: cause.clone() }, place(8));
     store.put_marks(Marks { next_id: 7, latest: Some(WallMs(1_000)), tables: Some(7) });
@@ -133,11 +137,15 @@ fn rows_are_written_as_they_always_were() {
     let mut store = Store::in_memory();
     fill(&mut store);
     let mut rows = String::new();
-    store.rows.each(&Short::from(&[0][..]), &Short::from(&[255][..]), &mut |key, value| {
-        let value = if value.is_empty() { "-".into() } else { hex(value) };
-        writeln!(rows, "{} {value}", hex(key)).unwrap();
-        std::ops::ControlFlow::Continue(())
-    });
+    store.rows.each(
+        &ShortBytes::from(&[0][..]),
+        &ShortBytes::from(&[255][..]),
+        &mut |key, value| {
+            let value = if value.is_empty() { "-".into() } else { hex(value) };
+            writeln!(rows, "{} {value}", hex(key)).unwrap();
+            std::ops::ControlFlow::Continue(())
+        },
+    );
     assert_eq!(rows, ROWS);
 }
 
@@ -147,7 +155,7 @@ fn rows_of_this_version_are_read_for_ever() {
     let tables = Tables::open(&disk, ROWS_FILE, ROWS_VERSION, 1 << 20).unwrap();
     let mut rows = crate::engine::store::layers::Layers::new(Some(tables.clone()));
     for (key, value) in ROWS.lines().filter_map(|line| line.split_once(' ')) {
-        rows.put(unhex(key).into(), Short::from(unhex(value.trim_matches('-'))));
+        rows.put(unhex(key).into(), ShortBytes::from(unhex(value.trim_matches('-'))));
     }
     rows.flush();
     let (mut reference, read) = (Store::in_memory(), Store::open(tables));
@@ -171,7 +179,7 @@ fn bytes_that_are_no_row_end_the_use_of_the_store_instead_of_being_believed() {
     for damage in [&[][..], &[2, 0], &[1], &[1, 255, 255]] {
         let mut store = Store::in_memory();
         fill(&mut store);
-        store.rows.put(key::Key::of_entry(key::ENTRY, EntryId(5)).0, Short::from(damage));
+        store.rows.put(key::RowKey::of_entry(key::ENTRY, EntryId(5)).0, ShortBytes::from(damage));
         assert_eq!(store.failed(), None);
         assert_eq!(store.get(EntryId(5)), None);
         assert!(store.failed().unwrap().contains("damaged row"));

@@ -8,9 +8,11 @@ use fastrand::Rng;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::{EngineError, Shape, mask};
 use crate::journal::{MemDisk, Tables};
-use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicPartition, WallMs};
+use crate::model::{
+    EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicPartition, WallMs,
+};
 use crate::retry::{
-    BTreeEntries, Disposition, Entries, Entry, Marks, Rank, RecordShape, SlotRecord, State,
+    BTreeEntries, Disposition, Entries, Entry, Marks, Rank, RecordShape, RetryState, SlotRecord,
     StateKind,
 };
 
@@ -50,7 +52,7 @@ impl Script {
     }
 
     fn lane(&mut self) -> LaneOffset {
-        LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: self.unique() }
+        LaneOffset { slot: RetryPartition(self.rng.u16(..4)), sequence: self.unique() }
     }
 
     fn new_entry(&mut self) -> Entry {
@@ -65,7 +67,7 @@ impl Script {
             id,
             group: self.group(),
             origin,
-            state: State::Discarded { at: WallMs(0) },
+            state: RetryState::Discarded { at: WallMs(0) },
             reconsume_times: self.rng.u32(..),
             max_reconsume_times: 16,
             handouts: 0,
@@ -93,18 +95,20 @@ impl Script {
     fn change(&mut self, entry: &mut Entry) {
         let at = self.wall();
         entry.state = match self.rng.u8(..12) {
-            0..3 => State::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
-            3 => State::Waiting { due: at, delay_ms: 1, level: None },
+            0..3 => RetryState::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
+            3 => RetryState::Waiting { due: at, delay_ms: 1, level: None },
             4 | 5 => {
                 let lane = self.lane();
                 entry.lanes.push(lane);
-                State::Inflight { lane, since: at }
+                RetryState::Inflight { lane, since: at }
             }
-            6 => State::Committed { at },
-            7 => State::Held { since: at, disposition: Disposition::MaxAttempts, charged: true },
-            8 => State::Exported { since: at, due: at, delay_ms: 1, level: None },
-            9 | 10 => State::Behind { since: at, due: at, delay_ms: 1, level: None },
-            _ => State::Dead { at },
+            6 => RetryState::Committed { at },
+            7 => {
+                RetryState::Held { since: at, disposition: Disposition::MaxAttempts, charged: true }
+            }
+            8 => RetryState::Exported { since: at, due: at, delay_ms: 1, level: None },
+            9 | 10 => RetryState::Behind { since: at, due: at, delay_ms: 1, level: None },
+            _ => RetryState::Dead { at },
         };
         if entry.lanes.len() > 5 {
             entry.lanes.remove(0);
@@ -134,7 +138,7 @@ impl Script {
             17 | 18 => {
                 let group = self.group();
                 let member = self.rng.bool().then(|| "member".into());
-                let slot = Slot(self.rng.u16(..5));
+                let slot = RetryPartition(self.rng.u16(..5));
                 let record = SlotRecord { slot, member, next_sequence: self.rng.u64(..) };
                 both(model, store, |entries| entries.put_slot(&group, &record));
             }
@@ -169,7 +173,7 @@ impl Script {
         let (now, limit) = (self.wall(), self.rng.usize(..9));
         assert_eq!(store.counts(group), model.counts(group));
         assert_eq!(store.slots(group), model.slots(group));
-        assert_eq!(store.slot(group, Slot(1)), model.slot(group, Slot(1)));
+        assert_eq!(store.slot(group, RetryPartition(1)), model.slot(group, RetryPartition(1)));
         assert_eq!(store.due(group, now, limit), model.due(group, now, limit));
         assert_eq!(store.count_due(group, now), model.count_due(group, now));
         assert_eq!(store.next_due(group, None), model.next_due(group, None));
@@ -179,7 +183,8 @@ impl Script {
         assert_eq!(store.page(group, None, usize::MAX), model.page(group, None, usize::MAX));
         assert_eq!(store.held(group, after, limit), model.held(group, after, limit));
         assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
-        let from = LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
+        let from =
+            LaneOffset { slot: RetryPartition(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
         assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
         assert_eq!(store.open(group, from.slot), model.open(group, from.slot));
         assert_eq!(store.first_open(group, from.slot), model.first_open(group, from.slot));
@@ -244,7 +249,7 @@ fn compare_shapes(model: &BTreeEntries, store: &Store, group: &GroupId) {
     let mut expected = BTreeMap::<(String, String, Option<RecordShape>), u64>::new();
     for id in model.page(group, None, usize::MAX) {
         let entry = model.get(id).unwrap();
-        if let State::Dead { .. } = entry.state {
+        if let RetryState::Dead { .. } = entry.state {
             let topic = entry.origin.map_or_else(String::new, |origin| origin.topic.to_string());
             let shape = (topic, mask(&entry.reason.unwrap()), entry.shape);
             *expected.entry(shape).or_default() += 1;
@@ -445,7 +450,7 @@ fn counting_what_is_due_is_exact_from_either_end_and_bounded_in_the_middle() {
     for due in 0..25_000 {
         let mut entry = script.new_entry();
         entry.group = "shop".into();
-        entry.state = State::Waiting { due: WallMs(due), delay_ms: 1, level: None };
+        entry.state = RetryState::Waiting { due: WallMs(due), delay_ms: 1, level: None };
         store.put(&entry);
     }
     let count = |now| store.count_due(&"shop".into(), WallMs(now));

@@ -3,9 +3,9 @@
 use super::fixtures::entry;
 use crate::engine::store::Store;
 use crate::model::{EntryId, WallMs};
-use crate::retry::{Entries, Entry, State};
+use crate::retry::{Entries, Entry, RetryState};
 
-fn put(store: &mut Store, id: u64, state: State) {
+fn put(store: &mut Store, id: u64, state: RetryState) {
     let (origin, expires) = (None, None);
     store.put(&Entry { id: EntryId(id), state, origin, expires, lanes: Vec::new(), ..entry() });
 }
@@ -13,9 +13,9 @@ fn put(store: &mut Store, id: u64, state: State) {
 #[test]
 fn one_look_for_what_can_be_moved_is_among_a_few_and_says_where_to_go_on() {
     let mut store = Store::in_memory();
-    let waiting = State::Waiting { due: WallMs(7), delay_ms: 7, level: None };
+    let waiting = RetryState::Waiting { due: WallMs(7), delay_ms: 7, level: None };
     for id in 1..=1000 {
-        put(&mut store, id, State::Committed { at: WallMs(1) });
+        put(&mut store, id, RetryState::Committed { at: WallMs(1) });
     }
     for id in [900, 901, 1001] {
         put(&mut store, id, waiting);
@@ -37,9 +37,9 @@ fn pages_by_due_time_are_together_the_whole() {
     let mut store = Store::in_memory();
     let dues = [(1, 50), (2, 10), (3, 50), (4, 20), (5, 90), (6, 10)];
     for (id, due) in dues {
-        put(&mut store, id, State::Waiting { due: WallMs(due), delay_ms: 7, level: Some(1) });
+        put(&mut store, id, RetryState::Waiting { due: WallMs(due), delay_ms: 7, level: Some(1) });
     }
-    put(&mut store, 7, State::Dead { at: WallMs(10) });
+    put(&mut store, 7, RetryState::Dead { at: WallMs(10) });
     for limit in 1..=7 {
         let (mut after, mut seen) = (None, Vec::new());
         loop {

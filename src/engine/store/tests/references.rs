@@ -1,18 +1,18 @@
 //! The rules of references into the log, one by one.
 
 use super::replay::FakeLog;
-use crate::engine::store::{Store, log::Log, value};
+use crate::engine::store::{Store, log::EntryLog, value};
 use crate::journal::EntryRef;
-use crate::model::{EntryId, LaneOffset, Slot, WallMs};
-use crate::retry::{Cause, Entries, Entry, Evidence, Fact, Marks, PayloadChange, State};
+use crate::model::{EntryId, LaneOffset, RetryPartition, WallMs};
+use crate::retry::{Cause, Entries, Entry, Evidence, Fact, Marks, PayloadChange, RetryState};
 
-struct Told {
+struct StoreFixture {
     store: Store,
     log: FakeLog,
     seq: u64,
 }
 
-impl Told {
+impl StoreFixture {
     fn new() -> Self {
         Self { store: Store::in_memory(), log: FakeLog::default(), seq: 0 }
     }
@@ -27,7 +27,7 @@ impl Told {
         self.seq
     }
 
-    fn put(&mut self, id: u64, state: State, payload: PayloadChange) -> u64 {
+    fn put(&mut self, id: u64, state: RetryState, payload: PayloadChange) -> u64 {
         let entry = Entry { id: EntryId(id), state, ..super::fixtures::entry() };
         let marks = self.store.marks();
         self.store.put_marks(Marks { next_id: marks.next_id.max(id + 1), ..marks });
@@ -57,14 +57,14 @@ fn cause() -> Cause {
     Cause { evidence: Evidence::Nack, at: WallMs(1), by: None }
 }
 
-const WAITING: State = State::Waiting { due: WallMs(1), delay_ms: 1, level: None };
-const DEAD: State = State::Dead { at: WallMs(2) };
+const WAITING: RetryState = RetryState::Waiting { due: WallMs(1), delay_ms: 1, level: None };
+const DEAD: RetryState = RetryState::Dead { at: WallMs(2) };
 const BEGINS: PayloadChange = PayloadChange::Begins(0);
 const KEEPS: PayloadChange = PayloadChange::Keeps;
 
 #[test]
 fn a_later_fact_releases_the_one_before_but_not_the_bytes() {
-    let mut told = Told::new();
+    let mut told = StoreFixture::new();
     let begins = told.put(1, WAITING, BEGINS);
     let second = told.put(1, WAITING, KEEPS);
     let third = told.put(1, WAITING, KEEPS);
@@ -77,7 +77,7 @@ fn a_later_fact_releases_the_one_before_but_not_the_bytes() {
 
 #[test]
 fn the_dead_letter_takes_the_place_of_the_bytes_and_is_never_released_here() {
-    let mut told = Told::new();
+    let mut told = StoreFixture::new();
     let begins = told.put(1, WAITING, BEGINS);
     let letter = told.put(1, DEAD, KEEPS);
     assert!(told.is_released(begins));
@@ -102,7 +102,7 @@ fn the_dead_letter_takes_the_place_of_the_bytes_and_is_never_released_here() {
 
 #[test]
 fn the_tombstone_of_the_highest_id_stays_until_a_higher_one_was_given() {
-    let mut told = Told::new();
+    let mut told = StoreFixture::new();
     told.put(1, WAITING, BEGINS);
     let tombstone = told.forget(1);
     told.compact();
@@ -115,14 +115,14 @@ fn the_tombstone_of_the_highest_id_stays_until_a_higher_one_was_given() {
 
 #[test]
 fn a_slot_fact_told_again_at_a_start_does_not_release_the_hand_out_after_it() {
-    let mut told = Told::new();
+    let mut told = StoreFixture::new();
     let handout = |sequence| {
-        let lane = LaneOffset { slot: Slot(3), sequence };
-        State::Inflight { lane, since: WallMs(1) }
+        let lane = LaneOffset { slot: RetryPartition(3), sequence };
+        RetryState::Inflight { lane, since: WallMs(1) }
     };
     let slot = |next_sequence| {
         let group = super::fixtures::entry().group;
-        Fact::Slot { group, slot: Slot(3), member: None, next_sequence, at: WallMs(1) }
+        Fact::Slot { group, slot: RetryPartition(3), member: None, next_sequence, at: WallMs(1) }
     };
     let joined = told.tell(&slot(0));
     let first = told.put(1, handout(0), BEGINS);
@@ -140,7 +140,7 @@ fn a_slot_fact_told_again_at_a_start_does_not_release_the_hand_out_after_it() {
 
 #[test]
 fn sweeps_go_round_so_that_none_waits_for_another() {
-    let mut told = Told::new();
+    let mut told = StoreFixture::new();
     for id in 0..10 {
         told.put(id, WAITING, BEGINS);
         told.forget(id);
@@ -159,11 +159,11 @@ fn sweeps_go_round_so_that_none_waits_for_another() {
 
 #[test]
 fn an_entry_that_never_settles_does_not_remember_every_fact_it_ever_had() {
-    let mut told = Told::new();
-    let lane = LaneOffset { slot: Slot(3), sequence: 9 };
+    let mut told = StoreFixture::new();
+    let lane = LaneOffset { slot: RetryPartition(3), sequence: 9 };
     told.put(1, WAITING, BEGINS);
     for _ in 0..1000 {
-        told.put(1, State::Inflight { lane, since: WallMs(1) }, KEEPS);
+        told.put(1, RetryState::Inflight { lane, since: WallMs(1) }, KEEPS);
         told.put(1, WAITING, KEEPS);
         told.compact();
     }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use crate::engine::store::log::Log;
+use crate::engine::store::log::EntryLog;
 use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{EntryRef, MemDisk, Tables};
-use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
+use crate::model::{EntryId, GroupId, LaneOffset, Moment, MonoMs, Origin, RetryPartition, WallMs};
 use crate::retry::{
-    BTreeEntries, Company, Entries, Evidence, Fact, Fingerprint, Input, Ledger, LevelTable, Nack,
-    Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Want,
+    BTreeEntries, Entries, Evidence, Fact, Ledger, LedgerInput, LedgerOutput, LedgerSnapshot,
+    LevelTable, Nack, NackTarget, OtherDeliveries, PayloadChange, Policies, Policy, Reporter,
+    RequestedDelay, RetryState, StateKind,
 };
 
 /// A log whose released entries leave the disk when the test says so.
@@ -25,7 +26,7 @@ pub(super) struct FakeLog {
     pub(super) dead_letters: RefCell<BTreeSet<u64>>,
 }
 
-impl Log for FakeLog {
+impl EntryLog for FakeLog {
     fn release(&self, entry: EntryRef) {
         assert!(!self.dead_letters.borrow().contains(&entry.seq), "dead letters are the stream's");
         self.released.borrow_mut().insert(entry.seq);
@@ -80,8 +81,8 @@ impl World {
         Self { rng, disk, log, ledger, now: 1_000, seq: 0, held_from: 0, ended: 0 }
     }
 
-    fn clock(&self) -> Now {
-        Now { wall: WallMs(self.now), mono: MonoMs(u64::try_from(self.now).unwrap()) }
+    fn clock(&self) -> Moment {
+        Moment { wall: WallMs(self.now), mono: MonoMs(u64::try_from(self.now).unwrap()) }
     }
 
     fn group(&mut self) -> GroupId {
@@ -95,36 +96,43 @@ impl World {
     fn step(&mut self) {
         self.now += self.rng.i64(0..4);
         let group = self.group();
-        let lane = LaneOffset { slot: Slot(self.rng.u16(..3)), sequence: self.rng.u64(..30) };
+        let lane =
+            LaneOffset { slot: RetryPartition(self.rng.u16(..3)), sequence: self.rng.u64(..30) };
         let offset = self.rng.i64(0..25);
         let member = ["m1", "m2", "m3"][self.rng.usize(..3)].into();
         let input = match self.rng.u8(..14) {
             0..4 => {
                 let named = match self.rng.u8(..6) {
-                    0 => Named::Nothing,
-                    1 | 2 => Named::Lane(lane),
-                    _ => Named::Origin(Origin { topic: "t".into(), partition: 0, offset }),
+                    0 => NackTarget::Nothing,
+                    1 | 2 => NackTarget::Lane(lane),
+                    _ => NackTarget::Origin(Origin { topic: "t".into(), partition: 0, offset }),
                 };
-                let want = Want { level: (offset == 7).then_some(-1), delay_ms: None };
+                let want = RequestedDelay { level: (offset == 7).then_some(-1), delay_ms: None };
                 let nack = Nack { want, record_bytes: 10, ..Nack::of(named) };
                 let by = Reporter { member: None, client: "c".into() };
-                Input::Nacks { group, by, nacks: vec![nack] }
+                LedgerInput::Nacks { group, by, nacks: vec![nack] }
             }
-            4 => Input::Join { group, member },
-            5 if self.rng.bool() => Input::Leave { group, member },
-            5 if self.rng.bool() => Input::Silent { group, member },
+            4 => LedgerInput::Join { group, member },
+            5 if self.rng.bool() => LedgerInput::Leave { group, member },
+            5 if self.rng.bool() => LedgerInput::Silent { group, member },
             6 | 7 => {
                 let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
-                Input::Take { group, from: next.unwrap_or(lane), max: 2, company: Company::Old }
+                LedgerInput::Take {
+                    group,
+                    from: next.unwrap_or(lane),
+                    max: 2,
+                    company: OtherDeliveries::Old,
+                }
             }
             8 => {
                 let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
-                Input::LaneCommit { group, up_to: next.unwrap_or(lane) }
+                LedgerInput::LaneCommit { group, up_to: next.unwrap_or(lane) }
             }
-            13 => {
-                Input::Aborted { group, up_to: LaneOffset { sequence: lane.sequence + 1, ..lane } }
-            }
-            9 => Input::OriginCommit { group, topic: "t".into(), partition: 0, offset },
+            13 => LedgerInput::Aborted {
+                group,
+                up_to: LaneOffset { sequence: lane.sequence + 1, ..lane },
+            },
+            9 => LedgerInput::OriginCommit { group, topic: "t".into(), partition: 0, offset },
             10 => self.delete_a_dead_letter(&group),
             12 => return self.room(),
             _ => return self.tick(),
@@ -142,27 +150,27 @@ impl World {
     /// Sets the quota to one dead letter or none, and checks the held records.
     fn room(&mut self) {
         let bytes = self.rng.choice([0, 10_000]).unwrap();
-        let told = Input::DeadLetterBytes { group: "bound".into(), bytes };
-        for input in [told, Input::Policies(Box::new(policies()))] {
+        let told = LedgerInput::DeadLetterBytes { group: "bound".into(), bytes };
+        for input in [told, LedgerInput::Policies(Box::new(policies()))] {
             self.ledger.handle(self.clock(), input);
             self.drain();
         }
         self.tick();
     }
 
-    fn delete_a_dead_letter(&mut self, group: &GroupId) -> Input {
+    fn delete_a_dead_letter(&mut self, group: &GroupId) -> LedgerInput {
         let dead = self.ledger.list(group, Some(StateKind::Dead), None, usize::MAX);
         let id = self.rng.choice(dead).map_or(EntryId(u64::MAX), |entry| entry.id);
         if let Some(letter) = self.ledger.store().payload(id) {
             assert!(self.log.dead_letters.borrow().contains(&letter.seq));
             self.log.released.borrow_mut().insert(letter.seq);
         }
-        Input::DeadLetterGone { id }
+        LedgerInput::DeadLetterGone { id }
     }
 
     fn drain(&mut self) {
         while let Some(output) = self.ledger.poll_output() {
-            let Output::Fact(fact) = output else { continue };
+            let LedgerOutput::Fact(fact) = output else { continue };
             self.seq += 1;
             if let Fact::Entry { cause, .. } = &fact {
                 self.ended += u32::from(cause.evidence == Evidence::HeldEnded);
@@ -207,7 +215,7 @@ impl World {
         self.drain();
     }
 
-    fn state(fingerprint: Fingerprint) -> Fingerprint {
+    fn state(fingerprint: LedgerSnapshot) -> LedgerSnapshot {
         let mut state = fingerprint;
         // The time of the very last fact may be gone with it.
         state.marks.latest = None;
@@ -223,7 +231,7 @@ impl World {
         assert_eq!(Self::state(replayed.fingerprint()), live);
         for (id, entry) in &live.entries {
             let at = self.ledger.store().payload(*id).unwrap().seq;
-            let dead = matches!(entry.state, State::Dead { .. });
+            let dead = matches!(entry.state, RetryState::Dead { .. });
             assert_eq!(self.log.dead_letters.borrow().contains(&at), dead, "{entry:?}");
             let facts = self.log.facts.borrow();
             let Some(Fact::Entry { entry: then, payload, .. }) = facts.get(&at) else {
@@ -234,7 +242,7 @@ impl World {
         self.check_nothing_is_kept_for_nothing(&live);
     }
 
-    fn check_nothing_is_kept_for_nothing(&self, live: &Fingerprint) {
+    fn check_nothing_is_kept_for_nothing(&self, live: &LedgerSnapshot) {
         let facts = self.log.facts.borrow();
         let kept = facts.iter().filter(|(seq, _)| !self.log.released.borrow().contains(seq));
         let (tombstones, rest): (Vec<_>, Vec<_>) =

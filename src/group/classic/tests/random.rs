@@ -15,7 +15,7 @@ struct Client {
     generation: i32,
     leads: bool,
     roster: Vec<String>,
-    waiting: Option<Token>,
+    waiting: Option<RequestId>,
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn run(seed: u64) -> u64 {
     let config = ClassicConfig { initial_rebalance_delay_ms: delay, ..ClassicConfig::default() };
     let mut s = Script::of(Classic::new(config));
     let mut clients: Vec<Client> = (0..NAMES).map(|_| Client::default()).collect();
-    let mut sent: BTreeSet<Token> = BTreeSet::new();
+    let mut sent: BTreeSet<RequestId> = BTreeSet::new();
     for step in 0..STEPS {
         let n = rng.usize(..clients.len());
         act(&mut s, &mut rng, &mut clients[n], n, step, &mut sent);
@@ -47,7 +47,7 @@ fn run(seed: u64) -> u64 {
     s.pass(1_000_000);
     let unanswered: Vec<_> = sent.iter().filter(|t| s.waits(**t)).collect();
     assert!(unanswered.is_empty(), "seed {seed}: no answer to {unanswered:?}");
-    assert_eq!(s.group.phase(), Phase::Empty, "seed {seed}");
+    assert_eq!(s.group.phase(), GroupPhase::Empty, "seed {seed}");
     assert_eq!(s.group.poll_timeout(), None, "seed {seed}");
     u64::try_from(s.generations.len()).unwrap()
 }
@@ -58,13 +58,13 @@ fn act(
     client: &mut Client,
     n: usize,
     step: u32,
-    sent: &mut BTreeSet<Token>,
+    sent: &mut BTreeSet<RequestId>,
 ) {
     let held = (n < 2).then(|| format!("i{n}"));
     match rng.u8(..12) {
         0..=4 => {
             let metadata = format!("v{}", rng.u8(..2));
-            let join = Join {
+            let join = JoinRequest {
                 member_id: client.id.as_str().into(),
                 instance_id: held,
                 rebalance_timeout_ms: rng.u64(..30_000),
@@ -98,16 +98,16 @@ fn act(
 fn learn(s: &Script, client: &mut Client) {
     let Some(answer) = client.waiting.and_then(|token| s.answers.get(&token)) else { return };
     match answer {
-        Answer::Join(Ok(joined)) => {
+        GroupAnswer::Join(Ok(joined)) => {
             client.id = joined.member_id.to_string();
             client.generation = joined.generation;
             client.leads = joined.leader == joined.member_id;
             client.roster = joined.members.iter().map(|m| m.member_id.to_string()).collect();
         }
-        Answer::Join(Err(refused)) if refused.error == GroupError::MemberIdRequired => {
+        GroupAnswer::Join(Err(refused)) if refused.error == GroupError::MemberIdRequired => {
             client.id = refused.member_id.to_string();
         }
-        Answer::Join(Err(refused)) if refused.error == GroupError::UnknownMemberId => {
+        GroupAnswer::Join(Err(refused)) if refused.error == GroupError::UnknownMemberId => {
             client.id = String::new();
         }
         _ => {}
@@ -120,16 +120,16 @@ fn check(s: &Script, seed: u64, step: u32) {
     assert!(s.generations.windows(2).all(|w| w[0] < w[1]), "{at}: generations rise");
     let shown = s.group.describe();
     match shown.phase {
-        Phase::Empty => assert!(shown.members.is_empty(), "{at}"),
-        Phase::Stable | Phase::CompletingRebalance => {
+        GroupPhase::Empty => assert!(shown.members.is_empty(), "{at}"),
+        GroupPhase::Stable | GroupPhase::CompletingRebalance => {
             let leader = shown.leader.clone().unwrap();
             let leads = shown.members.iter().filter(|m| m.member_id == leader).count();
             assert_eq!(leads, 1, "{at}: one leader, a member");
             assert_eq!(shown.protocol.as_deref(), Some("range"), "{at}");
         }
-        Phase::PreparingRebalance | Phase::Dead => {}
+        GroupPhase::PreparingRebalance | GroupPhase::Dead => {}
     }
-    if shown.phase == Phase::Stable {
+    if shown.phase == GroupPhase::Stable {
         let kept = s.kept.last().unwrap();
         assert_eq!(kept.generation, shown.generation, "{at}: what is stable is kept");
         let ids = |state: &GroupState| -> Vec<(MemberId, Bytes)> {

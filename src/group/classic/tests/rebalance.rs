@@ -11,7 +11,7 @@ fn a_single_member_starts_without_waiting() {
     assert_eq!(joined.members.len(), 1);
     let sync = s.sync("a", 1, &[("a", "p0")]);
     assert_eq!(s.synced(sync).unwrap(), "p0");
-    assert_eq!(s.group.phase(), Phase::Stable);
+    assert_eq!(s.group.phase(), GroupPhase::Stable);
     assert_eq!(s.kept.len(), 1);
     assert_eq!(s.kept[0].members[0].assignment, "p0");
 }
@@ -40,8 +40,8 @@ fn a_second_member_makes_the_first_join_again_and_both_get_their_assignment() {
 #[test]
 fn the_state_is_kept_before_its_answers() {
     let mut group = Classic::new(ClassicConfig::default());
-    let now = Now::default();
-    group.handle(now, Input::Join(Token(1), member("a")));
+    let now = Moment::default();
+    group.handle(now, GroupInput::Join(RequestId(1), member("a")));
     while group.poll_output().is_some() {}
     let sync = Sync {
         member_id: "a".into(),
@@ -51,9 +51,12 @@ fn the_state_is_kept_before_its_answers() {
         protocol: None,
         assignments: Vec::new(),
     };
-    group.handle(now, Input::Sync(Token(2), sync));
-    assert!(matches!(group.poll_output(), Some(Output::Persist(_))));
-    assert!(matches!(group.poll_output(), Some(Output::Answer(Token(2), Answer::Sync(Ok(_))))));
+    group.handle(now, GroupInput::Sync(RequestId(2), sync));
+    assert!(matches!(group.poll_output(), Some(GroupOutput::Persist(_))));
+    assert!(matches!(
+        group.poll_output(),
+        Some(GroupOutput::Answer(RequestId(2), GroupAnswer::Sync(Ok(_))))
+    ));
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn a_member_left_out_by_the_leader_gets_an_empty_assignment() {
 #[test]
 fn a_cooperative_rejoin_with_new_metadata_rebalances_without_losing_anyone() {
     let mut s = Script::pair();
-    let join = Join { protocols: vec![protocol("range", "b owns p1")], ..again("b") };
+    let join = JoinRequest { protocols: vec![protocol("range", "b owns p1")], ..again("b") };
     let b = s.join(join);
     assert!(s.waits(b));
     let a = s.join(again("a"));
@@ -129,28 +132,28 @@ fn a_rebalance_in_the_sync_phase_sends_waiting_members_back_to_join() {
 #[test]
 fn the_protocol_is_the_one_most_members_prefer_among_those_all_support() {
     let mut s = Script::new();
-    let of = |id: &str, names: &[&str]| Join {
+    let of = |id: &str, names: &[&str]| JoinRequest {
         protocols: names.iter().map(|name| protocol(name, id)).collect(),
         ..member(id)
     };
     s.join(of("a", &["sticky", "range", "robin"]));
     let b = s.join(of("b", &["range", "robin"]));
     s.join(of("c", &["robin", "range"]));
-    s.join(Join { member_id: "a".into(), ..of("a", &["sticky", "range", "robin"]) });
+    s.join(JoinRequest { member_id: "a".into(), ..of("a", &["sticky", "range", "robin"]) });
     assert_eq!(s.joined(b).protocol.as_deref(), Some("range"));
 }
 
 #[test]
 fn a_member_that_shares_no_protocol_is_refused() {
     let mut s = Script::pair();
-    let other = s.join(Join { protocols: vec![protocol("robin", "")], ..member("c") });
+    let other = s.join(JoinRequest { protocols: vec![protocol("robin", "")], ..member("c") });
     assert_eq!(s.join_error(other), GroupError::InconsistentGroupProtocol);
-    let connect = s.join(Join { protocol_type: "connect".into(), ..member("d") });
+    let connect = s.join(JoinRequest { protocol_type: "connect".into(), ..member("d") });
     assert_eq!(s.join_error(connect), GroupError::InconsistentGroupProtocol);
-    let none = s.join(Join { protocols: Vec::new(), ..member("e") });
+    let none = s.join(JoinRequest { protocols: Vec::new(), ..member("e") });
     assert_eq!(s.join_error(none), GroupError::InconsistentGroupProtocol);
     let many = vec![protocol("range", ""); 65];
-    let many = s.join(Join { protocols: many, ..member("f") });
+    let many = s.join(JoinRequest { protocols: many, ..member("f") });
     assert_eq!(s.join_error(many), GroupError::InconsistentGroupProtocol);
     assert_eq!(s.beat("a", 2), Ok(()), "the group is left alone");
 }
@@ -166,7 +169,7 @@ fn a_sync_with_another_protocol_is_refused() {
         protocol: Some("robin".into()),
         assignments: Vec::new(),
     };
-    let token = s.send(|token| Input::Sync(token, sync));
+    let token = s.send(|token| GroupInput::Sync(token, sync));
     assert_eq!(s.synced(token), Err(GroupError::InconsistentGroupProtocol));
 }
 
@@ -215,12 +218,12 @@ fn commits_are_granted_to_the_current_generation_only() {
 #[test]
 fn a_group_is_deleted_only_while_empty() {
     let mut s = Script::pair();
-    let refused = s.send(Input::Delete);
-    assert_eq!(s.answers[&refused], Answer::Delete(Err(GroupError::NonEmptyGroup)));
+    let refused = s.send(GroupInput::Delete);
+    assert_eq!(s.answers[&refused], GroupAnswer::Delete(Err(GroupError::NonEmptyGroup)));
     s.leave("a", None).unwrap();
     s.leave("b", None).unwrap();
-    let granted = s.send(Input::Delete);
-    assert_eq!(s.answers[&granted], Answer::Delete(Ok(())));
+    let granted = s.send(GroupInput::Delete);
+    assert_eq!(s.answers[&granted], GroupAnswer::Delete(Ok(())));
     assert!(s.kept.is_empty());
     let late = s.join(member("c"));
     assert_eq!(s.join_error(late), GroupError::CoordinatorNotAvailable);
@@ -230,7 +233,7 @@ fn a_group_is_deleted_only_while_empty() {
 fn a_description_shows_metadata_and_assignment_of_a_stable_group() {
     let s = Script::pair();
     let shown = s.group.describe();
-    assert_eq!((shown.phase, shown.generation), (Phase::Stable, 2));
+    assert_eq!((shown.phase, shown.generation), (GroupPhase::Stable, 2));
     assert_eq!(shown.protocol.as_deref(), Some("range"));
     assert_eq!(
         (&shown.members[1].metadata[..], &shown.members[1].assignment[..]),

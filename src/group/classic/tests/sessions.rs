@@ -31,7 +31,7 @@ fn a_commit_counts_as_a_heartbeat() {
 fn a_group_whose_last_member_went_is_kept_empty_with_its_generation() {
     let mut s = Script::pair();
     s.pass(SESSION_MS);
-    assert_eq!(s.group.phase(), Phase::Empty);
+    assert_eq!(s.group.phase(), GroupPhase::Empty);
     let kept = s.kept.last().unwrap();
     assert_eq!((kept.generation, kept.members.len()), (3, 0));
     let next = s.join(member("c"));
@@ -91,10 +91,10 @@ fn a_follower_is_not_left_waiting_by_a_leader_that_dies_before_it_assigns() {
 #[test]
 fn a_new_member_is_first_sent_its_id_and_the_rebalance_waits_for_it() {
     let mut s = Script::pair();
-    let c = s.join(Join { require_known_member_id: true, ..member("c") });
+    let c = s.join(JoinRequest { require_known_member_id: true, ..member("c") });
     assert_eq!(s.join_error(c), GroupError::MemberIdRequired);
     assert_eq!(s.beat("a", 2), Ok(()), "an id alone is no rebalance");
-    let b = s.join(Join { protocols: vec![protocol("range", "news")], ..again("b") });
+    let b = s.join(JoinRequest { protocols: vec![protocol("range", "news")], ..again("b") });
     let a = s.join(again("a"));
     assert!(s.waits(a) && s.waits(b), "c was promised a place");
     let c = s.join(again("c"));
@@ -105,8 +105,8 @@ fn a_new_member_is_first_sent_its_id_and_the_rebalance_waits_for_it() {
 #[test]
 fn an_id_nobody_joins_with_is_forgotten() {
     let mut s = Script::pair();
-    s.join(Join { require_known_member_id: true, ..member("c") });
-    let b = s.join(Join { protocols: vec![protocol("range", "news")], ..again("b") });
+    s.join(JoinRequest { require_known_member_id: true, ..member("c") });
+    let b = s.join(JoinRequest { protocols: vec![protocol("range", "news")], ..again("b") });
     let a = s.join(again("a"));
     assert!(s.waits(a));
     s.pass(SESSION_MS);
@@ -119,13 +119,13 @@ fn an_id_nobody_joins_with_is_forgotten() {
 fn session_timeouts_outside_the_bounds_are_refused() {
     let mut s = Script::new();
     for session_timeout_ms in [0, 5_999, 1_800_001, u64::MAX] {
-        let token = s.join(Join { session_timeout_ms, ..member("a") });
+        let token = s.join(JoinRequest { session_timeout_ms, ..member("a") });
         assert_eq!(s.join_error(token), GroupError::InvalidSessionTimeout);
     }
     for session_timeout_ms in [6_000, 1_800_000] {
         let id = session_timeout_ms.to_string();
         let mut s = Script::new();
-        let token = s.join(Join { session_timeout_ms, ..member(&id) });
+        let token = s.join(JoinRequest { session_timeout_ms, ..member(&id) });
         assert_eq!(s.joined(token).generation, 1);
     }
 }

@@ -8,10 +8,10 @@ fn static_pair() -> Script {
     s.join(instance("x", "x1"));
     s.sync("x1", 1, &[("x1", "all")]);
     s.join(instance("y", "y1"));
-    s.join(Join { member_id: "x1".into(), ..instance("x", "unused") });
+    s.join(JoinRequest { member_id: "x1".into(), ..instance("x", "unused") });
     s.sync("y1", 2, &[]);
     s.sync("x1", 2, &[("x1", "p0"), ("y1", "p1")]);
-    assert_eq!(s.group.phase(), Phase::Stable);
+    assert_eq!(s.group.phase(), GroupPhase::Stable);
     s
 }
 
@@ -36,7 +36,7 @@ fn the_process_that_was_replaced_is_fenced() {
     s.join(instance("y", "y2"));
     assert_eq!(s.beat_as("y1", Some("y"), 2), Err(GroupError::FencedInstanceId));
     assert_eq!(s.leave("y1", Some("y")), Err(GroupError::FencedInstanceId));
-    let join = s.join(Join { member_id: "y1".into(), ..instance("y", "unused") });
+    let join = s.join(JoinRequest { member_id: "y1".into(), ..instance("y", "unused") });
     assert_eq!(s.join_error(join), GroupError::FencedInstanceId);
     assert_eq!(s.beat_as("y1", None, 2), Err(GroupError::UnknownMemberId));
     assert_eq!(s.beat_as("y2", Some("y"), 2), Ok(()));
@@ -50,14 +50,14 @@ fn a_static_leader_that_restarts_is_told_to_skip_the_assignment() {
     assert!(joined.skip_assignment);
     assert_eq!((joined.leader.as_str(), joined.members.len()), ("x2", 2));
     // The new process is the leader: only its next join forces a rebalance.
-    let join = s.join(Join { member_id: "x2".into(), ..instance("x", "unused") });
+    let join = s.join(JoinRequest { member_id: "x2".into(), ..instance("x", "unused") });
     assert!(s.waits(join));
 }
 
 #[test]
 fn an_old_static_leader_is_kept_from_assigning_by_its_former_id() {
     let mut s = static_pair();
-    let join = s.join(Join { can_skip_assignment: false, ..instance("x", "x2") });
+    let join = s.join(JoinRequest { can_skip_assignment: false, ..instance("x", "x2") });
     let joined = s.joined(join);
     assert_eq!((joined.leader.as_str(), joined.members.len()), ("x1", 0));
     assert!(!joined.skip_assignment);
@@ -67,10 +67,11 @@ fn an_old_static_leader_is_kept_from_assigning_by_its_former_id() {
 fn a_static_member_that_comes_back_with_another_protocol_rebalances() {
     let mut s = Script::new();
     let both = vec![protocol("range", ""), protocol("robin", "")];
-    s.join(Join { protocols: both, ..instance("x", "x1") });
+    s.join(JoinRequest { protocols: both, ..instance("x", "x1") });
     s.sync("x1", 1, &[("x1", "all")]);
     assert_eq!(s.group.describe().protocol.as_deref(), Some("range"));
-    let join = s.join(Join { protocols: vec![protocol("robin", "")], ..instance("x", "x2") });
+    let join =
+        s.join(JoinRequest { protocols: vec![protocol("robin", "")], ..instance("x", "x2") });
     let joined = s.joined(join);
     assert_eq!((joined.generation, joined.protocol.as_deref()), (2, Some("robin")));
 }
@@ -78,13 +79,13 @@ fn a_static_member_that_comes_back_with_another_protocol_rebalances() {
 #[test]
 fn a_static_member_replaced_in_the_sync_phase_rebalances() {
     let mut s = static_pair();
-    s.join(Join { member_id: "x1".into(), ..instance("x", "unused") });
-    s.join(Join { member_id: "y1".into(), ..instance("y", "unused") });
+    s.join(JoinRequest { member_id: "x1".into(), ..instance("x", "unused") });
+    s.join(JoinRequest { member_id: "y1".into(), ..instance("y", "unused") });
     let old = s.sync("y1", 3, &[]);
     let new = s.join(instance("y", "y2"));
     assert_eq!(s.synced(old), Err(GroupError::FencedInstanceId));
     assert!(s.waits(new));
-    let x = s.join(Join { member_id: "x1".into(), ..instance("x", "unused") });
+    let x = s.join(JoinRequest { member_id: "x1".into(), ..instance("x", "unused") });
     assert_eq!(s.joined(x).members[1].member_id.as_str(), "y2");
     assert_eq!(s.joined(new).generation, 4);
 }
@@ -92,8 +93,9 @@ fn a_static_member_replaced_in_the_sync_phase_rebalances() {
 #[test]
 fn a_join_that_waits_is_fenced_by_its_successor() {
     let mut s = static_pair();
-    let join = Join { protocols: vec![protocol("range", "news")], ..instance("y", "unused") };
-    let old = s.join(Join { member_id: "y1".into(), ..join });
+    let join =
+        JoinRequest { protocols: vec![protocol("range", "news")], ..instance("y", "unused") };
+    let old = s.join(JoinRequest { member_id: "y1".into(), ..join });
     assert!(s.waits(old));
     let new = s.join(instance("y", "y2"));
     assert_eq!(s.join_error(old), GroupError::FencedInstanceId);
@@ -121,10 +123,10 @@ fn who_replaces_a_static_member_that_waits_for_its_first_join_may_wait_as_long_a
 #[test]
 fn a_static_member_that_is_restarting_keeps_its_place_in_a_rebalance() {
     let mut s = static_pair();
-    let long = Join { session_timeout_ms: 600_000, ..instance("y", "y2") };
+    let long = JoinRequest { session_timeout_ms: 600_000, ..instance("y", "y2") };
     s.join(long);
     s.sync("y2", 2, &[]);
-    let x = s.join(Join { member_id: "x1".into(), ..instance("x", "unused") });
+    let x = s.join(JoinRequest { member_id: "x1".into(), ..instance("x", "unused") });
     s.pass(REBALANCE_MS);
     assert_eq!(s.joined(x).members.len(), 2, "y2 did not join, but its session lives");
     s.sync("x1", 3, &[("x1", "p0"), ("y2", "p1")]);

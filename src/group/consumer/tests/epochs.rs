@@ -128,8 +128,8 @@ fn what_a_member_has_had_since_an_epoch_is_known_of_those_before_its_own() {
 fn requests_of_the_classic_protocol_are_refused_as_kafka_does() {
     let mut s = Script::pair();
     let beat = Heartbeat { member_id: "a".into(), instance_id: None, generation: 2 };
-    let answer = s.ask(|token| Input::Heartbeat(token, beat));
-    assert_eq!(answer, Answer::Heartbeat(Err(GroupError::UnknownMemberId)));
+    let answer = s.ask(|token| GroupInput::Heartbeat(token, beat));
+    assert_eq!(answer, GroupAnswer::Heartbeat(Err(GroupError::UnknownMemberId)));
     assert_eq!(s.group.member_keys().count(), 2);
 }
 
@@ -148,11 +148,11 @@ fn an_administrator_removes_any_member_by_its_id() {
 #[test]
 fn only_an_empty_group_can_be_deleted_and_then_takes_nobody() {
     let mut s = Script::pair();
-    assert_eq!(s.ask(Input::Delete), Answer::Delete(Err(GroupError::NonEmptyGroup)));
+    assert_eq!(s.ask(GroupInput::Delete), GroupAnswer::Delete(Err(GroupError::NonEmptyGroup)));
     s.beat("a", -1).unwrap();
     s.beat("b", -1).unwrap();
-    assert_eq!(s.ask(Input::Delete), Answer::Delete(Ok(())));
+    assert_eq!(s.ask(GroupInput::Delete), GroupAnswer::Delete(Ok(())));
     assert!(s.kept.is_empty(), "forgotten");
     assert_eq!(s.send(join("a", &["orders"])), Err(GroupError::CoordinatorNotAvailable));
-    assert_eq!(s.ask(Input::Delete), Answer::Delete(Err(GroupError::GroupIdNotFound)));
+    assert_eq!(s.ask(GroupInput::Delete), GroupAnswer::Delete(Err(GroupError::GroupIdNotFound)));
 }

@@ -5,14 +5,14 @@ use super::*;
 const CLASSIC_SESSION_MS: u64 = 10_000;
 
 /// A classic-protocol consumer of `orders` that owns these partitions.
-pub(super) fn classic(id: &str, owned: &[i32]) -> Join {
-    let consuming = Consuming {
+pub(super) fn classic(id: &str, owned: &[i32]) -> JoinRequest {
+    let consuming = ParsedSubscription {
         topics: BTreeSet::from(["orders".into()]),
         owned: orders(owned),
         cluster: BTreeMap::new(),
     };
     let protocol = |name: &str| Protocol { name: name.into(), metadata: Bytes::from_static(b"s") };
-    Join {
+    JoinRequest {
         member_id: id.into(),
         instance_id: None,
         fresh_id: id.into(),
@@ -29,29 +29,29 @@ pub(super) fn classic(id: &str, owned: &[i32]) -> Join {
 }
 
 /// The join of a static member's new process.
-fn fixed(instance: &str, fresh_id: &str) -> Join {
+fn fixed(instance: &str, fresh_id: &str) -> JoinRequest {
     let instance_id = Some(instance.to_owned());
-    Join { member_id: "".into(), instance_id, ..classic(fresh_id, &[]) }
+    JoinRequest { member_id: "".into(), instance_id, ..classic(fresh_id, &[]) }
 }
 
 impl Script {
-    fn joins(&mut self, mut join: Join) -> Result<Joined, JoinRefusal> {
+    fn joins(&mut self, mut join: JoinRequest) -> Result<JoinResult, JoinRefusal> {
         if let Some(consuming) = &mut join.consuming {
             let image = |(name, image): (&TopicName, &TopicImage)| (name.clone(), Some(*image));
             consuming.cluster = self.cluster.iter().map(image).collect();
         }
-        match self.ask(|token| Input::Join(token, join)) {
-            Answer::Join(result) => result,
+        match self.ask(|token| GroupInput::Join(token, join)) {
+            GroupAnswer::Join(result) => result,
             other => panic!("no join answer: {other:?}"),
         }
     }
 
     /// Joins successfully; returns the generation.
-    pub(super) fn joined(&mut self, join: Join) -> i32 {
+    pub(super) fn joined(&mut self, join: JoinRequest) -> i32 {
         self.joins(join).unwrap().generation
     }
 
-    fn refusal(&mut self, join: Join) -> GroupError {
+    fn refusal(&mut self, join: JoinRequest) -> GroupError {
         self.joins(join).unwrap_err().error
     }
 
@@ -75,8 +75,8 @@ impl Script {
             protocol: Some(protocol.into()),
             assignments: Vec::new(),
         };
-        match self.ask(|token| Input::Sync(token, sync)) {
-            Answer::Sync(result) => result.map(|synced| {
+        match self.ask(|token| GroupInput::Sync(token, sync)) {
+            GroupAnswer::Sync(result) => result.map(|synced| {
                 let held = synced.held.unwrap();
                 assert!(held.keys().all(|name| name.as_str() == "orders"));
                 held.into_values().next().unwrap_or_default()
@@ -97,8 +97,8 @@ impl Script {
     ) -> Result<(), GroupError> {
         let instance_id = instance.map(str::to_owned);
         let beat = Heartbeat { member_id: id.into(), instance_id, generation };
-        match self.ask(|token| Input::Heartbeat(token, beat)) {
-            Answer::Heartbeat(result) => result,
+        match self.ask(|token| GroupInput::Heartbeat(token, beat)) {
+            GroupAnswer::Heartbeat(result) => result,
             other => panic!("no heartbeat answer: {other:?}"),
         }
     }
@@ -115,8 +115,11 @@ impl Script {
     /// `c` speaks the classic protocol and owns all of `orders`, at generation 1.
     fn old() -> Self {
         let mut s = Self::new();
-        let first =
-            Join { member_id: "".into(), require_known_member_id: false, ..classic("c", &[]) };
+        let first = JoinRequest {
+            member_id: "".into(),
+            require_known_member_id: false,
+            ..classic("c", &[])
+        };
         assert_eq!(s.joined(first), 1);
         assert_eq!(s.syncs("c", 1), Ok(vec![0, 1, 2, 3]));
         s
@@ -188,14 +191,14 @@ fn a_classic_member_is_refused_in_the_words_of_its_own_protocol() {
         assert_eq!(s.syncs(id, 2), Err(GroupError::UnknownMemberId));
     }
     assert_eq!(s.refusal(classic("n", &[])), GroupError::UnknownMemberId);
-    let refusal = s.joins(Join { member_id: "".into(), ..classic("d", &[]) }).unwrap_err();
+    let refusal = s.joins(JoinRequest { member_id: "".into(), ..classic("d", &[]) }).unwrap_err();
     assert_eq!(refusal, JoinRefusal { error: GroupError::MemberIdRequired, member_id: "d".into() });
-    let short = Join { session_timeout_ms: 1, ..classic("c", &[]) };
+    let short = JoinRequest { session_timeout_ms: 1, ..classic("c", &[]) };
     assert_eq!(s.refusal(short), GroupError::InvalidSessionTimeout);
-    let connect = Join { protocol_type: "connect".into(), ..classic("c", &[]) };
-    let unread = Join { consuming: None, ..classic("c", &[]) };
+    let connect = JoinRequest { protocol_type: "connect".into(), ..classic("c", &[]) };
+    let unread = JoinRequest { consuming: None, ..classic("c", &[]) };
     let other = Protocol { name: "other".into(), metadata: Bytes::new() };
-    let alone = Join { protocols: vec![other], ..classic("d", &[]) };
+    let alone = JoinRequest { protocols: vec![other], ..classic("d", &[]) };
     for join in [connect, unread, alone] {
         assert_eq!(s.refusal(join), GroupError::InconsistentGroupProtocol);
     }
@@ -246,13 +249,13 @@ fn a_static_member_goes_from_one_protocol_to_the_other_and_back_in_its_place() {
     s.joined(fixed("x", "x1"));
     s.joined(classic("c", &[]));
     s.syncs("c", 2).unwrap();
-    assert_eq!(s.joined(Join { member_id: "x1".into(), ..fixed("x", "") }), 2);
+    assert_eq!(s.joined(JoinRequest { member_id: "x1".into(), ..fixed("x", "") }), 2);
     let held = s.syncs_as("x1", Some("x"), 2, "range").unwrap();
     assert_eq!(held.len(), 2);
     // A static member with the classic protocol leaves without notice.
     assert_eq!(s.send(instance("x", "x2")), Ok(told("x2", 2, &held)));
     assert_eq!(s.beats_as("x1", Some("x"), 2), Err(GroupError::FencedInstanceId));
-    let old = Join { member_id: "x1".into(), ..fixed("x", "") };
+    let old = JoinRequest { member_id: "x1".into(), ..fixed("x", "") };
     assert_eq!(s.refusal(old), GroupError::FencedInstanceId);
     assert_eq!(s.beats("c", 2), Ok(()), "nobody else notices");
     assert_eq!(s.joined(fixed("x", "x3")), 2);
@@ -296,12 +299,13 @@ fn when_the_last_one_of_kip_848_goes_it_is_a_classic_group_again() {
         // A member that was sent generation 2 joins the classic group again.
         let mut group = Classic::taking_over(ClassicConfig::default(), s.now, state);
         let beat = Heartbeat { member_id: "c".into(), instance_id: None, generation: 2 };
-        group.handle(s.now, Input::Heartbeat(Token(1), beat));
-        let told = Answer::Heartbeat(Err(GroupError::RebalanceInProgress));
-        assert_eq!(group.poll_output(), Some(Output::Answer(Token(1), told)), "{way}");
-        group.handle(s.now, Input::Join(Token(2), classic("c", &[])));
-        assert_eq!(group.poll_output(), Some(Output::Generation(3)));
-        let Some(Output::Answer(_, Answer::Join(Ok(joined)))) = group.poll_output() else {
+        group.handle(s.now, GroupInput::Heartbeat(RequestId(1), beat));
+        let told = GroupAnswer::Heartbeat(Err(GroupError::RebalanceInProgress));
+        assert_eq!(group.poll_output(), Some(GroupOutput::Answer(RequestId(1), told)), "{way}");
+        group.handle(s.now, GroupInput::Join(RequestId(2), classic("c", &[])));
+        assert_eq!(group.poll_output(), Some(GroupOutput::Generation(3)));
+        let Some(GroupOutput::Answer(_, GroupAnswer::Join(Ok(joined)))) = group.poll_output()
+        else {
             panic!("joined: {way}")
         };
         assert_eq!((joined.leader.as_str(), joined.generation), ("c", 3));

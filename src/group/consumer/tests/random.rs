@@ -14,9 +14,9 @@ struct Client {
     instance: Option<String>,
     epoch: i32,
     topics: BTreeSet<TopicName>,
-    owned: BTreeSet<TopicPartition>,
+    owned: BTreeSet<TopicIdPartition>,
     /// Assignment that the client has received and not applied yet.
-    told: Option<BTreeSet<TopicPartition>>,
+    told: Option<BTreeSet<TopicIdPartition>>,
     /// The owned partitions or subscribed topics differ from the last heartbeat.
     has_news: bool,
     /// The last request has no answer: the client sends full heartbeats and acts only after an
@@ -181,7 +181,7 @@ impl World {
 
     fn check(&self, at: &str) {
         assert!(self.s.epochs.windows(2).all(|two| two[0] < two[1]), "{at}: epochs rise");
-        let mut owners: BTreeMap<TopicPartition, &str> = BTreeMap::new();
+        let mut owners: BTreeMap<TopicIdPartition, &str> = BTreeMap::new();
         let state = self.s.group.describe().state;
         for client in self.clients.iter().filter(|client| client.joined) {
             // A removed client learns of its removal with its next heartbeat, and may not commit
@@ -209,13 +209,13 @@ impl World {
         }
         self.check(&format!("seed {seed} at rest"));
         assert_eq!(self.s.group.phase(), ConsumerPhase::Stable, "seed {seed}");
-        let held: BTreeSet<TopicPartition> =
+        let held: BTreeSet<TopicIdPartition> =
             self.clients.iter().flat_map(|client| client.owned.clone()).collect();
         let wanted = |name: &TopicName| self.clients.iter().any(|c| c.topics.contains(name));
         let mut all = BTreeSet::new();
         for image in self.s.cluster.iter().filter(|(name, _)| wanted(name)).map(|(_, i)| i) {
             let TopicImage { id: topic, partitions } = *image;
-            all.extend((0..partitions).map(|index| TopicPartition { topic, index }));
+            all.extend((0..partitions).map(|index| TopicIdPartition { topic, index }));
         }
         assert_eq!(held, all, "seed {seed}: each partition somebody wants is held");
     }

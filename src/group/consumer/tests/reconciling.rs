@@ -54,8 +54,8 @@ fn new_partitions_and_new_topics_are_given_and_deleted_ones_taken_away() {
 fn a_topic_that_nothing_is_said_of_stays_as_it_was() {
     let mut s = Script::pair();
     let beat = Box::new(beat("a", 2));
-    let answer = s.ask(|token| Input::ConsumerHeartbeat(token, beat));
-    assert_eq!(answer, Answer::ConsumerHeartbeat(Ok(quiet("a", 2))));
+    let answer = s.ask(|token| GroupInput::ConsumerHeartbeat(token, beat));
+    assert_eq!(answer, GroupAnswer::ConsumerHeartbeat(Ok(quiet("a", 2))));
     assert_eq!(s.epochs, [1, 2], "no news");
 }
 

@@ -82,9 +82,10 @@ fn an_administrator_removes_a_static_member_by_its_instance_id() {
         instance_id: Some("one".into()),
         reason: Some("scaled down".into()),
     };
-    let answer =
-        s.ask(|token| Input::Leave(token, Leave { members: vec![leaver.clone(), leaver] }));
-    let Answer::Leave(Ok(left)) = answer else { panic!("{answer:?}") };
+    let answer = s.ask(|token| {
+        GroupInput::Leave(token, LeaveRequest { members: vec![leaver.clone(), leaver] })
+    });
+    let GroupAnswer::Leave(Ok(left)) = answer else { panic!("{answer:?}") };
     let results: Vec<_> = left.into_iter().map(|left| left.result).collect();
     assert_eq!(results, [Ok("instance:one".into()), Err(GroupError::UnknownMemberId)]);
     assert_eq!(s.gone, [("a".into(), GoneCause::Left(Some("scaled down".into())))]);

@@ -64,12 +64,12 @@ pub(in crate::retry) enum Turnover {
 
 /// The outcomes of first deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::retry) struct Outcomes {
+pub(in crate::retry) struct DeliveryOutcomes {
     pub(in crate::retry) handled: u32,
     pub(in crate::retry) failed: u32,
 }
 
-impl Outcomes {
+impl DeliveryOutcomes {
     /// Scales the outcomes to at most `most`, with the same share of failures.
     fn at_most(self, most: u32) -> Self {
         let all = u64::from(self.handled) + u64::from(self.failed);
@@ -89,11 +89,11 @@ pub(in crate::retry) struct Breaker {
     failed: u32,
     /// Time at which the last record was handled.
     handled_at: Option<MonoMs>,
-    state: State,
+    state: BreakerState,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum BreakerState {
     #[default]
     Closed,
     Paused {
@@ -104,13 +104,13 @@ enum State {
     Testing {
         since: MonoMs,
         step: u32,
-        batch: Batch,
+        batch: TestBatch,
     },
 }
 
 /// The test batch.
 #[derive(Debug)]
-struct Batch {
+struct TestBatch {
     left: u32,
     failed: u32,
     handled: u32,
@@ -126,14 +126,14 @@ impl Breaker {
         &mut self,
         now: MonoMs,
         settings: &BreakerSettings,
-        ended: Outcomes,
+        ended: DeliveryOutcomes,
     ) -> Option<Turnover> {
         if ended.handled > 0 {
             self.handled_at = Some(now);
         }
         match &mut self.state {
-            State::Closed => {
-                let Outcomes { handled, failed } = ended.at_most(settings.rules.window);
+            BreakerState::Closed => {
+                let DeliveryOutcomes { handled, failed } = ended.at_most(settings.rules.window);
                 let outcomes = repeat_n(false, size(handled)).chain(repeat_n(true, size(failed)));
                 self.outcomes.extend(outcomes);
                 self.failed = self.failed.saturating_add(failed);
@@ -143,8 +143,8 @@ impl Breaker {
                 }
                 self.pause_if_too_many(now, settings)
             }
-            State::Paused { .. } => None,
-            State::Testing { .. } => self.note_tested(now, settings, ended),
+            BreakerState::Paused { .. } => None,
+            BreakerState::Testing { .. } => self.note_tested(now, settings, ended),
         }
     }
 
@@ -155,8 +155,8 @@ impl Breaker {
         settings: &BreakerSettings,
     ) -> Option<Turnover> {
         let latest = self.outcomes.iter_mut().rev().find(|has_failed| !**has_failed);
-        let Some(handled) = latest.filter(|_| matches!(self.state, State::Closed)) else {
-            return self.note(now, settings, Outcomes { handled: 0, failed: 1 });
+        let Some(handled) = latest.filter(|_| matches!(self.state, BreakerState::Closed)) else {
+            return self.note(now, settings, DeliveryOutcomes { handled: 0, failed: 1 });
         };
         *handled = true;
         self.failed = self.failed.saturating_add(1);
@@ -174,9 +174,9 @@ impl Breaker {
         &mut self,
         now: MonoMs,
         settings: &BreakerSettings,
-        ended: Outcomes,
+        ended: DeliveryOutcomes,
     ) -> Option<Turnover> {
-        let State::Testing { since, step, batch } = &mut self.state else { return None };
+        let BreakerState::Testing { since, step, batch } = &mut self.state else { return None };
         batch.handled = batch.handled.saturating_add(ended.handled);
         batch.failed = batch.failed.saturating_add(ended.failed);
         let (since, step, min) = (*since, *step, settings.rules.min);
@@ -190,12 +190,12 @@ impl Breaker {
         (self.outcomes, self.failed) = (VecDeque::new(), 0);
         let factor = 1_u64.checked_shl(step).unwrap_or(u64::MAX);
         let pause_ms = step_ms.saturating_mul(factor).min(STEP_MS_MAX.max(step_ms));
-        self.state = State::Paused { since, until: now.plus(pause_ms), step };
+        self.state = BreakerState::Paused { since, until: now.plus(pause_ms), step };
         Turnover::Paused
     }
 
     fn close(&mut self, since: MonoMs) -> Turnover {
-        self.state = State::Closed;
+        self.state = BreakerState::Closed;
         Turnover::Closed { since }
     }
 
@@ -206,18 +206,18 @@ impl Breaker {
         settings: &BreakerSettings,
     ) -> Option<Turnover> {
         match &mut self.state {
-            State::Paused { since, until, step } if *until <= now => {
-                let batch = Batch {
+            BreakerState::Paused { since, until, step } if *until <= now => {
+                let batch = TestBatch {
                     left: settings.rules.min,
                     failed: 0,
                     handled: 0,
                     until: now.plus(settings.patience_ms),
                     has_retries: false,
                 };
-                self.state = State::Testing { since: *since, step: *step, batch };
+                self.state = BreakerState::Testing { since: *since, step: *step, batch };
                 Some(Turnover::Tested)
             }
-            State::Testing { since, step, batch } if batch.until <= now => {
+            BreakerState::Testing { since, step, batch } if batch.until <= now => {
                 let (since, step) = (*since, *step);
                 let all = batch.failed.saturating_add(batch.handled);
                 if is_most(settings.rules, batch.failed, all) {
@@ -236,13 +236,15 @@ impl Breaker {
                 batch.until = now.plus(settings.patience_ms);
                 Some(Turnover::Tested)
             }
-            State::Closed | State::Paused { .. } | State::Testing { .. } => None,
+            BreakerState::Closed | BreakerState::Paused { .. } | BreakerState::Testing { .. } => {
+                None
+            }
         }
     }
 
     /// Counts delivered records of the test batch.
     pub(in crate::retry) fn given(&mut self, now: MonoMs, settings: &BreakerSettings, count: u32) {
-        if let State::Testing { batch, .. } = &mut self.state
+        if let BreakerState::Testing { batch, .. } = &mut self.state
             && count > 0
         {
             batch.left = batch.left.saturating_sub(count);
@@ -253,27 +255,27 @@ impl Breaker {
     /// First deliveries that may leave now; `None`: any number.
     pub(in crate::retry) fn room(&self) -> Option<u32> {
         match &self.state {
-            State::Closed => None,
-            State::Paused { .. } => Some(0),
-            State::Testing { batch, .. } => Some(batch.left),
+            BreakerState::Closed => None,
+            BreakerState::Paused { .. } => Some(0),
+            BreakerState::Testing { batch, .. } => Some(batch.left),
         }
     }
 
     /// Retries that may leave now; `None`: any number.
     pub(in crate::retry) fn retry_room(&self) -> Option<u32> {
         match &self.state {
-            State::Closed => None,
-            State::Testing { batch, .. } if batch.has_retries => Some(batch.left),
-            State::Paused { .. } | State::Testing { .. } => Some(0),
+            BreakerState::Closed => None,
+            BreakerState::Testing { batch, .. } if batch.has_retries => Some(batch.left),
+            BreakerState::Paused { .. } | BreakerState::Testing { .. } => Some(0),
         }
     }
 
     /// When [`Breaker::handle_timeout`] is due.
     pub(in crate::retry) fn poll_timeout(&self) -> Option<MonoMs> {
         match &self.state {
-            State::Closed => None,
-            State::Paused { until, .. } => Some(*until),
-            State::Testing { batch, .. } => Some(batch.until),
+            BreakerState::Closed => None,
+            BreakerState::Paused { until, .. } => Some(*until),
+            BreakerState::Testing { batch, .. } => Some(batch.until),
         }
     }
 
@@ -285,32 +287,34 @@ impl Breaker {
     /// Switches the breaker off. Returns the start of the pause, if deliveries were paused.
     pub(in crate::retry) fn reset(&mut self) -> Option<MonoMs> {
         let since = match &self.state {
-            State::Closed => None,
-            State::Paused { since, .. } | State::Testing { since, .. } => Some(*since),
+            BreakerState::Closed => None,
+            BreakerState::Paused { since, .. } | BreakerState::Testing { since, .. } => {
+                Some(*since)
+            }
         };
         *self = Self::default();
         since
     }
 
     pub(in crate::retry) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, BreakerState::Closed)
     }
 
     pub(in crate::retry) fn is_paused(&self) -> bool {
-        matches!(self.state, State::Paused { .. })
+        matches!(self.state, BreakerState::Paused { .. })
     }
 
     pub(in crate::retry) fn is_testing(&self) -> bool {
-        matches!(self.state, State::Testing { .. })
+        matches!(self.state, BreakerState::Testing { .. })
     }
 
     pub(in crate::retry) fn view(&self, now: MonoMs) -> BreakerView {
         match &self.state {
-            State::Closed => BreakerView::Closed,
-            State::Paused { until, step, .. } => {
+            BreakerState::Closed => BreakerView::Closed,
+            BreakerState::Paused { until, step, .. } => {
                 BreakerView::Paused { test_in_ms: until.since(now), failed_tests: *step }
             }
-            State::Testing { batch, .. } => BreakerView::Testing { left: batch.left },
+            BreakerState::Testing { batch, .. } => BreakerView::Testing { left: batch.left },
         }
     }
 }
@@ -333,20 +337,20 @@ mod tests {
         BreakerSettings { rules: RULES, step_ms: 1_000, patience_ms: 5_000 };
     const NOW: MonoMs = MonoMs(0);
 
-    fn handled(handled: u32) -> Outcomes {
-        Outcomes { handled, failed: 0 }
+    fn handled(handled: u32) -> DeliveryOutcomes {
+        DeliveryOutcomes { handled, failed: 0 }
     }
 
-    fn failed(failed: u32) -> Outcomes {
-        Outcomes { handled: 0, failed }
+    fn failed(failed: u32) -> DeliveryOutcomes {
+        DeliveryOutcomes { handled: 0, failed }
     }
 
     #[test]
     fn a_commit_of_more_than_the_window_counts_by_its_share() {
         let mut breaker = Breaker::default();
-        let third = Outcomes { handled: 333, failed: 167 };
+        let third = DeliveryOutcomes { handled: 333, failed: 167 };
         assert_eq!(breaker.note(NOW, &SETTINGS, third), None);
-        let most = Outcomes { handled: 100, failed: 400 };
+        let most = DeliveryOutcomes { handled: 100, failed: 400 };
         assert_eq!(breaker.note(NOW, &SETTINGS, most), Some(Turnover::Paused));
     }
 

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use crate::model::{MonoMs, Now, TopicPartition};
+use crate::model::{Moment, MonoMs, TopicPartition};
 use crate::retry::detector::{
-    Asked, BreakerSettings, BreakerView, Detector, Handed, Outcomes, Output, Plan, Serve, Turnover,
-    Window,
+    BreakerSettings, BreakerView, DeliveredRange, DeliveryOutcomes, Detector, DetectorOutput,
+    FetchDecision, FetchPosition, Plan, Turnover, Window,
 };
 
 impl Detector {
     /// Counts delivered records towards the test batch.
-    pub(in crate::retry) fn count_handed(&mut self, now: Now, left: &Handed) {
+    pub(in crate::retry) fn count_handed(&mut self, now: Moment, left: &DeliveredRange) {
         let Some(settings) = self.breaker_settings() else { return };
         if let Some(window) = self.windows.get_mut(&left.partition) {
             window.uncounted = window.uncounted.saturating_add(left.records());
@@ -21,13 +21,18 @@ impl Detector {
     }
 
     /// Counts delivered retries towards the test batch.
-    pub(in crate::retry) fn count_retries_given(&mut self, now: Now, count: usize) {
+    pub(in crate::retry) fn count_retries_given(&mut self, now: Moment, count: usize) {
         let Some(settings) = self.breaker_settings() else { return };
         self.breaker.given(now.mono, &settings, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
     /// Counts the first deliveries that a commit ends: the nacked ones failed.
-    pub(in crate::retry) fn count_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+    pub(in crate::retry) fn count_committed(
+        &mut self,
+        now: Moment,
+        of: &TopicPartition,
+        offset: i64,
+    ) {
         if self.rules.breaker.is_none() {
             return;
         }
@@ -38,59 +43,59 @@ impl Detector {
 
     /// Counts the first nack of an awaited record. No commit passes such a record soon, so the nack
     /// is the outcome.
-    pub(in crate::retry) fn count_awaited(&mut self, now: Now) {
-        self.note(now, Outcomes { handled: 0, failed: 1 });
+    pub(in crate::retry) fn count_awaited(&mut self, now: Moment) {
+        self.note(now, DeliveryOutcomes { handled: 0, failed: 1 });
     }
 
     /// Counts a nack of a record that a commit has passed.
-    pub(in crate::retry) fn count_belied(&mut self, now: Now) {
+    pub(in crate::retry) fn count_belied(&mut self, now: Moment) {
         let Some(settings) = self.breaker_settings() else { return };
         let turnover = self.breaker.belie(now.mono, &settings);
         self.turn_over(now, turnover);
     }
 
     /// Counts acknowledged retries.
-    pub(in crate::retry) fn on_lane_done(&mut self, now: Now, count: usize) {
+    pub(in crate::retry) fn on_lane_done(&mut self, now: Moment, count: usize) {
         if self.breaker.is_testing() {
             let handled = u32::try_from(count).unwrap_or(u32::MAX);
-            self.note(now, Outcomes { handled, failed: 0 });
+            self.note(now, DeliveryOutcomes { handled, failed: 0 });
         }
     }
 
     /// Counts a nacked retry.
-    pub(in crate::retry) fn on_lane_failed(&mut self, now: Now) {
+    pub(in crate::retry) fn on_lane_failed(&mut self, now: Moment) {
         if self.breaker.is_testing() {
-            self.note(now, Outcomes { handled: 0, failed: 1 });
+            self.note(now, DeliveryOutcomes { handled: 0, failed: 1 });
         }
     }
 
-    fn note(&mut self, now: Now, ended: Outcomes) {
+    fn note(&mut self, now: Moment, ended: DeliveryOutcomes) {
         let Some(settings) = self.breaker_settings() else { return };
         let turnover = self.breaker.note(now.mono, &settings, ended);
         self.turn_over(now, turnover);
     }
 
     /// Ends a pause that is over, or judges a test batch.
-    pub(in crate::retry) fn expire_breaker(&mut self, now: Now) {
+    pub(in crate::retry) fn expire_breaker(&mut self, now: Moment) {
         let Some(settings) = self.breaker_settings() else { return };
         let turnover = self.breaker.handle_timeout(now.mono, &settings);
         self.turn_over(now, turnover);
     }
 
-    fn turn_over(&mut self, now: Now, turnover: Option<Turnover>) {
+    fn turn_over(&mut self, now: Moment, turnover: Option<Turnover>) {
         match turnover {
             None => return,
             Some(Turnover::Paused) => {
                 self.join_all_apart();
-                self.push(Output::Held(true));
+                self.push(DetectorOutput::Held(true));
             }
             Some(Turnover::Tested) => {}
             Some(Turnover::Closed { since }) => {
                 self.was_held(now, since);
-                self.push(Output::Held(false));
+                self.push(DetectorOutput::Held(false));
             }
         }
-        self.push(Output::Wake);
+        self.push(DetectorOutput::Wake);
     }
 
     fn breaker_settings(&self) -> Option<BreakerSettings> {
@@ -100,7 +105,7 @@ impl Detector {
     }
 
     /// Moves the start of all waits by the length of a pause: no member was slow meanwhile.
-    pub(in crate::retry) fn was_held(&mut self, now: Now, since: MonoMs) {
+    pub(in crate::retry) fn was_held(&mut self, now: Moment, since: MonoMs) {
         for awaited in self.windows.values_mut().filter_map(|window| window.awaited.as_mut()) {
             let held_ms = now.mono.since(since.max(awaited.since));
             awaited.since = awaited.since.plus(held_ms);
@@ -108,20 +113,20 @@ impl Detector {
     }
 
     /// The plan for a Fetch of a paused group, or of one whose test batch has left.
-    pub(in crate::retry) fn paused(&self, asked: &[Asked]) -> Option<Plan> {
+    pub(in crate::retry) fn paused(&self, asked: &[FetchPosition]) -> Option<Plan> {
         (self.breaker.room() == Some(0)).then(|| Plan {
-            serve: asked.iter().map(|_| Serve::Nothing).collect(),
+            serve: asked.iter().map(|_| FetchDecision::Nothing).collect(),
             until: self.breaker.poll_timeout(),
         })
     }
 
     /// The order in which the partitions of a Fetch get a record of the test batch. The partition
     /// without a delivery for longest is first; `None`: no test.
-    pub(in crate::retry) fn test_places(&self, asked: &[Asked]) -> Option<Vec<usize>> {
+    pub(in crate::retry) fn test_places(&self, asked: &[FetchPosition]) -> Option<Vec<usize>> {
         if !self.breaker.is_testing() {
             return None;
         }
-        let handed_at = |ask: &Asked| {
+        let handed_at = |ask: &FetchPosition| {
             self.windows.get(&ask.partition).map_or(MonoMs::default(), |window| window.handed_at)
         };
         let mut line: Vec<usize> = (0..asked.len()).collect();
@@ -136,7 +141,7 @@ impl Detector {
     }
 
     /// Retries that a Fetch may bring now; `None`: any number.
-    pub fn lane_room(&mut self, now: Now) -> Option<usize> {
+    pub fn lane_room(&mut self, now: Moment) -> Option<usize> {
         self.expire_breaker(now);
         let room = self.breaker.retry_room()?;
         Some(usize::try_from(room).unwrap_or(usize::MAX))
@@ -161,17 +166,17 @@ impl Detector {
         self.rules.give_up_after_ms.is_some_and(|after| now.since(since) >= after)
     }
 
-    pub fn breaker(&self, now: Now) -> BreakerView {
+    pub fn breaker(&self, now: Moment) -> BreakerView {
         self.rules.breaker.map_or(BreakerView::Off, |_| self.breaker.view(now.mono))
     }
 }
 
 impl Window {
     /// The first deliveries that a commit of `offset` ends.
-    fn ended_by(&mut self, offset: i64) -> Outcomes {
+    fn ended_by(&mut self, offset: i64) -> DeliveryOutcomes {
         let passed = self.committed.unwrap_or(self.from)..offset.min(self.end.max(self.furthest));
         if passed.is_empty() {
-            return Outcomes::default();
+            return DeliveryOutcomes::default();
         }
         let all = passed.end.abs_diff(passed.start);
         let hidden: u64 = self.hidden.iter().map(|run| overlap(run, &passed)).sum();
@@ -185,11 +190,11 @@ impl Window {
         self.uncounted = self.uncounted.saturating_sub(u64::from(failed));
         let handled = all.saturating_sub(hidden).saturating_sub(others).min(self.uncounted);
         self.uncounted -= handled;
-        Outcomes { handled: u32::try_from(handled).unwrap_or(u32::MAX), failed }
+        DeliveryOutcomes { handled: u32::try_from(handled).unwrap_or(u32::MAX), failed }
     }
 }
 
-impl Handed {
+impl DeliveredRange {
     /// Delivered records, without gaps and offsets that hold no record.
     fn records(&self) -> u64 {
         let all = u64::try_from(self.end.saturating_sub(self.from)).unwrap_or(0);

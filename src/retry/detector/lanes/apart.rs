@@ -9,24 +9,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{LaneOffset, MemberId, MonoMs, Now, TopicPartition};
+use crate::model::{LaneOffset, MemberId, Moment, MonoMs, TopicPartition};
 use crate::retry::detector::window::doubled_ms;
-use crate::retry::detector::{Asked, Detector, LaneGiven, Output};
-use crate::retry::{Company, Single};
+use crate::retry::detector::{Detector, DetectorOutput, FetchPosition, LaneGiven};
+use crate::retry::{IsolatedRetry, OtherDeliveries};
 
 /// By member; few members have one.
-pub(in crate::retry) type Aparts = BTreeMap<MemberId, Apart>;
+pub(in crate::retry) type Aparts = BTreeMap<MemberId, IsolatedDelivery>;
 
 #[derive(Debug)]
-pub(in crate::retry) struct Apart {
+pub(in crate::retry) struct IsolatedDelivery {
     since: MonoMs,
     /// End of the wait.
     until: MonoMs,
-    stand: Stand,
+    stand: IsolationStage,
 }
 
 #[derive(Debug)]
-enum Stand {
+enum IsolationStage {
     /// A retry is due. The set has the partitions fetched since then: an earlier Fetch delivers no
     /// record of them any more.
     Wanted(BTreeSet<TopicPartition>),
@@ -50,12 +50,12 @@ impl Detector {
     /// The time until which this Fetch delivers nothing, because a retry goes by itself.
     pub(in crate::retry) fn waits_apart(
         &mut self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
-        asked: &[Asked],
+        asked: &[FetchPosition],
     ) -> Option<MonoMs> {
         let apart = self.aparts.get_mut(member).filter(|apart| apart.until > now.mono)?;
-        if let Stand::Wanted(seen) = &mut apart.stand {
+        if let IsolationStage::Wanted(seen) = &mut apart.stand {
             seen.extend(asked.iter().map(|ask| ask.partition.clone()));
         }
         Some(apart.until)
@@ -64,20 +64,20 @@ impl Detector {
     /// Retries that a member may get now (`None`: any number), and the records they go with.
     pub(in crate::retry) fn apart_room(
         &self,
-        now: Now,
+        now: Moment,
         member: &MemberId,
-    ) -> (Option<usize>, Company) {
-        let Some(apart) = self.aparts.get(member) else { return (None, Company::Some) };
+    ) -> (Option<usize>, OtherDeliveries) {
+        let Some(apart) = self.aparts.get(member) else { return (None, OtherDeliveries::Some) };
         let is_over = apart.until <= now.mono;
         match &apart.stand {
-            Stand::Out(_) if is_over => (None, Company::Old),
-            Stand::Wanted(seen)
+            IsolationStage::Out(_) if is_over => (None, OtherDeliveries::Old),
+            IsolationStage::Wanted(seen)
                 if self.is_bare(member) && (is_over || self.has_all(member, seen)) =>
             {
-                (Some(1), Company::None)
+                (Some(1), OtherDeliveries::None)
             }
-            Stand::Wanted(_) if is_over => (Some(1), Company::Old),
-            Stand::Out(_) | Stand::Wanted(_) => (Some(0), Company::Some),
+            IsolationStage::Wanted(_) if is_over => (Some(1), OtherDeliveries::Old),
+            IsolationStage::Out(_) | IsolationStage::Wanted(_) => (Some(0), OtherDeliveries::Some),
         }
     }
 
@@ -97,35 +97,37 @@ impl Detector {
     }
 
     /// Updates the member's retry after a Fetch of the retry topic.
-    pub(in crate::retry) fn note_apart(&mut self, now: Now, told: &LaneGiven, has_given: bool) {
+    pub(in crate::retry) fn note_apart(&mut self, now: Moment, told: &LaneGiven, has_given: bool) {
         let member = &told.member;
         let known = self.aparts.get(member).map(|apart| &apart.stand);
-        let Some(Single { lane, doublings }) = told.single else {
+        let Some(IsolatedRetry { lane, doublings }) = told.single else {
             if self.aparts.remove(member).is_some() {
-                self.push(Output::Wake);
+                self.push(DetectorOutput::Wake);
             }
             return;
         };
         let stand = match (lane, known) {
-            (Some(lane), Some(Stand::Out(out))) if lane == *out => return,
-            (Some(lane), _) if told.out == [lane] && !self.has_records(member) => Stand::Out(lane),
+            (Some(lane), Some(IsolationStage::Out(out))) if lane == *out => return,
+            (Some(lane), _) if told.out == [lane] && !self.has_records(member) => {
+                IsolationStage::Out(lane)
+            }
             (Some(lane), _) => {
                 self.aparts.remove(member);
-                self.push(Output::Joined(lane));
-                return self.push(Output::Wake);
+                self.push(DetectorOutput::Joined(lane));
+                return self.push(DetectorOutput::Wake);
             }
-            (None, Some(Stand::Wanted(_))) if !has_given => return,
-            (None, _) => Stand::Wanted(BTreeSet::new()),
+            (None, Some(IsolationStage::Wanted(_))) if !has_given => return,
+            (None, _) => IsolationStage::Wanted(BTreeSet::new()),
         };
         let until = now.mono.plus(doubled_ms(&self.rules, doublings));
-        self.aparts.insert(member.clone(), Apart { since: now.mono, until, stand });
-        self.push(Output::Wake);
+        self.aparts.insert(member.clone(), IsolatedDelivery { since: now.mono, until, stand });
+        self.push(DetectorOutput::Wake);
     }
 
     /// Records leave for a member, so its retry is no longer by itself.
     pub(in crate::retry) fn join_apart(&mut self, member: &MemberId) {
         let known = self.aparts.get(member);
-        if known.is_some_and(|apart| matches!(apart.stand, Stand::Out(_))) {
+        if known.is_some_and(|apart| matches!(apart.stand, IsolationStage::Out(_))) {
             let apart = self.aparts.remove(member);
             self.joined(apart);
         }
@@ -137,10 +139,10 @@ impl Detector {
         self.joined(aparts.into_values());
     }
 
-    fn joined(&mut self, aparts: impl IntoIterator<Item = Apart>) {
+    fn joined(&mut self, aparts: impl IntoIterator<Item = IsolatedDelivery>) {
         for apart in aparts {
-            if let Stand::Out(lane) = apart.stand {
-                self.push(Output::Joined(lane));
+            if let IsolationStage::Out(lane) = apart.stand {
+                self.push(DetectorOutput::Joined(lane));
             }
         }
     }
@@ -150,11 +152,11 @@ impl Detector {
     pub(in crate::retry) fn end_aparts(&mut self, is_news: bool) {
         let (known, lanes) = (self.aparts.len(), &self.lanes);
         self.aparts.retain(|member, apart| match apart.stand {
-            Stand::Wanted(_) => true,
-            Stand::Out(lane) => lanes.has(member, lane),
+            IsolationStage::Wanted(_) => true,
+            IsolationStage::Out(lane) => lanes.has(member, lane),
         });
         if known > 0 && (is_news || self.aparts.len() < known) {
-            self.push(Output::Wake);
+            self.push(DetectorOutput::Wake);
         }
     }
 
@@ -164,12 +166,12 @@ impl Detector {
     }
 
     /// Retries that are delivered by themselves, for the admin API.
-    pub(in crate::retry) fn explain_aparts(&self, now: Now) -> Vec<ApartView> {
-        let view = |(member, apart): (&MemberId, &Apart)| ApartView {
+    pub(in crate::retry) fn explain_aparts(&self, now: Moment) -> Vec<ApartView> {
+        let view = |(member, apart): (&MemberId, &IsolatedDelivery)| ApartView {
             member: member.clone(),
             lane: match apart.stand {
-                Stand::Wanted(_) => None,
-                Stand::Out(lane) => Some(lane),
+                IsolationStage::Wanted(_) => None,
+                IsolationStage::Out(lane) => Some(lane),
             },
             for_ms: now.mono.since(apart.since),
             left_ms: apart.until.since(now.mono),

@@ -6,9 +6,9 @@ mod apart;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
 
-use crate::model::{LaneOffset, MemberId, MonoMs, Now, Slot};
-use crate::retry::detector::{Detector, Output};
-use crate::retry::{Company, Single};
+use crate::model::{LaneOffset, MemberId, Moment, MonoMs, RetryPartition};
+use crate::retry::detector::{Detector, DetectorOutput};
+use crate::retry::{IsolatedRetry, OtherDeliveries};
 
 pub use apart::ApartView;
 pub(in crate::retry) use apart::Aparts;
@@ -18,23 +18,23 @@ pub(in crate::retry) use apart::Aparts;
 pub struct LaneGiven {
     /// The owner of the retry partition.
     pub member: MemberId,
-    pub slot: Slot,
+    pub slot: RetryPartition,
     /// Outstanding deliveries of the retry partition, earlier ones included.
     pub out: Vec<LaneOffset>,
     /// A retry is due, and the retry partition had no turn.
     pub waits: bool,
     /// A retry that goes by itself is due, or outstanding there.
-    pub single: Option<Single>,
+    pub single: Option<IsolatedRetry>,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Lanes {
-    members: BTreeMap<MemberId, Lane>,
-    slots: BTreeMap<Slot, MemberId>,
+    members: BTreeMap<MemberId, MemberLane>,
+    slots: BTreeMap<RetryPartition, MemberId>,
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct MemberLane {
     /// Outstanding deliveries, and the time of each.
     out: BTreeMap<LaneOffset, MonoMs>,
     /// Time of the last delivery.
@@ -134,20 +134,24 @@ impl Lanes {
 impl Detector {
     /// Retries that a Fetch of a retry partition may deliver now (`None`: any number), and the
     /// records they go with.
-    pub fn lane_turn(&mut self, now: Now, slot: Slot) -> (Option<usize>, Company) {
+    pub fn lane_turn(
+        &mut self,
+        now: Moment,
+        slot: RetryPartition,
+    ) -> (Option<usize>, OtherDeliveries) {
         if !self.breaker.is_closed() {
             // A loss during a pause does not count.
-            return (None, Company::Old);
+            return (None, OtherDeliveries::Old);
         }
         let Some(member) = self.lanes.slots.get(&slot).cloned() else {
-            return (None, Company::Some);
+            return (None, OtherDeliveries::Some);
         };
         self.end_turn(now, &member);
         if self.has_turn(&member) {
-            return (Some(0), Company::Some);
+            return (Some(0), OtherDeliveries::Some);
         }
         if self.suspects.is_quiet(now, &member) {
-            return (Some(0), Company::Some);
+            return (Some(0), OtherDeliveries::Some);
         }
         let (room, company) = self.apart_room(now, &member);
         if room.is_some() || !self.is_single(&member) {
@@ -159,7 +163,7 @@ impl Detector {
     }
 
     /// Notes the answer to a Fetch of the retry topic.
-    pub(in crate::retry) fn on_lane_given(&mut self, now: Now, told: &LaneGiven) {
+    pub(in crate::retry) fn on_lane_given(&mut self, now: Moment, told: &LaneGiven) {
         let is_news = self.lanes.members.get(&told.member).is_none_or(|known| {
             told.out.iter().any(|offset| !known.out.contains_key(offset))
                 || matches!(known.turn, LaneTurn::Next { .. })
@@ -170,7 +174,7 @@ impl Detector {
         self.note_apart(now, told, new > 0);
         self.count_retries_given(now, new);
         if told.out.is_empty() && is_news {
-            self.push(Output::Wake);
+            self.push(DetectorOutput::Wake);
         }
     }
 
@@ -188,7 +192,7 @@ impl Detector {
     }
 
     /// Removes deliveries older than `consume_timeout`: they are back in the queue.
-    pub(in crate::retry) fn expire_lanes(&mut self, now: Now) {
+    pub(in crate::retry) fn expire_lanes(&mut self, now: Moment) {
         let timeout_ms = self.rules.consume_timeout_ms;
         self.lanes.end(|_, since| now.mono.since(since) >= timeout_ms);
     }
@@ -196,7 +200,7 @@ impl Detector {
     /// A pending Fetch may wait until nothing else is outstanding.
     fn lane_moved(&mut self) {
         if !self.troubled.is_empty() {
-            self.push(Output::Wake);
+            self.push(DetectorOutput::Wake);
         }
     }
 }

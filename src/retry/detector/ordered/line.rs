@@ -5,18 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::detector::{Asked, Detector, Fetching, Output, Phase, Window};
+use crate::model::{MemberId, Moment, MonoMs, TopicPartition};
+use crate::retry::detector::{
+    Detector, DetectorOutput, FetchPosition, MemberFetch, WaitPhase, Window,
+};
 
 /// Order of turns: suspects, then the partition that waited longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct LinePosition {
     /// False sorts first: a suspect is ready.
     others: bool,
     turned_at: MonoMs,
 }
 
-impl Place {
+impl LinePosition {
     fn is_ready(self) -> bool {
         !self.others
     }
@@ -28,12 +30,13 @@ impl Detector {
     pub(in crate::retry) fn next_turn(
         &self,
         member: &MemberId,
-        asked: &[Asked],
+        asked: &[FetchPosition],
     ) -> Option<TopicPartition> {
         let of_member = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let next = of_member.filter_map(|(partition, window)| {
             let place = window.place()?;
-            (place.is_ready() || Asked::names(asked, partition)).then_some((place, partition))
+            (place.is_ready() || FetchPosition::names(asked, partition))
+                .then_some((place, partition))
         });
         next.min().map(|(_, partition)| partition.clone())
     }
@@ -42,7 +45,7 @@ impl Detector {
     pub(in crate::retry) fn line<'a>(
         &self,
         member: &MemberId,
-        asked: &'a [Asked],
+        asked: &'a [FetchPosition],
     ) -> BTreeMap<&'a TopicPartition, usize> {
         let turn = self.members.get(member).and_then(|known| known.turn.as_ref());
         let Some(turn) = turn.filter(|turn| turn.is_of(asked)) else { return BTreeMap::new() };
@@ -60,7 +63,7 @@ impl Detector {
 
     /// Ends a turn after the broker returned no record: every partition of the Fetch had its
     /// chance.
-    pub fn nothing_came(&mut self, now: Now, by: &Fetching, asked: &[Asked]) {
+    pub fn nothing_came(&mut self, now: Moment, by: &MemberFetch, asked: &[FetchPosition]) {
         let Some(known) = self.members.get_mut(&by.member) else { return };
         if known.turn.take_if(|turn| turn.is_of(asked)).is_none() {
             return;
@@ -70,17 +73,17 @@ impl Detector {
                 window.turned_at = now.mono;
             }
         }
-        self.push(Output::Wake);
+        self.push(DetectorOutput::Wake);
     }
 }
 
 impl Window {
     /// The window's place in the order; `None`: it is held.
-    fn place(&self) -> Option<Place> {
-        if matches!(self.next_in_line(self.end), Some((_, Phase::Held { .. }))) {
+    fn place(&self) -> Option<LinePosition> {
+        if matches!(self.next_in_line(self.end), Some((_, WaitPhase::Held { .. }))) {
             return None;
         }
         let others = !self.is_ready();
-        Some(Place { others, turned_at: self.turned_at })
+        Some(LinePosition { others, turned_at: self.turned_at })
     }
 }

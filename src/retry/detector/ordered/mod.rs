@@ -8,8 +8,10 @@
 mod line;
 mod turns;
 
-use crate::model::{MemberId, MonoMs, Now, TopicPartition, WallMs};
-use crate::retry::detector::{Detector, Handed, Output, Phase, Settling, Suspect, Window};
+use crate::model::{MemberId, Moment, MonoMs, TopicPartition, WallMs};
+use crate::retry::detector::{
+    DeliveredRange, Detector, DetectorOutput, ExhaustedRecord, Suspect, WaitPhase, Window,
+};
 use crate::retry::{Disposition, Ladder};
 
 /// Time for a member to go back before it is told to rejoin again; doubled with each call.
@@ -22,7 +24,7 @@ const AWAITED_MAX: usize = 1_000;
 
 /// The effect of a nack in a group that keeps order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InOrder {
+pub enum OrderEffect {
     /// The partition waits for the record from now on.
     Waits,
     /// The partition waits for the record already: the delivery was nacked twice.
@@ -36,21 +38,21 @@ impl Detector {
     /// [`Detector::said`].
     pub fn failed_in_order(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         offset: i64,
         ladder: &Ladder,
-    ) -> InOrder {
+    ) -> OrderEffect {
         if !self.has_room_for(of) {
-            return InOrder::Leaves;
+            return OrderEffect::Leaves;
         }
         let window = self.windows.entry(of.clone()).or_default();
         if window.is_beyond(offset) {
-            return InOrder::Leaves;
+            return OrderEffect::Leaves;
         }
         let known = window.suspects.get(&offset);
         if known.is_some_and(|known| known.is_awaited) {
-            return InOrder::Known;
+            return OrderEffect::Known;
         }
         let is_over =
             known.map_or(ladder.max_reconsume_times == 0, |known| known.is_over(ladder, now.wall));
@@ -60,13 +62,13 @@ impl Detector {
         let is_paused = self.breaker.is_paused();
         let may_end = !is_paused && since.is_none_or(|since| self.may_end(now.mono, since));
         if leaves || (is_over && may_end) {
-            return InOrder::Leaves;
+            return OrderEffect::Leaves;
         }
         if is_first {
             self.count_awaited(now);
         }
         let interval_ms = self.rules.interval_ms;
-        let Some(window) = self.windows.get_mut(of) else { return InOrder::Leaves };
+        let Some(window) = self.windows.get_mut(of) else { return OrderEffect::Leaves };
         window.called_back = (0, now.mono.plus(interval_ms));
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
@@ -81,7 +83,7 @@ impl Detector {
         if let Some(known) = holder.and_then(|member| self.members.get_mut(&member)) {
             known.turn.take_if(|turn| turn.partition == *of);
         }
-        InOrder::Waits
+        OrderEffect::Waits
     }
 
     /// Journals a partition after all nacks of one request were handled.
@@ -117,7 +119,7 @@ impl Detector {
     }
 
     /// Handles a new log start offset. Returns the awaited records below it, which no longer exist.
-    pub fn begins(&mut self, now: Now, of: &TopicPartition, start: i64) -> Vec<i64> {
+    pub fn begins(&mut self, now: Moment, of: &TopicPartition, start: i64) -> Vec<i64> {
         let mut gone = Vec::new();
         while let Some(offset) = self.awaited(of).filter(|offset| *offset < start) {
             self.settled(now, of, offset..=offset);
@@ -131,7 +133,7 @@ impl Detector {
     /// on. Waiting any longer would take the group back.
     pub(in crate::retry) fn on_passed_elsewhere(
         &mut self,
-        now: Now,
+        now: Moment,
         of: &TopicPartition,
         committed: i64,
     ) {
@@ -140,7 +142,7 @@ impl Detector {
             return;
         }
         for offset in passed {
-            self.push(Output::Passed { partition: of.clone(), offset });
+            self.push(DetectorOutput::Passed { partition: of.clone(), offset });
         }
         self.on_committed(now, of, committed);
     }
@@ -156,7 +158,7 @@ impl Detector {
     }
 
     /// Records that must become entries without a Fetch, because their partition no longer waits.
-    pub fn settlings_let_go(&self) -> Vec<Settling> {
+    pub fn settlings_let_go(&self) -> Vec<ExhaustedRecord> {
         let troubled = self.troubled.iter().filter_map(|of| Some((of, self.windows.get(of)?)));
         let settlings = troubled.filter_map(|(of, window)| {
             let offset = self.first_let_go(window)?;
@@ -177,11 +179,11 @@ impl Detector {
             }
             offsets.push(*offset);
             if !has_queue {
-                (suspect.is_awaited, suspect.due, suspect.phase) = (false, None, Phase::Ready);
+                (suspect.is_awaited, suspect.due, suspect.phase) = (false, None, WaitPhase::Ready);
             }
         }
         if !offsets.is_empty() {
-            self.push(Output::LetGo { partition: of.clone(), offsets, has_queue });
+            self.push(DetectorOutput::LetGo { partition: of.clone(), offsets, has_queue });
             self.changed(of);
         }
     }
@@ -195,7 +197,7 @@ impl Detector {
     /// Tells a member to rejoin if it has gone on behind an awaited record. Returns the number of
     /// calls so far; `None`: not now. A paused group is called as well: nobody else fetches that
     /// record, and it may be the only one whose test can end the pause.
-    pub fn calls_back(&mut self, now: Now, member: &MemberId) -> Option<u32> {
+    pub fn calls_back(&mut self, now: Moment, member: &MemberId) -> Option<u32> {
         if !self.rules.in_order || !self.rules.calls_back {
             return None;
         }
@@ -212,13 +214,13 @@ impl Detector {
     }
 
     /// Records leave. The awaited record is among them, or the log no longer has it.
-    pub(in crate::retry) fn on_awaited_handed(&mut self, now: Now, left: &Handed) {
+    pub(in crate::retry) fn on_awaited_handed(&mut self, now: Moment, left: &DeliveredRange) {
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         let given = window.suspects.range_mut(left.from..left.end.max(left.from));
         for (_, suspect) in given.filter(|(_, suspect)| suspect.is_awaited) {
             suspect.is_awaited = false;
             suspect.due = None;
-            suspect.phase = Phase::Alone(now.mono);
+            suspect.phase = WaitPhase::Alone(now.mono);
             window.called_back = (0, MonoMs::default());
         }
     }
@@ -249,7 +251,7 @@ impl Window {
     fn is_missed(&self, now: MonoMs) -> bool {
         let Some(offset) = self.awaited() else { return false };
         let phase = self.suspects.get(&offset).map(|suspect| &suspect.phase);
-        let is_held = matches!(phase, Some(Phase::Held { until }) if *until > now);
+        let is_held = matches!(phase, Some(WaitPhase::Held { until }) if *until > now);
         let (_, until) = self.called_back;
         self.end > offset && !is_held && until <= now
     }

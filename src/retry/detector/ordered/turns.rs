@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use crate::model::{MemberId, MonoMs, Now, TopicPartition};
+use crate::model::{MemberId, Moment, MonoMs, TopicPartition};
 use crate::retry::detector::{
-    Asked, Detector, Fetching, Handed, Out, Output, Phase, Plan, Serve, Settling, Turn, Window,
-    limited,
+    DeliveredRange, DeliveryRight, Detector, DetectorOutput, ExhaustedRecord, FetchDecision,
+    FetchPosition, MemberFetch, OutstandingDelivery, Plan, WaitPhase, Window, limited,
 };
 use crate::retry::{Disposition, Evidence, OnSeekBack};
 
@@ -17,7 +17,12 @@ const FRESH_MS: u64 = 50;
 
 impl Detector {
     /// Plans the answer to a Fetch.
-    pub(in crate::retry) fn plan(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
+    pub(in crate::retry) fn plan(
+        &mut self,
+        now: Moment,
+        by: &MemberFetch,
+        asked: &[FetchPosition],
+    ) -> Plan {
         let free_at = self.turn(now, by, asked);
         let is_single = self.has_turn(&by.member) || self.is_single(&by.member);
         let line = self.line(&by.member, asked);
@@ -31,16 +36,16 @@ impl Detector {
         for (ask, grant) in asked.iter().zip(grants) {
             let test_place = test_places.as_mut().and_then(Iterator::next);
             let Some(window) = self.windows.get(&ask.partition) else {
-                serve.push(limited(Serve::Open, &grant, ask.offset));
+                serve.push(limited(FetchDecision::Open, &grant, ask.offset));
                 continue;
             };
             let settling = self.settling((&ask.partition, window), ask.offset, by.has_lane);
             if let Some(settling) = settling {
-                serve.push(Serve::Settle(Box::new(settling)));
+                serve.push(FetchDecision::Settle(Box::new(settling)));
                 continue;
             }
             if self.rules.in_order && window.waits_before(ask.offset) {
-                serve.push(Serve::Nothing);
+                serve.push(FetchDecision::Nothing);
                 continue;
             }
             untils.extend(window.held_until(ask.offset).map(|(_, until)| until));
@@ -50,42 +55,46 @@ impl Detector {
             let next = window.next_in_line(ask.offset);
             let allowed = if let Some(place) = test_place {
                 match next {
-                    Some((below, Phase::Held { .. })) if first >= below => Serve::Nothing,
-                    _ => Serve::Turn { without, place },
+                    Some((below, WaitPhase::Held { .. })) if first >= below => {
+                        FetchDecision::Nothing
+                    }
+                    _ => FetchDecision::Turn { without, place },
                 }
             } else if is_single {
                 let has_waited = is_late && window.suspects.contains_key(&first);
                 match line.get(&ask.partition) {
-                    Some(0) if has_waited => Serve::Again,
-                    Some(place) if !has_waited => Serve::Turn { without, place: *place },
-                    _ => Serve::Nothing,
+                    Some(0) if has_waited => FetchDecision::Again,
+                    Some(place) if !has_waited => FetchDecision::Turn { without, place: *place },
+                    _ => FetchDecision::Nothing,
                 }
             } else {
                 match next {
-                    Some((below, _)) if first < below => Serve::Below { without, below },
-                    Some((_, Phase::Held { .. })) => Serve::Nothing,
-                    _ if without.is_empty() => Serve::Open,
-                    _ => Serve::Without(without),
+                    Some((below, _)) if first < below => FetchDecision::Below { without, below },
+                    Some((_, WaitPhase::Held { .. })) => FetchDecision::Nothing,
+                    _ if without.is_empty() => FetchDecision::Open,
+                    _ => FetchDecision::Without(without),
                 }
             };
             // A client that pauses a partition drops the answer of a Fetch that waited.
             let may_drop = is_late && self.rules.on_seek_back == OnSeekBack::Retry;
             serve.push(if may_drop && self.suspects.is_under_test(&ask.partition, first) {
-                Serve::Again
+                FetchDecision::Again
             } else {
                 limited(allowed, &grant, first)
             });
         }
-        if serve.contains(&Serve::Again) {
-            for other in serve.iter_mut().filter(|serve| matches!(serve, Serve::Turn { .. })) {
-                *other = Serve::Nothing;
+        if serve.contains(&FetchDecision::Again) {
+            for other in
+                serve.iter_mut().filter(|serve| matches!(serve, FetchDecision::Turn { .. }))
+            {
+                *other = FetchDecision::Nothing;
             }
         }
         Plan { serve, until: untils.into_iter().min() }
     }
 
     /// Ends a turn that is over, and begins the next one. Returns the time to look again.
-    fn turn(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Option<MonoMs> {
+    fn turn(&mut self, now: Moment, by: &MemberFetch, asked: &[FetchPosition]) -> Option<MonoMs> {
         let member = &by.member;
         self.end_turn(now, member);
         if let Some(turn) = self.members.get(member).and_then(|known| known.turn.as_ref()) {
@@ -105,17 +114,17 @@ impl Detector {
         self.lanes.pass(member);
         self.windows.get_mut(&partition)?.turned_at = now.mono;
         let until = now.mono.plus(self.rules.isolation_timeout_ms);
-        let is_asked = Asked::names(asked, &partition);
+        let is_asked = FetchPosition::names(asked, &partition);
         let known = self.members.entry(member.clone()).or_default();
-        known.turn = Some(Turn { partition, out: None, until });
+        known.turn = Some(DeliveryRight { partition, out: None, until });
         if !is_asked {
-            self.push(Output::Wake);
+            self.push(DetectorOutput::Wake);
         }
         Some(until)
     }
 
     /// Ends a turn whose record is settled, or whose time is over.
-    pub(in crate::retry) fn end_turn(&mut self, now: Now, member: &MemberId) {
+    pub(in crate::retry) fn end_turn(&mut self, now: Moment, member: &MemberId) {
         let known = self.members.get(member).and_then(|known| known.turn.clone());
         let Some(turn) = known else { return };
         let Some(window) = self.windows.get_mut(&turn.partition) else { return };
@@ -128,9 +137,9 @@ impl Detector {
                 let is_resting = !is_settled && now.mono >= turn.until;
                 if is_resting
                     && let Some(suspect) = window.suspects.get_mut(&out.offset)
-                    && let Phase::Alone(_) = suspect.phase
+                    && let WaitPhase::Alone(_) = suspect.phase
                 {
-                    suspect.phase = Phase::Resting;
+                    suspect.phase = WaitPhase::Resting;
                 }
                 is_settled || is_resting
             }
@@ -144,7 +153,7 @@ impl Detector {
     }
 
     /// When the member has nothing outstanding, timeouts included; `None`: now.
-    pub(in crate::retry) fn drained_at(&self, now: Now, member: &MemberId) -> Option<MonoMs> {
+    pub(in crate::retry) fn drained_at(&self, now: Moment, member: &MemberId) -> Option<MonoMs> {
         let open =
             self.windows.values().filter(|window| window.is_held_by(member) && window.is_open());
         let patience_ms = self.rules.isolation_timeout_ms;
@@ -164,7 +173,12 @@ impl Detector {
     }
 
     /// Notes the delivery of the record whose turn it is.
-    pub(in crate::retry) fn on_turn_handed(&mut self, now: Now, by: &Fetching, left: &Handed) {
+    pub(in crate::retry) fn on_turn_handed(
+        &mut self,
+        now: Moment,
+        by: &MemberFetch,
+        left: &DeliveredRange,
+    ) {
         let patience_ms = self.rules.isolation_timeout_ms;
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         if left.hidden.past(left.from) >= left.end {
@@ -174,12 +188,12 @@ impl Detector {
         let Some(known) = self.members.get_mut(&by.member) else { return };
         let free = known.turn.as_mut().filter(|turn| turn.out.is_none());
         let Some((turn, offset)) = free.zip(left.turn) else { return };
-        let out = Out { offset };
+        let out = OutstandingDelivery { offset };
         let until = now.mono.plus(patience_ms);
-        *turn = Turn { partition: left.partition.clone(), out: Some(out), until };
+        *turn = DeliveryRight { partition: left.partition.clone(), out: Some(out), until };
         window.turned_at = now.mono;
         if let Some(suspect) = window.suspects.get_mut(&offset) {
-            suspect.phase = Phase::Alone(now.mono);
+            suspect.phase = WaitPhase::Alone(now.mono);
             suspect.due = None;
         }
     }
@@ -187,8 +201,8 @@ impl Detector {
     /// No record in front of a suspect can be delivered, so the suspect is next.
     pub fn passed_over(
         &mut self,
-        now: Now,
-        by: &Fetching,
+        now: Moment,
+        by: &MemberFetch,
         of: &TopicPartition,
         nothing: Range<i64>,
     ) {
@@ -199,11 +213,11 @@ impl Detector {
         if !has_withheld && let Some(window) = self.windows.get_mut(of) {
             window.passed_over = nothing;
         }
-        self.push(Output::Wake);
+        self.push(DetectorOutput::Wake);
     }
 
     /// The current state of a settling; `None`: its record no longer has to be settled.
-    pub fn present(&self, settling: &Settling) -> Option<Settling> {
+    pub fn present(&self, settling: &ExhaustedRecord) -> Option<ExhaustedRecord> {
         let (of, offset) = (&settling.partition, settling.offset);
         let window = self.windows.get(of)?;
         let present = self.settling((of, window), offset, settling.is_retried)?;
@@ -216,7 +230,7 @@ impl Detector {
         (partition, window): (&TopicPartition, &Window),
         from: i64,
         has_lane: bool,
-    ) -> Option<Settling> {
+    ) -> Option<ExhaustedRecord> {
         let crash = self.crash_settling((partition, window), from, has_lane);
         let other = self.released_settling((partition, window), from);
         crash.into_iter().chain(other).min_by_key(|settling| settling.offset)
@@ -226,10 +240,10 @@ impl Detector {
         &self,
         (partition, window): (&TopicPartition, &Window),
         from: i64,
-    ) -> Option<Settling> {
+    ) -> Option<ExhaustedRecord> {
         let mut suspects = window.suspects.range(from..);
         let (offset, suspect) = suspects.find(|(_, suspect)| self.is_let_go(suspect))?;
-        Some(Settling {
+        Some(ExhaustedRecord {
             partition: partition.clone(),
             offset: *offset,
             // The nack was counted when it came; the settling adds that failure again.
@@ -247,21 +261,21 @@ impl Window {
     /// The offset of the first held suspect at or above an offset, and the end of its hold.
     pub(in crate::retry) fn held_until(&self, offset: i64) -> Option<(i64, MonoMs)> {
         self.suspects.range(offset..).find_map(|(offset, suspect)| match suspect.phase {
-            Phase::Held { until } => Some((*offset, until)),
+            WaitPhase::Held { until } => Some((*offset, until)),
             _ => None,
         })
     }
 
     /// The first suspect at or above an offset that is held or ready.
-    pub(in crate::retry) fn next_in_line(&self, from: i64) -> Option<(i64, &Phase)> {
+    pub(in crate::retry) fn next_in_line(&self, from: i64) -> Option<(i64, &WaitPhase)> {
         let mut suspects = self.suspects.range(from..).map(|(at, suspect)| (*at, &suspect.phase));
-        suspects.find(|(_, phase)| matches!(phase, Phase::Held { .. } | Phase::Ready))
+        suspects.find(|(_, phase)| matches!(phase, WaitPhase::Held { .. } | WaitPhase::Ready))
     }
 
     /// Whether a ready suspect is the next record for the member. Records in front of it flow as
     /// usual.
     pub(in crate::retry) fn is_ready(&self) -> bool {
-        let next = self.next_in_line(self.end).filter(|(_, phase)| **phase == Phase::Ready);
+        let next = self.next_in_line(self.end).filter(|(_, phase)| **phase == WaitPhase::Ready);
         next.is_some_and(|(at, _)| at <= self.first_given(self.end))
     }
 }

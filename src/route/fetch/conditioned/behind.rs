@@ -17,10 +17,10 @@ use crate::wire::batch::end_of;
 
 /// By the position of the partition in the Fetch request.
 #[derive(Debug, Default)]
-pub(super) struct Behind(BTreeMap<usize, Kept>);
+pub(super) struct DeferredPartitions(BTreeMap<usize, DeferredRecords>);
 
 #[derive(Debug)]
-struct Kept {
+struct DeferredRecords {
     records: Bytes,
     /// The fetch offset and epoch of the client's request.
     from: (i64, i32),
@@ -28,7 +28,7 @@ struct Kept {
     is_over: bool,
 }
 
-impl Behind {
+impl DeferredPartitions {
     /// Puts the batches that were cut earlier in front of `data`. If the result is only empty
     /// batches up to the end, it is kept, and the broker is asked behind it. Otherwise the client
     /// receives it.
@@ -44,7 +44,7 @@ impl Behind {
         let kept = self.0.remove(&place);
         if let Some(over) = kept.as_ref().filter(|kept| kept.is_over) {
             let from = over.from;
-            self.0.insert(place, Kept { records: Bytes::new(), from, is_over: true });
+            self.0.insert(place, DeferredRecords { records: Bytes::new(), from, is_over: true });
             return;
         }
         let came = data.records.take().unwrap_or_default();
@@ -59,7 +59,7 @@ impl Behind {
         asked.fetch_offset = end;
         // The client's epoch belongs to its own fetch offset.
         asked.last_fetched_epoch = -1;
-        self.0.insert(place, Kept { records, from, is_over: false });
+        self.0.insert(place, DeferredRecords { records, from, is_over: false });
     }
 
     /// Handles `OFFSET_OUT_OF_RANGE` for an offset that the client did not request: the log was
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_broker_is_asked_behind_what_was_cut_at_the_end_and_the_client_told_last() {
-        let (mut behind, mut request) = (Behind::default(), asked());
+        let (mut behind, mut request) = (DeferredPartitions::default(), asked());
         let mut end = data(empty_batch(5, 2), 8);
         behind.keep(2, &mut request, &mut end);
         assert!(!narrow::has_records(&end));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_comes_behind_it_is_given_with_it() {
-        let (mut behind, mut request) = (Behind::default(), asked());
+        let (mut behind, mut request) = (DeferredPartitions::default(), asked());
         behind.keep(0, &mut request, &mut data(empty_batch(1, 0), 2));
         let mut counted = empty_batch(2, 0).to_vec();
         counted[60] = 1;
@@ -162,14 +162,14 @@ mod tests {
         assert_eq!(behind.told(0, 11, &mut news), None);
         assert_eq!(positions(&request)[0], (2, -1));
         let mut more = data(empty_batch(1, 0), 9);
-        let mut fresh = Behind::default();
+        let mut fresh = DeferredPartitions::default();
         fresh.keep(0, &mut request, &mut more);
         assert!(narrow::has_records(&more), "more lies behind it, and the client goes on at once");
     }
 
     #[test]
     fn a_log_that_was_cut_short_behind_it_is_no_error_of_the_client_s() {
-        let (mut behind, mut request) = (Behind::default(), asked());
+        let (mut behind, mut request) = (DeferredPartitions::default(), asked());
         let mut out_of_range = data(Bytes::new(), -1);
         out_of_range.error_code = ResponseError::OffsetOutOfRange.code();
         let mut own = out_of_range.clone();

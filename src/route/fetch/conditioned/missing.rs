@@ -8,8 +8,8 @@ use kafka_protocol::messages::{FetchResponse, ListOffsetsRequest};
 
 use crate::model::{Origin, TopicName, TopicPartition};
 use crate::route::convert::{topic_of, wire_topic};
-use crate::route::fetch::conditioned::{Asking, Guard, Polling};
-use crate::upstream::{Found, UpstreamError};
+use crate::route::fetch::conditioned::{BrokerFetch, FetchGuard, FetchPoll};
+use crate::upstream::{OriginAnswer, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::api::Api;
 
@@ -20,7 +20,7 @@ const EARLIEST: i64 = -2;
 /// `replica_id` of a consumer.
 const CONSUMER: i32 = -1;
 
-impl<G: Guard> Polling<'_, G> {
+impl<G: FetchGuard> FetchPoll<'_, G> {
     /// For fetch offsets behind the awaited record nothing is fetched upstream. The broker is
     /// therefore asked where the partition starts.
     pub(super) async fn left_behind(&mut self) -> Result<(), UpstreamError> {
@@ -42,7 +42,7 @@ impl<G: Guard> Polling<'_, G> {
         });
         let request = ListOffsetsRequest::default().with_replica_id(CONSUMER.into());
         let request = request.with_topics(topics.collect());
-        let Asking { link, head, .. } = &mut self.asking;
+        let BrokerFetch { link, head, .. } = &mut self.asking;
         let told = link.call_at(Api::ListOffsets, LIST_OFFSETS_VERSION, head, &request).await?;
         for topic in &told.topics {
             for begins in topic.partitions.iter().filter(|begins| begins.error_code == 0) {
@@ -71,9 +71,9 @@ impl<G: Guard> Polling<'_, G> {
         for (of, offset) in looks {
             let TopicPartition { topic, partition } = of.clone();
             let origin = Origin { topic, partition, offset };
-            let Asking { link, head, record_version } = &mut self.asking;
+            let BrokerFetch { link, head, record_version } = &mut self.asking;
             let found = link.read_record(*record_version, head, &origin).await?;
-            if matches!(found, Found::Gone | Found::Empty) {
+            if matches!(found, OriginAnswer::Gone | OriginAnswer::Empty) {
                 self.guard.begins(&of, offset.saturating_add(1));
             }
         }

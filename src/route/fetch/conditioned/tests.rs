@@ -35,7 +35,7 @@ struct Script {
     clock: Clock,
     /// The last plan is repeated for ever.
     plans: VecDeque<Plan>,
-    handed: Vec<Handed>,
+    handed: Vec<DeliveredRange>,
     /// The result of `settle`.
     settles: bool,
     settled: Vec<i64>,
@@ -51,32 +51,34 @@ impl ByHand {
     }
 }
 
-impl Guard for ByHand {
-    fn asked(&self, _asked: &[Asked]) -> Plan {
+impl FetchGuard for ByHand {
+    fn asked(&self, _asked: &[FetchPosition]) -> Plan {
         let mut script = self.lock();
         script.asked += 1;
         let last = script.plans.len() == 1;
         if last { script.plans[0].clone() } else { script.plans.pop_front().unwrap() }
     }
 
-    async fn settle(&self, settling: &Settling, found: Reading) -> bool {
+    async fn settle(&self, settling: &ExhaustedRecord, found: ReadOutcome) -> bool {
         let mut script = self.lock();
         match found {
-            Reading::Found(Remains::Record(record)) => {
+            ReadOutcome::Found(FinalForm::Record(record)) => {
                 assert_eq!(record.value, Some(Bytes::from_static(b"failed")));
                 script.settled.push(settling.offset);
             }
-            Reading::Gone => script.no_more.push(settling.offset),
-            Reading::Found(Remains::Batch(_)) | Reading::Unread => panic!("it can be read"),
+            ReadOutcome::Gone => script.no_more.push(settling.offset),
+            ReadOutcome::Found(FinalForm::Batch(_)) | ReadOutcome::Unread => {
+                panic!("it can be read")
+            }
         }
         script.settles
     }
 
-    fn handed(&self, handed: &[Handed]) {
+    fn handed(&self, handed: &[DeliveredRange]) {
         self.lock().handed.extend_from_slice(handed);
     }
 
-    fn nothing_came(&self, asked: &[Asked]) {
+    fn nothing_came(&self, asked: &[FetchPosition]) {
         let partitions = asked.iter().map(|ask| ask.partition.partition).collect();
         self.lock().nothing_came.push(partitions);
     }
@@ -199,12 +201,12 @@ fn each(request: &FetchRequest, fill: impl Fn(&mut PartitionData)) -> FetchRespo
     response
 }
 
-fn plan<const N: usize>(serve: [Serve; N], until: Option<u64>) -> Plan {
+fn plan<const N: usize>(serve: [FetchDecision; N], until: Option<u64>) -> Plan {
     Plan { serve: serve.to_vec(), until: until.map(MonoMs) }
 }
 
-fn settling(offset: i64) -> Serve {
-    Serve::Settle(Box::new(Settling {
+fn settling(offset: i64) -> FetchDecision {
+    FetchDecision::Settle(Box::new(ExhaustedRecord {
         partition: TopicPartition { topic: "orders".into(), partition: 0 },
         offset,
         reconsume_times: 5,
@@ -279,9 +281,9 @@ async fn went_and(
     };
     let guard = ByHand(Arc::new(Mutex::new(script)));
     let request = request();
-    let wanted = Wanted::named(&request, vec![Some("orders".into())]);
-    let asking = Asking { link: &mut link, head: &head, record_version: 4 };
-    let polling = Polling::new(guard.clone(), asking, request, wanted, (clock, &budget));
+    let wanted = NamedFetch::named(&request, vec![Some("orders".into())]);
+    let asking = BrokerFetch { link: &mut link, head: &head, record_version: 4 };
+    let polling = FetchPoll::new(guard.clone(), asking, request, wanted, (clock, &budget));
     let answer = polling.answer().await;
     drop(link);
     tasks.join_next().await.unwrap().unwrap();
@@ -302,7 +304,11 @@ async fn went_and(
 
 #[tokio::test]
 async fn a_held_partition_is_empty_while_the_others_flow() {
-    let went = went([plan([Serve::Nothing, Serve::Open, Serve::Open], Some(9_000))], full).await;
+    let went = went(
+        [plan([FetchDecision::Nothing, FetchDecision::Open, FetchDecision::Open], Some(9_000))],
+        full,
+    )
+    .await;
     assert_eq!(went.given(), [(0, None), (0, Some(6)), (0, Some(6))]);
     assert_eq!(went.handed, [(1, 5, 6), (2, 5, 6)]);
     assert_eq!(went.requests, [(vec![1, 2], 250, 1 << 20)], "in a slice, of 1 MiB at most");
@@ -311,8 +317,9 @@ async fn a_held_partition_is_empty_while_the_others_flow() {
 
 #[tokio::test]
 async fn a_long_poll_of_which_all_is_held_goes_on_when_the_hold_ends() {
-    let held = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], Some(120));
-    let open = plan([Serve::Open, Serve::Nothing, Serve::Nothing], None);
+    let held =
+        plan([FetchDecision::Nothing, FetchDecision::Nothing, FetchDecision::Nothing], Some(120));
+    let open = plan([FetchDecision::Open, FetchDecision::Nothing, FetchDecision::Nothing], None);
     let went = went([held, open], full).await;
     assert_eq!(went.given(), [(0, Some(6)), (0, None), (0, None)]);
     assert_eq!((went.requests.len(), went.ms), (1, 120), "nothing is asked before");
@@ -320,7 +327,7 @@ async fn a_long_poll_of_which_all_is_held_goes_on_when_the_hold_ends() {
 
 #[tokio::test]
 async fn a_long_poll_of_which_all_is_held_ends_when_the_client_waits_no_longer() {
-    let held = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], None);
+    let held = plan([FetchDecision::Nothing, FetchDecision::Nothing, FetchDecision::Nothing], None);
     let went = went([held], |_| unreachable!()).await;
     assert_eq!(went.given(), [(0, None); 3]);
     assert_eq!((went.requests.len(), went.handed.len(), went.asked), (0, 0, 2));
@@ -328,7 +335,8 @@ async fn a_long_poll_of_which_all_is_held_ends_when_the_client_waits_no_longer()
 
 #[tokio::test]
 async fn a_plan_that_never_changes_is_not_asked_for_all_the_time() {
-    let due = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], Some(0));
+    let due =
+        plan([FetchDecision::Nothing, FetchDecision::Nothing, FetchDecision::Nothing], Some(0));
     let went = went([due], nothing).await;
     let most = usize::try_from(u64::from(MAX_WAIT_MS.unsigned_abs()) / LEAST_MS).unwrap();
     assert!(went.asked <= most + 1, "{}", went.asked);
@@ -338,8 +346,8 @@ async fn a_plan_that_never_changes_is_not_asked_for_all_the_time() {
 #[tokio::test]
 async fn a_broker_without_records_is_asked_in_slices_up_to_the_next_plan() {
     let plans = [
-        plan([Serve::Open, Serve::Nothing, Serve::Nothing], Some(100)),
-        plan([Serve::Open, Serve::Open, Serve::Nothing], None),
+        plan([FetchDecision::Open, FetchDecision::Nothing, FetchDecision::Nothing], Some(100)),
+        plan([FetchDecision::Open, FetchDecision::Open, FetchDecision::Nothing], None),
     ];
     let went = went(plans, nothing).await;
     let asked = [(vec![0], 100, 1 << 20), (vec![0, 1], 250, 1 << 20), (vec![0, 1], 150, 1 << 20)];
@@ -349,16 +357,20 @@ async fn a_broker_without_records_is_asked_in_slices_up_to_the_next_plan() {
 
 #[tokio::test]
 async fn a_broker_that_goes_ends_the_fetch_and_nothing_is_handed_out() {
-    let went = went([plan([Serve::Nothing, Serve::Open, Serve::Open], None)], |_| None).await;
+    let went = went(
+        [plan([FetchDecision::Nothing, FetchDecision::Open, FetchDecision::Open], None)],
+        |_| None,
+    )
+    .await;
     assert!(matches!(went.answer, Err(UpstreamError::Closed)), "{:?}", went.answer);
     assert_eq!(went.handed, []);
 }
 
 #[tokio::test]
 async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
-    let without = Serve::Without(vec![5]);
-    let alone = Serve::Below { without: vec![5], below: 7 };
-    let first = Serve::Below { without: Vec::new(), below: 6 };
+    let without = FetchDecision::Without(vec![5]);
+    let alone = FetchDecision::Below { without: vec![5], below: 7 };
+    let first = FetchDecision::Below { without: Vec::new(), below: 6 };
     let two = |asked: &FetchRequest| Some(each(asked, |data| data.records = Some(two_records())));
     let went = went([plan([without, alone, first], None)], two).await;
     assert_eq!(went.handed, [(0, 5, 7), (1, 5, 7), (2, 5, 6)]);
@@ -367,7 +379,12 @@ async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
 
 #[tokio::test]
 async fn what_is_cut_at_the_end_is_waited_behind_and_told_when_the_client_waits_no_longer() {
-    let cut = || plan([Serve::Without(vec![5]), Serve::Nothing, Serve::Nothing], None);
+    let cut = || {
+        plan(
+            [FetchDecision::Without(vec![5]), FetchDecision::Nothing, FetchDecision::Nothing],
+            None,
+        )
+    };
     let at = |asked: &FetchRequest| asked.topics[0].partitions[0].fetch_offset;
     let only_5 = move |asked: &FetchRequest| {
         let fill = |data: &mut PartitionData| {
@@ -390,7 +407,8 @@ async fn what_is_cut_at_the_end_is_waited_behind_and_told_when_the_client_waits_
     assert_eq!((flows.offsets(), flows.ms), (vec![vec![6], vec![], vec![]], 0));
     assert_eq!((flows.given()[0], flows.handed), ((0, Some(7)), vec![(0, 5, 7)]));
 
-    let elsewhere = plan([Serve::Without(vec![5]), Serve::Open, Serve::Nothing], None);
+    let elsewhere =
+        plan([FetchDecision::Without(vec![5]), FetchDecision::Open, FetchDecision::Nothing], None);
     let others = went([elsewhere], move |asked| {
         let fill = |data: &mut PartitionData| {
             data.high_watermark = 6;
@@ -405,7 +423,7 @@ async fn what_is_cut_at_the_end_is_waited_behind_and_told_when_the_client_waits_
 
 /// A plan with turns, by the places of partitions 0 to 2.
 fn in_line(places: [usize; 3]) -> Plan {
-    plan(places.map(|place| Serve::Turn { without: Vec::new(), place }), Some(9_000))
+    plan(places.map(|place| FetchDecision::Turn { without: Vec::new(), place }), Some(9_000))
 }
 
 #[tokio::test]
@@ -429,7 +447,8 @@ async fn one_record_goes_of_the_first_partition_in_line_that_has_any() {
 
 #[tokio::test]
 async fn a_turn_with_nothing_to_give_is_handed_on() {
-    let elsewhere = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], Some(300));
+    let elsewhere =
+        plan([FetchDecision::Nothing, FetchDecision::Nothing, FetchDecision::Nothing], Some(300));
     let went = went([in_line([0, 1, 2]), elsewhere, in_line([1, 2, 0])], |asked| {
         let is_later = asked.topics[0].partitions[0].partition == 2;
         if is_later { full(asked) } else { nothing(asked) }
@@ -452,12 +471,13 @@ async fn a_batch_that_cannot_be_cut_holds_its_partition_and_no_other() {
             data.records = Some(records.into());
         }))
     };
-    let cut = || Serve::Without(vec![5]);
-    let among_others = went([plan([cut(), cut(), Serve::Nothing], None)], damaged).await;
+    let cut = || FetchDecision::Without(vec![5]);
+    let among_others = went([plan([cut(), cut(), FetchDecision::Nothing], None)], damaged).await;
     assert_eq!(among_others.handed, [(1, 5, 7)]);
     assert_eq!(among_others.given()[0], (0, None));
     assert_eq!(among_others.unreadable, [0]);
-    let by_itself = went([plan([cut(), Serve::Nothing, Serve::Nothing], None)], damaged).await;
+    let by_itself =
+        went([plan([cut(), FetchDecision::Nothing, FetchDecision::Nothing], None)], damaged).await;
     assert_eq!(by_itself.given(), [(0, None); 3]);
     assert_eq!(by_itself.requests.len(), 1, "the broker would say the same at once");
 }

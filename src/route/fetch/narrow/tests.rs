@@ -76,15 +76,15 @@ fn what_is_held_is_not_asked_for_and_empty_in_the_answer_while_the_rest_flows() 
     let request = asking(&[("a", &[3, 1]), ("b", &[0]), ("c", &[0, 2])]);
     let plan = Plan {
         serve: vec![
-            Serve::Nothing,
-            Serve::Open,
-            Serve::Nothing,
-            Serve::Without(vec![7]),
-            Serve::Below { without: vec![], below: 7 },
+            FetchDecision::Nothing,
+            FetchDecision::Open,
+            FetchDecision::Nothing,
+            FetchDecision::Without(vec![7]),
+            FetchDecision::Below { without: vec![], below: 7 },
         ],
         until: Some(MonoMs(10)),
     };
-    let gives: Vec<Give> = plan.serve.iter().map(Give::from).collect();
+    let gives: Vec<DeliveryDecision> = plan.serve.iter().map(DeliveryDecision::from).collect();
     let narrowed = narrowed(&request, &gives);
     let asked = named([("a", vec![1]), ("c", vec![0, 2])]);
     assert_eq!(partitions_of(&narrowed), asked);
@@ -105,8 +105,8 @@ fn what_is_held_is_not_asked_for_and_empty_in_the_answer_while_the_rest_flows() 
 #[test]
 fn nothing_is_left_to_ask_when_everything_is_held() {
     let request = asking(&[("a", &[0, 1]), ("b", &[0])]);
-    let refused = Give::Refused(ResponseError::NotLeaderOrFollower);
-    let gives = [Give::Nothing, refused, Give::Nothing];
+    let refused = DeliveryDecision::Refused(ResponseError::NotLeaderOrFollower);
+    let gives = [DeliveryDecision::Nothing, refused, DeliveryDecision::Nothing];
     assert!(narrowed(&request, &gives).topics.is_empty());
     let merged = merged(&request, &gives, FetchResponse::default());
     let code = ResponseError::NotLeaderOrFollower.code();
@@ -118,7 +118,7 @@ fn nothing_is_left_to_ask_when_everything_is_held() {
 #[test]
 fn what_a_broker_does_not_answer_or_was_not_asked_goes_nowhere() {
     let request = asking(&[("a", &[0, 1])]);
-    let gives = [Give::Open, Give::Nothing];
+    let gives = [DeliveryDecision::Open, DeliveryDecision::Nothing];
     let asked = asking(&[("a", &[1, 7]), ("junk", &[0])]);
     let merged = merged(&request, &gives, told(&asked));
     assert_eq!(rows(&merged), named([("a", vec![(0, 0, -1, 0), (1, 0, -1, 0)])]));
@@ -137,7 +137,7 @@ fn everything_else_of_a_broker_s_answer_stays() {
     data.aborted_transactions = Some(vec![AbortedTransaction::default()]);
     data.diverging_epoch.epoch = 3;
     let expected = data.clone();
-    let merged = merged(&request, &[Give::Below { without: vec![], below: 7 }], told);
+    let merged = merged(&request, &[DeliveryDecision::Below { without: vec![], below: 7 }], told);
     assert_eq!(merged.responses[0].partitions[0], expected);
     assert!(says_something(&merged), "the client is to ask another replica");
 }
@@ -151,7 +151,7 @@ fn the_answer_has_the_form_of_every_version() {
             topic.topic = kafka_protocol::messages::TopicName::default();
             topic.topic_id = Uuid::from_u128(8);
         }
-        let gives = [Give::Nothing, Give::Open];
+        let gives = [DeliveryDecision::Nothing, DeliveryDecision::Open];
         let mut told = told(&narrowed(&request, &gives));
         told.responses[0].topic_id = request.topics[0].topic_id;
         let merged = merged(&request, &gives, told);
@@ -170,7 +170,7 @@ fn where_a_client_goes_on_is_behind_the_last_whole_batch() {
     for (records, end) in [(Vec::new(), None), (two, Some(9)), (torn, Some(9))] {
         let mut data = empty(0, 0);
         data.records = Some(records.clone().into());
-        let cut = cut(&mut data, &Give::Open, 5).unwrap();
+        let cut = cut(&mut data, &DeliveryDecision::Open, 5).unwrap();
         assert_eq!(cut.map(|leaving| leaving.end), end);
         assert_eq!(data.records.unwrap(), records, "not a byte is another");
     }
@@ -206,8 +206,8 @@ fn with_aborted() -> PartitionData {
     data
 }
 
-fn below(below: i64) -> Give {
-    Give::Below { without: Vec::new(), below }
+fn below(below: i64) -> DeliveryDecision {
+    DeliveryDecision::Below { without: Vec::new(), below }
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn records_below_a_bound_come_by_whole_batches_first() {
     let given = |from: i64, without: &[i64], below: i64| {
         let mut data = empty(0, 9);
         data.records = Some((0..3).flat_map(|nth| three_at(nth * 3)).collect());
-        let give = Give::Below { without: without.to_vec(), below };
+        let give = DeliveryDecision::Below { without: without.to_vec(), below };
         let leaving = cut(&mut data, &give, from).unwrap().unwrap();
         (batches(&data), leaving.end, leaving.passed_over(from))
     };
@@ -265,7 +265,7 @@ fn records_below_a_bound_come_by_whole_batches_first() {
 
 #[test]
 fn what_was_aborted_is_never_the_one_record_that_is_given() {
-    let turn = Give::Turn { place: 0, without: Vec::new() };
+    let turn = DeliveryDecision::Turn { place: 0, without: Vec::new() };
     let mut data = with_aborted();
     let leaving = cut(&mut data, &turn, 5).unwrap().unwrap();
     assert_eq!((leaving.end, leaving.turn), (8, Some(7)));
@@ -294,7 +294,7 @@ fn what_holds_no_record_takes_nobody_s_turn() {
     let last = Batch::parse(&records).unwrap().bytes.len();
     let two = last + Batch::parse(&records.slice(last..)).unwrap().bytes.len();
     data.records = Some(records.slice(..two));
-    let turn = Give::Turn { place: 0, without: Vec::new() };
+    let turn = DeliveryDecision::Turn { place: 0, without: Vec::new() };
     let leaving = cut(&mut data, &turn, 5).unwrap().unwrap();
     assert_eq!((leaving.end, leaving.turn), (7, None));
     assert!(has_records(&data), "the client goes on behind it");

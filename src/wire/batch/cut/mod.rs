@@ -14,14 +14,14 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use self::rewrite::{Found, Rest, keep, only};
-use self::whole::{Settled, nothing_of, settled};
+use self::rewrite::{SelectedRecords, UnparsedBatches, keep, only};
+use self::whole::{FinalShare, nothing_of, settled};
 use super::header::BatchHeader;
 use super::produce::Batch;
 use super::records::RecordError;
-use crate::model::Runs;
+use crate::model::OffsetRuns;
 
-pub use self::whole::{Whole, whole_at};
+pub use self::whole::{UnreadableBatch, whole_at};
 
 /// Batches for the client after the removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub enum CutError {
     Corrupt {
         /// Base offset of the batch, outside the CRC.
         base_offset: i64,
-        damage: Damage,
+        damage: BatchDamage,
     },
     /// The records decompress to more than the bound.
     #[error("the batch at offset {base_offset} unpacks to more than {max} bytes")]
@@ -68,7 +68,7 @@ pub enum CutError {
 
 /// Defects of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Damage {
+pub enum BatchDamage {
     /// The length is less than a header.
     #[error("its length is impossible")]
     Length,
@@ -119,10 +119,10 @@ pub fn without_from(
     offsets: &[i64],
     bytes_max: usize,
 ) -> Result<Cut, CutError> {
-    let mut pieces = Pieces::of(records);
+    let mut pieces = BatchPieces::of(records);
     let mut end = None;
     let mut left = bytes_max;
-    let mut rest = Rest(records.clone());
+    let mut rest = UnparsedBatches(records.clone());
     loop {
         let next = rest.next_batch().and_then(|batch| {
             let Some(batch) = batch else { return Ok(None) };
@@ -131,7 +131,7 @@ pub fn without_from(
                 return Ok(Some((batch, None)));
             }
             match (keep(&batch, from, offsets, left), settled(&batch, i64::MIN, offsets)) {
-                (Err(_), Settled::All) => {
+                (Err(_), FinalShare::All) => {
                     let nothing = nothing_of(&batch);
                     Ok(Some((batch, Some(nothing))))
                 }
@@ -164,7 +164,7 @@ pub fn alone(
     without: &[i64],
     bytes_max: usize,
 ) -> Result<Cut, CutError> {
-    alone_seen(records, from, without, &Runs::default(), bytes_max)
+    alone_seen(records, from, without, &OffsetRuns::default(), bytes_max)
 }
 
 /// Bound for [`below`] that keeps one record.
@@ -182,7 +182,7 @@ pub fn alone_seen(
     records: &Bytes,
     from: i64,
     without: &[i64],
-    hidden: &Runs,
+    hidden: &OffsetRuns,
     bytes_max: usize,
 ) -> Result<Cut, CutError> {
     below(records, from, (without, ONE), hidden, bytes_max)
@@ -193,12 +193,12 @@ pub fn below(
     records: &Bytes,
     from: i64,
     (without, below): (&[i64], i64),
-    hidden: &Runs,
+    hidden: &OffsetRuns,
     bytes_max: usize,
 ) -> Result<Cut, CutError> {
-    let mut pieces = Pieces::of(records);
+    let mut pieces = BatchPieces::of(records);
     let mut reached = false;
-    let mut rest = Rest(records.clone());
+    let mut rest = UnparsedBatches(records.clone());
     let mut at = 0;
     loop {
         let next = rest.next_batch().and_then(|batch| {
@@ -245,16 +245,16 @@ fn first_of(
     from: i64,
     (without, below): (&[i64], i64),
     bytes_max: usize,
-) -> Result<Option<Found>, CutError> {
+) -> Result<Option<SelectedRecords>, CutError> {
     only(batch, from, without, below, bytes_max).or_else(|error| {
         match settled(batch, from, without) {
-            Settled::Nothing => Ok(Some(Found {
+            FinalShare::Nothing => Ok(Some(SelectedRecords {
                 offset: from.max(batch.header.base_offset),
                 end: batch.header.last_offset().saturating_add(1),
                 batch: None,
             })),
-            Settled::All => Ok(None),
-            Settled::Some => Err(error),
+            FinalShare::All => Ok(None),
+            FinalShare::Some => Err(error),
         }
     })
 }
@@ -266,13 +266,13 @@ fn within(offsets: &[i64], header: &BatchHeader) -> bool {
 }
 
 /// Builds the result: consecutive unchanged batches become one slice of the source.
-struct Pieces<'a> {
+struct BatchPieces<'a> {
     source: &'a Bytes,
     run: Range<usize>,
     before: Vec<Bytes>,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> BatchPieces<'a> {
     fn of(source: &'a Bytes) -> Self {
         Self { source, run: 0..0, before: Vec::new() }
     }

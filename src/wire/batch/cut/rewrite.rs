@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{CutError, Damage};
+use super::{BatchDamage, CutError};
 use crate::wire::batch::build::{finish, put_at};
 use crate::wire::batch::compress::decompress;
 use crate::wire::batch::header::{
@@ -13,17 +13,17 @@ use crate::wire::batch::records::RecordError;
 use crate::wire::reader::{ReadError, Reader, length};
 
 /// Batches that are not parsed yet.
-pub(super) struct Rest(pub(super) Bytes);
+pub(super) struct UnparsedBatches(pub(super) Bytes);
 
 /// A rewritten batch with the records that stay.
-pub(super) struct Kept {
+pub(super) struct RewrittenBatch {
     pub(super) batch: Bytes,
     /// Bytes of the original records, decompressed.
     pub(super) unpacked_bytes: usize,
 }
 
 /// Selected records of one batch, and a batch that holds only them.
-pub(super) struct Found {
+pub(super) struct SelectedRecords {
     /// The first selected offset.
     pub(super) offset: i64,
     /// The client's next fetch offset.
@@ -32,7 +32,7 @@ pub(super) struct Found {
     pub(super) batch: Option<Bytes>,
 }
 
-impl Rest {
+impl UnparsedBatches {
     /// The next batch, its records not parsed; `None`: no whole batch is left.
     pub(super) fn next_batch(&mut self) -> Result<Option<Batch>, CutError> {
         let mut start = Reader::new(&self.0);
@@ -46,12 +46,12 @@ impl Rest {
         let Ok(header) = BatchHeader::parse(&self.0) else { return Ok(None) };
         let corrupt = |damage| CutError::Corrupt { base_offset, damage };
         let total = header.total_bytes().filter(|total| *total >= HEADER_BYTES);
-        let total = total.ok_or(corrupt(Damage::Length))?;
+        let total = total.ok_or(corrupt(BatchDamage::Length))?;
         if total > self.0.len() {
             return Ok(None);
         }
         if base_offset < 0 || header.last_offset_delta < 0 {
-            return Err(corrupt(Damage::Offsets));
+            return Err(corrupt(BatchDamage::Offsets));
         }
         let bytes = self.0.slice(..total);
         self.0.advance(total);
@@ -65,9 +65,9 @@ pub(super) fn keep(
     from: i64,
     offsets: &[i64],
     bytes_max: usize,
-) -> Result<Option<Kept>, CutError> {
+) -> Result<Option<RewrittenBatch>, CutError> {
     let plain = open(batch, bytes_max)?;
-    let mut anew = Anew::of(batch, plain.len());
+    let mut anew = BatchRewriter::of(batch, plain.len());
     let mut cut = false;
     each(batch, &plain, |record| {
         if offsets.binary_search(&record.offset).is_ok() {
@@ -81,7 +81,7 @@ pub(super) fn keep(
         return Ok(None);
     }
     let last_offset_delta = batch.header.last_offset_delta;
-    Ok(Some(Kept { batch: anew.end(last_offset_delta), unpacked_bytes: plain.len() }))
+    Ok(Some(RewrittenBatch { batch: anew.end(last_offset_delta), unpacked_bytes: plain.len() }))
 }
 
 /// Selects the first record at or above `from` that is not in `without`, and later ones below
@@ -92,9 +92,9 @@ pub(super) fn only(
     without: &[i64],
     below: i64,
     bytes_max: usize,
-) -> Result<Option<Found>, CutError> {
+) -> Result<Option<SelectedRecords>, CutError> {
     let plain = open(batch, bytes_max)?;
-    let mut anew = Anew::of(batch, 0);
+    let mut anew = BatchRewriter::of(batch, 0);
     let mut kept: Option<(i64, i32)> = None;
     each(batch, &plain, |record| {
         if record.offset < from || without.binary_search(&record.offset).is_ok() {
@@ -113,7 +113,7 @@ pub(super) fn only(
     let BatchHeader { base_offset, count, last_offset_delta, .. } = batch.header;
     let is_all = anew.count == count && last == last_offset_delta;
     let end = base_offset.saturating_add(i64::from(last)).saturating_add(1);
-    Ok(Some(Found { offset, end, batch: (!is_all).then(|| anew.end(last)) }))
+    Ok(Some(SelectedRecords { offset, end, batch: (!is_all).then(|| anew.end(last)) }))
 }
 
 /// Decompresses the records. The CRC is checked first: a rewritten batch gets a correct one, which
@@ -123,7 +123,7 @@ fn open(batch: &Batch, bytes_max: usize) -> Result<Bytes, CutError> {
     let codec = batch.header.codec();
     let codec = codec.ok_or(CutError::Codec { base_offset, codec: attributes & 7 })?;
     let corrupt = |damage| CutError::Corrupt { base_offset, damage };
-    batch.check_crc().map_err(|_| corrupt(Damage::Crc))?;
+    batch.check_crc().map_err(|_| corrupt(BatchDamage::Crc))?;
     decompress(codec, &batch.payload(), bytes_max).map_err(|error| match error {
         RecordError::TooLarge { max } => CutError::TooLarge { base_offset, max },
         other => corrupt(other.into()),
@@ -154,7 +154,7 @@ fn each<'a>(
         let record = read(&mut reader, base_offset);
         let record = record.map_err(|error| corrupt(RecordError::from(error).into()))?;
         if record.delta < least || record.delta > last_offset_delta {
-            return Err(corrupt(Damage::Offsets));
+            return Err(corrupt(BatchDamage::Offsets));
         }
         least = record.delta.saturating_add(1);
         if !go_on(record) {
@@ -162,7 +162,7 @@ fn each<'a>(
         }
     }
     if count < 0 || !reader.is_empty() {
-        return Err(corrupt(Damage::Count { count }));
+        return Err(corrupt(BatchDamage::Count { count }));
     }
     Ok(())
 }
@@ -180,14 +180,14 @@ fn read<'a>(reader: &mut Reader<'a>, base_offset: i64) -> Result<Record<'a>, Rea
 }
 
 /// A batch while it is rewritten.
-struct Anew {
+struct BatchRewriter {
     header: BatchHeader,
     bytes: BytesMut,
     count: i32,
     timestamp_ms_max: Option<i64>,
 }
 
-impl Anew {
+impl BatchRewriter {
     fn of(batch: &Batch, records_bytes: usize) -> Self {
         let mut bytes = BytesMut::with_capacity(HEADER_BYTES + records_bytes);
         bytes.put_slice(batch.bytes.get(..HEADER_BYTES).unwrap_or_default());

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use super::rewrite::{Kept, Rest, only};
+use super::rewrite::{RewrittenBatch, UnparsedBatches, only};
 use super::{ONE, has_data};
 use crate::wire::batch::build::empty_batch;
 use crate::wire::batch::header::TimestampType;
@@ -17,7 +17,7 @@ const OFFSETS_MAX: i64 = 10_000;
 
 /// A batch of which no record can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct UnreadableBatch {
     /// The whole batch, header included.
     pub bytes: Bytes,
     /// First to last offset.
@@ -26,7 +26,7 @@ pub struct Whole {
     timestamp_ms: i64,
 }
 
-impl Whole {
+impl UnreadableBatch {
     /// Converts to a record without a key; the batch's bytes are its value.
     pub fn into_record(self) -> RawRecord {
         RawRecord {
@@ -40,34 +40,42 @@ impl Whole {
 }
 
 /// Share of an unreadable batch, from offset `from` on, that is already final.
-pub(super) enum Settled {
+pub(super) enum FinalShare {
     Nothing,
     /// The whole batch is delivered: otherwise its other records would be lost.
     Some,
     All,
 }
 
-pub(super) fn settled(batch: &Batch, from: i64, offsets: &[i64]) -> Settled {
+pub(super) fn settled(batch: &Batch, from: i64, offsets: &[i64]) -> FinalShare {
     let (first, last) = (from.max(batch.header.base_offset), batch.header.last_offset());
     let low = offsets.partition_point(|offset| *offset < first);
     let high = offsets.partition_point(|offset| *offset <= last);
     match i64::try_from(high.saturating_sub(low)) {
-        Ok(0) => Settled::Nothing,
-        Ok(count) if count > last.saturating_sub(first) => Settled::All,
-        _ => Settled::Some,
+        Ok(0) => FinalShare::Nothing,
+        Ok(count) if count > last.saturating_sub(first) => FinalShare::All,
+        _ => FinalShare::Some,
     }
 }
 
 /// The empty batch that replaces an unreadable one when all its offsets are final.
-pub(super) fn nothing_of(batch: &Batch) -> Kept {
+pub(super) fn nothing_of(batch: &Batch) -> RewrittenBatch {
     let header = &batch.header;
-    Kept { batch: empty_batch(header.base_offset, header.last_offset_delta), unpacked_bytes: 0 }
+    RewrittenBatch {
+        batch: empty_batch(header.base_offset, header.last_offset_delta),
+        unpacked_bytes: 0,
+    }
 }
 
 /// The batch that covers `offset`, if none of its records can be read and its end is certain. A
 /// correct CRC, the next batch or the end of the log makes the end certain.
-pub fn whole_at(records: &Bytes, offset: i64, log_end: i64, bytes_max: usize) -> Option<Whole> {
-    let mut rest = Rest(records.clone());
+pub fn whole_at(
+    records: &Bytes,
+    offset: i64,
+    log_end: i64,
+    bytes_max: usize,
+) -> Option<UnreadableBatch> {
+    let mut rest = UnparsedBatches(records.clone());
     loop {
         let batch = rest.next_batch().ok()??;
         let (base, last) = (batch.header.base_offset, batch.header.last_offset());
@@ -81,7 +89,7 @@ pub fn whole_at(records: &Bytes, offset: i64, log_end: i64, bytes_max: usize) ->
             let next = next.map_or(log_end, |next| next.header.base_offset);
             batch.check_crc().is_ok() || next == last.saturating_add(1)
         };
-        return (is_there && is_unreadable && ends_there()).then(|| Whole {
+        return (is_there && is_unreadable && ends_there()).then(|| UnreadableBatch {
             offsets: base..=last,
             timestamp_ms: batch.header.max_timestamp_ms.max(0),
             bytes: batch.bytes,

@@ -85,7 +85,7 @@ fn an_error_comes_once_and_what_follows_is_not_read() {
         let (bytes, expected) = answer(version, vec![vec![(None, None)]]);
         let (found, end) = fed(version, [&bytes[..], &[0]]);
         assert_eq!((found, end), (expected, Err(FetchedError::Trailing)));
-        let mut fetched = Fetched::new(version);
+        let mut fetched = FetchAnswer::new(version);
         let mut count = 0;
         fetched.feed(&[&bytes[..], &[0]].concat(), |_| count += 1).unwrap_err();
         for _ in 0..3 {

@@ -66,9 +66,9 @@ fn cases() -> Vec<Case> {
 }
 
 /// Expected hidden offsets: those of empty batches, and the gaps between batches.
-fn hidden_of(records: Option<&Bytes>) -> Runs {
+fn hidden_of(records: Option<&Bytes>) -> OffsetRuns {
     let mut rest = records.cloned().unwrap_or_default();
-    let mut hidden = Runs::default();
+    let mut hidden = OffsetRuns::default();
     let mut end = None;
     while let Ok(batch) = Batch::parse(&rest) {
         rest = rest.slice(batch.bytes.len()..);
@@ -190,7 +190,7 @@ fn fed<'a>(
     version: i16,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Vec<PartitionFetched>, Result<bool, FetchedError>) {
-    let mut fetched = Fetched::new(version);
+    let mut fetched = FetchAnswer::new(version);
     let mut found = Vec::new();
     for chunk in chunks {
         if let Err(error) = fetched.feed(chunk, |partition| found.push(partition)) {

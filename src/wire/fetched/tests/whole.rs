@@ -28,7 +28,7 @@ fn every_partition_of_every_version_is_found_however_the_bytes_are_cut() {
 fn an_answer_is_done_with_its_last_byte_and_a_partition_told_with_its_own() {
     for version in VERSIONS {
         let (bytes, expected) = answer(version, vec![vec![(Some(batch(5, 1, 8)), Some(6))]]);
-        let mut fetched = Fetched::new(version);
+        let mut fetched = FetchAnswer::new(version);
         let mut told = None;
         for (at, byte) in bytes.chunks(1).enumerate() {
             assert!(!fetched.is_done(), "v{version}: {at}");

@@ -1,17 +1,18 @@
 //! Layouts of answers about the cluster: APIs, topics, brokers.
 
 use crate::wire::scan::schema::{
-    BOOL, I8, I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within,
+    BOOL, FieldKind, I8, I16, I32, I64, Schema, TaggedField, UUID, always, since, within,
 };
 
 /// Name, highest and lowest level of a feature.
-const FEATURES: Kind = Kind::Structs(&[always(Kind::Text), always(I16), always(I16)], &[]);
+const FEATURES: FieldKind =
+    FieldKind::Structs(&[always(FieldKind::Text), always(I16), always(I16)], &[]);
 
 pub(super) const API_VERSIONS: Schema = Schema {
     flexible: 3,
     fields: &[
         always(I16), // error_code
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
                 always(I16), // api_key
                 always(I16), // min_version
@@ -22,10 +23,10 @@ pub(super) const API_VERSIONS: Schema = Schema {
         since(1, I32), // throttle_time_ms
     ],
     tagged: &[
-        Tagged { tag: 0, versions: (3, i16::MAX), kind: FEATURES }, // supported_features
-        Tagged { tag: 1, versions: (3, i16::MAX), kind: I64 },      // finalized_features_epoch
-        Tagged { tag: 2, versions: (3, i16::MAX), kind: FEATURES }, // finalized_features
-        Tagged { tag: 3, versions: (3, i16::MAX), kind: BOOL },     // zk_migration_ready
+        TaggedField { tag: 0, versions: (3, i16::MAX), kind: FEATURES }, // supported_features
+        TaggedField { tag: 1, versions: (3, i16::MAX), kind: I64 },      // finalized_features_epoch
+        TaggedField { tag: 2, versions: (3, i16::MAX), kind: FEATURES }, // finalized_features
+        TaggedField { tag: 3, versions: (3, i16::MAX), kind: BOOL },     // zk_migration_ready
     ],
 };
 
@@ -33,32 +34,32 @@ pub(super) const METADATA: Schema = Schema {
     flexible: 9,
     fields: &[
         since(3, I32), // throttle_time_ms
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(I32),          // node_id
-                always(Kind::Text),   // host
-                always(I32),          // port
-                since(1, Kind::Text), // rack
+                always(I32),               // node_id
+                always(FieldKind::Text),   // host
+                always(I32),               // port
+                since(1, FieldKind::Text), // rack
             ],
             &[],
         )),
-        since(2, Kind::Text), // cluster_id
-        since(1, I32),        // controller_id
-        always(Kind::Structs(
+        since(2, FieldKind::Text), // cluster_id
+        since(1, I32),             // controller_id
+        always(FieldKind::Structs(
             &[
-                always(I16),        // error_code
-                always(Kind::Text), // name
-                since(10, UUID),    // topic_id
-                since(1, BOOL),     // is_internal
-                always(Kind::Structs(
+                always(I16),             // error_code
+                always(FieldKind::Text), // name
+                since(10, UUID),         // topic_id
+                since(1, BOOL),          // is_internal
+                always(FieldKind::Structs(
                     &[
-                        always(I16),                // error_code
-                        always(I32),                // partition_index
-                        always(I32),                // leader_id
-                        since(7, I32),              // leader_epoch
-                        always(Kind::List(&I32)),   // replica_nodes
-                        always(Kind::List(&I32)),   // isr_nodes
-                        since(5, Kind::List(&I32)), // offline_replicas
+                        always(I16),                     // error_code
+                        always(I32),                     // partition_index
+                        always(I32),                     // leader_id
+                        since(7, I32),                   // leader_epoch
+                        always(FieldKind::List(&I32)),   // replica_nodes
+                        always(FieldKind::List(&I32)),   // isr_nodes
+                        since(5, FieldKind::List(&I32)), // offline_replicas
                     ],
                     &[],
                 )),
@@ -75,22 +76,22 @@ pub(super) const METADATA: Schema = Schema {
 pub(super) const FIND_COORDINATOR: Schema = Schema {
     flexible: 3,
     fields: &[
-        since(1, I32),            // throttle_time_ms
-        within(0, 3, I16),        // error_code
-        within(1, 3, Kind::Text), // error_message
-        within(0, 3, I32),        // node_id
-        within(0, 3, Kind::Text), // host
-        within(0, 3, I32),        // port
+        since(1, I32),                 // throttle_time_ms
+        within(0, 3, I16),             // error_code
+        within(1, 3, FieldKind::Text), // error_message
+        within(0, 3, I32),             // node_id
+        within(0, 3, FieldKind::Text), // host
+        within(0, 3, I32),             // port
         since(
             4,
-            Kind::Structs(
+            FieldKind::Structs(
                 &[
-                    always(Kind::Text), // key
-                    always(I32),        // node_id
-                    always(Kind::Text), // host
-                    always(I32),        // port
-                    always(I16),        // error_code
-                    always(Kind::Text), // error_message
+                    always(FieldKind::Text), // key
+                    always(I32),             // node_id
+                    always(FieldKind::Text), // host
+                    always(I32),             // port
+                    always(I16),             // error_code
+                    always(FieldKind::Text), // error_message
                 ],
                 &[],
             ),
@@ -102,19 +103,19 @@ pub(super) const FIND_COORDINATOR: Schema = Schema {
 pub(super) const DESCRIBE_CLUSTER: Schema = Schema {
     flexible: 0,
     fields: &[
-        always(I32),        // throttle_time_ms
-        always(I16),        // error_code
-        always(Kind::Text), // error_message
-        since(1, I8),       // endpoint_type
-        always(Kind::Text), // cluster_id
-        always(I32),        // controller_id
-        always(Kind::Structs(
+        always(I32),             // throttle_time_ms
+        always(I16),             // error_code
+        always(FieldKind::Text), // error_message
+        since(1, I8),            // endpoint_type
+        always(FieldKind::Text), // cluster_id
+        always(I32),             // controller_id
+        always(FieldKind::Structs(
             &[
-                always(I32),        // broker_id
-                always(Kind::Text), // host
-                always(I32),        // port
-                always(Kind::Text), // rack
-                since(2, BOOL),     // is_fenced
+                always(I32),             // broker_id
+                always(FieldKind::Text), // host
+                always(I32),             // port
+                always(FieldKind::Text), // rack
+                since(2, BOOL),          // is_fenced
             ],
             &[],
         )),

@@ -1,7 +1,7 @@
 //! Layouts of answers about records: `ListOffsets`, Produce, Fetch.
 
 use crate::wire::scan::schema::{
-    Field, I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within,
+    Field, FieldKind, I16, I32, I64, Schema, TaggedField, UUID, always, since, within,
 };
 
 /// Version 1 or later, with one offset per partition.
@@ -9,10 +9,10 @@ pub(super) const LIST_OFFSETS: Schema = Schema {
     flexible: 6,
     fields: &[
         since(2, I32), // throttle_time_ms
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
-                always(Kind::Structs(
+                always(FieldKind::Text), // name
+                always(FieldKind::Structs(
                     &[
                         always(I32),   // partition_index
                         always(I16),   // error_code
@@ -33,11 +33,11 @@ pub(super) const LIST_OFFSETS: Schema = Schema {
 pub(super) const PRODUCE: Schema = Schema {
     flexible: 9,
     fields: &[
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                within(0, 12, Kind::Text), // name
-                since(13, UUID),           // topic_id
-                always(Kind::Structs(
+                within(0, 12, FieldKind::Text), // name
+                since(13, UUID),                // topic_id
+                always(FieldKind::Structs(
                     &[
                         always(I32),   // index
                         always(I16),   // error_code
@@ -46,20 +46,20 @@ pub(super) const PRODUCE: Schema = Schema {
                         since(5, I64), // log_start_offset
                         since(
                             8,
-                            Kind::Structs(
+                            FieldKind::Structs(
                                 &[
-                                    always(I32),        // batch_index
-                                    always(Kind::Text), // batch_index_error_message
+                                    always(I32),             // batch_index
+                                    always(FieldKind::Text), // batch_index_error_message
                                 ],
                                 &[],
                             ),
                         ),
-                        since(8, Kind::Text), // error_message
+                        since(8, FieldKind::Text), // error_message
                     ],
-                    &[Tagged {
+                    &[TaggedField {
                         tag: 0, // current_leader: leader_id, leader_epoch
                         versions: (10, i16::MAX),
-                        kind: Kind::Struct(&[always(I32), always(I32)], &[]),
+                        kind: FieldKind::Struct(&[always(I32), always(I32)], &[]),
                     }],
                 )),
             ],
@@ -67,11 +67,11 @@ pub(super) const PRODUCE: Schema = Schema {
         )),
         always(I32), // throttle_time_ms
     ],
-    tagged: &[Tagged {
+    tagged: &[TaggedField {
         tag: 0, // node_endpoints: node_id, host, port, rack
         versions: (10, i16::MAX),
-        kind: Kind::Structs(
-            &[always(I32), always(Kind::Text), always(I32), always(Kind::Text)],
+        kind: FieldKind::Structs(
+            &[always(I32), always(FieldKind::Text), always(I32), always(FieldKind::Text)],
             &[],
         ),
     }],
@@ -84,20 +84,20 @@ pub(super) const FETCH: Schema = Schema {
         always(I32),   // throttle_time_ms
         since(7, I16), // error_code
         since(7, I32), // session_id
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                within(0, 12, Kind::Text), // topic
-                since(13, UUID),           // topic_id
-                always(Kind::Structs(FETCH_PARTITION, FETCH_PARTITION_TAGGED)),
+                within(0, 12, FieldKind::Text), // topic
+                since(13, UUID),                // topic_id
+                always(FieldKind::Structs(FETCH_PARTITION, FETCH_PARTITION_TAGGED)),
             ],
             &[],
         )),
     ],
-    tagged: &[Tagged {
+    tagged: &[TaggedField {
         tag: 0, // node_endpoints: node_id, host, port, rack
         versions: (16, i16::MAX),
-        kind: Kind::Structs(
-            &[always(I32), always(Kind::Text), always(I32), always(Kind::Text)],
+        kind: FieldKind::Structs(
+            &[always(I32), always(FieldKind::Text), always(I32), always(FieldKind::Text)],
             &[],
         ),
     }],
@@ -109,31 +109,31 @@ const FETCH_PARTITION: &[Field] = &[
     always(I64),   // high_watermark
     always(I64),   // last_stable_offset
     since(5, I64), // log_start_offset
-    always(Kind::Structs(
+    always(FieldKind::Structs(
         &[
             always(I64), // producer_id
             always(I64), // first_offset
         ],
         &[],
     )),
-    since(11, I32),     // preferred_read_replica
-    always(Kind::Blob), // records
+    since(11, I32),          // preferred_read_replica
+    always(FieldKind::Blob), // records
 ];
 
-const FETCH_PARTITION_TAGGED: &[Tagged] = &[
-    Tagged {
+const FETCH_PARTITION_TAGGED: &[TaggedField] = &[
+    TaggedField {
         tag: 0, // diverging_epoch: epoch, end_offset
         versions: (12, i16::MAX),
-        kind: Kind::Struct(&[always(I32), always(I64)], &[]),
+        kind: FieldKind::Struct(&[always(I32), always(I64)], &[]),
     },
-    Tagged {
+    TaggedField {
         tag: 1, // current_leader: leader_id, leader_epoch
         versions: (12, i16::MAX),
-        kind: Kind::Struct(&[always(I32), always(I32)], &[]),
+        kind: FieldKind::Struct(&[always(I32), always(I32)], &[]),
     },
-    Tagged {
+    TaggedField {
         tag: 2, // snapshot_id: end_offset, epoch
         versions: (12, i16::MAX),
-        kind: Kind::Struct(&[always(I64), always(I32)], &[]),
+        kind: FieldKind::Struct(&[always(I64), always(I32)], &[]),
     },
 ];

@@ -1,28 +1,28 @@
 //! Layouts of answers about topics and their settings.
 
 use crate::wire::scan::schema::{
-    BOOL, Field, I8, I16, I32, Kind, Schema, Tagged, UUID, always, since,
+    BOOL, Field, FieldKind, I8, I16, I32, Schema, TaggedField, UUID, always, since,
 };
 
 pub(super) const CREATE_TOPICS: Schema = Schema {
     flexible: 5,
     fields: &[
         always(I32), // throttle_time_ms
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text), // name
-                since(7, UUID),     // topic_id
-                always(I16),        // error_code
-                always(Kind::Text), // error_message
-                since(5, I32),      // num_partitions
-                since(5, I16),      // replication_factor
+                always(FieldKind::Text), // name
+                since(7, UUID),          // topic_id
+                always(I16),             // error_code
+                always(FieldKind::Text), // error_message
+                since(5, I32),           // num_partitions
+                since(5, I16),           // replication_factor
                 // configs: name, value, read_only, config_source, is_sensitive
                 since(
                     5,
-                    Kind::Structs(
+                    FieldKind::Structs(
                         &[
-                            always(Kind::Text),
-                            always(Kind::Text),
+                            always(FieldKind::Text),
+                            always(FieldKind::Text),
                             always(BOOL),
                             always(I8),
                             always(BOOL),
@@ -32,7 +32,7 @@ pub(super) const CREATE_TOPICS: Schema = Schema {
                 ),
             ],
             // topic_config_error_code
-            &[Tagged { tag: 0, versions: (5, i16::MAX), kind: I16 }],
+            &[TaggedField { tag: 0, versions: (5, i16::MAX), kind: I16 }],
         )),
     ],
     tagged: &[],
@@ -42,12 +42,12 @@ pub(super) const DELETE_TOPICS: Schema = Schema {
     flexible: 4,
     fields: &[
         always(I32), // throttle_time_ms
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(Kind::Text),   // name
-                since(6, UUID),       // topic_id
-                always(I16),          // error_code
-                since(5, Kind::Text), // error_message
+                always(FieldKind::Text),   // name
+                since(6, UUID),            // topic_id
+                always(I16),               // error_code
+                since(5, FieldKind::Text), // error_message
             ],
             &[],
         )),
@@ -59,26 +59,26 @@ pub(super) const DESCRIBE_CONFIGS: Schema = Schema {
     flexible: 4,
     fields: &[
         always(I32), // throttle_time_ms
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(I16),        // error_code
-                always(Kind::Text), // error_message
-                always(I8),         // resource_type
-                always(Kind::Text), // resource_name
-                always(Kind::Structs(
+                always(I16),             // error_code
+                always(FieldKind::Text), // error_message
+                always(I8),              // resource_type
+                always(FieldKind::Text), // resource_name
+                always(FieldKind::Structs(
                     &[
-                        always(Kind::Text), // name
-                        always(Kind::Text), // value
-                        always(BOOL),       // read_only
-                        always(I8),         // config_source
-                        always(BOOL),       // is_sensitive
+                        always(FieldKind::Text), // name
+                        always(FieldKind::Text), // value
+                        always(BOOL),            // read_only
+                        always(I8),              // config_source
+                        always(BOOL),            // is_sensitive
                         // synonyms: name, value, source
-                        always(Kind::Structs(
-                            &[always(Kind::Text), always(Kind::Text), always(I8)],
+                        always(FieldKind::Structs(
+                            &[always(FieldKind::Text), always(FieldKind::Text), always(I8)],
                             &[],
                         )),
-                        since(3, I8),         // config_type
-                        since(3, Kind::Text), // documentation
+                        since(3, I8),              // config_type
+                        since(3, FieldKind::Text), // documentation
                     ],
                     &[],
                 )),
@@ -93,23 +93,23 @@ pub(super) const DESCRIBE_TOPIC_PARTITIONS: Schema = Schema {
     flexible: 0,
     fields: &[
         always(I32), // throttle_time_ms
-        always(Kind::Structs(
+        always(FieldKind::Structs(
             &[
-                always(I16),        // error_code
-                always(Kind::Text), // name
-                always(UUID),       // topic_id
-                always(BOOL),       // is_internal
-                always(Kind::Structs(
+                always(I16),             // error_code
+                always(FieldKind::Text), // name
+                always(UUID),            // topic_id
+                always(BOOL),            // is_internal
+                always(FieldKind::Structs(
                     &[
-                        always(I16),              // error_code
-                        always(I32),              // partition_index
-                        always(I32),              // leader_id
-                        always(I32),              // leader_epoch
-                        always(Kind::List(&I32)), // replica_nodes
-                        always(Kind::List(&I32)), // isr_nodes
-                        always(Kind::List(&I32)), // eligible_leader_replicas
-                        always(Kind::List(&I32)), // last_known_elr
-                        always(Kind::List(&I32)), // offline_replicas
+                        always(I16),                   // error_code
+                        always(I32),                   // partition_index
+                        always(I32),                   // leader_id
+                        always(I32),                   // leader_epoch
+                        always(FieldKind::List(&I32)), // replica_nodes
+                        always(FieldKind::List(&I32)), // isr_nodes
+                        always(FieldKind::List(&I32)), // eligible_leader_replicas
+                        always(FieldKind::List(&I32)), // last_known_elr
+                        always(FieldKind::List(&I32)), // offline_replicas
                     ],
                     &[],
                 )),
@@ -118,7 +118,7 @@ pub(super) const DESCRIBE_TOPIC_PARTITIONS: Schema = Schema {
             &[],
         )),
         // next_cursor: topic_name, partition_index
-        always(Kind::Maybe(&[always(Kind::Text), always(I32)])),
+        always(FieldKind::Maybe(&[always(FieldKind::Text), always(I32)])),
     ],
     tagged: &[],
 };
@@ -128,7 +128,10 @@ pub(super) const CREATE_PARTITIONS: Schema = Schema {
     fields: &[
         always(I32), // throttle_time_ms
         // results: name, error_code, error_message
-        always(Kind::Structs(&[always(Kind::Text), always(I16), always(Kind::Text)], &[])),
+        always(FieldKind::Structs(
+            &[always(FieldKind::Text), always(I16), always(FieldKind::Text)],
+            &[],
+        )),
     ],
     tagged: &[],
 };
@@ -137,7 +140,10 @@ pub(super) const CREATE_PARTITIONS: Schema = Schema {
 const ALTERED: &[Field] = &[
     always(I32), // throttle_time_ms
     // responses: error_code, error_message, resource_type, resource_name
-    always(Kind::Structs(&[always(I16), always(Kind::Text), always(I8), always(Kind::Text)], &[])),
+    always(FieldKind::Structs(
+        &[always(I16), always(FieldKind::Text), always(I8), always(FieldKind::Text)],
+        &[],
+    )),
 ];
 
 pub(super) const ALTER_CONFIGS: Schema = Schema { flexible: 2, fields: ALTERED, tagged: &[] };

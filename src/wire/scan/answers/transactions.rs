@@ -1,10 +1,10 @@
 //! Layouts of answers to transactional producers.
 
-use crate::wire::scan::schema::{I16, I32, I64, Kind, Schema, always, since};
+use crate::wire::scan::schema::{FieldKind, I16, I32, I64, Schema, always, since};
 
 /// Topic name; index and error code of each partition.
-const TOPICS: Kind = Kind::Structs(
-    &[always(Kind::Text), always(Kind::Structs(&[always(I32), always(I16)], &[]))],
+const TOPICS: FieldKind = FieldKind::Structs(
+    &[always(FieldKind::Text), always(FieldKind::Structs(&[always(I32), always(I16)], &[]))],
     &[],
 );
 

@@ -94,7 +94,7 @@ pub(super) struct Membership {
 
 /// Event of a consumer or an administrator.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum ClientEvent {
     /// The consumer has handled this record.
     Done { partition: i32, offset: i64 },
     /// The consumer has left, or the administrator is done.
@@ -129,7 +129,7 @@ impl<'a> Consumer<'a> {
         world: &'a World,
         (id, membership): (u64, Membership),
         habits: &Habits,
-        said: Sender<Said>,
+        said: Sender<ClientEvent>,
     ) -> Self {
         let Membership { group, topic, protocol, instance, .. } = &membership;
         let instance = instance.as_deref().unwrap_or("-");
@@ -146,7 +146,7 @@ impl<'a> Consumer<'a> {
     pub(super) fn librdkafka(
         (id, membership): (u64, Membership),
         habits: Habits,
-        said: Sender<Said>,
+        said: Sender<ClientEvent>,
     ) -> Self {
         let orders = Arc::new(Orders::default());
         let (of, told) = (membership.clone(), Arc::clone(&orders));

@@ -21,11 +21,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use super::consumer::Said;
+use super::consumer::ClientEvent;
 use crate::runtimes;
 
 /// Channels for the events of consumers and administrators, by id.
-type Listeners = Arc<Mutex<HashMap<u64, Sender<Said>>>>;
+type Listeners = Arc<Mutex<HashMap<u64, Sender<ClientEvent>>>>;
 
 /// The process of all Java consumers.
 pub(super) struct Jvm {
@@ -53,7 +53,7 @@ impl Jvm {
         Self { child, stdin, listeners }
     }
 
-    pub(super) fn start_one(&self, id: u64, words: &str, said: Sender<Said>) {
+    pub(super) fn start_one(&self, id: u64, words: &str, said: Sender<ClientEvent>) {
         self.listeners.lock().unwrap().insert(id, said);
         self.write(&format!("start {id} {words}"));
     }
@@ -69,7 +69,7 @@ impl Jvm {
         id: u64,
         (group, topic): (&str, &str),
         to: &[i64],
-        said: Sender<Said>,
+        said: Sender<ClientEvent>,
     ) {
         self.listeners.lock().unwrap().insert(id, said);
         let to: Vec<String> =
@@ -102,10 +102,10 @@ fn hear(stdout: ChildStdout, listeners: &Listeners) {
             "done" => {
                 let (partition, offset) = rest.split_once(' ').unwrap();
                 let (partition, offset) = (partition.parse().unwrap(), offset.parse().unwrap());
-                Said::Done { partition, offset }
+                ClientEvent::Done { partition, offset }
             }
-            "ended" => Said::Ended { id },
-            "failed" => Said::Failed { why: rest.to_owned() },
+            "ended" => ClientEvent::Ended { id },
+            "failed" => ClientEvent::Failed { why: rest.to_owned() },
             _ => panic!("reprise.Consumers says {line:?}"),
         };
         // The script of this consumer may be over.

@@ -15,7 +15,7 @@ use rdkafka::topic_partition_list::TopicPartitionListElem as Elem;
 use rdkafka::{Offset, TopicPartitionList};
 use reprise::clock::Clock;
 
-use super::consumer::{Habits, Membership, Orders, Said, Style};
+use super::consumer::{ClientEvent, Habits, Membership, Orders, Style};
 
 /// Most tries of the commit with which a consumer leaves.
 const LAST_COMMITS_MAX: u32 = 20;
@@ -80,7 +80,7 @@ struct Healthy<'a> {
     id: u64,
     habits: Habits,
     orders: &'a Orders,
-    said: &'a Sender<Said>,
+    said: &'a Sender<ClientEvent>,
     rng: Rng,
     consumer: BaseConsumer<Ledger>,
     /// Time since the last commit.
@@ -90,7 +90,13 @@ struct Healthy<'a> {
     waiting: Vec<(i32, i64)>,
 }
 
-pub(super) fn live(id: u64, of: &Membership, habits: Habits, orders: &Orders, said: &Sender<Said>) {
+pub(super) fn live(
+    id: u64,
+    of: &Membership,
+    habits: Habits,
+    orders: &Orders,
+    said: &Sender<ClientEvent>,
+) {
     let ledger = Ledger {
         topic: of.topic.clone(),
         style: habits.style,
@@ -157,7 +163,7 @@ impl Healthy<'_> {
         }
         let (id, said) = (self.id, self.said);
         drop(self.consumer);
-        let _ = said.send(Said::Ended { id });
+        let _ = said.send(ClientEvent::Ended { id });
     }
 
     /// Partition and offset of the next record.
@@ -257,7 +263,7 @@ impl Healthy<'_> {
 
     fn done(&self, partition: i32, offset: i64) {
         // The script of this consumer may be over.
-        let _ = self.said.send(Said::Done { partition, offset });
+        let _ = self.said.send(ClientEvent::Done { partition, offset });
     }
 
     fn commit_all(&mut self) -> bool {

@@ -12,8 +12,8 @@ use rdkafka::{Offset, TopicPartitionList};
 use reprise::clock::Clock;
 
 use super::World;
-use super::consumer::{Consumer, Habits, Membership, Said};
-use super::seen::Seen;
+use super::consumer::{ClientEvent, Consumer, Habits, Membership};
+use super::seen::Observations;
 use crate::scene::Scene;
 
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -55,10 +55,10 @@ pub(super) struct Script<'a> {
     /// Number of ids given to consumers and administrators.
     named: u64,
     ended: BTreeSet<u64>,
-    says: Sender<Said>,
-    said: Receiver<Said>,
+    says: Sender<ClientEvent>,
+    said: Receiver<ClientEvent>,
     looked: Duration,
-    seen: Seen,
+    seen: Observations,
     /// Events for the message of a failed script.
     told: Vec<String>,
 }
@@ -90,7 +90,7 @@ impl<'a> Script<'a> {
             says,
             said,
             looked: Duration::ZERO,
-            seen: Seen::default(),
+            seen: Observations::default(),
             told: Vec::new(),
             rng,
         }
@@ -254,8 +254,8 @@ impl<'a> Script<'a> {
         let of = (self.scene.group.as_str(), self.scene.topic.as_str());
         self.world.jvm.reset(id, of, to, self.says.clone());
         match self.said.recv_timeout(PATIENCE) {
-            Ok(Said::Ended { .. }) => true,
-            Ok(Said::Failed { why }) => {
+            Ok(ClientEvent::Ended { .. }) => true,
+            Ok(ClientEvent::Failed { why }) => {
                 self.tell(&why);
                 false
             }
@@ -321,18 +321,18 @@ impl<'a> Script<'a> {
         }
     }
 
-    fn hear(&mut self, said: Said) {
+    fn hear(&mut self, said: ClientEvent) {
         match said {
-            Said::Done { partition, offset } => {
+            ClientEvent::Done { partition, offset } => {
                 let partition = usize::try_from(partition).unwrap();
                 assert!((0..self.ends[partition]).contains(&offset), "{partition}@{offset}");
                 self.handled[partition].insert(offset);
                 self.given += 1;
             }
-            Said::Ended { id } => {
+            ClientEvent::Ended { id } => {
                 self.ended.insert(id);
             }
-            Said::Failed { why } => self.fail(&why),
+            ClientEvent::Failed { why } => self.fail(&why),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::scene::Scene;
 use crate::sidecar::Sidecar;
 
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     /// Partition and offset of every record that was ever a suspect.
     pub(super) suspects: BTreeSet<(i32, i64)>,
     /// Only a part of the suspects was delivered at some time.
@@ -23,7 +23,7 @@ pub(super) struct Seen {
     pub(super) committed: BTreeMap<i32, i64>,
 }
 
-impl Seen {
+impl Observations {
     /// Reads the state of the group; `Err`: a record has a failure or is skipped.
     pub(super) fn look(&mut self, sidecar: &Sidecar, scene: &Scene) -> Result<(), String> {
         let known = sidecar.json(&format!("/api/v1/explain?group={}", scene.group));

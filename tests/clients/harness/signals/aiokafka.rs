@@ -1,7 +1,7 @@
 //! aiokafka: applications that loop over records and handle errors themselves.
 
 use super::app::{App, python};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 
 static APP: App = App::new("aiokafka", "aiokafka", python);
 
@@ -13,7 +13,7 @@ const RAISES: Case = Case {
     wire: "leaves the group without a commit; the next process begins at the committed offset",
     partitions: 4,
     session_ms: 6_000,
-    ends: Ends::DeadLetter("crashed"),
+    ends: FinalPlace::DeadLetter("crashed"),
     tries: Tries::AtLeast(6),
 };
 
@@ -23,7 +23,7 @@ cases! {
         way: "seeks-back",
         fails: "the loop catches and seeks back to the record; commits each record",
         wire: "asks for the record again, at once and before any other",
-        ends: Ends::DeadLetter("seek_back"),
+        ends: FinalPlace::DeadLetter("seek_back"),
         tries: Tries::AtLeast(5),
         ..RAISES
     };
@@ -31,7 +31,7 @@ cases! {
         way: "auto-commit",
         fails: "the loop raises and its process ends; commits as it comes (`enable_auto_commit`)",
         wire: "commits past the record while it closes",
-        ends: Ends::PassedOver { others_too: false },
+        ends: FinalPlace::PassedOver { others_too: false },
         tries: Tries::Exactly(1),
         ..RAISES
     };

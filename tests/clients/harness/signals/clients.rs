@@ -1,7 +1,7 @@
 //! Applications that the harness plays with librdkafka: the scenarios of `wordless.rs`.
 
 use super::app::App;
-use super::{Case, Ends, Seen, Tries};
+use super::{Case, FinalPlace, Observations, Tries};
 use crate::program::Program;
 use crate::runtimes::Built;
 use crate::stage::Stage;
@@ -16,14 +16,14 @@ fn version(_: &App) -> Built {
 }
 
 /// Plays the application of one way to fail.
-pub(super) fn seen(program: Program, way: &str) -> Seen {
+pub(super) fn seen(program: Program, way: &str) -> Observations {
     let rules = "retry: {on_seek_back: retry, give_up_after: 1s}\n";
     let stage = Stage::by_rules(program, &format!("signals-{way}"), rules);
     let (tries, word) = match way {
         "exits" => (wordless::ends_its_process(stage, wordless::MIDDLE), "crashed"),
         _ => (wordless::is_sought_back_to(stage, wordless::MIDDLE), "seek_back"),
     };
-    Seen { tries, letters: vec![word.to_owned()], ..Seen::default() }
+    Observations { tries, letters: vec![word.to_owned()], ..Observations::default() }
 }
 
 const EXITS: Case = Case {
@@ -33,7 +33,7 @@ const EXITS: Case = Case {
     wire: "leaves the group without a commit; the next process begins at the committed offset",
     partitions: 4,
     session_ms: 30_000,
-    ends: Ends::DeadLetter("crashed"),
+    ends: FinalPlace::DeadLetter("crashed"),
     tries: Tries::AtLeast(6),
 };
 
@@ -41,7 +41,7 @@ const SEEKS: Case = Case {
     way: "seeks-back",
     fails: "the loop commits what it has handled and seeks back to all the rest it was given",
     wire: "drops what it has fetched ahead, and asks for the records again",
-    ends: Ends::DeadLetter("seek_back"),
+    ends: FinalPlace::DeadLetter("seek_back"),
     tries: Tries::AtLeast(5),
     ..EXITS
 };

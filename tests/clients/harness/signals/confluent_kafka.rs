@@ -2,7 +2,7 @@
 //! works. On each pause librdkafka drops prefetched records, and fetches them again.
 
 use super::app::{App, python};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 
 pub(super) static APP: App = App::new("confluent-kafka", "confluent-kafka (Python)", python);
 
@@ -15,7 +15,7 @@ const STORMS: Case = Case {
            record again",
     partitions: 4,
     session_ms: 6_000,
-    ends: Ends::DeadLetter("seek_back"),
+    ends: FinalPlace::DeadLetter("seek_back"),
     tries: Tries::AtLeast(4),
 };
 
@@ -32,7 +32,7 @@ cases! {
                 attempts; commits each record",
         wire: "drops what it has fetched ahead, and fetches nothing of that partition meanwhile; \
                then commits past the record, and asks for the rest again",
-        ends: Ends::PassedOver { others_too: false },
+        ends: FinalPlace::PassedOver { others_too: false },
         tries: Tries::Exactly(10),
         ..STORMS
     };

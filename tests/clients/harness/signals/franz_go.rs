@@ -1,7 +1,7 @@
 //! franz-go: a loop that commits each record, and ends with its process.
 
 use super::app::{App, go};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 use crate::runtimes::Built;
 
 pub(super) static APP: App = App::new("franz-go", "franz-go", built);
@@ -19,7 +19,7 @@ cases! {
                offset",
         partitions: 4,
         session_ms: 3_000,
-        ends: Ends::DeadLetter("crashed"),
+        ends: FinalPlace::DeadLetter("crashed"),
         tries: Tries::AtLeast(6),
     };
 }

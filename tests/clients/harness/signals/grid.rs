@@ -10,7 +10,7 @@ use reprise::clock::Clock;
 
 use super::app::{App, Process, outage};
 use super::trial::Trial;
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 use super::{confluent_kafka, franz_go, kafka_clients, kafkajs, spring_kafka};
 use crate::wait::until;
 
@@ -123,7 +123,7 @@ impl Cell {
             wire: "is silent until its session ends",
             partitions: PARTITIONS,
             session_ms: 1_500,
-            ends: Ends::Kept,
+            ends: FinalPlace::Kept,
             tries: Tries::AtLeast(0),
         };
         let name = format!("{way}-{situation:?}").to_lowercase();

@@ -1,7 +1,7 @@
 //! Apache Kafka's own Java client, in loops from its documentation.
 
 use super::app::{App, java};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 
 pub(super) static APP: App = App::new("kafka-clients", "Java client", java);
 
@@ -13,7 +13,7 @@ const LEAVES: Case = Case {
     wire: "leaves the group without a commit; the next process begins at the committed offset",
     partitions: 4,
     session_ms: 10_000,
-    ends: Ends::DeadLetter("crashed"),
+    ends: FinalPlace::DeadLetter("crashed"),
     // By default three deliveries are lost before isolation (`crash_limit`), and four more count as
     // failures (`in_place_limit`).
     tries: Tries::AtLeast(6),
@@ -33,7 +33,7 @@ const SEEKS: Case = Case {
     way: "seeks",
     fails: "the loop catches, commits what it has handled and seeks back to the record",
     wire: "asks for the record again at once",
-    ends: Ends::DeadLetter("seek_back"),
+    ends: FinalPlace::DeadLetter("seek_back"),
     tries: Tries::AtLeast(5),
     ..LEAVES
 };
@@ -65,7 +65,7 @@ cases! {
         way: "leaves-auto",
         fails: "the loop throws; auto-commit is on",
         wire: "commits past all it was given when it is closed, and leaves the group",
-        ends: Ends::PassedOver { others_too: true },
+        ends: FinalPlace::PassedOver { others_too: true },
         tries: Tries::Exactly(1),
         ..LEAVES
     };
@@ -73,7 +73,7 @@ cases! {
         way: "skips",
         fails: "the loop catches and goes on; `commitSync` after each batch",
         wire: "commits past the record, as if it had handled it",
-        ends: Ends::PassedOver { others_too: false },
+        ends: FinalPlace::PassedOver { others_too: false },
         tries: Tries::Exactly(1),
         ..LEAVES
     };

@@ -1,7 +1,7 @@
 //! kafkajs: a handler that throws.
 
 use super::app::{App, node};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 
 pub(super) static APP: App = App::new("kafkajs", "kafkajs", node);
 
@@ -15,7 +15,7 @@ const THROWS: Case = Case {
            anew",
     partitions: 4,
     session_ms: 6_000,
-    ends: Ends::DeadLetter("seek_back"),
+    ends: FinalPlace::DeadLetter("seek_back"),
     tries: Tries::AtLeast(5),
 };
 

@@ -70,13 +70,13 @@ struct Case {
     wire: &'static str,
     partitions: i32,
     session_ms: u32,
-    ends: Ends,
+    ends: FinalPlace,
     tries: Tries,
 }
 
 /// Final place of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
+enum FinalPlace {
     /// In the dead letters, with this disposition.
     DeadLetter(&'static str),
     /// The client commits past it by itself, and perhaps past others that it has not handled.
@@ -108,7 +108,7 @@ impl Tries {
 
 /// Observations of one application.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observations {
     /// Number of failures of the record.
     tries: usize,
     /// Dispositions of the dead letters; only the record may be one.
@@ -132,11 +132,11 @@ fn play(case: &Case) {
 
 /// Runs one case: the application handles orders, is restarted, and then gets the record among
 /// others.
-fn seen(case: &Case) -> Seen {
+fn seen(case: &Case) -> Observations {
     seen_in(case, Trial::new(case))
 }
 
-fn seen_in(case: &Case, mut trial: Trial) -> Seen {
+fn seen_in(case: &Case, mut trial: Trial) -> Observations {
     let mut process = Process::new(case, &trial);
     trial.produce("early", None);
     trial.until(&mut process, "the early orders are done", Trial::is_committed);

@@ -1,7 +1,7 @@
 //! Confluent's Parallel Consumer: a function that throws.
 
 use super::app::{App, java_by};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 use crate::runtimes::Built;
 
 static APP: App = App::new("parallel-consumer", "Confluent Parallel Consumer", build);
@@ -19,7 +19,7 @@ cases! {
                commit's metadata; tries the record again from memory every second, without end",
         partitions: 4,
         session_ms: 10_000,
-        ends: Ends::Kept,
+        ends: FinalPlace::Kept,
         tries: Tries::AtLeast(4),
     };
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Ends, Seen, Tries};
+use super::{Case, FinalPlace, Observations, Tries};
 use crate::cluster;
 
 /// Text of a row; a file keeps it until all rows exist.
@@ -20,14 +20,14 @@ pub(super) struct Row {
 
 impl Row {
     /// Checks the observations against the case.
-    pub(super) fn of(case: &Case, seen: &Seen) -> Self {
+    pub(super) fn of(case: &Case, seen: &Observations) -> Self {
         let tries = seen.tries;
         assert_eq!(seen.innocent_failures, 0, "{seen:?}");
         assert!(case.tries.has(tries), "{seen:?}");
         let letters: Vec<&str> = seen.letters.iter().map(String::as_str).collect();
         match case.ends {
-            Ends::DeadLetter(disposition) => assert_eq!(letters, [disposition]),
-            Ends::PassedOver { .. } | Ends::Aside | Ends::Kept => {
+            FinalPlace::DeadLetter(disposition) => assert_eq!(letters, [disposition]),
+            FinalPlace::PassedOver { .. } | FinalPlace::Aside | FinalPlace::Kept => {
                 assert!(letters.is_empty(), "{letters:?}");
             }
         }
@@ -43,15 +43,17 @@ impl Row {
             wire: case.wire.to_owned(),
             seen: words(seen),
             ends: match case.ends {
-                Ends::DeadLetter(word) => format!("`reprise.dlq.<group>`, `{word}`, after {tries}"),
-                Ends::PassedOver { others_too: false } => {
+                FinalPlace::DeadLetter(word) => {
+                    format!("`reprise.dlq.<group>`, `{word}`, after {tries}")
+                }
+                FinalPlace::PassedOver { others_too: false } => {
                     format!("the client goes past it after {tries}")
                 }
-                Ends::PassedOver { others_too: true } => {
+                FinalPlace::PassedOver { others_too: true } => {
                     format!("the client goes past it, and past what came with it, after {tries}")
                 }
-                Ends::Aside => format!("in a topic of the client's own, {tries}"),
-                Ends::Kept => format!("nowhere: the client goes on trying, {tries}"),
+                FinalPlace::Aside => format!("in a topic of the client's own, {tries}"),
+                FinalPlace::Kept => format!("nowhere: the client goes on trying, {tries}"),
             },
         }
     }
@@ -80,7 +82,7 @@ impl Row {
     }
 }
 
-fn words(seen: &Seen) -> String {
+fn words(seen: &Observations) -> String {
     let word = seen.letters.first().map(String::as_str);
     let known = match word {
         Some("seek_back") => "it goes back to the record",

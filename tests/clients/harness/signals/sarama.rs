@@ -1,7 +1,7 @@
 //! sarama: a `ConsumerGroupHandler`, and repeated calls of `Consume`.
 
 use super::app::{App, go};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 use crate::runtimes::Built;
 
 static APP: App = App::new("sarama", "sarama", built);
@@ -19,7 +19,7 @@ const RETURNS: Case = Case {
            committed offset",
     partitions: 4,
     session_ms: 6_000,
-    ends: Ends::DeadLetter("crashed"),
+    ends: FinalPlace::DeadLetter("crashed"),
     tries: Tries::AtLeast(6),
 };
 
@@ -29,7 +29,7 @@ cases! {
         way: "marks-anyway",
         fails: "`ConsumeClaim` logs the error and marks the message",
         wire: "goes on, and commits past the record",
-        ends: Ends::PassedOver { others_too: false },
+        ends: FinalPlace::PassedOver { others_too: false },
         tries: Tries::Exactly(1),
         ..RETURNS
     };

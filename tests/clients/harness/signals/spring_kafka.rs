@@ -1,7 +1,7 @@
 //! Spring for Apache Kafka: a `@KafkaListener` that throws.
 
 use super::app::{App, java};
-use super::{Case, Ends, Tries};
+use super::{Case, FinalPlace, Tries};
 
 pub(super) static APP: App = App::new("spring-kafka", "Spring Kafka", java);
 
@@ -14,7 +14,7 @@ const THROWS: Case = Case {
            polls at once; after 10 deliveries it would log, and commit past the record",
     partitions: 10,
     session_ms: 10_000,
-    ends: Ends::DeadLetter("seek_back"),
+    ends: FinalPlace::DeadLetter("seek_back"),
     // Spring would give up after ten.
     tries: Tries::Between(5, 9),
 };
@@ -31,7 +31,7 @@ cases! {
         way: "long-back-off",
         fails: "the same; `FixedBackOff(3000, 4)`",
         wire: "the same, but it sleeps for 3 s before it polls, and gives up after 5 deliveries",
-        ends: Ends::PassedOver { others_too: false },
+        ends: FinalPlace::PassedOver { others_too: false },
         tries: Tries::Exactly(5),
         ..THROWS
     };
@@ -40,7 +40,7 @@ cases! {
         fails: "the same; `setSeekAfterError(false)`",
         wire: "pauses every partition, polls without records, tries again from memory; after 10 \
                deliveries it logs, and commits past the record",
-        ends: Ends::PassedOver { others_too: false },
+        ends: FinalPlace::PassedOver { others_too: false },
         tries: Tries::Exactly(10),
         ..THROWS
     };
@@ -49,7 +49,7 @@ cases! {
         fails: "`@KafkaListener(batch = \"true\")` throws; error handler as it comes",
         wire: "pauses every partition, polls without records, tries the batch again from memory; \
                after 10 deliveries it logs, and commits past all of it",
-        ends: Ends::PassedOver { others_too: true },
+        ends: FinalPlace::PassedOver { others_too: true },
         tries: Tries::Exactly(10),
         ..THROWS
     };
@@ -65,7 +65,7 @@ cases! {
         wire: "sends the record to `<topic>-retry`, and commits past it; a second consumer tries \
                it again, in the end it is sent to `<topic>-dlt`",
         partitions: 4,
-        ends: Ends::Aside,
+        ends: FinalPlace::Aside,
         tries: Tries::Exactly(3),
         ..THROWS
     };

@@ -13,7 +13,7 @@ use reprise::clock::Clock;
 use serde_json::Value;
 
 use super::app::{Line, Process};
-use super::{Case, Ends, Seen};
+use super::{Case, FinalPlace, Observations};
 use crate::cluster::Admin;
 use crate::scene::Scene;
 use crate::sidecar::{CONSUMER_SESSION, Sidecar};
@@ -28,7 +28,7 @@ const ORDERS: usize = 3;
 const POISONED: usize = 1;
 
 /// Partition and offset.
-type Place = (i32, i64);
+type PartitionOffset = (i32, i64);
 
 pub(super) struct Trial {
     pub(super) dir: PathBuf,
@@ -36,13 +36,13 @@ pub(super) struct Trial {
     pub(super) scene: Scene,
     partitions: i32,
     /// Partition and offset of each order, by key.
-    orders: BTreeMap<String, Place>,
+    orders: BTreeMap<String, PartitionOffset>,
     /// Key and place of the order that cannot be handled.
-    poison: Option<(String, Place)>,
+    poison: Option<(String, PartitionOffset)>,
     done: BTreeSet<String>,
     /// Committed offset by partition, as last observed.
     committed: BTreeMap<i32, i64>,
-    pub(super) seen: Seen,
+    pub(super) seen: Observations,
 }
 
 impl Trial {
@@ -71,7 +71,7 @@ impl Trial {
             poison: None,
             done: BTreeSet::new(),
             committed: BTreeMap::new(),
-            seen: Seen::default(),
+            seen: Observations::default(),
         }
     }
 
@@ -199,10 +199,12 @@ impl Trial {
     pub(super) fn has_ended(&self, case: &Case) -> bool {
         let (_, (partition, offset)) = self.poison.as_ref().unwrap();
         match case.ends {
-            Ends::DeadLetter(_) => self.is_committed() && !self.seen.letters.is_empty(),
-            Ends::PassedOver { others_too } => self.are_past() && self.is_done() != others_too,
-            Ends::Aside => self.is_committed() && case.tries.has(self.seen.tries),
-            Ends::Kept => {
+            FinalPlace::DeadLetter(_) => self.is_committed() && !self.seen.letters.is_empty(),
+            FinalPlace::PassedOver { others_too } => {
+                self.are_past() && self.is_done() != others_too
+            }
+            FinalPlace::Aside => self.is_committed() && case.tries.has(self.seen.tries),
+            FinalPlace::Kept => {
                 let others = (0..self.partitions).filter(|of| of != partition);
                 let is_kept = self.committed.get(partition).is_some_and(|at| at <= offset);
                 is_kept
@@ -228,7 +230,7 @@ impl std::fmt::Debug for Trial {
 
 /// Partition and offset of each produced order, by key.
 #[derive(Clone, Default)]
-struct Fates(Arc<Mutex<BTreeMap<String, Place>>>);
+struct Fates(Arc<Mutex<BTreeMap<String, PartitionOffset>>>);
 
 impl rdkafka::ClientContext for Fates {}
 

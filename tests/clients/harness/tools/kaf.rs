@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::{House, Running, Said, rows, said};
+use super::{House, ProgramOutput, Running, rows, said};
 use crate::runtimes::go_tool;
 use crate::wait::until;
 
@@ -17,7 +17,7 @@ fn command(house: &House, args: &[&str]) -> Command {
     kaf
 }
 
-fn asked(house: &House, args: &[&str], input: &str) -> Said {
+fn asked(house: &House, args: &[&str], input: &str) -> ProgramOutput {
     said(&mut command(house, args), input)
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-pub(crate) use crate::printing::{Running, Said, said};
+pub(crate) use crate::printing::{ProgramOutput, Running, said};
 use crate::runtimes::jvm;
 use crate::sidecar::{CONSUMER_SESSION, Sidecar};
 use crate::stage::empty_dir;
@@ -46,13 +46,13 @@ impl House {
     }
 
     /// Runs a tool of Kafka with this input.
-    pub(crate) fn given(&self, class: &str, args: &[&str], input: &str) -> Said {
+    pub(crate) fn given(&self, class: &str, args: &[&str], input: &str) -> ProgramOutput {
         let address = self.sidecar.address();
         said(tool(class).args(["--bootstrap-server", &address]).args(args), input)
     }
 
     /// Runs a tool of Kafka, which may fail.
-    pub(crate) fn asked(&self, class: &str, args: &[&str]) -> Said {
+    pub(crate) fn asked(&self, class: &str, args: &[&str]) -> ProgramOutput {
         self.given(class, args, "")
     }
 

@@ -9,8 +9,8 @@ use crate::wire::batch::{ProducerStamp, crc_of, produce_batch, rebase};
 #[tokio::test]
 async fn what_is_at_its_end_is_read_and_settled_before_the_rest_is_asked_for() {
     let plans = [
-        plan([settling(5), Serve::Open, Serve::Open], None),
-        plan([Serve::Nothing, Serve::Open, Serve::Open], None),
+        plan([settling(5), FetchDecision::Open, FetchDecision::Open], None),
+        plan([FetchDecision::Nothing, FetchDecision::Open, FetchDecision::Open], None),
     ];
     let went = went(plans, full).await;
     assert_eq!((went.settled.as_slice(), went.asked), (&[5][..], 2));
@@ -21,7 +21,7 @@ async fn what_is_at_its_end_is_read_and_settled_before_the_rest_is_asked_for() {
 
 #[tokio::test]
 async fn a_record_that_cannot_be_settled_now_holds_its_partition() {
-    let at_its_end = plan([settling(5), Serve::Open, Serve::Nothing], None);
+    let at_its_end = plan([settling(5), FetchDecision::Open, FetchDecision::Nothing], None);
     let went = went_and(false, [at_its_end], full).await;
     assert_eq!(went.given(), [(0, None), (0, Some(6)), (0, None)]);
 }
@@ -29,7 +29,7 @@ async fn a_record_that_cannot_be_settled_now_holds_its_partition() {
 #[tokio::test]
 async fn a_record_that_is_led_elsewhere_is_told_and_one_that_is_gone_passes() {
     let moved = ResponseError::NotLeaderOrFollower.code();
-    let at_its_end = || [plan([settling(5), Serve::Nothing, Serve::Nothing], None)];
+    let at_its_end = || [plan([settling(5), FetchDecision::Nothing, FetchDecision::Nothing], None)];
     let elsewhere =
         went(at_its_end(), move |asked| Some(each(asked, |data| data.error_code = moved)));
     let elsewhere = elsewhere.await;
@@ -43,7 +43,7 @@ async fn a_record_that_is_led_elsewhere_is_told_and_one_that_is_gone_passes() {
 
 #[tokio::test]
 async fn a_broker_that_goes_while_a_record_is_read_ends_the_fetch() {
-    let at_its_end = plan([settling(5), Serve::Nothing, Serve::Nothing], None);
+    let at_its_end = plan([settling(5), FetchDecision::Nothing, FetchDecision::Nothing], None);
     let went = went([at_its_end], |_| None).await;
     assert!(matches!(went.answer, Err(UpstreamError::Closed)), "{:?}", went.answer);
 }
@@ -65,8 +65,11 @@ fn transactional() -> Bytes {
 async fn what_a_transaction_has_taken_back_or_the_cleaner_has_taken_is_left_out() {
     for first in [transactional(), empty_batch(5, 0)] {
         let plans = [
-            plan([settling(5), Serve::Nothing, Serve::Nothing], None),
-            plan([Serve::Without(vec![5]), Serve::Nothing, Serve::Nothing], None),
+            plan([settling(5), FetchDecision::Nothing, FetchDecision::Nothing], None),
+            plan(
+                [FetchDecision::Without(vec![5]), FetchDecision::Nothing, FetchDecision::Nothing],
+                None,
+            ),
         ];
         let both: Bytes = [first, record_at(6)].concat().into();
         let went = went(plans, move |asked| {

@@ -7,7 +7,7 @@ use crate::wire::batch::tests::patched;
 #[test]
 fn one_record_stands_alone_and_its_batch_ends_at_it_in_every_codec() {
     for (codec, (name, ..)) in CODECS.iter().enumerate() {
-        let whole = Made::of(100, 119, &[103, 104, 109, 115]).codec(codec).bytes();
+        let whole = BatchParameters::of(100, 119, &[103, 104, 109, 115]).codec(codec).bytes();
         let was = BatchHeader::parse(&whole).unwrap();
         for (from, settled, first) in [
             (100, &[][..], 103),
@@ -31,25 +31,26 @@ fn one_record_stands_alone_and_its_batch_ends_at_it_in_every_codec() {
 
 #[test]
 fn a_batch_that_is_one_record_is_passed_without_a_copy() {
-    let whole = Made::of(5, 5, &[5]).codec(4).bytes();
+    let whole = BatchParameters::of(5, 5, &[5]).codec(4).bytes();
     let cut = alone(&whole, 5, &[], MAX).unwrap();
     assert_eq!((cut.records.as_ptr(), cut.records.len()), (whole.as_ptr(), whole.len()));
     // In a compacted batch the client continues after the record.
-    let whole = Made::of(5, 8, &[6]).bytes();
+    let whole = BatchParameters::of(5, 8, &[6]).bytes();
     let cut = alone(&whole, 5, &[], MAX).unwrap();
     assert_eq!((split(&cut.records)[0].header.last_offset(), cut.end), (6, 7));
 }
 
 #[test]
 fn of_what_lies_before_only_markers_stay_and_nothing_follows() {
-    let marker =
-        |offset| Made::of(offset, offset, &[offset]).flags(CONTROL | TRANSACTIONAL).bytes();
-    let data = |base| Made::of(base, base + 1, &[base, base + 1]).flags(TRANSACTIONAL);
+    let marker = |offset| {
+        BatchParameters::of(offset, offset, &[offset]).flags(CONTROL | TRANSACTIONAL).bytes()
+    };
+    let data = |base| BatchParameters::of(base, base + 1, &[base, base + 1]).flags(TRANSACTIONAL);
     let all = joined(&[
         marker(3),
         data(4).codec(1).bytes(),
         marker(6),
-        Made::of(7, 8, &[]).bytes(),
+        BatchParameters::of(7, 8, &[]).bytes(),
         data(9).bytes(),
         marker(11),
         marker(12),
@@ -73,9 +74,9 @@ fn of_what_lies_before_only_markers_stay_and_nothing_follows() {
 #[test]
 fn without_such_a_record_the_settled_ones_are_cut() {
     let all = joined(&[
-        Made::of(0, 4, &[0, 2, 4]).codec(2).bytes(),
-        Made::of(5, 5, &[5]).flags(CONTROL).bytes(),
-        Made::of(6, 7, &[6, 7]).bytes(),
+        BatchParameters::of(0, 4, &[0, 2, 4]).codec(2).bytes(),
+        BatchParameters::of(5, 5, &[5]).flags(CONTROL).bytes(),
+        BatchParameters::of(6, 7, &[6, 7]).bytes(),
     ]);
     let cut = alone(&all, 2, &[2, 4, 6, 7], MAX).unwrap();
     assert_eq!(cut, without_from(&all, 2, &[2, 4, 6, 7], MAX).unwrap());
@@ -91,7 +92,7 @@ fn without_such_a_record_the_settled_ones_are_cut() {
 
 #[test]
 fn a_batch_that_cannot_be_read_is_one_record() {
-    let good = |base| Made::of(base, base + 4, &[base, base + 2, base + 4]).bytes();
+    let good = |base| BatchParameters::of(base, base + 4, &[base, base + 2, base + 4]).bytes();
     let mut bad = good(5).to_vec();
     *bad.last_mut().unwrap() ^= 1;
     let bad = Bytes::from(bad);
@@ -103,7 +104,7 @@ fn a_batch_that_cannot_be_read_is_one_record() {
     let settled = [5, 6, 7, 8, 9];
     let behind = alone(&all, 7, &settled, MAX).unwrap();
     assert_eq!((behind.first, behind.end), (Some(10), 11));
-    let corrupt = CutError::Corrupt { base_offset: 5, damage: Damage::Crc };
+    let corrupt = CutError::Corrupt { base_offset: 5, damage: BatchDamage::Crc };
     for some in [&settled[..4], &settled[1..], &[7]] {
         assert_eq!(alone(&all, 5, some, MAX), Err(corrupt), "{some:?}: the others would be lost");
         assert_eq!(without(&all.slice(good(0).len()..), some, MAX), Err(corrupt), "{some:?}");
@@ -115,29 +116,30 @@ fn a_batch_that_cannot_be_read_is_one_record() {
 
 #[test]
 fn a_batch_is_taken_as_one_record_only_where_its_end_is_known() {
-    let good = Made::of(5, 9, &[5, 7, 9]).bytes();
+    let good = BatchParameters::of(5, 9, &[5, 7, 9]).bytes();
     let mut bad = good.to_vec();
     *bad.last_mut().unwrap() ^= 1;
-    let (bad, next) = (Bytes::from(bad), Made::of(10, 10, &[10]).bytes());
+    let (bad, next) = (Bytes::from(bad), BatchParameters::of(10, 10, &[10]).bytes());
     let found = |records: &[Bytes], offset, end| whole_at(&joined(records), offset, end, MAX);
     assert_eq!(found(&[good.clone(), next.clone()], 7, 11), None, "it can be read");
-    let behind = found(&[Made::of(0, 4, &[4]).bytes(), bad.clone(), next.clone()], 7, 11);
+    let behind =
+        found(&[BatchParameters::of(0, 4, &[4]).bytes(), bad.clone(), next.clone()], 7, 11);
     assert_eq!(behind.map(|whole| (whole.bytes, whole.offsets)), Some((bad.clone(), 5..=9)));
     assert!(found(std::slice::from_ref(&bad), 7, 10).is_some(), "the log ends behind it");
     assert_eq!(found(std::slice::from_ref(&bad), 7, 11), None, "its header may be what is damaged");
-    assert_eq!(found(&[bad.clone(), Made::of(12, 12, &[12]).bytes()], 7, 13), None);
+    assert_eq!(found(&[bad.clone(), BatchParameters::of(12, 12, &[12]).bytes()], 7, 13), None);
     assert_eq!(found(&[bad], 12, 13), None, "it is another one's");
     let unknown = [patched(&good, 21, &[0, 7])];
     assert!(found(&unknown, 9, 11).is_some(), "its checksum is right");
     let record = found(&unknown, 9, 11).unwrap().into_record();
     assert_eq!((record.key, record.value), (None, Some(unknown[0].clone())));
-    let long = Made::of(5, 5 + 10_000, &[5]).bytes();
+    let long = BatchParameters::of(5, 5 + 10_000, &[5]).bytes();
     assert_eq!(found(&[patched(&long, 21, &[0, 7])], 5, 99_999), None, "too many to remember");
 }
 
 #[test]
 fn only_one_batch_at_a_time_is_unpacked() {
-    let batch = |base| Made::of(base, base + 1, &[base, base + 1]).codec(3).bytes();
+    let batch = |base| BatchParameters::of(base, base + 1, &[base, base + 1]).codec(3).bytes();
     let all = joined(&[batch(10), batch(20), batch(30)]);
     let settled = [10, 11, 20, 21];
     assert_eq!(alone(&all, 10, &settled, 80).unwrap().first, Some(30));

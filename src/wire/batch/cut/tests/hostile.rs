@@ -6,7 +6,7 @@ use crate::wire::reader::ReadError;
 
 #[test]
 fn each_kind_of_bad_batch_has_its_own_error() {
-    let good = Made::of(100, 104, &[100, 102, 104]).bytes();
+    let good = BatchParameters::of(100, 104, &[100, 102, 104]).bytes();
     let of = |at, field: &[u8]| without(&patched(&good, at, field), &[102], MAX).unwrap_err();
     let corrupt = |damage| CutError::Corrupt { base_offset: 100, damage };
     for magic in [0, 1, 3, -1_i8] {
@@ -16,12 +16,16 @@ fn each_kind_of_bad_batch_has_its_own_error() {
         assert_eq!(of(21, &[0, codec]), CutError::Codec { base_offset: 100, codec: codec.into() });
     }
     for length in [-1, 0, 48, i32::MIN] {
-        assert_eq!(of(8, &length.to_be_bytes()), corrupt(Damage::Length));
+        assert_eq!(of(8, &length.to_be_bytes()), corrupt(BatchDamage::Length));
     }
-    assert_eq!(of(23, &(-1_i32).to_be_bytes()), corrupt(Damage::Offsets));
-    assert_eq!(of(23, &3_i32.to_be_bytes()), corrupt(Damage::Offsets), "104 lies behind the end");
+    assert_eq!(of(23, &(-1_i32).to_be_bytes()), corrupt(BatchDamage::Offsets));
+    assert_eq!(
+        of(23, &3_i32.to_be_bytes()),
+        corrupt(BatchDamage::Offsets),
+        "104 lies behind the end"
+    );
     for count in [2, -1, i32::MIN] {
-        assert_eq!(of(57, &i32::to_be_bytes(count)), corrupt(Damage::Count { count }));
+        assert_eq!(of(57, &i32::to_be_bytes(count)), corrupt(BatchDamage::Count { count }));
     }
     let short = RecordError::Read(ReadError::Truncated);
     for count in [4, i32::MAX] {
@@ -34,18 +38,18 @@ fn each_kind_of_bad_batch_has_its_own_error() {
         packed.to_string(),
         "the batch at offset 100 is damaged: the records cannot be decompressed: gzip"
     );
-    let twice = Made::of(100, 104, &[100, 102, 102]).bytes();
-    assert_eq!(without(&twice, &[102], MAX), Err(corrupt(Damage::Offsets)));
-    assert_eq!(alone(&twice, 101, &[102], MAX), Err(corrupt(Damage::Offsets)));
-    let negative = Made::of(-9, -2, &[]).bytes();
+    let twice = BatchParameters::of(100, 104, &[100, 102, 102]).bytes();
+    assert_eq!(without(&twice, &[102], MAX), Err(corrupt(BatchDamage::Offsets)));
+    assert_eq!(alone(&twice, 101, &[102], MAX), Err(corrupt(BatchDamage::Offsets)));
+    let negative = BatchParameters::of(-9, -2, &[]).bytes();
     let error = without(&negative, &[], MAX).unwrap_err();
-    assert_eq!(error, CutError::Corrupt { base_offset: -9, damage: Damage::Offsets });
+    assert_eq!(error, CutError::Corrupt { base_offset: -9, damage: BatchDamage::Offsets });
 }
 
 #[test]
 fn a_bad_batch_behind_others_ends_the_result_before_it() {
-    let good = Made::of(0, 4, &[0, 4]).bytes();
-    let mut bad = Made::of(5, 9, &[5, 9]).bytes().to_vec();
+    let good = BatchParameters::of(0, 4, &[0, 4]).bytes();
+    let mut bad = BatchParameters::of(5, 9, &[5, 9]).bytes().to_vec();
     *bad.last_mut().unwrap() ^= 1;
     let all = joined(&[good.clone(), bad.into(), good.clone()]);
     let cut = without(&all, &[9], MAX).unwrap();
@@ -58,7 +62,7 @@ fn a_bad_batch_behind_others_ends_the_result_before_it() {
 #[test]
 fn no_damage_is_hidden_by_a_new_checksum() {
     for codec in 0..CODECS.len() {
-        let good = Made::of(100, 104, &[100, 102, 104]).codec(codec).bytes();
+        let good = BatchParameters::of(100, 104, &[100, 102, 104]).codec(codec).bytes();
         // The first 16 bytes lie outside the CRC: base offset, length, leader epoch.
         for at in 16..good.len() {
             for bit in 0..8 {
@@ -77,7 +81,7 @@ fn no_damage_is_hidden_by_a_new_checksum() {
 }
 
 /// Random consecutive batches of a partition, and the offsets of their data records.
-fn partition(rng: &mut fastrand::Rng) -> (Vec<Made>, Vec<i64>) {
+fn partition(rng: &mut fastrand::Rng) -> (Vec<BatchParameters>, Vec<i64>) {
     let mut at = rng.i64(0..100);
     let mut data = Vec::new();
     let mut all = Vec::new();
@@ -95,7 +99,7 @@ fn partition(rng: &mut fastrand::Rng) -> (Vec<Made>, Vec<i64>) {
             flags |= if rng.bool() { flag } else { 0 };
         }
         let codec = rng.usize(..CODECS.len());
-        all.push(Made { base, last, offsets, codec, flags });
+        all.push(BatchParameters { base, last, offsets, codec, flags });
         at = last + 1 + rng.i64(0..3);
     }
     (all, data)
@@ -114,7 +118,7 @@ fn whatever_is_cut_the_rest_is_what_it_was() {
     for seed in seeds(1_500) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (made, data) = partition(&mut rng);
-        let batches: Vec<Bytes> = made.iter().map(Made::bytes).collect();
+        let batches: Vec<Bytes> = made.iter().map(BatchParameters::bytes).collect();
         let all = joined(&batches);
         let last = made.last().unwrap().last;
         let settled: Vec<i64> = (0..=last + 3).filter(|_| rng.u8(..5) == 0).collect();
@@ -149,7 +153,7 @@ fn whatever_is_cut_the_rest_is_what_it_was() {
         let markers: Vec<Bytes> = made
             .iter()
             .filter(|m| m.flags & CONTROL != 0 && m.last >= from && m.last < first)
-            .map(Made::bytes)
+            .map(BatchParameters::bytes)
             .collect();
         assert_eq!(seen.into_iter().map(|b| b.bytes).collect::<Vec<_>>(), markers, "seed {seed}");
     }
@@ -160,7 +164,8 @@ fn rubbish_never_panics_and_what_comes_out_are_batches() {
     for seed in seeds(1_500) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let made = partition(&mut rng).0;
-        let mut bytes = joined(&made.iter().map(Made::bytes).collect::<Vec<_>>()).to_vec();
+        let mut bytes =
+            joined(&made.iter().map(BatchParameters::bytes).collect::<Vec<_>>()).to_vec();
         for _ in 0..rng.usize(1..4) {
             let at = rng.usize(..bytes.len());
             bytes[at] ^= rng.u8(1..);

@@ -35,7 +35,7 @@ const CODECS: [(&str, i16, Compress); 6] = [
 
 /// Parameters of a test batch.
 #[derive(Clone)]
-struct Made {
+struct BatchParameters {
     base: i64,
     last: i64,
     offsets: Vec<i64>,
@@ -43,7 +43,7 @@ struct Made {
     flags: i16,
 }
 
-impl Made {
+impl BatchParameters {
     fn of(base: i64, last: i64, offsets: &[i64]) -> Self {
         Self { base, last, offsets: offsets.to_vec(), codec: 0, flags: 0 }
     }

@@ -8,7 +8,7 @@ use super::*;
 fn any_record_is_cut_from_a_batch_in_every_codec_and_the_others_stay_byte_for_byte() {
     for (codec, (name, ..)) in CODECS.iter().enumerate() {
         let all: Vec<i64> = (100..=109).collect();
-        let whole = Made::of(100, 109, &all).codec(codec).bytes();
+        let whole = BatchParameters::of(100, 109, &all).codec(codec).bytes();
         let was = BatchHeader::parse(&whole).unwrap();
         for cut in [&[100][..], &[104], &[109], &[100, 101, 109], &[99, 105, 300]] {
             let result = without(&whole, cut, MAX).unwrap();
@@ -27,7 +27,7 @@ fn any_record_is_cut_from_a_batch_in_every_codec_and_the_others_stay_byte_for_by
 
 #[test]
 fn another_decoder_reads_what_was_cut() {
-    let whole = Made::of(100, 104, &[100, 101, 104]).codec(1).bytes();
+    let whole = BatchParameters::of(100, 104, &[100, 101, 104]).codec(1).bytes();
     // Offset 101 has one header, 104 none. The codec crate reads only keys that are text.
     let cut = without(&whole, &[100], MAX).unwrap();
     let set = RecordBatchDecoder::decode(&mut cut.records.clone()).unwrap();
@@ -41,7 +41,7 @@ fn another_decoder_reads_what_was_cut() {
 fn a_batch_of_which_nothing_remains_stays_as_an_empty_one() {
     for (codec, (name, ..)) in CODECS.iter().enumerate() {
         let flags = TRANSACTIONAL | DELETE_HORIZON;
-        let whole = Made::of(40, 47, &[41, 44]).codec(codec).flags(flags).bytes();
+        let whole = BatchParameters::of(40, 47, &[41, 44]).codec(codec).flags(flags).bytes();
         let was = BatchHeader::parse(&whole).unwrap();
         let cut = without(&whole, &[41, 44], MAX).unwrap();
         let [batch] = &split(&cut.records)[..] else { panic!("{name}: one batch") };
@@ -58,10 +58,10 @@ fn a_batch_of_which_nothing_remains_stays_as_an_empty_one() {
 #[test]
 fn what_loses_nothing_is_passed_without_a_copy() {
     let batches = [
-        Made::of(0, 9, &[0, 3, 9]).codec(1).bytes(),
-        Made::of(10, 12, &[]).bytes(),
-        Made::of(13, 13, &[13]).flags(CONTROL | TRANSACTIONAL).bytes(),
-        Made::of(20, 29, &[20, 29]).codec(4).bytes(),
+        BatchParameters::of(0, 9, &[0, 3, 9]).codec(1).bytes(),
+        BatchParameters::of(10, 12, &[]).bytes(),
+        BatchParameters::of(13, 13, &[13]).flags(CONTROL | TRANSACTIONAL).bytes(),
+        BatchParameters::of(20, 29, &[20, 29]).codec(4).bytes(),
     ];
     let all = joined(&batches);
     // Between batches, in gaps of a compacted one, in an empty one, a marker, outside.
@@ -85,7 +85,7 @@ fn what_loses_nothing_is_passed_without_a_copy() {
 fn kind_and_clock_of_a_batch_stay() {
     for flags in [LOG_APPEND_TIME, TRANSACTIONAL, LOG_APPEND_TIME | TRANSACTIONAL | DELETE_HORIZON]
     {
-        let whole = Made::of(7, 9, &[7, 8, 9]).codec(3).flags(flags).bytes();
+        let whole = BatchParameters::of(7, 9, &[7, 8, 9]).codec(3).flags(flags).bytes();
         let [batch] = &split(&without(&whole, &[8], MAX).unwrap().records)[..] else { panic!() };
         assert_eq!(batch.header.attributes, flags);
         assert_eq!(offsets(batch), [7, 9]);
@@ -98,8 +98,8 @@ fn kind_and_clock_of_a_batch_stay() {
 
 #[test]
 fn a_torn_last_batch_is_kept_out_wherever_it_is_torn() {
-    let first = Made::of(0, 4, &[0, 1, 2, 3, 4]).bytes();
-    let second = Made::of(5, 9, &[5, 6, 7, 8, 9]).codec(2).bytes();
+    let first = BatchParameters::of(0, 4, &[0, 1, 2, 3, 4]).bytes();
+    let second = BatchParameters::of(5, 9, &[5, 6, 7, 8, 9]).codec(2).bytes();
     let all = joined(&[first.clone(), second]);
     for end in first.len()..all.len() {
         let cut = without(&all.slice(..end), &[7], MAX).unwrap();
@@ -115,7 +115,10 @@ fn a_torn_last_batch_is_kept_out_wherever_it_is_torn() {
 
 #[test]
 fn a_client_in_the_middle_of_a_batch_is_not_given_only_what_lies_before_it() {
-    let all = joined(&[Made::of(0, 9, &[2, 5, 7]).bytes(), Made::of(10, 11, &[10, 11]).bytes()]);
+    let all = joined(&[
+        BatchParameters::of(0, 9, &[2, 5, 7]).bytes(),
+        BatchParameters::of(10, 11, &[10, 11]).bytes(),
+    ]);
     let left = |from, cut: &[i64]| {
         let cut = without_from(&all, from, cut, MAX).unwrap();
         split(&cut.records).iter().map(offsets).collect::<Vec<_>>()
@@ -128,7 +131,8 @@ fn a_client_in_the_middle_of_a_batch_is_not_given_only_what_lies_before_it() {
 
 #[test]
 fn what_is_unpacked_is_bounded_over_all_batches() {
-    let batch = |base| Made::of(base, base + 9, &[base, base + 4, base + 9]).codec(1).bytes();
+    let batch =
+        |base| BatchParameters::of(base, base + 9, &[base, base + 4, base + 9]).codec(1).bytes();
     let all = joined(&[batch(10), batch(20), batch(30)]);
     let plain = without(&batch(10), &[14], MAX).unwrap();
     let error = CutError::TooLarge { base_offset: 10, max: 5 };
