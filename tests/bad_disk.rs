@@ -174,7 +174,7 @@ fn foreign_files_are_named_and_left_alone() {
 }
 
 #[test]
-fn a_cut_segment_starts_clean_or_is_refused_with_the_way_out() {
+fn a_truncated_segment_starts_clean_or_is_refused_with_advice() {
     let home = Home::new();
     home.fill();
     let path = home.segment();
@@ -202,7 +202,7 @@ fn a_cut_segment_starts_clean_or_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_with_file_and_offset_or_was_never_durable() {
+fn a_flipped_durable_bit_is_refused_with_file_and_offset() {
     let home = Home::new();
     let durable = home.fill();
     let path = home.segment();
@@ -260,7 +260,7 @@ fn restore(home: &Home, path: &Path, whole: &[u8]) {
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_written_is_refused_by_name() {
+fn an_unwritable_data_directory_is_refused_by_name() {
     let home = Home::new();
     fs::create_dir(home.data()).unwrap();
     let mut permissions = fs::metadata(home.data()).unwrap().permissions();
@@ -280,7 +280,7 @@ fn a_data_directory_that_cannot_be_written_is_refused_by_name() {
 }
 
 #[test]
-fn a_full_disk_refuses_new_data_loses_none_and_goes_on_when_there_is_room() {
+fn a_full_disk_refuses_new_data_and_loses_none() {
     let mem = MemDisk::new(1);
     let config = || JournalOptions { segment_bytes: 64 << 10, ..JournalOptions::default() };
     let (journal, mut writer, _) = Journal::open(mem.disk(), config()).unwrap();

@@ -91,7 +91,7 @@ fn upstream(addr: SocketAddr) -> String {
 }
 
 #[test]
-fn without_a_cluster_this_host_is_looked_at_and_nothing_is_made() {
+fn a_check_without_a_cluster_only_examines_the_host() {
     let home = Home::new();
     let found = home.check("");
     assert_eq!(found.code, 0, "{:#?}", found.findings);
@@ -119,7 +119,7 @@ fn without_a_cluster_this_host_is_looked_at_and_nothing_is_made() {
 }
 
 #[test]
-fn what_another_process_has_is_a_failure_with_a_way_out() {
+fn a_resource_of_another_process_fails_the_check_with_advice() {
     let home = Home::new();
     let held = reprise::journal::RealDisk::open(&home.dir.path().join("data")).unwrap();
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
@@ -144,7 +144,7 @@ fn what_another_process_has_is_a_failure_with_a_way_out() {
 }
 
 #[test]
-fn a_cluster_is_described_and_names_and_numbers_that_meet_are_told() {
+fn the_check_describes_a_cluster_and_reports_name_conflicts() {
     let cluster = Server::alone();
     let home = Home::new();
     let found = home.check(&upstream(cluster.addr()));
@@ -225,7 +225,7 @@ fn many(mut stream: TcpStream, ids: &[i32]) {
 }
 
 #[test]
-fn the_ports_of_brokers_are_told_where_the_listener_s_own_is_fixed() {
+fn the_check_reports_broker_ports_for_a_fixed_listener() {
     let home = Home::new();
     let check = |addr: SocketAddr, port: u16| {
         let yaml = format!(
@@ -340,7 +340,7 @@ fn shares(mut stream: TcpStream, prefix: &str) {
 }
 
 #[test]
-fn share_group_dead_letters_are_told_where_names_meet() {
+fn overlapping_share_group_dead_letters_are_reported() {
     let home = Home::new();
     let before = home.check(&upstream(broker(|stream| many(stream, &[1]))));
     assert!(before.of("share_dead_letters").is_empty(), "a cluster of before has none");
@@ -358,7 +358,7 @@ fn share_group_dead_letters_are_told_where_names_meet() {
 }
 
 #[test]
-fn a_broker_the_cluster_names_and_nobody_reaches_is_a_failure() {
+fn an_unreachable_advertised_broker_fails_the_check() {
     let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let addr = broker(move |stream| leads(stream, away));
     let found = Home::new().check(&upstream(addr));
@@ -388,7 +388,7 @@ fn secretive(mut stream: TcpStream) {
 }
 
 #[test]
-fn a_broker_that_wants_credentials_is_told_from_one_that_is_broken() {
+fn missing_credentials_warn_and_a_broken_broker_fails() {
     let home = Home::new();
     let found = home.check(&upstream(broker(secretive)));
     assert_eq!(found.code, 0, "clients bring their own: {:#?}", found.findings);
@@ -405,7 +405,7 @@ fn a_broker_that_wants_credentials_is_told_from_one_that_is_broken() {
 }
 
 #[test]
-fn a_broker_that_is_too_old_hangs_or_is_none_is_a_failure() {
+fn old_silent_and_foreign_brokers_fail_the_check() {
     let home = Home::new();
     let lacks = |stream: TcpStream| {
         let mut stream = stream;
@@ -436,7 +436,7 @@ fn a_broker_that_is_too_old_hangs_or_is_none_is_a_failure() {
 }
 
 #[test]
-fn under_tls_version_and_certificate_are_told_and_a_wrong_name_is_a_failure() {
+fn the_check_reports_tls_certificates_and_refuses_wrong_names() {
     let dir = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (certificate, key) = (dir.path().join("a.pem"), dir.path().join("a.key"));

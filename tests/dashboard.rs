@@ -90,7 +90,7 @@ fn faults(query: &str, used: &mut BTreeSet<&'static str>) -> Vec<String> {
 }
 
 #[test]
-fn dashboards_ask_only_for_what_exists() {
+fn dashboards_query_only_existing_metrics() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("grafana");
     let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
     for entry in fs::read_dir(folder).unwrap() {
@@ -197,7 +197,7 @@ fn alerts() -> Vec<(String, String)> {
 }
 
 #[test]
-fn alerts_ask_for_what_exists_and_have_a_runbook() {
+fn alerts_use_existing_metrics_and_have_a_runbook() {
     let runbook = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbook.md");
     let runbook = fs::read_to_string(runbook).unwrap();
     let alerts = alerts();
@@ -251,7 +251,7 @@ made from the source by `METRICS_RENEW=1 cargo test --test dashboard`.
 ";
 
 #[test]
-fn the_page_of_metrics_is_what_the_source_declares() {
+fn the_metrics_page_equals_the_source() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let expected = metrics_page();
     if std::env::var_os("METRICS_RENEW").is_some() {

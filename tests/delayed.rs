@@ -178,7 +178,7 @@ async fn produce(
 }
 
 #[test]
-fn what_was_put_off_enters_once_and_never_early_however_often_the_sidecar_is_killed() {
+fn delayed_records_enter_once_and_never_early_despite_kills() {
     let cycles = std::env::var("DELAYED_CYCLES").map_or(4, |cycles| cycles.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let mut sidecar = Sidecar::new(dir.path());

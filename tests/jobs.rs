@@ -198,7 +198,7 @@ fn a_job_is_paused_resumed_and_cancelled() {
 }
 
 #[test]
-fn one_record_is_mended_before_it_goes_back() {
+fn a_record_is_patched_before_its_redrive() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);
     fill(&mut member, 2);

@@ -122,7 +122,7 @@ fn only_modules_declared_for_tests_are_spared() {
 }
 
 #[test]
-fn what_is_allowed_passes() {
+fn allowed_imports_pass() {
     for (path, source) in [
         ("retry/a.rs", "use std::{collections::BTreeMap, sync::Arc};\nuse crate::model::Now;"),
         ("retry/a.rs", "use std::sync::Arc; use std::time::Duration;"),

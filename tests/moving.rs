@@ -77,7 +77,7 @@ fn gets_nothing(member: &mut Member) -> bool {
 }
 
 #[test]
-fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
+fn a_moved_backlog_keeps_its_counts_and_is_delivered_once() {
     let (source, mut target, files) = (Server::start(), Server::start(), Files::new());
     let mut member = Member::of_shop(&source);
     let offset = member.client.put("orders", 0, &[Rec::odd()]);
@@ -183,7 +183,7 @@ fn due_times_and_levels_are_kept_to_the_millisecond() {
 }
 
 #[test]
-fn a_file_brought_once_more_adds_nothing_when_what_it_brought_is_long_forgotten() {
+fn a_repeated_import_adds_nothing_after_records_are_forgotten() {
     let (source, files) = (Server::start(), Files::new());
     let mut target = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
     source.client().put("reprise.retry.shop", 0, &[Rec::new("delayed")]);
@@ -205,7 +205,7 @@ fn a_file_brought_once_more_adds_nothing_when_what_it_brought_is_long_forgotten(
 }
 
 #[test]
-fn what_a_member_has_in_its_hands_is_left_and_told() {
+fn open_retries_stay_and_are_reported_during_an_export() {
     let (source, files) = (Server::start(), Files::new());
     let mut member = Member::of_shop(&source);
     for offset in 0..2 {
@@ -230,7 +230,7 @@ fn what_a_member_has_in_its_hands_is_left_and_told() {
 }
 
 #[test]
-fn a_killed_sidecar_still_has_set_aside_what_was_and_gives_it_back() {
+fn an_exported_retry_survives_a_kill_and_may_be_returned() {
     let (source, files) = (Server::start(), Files::new());
     source.client().nack("shop", "orders-0@1", Rec::new("x"));
     files.take(&source);
@@ -247,7 +247,7 @@ fn a_killed_sidecar_still_has_set_aside_what_was_and_gives_it_back() {
 }
 
 #[test]
-fn what_would_lose_or_double_a_record_is_refused() {
+fn exports_and_imports_losing_or_doubling_records_are_refused() {
     let (source, target, files) = (Server::with(HOURS), Server::with(HOURS), Files::new());
     for offset in 0..2 {
         source.client().nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
@@ -279,7 +279,7 @@ fn what_would_lose_or_double_a_record_is_refused() {
 }
 
 #[test]
-fn what_the_other_sidecar_does_not_take_is_not_ended() {
+fn refused_imports_stay_with_the_source() {
     let (source, files) = (Server::with(HOURS), Files::new());
     let target = Server::with("groups: [{match: off, lane: off}]");
     source.client().nack("off", "orders-0@1", Rec::new("x"));
@@ -324,7 +324,7 @@ fn damaged_lines_are_named_and_the_rest_imported() {
 }
 
 #[test]
-fn files_of_other_versions_and_torn_ones_are_refused_by_line() {
+fn foreign_versions_and_torn_files_are_refused_by_line() {
     let (target, files) = (Server::start(), Files::new());
     let head = r#"{"reprise_export":1,"source":"there"}"#;
     for (text, words) in [

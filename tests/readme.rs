@@ -162,7 +162,7 @@ async fn cluster(dir: &Path) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_front_of_a_cluster_an_application_changes_nothing_but_the_address() {
+async fn a_cluster_application_changes_only_its_address() {
     let lines = commands(&readme());
     let line = lines.iter().find(|line| sort(line) == Ok(Some(CommandKind::InFront))).unwrap();
     let dir = tempfile::tempdir().unwrap();

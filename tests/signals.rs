@@ -137,7 +137,7 @@ fn is_answered(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn sigterm_goes_on_serving_new_connections_too_until_the_last_client_has_left() {
+fn sigterm_serves_new_connections_until_the_last_client_leaves() {
     let mut sidecar = Sidecar::start();
     let mut first = TcpStream::connect(sidecar.kafka).unwrap();
     assert!(is_answered(&mut first));
@@ -187,7 +187,7 @@ fn a_gateway_moves_idle_clients_on_and_exits() {
 }
 
 #[test]
-fn a_gateway_answers_what_is_in_flight_first() {
+fn a_gateway_answers_in_flight_requests_before_its_end() {
     let mut sidecar = gateway("1m");
     let mut busy = TcpStream::connect(sidecar.kafka).unwrap();
     assert!(is_answered(&mut busy));
@@ -251,7 +251,7 @@ fn a_second_signal_stops_at_once() {
 }
 
 #[test]
-fn sighup_reads_certificates_again_and_a_broken_one_leaves_the_old_in_force() {
+fn sighup_reloads_certificates_and_keeps_old_ones_on_errors() {
     let dir = tempfile::tempdir().unwrap();
     let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (certificate, key) = (dir.path().join("a.pem"), dir.path().join("a.key"));
@@ -335,7 +335,7 @@ fn a_start_and_a_reload_read_tokens_once() {
 }
 
 #[test]
-fn a_ready_file_of_a_process_that_was_killed_does_not_outlive_the_next_start() {
+fn a_stale_ready_file_is_removed_at_the_start() {
     let mut first = Sidecar::start();
     let ready = first.dir.path().join("ready");
     // A sidecar that finds the directory locked leaves the ready file of the other one alone.
@@ -373,7 +373,7 @@ fn trusts(addr: SocketAddr, made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> bool 
 }
 
 #[test]
-fn sighup_takes_what_may_change_and_refuses_the_rest_by_name() {
+fn sighup_applies_reloadable_settings_and_refuses_others_by_name() {
     let sidecar = Sidecar::start();
     assert!(sidecar.config().contains("\"max_reconsume_times\":3"));
     write_config(&sidecar.dir, "retry:\n  max_reconsume_times: 4\n");

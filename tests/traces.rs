@@ -239,7 +239,7 @@ fn a_sample_of_nothing_has_no_spans() {
 }
 
 #[test]
-fn a_stop_exports_what_has_its_outcome() {
+fn a_stop_exports_finished_traces() {
     let collector = Collector::start(&[]);
     let mut server = collector.sidecar("");
     let mut member = failing(&server, None);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_on_parked_retries_names_why_nobody_takes_them() {
+    fn advice_on_parked_retries_names_the_reason() {
         let says = |said: &str, part: &str| assert!(said.contains(part), "{said}");
         says(&parked(&[], false, None), "wait: the group has no members. Start the application");
         says(&parked(&[], true, None), "no member that is connected through this sidecar");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_letters_that_do_not_reach_the_cluster_are_told_of_with_the_reason() {
+    fn advice_names_why_dead_letters_do_not_reach_the_cluster() {
         let told = |trouble: Option<&str>, refused| {
             let (topic, trouble) = ("failed".to_owned(), trouble.map(str::to_owned));
             let forward = Some(ForwardView { topic, pending: 3, refused, trouble });
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_letters_near_their_bound_and_held_records_are_told_of_with_the_way_out() {
+    fn advice_warns_of_a_nearly_full_quota_and_held_records() {
         for silent in [(None, 900, 0), (Some(1000), 799, 0)] {
             assert_eq!(advice(true, silent.0, silent.1, silent.2), "", "{silent:?}");
         }

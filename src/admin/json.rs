@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn indenting_takes_no_more_than_its_room() {
+    fn indented_json_stays_within_its_limit() {
         let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
         assert!(indented(&deep, 1_000).len() < 1_200);
         let long = format!("[\"{}\"]", "é".repeat(50_000));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_are_told_apart() {
+    fn other_formats_are_no_json_text() {
         for bytes in [&b"\0\0\0\0\x01{}"[..], b"{} {}", b"\xff", b"text", b"\xef\xbb\xbf{}"] {
             assert!(json_text(bytes).is_none(), "{bytes:?}");
         }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_does_not_come_and_silence_end_a_connection() {
+    async fn a_missing_request_and_silence_end_a_connection() {
         let (at, _stop, _serving) = port(Duration::ZERO).await;
         #[expect(clippy::disallowed_methods, reason = "time is virtual")]
         let began = Instant::now();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stop_waits_a_moment_for_answers_and_not_for_requests() {
+    async fn a_stop_waits_briefly_for_answers_but_not_for_requests() {
         for (slow, answered) in [(LAST_ANSWERS / 2, true), (LAST_ANSWERS * 2, false)] {
             let (at, stop, mut serving) = port(slow).await;
             let asked = ask(at, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await;

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_keep_records_for_ever() {
+    fn a_clock_set_back_does_not_keep_records_for_ever() {
         let (arrivals, _writer) = arrivals();
         arrivals.mark(5, WallMs(1_000_000)).unwrap();
         arrivals.mark(6, WallMs(10)).unwrap();

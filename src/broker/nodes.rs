@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_written_by_the_first_version_is_read_for_ever() {
+    fn a_version_one_node_map_stays_readable() {
         let (map, _writer) = map();
         map.replay(&entry(FIRST));
         assert_eq!(map.known(), first());
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_newer_or_too_large_is_done_without() {
+    fn damaged_newer_and_oversize_node_maps_are_ignored() {
         let (map, _writer) = map();
         map.replay(&entry(FIRST));
         for end in 0..FIRST.len() {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_when_it_changes_and_only_then() {
+    fn a_node_map_is_written_only_when_it_changes() {
         let (map, _writer) = map();
         let written = |change: fn(&mut Nodes)| {
             let before = map.journal.appended_seq();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_or_too_large_is_refused_with_the_reason() {
+    fn invalid_and_oversize_patterns_are_refused_with_the_reason() {
         let nested = format!("{}a{}", "(".repeat(200), ")".repeat(200));
         let bad = ["(", "a)(b", "*", "[z-a]", r"(a)\1", "(?=a)", "((a{100}){100}){100}"];
         for pattern in bad.into_iter().chain([nested.as_str()]) {

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_written_by_the_first_version_is_read_for_ever() {
+    fn a_version_one_producer_snapshot_stays_readable() {
         let mut producers = Producers::default();
         producers.record(&header(0, 2), 100, 7, WallMs(1));
         let bytes = producers.snapshot(WallMs(3), 9).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_epoch_is_late_once_a_transaction_has_ended_in_the_next() {
+    fn an_epoch_is_fenced_after_a_transaction_of_the_next() {
         let mut producers = Producers::default();
         producers.record(&BatchHeader { attributes: 1 << 4, ..header(0, 1) }, 0, 1, WallMs(1));
         producers.ended((9, 1), false, (1, 2), WallMs(1));
@@ -321,8 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_those_that_are_silent_longest_are_forgotten_and_none_whose_transaction_is_open()
-    {
+    fn the_longest_silent_producers_are_forgotten_unless_in_transactions() {
         let mut producers = Producers::default();
         let mut write = |id: usize, attributes| {
             let producer_id = i64::try_from(id).unwrap();

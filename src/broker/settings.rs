@@ -128,7 +128,7 @@ mod tests {
         TopicSettings { retention_ms: Some(1), retention_bytes: None, max_message_bytes: 100 };
 
     #[test]
-    fn what_is_set_is_what_is_listed() {
+    fn a_changed_setting_is_listed_with_its_value() {
         let mut settings = DEFAULT;
         settings.set("retention.ms", "-1").unwrap();
         settings.set("retention.bytes", "77").unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_here_is_taken_unless_it_promises_something() {
+    fn harmless_settings_are_accepted_and_unmet_promises_refused() {
         let mut settings = DEFAULT;
         for (name, value) in [("segment.bytes", "52428800"), ("min.insync.replicas", "1")] {
             settings.set(name, value).unwrap();

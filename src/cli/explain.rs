@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_healthy_group_is_told_in_a_line_and_its_partitions() {
+    fn a_healthy_group_is_explained_in_one_line_with_partitions() {
         let partition = |topic: &str, skipped: &[i64]| {
             json!({
                 "topic": topic, "partition": 0, "member": "m-1", "committed": 50,

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn one_identity_is_one_sidecar() {
+    fn addresses_of_one_identity_are_one_sidecar() {
         let probes = vec![probe(0, "[::1]:1", Some("a")), probe(0, "127.0.0.1:1", Some("a"))];
         assert_eq!(fleet(probes), (vec!["[::1]:1".to_owned()], vec![]));
     }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_fits_the_terminal_and_tells_what_is_left() {
+    fn a_frame_fits_the_terminal_and_counts_hidden_rows() {
         let size = Size { columns: 80, rows: 6 };
         let shown = drawn("head", &frame(9, &["a note"]), size);
         let lines: Vec<&str> = shown.split("\x1b[K\n").collect();

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whatever_was_waited_for_before_it_goes_off_at_its_time() {
+    async fn a_timer_fires_on_time_after_any_earlier_wait() {
         let (clock, hand) = Clock::told(WallMs(0));
         let mut alarm = IdleTimer::default();
         // The timer of the earlier wait fires too early, at the right time or too late.

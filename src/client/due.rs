@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_request_waits_when_many_or_large_ones_are_not_answered() {
+    async fn requests_wait_behind_many_or_large_unanswered_ones() {
         let budget = Budget::new(64 << 20);
         let mut dues = Dues::new();
         for _ in 0..3 {

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn some_are_kept_free_and_two_are_counted_for_a_client_in_front_of_a_cluster() {
+    fn free_files_are_reserved_and_cluster_clients_need_two() {
         let short = |most, in_front, number, connections| {
             Files::new(most, in_front).are_short(&Numbered(number), connections)
         };

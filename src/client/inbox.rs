@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_trickles_is_cut_whether_or_not_it_passes() {
+    async fn a_trickling_request_is_cut_on_either_path() {
         for way in [RoutingDecision::Answer, RoutingDecision::Pass] {
             let cut = lasts(1, way).await.unwrap();
             assert!((29..=31).contains(&cut), "{way:?}: after {cut} s");

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaving_begins_only_when_told() {
+    fn leaving_begins_only_with_its_signal() {
         assert!(LeaveSignal::never().begun().now_or_never().is_none());
         let (tell, told) = watch::channel(false);
         let leaving = LeaveSignal::when(told);

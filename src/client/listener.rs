@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loopback_client_is_told_an_address_of_its_own_and_known_by_it() {
+    async fn a_loopback_client_gets_its_own_advertised_address() {
         let listener = bound("127.0.0.1", None).await;
         let port = listener.address.port();
         let token = ClientAddress::Address(Ipv4Addr::new(127, 64, 0, 9));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_configuration_advertises_is_what_clients_are_told() {
+    async fn clients_get_the_configured_advertised_address() {
         let listener = bound("127.0.0.1", Some(("kafka.local".into(), 19092))).await;
         assert_eq!(listener.scheme, TokenScheme::None);
         assert!(!listener.loopback_only);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_hundred_and_first_broker_has_a_port_too_and_finds_it_again() {
+    async fn the_hundred_and_first_broker_keeps_its_port() {
         let listener = bound("127.0.0.1", None).await;
         let mut open = std::collections::BTreeMap::new();
         for node in 0..=100 {

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_told_in_a_bounded_number_of_lines_and_none_is_forgotten() {
+    fn a_flood_is_logged_in_bounded_lines_and_fully_counted() {
         let (clock, hand) = Clock::told(WallMs(0));
         let notices = LogRateLimit::new(clock);
         assert_eq!(lines(&notices, CloseCause::Slow, 5000).len(), 256);

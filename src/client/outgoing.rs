@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_reads_slowly_gets_all_of_it() {
+    async fn a_slow_reader_gets_every_byte() {
         let bytes = vec![7; 64 * PIECE_BYTES];
         let (mut near, mut far) = duplex(ON_THE_WAY);
         let reading = async {

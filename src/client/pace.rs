@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_but_steady_request_goes_on_and_a_trickle_does_not() {
+    fn a_slow_steady_request_continues_and_a_trickle_ends() {
         assert_eq!(lasts(64 * KIB, 1, 100 << 20, false), None, "half an hour, at the least rate");
         assert_eq!(lasts(640 * KIB, 10, 100 << 20, false), None, "the same in larger pieces");
         assert_eq!(lasts(8 * KIB, 1, 200 * KIB, false), None, "small enough for any rate");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_at_once_does_not_buy_a_long_silence() {
+    fn an_early_burst_does_not_allow_a_long_silence() {
         let (mut pace, limits) = (ReadDeadline::default(), limits());
         pace.patience(s(0), &limits, false);
         pace.came(50 << 20);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nobody_reads_is_not_the_clients() {
+    fn paused_reads_do_not_count_against_the_client() {
         let (mut pace, limits) = (ReadDeadline::default(), limits());
         pace.patience(s(0), &limits, false);
         pace.came(10);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_are_bounded_in_all_and_per_address_and_come_back() {
+    fn connection_permits_are_bounded_in_total_and_per_address() {
         let seats = ConnectionPermits::default();
         let far: IpAddr = "10.0.0.1".parse().unwrap();
         let near: IpAddr = "127.0.0.1".parse().unwrap();

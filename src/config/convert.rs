@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_disk_takes_no_more_memory_than_all_connections_may() {
+    fn the_journal_queue_is_bounded_by_the_connection_memory() {
         let mut config = Config::default();
         (config.limits.memory_bytes, config.limits.frame_bytes) = (64 << 20, 1 << 20);
         assert_eq!(config.journal_config().max_queued_bytes, 64 << 20);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inferred_depends_on_the_lane_and_on_the_rule() {
+    fn inference_rules_depend_on_lane_and_group_rule() {
         let text = "retry: {crash_limit: 5, isolation_timeout: 2s}
 groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back: retry},
          {match: place, lane: in-place, crash_limit: 1,

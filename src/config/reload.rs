@@ -101,7 +101,7 @@ mod tests {
     use crate::config::{ListenerTls, Traces};
 
     #[test]
-    fn files_of_certificates_may_change_and_whether_there_is_tls_may_not() {
+    fn certificate_files_may_change_but_not_tls_itself() {
         let mut old = Config::default();
         old.listen[0].tls = Some(ListenerTls { key: "a".to_owned(), ..ListenerTls::default() });
         let mut new = old.clone();

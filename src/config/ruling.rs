@@ -102,7 +102,7 @@ groups:
     }
 
     #[test]
-    fn the_innermost_rule_that_fits_is_named_with_the_value_it_gives() {
+    fn the_innermost_matching_rule_is_named_with_its_value() {
         let shop = of("shop", Some("orders-eu"));
         let (whole, topic) = ("groups[1] (match: sh*)", "groups[0] (match: shop, topic: orders*)");
         assert_eq!(shop("max_reconsume_times"), says("2", topic));
@@ -114,7 +114,7 @@ groups:
     }
 
     #[test]
-    fn a_rule_with_a_topic_is_no_other_topics_and_not_the_whole_groups() {
+    fn a_topic_rule_applies_to_no_other_topic() {
         for topic in [None, Some("carts")] {
             let shop = of("shop", topic);
             assert_eq!(shop("max_reconsume_times"), says("8", "retry"));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_sizes_read_back_what_they_write() {
+    fn durations_and_sizes_are_parsed_back_from_their_text() {
         for text in ["250ms", "10s", "15m", "2h", "7d", "90s", "0s"] {
             assert_eq!(duration_text(parse_duration(text).unwrap()), text);
         }

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_is_there_while_something_is_kept_in_order_and_every_stop_is_another_epoch() {
+    fn a_gate_exists_while_keys_are_ordered_and_counts_stops() {
         let (gates, group) = (Gates::default(), GroupId::new("shop"));
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let (key, other) = (OrderKey([7; 16]), OrderKey([8; 16]));

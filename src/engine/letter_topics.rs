@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_a_directory_without_stored_names_have_the_new_name() {
+    fn dead_letters_without_stored_names_get_the_new_name() {
         let mut dir = Dir::new();
         dir.letters("dlq.shop", 2, true);
         dir.letters("dlq.by-clients", 1, false);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_by_the_group_s_name_of_today_stays_its_topic() {
+    fn an_existing_stream_of_the_current_name_stays_its_topic() {
         let mut dir = Dir::new();
         dir.letters("reprise.dlq.shop", 1, true);
         dir.letters("dlq.shop", 9, true);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_nobody_known_keep_their_name() {
+    fn dead_letters_of_unknown_groups_keep_their_name() {
         let mut dir = Dir::new();
         dir.letters("strange", 1, false);
         assert_eq!(former(&dir.by_default()), [("strange", "strange")]);

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_at_once_is_bounded_inside_a_batch_too_and_goes_on_there() {
+    fn a_read_of_dead_letters_is_bounded_within_a_batch() {
         let each = size_of::<DeadLetter>() + 100;
         let all = [batch(0, &[100; 5]), batch(5, &[100; 5])];
         let (mut from, mut seen) = (0, Vec::new());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_and_passed() {
+    fn unreadable_dead_letters_are_listed_and_skipped() {
         let mut damaged = batch(3, &[100; 2]);
         damaged.body = damaged.body.slice(..70);
         let (offsets, unreadable, end) = read(&[batch(0, &[1; 3]), damaged], 1, 1 << 20);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_holds_back_what_may_be_let_go() {
+    fn a_refused_dead_letter_holds_back_the_release() {
         let mut mark = ForwardProgress { next: 10, ..ForwardProgress::default() };
         assert_eq!(mark.taken_up_to(), 10);
         mark.refuse(4, &"x".repeat(1000));

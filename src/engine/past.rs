@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_s_way_through_its_window_is_told() {
+    fn the_history_of_a_record_follows_its_window() {
         let crash = |at| (WallMs(at), Disposition::Crashed);
         let held = window(Some(suspect(&[], Some(WallMs(3)))));
         assert_eq!(told(&idle(), &held), [EventKind::Suspected(Some(WallMs(3)))]);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_hand_out_is_told_of_those_it_held_and_of_no_others() {
+    fn a_loss_is_reported_only_for_records_outstanding_then() {
         let lost = |end| WindowRecord { losses: 2, lost_from: 5, suspects_end: end, ..idle() };
         assert_eq!(told(&idle(), &lost(8)), [EventKind::Lost(2)]);
         assert_eq!(told(&idle(), &lost(7)), []);

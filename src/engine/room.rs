@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_is_80_percent_and_full_is_when_records_are_held() {
+    fn the_quota_warns_at_80_percent_and_when_holding_records() {
         let levels = [(0, 0), (79, 0), (80, 0), (100, 0), (10, 1)];
         let levels = levels.map(|(bytes, held)| level(bytes, 100, held));
         assert_eq!(

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_known_by_its_last_id_and_no_other() {
+    fn only_the_last_id_of_a_topic_is_known() {
         let (ids, topic) = (TopicIds::default(), TopicName::new("orders"));
         let [first, second] = [1, 2].map(Uuid::from_u128);
         let names = || ids.names([second, first].into_iter());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_of_which_a_window_is_remembered_is_known_from_the_start() {
+    fn a_topic_with_a_stored_window_is_known_at_start() {
         let kept = |id| KeptWindow { topic_id: Uuid::from_u128(id), ..KeptWindow::default() };
         let of = |topic: &str| TopicPartition { topic: topic.into(), partition: 0 };
         let windows = [(of("orders"), kept(1)), (of("others"), kept(0))];
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_asked_for_now_and_then_whoever_wants_to_know() {
+    fn topic_id_requests_are_paced_per_topic() {
         let (ids, topics) = (TopicIds::default(), ["orders", "others"].map(TopicName::new));
         let due = |at| ids.due(topics.to_vec(), MonoMs(at), 1_000);
         assert_eq!(due(5), topics);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_is_behind_makes_no_topic_anew() {
+    fn a_lagging_broker_does_not_recreate_a_topic() {
         let (ids, topic) = (TopicIds::default(), TopicName::new("orders"));
         let told = [1, 2, 1, 2].map(|id| ids.is_another(&topic, Uuid::from_u128(id)));
         assert_eq!(told, [false, true, false, false]);

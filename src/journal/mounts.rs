@@ -78,7 +78,7 @@ not a line of this file
     }
 
     #[test]
-    fn an_empty_dir_is_known_by_the_root_of_its_mount() {
+    fn an_empty_dir_is_recognised_by_its_mounts_root() {
         for dir in ["/data", "/data/reprise", "/part", "/part/below"] {
             assert!(is_on(dir), "{dir}");
         }
@@ -88,7 +88,7 @@ not a line of this file
     }
 
     #[test]
-    fn an_empty_dir_is_known_by_its_mount_point_or_source_too() {
+    fn an_empty_dir_is_recognised_by_mount_point_or_source() {
         let point = "/var/lib/kubelet/pods/3f0c/volumes/kubernetes.io~empty-dir/data";
         let on_the_node = format!("40 30 0:50 / {point} rw - ext4 /dev/vdb rw\n");
         assert!(is_on_empty_dir(&on_the_node, &Path::new(point).join("reprise")));

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_makes_nothing_and_sees_who_holds_it() {
+    fn a_look_creates_nothing_and_sees_the_lock_holder() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("a/b");
         let place = DirectoryFacts::look(&missing).unwrap();

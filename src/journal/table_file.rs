@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_checkpoint_waits_for_is_a_piece_at_a_time_and_everything_in_the_end() {
+    fn a_checkpoint_syncs_bounded_pieces_and_finally_everything() {
         let (file, backend) = backend();
         for n in 0..2000 {
             backend.write((n * 7919 % 10_007) << 12, &[0; PAGE_BYTES]).unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_writes_to_a_piece_in_hand_stays() {
+    fn concurrent_writes_to_a_syncing_piece_are_kept() {
         let file = Arc::new(Overtaken {
             bytes: Mutex::new(vec![0; 2 * usize::try_from(PIECE_BYTES).unwrap()]),
             wrote: AtomicBool::new(false),

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_offset_survives_the_trip_and_stays_exact_in_javascript() {
+    fn a_lane_offset_is_reversible_and_exact_in_javascript() {
         for (slot, sequence) in [(0, 0), (1, 7), (u16::MAX, LANE_SEQUENCE_MAX)] {
             let lane = LaneOffset { slot: RetryPartition(slot), sequence };
             assert_eq!(LaneOffset::from_kafka(lane.to_kafka()), Some(lane));

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_reads_back_what_it_prints() {
+    fn an_origin_is_parsed_back_from_its_text() {
         for text in ["orders-3@812", "a-b@c-0@1", "reprise.retry.shop-0@1125899906842624"] {
             let origin: Origin = text.parse().unwrap();
             assert_eq!(origin.to_string(), text);

@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_touch_are_one_whatever_their_order() {
+    fn touching_runs_are_merged_in_any_order() {
         assert_eq!(runs(&[(5, 7), (9, 10), (7, 9)]), [(5, 10)]);
         assert_eq!(runs(&[(9, 10), (1, 2), (5, 5), (4, 20), (3, 4)]), [(1, 2), (3, 20)]);
         assert_eq!(runs(&[(1, 9), (2, 3)]), [(1, 9)]);
     }
 
     #[test]
-    fn an_offset_is_found_in_its_run_and_moved_out_of_it() {
+    fn an_offset_is_found_in_its_run_and_moved_out() {
         let mut runs: OffsetRuns = [2..4, 6..9].into_iter().collect();
         assert_eq!([1, 2, 3, 4, 8, 9].map(|offset| runs.past(offset)), [1, 4, 4, 4, 9, 9]);
         assert_eq!([2, 3, 4, 5, 9, 10].map(|end| runs.before(end)), [2, 2, 2, 5, 6, 10]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_the_lowest_and_the_last_stay() {
+    fn too_many_runs_keep_the_lowest_and_the_last() {
         let most = i64::try_from(RUNS_MAX).unwrap();
         let runs: OffsetRuns = (0..2 * most).map(|n| 2 * n..2 * n + 1).collect();
         assert_eq!(runs.iter().count(), RUNS_MAX);

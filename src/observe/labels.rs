@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_beyond_the_bound_are_refused_and_the_early_ones_stay() {
+    fn label_values_beyond_the_bound_are_refused() {
         let set = BoundedLabels::new(2);
         assert!(set.admits("a") && set.admits("b"));
         assert!(!set.admits("c"));

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quiet_time_gives_back_no_more_lines_than_may_come_at_once() {
+    fn a_quiet_time_restores_at_most_one_burst_of_lines() {
         let limit = LogLimit { at_once: 3, one_in: Duration::from_secs(1) };
         let mut budget = LogBudget::default();
         let mut lines = |ms, count| {

@@ -57,7 +57,7 @@ fn max_fds() -> Option<i64> {
 mod tests {
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_process_has_memory_files_and_a_plausible_start() {
+    fn the_process_reports_memory_files_and_a_plausible_start() {
         let process = super::read().unwrap();
         assert!(process.resident_bytes > 100_000, "{process:?}");
         assert!(process.virtual_bytes >= process.resident_bytes, "{process:?}");

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_is_called_begins_no_line_and_commands_no_terminal() {
+    fn client_names_cannot_break_log_lines_or_control_terminals() {
         for ansi in [false, true] {
             let lines = Lines::default();
             let writer = lines.clone();

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_of_what_is_out_alone_is_of_version_3_and_with_a_key_4() {
+    fn facts_of_isolated_deliveries_have_version_3_or_4() {
         let lane = LaneOffset { slot: RetryPartition(2), sequence: 9 };
         let at = WallMs(1_700_000_000_000);
         let inflight = encode_fact(&entry(RetryState::Inflight { lane, since: at })).unwrap();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_with_a_key_is_one_without_behind_version_2_and_the_key() {
+    fn a_keyed_fact_is_version_2_with_a_key() {
         let Fact::Entry { mut entry, cause, payload } = entry(RetryState::Behind {
             since: WallMs(1),
             due: WallMs(2),

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_ladder_is_rocketmqs_10s_to_2h_and_17140s_in_all() {
+    fn the_default_ladder_is_rocketmqs_with_17140_seconds_in_total() {
         let table = LevelTable::default();
         let seconds: Vec<u64> = (0..16)
             .map(|times| match table.next(RequestedDelay::default(), times) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_requested_level_is_literal_and_above_the_table_is_the_last() {
+    fn a_requested_level_is_used_and_capped_by_the_table() {
         let table = LevelTable::default();
         for times in [0, 3, 15] {
             let fifth = FailureOutcome::After { delay_ms: 60_000, level: Some(5) };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_delay_goes_before_a_level_but_not_before_the_dead_letters() {
+    fn an_exact_delay_overrides_a_level_but_no_dead_letter() {
         let table = LevelTable::default();
         let want = |level| RequestedDelay { level, delay_ms: Some(250) };
         let exact = FailureOutcome::After { delay_ms: 250, level: None };

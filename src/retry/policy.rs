@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn minus_one_is_the_default_limit_and_other_negatives_are_none() {
+    fn a_limit_of_minus_one_is_the_default() {
         assert_eq!(Policy::limit(-1), Some(16));
         assert_eq!((Policy::limit(0), Policy::limit(3)), (Some(0), Some(3)));
         assert_eq!(Policy::limit(-2), None);

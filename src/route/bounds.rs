@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_believed_for_minutes_and_an_untold_one_for_less() {
+    fn known_bounds_are_cached_longer_than_unknown_ones() {
         let (bounds, orders) = (TopicBounds::default(), TopicName::new("orders"));
         assert_eq!(bounds.known(&orders, MonoMs(0)), None);
         bounds.put(orders.clone(), Some(9), MonoMs(0));

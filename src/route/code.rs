@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_called_what_kafka_calls_them() {
+    fn errors_have_kafkas_names() {
         assert_eq!(name(ResponseError::OffsetOutOfRange), "OFFSET_OUT_OF_RANGE");
         assert_eq!(name(ResponseError::KafkaStorageError), "KAFKA_STORAGE_ERROR");
     }

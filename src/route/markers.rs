@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_commit_is_known_until_the_group_goes_on_or_is_silent_for_long() {
+    fn a_repeated_commit_is_known_until_progress_or_long_silence() {
         let (markers, group, topic) =
             (Markers::default(), GroupId::from("shop"), TopicName::from("orders"));
         let of = |partition| (&group, &topic, partition);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn members_do_not_meet_in_the_one_partition_of_a_retry_topic() {
+    fn members_markers_of_one_retry_partition_are_independent() {
         let (markers, group, topic) =
             (Markers::default(), GroupId::from("shop"), TopicName::from("reprise.retry.shop"));
         let at = |slot, sequence| LaneOffset { slot: crate::model::RetryPartition(slot), sequence };

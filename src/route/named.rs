@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_again_is_left_out_and_the_rest_keeps_its_order() {
+    fn repeated_names_are_left_out_and_order_is_kept() {
         let asked = [("b", 1), ("a", 2), ("b", 3), ("a", 4), ("c", 5)];
         let kept: Vec<_> = once(asked, |(name, _)| *name).collect();
         assert_eq!(kept, [("b", 1), ("a", 2), ("c", 5)]);

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_without_a_legal_name_is_found_behind_its_mangled_topic() {
+    fn a_group_with_an_illegal_name_has_a_reversible_topic() {
         let names = Names::new(Templates::default(), "c");
         let group = GroupId::new("my shop/1");
         let topic = names.retry_topic(&group);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_s_own_id_makes_the_ids_whoever_asks_first() {
+    fn topic_ids_derive_from_the_cluster_id_once_known() {
         let names = Names::new(Templates::default(), "ours");
         names.meet(&"shop".into());
         let before = names.topic_id(&"reprise.retry.shop".into());
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn only_groups_with_retries_are_listed_and_any_name_told_is_known_by_id() {
+    fn only_groups_with_retries_are_listed_but_any_id_resolves() {
         let names = Names::new(Templates::default(), "c");
         names.retry_topic(&"quiet".into());
         names.meet(&"shop".into());

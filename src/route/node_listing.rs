@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_address_tells_clients_apart_that_are_called_the_same() {
+    fn clients_of_the_same_name_differ_by_client_address() {
         let listing = NodeListing::default();
         let at = |host| Some(ClientAddress::Address(Ipv4Addr::new(127, 64, 0, host)));
         listing.add(&conn([127, 0, 0, 1], at(1), "app"), ListingReason::TopicRequested);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_shown_later_takes_nothing_from_a_client_that_requested_one() {
+    fn a_requested_topic_outranks_a_shown_one() {
         let listing = NodeListing::default();
         let client = conn([10, 0, 0, 1], None, "app");
         listing.add(&client, ListingReason::TopicRequested);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_what_kafka_without_an_authorizer_tells() {
+    fn authorized_operations_equal_kafkas_without_an_authorizer() {
         assert_eq!((OF_TOPIC, OF_GROUP, OF_CLUSTER), (3_576, 3_400, 8_096));
         assert_eq!(told(false, OF_TOPIC), i32::MIN);
     }

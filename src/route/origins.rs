@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room_and_the_last_one_stays_whatever_its_size() {
+    fn the_oldest_records_are_evicted_but_never_the_last() {
         let origins = OriginRecordCache::default();
         for offset in 0..8 {
             origins.put(1, at(offset), record(BYTES_MAX / 4));

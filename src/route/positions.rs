@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_before_a_later_commit_was_seen_is_no_reset() {
+    fn a_commit_during_an_offset_fetch_is_no_reset() {
         let (positions, group, topic) =
             (ClusterOffsetCache::default(), GroupId::from("shop"), TopicName::from("orders"));
         positions.see(&group, vec![(topic.clone(), 0, 10)]);

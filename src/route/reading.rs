@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_waits_for_each_record_it_passes_and_for_no_other() {
+    fn a_commit_waits_only_for_records_it_passes() {
         let reading = OngoingReads::default();
         let shop = GroupId::new("shop");
         let first = reading.begin(shop.clone(), of(0), 7);

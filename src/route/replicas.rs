@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn another_broker_takes_the_place_of_this_node_in_a_replica_list() {
+    fn another_broker_replaces_this_node_in_a_replica_list() {
         let round_robin: &[&[i32]] = &[&[1, 2, 3], &[2, 3, NODE], &[3, NODE, 1], &[NODE, 1, 2]];
         let (has_changed, lists) = replaced(&[1, 2, 3], round_robin);
         assert!(has_changed);
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_all_brokers_is_one_shorter_without_this_node() {
+    fn a_full_broker_list_is_one_shorter_without_this_node() {
         assert_eq!(replaced(&[1, 2], &[&[NODE, 2, 1], &[1, NODE, 2]]).1, [[2, 1], [1, 2]]);
         assert_eq!(replaced(&[], &[&[NODE, 7]]).1, [[7]]);
     }
 
     #[test]
-    fn a_factor_of_all_listed_brokers_is_one_less_and_any_other_stays() {
+    fn a_full_replication_factor_shrinks_by_one_without_this_node() {
         assert_eq!(
             [-1, 1, 2, 3, 4, 5].map(|n| rule(&[1, 2, 3], true).factor(n)),
             [-1, 1, 2, 3, 3, 5]

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_leads_to_a_login_is_taken_before_it() {
+    fn only_login_requests_are_admitted_before_a_login() {
         let session = session(None);
         assert_eq!(session.admits(Api::Metadata, HOUR), Err(AdmissionRefusal::Unknown));
         assert_eq!(session.admits(Api::ApiVersions, HOUR), Ok(()));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_unless_the_same_user_says_it_again_by_the_same_mechanism() {
+    fn a_session_ends_unless_its_user_reauthenticates() {
         let session = session(Some(HOUR));
         session.begin("PLAIN", false).unwrap();
         let saying = session.take().unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_asked_everything_is_taken_and_no_login_begins() {
+    fn everything_is_admitted_where_no_login_is_required() {
         let session = Session::default();
         assert!(session.is_known());
         assert_eq!(session.admits(Api::Produce, HOUR), Ok(()));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cooperative_round_only_takes_away_what_is_held_or_may_be() {
+    fn a_cooperative_round_only_revokes_owned_partitions() {
         let mut assignments = skewed();
         even_out("cooperative-sticky", subscribed("orders", "orders"), &mut assignments);
         assert_eq!(counts(&assignments), [3, 1]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_given_in_the_same_cooperative_round_or_nobody_would_ask_for_another() {
+    fn unowned_partitions_are_assigned_in_the_same_cooperative_round() {
         let mut assignments = skewed();
         even_out("cooperative-sticky", holding(&[0, 1]), &mut assignments);
         assert_eq!(counts(&assignments), [3, 2]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn range_decides_for_itself_and_nobody_gets_what_it_did_not_ask_for() {
+    fn range_assignments_and_unsubscribed_members_stay_unchanged() {
         let members = subscribed("orders", "other");
         for protocol in ["range", "sticky"] {
             let mut assignments = skewed();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_shared_in_turn_and_a_public_listener_has_none() {
+    fn ports_are_shared_in_turn_except_on_public_listeners() {
         let tokens = Tokens::new(0);
         let ports = TokenScheme::Ports(vec![1, 2]);
         let three: Vec<_> = (0..3).map(|_| tokens.issue(&ports)).collect();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_speaks_through_its_last_two_tokens_and_one_token_for_so_many_groups() {
+    fn a_member_keeps_two_addresses_of_bounded_groups() {
         let tokens = Tokens::new(0);
         for port in 1..=1_000 {
             assert!(bind(&tokens, port, "a", "m1"));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn with_too_many_tokens_the_first_ones_are_forgotten_with_all_they_said() {
+    fn the_earliest_client_addresses_are_forgotten_with_their_members() {
         let tokens = Tokens::new(0);
         for n in 0..=u32::try_from(REMEMBERED_MAX).unwrap() {
             let member = n.to_string();

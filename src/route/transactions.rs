@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_commit_of_a_transaction_counts_and_only_for_who_made_it() {
+    fn only_the_last_commit_of_the_owning_producer_counts() {
         let all = PendingTransactions::default();
         hold(&all, "a", (7, 0), 1).unwrap();
         hold(&all, "a", (7, 0), 2).unwrap();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_producer_ends_what_is_open_and_a_late_one_changes_nothing() {
+    fn newer_producers_end_open_transactions_and_late_ones_none() {
         let all = PendingTransactions::default();
         hold(&all, "a", (7, 0), 1).unwrap();
         hold(&all, "a", (7, 1), 2).unwrap();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_of_offsets_in_a_topic_that_was_deleted_meanwhile() {
+    fn offsets_of_a_deleted_topic_are_not_reported() {
         let all = PendingTransactions::default();
         let theirs = vec![("orders".into(), 0, 7), ("other".into(), 0, 8)];
         let both = |id: &str| {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_open_transactions_are_refused_until_the_oldest_must_be_over() {
+    fn open_transactions_are_bounded_until_the_oldest_expires() {
         let all = PendingTransactions::default();
         let hold = |id: &str, at: u64| all.hold(id, (1, 0), MonoMs(at), commit(1), || true);
         for n in 0..HELD_MAX {

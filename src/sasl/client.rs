@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn with_sha_512_the_same_exchange_gives_what_another_implementation_gives() {
+    fn the_sha_512_exchange_equals_another_implementation() {
         let last = exchange(Hash::Sha512).answer(SERVER_FIRST.as_bytes(), "pencil").unwrap();
         let proof = last.message.split_once(",p=").unwrap().1;
         assert_eq!(proof, SHA512_PROOF);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_does_not_know_the_password_is_found_out() {
+    fn a_broker_ignorant_of_the_password_is_detected() {
         let last = exchange(Hash::Sha256).answer(SERVER_FIRST.as_bytes(), "pencil").unwrap();
         let other = exchange(Hash::Sha256).answer(SERVER_FIRST.as_bytes(), "crayon").unwrap();
         assert_ne!(last.message, other.message);

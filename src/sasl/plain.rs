@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_a_name_and_a_password_and_for_nobody_else() {
+    fn a_plain_token_holds_exactly_one_user_and_password() {
         let of = |token: &[u8]| read(token).map(|c| (c.name.to_owned(), c.password.to_vec()));
         let alice = Some(("alice".to_owned(), b"pw".to_vec()));
         assert_eq!(of(b"\0alice\0pw"), alice);

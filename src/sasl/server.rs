@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_proves_to_the_other_that_it_knows_the_password() {
+    fn client_and_server_prove_the_password_to_each_other() {
         for hash in [Hash::Sha256, Hash::Sha512] {
             assert_eq!(login(hash, "user", "pencil").unwrap().as_str(), "user");
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_password_and_a_stranger_are_told_the_same() {
+    fn wrong_passwords_and_unknown_users_get_the_same_refusal() {
         let wrong = Err(LoginError::Refused.to_string());
         assert_eq!(login(Hash::Sha512, "user", "Pencil"), wrong);
         assert_eq!(login(Hash::Sha512, "mallory", "pencil"), wrong);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_is_checked_against_what_is_kept_for_scram() {
+    fn plain_passwords_are_checked_against_scram_verifiers() {
         let plain = |token: &[u8]| exchange(Mechanism::Plain).step(&users(), token);
         let user = UserName::new("user").unwrap();
         assert_eq!(plain(b"\0user\0pencil"), Ok(SaslStep::Done(user, Vec::new())));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_looks_like_a_user_and_like_himself_each_time() {
+    fn an_unknown_user_gets_a_stable_plausible_salt() {
         let users = Users::read(&line("alice", Hash::Sha256, "a"), [1; 32]).unwrap();
         let (nobody, first) = users.verifier("mallory", Hash::Sha256);
         assert_eq!(nobody, None);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_costs_what_most_users_cost() {
+    fn an_unknown_user_costs_as_much_as_most_users() {
         let made = |name: &str, hash, iterations| {
             format!("{name}:{}\n", Verifier::of(hash, b"x", vec![7; 16], iterations))
         };
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told_with_its_number() {
+    fn every_bad_line_is_reported_with_its_number() {
         let good = line("alice", Hash::Sha256, "a");
         let text = format!("{good}alice\n:x\n{good}bob:plain\n");
         let error = Users::read(&text, [0; 32]).unwrap_err();

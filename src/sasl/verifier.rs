@@ -146,7 +146,7 @@ mod tests {
         $WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
 
     #[test]
-    fn a_verifier_is_what_another_implementation_makes_of_the_password() {
+    fn a_verifier_equals_another_implementations() {
         let read: Verifier = PENCIL.parse().unwrap();
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         assert_eq!(read, Verifier::of(Hash::Sha256, b"pencil", salt, 4_096));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_verifier_is_refused_with_what_is_wrong() {
+    fn an_invalid_verifier_is_refused_with_the_reason() {
         let of = |from: &str, to: &str| PENCIL.replacen(from, to, 1).parse::<Verifier>();
         assert_eq!(of("SHA-256", "SHA-1"), Err(VerifierError::Mechanism));
         assert_eq!(of("SCRAM-SHA-256", "PLAIN"), Err(VerifierError::Mechanism));

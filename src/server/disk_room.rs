@@ -96,7 +96,7 @@ mod tests {
     const SHORT: Shortage = Shortage { needed_bytes: 9, free_bytes: 1 };
 
     #[test]
-    fn a_full_disk_is_told_once_and_its_end_once() {
+    fn a_full_disk_and_its_end_are_reported_once() {
         let mut room = DiskRoom::default();
         let mut told = Vec::new();
         for second in 0..60 {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_need_is_the_reserve_and_a_batch_of_the_largest_size() {
+    fn the_required_room_is_reserve_plus_one_largest_batch() {
         let disk = MemDisk::new(1);
         let config = JournalOptions { segment_bytes: 64 << 10, ..JournalOptions::default() };
         let (journal, _writer, _) = Journal::open(disk.disk(), config).unwrap();

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_past_of_producers_is_kept_each_time_the_disk_fills_up_and_now_and_then() {
+    fn producer_states_are_saved_periodically_and_whenever_the_disk_fills() {
         let mut rounds = RoundClock::new(MonoMs(0));
         let mut kept_at = Vec::new();
         for round in 1..=125 {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn retention_is_looked_at_once_a_minute_and_more_often_on_a_full_disk() {
+    fn retention_runs_every_minute_and_oftener_on_full_disks() {
         let mut rounds = RoundClock::new(MonoMs(0));
         let looks = |rounds: &mut RoundClock, seconds: std::ops::Range<u64>, is_full| -> Vec<u64> {
             let due = |s: &u64| rounds.next(MonoMs(s * 1_000), is_full, false).retention;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn old_offsets_go_every_ten_minutes_and_not_at_once_after_a_start() {
+    fn old_offsets_expire_every_ten_minutes_after_the_start() {
         let mut rounds = RoundClock::new(MonoMs(5));
         let minutes = (0..=40).map(|minute| (minute, MonoMs(5 + minute * 60_000)));
         let due: Vec<u64> = minutes

@@ -51,21 +51,21 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_followed_by_the_rest_that_its_bytes_take_at_the_rate() {
+    fn a_copy_is_followed_by_a_proportional_rest() {
         assert_eq!(rest_ms(64 * MIB, true, ROOM), 2_000);
         assert_eq!(rest_ms(16 * MIB, true, ROOM), 500);
         assert_eq!(rest_ms(u64::MAX, true, ROOM), 10_000, "other upkeep waits no longer");
     }
 
     #[test]
-    fn what_copies_nothing_goes_on_at_once_and_an_idle_round_rests_a_second() {
+    fn rounds_without_copies_rest_briefly_and_idle_ones_a_second() {
         assert_eq!((rest_ms(0, true, ROOM), rest_ms(1, true, ROOM)), (20, 20));
         assert_eq!((rest_ms(0, false, ROOM), rest_ms(16 * MIB, false, ROOM)), (1_000, 1_000));
         assert_eq!(rest_ms(64 * MIB, false, ROOM), 2_000);
     }
 
     #[test]
-    fn on_a_disk_that_is_nearly_full_room_goes_before_pace() {
+    fn a_nearly_full_disk_ignores_the_copy_rate() {
         assert_eq!(rest_ms(64 * MIB, true, 256 * MIB), 2_000);
         assert_eq!(rest_ms(64 * MIB, true, 256 * MIB - 1), 20);
         assert_eq!(rest_ms(64 * MIB, true, 0), 20);

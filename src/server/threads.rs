@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_works_for_later_is_nice_and_nobody_else() {
+    fn only_background_threads_run_at_lower_priority() {
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let (before, (sender, told)) = (nice(), channel());
         let thread = spawn_nice("nice", move || sender.send(nice()).unwrap()).unwrap();

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_empty_since_the_first_look_that_found_nobody_and_all_did_since() {
+    fn empty_since_is_the_first_of_consecutive_empty_checks() {
         let mut vacancies = EmptyGroups::default();
         let (shop, audit) = (GroupId::from("shop"), GroupId::from("audit"));
         let mut look = |at, here: &[&GroupId]| {

@@ -141,7 +141,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[tokio::test]
-    async fn whoever_asks_for_little_gets_every_byte_and_memory_is_held_only_meanwhile() {
+    async fn small_reads_get_every_byte_and_release_their_memory() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let budget = Budget::new(64 << 20);

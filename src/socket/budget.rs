@@ -222,7 +222,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_thousand_that_keep_what_they_read_stay_within_it_and_leave_enough_for_more() {
+    fn a_thousand_readers_stay_within_the_budget() {
         let budget = Budget::new(64 * MIB);
         let next = || budget.read_bytes(READ_BYTES);
         assert_eq!(next(), READ_BYTES);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pays_more_for_each_read_has_a_larger_part_of_what_is_left_within_the_same_bounds() {
+    fn tls_readers_get_larger_reads_within_the_same_bounds() {
         let budget = Budget::new(64 * MIB);
         let next = || budget.read_bytes(TLS_READ_BYTES);
         assert_eq!(next(), TLS_READ_BYTES);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_as_large_as_what_an_allocator_makes_of_them() {
+    fn buffer_sizes_equal_the_allocators_size_classes() {
         let sizes = [4096, 5119, 5120, 100_000, 131_071, 131_072, 0, 1].map(whole);
         assert_eq!(sizes, [4096, 4096, 5120, 98_304, 114_688, 131_072, 0, 1]);
         let budget = Budget::new(64 * MIB);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_size_holds_as_soon_as_those_who_were_let_in_are_done() {
+    fn a_smaller_budget_applies_once_admitted_requests_end() {
         let budget = Budget::new(64 * MIB);
         let mut in_hand: Vec<Option<Admission>> =
             (0..4).map(|_| budget.admit(8 * MIB).now_or_never().flatten()).collect();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn up_and_down_again_and_again_is_what_it_was() {
+    fn repeated_resizes_restore_the_budget() {
         let budget = Budget::new(64 * MIB);
         for round in 0..10 {
             let in_hand = budget.admit((round + 1) * MIB).now_or_never().flatten();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_more_than_there_is_any_more_is_let_in_to_all_of_it() {
+    fn a_request_over_the_shrunk_budget_is_admitted_alone() {
         let budget = Budget::new(64 * MIB);
         let in_hand = budget.admit(8 * MIB).now_or_never().flatten();
         let mut waits = std::pin::pin!(budget.admit(32 * MIB));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_or_write_that_is_dropped_loses_nothing_and_repeats_nothing() {
+    async fn a_cancelled_read_or_write_loses_and_repeats_nothing() {
         let ((_open, mut write), (mut read, _also)) = pair().await;
         let sent: Vec<u8> = (0..4_000_000_usize).map(|i| u8::try_from(i % 251).unwrap()).collect();
         let (mut left, mut got) = (BytesMut::from(&sent[..]), BytesMut::new());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_taken_of_a_write_that_was_dropped_is_owed() {
+    async fn a_cancelled_write_owes_its_taken_bytes() {
         let ((_open, mut write), (mut read, _also)) = pair().await;
         let mut taken = 0;
         loop {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_write_is_done_when_the_system_has_all_of_it() {
+    async fn a_whole_write_ends_once_the_system_has_every_byte() {
         let ((_open, mut write), (mut read, _also)) = pair().await;
         let (sent, mut got) = (vec![7; 256 << 10], BytesMut::new());
         let reading = async {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_written_has_left_and_a_goodbye_is_the_end() {
+    async fn close_follows_all_written_bytes_and_ends_the_stream() {
         let ((_open, mut write), (mut read, _also)) = pair().await;
         write.write_all(b"all of it").await.unwrap();
         let mut got = BytesMut::new();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn that_a_peer_has_gone_is_seen_before_what_it_sent_is_read() {
+    async fn a_closed_peer_is_noticed_before_its_bytes_are_read() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let open = plain(listener.accept().await.unwrap().0);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_goes_without_a_goodbye_is_the_end_too() {
+    async fn a_peer_closing_without_close_notify_ends_the_stream() {
         let (mut client, (mut read, mut write)) = pair().await;
         // Reading this byte also reads the server's session tickets.
         write.write_all(b"x").await.unwrap();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_whose_turn_has_come_has_a_buffer_of_its_size_and_no_byte_of_the_next() {
+    async fn a_large_request_gets_its_own_buffer_without_further_bytes() {
         let budget = Budget::new(64 << 20);
         let (mut far, mut intake) = pair(&budget).await;
         let size = 3 << 20;

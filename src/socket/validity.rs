@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_whose_it_is() {
+    fn a_certificate_has_a_readable_subject() {
         let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let key = rcgen::KeyPair::generate().unwrap();

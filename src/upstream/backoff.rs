@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_doubles_to_its_bound_and_is_never_much_shorter_than_that() {
+    fn a_pause_doubles_to_its_bound_with_limited_jitter() {
         let (first, most) = (Duration::from_secs(1), Duration::from_mins(1));
         for (failures, seconds) in [(0, 1), (1, 2), (5, 32), (6, 60), (31, 60), (u32::MAX, 60)] {
             let whole = Duration::from_secs(seconds);

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sent_lets_go_of_the_buffer_it_was_read_into() {
+    async fn sent_bytes_release_their_read_buffer() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let mut writer = Link::new(plain(near), 1 << 20, &Budget::new(1 << 24)).writer;
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_by_itself_comes_neither_with_the_one_before_nor_with_the_one_behind() {
+    async fn an_answer_is_split_from_its_neighbours() {
         let [first, second, third] = ANSWERS;
         let all = ANSWERS.concat();
         for split in 12..=24 {

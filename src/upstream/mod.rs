@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broker_from_before_is_dialled_by_its_id_until_the_cluster_names_its_own() {
+    async fn remembered_brokers_are_dialled_until_the_cluster_names_its_own() {
         let (_before, before) = open().await;
         let (_bootstrap, bootstrap) = open().await;
         let patience = Duration::from_secs(5);

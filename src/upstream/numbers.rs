@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_for_one_batch_until_that_has_come_to_an_end() {
+    fn a_sequence_belongs_to_one_batch_until_its_outcome() {
         let place = ("failed".into(), 0);
         let mut numbers = Numbers::default();
         let first = numbers.send(&place, b"a").unwrap();

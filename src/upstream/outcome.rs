@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_wrong_with_the_records_themselves_is_final() {
+    fn only_errors_of_the_records_themselves_are_final() {
         use ResponseError as E;
         for error in [E::MessageTooLarge, E::RecordListTooLarge, E::InvalidRecord] {
             assert_eq!(kind_of(error), FailureKind::Refused, "{error:?}");

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_got_that_far_does_not_say_that_a_record_is_gone() {
+    fn a_lagging_replica_does_not_make_a_record_missing() {
         assert!(matches!(said(7, 0), OriginAnswer::Elsewhere), "a replica behind, or a new leader");
         assert!(matches!(said(8, 0), OriginAnswer::Gone), "it lies below, and there is none");
         let out_of_range = ResponseError::OffsetOutOfRange.code();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_to_its_end_does_not_say_that_a_record_is_gone() {
+    fn a_truncated_answer_does_not_make_a_record_missing() {
         let mut partition = PartitionData::default();
         (partition.high_watermark, partition.records) = (8, Some(Bytes::from_static(&[0; 70])));
         let mut topic = FetchableTopicResponse::default();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_says_nothing_of_a_record_does_not_say_that_it_is_gone() {
+    fn an_answer_without_a_record_does_not_make_it_missing() {
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
         let throttled = found(&FetchResponse::default(), &origin);
         assert!(matches!(throttled, OriginAnswer::Elsewhere), "{throttled:?}");

@@ -167,7 +167,7 @@ mod tests {
     use crate::wire::ResponseError as E;
 
     #[test]
-    fn only_a_name_that_no_topic_can_have_is_nowhere_by_one_word() {
+    fn only_an_invalid_topic_name_is_certainly_nowhere() {
         let placed = |error| TopicSeen { error, ..TopicSeen::default() }.placed(0);
         assert_eq!(placed(Some(E::InvalidTopicException)), LeaderLookup::Nowhere);
         assert_eq!(placed(Some(E::TopicAuthorizationFailed)), LeaderLookup::Denied);

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_api_is_found_by_its_key_and_has_its_own_name() {
+    fn every_api_has_its_own_key_and_name() {
         let mut names = std::collections::BTreeSet::new();
         for &api in Api::ALL {
             assert_eq!(Api::from_key(api.key()), Some(api));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_that_is_not_served_except_old_produce() {
+    fn only_served_versions_are_advertised_except_old_produce() {
         for &api in Api::ALL {
             let (min, max) = api.advertised();
             for version in min..=max {

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_changed_comes_back_byte_for_byte_in_every_version() {
+    fn unchanged_subscriptions_and_assignments_keep_every_byte() {
         for version in 0..=3 {
             let bytes = subscription(version);
             let of = Subscription::parse(&bytes).unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripped_and_extended_assignment_is_read_by_the_codec_crate() {
+    fn a_changed_assignment_is_readable_by_the_codec_crate() {
         for version in 0..=3 {
             let mut of = Assignment::parse(&assignment(version)).unwrap();
             of.strip(|topic| topic.starts_with("reprise.retry."));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn owned_partitions_are_stripped_and_the_rest_of_the_subscription_stays() {
+    fn stripped_owned_partitions_leave_the_rest_of_a_subscription() {
         let mut of = Subscription::parse(&subscription(3)).unwrap();
         of.strip_owned(|topic| topic == "reprise.retry.g");
         let mut bytes = of.to_bytes().slice(2..);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sticky_assignor_remembers_is_stripped_and_other_user_data_stays() {
+    fn sticky_user_data_is_stripped_and_other_data_stays() {
         let entry = |topic: &str| TopicPartitions { topic: topic.into(), partitions: vec![0, 3] };
         let remembered = |topics: &[&str], behind: &[u8]| {
             let mut out = BytesMut::new();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn kafka_gos_version_1_without_owned_partitions_is_read_and_kept() {
+    fn kafka_gos_version_1_without_owned_partitions_is_readable() {
         let mut bytes = subscription(0).to_vec();
         bytes[1] = 1;
         let bytes = Bytes::from(bytes);

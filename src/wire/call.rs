@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_only_if_it_is_the_one_that_was_due() {
+    fn only_the_expected_answer_is_read() {
         let head = RequestHead {
             api: Api::Heartbeat,
             api_key: 12,

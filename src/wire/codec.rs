@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_api_versions_version_is_answered_in_version_0_with_error_35() {
+    fn an_unsupported_api_versions_version_gets_error_35() {
         let mut answer = ApiVersionsResponse::default();
         answer.error_code = 35;
         let frame = encode_at(Api::ApiVersions, 0, 9, &answer).unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_the_version_lacks_is_an_error_and_not_a_panic() {
+    fn a_field_unknown_to_the_version_is_an_error() {
         let mut answer = FindCoordinatorResponse::default();
         answer.coordinators.push(Coordinator::default());
         let error = encode(&head(Api::FindCoordinator, 3), &answer).unwrap_err();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_only_read_as_what_its_header_names() {
+    fn a_body_is_decoded_only_as_its_headers_api() {
         let head = head(Api::Metadata, 1);
         assert_eq!(decode::<MetadataRequest>(&head).unwrap().topics, None);
         let error = decode::<HeartbeatRequest>(&head).unwrap_err();

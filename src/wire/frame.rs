@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_whole_and_in_order_however_the_bytes_arrive() {
+    fn frames_come_out_whole_and_in_order_in_any_chunks() {
         let stream = [0, 0, 0, 2, 7, 8, 0, 0, 0, 1, 9];
         let mut buffer = BytesMut::new();
         let mut seen = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_and_http_are_named_even_under_a_limit_that_would_wait_for_them() {
+    fn tls_and_http_are_recognised_under_any_limit() {
         let max = usize::MAX;
         assert_eq!(split(&mut of(&[0x16, 3, 1, 2]), max), Err(FrameError::LooksLikeTls));
         for line in ["GET / HTTP/1.1", "POST /x", "HEAD /", "OPTIONS *", "CONNECT a:1"] {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_batch_is_in_order_and_a_gap_is_not() {
+    fn the_next_sequence_is_in_order_unlike_a_gap() {
         let w = window(&[(0, 9), (10, 10)]);
         assert_eq!(w.check(3, 11, 12), SequenceCheck::InOrder);
         assert_eq!(w.check(3, 12, 12), SequenceCheck::OutOfOrder);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_the_last_five_is_a_duplicate_with_its_own_offset_and_older_ones_are_not() {
+    fn only_the_last_five_batches_are_recognised_as_duplicates() {
         let w = window(&[(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]);
         for sequence in 2..=6 {
             let base_offset = 100 + i64::from(sequence);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_epoch_begins_at_zero_and_an_old_one_is_fenced() {
+    fn a_new_epoch_begins_at_zero_and_fences_the_old() {
         let mut w = window(&[(0, 9)]);
         assert_eq!(w.check(4, 0, 0), SequenceCheck::InOrder);
         assert_eq!(w.check(4, 10, 10), SequenceCheck::OutOfOrder);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_was_fenced_is_refused_before_anything_of_the_next_has_come() {
+    fn a_fenced_epoch_is_refused_before_the_next_ones_records() {
         let mut w = window(&[(0, 9)]);
         w.fence(3);
         assert_eq!(w.check(3, 10, 10), SequenceCheck::InOrder, "its own epoch goes on");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_producer_may_begin_anywhere_and_what_lies_before_is_not_called_stored() {
+    fn an_unknown_producer_may_begin_at_any_sequence() {
         assert_eq!(ProducerWindow::default().check(0, 812, 900), SequenceCheck::InOrder);
         assert_eq!(window(&[(812, 900)]).check(3, 800, 811), SequenceCheck::OutOfOrder);
     }

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_legal_group_is_its_own_key_and_comes_back_from_both_topics() {
+    fn a_legal_group_name_survives_both_topic_names() {
         let t = Templates::default();
         for group in ["shop", "a.b_c-D9", &"g".repeat(235)] {
             let group = GroupId::new(group);

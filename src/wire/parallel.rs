@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_not_unpacked_and_no_byte_makes_it_panic() {
+    fn decompression_bombs_and_damaged_maps_are_refused_safely() {
         assert_eq!(read(&zstd(b's', &vec![0; MAP_BYTES_MAX + 1])), None);
         let good = zstd(b'p', &[0, 0, 0, 1, 0, 0, 0, 2]);
         for at in 0..good.len() {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_runs_are_told() {
+    fn the_number_of_runs_is_bounded() {
         let mut map = vec![b's', 0, 0, 0, 0];
         let every_other = vec![0b1010_1010_u8; 3 << 10];
         let records = i32::try_from(every_other.len() * 8).unwrap();

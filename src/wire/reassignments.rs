@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_cut_or_lies_about_its_lists_is_an_error() {
+    fn truncated_and_false_requests_are_errors() {
         let whole = frame(1, &request(vec![partition(0, Some(&[9]))]));
         for end in 0..whole.len() - 1 {
             assert_eq!(replaced(&whole[..end], nine), Err(ReadError::Truncated), "{end}");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_in_every_version_and_never_beyond_their_end() {
+    fn sasl_answers_are_read_exactly_in_every_version() {
         let mut told = SaslHandshakeResponse::default();
         told.error_code = 33;
         told.mechanisms = vec!["PLAIN".into(), "SCRAM-SHA-512".into()];

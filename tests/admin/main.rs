@@ -63,7 +63,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn probes_and_figures_answer_and_unready_is_503_only_when_nothing_can_be_served() {
+fn probes_answer_and_readiness_fails_only_without_any_service() {
     let degraded = vec!["disk full: retries are held".to_owned()];
     let readiness = Readiness { started: true, ready: true, restart_reason: None, degraded };
     let up = Fake { readiness };
@@ -138,7 +138,7 @@ fn filters_narrow_a_list() {
 }
 
 #[test]
-fn what_is_not_there_not_allowed_or_not_understood_is_said() {
+fn unknown_forbidden_and_malformed_requests_get_their_errors() {
     with_admin(Fake::default(), Options::default(), |at| {
         let (status, body) = get(at, "/api/v2");
         assert_eq!((status, body.contains("/api/v1/overview")), (404, true), "{body}");
@@ -161,7 +161,7 @@ fn what_is_not_there_not_allowed_or_not_understood_is_said() {
 }
 
 #[test]
-fn what_is_delayed_is_listed_page_by_page_and_cancelled_by_name() {
+fn delayed_records_are_listed_in_pages_and_cancelled_by_name() {
     with_admin(Fake::default(), Options::default(), |at| {
         let page = json(at, "/api/v1/delayed?topic=orders&limit=1");
         assert_eq!((&page["items"][0]["id"], &page["next"]), (&"orders-0@3".into(), &"3".into()));
@@ -198,7 +198,7 @@ fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, Str
 }
 
 #[test]
-fn a_change_is_a_post_of_what_is_understood_from_no_page_of_elsewhere() {
+fn changes_need_a_wellformed_post_of_the_same_origin() {
     with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
         let (export, import) = ("/api/v1/retries/export", "/api/v1/retries/import");
         let step = r#"{"source":"here","step":"begin","ids":[7]}"#;
@@ -247,7 +247,7 @@ fn a_change_is_a_post_of_what_is_understood_from_no_page_of_elsewhere() {
 }
 
 #[test]
-fn a_nack_is_guarded_like_any_change_and_each_refusal_has_its_status() {
+fn a_nack_is_guarded_and_each_refusal_has_its_status() {
     with_admin(Fake::default(), Options::default(), |at| {
         let nack = "/api/v1/nack";
         let of = |offset: i32| {
@@ -277,7 +277,7 @@ fn a_nack_is_guarded_like_any_change_and_each_refusal_has_its_status() {
 }
 
 #[test]
-fn records_are_shown_as_text_or_base64_and_hidden_when_so_configured() {
+fn records_are_shown_as_text_or_base64_or_hidden() {
     let path = "/api/v1/dead-letters/bar%2F%C3%A9/2";
     with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, move |at| {
         let letter = json(at, path);
@@ -317,7 +317,7 @@ fn the_commands_print_data_on_stdout_in_each_format() {
 }
 
 #[test]
-fn what_is_suspected_of_a_group_is_told_for_machines_and_people() {
+fn a_groups_suspects_are_explained_for_machines_and_people() {
     with_admin(Fake::default(), Options::default(), |at| {
         let explained = json(at, "/api/v1/explain?group=shop");
         assert_eq!(explained["partitions"][0]["suspects"][0]["reconsume_times"], 2);
@@ -364,7 +364,7 @@ settings
 }
 
 #[test]
-fn what_has_happened_to_a_record_is_told_for_machines_and_people() {
+fn a_records_history_is_explained_for_machines_and_people() {
     let options = Options { show_payloads: true, ..Options::default() };
     with_admin(Fake::default(), options, |at| {
         let told = json(at, "/api/v1/explain?record=orders-3@57");
@@ -442,7 +442,7 @@ fn commands_about_the_configuration_need_no_sidecar() {
 }
 
 #[test]
-fn a_journal_is_verified_without_a_sidecar_and_a_wrong_directory_is_not_made() {
+fn a_journal_is_verified_offline_and_wrong_directories_are_refused() {
     let run =
         |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_reprise")).args(args).output().unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ fn whole(stream: &mut TcpStream) -> std::io::Result<String> {
 }
 
 #[test]
-fn who_comes_when_all_places_are_taken_waits_for_one() {
+fn a_connection_over_the_limit_waits_for_a_place() {
     with_admin(Fake::default(), Options::default(), |at| {
         let mut silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| self::silent(at)).collect();
         let mut next = self::silent(at);

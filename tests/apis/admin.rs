@@ -30,7 +30,7 @@ fn setting(name: &str, value: &str) -> CreatableTopicConfig {
 }
 
 #[test]
-fn topics_are_made_in_every_version_and_every_refusal_has_its_code() {
+fn topics_are_created_in_every_version_with_kafkas_errors() {
     let server = Server::start();
     let mut client = server.client();
     for version in 2..=7 {
@@ -87,7 +87,7 @@ fn topics_are_made_in_every_version_and_every_refusal_has_its_code() {
 }
 
 #[test]
-fn a_topic_that_is_asked_for_twice_or_placed_elsewhere_is_not_made() {
+fn duplicate_topics_and_foreign_replicas_are_refused() {
     let server = Server::start();
     let mut client = server.client();
     for version in 2..=7 {
@@ -127,7 +127,7 @@ fn a_topic_that_is_asked_for_twice_or_placed_elsewhere_is_not_made() {
 }
 
 #[test]
-fn topics_are_deleted_in_every_version_by_name_and_by_id() {
+fn topics_are_deleted_in_every_version_by_name_and_id() {
     let server = Server::start();
     let mut client = server.client();
     for version in 1..=6 {
@@ -227,7 +227,7 @@ fn the_cluster_is_described_in_every_version() {
 
 /// A client retries `UNKNOWN_TOPIC_OR_PARTITION` (3), since the topic may still be created.
 #[test]
-fn a_name_that_no_topic_can_have_is_told_as_that() {
+fn an_invalid_topic_name_gets_its_own_error() {
     let server = Server::start();
     let mut client = server.client();
     let long = "x".repeat(250);
@@ -287,7 +287,7 @@ fn partitions_are_listed_page_by_page_without_a_gap() {
 
 /// Kafka without an authorizer answers every operation.
 #[test]
-fn who_asks_is_told_which_operations_there_are() {
+fn authorized_operations_are_listed_on_request() {
     let server = Server::start();
     let mut client = server.client();
     client.create("t", 1);

@@ -52,7 +52,7 @@ fn partitions(client: &mut Client, topic: &str) -> usize {
 }
 
 #[test]
-fn topics_grow_in_every_version_and_every_refusal_has_its_code() {
+fn partitions_are_added_in_every_version_with_kafkas_errors() {
     let server = Server::start();
     let mut client = server.client();
     let here = server.node_id();
@@ -98,7 +98,7 @@ fn topics_grow_in_every_version_and_every_refusal_has_its_code() {
 }
 
 #[test]
-fn what_a_topic_has_grown_by_is_there_after_a_kill() {
+fn added_partitions_survive_a_kill() {
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);
@@ -113,7 +113,7 @@ fn what_a_topic_has_grown_by_is_there_after_a_kill() {
 }
 
 #[test]
-fn members_by_kip_848_are_given_what_is_added() {
+fn kip_848_members_are_assigned_added_partitions() {
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 2);
@@ -179,7 +179,7 @@ fn records_are_deleted_up_to_an_offset_in_every_version() {
 }
 
 #[test]
-fn a_deletion_inside_a_batch_is_where_the_partition_begins_after_a_kill_too() {
+fn a_partition_starts_at_a_deletion_inside_a_batch() {
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);

@@ -54,7 +54,7 @@ fn heartbeats_are_answered_in_every_version() {
 }
 
 #[test]
-fn a_partition_changes_hands_only_when_the_one_before_has_given_it_up() {
+fn a_partition_moves_only_after_its_owner_gives_it_up() {
     let (server, _client) = house();
     let (mut a, mut b) = (member(&server), member(&server));
     a.enter();
@@ -79,7 +79,7 @@ fn a_partition_changes_hands_only_when_the_one_before_has_given_it_up() {
 }
 
 #[test]
-fn new_topics_and_new_members_are_noticed_with_the_next_heartbeats() {
+fn heartbeats_report_new_topics_and_new_members() {
     let (server, mut client) = house();
     let mut a = Consumer::new(&server, "shop", &["orders", "bills"]);
     a.enter();
@@ -210,7 +210,7 @@ fn a_static_member_comes_back_to_its_part() {
 }
 
 #[test]
-fn a_group_goes_from_one_protocol_to_the_other_member_by_member() {
+fn a_group_changes_its_protocol_member_by_member() {
     let (server, _client) = house();
     let topics = ["orders", "reprise.retry.shop"];
     let mut old = Member::new(&server, "shop", &topics);
@@ -261,7 +261,7 @@ fn a_group_goes_from_one_protocol_to_the_other_member_by_member() {
 }
 
 #[test]
-fn an_empty_group_becomes_what_the_next_member_speaks() {
+fn an_empty_group_takes_the_next_members_protocol() {
     let (server, _client) = house();
     let mut classic = Member::new(&server, "shop", &["orders"]);
     classic.join(PARTITIONS);
@@ -340,7 +340,7 @@ fn groups_are_described_and_listed_in_every_version() {
 }
 
 #[test]
-fn the_admin_port_shows_members_and_what_they_hold() {
+fn the_admin_port_shows_members_and_their_assignments() {
     let (server, _client) = house();
     let mut a = Consumer::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     a.enter();

@@ -78,7 +78,7 @@ fn waiting(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn a_record_that_is_put_off_enters_its_topic_when_it_is_due_and_the_others_at_once() {
+fn a_delayed_record_enters_when_due_and_others_at_once() {
     for codec in [Codec::None, Codec::Zstd] {
         let server = server();
         let mut client = server.client();
@@ -128,7 +128,7 @@ fn each_header_says_when() {
 }
 
 #[test]
-fn a_killed_sidecar_lets_in_what_it_had_taken_once_and_not_before_it_is_due() {
+fn a_kill_neither_repeats_nor_hastens_delayed_records() {
     let server = server();
     let mut client = server.client();
     let (began_ms, soon) = (wall_ms(), after("soon", "700"));
@@ -145,7 +145,7 @@ fn a_killed_sidecar_lets_in_what_it_had_taken_once_and_not_before_it_is_due() {
 }
 
 #[test]
-fn a_repeated_batch_puts_nothing_off_twice_and_the_sequence_goes_on() {
+fn a_repeated_batch_delays_nothing_twice() {
     let mut server = server();
     let mut client = server.client();
     let numbered = |sequence, records: &[Rec]| batch(records, Around::producer(7, 0, sequence));
@@ -171,7 +171,7 @@ fn a_repeated_batch_puts_nothing_off_twice_and_the_sequence_goes_on() {
 }
 
 #[test]
-fn a_delay_that_cannot_be_meant_refuses_its_batch_and_says_which_record() {
+fn an_invalid_delay_refuses_its_batch_and_names_the_record() {
     let server = server();
     let mut client = server.client();
     for (bad, says) in [
@@ -192,7 +192,7 @@ fn a_delay_that_cannot_be_meant_refuses_its_batch_and_says_which_record() {
 }
 
 #[test]
-fn what_waits_is_listed_and_cancelled_by_its_id() {
+fn delayed_records_are_listed_and_cancelled_by_id() {
     let server = server();
     let mut client = server.client();
     client.put("t", 0, &[after("one", FAR_MS), after("two", FAR_MS), after("three", "80")]);
@@ -226,7 +226,7 @@ fn elsewhere_the_headers_mean_nothing() {
 }
 
 #[test]
-fn a_topic_that_is_deleted_takes_with_it_what_was_to_enter_it() {
+fn a_deleted_topic_drops_its_delayed_records() {
     let server = server();
     let mut client = server.client();
     client.put("t", 0, &[after("far", FAR_MS)]);
@@ -236,7 +236,7 @@ fn a_topic_that_is_deleted_takes_with_it_what_was_to_enter_it() {
 }
 
 #[test]
-fn batches_of_one_connection_keep_their_order_whatever_is_put_off_in_them() {
+fn batches_keep_their_order_despite_delayed_records() {
     let server = server();
     let mut client = server.client();
     let of = |n: i32| {
@@ -254,7 +254,7 @@ fn batches_of_one_connection_keep_their_order_whatever_is_put_off_in_them() {
 }
 
 #[test]
-fn what_waits_is_pending_before_the_sidecar_goes() {
+fn delayed_records_count_as_pending_for_a_drain() {
     let server = server();
     let mut client = server.client();
     client.put("t", 0, &[after("far", FAR_MS), after("farther", "7200000")]);
@@ -267,7 +267,7 @@ fn what_waits_is_pending_before_the_sidecar_goes() {
 }
 
 #[test]
-fn what_waits_is_no_retry_to_be_moved_and_no_client_can_name_its_group() {
+fn delayed_records_are_no_exportable_retries_of_a_group() {
     let server = server();
     let mut client = server.client();
     client.put("t", 0, &[after("far", FAR_MS)]);
@@ -289,7 +289,7 @@ fn what_waits_is_no_retry_to_be_moved_and_no_client_can_name_its_group() {
 }
 
 #[test]
-fn a_batch_that_unpacks_to_more_than_the_log_takes_at_once_is_refused_and_harms_nobody() {
+fn an_oversize_unpacked_batch_is_refused_alone() {
     let server = server();
     let mut client = server.client();
     let large = Rec::new(&"x".repeat(31 << 20));
@@ -301,7 +301,7 @@ fn a_batch_that_unpacks_to_more_than_the_log_takes_at_once_is_refused_and_harms_
 }
 
 #[test]
-fn the_latest_record_by_time_is_found_though_it_was_put_off() {
+fn the_latest_record_by_time_may_be_a_delayed_one() {
     let server = server();
     let mut client = server.client();
     client.put("t", 0, &[after("late", "20")]);

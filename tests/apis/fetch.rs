@@ -29,7 +29,7 @@ fn counts(client: &mut Client, request: &FetchRequest) -> Vec<usize> {
 }
 
 #[test]
-fn one_whole_batch_comes_first_and_then_as_many_as_fit() {
+fn a_fetch_returns_one_whole_batch_and_more_within_limits() {
     let (_server, mut client) = with_batches();
     for (partition_max, max, expected) in [
         (1, 1, [1, 0]),
@@ -78,7 +78,7 @@ fn an_empty_fetch_waits_its_time_and_no_longer() {
 }
 
 #[test]
-fn a_waiting_fetch_is_answered_by_the_append_it_waits_for() {
+fn an_append_to_its_partition_answers_a_waiting_fetch() {
     let (server, mut client) = with_batches();
     let mut producer = server.client();
     let began = instant();
@@ -94,7 +94,7 @@ fn a_waiting_fetch_is_answered_by_the_append_it_waits_for() {
 }
 
 #[test]
-fn a_fetch_that_waits_is_told_that_its_topic_is_deleted() {
+fn a_topic_deletion_answers_a_waiting_fetch() {
     let server = Server::start();
     let (mut client, mut other) = (server.client(), server.client());
     let unknown = ResponseError::UnknownTopicOrPartition.code();
@@ -140,7 +140,7 @@ fn min_bytes_is_waited_for() {
 }
 
 #[test]
-fn an_error_in_one_partition_is_told_at_once_and_spoils_no_other() {
+fn a_partition_error_is_answered_at_once_without_other_errors() {
     let (_server, mut client) = with_batches();
     let mut request = fetch_request("t", 0, 3, 15_000);
     // A partition that is requested twice is answered once.
@@ -167,7 +167,7 @@ fn an_error_in_one_partition_is_told_at_once_and_spoils_no_other() {
 }
 
 #[test]
-fn an_unknown_topic_id_and_an_unknown_session_are_told() {
+fn unknown_topic_ids_and_sessions_are_refused() {
     let (server, mut client) = with_batches();
     let mut request = fetch_request("", 0, 0, 0);
     request.topics[0].topic_id = uuid::Uuid::from_u128(3);
@@ -185,7 +185,7 @@ fn an_unknown_topic_id_and_an_unknown_session_are_told() {
 }
 
 #[test]
-fn a_fetch_of_epoch_0_is_full_whatever_its_session() {
+fn a_fetch_of_epoch_0_is_full_in_any_session() {
     let (_server, mut client) = with_batches();
     for (id, epoch, code) in [
         (0, -1, 0),
@@ -204,7 +204,7 @@ fn a_fetch_of_epoch_0_is_full_whatever_its_session() {
 }
 
 #[test]
-fn a_waiting_fetch_of_dead_letters_is_answered_by_the_first_one() {
+fn the_first_dead_letter_answers_a_waiting_fetch() {
     let server = Server::start();
     let mut client = server.client();
     let mut producer = server.client();

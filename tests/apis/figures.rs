@@ -13,7 +13,7 @@ fn letter(value: &str) -> Rec {
 }
 
 #[test]
-fn a_journal_that_cannot_be_trusted_any_more_counts_its_failed_write() {
+fn a_failed_journal_write_is_counted() {
     let server = Server::told("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("orders", 1);
@@ -26,7 +26,7 @@ fn a_journal_that_cannot_be_trusted_any_more_counts_its_failed_write() {
 }
 
 #[test]
-fn the_oldest_dead_letter_is_as_old_as_its_end_not_as_its_record() {
+fn the_oldest_dead_letters_age_counts_from_its_last_failure() {
     let server = Server::start();
     let mut client = server.client();
     let series = "reprise_dlq_oldest_timestamp_seconds{group=\"shop\"}";

@@ -68,7 +68,7 @@ fn empty_groups_are_deleted_with_their_offsets_in_every_version() {
 }
 
 #[test]
-fn a_deleted_group_is_gone_after_a_kill_and_what_waits_for_it_is_not() {
+fn a_deleted_group_keeps_its_waiting_retries_over_a_kill() {
     let (server, mut client) = house();
     let mut member = Member::new(&server, "shop", &["orders"]);
     member.join(GROUPS);
@@ -87,7 +87,7 @@ fn a_deleted_group_is_gone_after_a_kill_and_what_waits_for_it_is_not() {
 }
 
 #[test]
-fn what_failed_before_the_offsets_of_its_group_were_deleted_may_fail_anew() {
+fn deleted_offsets_reset_earlier_failures() {
     let server = Server::with("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("orders", 1);
@@ -129,7 +129,7 @@ fn forget(client: &mut Client, group: &str, asked: &[(&str, &[i32])]) -> Result<
 }
 
 #[test]
-fn offsets_of_topics_that_nobody_subscribes_to_are_deleted() {
+fn offsets_of_topics_without_subscribers_are_deleted() {
     let (server, mut client) = house();
     for group in ["classic", "by-848", "outside"] {
         for topic in ["orders", "old"] {
@@ -168,7 +168,7 @@ fn offsets_of_topics_that_nobody_subscribes_to_are_deleted() {
 }
 
 #[test]
-fn offsets_of_a_group_whose_members_are_no_consumers_stay_while_it_has_some() {
+fn offsets_of_a_connect_group_with_members_are_not_deleted() {
     let (server, mut client) = house();
     commit(&server, "connect", "orders", 1);
     let mut worker = Member::new(&server, "connect", &["orders"]);

@@ -187,7 +187,7 @@ fn the_leader_gets_every_subscription_and_each_member_its_part() {
 }
 
 #[test]
-fn a_member_that_does_not_come_back_is_left_behind_after_its_session() {
+fn an_absent_member_is_removed_after_its_session() {
     let (server, _client) = with_orders();
     let (mut a, mut b) = (member(&server), member(&server));
     b.session_ms = 300;
@@ -201,7 +201,7 @@ fn a_member_that_does_not_come_back_is_left_behind_after_its_session() {
 }
 
 #[test]
-fn a_static_member_comes_back_without_a_rebalance_and_fences_the_one_before() {
+fn a_returning_static_member_fences_its_predecessor_without_a_rebalance() {
     let (server, _client) = with_orders();
     let (mut a, mut b) = (member(&server).fixed("one"), member(&server).fixed("two"));
     rebalance(&mut [&mut a, &mut b], PARTITIONS);
@@ -219,7 +219,7 @@ fn a_static_member_comes_back_without_a_rebalance_and_fences_the_one_before() {
 }
 
 #[test]
-fn a_restart_within_the_session_timeout_is_not_noticed_by_the_group() {
+fn a_restart_within_the_session_timeout_keeps_the_group_stable() {
     let (mut server, _client) = with_orders();
     let (mut a, mut b) = (member(&server), member(&server));
     rebalance(&mut [&mut a, &mut b], PARTITIONS);

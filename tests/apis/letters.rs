@@ -25,7 +25,7 @@ fn pages(server: &Server, limit: usize) -> (Vec<(i64, i64)>, usize) {
 }
 
 #[test]
-fn the_records_of_one_batch_come_once_each_however_small_the_pages() {
+fn each_record_of_a_batch_is_listed_once() {
     let server = Server::start();
     let mut client = server.client();
     let values: Vec<Rec> = (0..5).map(|n| Rec::new(&"x".repeat(n))).collect();
@@ -40,7 +40,7 @@ fn the_records_of_one_batch_come_once_each_however_small_the_pages() {
 }
 
 #[test]
-fn a_page_of_large_keys_ends_early_and_nothing_is_left_out() {
+fn a_page_of_large_keys_ends_early_and_omits_nothing() {
     let server = Server::start();
     let mut client = server.client();
     let large = Rec { key: Some("k".repeat(3 << 20).into()), ..Rec::new("v") };

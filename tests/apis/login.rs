@@ -91,7 +91,7 @@ fn judged(server: &Server, mechanism: &str, outcome: &str) -> f64 {
 }
 
 #[test]
-fn whoever_proves_a_password_is_served() {
+fn users_with_a_valid_password_are_served() {
     let (_file, server) = alice();
     for way in [plain, scram] {
         let mut client = server.client();
@@ -128,7 +128,7 @@ fn nothing_else_is_answered_before_that() {
 }
 
 #[test]
-fn a_wrong_password_and_a_stranger_are_told_the_same_and_the_connection_ends() {
+fn wrong_passwords_and_unknown_users_get_the_same_refusal() {
     let (_file, server) = alice();
     let refused = ResponseError::SaslAuthenticationFailed.code();
     let mut words = Vec::new();
@@ -147,7 +147,7 @@ fn a_wrong_password_and_a_stranger_are_told_the_same_and_the_connection_ends() {
 }
 
 #[test]
-fn tokens_without_a_request_around_them_are_taken_after_handshake_0() {
+fn raw_sasl_tokens_are_accepted_after_handshake_v0() {
     let (_file, server) = alice();
     for (token, served) in [(&b"\0alice\0pencil"[..], true), (b"\0a\0b", false)] {
         let mut client = server.client();
@@ -163,7 +163,7 @@ fn tokens_without_a_request_around_them_are_taken_after_handshake_0() {
 }
 
 #[test]
-fn what_nobody_is_known_for_may_not_be_large() {
+fn large_requests_need_a_login() {
     let (_file, server) = alice();
     let large = Rec::new(&"x".repeat(600 << 10));
     let mut client = server.client();
@@ -196,7 +196,7 @@ fn mechanisms_are_those_that_are_configured() {
 }
 
 #[test]
-fn whoever_does_not_say_who_he_is_does_not_stay() {
+fn clients_without_a_login_are_disconnected_in_time() {
     let file = File::of(&[("alice", "pencil")]);
     let mut server = file.server("");
     server.reload_with(|config| config.limits.handshake = std::time::Duration::from_millis(200));
@@ -207,7 +207,7 @@ fn whoever_does_not_say_who_he_is_does_not_stay() {
 }
 
 #[test]
-fn users_are_read_again_and_open_connections_go_on() {
+fn a_reload_of_users_leaves_open_connections() {
     let (file, server) = alice();
     let mut old = server.client();
     assert_eq!(plain(&mut old, "alice", "pencil").error_code, 0);
@@ -223,7 +223,7 @@ fn users_are_read_again_and_open_connections_go_on() {
 }
 
 #[test]
-fn a_session_is_renewed_on_its_connection_by_the_same_user() {
+fn a_session_is_renewed_only_by_the_same_user() {
     let file = File::of(&[("alice", "pencil"), ("bob", "crayon")]);
     let server = file.server(", session_max: 1h");
     let mut client = server.client();

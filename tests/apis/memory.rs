@@ -25,7 +25,7 @@ fn large(bytes: usize) -> Rec {
 }
 
 #[test]
-fn a_fetch_is_answered_with_less_than_it_asks_for_and_never_with_nothing() {
+fn a_fetch_is_limited_by_memory_but_never_empty() {
     let (_server, mut client) = house("30s");
     for _ in 0..8 {
         client.put("t", 0, &[large(200 << 10)]);
@@ -69,7 +69,7 @@ fn a_large_request_waits_for_another_one_and_is_served() {
 }
 
 #[test]
-fn a_large_request_that_never_ends_does_not_keep_its_room() {
+fn an_unfinished_large_request_releases_its_memory_in_time() {
     let (server, mut stuck) = house("200ms");
     let bytes = stuck.encoded(9, &produce_request("t", 0, plain(&[large(3 * MIB)]), -1));
     stuck.raw(&bytes[..MIB]);

@@ -10,7 +10,7 @@ use crate::support::{Member, Rec, Server, until};
 const BOUND: Duration = Duration::from_secs(8);
 
 #[test]
-fn a_disk_without_any_room_keeps_nobody_from_looking_or_from_stopping_it() {
+fn a_full_disk_allows_queries_and_a_shutdown() {
     let mut server = Server::told("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("orders", 1);

@@ -47,7 +47,7 @@ fn offsets_are_found_by_name_and_by_time() {
 const METADATA: &str = "!again:x;é\u{0}\"{}\n base64==";
 
 #[test]
-fn commit_and_fetch_are_answered_in_every_version_with_exact_metadata() {
+fn commits_and_offset_fetches_keep_metadata_in_every_version() {
     let (server, mut client) = with_topic();
     let mut member = Member::new(&server, "g", &["t"]);
     member.join(&[("t", 2)]);
@@ -75,7 +75,7 @@ fn commit_and_fetch_are_answered_in_every_version_with_exact_metadata() {
 }
 
 #[test]
-fn offset_fetch_8_and_9_answer_several_groups_and_everything_a_group_has() {
+fn offset_fetch_8_returns_several_groups_and_all_offsets() {
     let (_server, mut client) = with_topic();
     for group in ["g", "h"] {
         for index in [0, 1] {
@@ -137,7 +137,7 @@ fn metadata_has_a_bound_and_survives_a_restart() {
 }
 
 #[test]
-fn a_topic_made_anew_is_read_from_its_beginning() {
+fn a_recreated_topic_is_read_from_its_beginning() {
     let (mut server, mut client) = with_topic();
     assert_eq!(client.call(9, &lone_commit("g", 0, 40)).topics[0].partitions[0].error_code, 0);
     assert_eq!(offset_fetch(&mut client, 7, "g", "t", 0).0, 40);

@@ -36,7 +36,7 @@ fn topics(member: &mut Consumer) -> Vec<String> {
 }
 
 #[test]
-fn a_pattern_subscribes_to_topics_whose_whole_name_matches() {
+fn a_pattern_matches_whole_topic_names() {
     let (server, mut client) = house();
     client.create("orders2", 1);
     for (pattern, expected) in [

@@ -26,7 +26,7 @@ fn values(client: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn a_repeated_batch_is_acknowledged_with_its_first_offset_and_stored_once() {
+fn a_repeated_batch_is_stored_once_with_its_first_offset() {
     let (mut server, mut client) = with_topic();
     let request = InitProducerIdRequest::default().with_transactional_id(None);
     let id = client.call(4, &request).producer_id.0;
@@ -48,7 +48,7 @@ fn a_repeated_batch_is_acknowledged_with_its_first_offset_and_stored_once() {
 }
 
 #[test]
-fn a_gap_a_repeat_too_old_and_an_old_epoch_are_refused() {
+fn sequence_gaps_too_old_repeats_and_old_epochs_are_refused() {
     let (_server, mut client) = with_topic();
     for sequence in 0..7 {
         assert_eq!(client.produce("t", 0, numbered(5, 1, sequence, &["x"])).error_code, 0);
@@ -66,7 +66,7 @@ fn a_gap_a_repeat_too_old_and_an_old_epoch_are_refused() {
 }
 
 #[test]
-fn what_was_never_stored_is_not_called_a_duplicate() {
+fn a_batch_never_stored_is_no_duplicate() {
     let (_server, mut client) = with_topic();
     assert_eq!(client.produce("t", 0, numbered(5, 0, 3, &["three"])).error_code, 0);
     let before = client.produce("t", 0, numbered(5, 0, 0, &["zero"])).error_code;
@@ -75,7 +75,7 @@ fn what_was_never_stored_is_not_called_a_duplicate() {
 }
 
 #[test]
-fn a_batch_that_found_no_room_is_not_called_stored_when_the_one_behind_it_was() {
+fn a_batch_refused_for_disk_room_is_no_duplicate_later() {
     let server = Server::told("");
     let mut client = server.client();
     client.create("t", 1);
@@ -94,7 +94,7 @@ fn a_batch_that_found_no_room_is_not_called_stored_when_the_one_behind_it_was() 
 }
 
 #[test]
-fn acks_0_is_stored_and_not_answered_and_acks_1_and_all_are() {
+fn acks_0_is_stored_unanswered_and_other_acks_answered() {
     let (_server, mut client) = with_topic();
     let of = |value: &str, acks| produce_request("t", 0, plain(&[Rec::new(value)]), acks);
     let _unanswered = client.send(9, &of("zero", 0));
@@ -109,7 +109,7 @@ fn acks_0_is_stored_and_not_answered_and_acks_1_and_all_are() {
 }
 
 #[test]
-fn answers_come_in_the_order_of_the_requests_however_many_are_under_way() {
+fn answers_keep_the_order_of_pipelined_requests() {
     let (_server, mut client) = with_topic();
     let of = |n: i32| produce_request("t", 0, plain(&[Rec::new(&n.to_string())]), -1);
     let sent: Vec<_> = (0..100).map(|n| client.send(9, &of(n))).collect();
@@ -125,7 +125,7 @@ fn answers_come_in_the_order_of_the_requests_however_many_are_under_way() {
 }
 
 #[test]
-fn an_answer_to_a_version_nobody_knows_waits_its_turn_too() {
+fn an_unsupported_versions_answer_keeps_its_order() {
     let (_server, mut client) = with_topic();
     let sent = client.send(9, &produce_request("t", 0, plain(&[Rec::new("a")]), -1));
     client.raw(&[0, 0, 0, 11, 0, 18, 0, 99, 0, 0, 0, 77, 0xff, 0xff, 0]);
@@ -154,7 +154,7 @@ fn every_codec_is_kept_as_it_came() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_refused_by_name_and_leaves_nothing() {
+fn invalid_batches_are_refused_by_name_and_store_nothing() {
     let server = Server::with("topics: {max_message_bytes: 2KiB}");
     let mut client = server.client();
     client.create("t", 1);
@@ -227,7 +227,7 @@ fn a_batch_that_no_consumer_could_read_is_refused() {
 }
 
 #[test]
-fn topics_nobody_made_are_unknown_by_name_and_by_id() {
+fn missing_topics_are_unknown_by_name_and_by_id() {
     let (_server, mut client) = with_topic();
     let good = plain(&[Rec::new("x")]);
     let answer = client.produce("nowhere", 0, good.clone());

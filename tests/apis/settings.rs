@@ -99,7 +99,7 @@ fn settings_are_changed_one_by_one_in_every_version() {
 }
 
 #[test]
-fn what_changes_nothing_on_one_node_is_kept_and_listed() {
+fn settings_without_effect_on_one_node_are_stored_and_listed() {
     let mut server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);
@@ -133,7 +133,7 @@ fn every_compression_type_of_kafka_is_kept_and_listed() {
 }
 
 #[test]
-fn a_topic_of_the_list_that_is_kept_for_ever_is_whatever_holds_for_the_others() {
+fn an_unlimited_retention_of_a_listed_topic_overrides_the_default() {
     let mut server = Server::with(
         "topics:
            retention: 1d
@@ -263,7 +263,7 @@ fn settings_are_there_after_a_kill() {
 }
 
 #[test]
-fn a_setting_is_told_with_its_type_its_words_and_what_it_would_be() {
+fn a_setting_is_described_with_type_documentation_and_default() {
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);
@@ -299,7 +299,7 @@ pub(crate) fn keep_for_ever(client: &mut Client, topic: &str) {
 }
 
 #[test]
-fn a_retention_that_is_set_is_what_the_next_round_goes_by() {
+fn a_changed_retention_applies_to_the_next_expiry() {
     let server = Server::told("{}");
     let mut client = server.client();
     client.create("orders", 1);

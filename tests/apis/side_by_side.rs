@@ -8,7 +8,7 @@ const FAILED: usize = 40;
 const FRESH: usize = 60;
 
 #[test]
-fn overdue_retries_and_fresh_records_leave_side_by_side_with_a_rate_and_without() {
+fn overdue_retries_and_fresh_records_share_a_fetch() {
     for (rate, retries) in [("", 16), (", rate: 20", 2)] {
         let server = Server::told(&format!("retry: {{levels: 1s{rate}}}"));
         server.client().create("orders", 1);
@@ -54,7 +54,7 @@ fn behind() -> (Server, Member) {
 }
 
 #[test]
-fn each_fetch_brings_of_ten_thousand_overdue_retries_and_of_fresh_records_whichever_comes_first() {
+fn each_fetch_brings_retries_and_fresh_records_despite_a_backlog() {
     let (_server, mut member) = behind();
     let (mut next, mut lane) = (i64::try_from(BACKLOG).unwrap(), member.position());
     for round in 0..40 {

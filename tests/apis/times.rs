@@ -12,7 +12,7 @@ fn put(client: &mut Client, topic: &str, ahead_ms: i64) -> i16 {
 }
 
 #[test]
-fn a_record_of_a_time_to_come_is_refused_and_keeps_nothing_behind_it() {
+fn a_future_timestamp_is_refused_and_retention_is_unaffected() {
     let yaml = "topics: {produce_delay_max: 1d, list: [{name: orders, retention: 1h}, \
                 {name: later, retention: 1h, produce_delay: true}]}";
     let server = Server::told(yaml);
@@ -51,7 +51,7 @@ fn a_waiting_record_may_have_its_delivery_time() {
 }
 
 #[test]
-fn retention_counts_from_arrival_whatever_time_a_record_has() {
+fn retention_counts_from_arrival_despite_other_timestamps() {
     let yaml = "topics: {list: [{name: timeless, retention: 1h}, {name: backfill, retention: 1h}]}";
     let server = Server::told(yaml);
     let mut client = server.client();

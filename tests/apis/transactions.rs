@@ -97,7 +97,7 @@ fn stable_offset(client: &mut Client, group: &str) -> (i64, i16) {
 const UNSTABLE: i16 = 88;
 
 #[test]
-fn a_transaction_is_seen_when_it_is_committed_and_by_nobody_who_asks_when_it_is_aborted() {
+fn only_committed_transactions_are_visible_to_read_committed_consumers() {
     let (server, mut client) = with_topic();
     let mut all = Vec::new();
     for version in 0..=5 {
@@ -128,7 +128,7 @@ fn a_transaction_is_seen_when_it_is_committed_and_by_nobody_who_asks_when_it_is_
 }
 
 #[test]
-fn a_fetch_that_waits_is_woken_by_the_end_of_a_transaction() {
+fn the_end_of_a_transaction_answers_a_waiting_fetch() {
     let (server, mut client) = with_topic();
     let mut producer = Producer::begin(&server, "pay");
     // Repeated, because the marker may be durable before its append has returned.
@@ -180,7 +180,7 @@ fn offsets_in_a_transaction_count_when_it_is_committed() {
 }
 
 #[test]
-fn offsets_that_are_deleted_do_not_come_back_with_the_commit_of_a_transaction() {
+fn a_transaction_commit_does_not_restore_deleted_offsets() {
     let (server, mut client) = with_topic();
     client.create("u", 1);
     let mut delete_group = |group: &str| {
@@ -214,7 +214,7 @@ fn offsets_that_are_deleted_do_not_come_back_with_the_commit_of_a_transaction() 
 }
 
 #[test]
-fn who_was_fenced_is_told_so_in_words_its_version_knows() {
+fn a_fenced_producer_gets_an_error_known_to_its_version() {
     let (server, mut client) = with_topic();
     let mut old = Producer::begin(&server, "pay");
     assert_eq!(old.add(3, &[("t", 0)]), [0]);
@@ -251,7 +251,7 @@ fn who_was_fenced_is_told_so_in_words_its_version_knows() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_kafka_s_own_errors() {
+fn invalid_transaction_requests_get_kafkas_errors() {
     let (server, mut client) = with_topic();
     let mut producer = Producer::begin(&server, "pay");
     for timeout_ms in [0, -1, 900_001] {
@@ -287,7 +287,7 @@ fn what_cannot_be_is_refused_with_kafka_s_own_errors() {
 }
 
 #[test]
-fn ending_twice_is_ending_once_and_an_end_cannot_be_turned() {
+fn a_repeated_end_is_accepted_and_an_opposite_one_refused() {
     let (server, mut client) = with_topic();
     let mut producer = Producer::begin(&server, "pay");
     for committed in [true, false] {
@@ -302,7 +302,7 @@ fn ending_twice_is_ending_once_and_an_end_cannot_be_turned() {
 }
 
 #[test]
-fn a_transaction_that_is_left_open_is_aborted_when_its_time_is_over() {
+fn an_open_transaction_is_aborted_after_its_timeout() {
     let (server, mut client) = with_topic();
     let mut producer = Producer::begin_at(&server, "pay", 4, 300).unwrap();
     assert_eq!(producer.add(3, &[("t", 0)]), [0]);
@@ -353,7 +353,7 @@ fn kill_9_leaves_transactions_whole() {
 }
 
 #[test]
-fn tools_see_what_is_open_and_who_has_written() {
+fn tools_list_open_transactions_and_producers() {
     let (server, mut client) = with_topic();
     let mut open = Producer::begin(&server, "open");
     assert_eq!(open.add(3, &[("t", 0)]), [0]);

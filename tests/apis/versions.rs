@@ -34,7 +34,7 @@ fn orders_id(client: &mut Client) -> uuid::Uuid {
 }
 
 #[test]
-fn api_versions_tells_what_is_served_and_keeps_produce_from_0() {
+fn api_versions_lists_the_served_versions_and_produce_from_0() {
     let server = Server::start();
     let mut client = server.client();
     every::<ApiVersionsRequest>(|version| {
@@ -58,7 +58,7 @@ fn served() -> impl Iterator<Item = Api> {
 }
 
 #[test]
-fn an_unknown_api_versions_version_is_answered_in_version_0_with_the_whole_list() {
+fn an_unknown_api_versions_version_is_answered_in_version_0() {
     let server = Server::start();
     let mut client = server.client();
     for version in (5..100).chain([i16::MAX, -1]) {
@@ -104,7 +104,7 @@ fn metadata_is_whole_in_every_version() {
 }
 
 #[test]
-fn metadata_by_id_knows_its_topics_and_names_an_unknown_id() {
+fn metadata_by_topic_id_finds_topics_and_refuses_unknown_ids() {
     let (_server, mut client, _member) = shop();
     let id = orders_id(&mut client);
     for version in 10..=13 {
@@ -174,7 +174,7 @@ fn produce_0_to_2_is_advertised_but_closes_the_connection() {
 }
 
 #[test]
-fn fetch_is_answered_in_every_version_with_records_and_with_errors() {
+fn fetch_returns_records_and_errors_in_every_version() {
     let (_server, mut client, _member) = shop();
     let id = orders_id(&mut client);
     every::<FetchRequest>(|version| {
@@ -249,7 +249,7 @@ fn offset_for_leader_epoch_is_answered_in_every_version() {
 }
 
 #[test]
-fn find_coordinator_names_this_node_for_groups_and_transactions_in_every_version() {
+fn find_coordinator_names_this_node_in_every_version() {
     let (server, mut client, _member) = shop();
     let refused = ResponseError::InvalidRequest.code();
     every::<FindCoordinatorRequest>(|version| {
@@ -279,7 +279,7 @@ fn find_coordinator_names_this_node_for_groups_and_transactions_in_every_version
 }
 
 #[test]
-fn init_producer_id_gives_fresh_ids_in_every_version_and_the_next_epoch_of_a_name() {
+fn init_producer_id_gives_fresh_ids_and_next_epochs() {
     let server = Server::start();
     let mut client = server.client();
     let mut seen = std::collections::BTreeSet::new();

@@ -64,7 +64,7 @@ fn every_answer_is_exactly_its_encoding_in_every_version() {
 }
 
 #[test]
-fn the_answer_to_api_versions_has_no_tagged_fields_in_its_header() {
+fn api_versions_answers_have_no_tagged_fields_in_their_header() {
     let (_server, mut client) = shop();
     for version in 0..=4 {
         let mut request = ApiVersionsRequest::default();
@@ -85,7 +85,7 @@ fn the_answer_to_api_versions_has_no_tagged_fields_in_its_header() {
 
 /// Kafka closes a connection if it cannot parse the request.
 #[test]
-fn what_is_not_served_is_not_answered() {
+fn requests_for_unserved_apis_close_the_connection() {
     let (server, mut client) = shop();
     let refused = |key: i16, version: i16, request: &[u8]| {
         let mut bytes = i32::try_from(request.len()).unwrap().to_be_bytes().to_vec();

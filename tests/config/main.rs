@@ -65,7 +65,7 @@ fn the_effective_configuration_loads_to_itself() {
 }
 
 #[test]
-fn a_rule_takes_what_it_does_not_say_from_retry() {
+fn a_rule_inherits_unset_values_from_retry() {
     let config = good(
         "groups:\n  - match: shop\n    max_reconsume_times: 5\n\
          retry: {levels: [1s, 2s], lane: off}\n",
@@ -302,7 +302,7 @@ fn each_kind_of_bad_input_is_refused_at_its_place() {
 }
 
 #[test]
-fn all_problems_come_in_one_run_in_the_order_of_the_file_with_the_line_and_a_caret() {
+fn all_problems_are_reported_in_order_with_line_and_caret() {
     let error = bad("node_id: x\nretry:\n  levels: 1q\n  lanes: auto\nlimits:\n  idle: 3\n");
     let lines: Vec<&str> = error.problems().iter().map(String::as_str).collect();
     assert_eq!(lines.len(), 4, "{error}");
@@ -344,7 +344,7 @@ fn problems_of_flags_and_variables_name_them() {
 }
 
 #[test]
-fn a_whole_scalar_may_come_from_the_environment_whatever_its_type() {
+fn a_whole_scalar_of_any_type_comes_from_the_environment() {
     let env = pairs(&[("DIR", "0123"), ("MAX", "4"), ("X", "a: b")]);
     let text = "data_dir: ${env:DIR}\nretry: {max_reconsume_times: '${env:MAX}'}\n";
     let config = Config::parse("t", text, &env, &[]).unwrap().config;
@@ -355,7 +355,7 @@ fn a_whole_scalar_may_come_from_the_environment_whatever_its_type() {
 }
 
 #[test]
-fn a_password_comes_from_the_environment_or_a_file_and_is_never_shown() {
+fn a_password_comes_from_environment_or_file_and_stays_hidden() {
     let text = "upstream: {bootstrap: 'localhost:1,[::1]:2', \
                 sasl: {mechanism: PLAIN, username: u, password: '${env:SECRET}'}}\n";
     let env = pairs(&[("SECRET", "0123")]);
@@ -375,7 +375,7 @@ fn a_password_comes_from_the_environment_or_a_file_and_is_never_shown() {
 }
 
 #[test]
-fn a_password_in_the_wrong_place_is_pointed_at_and_not_repeated() {
+fn a_misplaced_password_is_reported_without_its_value() {
     let start = "upstream: {bootstrap: 'localhost:1'}\n";
     let shown = |sasl: &str, flags: &[String]| {
         let text = format!("upstream:\n  bootstrap: 'localhost:1'\n  sasl:\n{sasl}");
@@ -413,7 +413,7 @@ fn a_password_in_the_wrong_place_is_pointed_at_and_not_repeated() {
 }
 
 #[test]
-fn a_password_in_plain_text_to_another_machine_is_a_warning() {
+fn a_plain_password_to_another_machine_is_a_warning() {
     let warned = |sasl: &str| {
         let text = format!(
             "upstream: {{bootstrap: 'localhost:1, kafka-1:2', sasl: {{{sasl}, username: u, \
@@ -428,7 +428,7 @@ fn a_password_in_plain_text_to_another_machine_is_a_warning() {
 }
 
 #[test]
-fn a_group_may_have_a_dead_letter_topic_of_its_own_in_the_cluster_or_none() {
+fn a_group_may_configure_its_own_upstream_dead_letter_topic() {
     let text = "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'dl.{group}'}}\n\
                 groups:\n- {match: shop}\n- {match: own, dead_letters: {upstream_topic: failed}}\n\
                 - {match: none, dead_letters: {upstream_topic: off}}\n";
@@ -442,7 +442,7 @@ fn a_group_may_have_a_dead_letter_topic_of_its_own_in_the_cluster_or_none() {
 }
 
 #[test]
-fn an_odd_delay_table_is_a_warning_that_names_the_item() {
+fn an_odd_delay_table_is_a_warning_with_its_item() {
     let loaded = Config::parse("t", "retry: {levels: 5s 1s 1s}\n", &[], &[]).unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
     assert!(loaded.warnings[0].contains("retry.levels") && loaded.warnings[0].contains("1s"));
@@ -475,7 +475,7 @@ fn an_alias_bomb_is_refused_and_deep_nesting_too() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_or_read_but_never_a_panic() {
+fn a_damaged_file_never_causes_a_panic() {
     let bytes = SAMPLE.as_bytes();
     let seeds = std::env::var("CONFIG_SEEDS").map_or(300, |n| n.parse().unwrap_or(300));
     for seed in 0..seeds {

@@ -62,7 +62,7 @@ fn an_item_of_a_list_is_set_by_its_index() {
 }
 
 #[test]
-fn a_key_in_the_wrong_place_is_told_its_own() {
+fn a_misplaced_key_is_answered_with_its_place() {
     for (text, words) in [
         ("max_reconsume_times: 5\n", "did you mean retry.max_reconsume_times?"),
         ("maxReconsumeTimes: 5\n", "did you mean retry.max_reconsume_times?"),

@@ -22,7 +22,7 @@ fn user(args: &[&str], password: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_line_that_reprise_writes_for_a_user_is_one_it_reads() {
+fn a_generated_user_line_is_readable_again() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("users");
     let (code, both, _) = user(&["alice"], "pencil\n");
@@ -49,7 +49,7 @@ fn a_line_that_reprise_writes_for_a_user_is_one_it_reads() {
 }
 
 #[test]
-fn a_listener_asks_for_passwords_in_the_clear_only_by_name() {
+fn plaintext_passwords_need_an_explicit_mechanism() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("users");
     std::fs::write(&file, user(&["alice"], "pencil").1).expect("written");

@@ -99,7 +99,7 @@ fn transactions() {
 }
 
 #[test]
-fn every_api_and_version_that_is_answered_is_written_down_and_nothing_else() {
+fn golden_files_cover_exactly_the_served_versions() {
     if std::env::var_os("GOLDEN_RENEW").is_some() {
         return;
     }

@@ -90,7 +90,7 @@ fn of_retries(client: &mut Client) {
 }
 
 #[test]
-fn what_is_named_a_thousand_times_is_told_once() {
+fn names_repeated_a_thousand_times_are_answered_once() {
     let house = Bounded::start(&["retry.levels=20ms"]);
     let mut client = house.client();
     of_topics(&mut client);

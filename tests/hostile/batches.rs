@@ -43,7 +43,7 @@ fn old(magic: i8, value: &[u8]) -> Bytes {
 }
 
 #[test]
-fn message_sets_of_old_formats_are_refused_by_name_however_short() {
+fn old_message_sets_are_refused_by_name() {
     let house = Bounded::start(&[SOON]);
     let mut client = house.client();
     client.create("orders", 1);
@@ -131,7 +131,7 @@ fn odd_records_survive_a_topic_and_a_nack() {
 }
 
 #[test]
-fn a_record_of_10_mib_survives_a_topic_and_a_nack() {
+fn a_record_of_10_mib_survives_produce_and_nack() {
     let house = Bounded::start(&["retry.levels=20ms", "topics.max_message_bytes=11MiB"]);
     let mut member = Member::on(house.client(), "shop", &["orders", "reprise.retry.shop"]);
     member.client.create("orders", 1);

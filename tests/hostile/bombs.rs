@@ -26,7 +26,7 @@ fn bomb(origin: usize, mib: usize) -> Bytes {
 }
 
 #[test]
-fn nacks_that_unpack_to_much_are_refused_or_kept_and_their_memory_is_given_back() {
+fn the_memory_of_decompression_bombs_is_released() {
     let dir = tempfile::tempdir().unwrap();
     let settings = ["journal.ephemeral=accept", "topics.durability=os"];
     let sidecar = Sidecar::start(&dir.path().join("data"), &settings);

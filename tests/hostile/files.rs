@@ -48,7 +48,7 @@ pub(crate) fn asks(client: &mut Client) -> bool {
 }
 
 #[test]
-fn without_file_descriptors_those_who_are_connected_are_served_and_the_log_goes_on() {
+fn connected_clients_are_served_without_free_file_descriptors() {
     let dir = tempfile::tempdir().unwrap();
     let settings = ["journal.segment_bytes=1MiB", "journal.ephemeral=accept"];
     let sidecar = Sidecar::start(&dir.path().join("data"), &settings);
@@ -73,7 +73,7 @@ fn without_file_descriptors_those_who_are_connected_are_served_and_the_log_goes_
 }
 
 #[test]
-fn an_accept_that_fails_is_no_busy_loop_and_a_log_without_files_waits() {
+fn a_failing_accept_causes_no_busy_loop() {
     let dir = tempfile::tempdir().unwrap();
     let settings = ["journal.segment_bytes=1MiB", "journal.ephemeral=accept"];
     let sidecar = Sidecar::start(&dir.path().join("data"), &settings);

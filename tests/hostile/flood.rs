@@ -139,7 +139,7 @@ fn mib(connections: u32) -> f64 {
 }
 
 #[test]
-fn twenty_thousand_connections_to_a_process_of_few_files_wait_or_are_let_go() {
+fn twenty_thousand_connections_with_few_files_wait_or_close() {
     let room = SocketPermit::of(CONNECTIONS);
     let house = Bounded::start(&[]);
     allow(&house.sidecar, FILES.into());
@@ -152,7 +152,7 @@ fn twenty_thousand_connections_to_a_process_of_few_files_wait_or_are_let_go() {
 }
 
 #[test]
-fn of_twenty_thousand_connections_so_many_are_let_in_as_there_are_seats() {
+fn twenty_thousand_connections_get_at_most_the_permitted_seats() {
     let room = SocketPermit::of(CONNECTIONS);
     let house = Bounded::start(&[]);
     let all = room.sockets;

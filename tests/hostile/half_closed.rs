@@ -41,7 +41,7 @@ fn all_that_was_asked_before_the_end_is_answered() {
 }
 
 #[test]
-fn all_that_was_asked_of_a_cluster_before_the_end_is_answered() {
+fn requests_before_a_half_close_are_answered_by_the_cluster() {
     let cluster = Bounded::cluster();
     answers_come_after_the_end(&Bounded::in_front_of(&cluster, &[]));
 }

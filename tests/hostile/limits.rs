@@ -10,7 +10,7 @@ fn ended(server: &Server, cause: &str) -> f64 {
 }
 
 #[test]
-fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given() {
+fn a_connection_over_the_limit_is_closed_at_once() {
     let server = Server::with("limits: {connections: 3}");
     let mut held: Vec<Client> = (0..3).map(|_| server.client()).collect();
     for client in &mut held {
@@ -27,7 +27,7 @@ fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given()
 }
 
 #[test]
-fn a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_for_an_answer_is_not() {
+fn only_an_idle_connection_without_pending_answers_is_closed() {
     silence_ends_it(&Server::with("limits: {idle: 2s}"));
     let cluster = Server::alone();
     silence_ends_it(&Server::in_front_of(cluster.addr(), "limits: {idle: 2s}"));
@@ -47,7 +47,7 @@ fn silence_ends_it(server: &Server) {
 }
 
 #[test]
-fn without_being_told_otherwise_this_host_alone_is_served() {
+fn only_this_host_is_served_by_default() {
     let config = Config::default();
     let hosts: Vec<&str> =
         config.listen.iter().map(|listen| listen.address.host.as_str()).collect();

@@ -111,7 +111,7 @@ fn damaged_requests_of_every_api_cost_their_connection_at_most() {
 }
 
 #[test]
-fn in_front_of_a_cluster_damaged_requests_cost_their_connection_at_most() {
+fn damaged_requests_to_a_cluster_cost_at_most_their_connection() {
     let cluster = tempfile::tempdir().unwrap();
     let settings = [
         "journal.ephemeral=accept",

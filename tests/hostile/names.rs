@@ -184,7 +184,7 @@ fn flood<R: Request>(house: &Bounded, count: u32, version: i16, of: impl Fn(&str
 }
 
 #[test]
-fn a_hundred_thousand_made_up_names_do_not_fill_the_metrics_nor_the_memory() {
+fn a_hundred_thousand_names_do_not_fill_metrics_or_memory() {
     let house = Bounded::start(&[]);
     house.client().create("orders", 1);
     let commit = |name: &str| -> OffsetCommitRequest {

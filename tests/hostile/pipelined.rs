@@ -96,7 +96,7 @@ fn all_come(client: &mut Client, sent: Vec<SentRequest>) {
 }
 
 #[test]
-fn answers_that_nobody_reads_do_not_pile_up() {
+fn unread_answers_do_not_pile_up() {
     let server = Server::with("topics: {retention: unlimited}");
     let mut client = server.client();
     let (frames, sent) = fetches(&mut client);
@@ -121,7 +121,7 @@ fn answers_that_nobody_reads_do_not_pile_up() {
 }
 
 #[test]
-fn answers_that_nobody_reads_take_no_memory_of_the_process() {
+fn unread_answers_take_no_memory_of_the_process() {
     let house = Bounded::start(&[]);
     let mut client = house.client();
     let (frames, sent) = fetches(&mut client);

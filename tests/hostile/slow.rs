@@ -52,7 +52,7 @@ fn connect(house: &Bounded, count: u32) -> Vec<std::net::TcpStream> {
 }
 
 #[test]
-fn thousands_that_send_a_byte_now_and_then_are_gone_in_time_and_a_good_client_is_served() {
+fn thousands_of_slow_connections_are_closed_and_others_served() {
     let room = SocketPermit::of(CONNECTIONS);
     let count = room.sockets;
     let house = Bounded::start(&["limits.handshake=3s"]);

@@ -58,7 +58,7 @@ fn within<T>(bytes_max: usize, what: &str, work: impl FnOnce() -> T) -> T {
 /// One test for all cases: the allocator's count belongs to the whole process.
 #[test]
 fn hostile_frames_are_refused_without_panic_or_allocation() {
-    what_the_codec_crate_encodes_is_read_back_equal();
+    encoded_requests_are_read_back_equal();
     a_frame_cut_anywhere_is_refused();
     a_lying_number_anywhere_costs_no_memory();
     the_frame_that_aborts_the_bare_crate_is_refused();
@@ -67,7 +67,7 @@ fn hostile_frames_are_refused_without_panic_or_allocation() {
     bombs::all();
 }
 
-fn what_the_codec_crate_encodes_is_read_back_equal() {
+fn encoded_requests_are_read_back_equal() {
     every(|case, version, frame| {
         let head = RequestHead::parse(&frame).unwrap();
         assert_eq!((head.api, head.version, head.correlation_id), (case.api, version, 77));

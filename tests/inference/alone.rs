@@ -263,7 +263,7 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn a_retry_that_kills_its_consumer_is_charged_alone_and_a_dead_letter_in_the_end() {
+fn only_the_crashing_retry_is_charged_until_its_dead_letter() {
     for seed in 0..seeds() {
         let mut rng = Rng::with_seed(seed);
         let (commits, max) = (WAYS[rng.usize(0..WAYS.len())], rng.u32(1..8));
@@ -300,7 +300,7 @@ fn a_retry_that_kills_its_consumer_is_charged_alone_and_a_dead_letter_in_the_end
 }
 
 #[test]
-fn of_healthy_consumers_that_are_restarted_no_retry_is_charged() {
+fn restarts_of_healthy_consumers_charge_no_retry() {
     for seed in 0..seeds() {
         let mut rng = Rng::with_seed(seed);
         let commits = WAYS[rng.usize(0..WAYS.len())];

@@ -52,21 +52,21 @@ fn judge(commits: Commits, kills_after_ms: u64) {
 }
 
 #[test]
-fn a_record_that_kills_its_process_at_once_ends_in_the_dead_letters() {
+fn a_record_crashing_at_once_becomes_a_dead_letter() {
     for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
         judge(commits, 0);
     }
 }
 
 #[test]
-fn one_that_kills_three_seconds_later_does_too() {
+fn a_record_crashing_after_three_seconds_becomes_a_dead_letter() {
     for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
         judge(commits, 3_000);
     }
 }
 
 #[test]
-fn and_when_it_was_one_before_and_is_read_once_more() {
+fn a_replayed_crashing_record_becomes_a_dead_letter_again() {
     let order = OrderMode::Key;
     let give_up_after_ms = RULES.suspects.give_up_after_ms;
     let policy = Policy { order, max_reconsume_times: 0, give_up_after_ms, ..Policy::default() };
@@ -92,7 +92,7 @@ fn and_when_it_was_one_before_and_is_read_once_more() {
 }
 
 #[test]
-fn below_the_limit_lost_hand_outs_come_again_as_they_would() {
+fn losses_below_the_crash_limit_change_no_delivery() {
     let mut world = World::committed(RULES, 2, 100);
     for _ in 1..RULES.suspects.crash_limit {
         let mut app = world.start(Commits::PerRecord);
@@ -111,7 +111,7 @@ fn below_the_limit_lost_hand_outs_come_again_as_they_would() {
 }
 
 #[test]
-fn a_fetch_that_waits_when_its_member_goes_takes_no_loss_with_it() {
+fn a_pending_fetch_of_a_lost_member_adds_no_loss() {
     let mut world = World::committed(RULES, 1, 10);
     let mut app = world.start(Commits::PerBatch);
     assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
@@ -187,7 +187,7 @@ fn a_consumer_flows_again_once_it_has_recovered() {
 }
 
 #[test]
-fn one_that_commits_by_time_flows_again_too() {
+fn a_consumer_with_timed_commits_flows_after_an_outage() {
     let mut world = World::committed(RULES, 4, 5_000);
     outage(&mut world, 6);
     let (began, mut app) = (world.at, world.start(Commits::Every(60_000)));

@@ -41,7 +41,7 @@ fn run_as(mut app: App, world: &mut World, failing: &BTreeMap<(i32, i64), usize>
 }
 
 #[test]
-fn a_record_that_is_sought_again_and_again_is_a_dead_letter_and_nothing_else_is_charged() {
+fn a_record_sought_repeatedly_becomes_the_only_dead_letter() {
     let mut world = World::new(RULES, 10, 30);
     run(&mut world, &BTreeMap::from([((3, 7), 1_000)]));
     let dead: Vec<(i32, i64)> =
@@ -55,7 +55,7 @@ fn a_record_that_is_sought_again_and_again_is_a_dead_letter_and_nothing_else_is_
 }
 
 #[test]
-fn so_is_one_of_a_consumer_that_fetches_only_when_it_has_nothing_left() {
+fn a_repeated_seek_without_prefetch_also_becomes_a_dead_letter() {
     let mut world = World::new(RULES, 10, 30);
     let mut app = world.start(Commits::PerBatch);
     app.fetches_ahead = false;
@@ -81,7 +81,7 @@ fn two_failing_records_take_turns() {
 }
 
 #[test]
-fn one_that_succeeds_in_time_is_forgotten() {
+fn a_record_succeeding_in_time_is_forgotten() {
     let mut world = World::new(RULES, 3, 30);
     run(&mut world, &BTreeMap::from([((1, 5), 3)]));
     assert_eq!(world.dead, []);

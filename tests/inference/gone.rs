@@ -86,8 +86,7 @@ fn settle_first(world: &mut World) {
 }
 
 #[test]
-fn what_was_cut_is_given_where_the_offsets_of_a_group_were_deleted_and_not_where_it_never_had_any()
-{
+fn deleted_offsets_end_the_cut_of_finalized_records() {
     for restarts in [false, true] {
         assert!(is_given(true, restarts), "deleted with the topic; restarts: {restarts}");
         assert!(!is_given(false, restarts), "restarts: {restarts}");

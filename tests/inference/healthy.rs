@@ -6,7 +6,7 @@ use reprise::retry::OnSeekBack;
 use reprise::retry::detector::Rules;
 
 #[test]
-fn whoever_commits_is_answered_as_if_nobody_watched() {
+fn a_committing_consumer_is_never_disturbed() {
     for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
         let mut world = World::new(RULES, 5, 2_000);
         let mut app = world.start(commits);
@@ -44,7 +44,7 @@ fn a_replay_below_the_committed_offset_is_no_failure() {
 }
 
 #[test]
-fn members_that_come_and_go_with_everything_committed_leave_nothing_behind() {
+fn fully_committed_members_leave_no_state() {
     let mut world = World::new(RULES, 3, 30);
     for round in 1..20 {
         let mut app = world.start(Commits::PerBatch);

@@ -38,7 +38,7 @@ fn hang(world: &mut World, ms: u64) {
 }
 
 #[test]
-fn whoever_commits_its_last_record_is_not_waited_for_at_the_markers_behind_it() {
+fn trailing_markers_do_not_make_a_committed_group_suspect() {
     let (mut world, mut app) = group(6, &[(3, 6)]);
     assert_eq!(fetch(&mut world, &mut app, None), [0, 1, 2]);
     fetch(&mut world, &mut app, None);
@@ -62,7 +62,7 @@ fn hidden_records_are_never_stalled() {
 }
 
 #[test]
-fn losing_a_member_that_had_only_hidden_ones_left_counts_for_nothing() {
+fn lost_members_with_only_hidden_offsets_count_no_loss() {
     let (mut world, mut app) = group(6, &[(2, 6)]);
     for _ in 0..RULES.suspects.crash_limit + 2 {
         fetch(&mut world, &mut app, None);
@@ -75,7 +75,7 @@ fn losing_a_member_that_had_only_hidden_ones_left_counts_for_nothing() {
 }
 
 #[test]
-fn a_window_that_lost_opens_when_its_last_record_is_committed() {
+fn lost_deliveries_end_with_the_commit_of_the_last_record() {
     let (mut world, app) = group(6, &[(4, 6)]);
     let mut app = Some(app);
     for _ in 0..RULES.suspects.crash_limit {
@@ -96,7 +96,7 @@ fn a_window_that_lost_opens_when_its_last_record_is_committed() {
 }
 
 #[test]
-fn going_back_to_hidden_ones_is_nothing_and_below_them_it_is_the_record_behind() {
+fn a_seek_to_hidden_offsets_suspects_only_the_next_record() {
     let (mut world, mut app) = group(6, &[(1, 4), (5, 6)]);
     fetch(&mut world, &mut app, None);
     world.commit(&of(0), 1);

@@ -16,7 +16,7 @@ fn nothing_of_a_consumer_that_flows_is_journalled() {
 }
 
 #[test]
-fn what_was_cut_stays_cut_after_a_restart_until_a_commit_passes_it() {
+fn a_finalized_record_stays_cut_over_a_restart_until_committed() {
     let mut world = World::new(RULES, 1, 10);
     let mut app = world.start(Commits::PerRecord);
     world.commit(&of(0), 0);
@@ -35,7 +35,7 @@ fn what_was_cut_stays_cut_after_a_restart_until_a_commit_passes_it() {
 }
 
 #[test]
-fn whoever_goes_with_nothing_in_hand_but_what_is_settled_has_lost_nothing() {
+fn a_member_with_only_finalized_records_loses_none() {
     for both_go in [false, true] {
         let mut world = World::new(RULES, 2, 10);
         world.commit(&of(0), 9);
@@ -97,7 +97,7 @@ fn is_suspected(told: impl Fn(&mut World)) -> bool {
 }
 
 #[test]
-fn what_has_an_entry_or_is_done_is_no_suspect_after_a_restart_either() {
+fn entries_and_finished_records_are_no_suspects_after_a_restart() {
     assert!(is_suspected(|_| {}));
     assert!(!is_suspected(|world| world.detector.known(&of(0), [1, 3])));
     assert!(is_suspected(|world| world.detector.known(&of(0), [3])));

@@ -31,7 +31,7 @@ fn turn(world: &mut World) -> Option<usize> {
 }
 
 #[test]
-fn a_return_with_a_retry_out_says_nothing_of_the_record() {
+fn a_seek_during_an_open_retry_is_no_failure() {
     let mut world = World::new(RULES, 1, 3);
     let mut app = world.start(Commits::PerRecord);
     lane_gives(&mut world, &app, &[4], false);
@@ -84,7 +84,7 @@ fn deaths_among_retries(late: bool) -> u32 {
 }
 
 #[test]
-fn a_record_that_kills_its_process_is_found_among_retries_too() {
+fn a_crashing_record_is_found_among_retries() {
     let most = 7 + 4 * RULES.suspects.in_place_limit;
     for late in [false, true] {
         let deaths = deaths_among_retries(late);

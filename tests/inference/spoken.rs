@@ -79,7 +79,7 @@ fn suspicion_ends_when_the_record_is_done() {
 }
 
 #[test]
-fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
+fn a_nack_ends_suspicion_and_carries_the_failure_count() {
     let mut world = World::new(RULES, 2, 3);
     let mut app = suspected(&mut world);
     let carried = world.detector.charged(&of(0), 1);
@@ -121,7 +121,7 @@ fn said_and_lost(world: &mut World) {
 }
 
 #[test]
-fn what_was_said_before_its_member_was_lost_is_charged_once() {
+fn a_nack_before_a_lost_member_is_charged_once() {
     let mut world = World::new(Rules { in_order: true, ..RULES }, 1, 1);
     world.commit(&of(0), 0);
     for times in 1..=3 {

@@ -434,7 +434,7 @@ fn run(seed: u64) -> Ran {
 }
 
 #[test]
-fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
+fn random_worlds_retry_failures_and_charge_no_other_record() {
     let one: Option<u64> = std::env::var("INFERENCE_SEED").ok().map(|n| n.parse().unwrap());
     let many = std::env::var("INFERENCE_SEEDS").map_or(100, |n| n.parse().unwrap());
     let seeds = one.map_or(0..many, |seed| seed..seed + 1);

@@ -35,7 +35,7 @@ fn has_lane(member: &Member) -> bool {
 }
 
 #[test]
-fn each_member_has_a_private_partition_0_and_a_slot_of_its_own() {
+fn each_member_has_a_private_partition_0_and_slot() {
     let server = house();
     let (mut a, mut b, mut c) = (member(&server), member(&server), member(&server));
     rebalance(&mut [&mut a, &mut b], PARTITIONS);
@@ -49,7 +49,7 @@ fn each_member_has_a_private_partition_0_and_a_slot_of_its_own() {
 }
 
 #[test]
-fn a_member_that_does_not_subscribe_to_the_retry_topic_has_none() {
+fn a_member_without_a_retry_subscription_has_no_slot() {
     let server = house();
     let (mut a, mut b) = (member(&server), Member::new(&server, "shop", &["orders"]));
     rebalance(&mut [&mut a, &mut b], PARTITIONS);
@@ -73,7 +73,7 @@ const SKEWED: Assignor<'static> = &|mut seen| {
 };
 
 #[test]
-fn what_counting_the_retry_topic_skewed_is_evened_out() {
+fn an_assignment_skewed_by_the_retry_topic_is_balanced() {
     let server = house();
     let (mut a, mut b) = (member(&server), member(&server));
     for member in [&mut a, &mut b] {
@@ -109,7 +109,7 @@ fn streams_that_subscribe_to_a_retry_topic_are_refused() {
 }
 
 #[test]
-fn a_members_open_retries_come_to_another_member_after_it_left() {
+fn open_retries_of_a_leaver_go_to_another_member() {
     let server = house();
     let (mut a, mut b) = (member(&server), member(&server));
     rebalance(&mut [&mut a, &mut b], PARTITIONS);
@@ -130,7 +130,7 @@ fn a_members_open_retries_come_to_another_member_after_it_left() {
 }
 
 #[test]
-fn a_static_member_that_leaves_by_its_member_id_alone_gives_back_what_it_had() {
+fn a_static_leave_by_member_id_returns_open_retries() {
     let server = house();
     let mut a = member(&server).fixed("one");
     // The session outlasts this test, so the silence does not expire it.
@@ -150,7 +150,7 @@ fn a_static_member_that_leaves_by_its_member_id_alone_gives_back_what_it_had() {
 }
 
 #[test]
-fn a_slot_used_again_goes_on_counting() {
+fn a_reused_slot_continues_its_offsets() {
     let server = house();
     let mut a = member(&server);
     a.join(PARTITIONS);

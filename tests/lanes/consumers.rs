@@ -23,7 +23,7 @@ fn has_lane(member: &mut Consumer) -> bool {
 }
 
 #[test]
-fn each_member_is_told_a_partition_0_of_its_own_and_none_is_shared_out() {
+fn each_consumer_group_member_has_its_own_partition_0() {
     let server = house();
     let (mut a, mut b) = (member(&server), member(&server));
     a.enter();
@@ -59,7 +59,7 @@ fn retries_come_through_it_and_are_acknowledged_by_a_commit() {
 }
 
 #[test]
-fn only_members_that_subscribe_to_it_have_one_and_only_while_they_do() {
+fn only_members_subscribed_to_the_retry_topic_have_a_slot() {
     let server = house();
     let (mut a, mut b) = (member(&server), Consumer::new(&server, "shop", &["orders"]));
     a.enter();
@@ -97,7 +97,7 @@ fn open_retries_of_a_member_that_leaves_come_to_another() {
 }
 
 #[test]
-fn open_retries_of_a_member_that_falls_silent_come_to_another() {
+fn open_retries_of_an_expired_member_go_to_another() {
     let server = Server::with(
         "retry: {levels: 20ms}\n\
          membership: {consumer_session_timeout: 3s, consumer_heartbeat_interval: 50ms}",
@@ -146,7 +146,7 @@ fn a_restart_changes_nothing_of_it() {
 }
 
 #[test]
-fn a_static_members_next_process_goes_on_in_its_lane() {
+fn a_static_members_next_process_continues_in_its_slot() {
     let server = house();
     let mut old = member(&server).fixed("one");
     old.enter();
@@ -161,7 +161,7 @@ fn a_static_members_next_process_goes_on_in_its_lane() {
 }
 
 #[test]
-fn a_static_member_that_goes_for_good_by_its_member_id_alone_gives_back_what_it_had() {
+fn a_static_members_final_leave_returns_its_open_retries() {
     let server = house();
     let mut old = member(&server).fixed("one");
     old.enter();
@@ -188,7 +188,7 @@ fn a_member_that_joins_again_keeps_its_slot() {
 }
 
 #[test]
-fn ids_of_retry_and_dead_letter_topics_are_known_before_anyone_asks_metadata() {
+fn topic_ids_of_the_sidecar_are_known_before_any_metadata() {
     let server = house();
     let mut a = member(&server);
     a.enter();
@@ -202,7 +202,7 @@ fn ids_of_retry_and_dead_letter_topics_are_known_before_anyone_asks_metadata() {
 }
 
 #[test]
-fn a_group_whose_lane_is_off_is_told_none() {
+fn a_group_without_a_lane_is_assigned_no_retry_partition() {
     let server = Server::with("groups: [{match: shop, lane: off}]");
     server.client().create("orders", 4);
     let mut a = member(&server);
@@ -211,7 +211,7 @@ fn a_group_whose_lane_is_off_is_told_none() {
 }
 
 #[test]
-fn a_member_whose_last_answer_was_lost_may_hold_its_lane() {
+fn a_member_at_its_previous_epoch_may_own_its_slot() {
     let server = house();
     let (mut a, mut b) = (member(&server), member(&server));
     a.enter();
@@ -231,7 +231,7 @@ fn a_member_whose_last_answer_was_lost_may_hold_its_lane() {
 }
 
 #[test]
-fn a_member_that_leaves_and_joins_again_at_once_has_a_lane() {
+fn a_member_rejoining_at_once_has_a_slot() {
     let server = house();
     let mut a = member(&server);
     for _ in 0..200 {

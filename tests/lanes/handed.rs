@@ -24,7 +24,7 @@ fn nacks(count: i64) -> bytes::Bytes {
 }
 
 #[test]
-fn a_waiting_fetch_is_answered_when_a_retry_is_due_and_not_before() {
+fn a_due_retry_answers_a_waiting_fetch() {
     let (server, mut member) = shop("retry: {levels: 400ms}");
     let from = member.position();
     let began = instant();
@@ -61,7 +61,7 @@ fn the_oldest_due_comes_first_and_few_at_a_time() {
 }
 
 #[test]
-fn a_commit_acknowledges_what_lies_below_it_and_nothing_else() {
+fn a_commit_acknowledges_only_earlier_deliveries() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(5)).error_code, 0);
     let from = member.position();
@@ -86,7 +86,7 @@ fn a_commit_acknowledges_what_lies_below_it_and_nothing_else() {
 }
 
 #[test]
-fn a_commit_of_a_member_that_is_not_in_the_group_acknowledges_nothing() {
+fn a_commit_by_a_stale_member_acknowledges_no_retry() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let got = member.retry_once();
@@ -98,7 +98,7 @@ fn a_commit_of_a_member_that_is_not_in_the_group_acknowledges_nothing() {
 }
 
 #[test]
-fn a_fetch_again_below_the_end_gives_the_same_hand_outs_again() {
+fn a_repeated_fetch_below_the_end_repeats_its_deliveries() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let first = member.retry_once();
@@ -109,7 +109,7 @@ fn a_fetch_again_below_the_end_gives_the_same_hand_outs_again() {
 }
 
 #[test]
-fn an_offset_beyond_the_end_of_a_lane_gets_nothing_and_no_error() {
+fn an_offset_beyond_the_slots_end_gets_an_empty_answer() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let from = member.position();
@@ -145,7 +145,7 @@ fn each_retry_goes_to_one_member_only() {
 }
 
 #[test]
-fn a_hand_out_nobody_settles_returns_after_the_consume_timeout() {
+fn an_unsettled_delivery_returns_after_the_consume_timeout() {
     let (_server, mut member) = shop("retry: {levels: 20ms, consume_timeout: 1s}");
     assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let handed = instant();
@@ -179,7 +179,7 @@ fn a_restarted_consumer_loses_no_timed_out_retry() {
 }
 
 #[test]
-fn what_is_in_flight_stays_the_members_own_over_a_restart() {
+fn open_retries_stay_with_their_member_over_a_restart() {
     let (mut server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(3)).error_code, 0);
     let from = member.position();

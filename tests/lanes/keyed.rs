@@ -69,7 +69,7 @@ fn retried(member: &mut Member, count: usize) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn records_of_a_failed_key_come_behind_it_and_all_others_flow() {
+fn records_of_a_failed_key_follow_it_and_others_flow() {
     let server = Server::with(RULES);
     server.client().create("orders", 1);
     let all = [rec("k", "k0"), rec("j", "j1"), rec("k", "k2")];
@@ -91,7 +91,7 @@ fn records_of_a_failed_key_come_behind_it_and_all_others_flow() {
 }
 
 #[test]
-fn what_a_member_has_in_hand_since_before_a_restart_comes_behind_what_fails_too() {
+fn records_in_flight_over_a_restart_follow_their_failed_key() {
     for is_killed in [false, true] {
         let mut server = Server::with(RULES);
         server.client().create("orders", 1);
@@ -117,7 +117,7 @@ fn what_a_member_has_in_hand_since_before_a_restart_comes_behind_what_fails_too(
 }
 
 #[test]
-fn the_last_failure_is_a_dead_letter_and_the_rest_goes_on() {
+fn a_dead_letter_releases_its_key() {
     let server = Server::with("retry: {max_reconsume_times: 0, order: {mode: key}}");
     server.client().create("orders", 1);
     server.client().put("orders", 0, &[rec("k", "k0"), rec("k", "k1")]);
@@ -131,7 +131,7 @@ fn the_last_failure_is_a_dead_letter_and_the_rest_goes_on() {
 }
 
 #[test]
-fn what_has_an_entry_is_not_handed_out_once_more_to_who_comes_next() {
+fn key_blocked_records_are_not_delivered_again_after_a_rebalance() {
     let server = Server::with(RULES);
     server.client().create("orders", 1);
     server.client().put("orders", 0, &[rec("k", "k0"), rec("j", "j1"), rec("k", "k2")]);
@@ -149,7 +149,7 @@ fn what_has_an_entry_is_not_handed_out_once_more_to_who_comes_next() {
 }
 
 #[test]
-fn a_line_drains_in_order_though_the_mode_is_another_one_by_now() {
+fn blocked_keys_drain_in_order_after_a_mode_change() {
     let mut server = Server::with(RULES);
     server.client().create("orders", 1);
     server.client().put("orders", 0, &[rec("k", "k0")]);
@@ -346,7 +346,7 @@ impl Script {
 }
 
 #[test]
-fn random_failures_and_kills_leave_every_key_in_order_and_every_count_exact() {
+fn random_failures_and_kills_keep_key_order_and_exact_counts() {
     let seeds = std::env::var("KEYED_SEEDS").map_or(6, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
         eprintln!("seed {seed}");

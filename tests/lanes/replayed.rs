@@ -50,7 +50,7 @@ fn says(server: &Server) -> String {
 }
 
 #[test]
-fn a_replayed_original_wins_over_its_retry_once_it_is_handed_out() {
+fn a_delivered_replay_supersedes_the_waiting_retry() {
     let server = passed("");
     reset(&server, 2);
     assert_eq!(waiting(&server), 1, "the retry may be all there is of its record");
@@ -67,7 +67,7 @@ fn a_replayed_original_wins_over_its_retry_once_it_is_handed_out() {
 }
 
 #[test]
-fn a_retry_is_kept_where_the_original_is_skipped_or_the_rule_says_so() {
+fn a_skipped_original_or_a_keep_rule_keeps_the_retry() {
     let server = passed("");
     reset(&server, 4);
     drop(next(&server));

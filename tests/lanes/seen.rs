@@ -20,7 +20,7 @@ fn shop() -> (Server, Member) {
 }
 
 #[test]
-fn a_retry_topic_is_there_by_every_name_it_has_and_by_id() {
+fn a_retry_topic_exists_by_every_name_and_by_id() {
     let mut server = Server::start();
     let mut client = server.client();
     let told = client
@@ -73,7 +73,7 @@ fn the_rocketmq_spelling_works_wherever_a_topic_is_named() {
 }
 
 #[test]
-fn a_members_position_is_told_by_member_id_by_connection_and_by_address() {
+fn a_members_position_is_found_by_id_connection_and_address() {
     let (server, mut member) = shop();
     assert_eq!(member.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
     let open = member.retry_once().offset;
@@ -104,7 +104,7 @@ fn a_members_position_is_told_by_member_id_by_connection_and_by_address() {
 }
 
 #[test]
-fn who_is_no_member_reads_a_snapshot_and_nothing_is_handed_out() {
+fn non_members_read_a_snapshot_without_any_delivery() {
     let server = Server::with("retry: {levels: 1h}");
     let mut reader = server.client();
     for n in 0..3 {
@@ -125,7 +125,7 @@ fn who_is_no_member_reads_a_snapshot_and_nothing_is_handed_out() {
 }
 
 #[test]
-fn a_snapshot_is_no_larger_than_asked_for_but_for_its_first_record() {
+fn a_snapshot_respects_its_byte_limit_after_the_first_record() {
     let server = Server::with("retry: {levels: 1h}");
     let mut reader = server.client();
     for n in 0..8 {
@@ -167,7 +167,7 @@ fn another_group_reads_the_snapshot_and_acknowledges_nothing() {
 }
 
 #[test]
-fn retries_of_a_group_without_a_way_back_are_parked_and_flow_once_there_is_one() {
+fn retries_are_parked_until_a_member_subscribes_to_them() {
     let server = Server::start();
     server.client().create("orders", 1);
     let mut old = Member::new(&server, "shop", &["orders"]);
@@ -185,7 +185,7 @@ fn retries_of_a_group_without_a_way_back_are_parked_and_flow_once_there_is_one()
 }
 
 #[test]
-fn the_way_to_a_retry_topic_of_a_group_with_an_odd_name_is_the_same_everywhere() {
+fn an_odd_group_name_gives_one_retry_topic_name_everywhere() {
     let server = Server::start();
     let group = "grün/1";
     let mut member = Member::new(&server, group, &[]);
@@ -209,7 +209,7 @@ fn the_way_to_a_retry_topic_of_a_group_with_an_odd_name_is_the_same_everywhere()
 }
 
 #[test]
-fn a_group_whose_lane_is_off_has_no_retry_topic_and_none_is_made_of_its_name() {
+fn a_group_without_a_lane_has_no_retry_topic() {
     let config = "groups: [{match: shop, lane: off}]\ntopics: {auto_create: false}";
     let server = Server::with(config);
     let mut client = server.client();

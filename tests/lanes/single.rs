@@ -30,7 +30,7 @@ fn retry(member: &mut Member, order: i64) -> Got {
 }
 
 #[test]
-fn a_retry_that_kills_its_consumer_is_a_dead_letter_and_its_neighbour_is_not_charged() {
+fn a_crashing_retry_becomes_a_dead_letter_without_charging_neighbours() {
     let server = Server::with(
         "retry: {levels: 20ms, crash_limit: 1, max_reconsume_times: 3, isolation_timeout: 60s}",
     );

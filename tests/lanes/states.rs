@@ -73,7 +73,7 @@ fn due_retries_are_counted_once() {
 }
 
 #[test]
-fn the_states_of_records_add_up_to_what_is_pending() {
+fn record_states_add_up_to_the_pending_count() {
     let server = Server::told(LONG_SESSIONS);
     let mut member = joined(&server);
     for (offset, delay_ms) in [(0, 1), (1, 2), (2, 10), (3, 20), (4, 60_000), (5, 90_000)] {

@@ -41,7 +41,7 @@ fn by_reference(member: &mut Member, origin: &str) -> (i16, Option<String>) {
 }
 
 #[test]
-fn what_fails_at_the_same_place_fails_for_the_first_time() {
+fn records_of_a_recreated_topic_fail_for_the_first_time() {
     let (server, mut member) = shop("retry: {levels: 20ms, max_reconsume_times: 0}");
     let old = ["a", "b"].map(Rec::new);
     member.client.put("orders", 0, &old);
@@ -55,7 +55,7 @@ fn what_fails_at_the_same_place_fails_for_the_first_time() {
 }
 
 #[test]
-fn what_waits_of_the_old_topic_comes_and_so_does_the_new_failure() {
+fn old_and_new_retries_of_a_recreated_topic_both_come() {
     let (server, mut member) = shop("retry: {levels: 300ms}");
     member.client.put("orders", 0, &[Rec::new("old")]);
     assert_eq!(by_reference(&mut member, "orders-0@0"), (0, None));
@@ -75,7 +75,7 @@ fn what_waits_of_the_old_topic_comes_and_so_does_the_new_failure() {
 }
 
 #[test]
-fn a_group_whose_offsets_are_gone_has_passed_nothing() {
+fn a_group_without_offsets_starts_failures_again() {
     let (server, mut old) = shop("retry: {levels: 20ms}");
     assert_eq!(old.client.nack("shop", "orders-0@3", Rec::new("old")).error_code, 0);
     let retry = old.retry_once();

@@ -23,7 +23,7 @@ fn why(client: &mut Client, record: Rec) -> String {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_with_the_way_it_should_look() {
+fn an_unreadable_nack_is_refused_with_the_expected_form() {
     let server = Server::start();
     let mut client = server.client();
     for origin in ["", "orders", "orders-x@1", "orders-0@-1", "@", "orders-0@1 2"] {
@@ -60,7 +60,7 @@ fn another_groups_hand_out_is_refused() {
 }
 
 #[test]
-fn a_hand_out_settled_long_ago_is_refused_and_never_begun_at_0() {
+fn a_delivery_settled_long_ago_is_refused() {
     let server = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
     server.client().create("orders", 1);
     let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
@@ -99,7 +99,7 @@ fn by_reference_to_bytes_that_are_gone_is_refused() {
 }
 
 #[test]
-fn a_batch_is_taken_whole_or_not_at_all_and_every_bad_record_is_named() {
+fn a_nack_batch_is_atomic_and_names_every_bad_record() {
     let server = Server::start();
     let mut client = server.client();
     let never = "reprise.retry.shop-0@1125899906842629";
@@ -131,7 +131,7 @@ fn a_batch_is_taken_whole_or_not_at_all_and_every_bad_record_is_named() {
 }
 
 #[test]
-fn nacks_of_a_transaction_that_is_not_named_are_refused_with_a_hint() {
+fn transactional_nacks_without_their_id_are_refused_with_a_hint() {
     let server = Server::start();
     let mut client = server.client();
     let around = Around { attributes: TRANSACTIONAL, ..Around::producer(4, 0, 0) };

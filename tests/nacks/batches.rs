@@ -31,7 +31,7 @@ fn compressed_batches_are_read_in_every_codec() {
 }
 
 #[test]
-fn a_batch_whose_compressed_bytes_are_damaged_is_refused() {
+fn a_batch_with_damaged_compression_is_refused() {
     let server = Server::start();
     let mut client = server.client();
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
@@ -48,7 +48,7 @@ fn a_batch_whose_compressed_bytes_are_damaged_is_refused() {
 }
 
 #[test]
-fn a_repeated_batch_of_an_idempotent_producer_is_taken_once_across_a_restart() {
+fn a_repeated_idempotent_nack_batch_counts_once_across_a_restart() {
     let mut server = Server::with("retry: {levels: 1h}");
     let mut client = server.client();
     let of = |sequence: i32, epoch: i16| {
@@ -102,7 +102,7 @@ fn a_refused_batch_leaves_no_trace_in_the_producers_sequence() {
 }
 
 #[test]
-fn what_is_acknowledged_is_there_after_a_restart_with_its_count() {
+fn acknowledged_nacks_survive_a_restart_with_their_counts() {
     let mut server = Server::with("retry: {levels: 1h}");
     let mut client = server.client();
     assert_eq!(client.produce("reprise.retry.shop", 0, plain(&nacks(0, 100))).error_code, 0);

@@ -26,7 +26,7 @@ fn advice(server: &Server) -> String {
 }
 
 #[test]
-fn at_the_bound_an_exhausted_record_is_held_describe_says_why_and_more_room_frees_it() {
+fn a_full_quota_holds_exhausted_records_and_explains_itself() {
     let (mut server, mut member) = shop(YAML);
     fail(&mut member, 0, 400_000);
     assert_eq!(advice(&server), "[]");
@@ -64,7 +64,7 @@ fn at_the_bound_an_exhausted_record_is_held_describe_says_why_and_more_room_free
 }
 
 #[test]
-fn a_restart_keeps_what_is_held_and_a_record_larger_than_all_the_room_says_so() {
+fn held_records_survive_a_restart_and_oversize_ones_are_reported() {
     let (mut server, mut member) = shop(YAML);
     fail(&mut member, 0, 300_000);
     fail(&mut member, 1, 900_000);
@@ -86,7 +86,7 @@ fn a_restart_keeps_what_is_held_and_a_record_larger_than_all_the_room_says_so() 
 }
 
 #[test]
-fn the_bound_counts_what_lies_in_the_topic_whoever_put_it_there() {
+fn the_quota_counts_every_record_in_its_topic() {
     let (server, mut member) = shop(YAML);
     fail(&mut member, 0, 100_000);
     let again = plain(&[Rec::new(&"v".repeat(700_000))]);

@@ -19,7 +19,7 @@ fn names(got: &Got, from: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_happened_to_a_record_is_told_by_its_origin_and_by_each_of_its_hand_outs() {
+fn a_records_history_is_found_by_origin_and_by_delivery() {
     let (server, mut member) = shop("retry: {levels: 30ms, max_reconsume_times: 1}");
     let offset = member.client.put("orders", 0, &[Rec::new("zero"), Rec::new("one")]);
     assert_eq!(offset, 0);
@@ -46,7 +46,7 @@ fn what_happened_to_a_record_is_told_by_its_origin_and_by_each_of_its_hand_outs(
 }
 
 #[test]
-fn a_redelivery_is_the_record_byte_for_byte_and_our_headers_behind_its_own() {
+fn a_redelivery_keeps_all_bytes_and_appends_its_headers() {
     let (_server, mut member) = shop("retry: {levels: 30ms, max_reconsume_times: 3}");
     let offset = member.client.put("orders", 0, &[Rec::odd()]);
     let before = wall_ms();
@@ -209,7 +209,7 @@ fn an_exact_delay_is_kept_and_never_cut_short() {
 }
 
 #[test]
-fn a_limit_of_0_dead_letters_the_first_failure_and_minus_1_means_16() {
+fn limit_0_means_dead_letter_and_minus_1_means_16() {
     let (_server, mut member) = shop("retry: {levels: 20ms, max_reconsume_times: 0}");
     assert_eq!(member.client.nack("shop", "orders-0@5", Rec::new("x")).error_code, 0);
     let letters = member.client.read_all("reprise.dlq.shop");

@@ -132,7 +132,7 @@ fn nacks_by_reference_count_with_the_records_they_name() {
 }
 
 #[test]
-fn a_reload_may_move_more_entries_than_one_group_of_the_log_holds() {
+fn a_reload_may_change_more_entries_than_one_atomic_group() {
     let mut server = Server::with(LATER);
     let mut client = server.client();
     for batch in 0..ENTRIES / BATCH {

@@ -43,7 +43,7 @@ fn committed(server: &Server) -> (i64, Option<String>) {
 }
 
 #[test]
-fn what_failed_comes_back_and_the_rest_of_the_commit_is_honoured() {
+fn a_commit_marker_retries_failed_records_and_commits_the_rest() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(commit(&mut member, "orders", 5, "!retry:1,3;reason=no stock; none\0"), 0);
     assert_eq!(committed(&server), (5, Some(String::new())), "and nothing of ours is kept");
@@ -65,7 +65,7 @@ fn what_failed_comes_back_and_the_rest_of_the_commit_is_honoured() {
 }
 
 #[test]
-fn a_retry_that_fails_again_is_named_by_the_commit_of_the_retry_topic() {
+fn a_failed_retry_is_named_by_its_own_topics_commit() {
     let (_server, mut member) = shop("retry: {levels: 20ms, max_reconsume_times: 2}");
     assert_eq!(commit(&mut member, "orders", 2, "!retry:1"), 0);
     let first = member.retry_once();
@@ -85,7 +85,7 @@ fn a_retry_that_fails_again_is_named_by_the_commit_of_the_retry_topic() {
 }
 
 #[test]
-fn it_may_ask_for_a_level_a_delay_or_the_dead_letters() {
+fn a_commit_marker_may_set_level_delay_or_dead_letter() {
     let (server, mut member) = shop("retry: {levels: 1h 2h}");
     assert_eq!(commit(&mut member, "orders", 1, "!retry:0;level=2"), 0);
     assert_eq!(commit(&mut member, "orders", 2, "!retry:1;delay=15m"), 0);
@@ -104,7 +104,7 @@ fn it_may_ask_for_a_level_a_delay_or_the_dead_letters() {
 }
 
 #[test]
-fn the_same_commit_again_and_again_counts_once_however_long_ago_that_was() {
+fn a_repeated_commit_marker_counts_once_at_any_time() {
     let (_server, mut member) = shop("retry: {levels: 20ms, consume_timeout: 3s}");
     let same = |member: &mut Member| assert_eq!(commit(member, "orders", 5, "!retry:1"), 0);
     same(&mut member);
@@ -129,7 +129,7 @@ fn the_same_commit_again_and_again_counts_once_however_long_ago_that_was() {
 }
 
 #[test]
-fn a_commit_that_was_answered_has_its_failures_on_the_disk() {
+fn failures_of_an_answered_commit_are_durable() {
     let (server, mut member) = shop("retry: {levels: 1h}");
     assert_eq!(commit(&mut member, "orders", 5, "!retry:1,2,4"), 0);
     let after = server.killed();
@@ -138,7 +138,7 @@ fn a_commit_that_was_answered_has_its_failures_on_the_disk() {
 }
 
 #[test]
-fn a_marker_nobody_can_follow_refuses_its_partition_alone_and_takes_nothing() {
+fn an_invalid_commit_marker_refuses_only_its_partition() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
     let (invalid, large) =
         (ResponseError::InvalidCommitOffsetSize, ResponseError::OffsetMetadataTooLarge);
@@ -180,7 +180,7 @@ fn a_marker_nobody_can_follow_refuses_its_partition_alone_and_takes_nothing() {
 }
 
 #[test]
-fn what_one_commit_names_may_not_be_more_than_memory_is_for() {
+fn records_named_by_one_commit_are_bounded_in_memory() {
     let (server, mut member) = shop("retry: {levels: 1h}");
     let large = member.client.put("orders", 0, &[Rec::new(&"v".repeat(900_000))]);
     let times = |n: usize| format!("!retry:{}", vec![large.to_string(); n].join(","));
@@ -195,7 +195,7 @@ fn what_one_commit_names_may_not_be_more_than_memory_is_for() {
 }
 
 #[test]
-fn a_group_without_retries_is_told_that_nothing_would_come_back() {
+fn a_group_without_retries_gets_its_commit_marker_refused() {
     let server = Server::with("retry: {lane: off}");
     server.client().create("orders", 1);
     let mut member = Member::new(&server, "shop", &["orders"]);
@@ -220,7 +220,7 @@ fn a_marker_for_a_deleted_record_is_refused() {
 }
 
 #[test]
-fn a_record_that_is_not_there_yet_is_not_committed_past() {
+fn an_offset_beyond_the_log_is_not_committed_past() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
     // a new leader may not know its last record yet, so the sidecar fetches it again
     let (invalid, later) =

@@ -34,7 +34,7 @@ fn by_reference(member: &mut Member, origin: &str) -> i16 {
 }
 
 #[test]
-fn by_value_the_produced_bytes_come_back_whatever_the_origin_holds() {
+fn a_nack_by_value_returns_the_produced_bytes() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
     member.client.put("orders", 0, &[Rec::new("original")]);
     let sent = Rec::new("changed");
@@ -68,7 +68,7 @@ fn by_reference_the_origins_bytes_come_back() {
 }
 
 #[test]
-fn an_origin_this_cluster_does_not_know_is_accepted_by_value() {
+fn a_nack_by_value_accepts_an_unknown_origin() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
     for origin in ["elsewhere-7@812", "orders-0@99999", "a-b@c-3@5"] {
         assert_eq!(nack(&mut member, origin), 0, "{origin}");
@@ -100,7 +100,7 @@ fn stale_headers_an_application_copied_are_replaced_and_not_believed() {
 }
 
 #[test]
-fn a_hand_out_is_charged_once_and_an_older_one_not_at_all() {
+fn a_delivery_is_charged_once_and_older_ones_never() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(nack(&mut member, "orders-0@3"), 0);
     assert_eq!(nack(&mut member, "orders-0@3"), 0, "known: acknowledged");
@@ -141,7 +141,7 @@ fn a_commit_that_overtook_the_nack_takes_nothing_away() {
 }
 
 #[test]
-fn what_a_commit_passed_is_kept_although_its_nacks_were_not_awaited() {
+fn unawaited_nacks_before_a_commit_are_durable_with_it() {
     let (server, mut member) = shop("retry: {levels: 1h}");
     let records: Vec<Rec> = (0..50).map(|n| Rec::new(&n.to_string())).collect();
     member.client.put("orders", 0, &records);
@@ -170,7 +170,7 @@ fn what_a_commit_passed_is_kept_although_its_nacks_were_not_awaited() {
 }
 
 #[test]
-fn a_nack_answered_is_a_nack_kept_even_if_the_process_dies_at_once() {
+fn an_answered_nack_survives_an_immediate_kill() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(nack(&mut member, "orders-0@1"), 0);
     let got = member.retry_once();
@@ -188,7 +188,7 @@ fn a_nack_answered_is_a_nack_kept_even_if_the_process_dies_at_once() {
 }
 
 #[test]
-fn a_commit_waits_for_every_nack_that_reached_the_sidecar_before_it() {
+fn a_commit_waits_for_all_earlier_nacks() {
     let (server, mut member) = shop("retry: {levels: 1h}");
     let conn = Conn::new(0, server.addr(), ("here".to_owned(), 1), None, None);
     conn.learn_right(&"shop".into(), true);
@@ -220,7 +220,7 @@ fn a_commit_waits_for_every_nack_that_reached_the_sidecar_before_it() {
 }
 
 #[test]
-fn a_settled_origin_is_remembered_until_the_groups_commit_has_passed_it() {
+fn a_settled_origin_is_remembered_until_committed_past() {
     let (_server, mut member) = shop("retry: {levels: 20ms, consume_timeout: 1s}");
     member.client.put("orders", 0, &[Rec::new("a")]);
     assert_eq!(nack(&mut member, "orders-0@0"), 0);

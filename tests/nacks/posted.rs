@@ -29,7 +29,7 @@ fn told(server: &Server, of: (&str, i32, i64), more: &Value) -> (u16, Value) {
 }
 
 #[test]
-fn a_record_fails_by_its_origin_and_then_by_each_hand_out() {
+fn an_admin_nack_names_an_origin_and_then_each_delivery() {
     let (server, mut member) =
         shop("retry: {levels: 20ms, max_reconsume_times: 1}", &["orders", "reprise.retry.shop"]);
     let (status, first) = told(&server, ("orders", 0, 1), &json!({"reason": "no stock"}));
@@ -62,7 +62,7 @@ fn a_record_fails_by_its_origin_and_then_by_each_hand_out() {
 }
 
 #[test]
-fn it_may_ask_for_a_level_a_delay_or_the_dead_letters() {
+fn an_admin_nack_may_set_level_delay_or_dead_letter() {
     let (server, mut member) = shop("retry: {levels: 1h 2h}", &["orders", "reprise.retry.shop"]);
     let due_in_min = |answer: &Value| {
         (answer["due_ms"].as_i64().unwrap() - crate::support::wall_ms() + 30_000) / 60_000
@@ -90,14 +90,14 @@ fn without_a_way_back_only_the_dead_letters_are_taken() {
 }
 
 #[test]
-fn what_only_the_retry_topic_can_bring_back_is_parked_where_the_operator_chose_so() {
+fn a_nack_without_retry_subscribers_is_parked_by_configuration() {
     let (server, _member) = shop("retry: {levels: 20ms, lane: retry-topic}", &["orders"]);
     assert_eq!(told(&server, ("orders", 0, 1), &json!({})).0, 200);
     until("it is due", || server.json("/api/v1/groups/shop")["parked"] == 1);
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused_with_the_reason() {
+fn an_invalid_admin_nack_is_refused_with_the_reason() {
     let (server, mut member) = shop("retry: {levels: 20ms}", &["orders", "reprise.retry.shop"]);
     let lane = |n: i64| (1_i64 << 50) + n;
     for (of, more, status, says) in [

@@ -12,7 +12,7 @@ fn due_in(server: &Server) -> i64 {
 }
 
 #[test]
-fn a_reload_brings_what_waits_forward_never_puts_it_off_and_says_whose_rule_that_is() {
+fn a_reload_only_advances_waiting_retries_and_names_its_rule() {
     let yaml = "{retry: {levels: 2h}, groups: [{match: shop, topic: orders, levels: 1h}]}";
     let server = &mut Server::with(yaml);
     let mut client = server.client();

@@ -64,7 +64,7 @@ fn no_sought_back_record_of_an_outage_is_lost() {
 }
 
 #[test]
-fn what_fails_whatever_happens_is_a_dead_letter_and_nothing_else_is() {
+fn only_permanently_failing_records_become_dead_letters() {
     let ran = run(Lane::InPlace, 8, Fails::OneOf(100));
     assert_eq!(ran.dead, ran.poisonous, "{ran:?}");
 }

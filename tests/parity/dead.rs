@@ -16,7 +16,7 @@ pub(crate) const Q18: Row = Row {
 };
 
 #[test]
-fn q18_a_reader_of_dead_letters_is_a_group_whose_count_begins_at_0() {
+fn q18_a_dead_letter_reader_counts_failures_from_0() {
     let rules = "groups: [{match: shop, max_reconsume_times: 0}, \
                  {match: readers, max_reconsume_times: 3}]";
     let mut shop = Shop::with(rules);

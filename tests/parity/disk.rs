@@ -16,7 +16,7 @@ pub(crate) const Q09: Row = Row {
 };
 
 #[test]
-fn q09_the_offset_passes_a_failed_record_once_its_failure_is_on_the_disk() {
+fn q09_commits_pass_a_failed_record_with_its_durable_nack() {
     let mut shop = Shop::with("");
     for n in 0..20 {
         let place = shop.delivered(Rec::new("x"));
@@ -43,7 +43,7 @@ pub(crate) const Q19: Row = Row {
 };
 
 #[test]
-fn q19_while_the_disk_takes_nothing_offset_and_count_stay_and_then_the_limit_holds() {
+fn q19_a_full_disk_keeps_offset_and_count_unchanged() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 1}");
     let refused = ResponseError::KafkaStorageError.code();
     let again = ResponseError::CoordinatorNotAvailable.code();
@@ -94,7 +94,7 @@ pub(crate) const Q25: Row = Row {
 };
 
 #[test]
-fn q25_a_table_changed_over_a_restart_brings_due_times_near_and_strands_nothing() {
+fn q25_a_changed_table_advances_due_times_and_strands_nothing() {
     let mut shop = Shop::with("");
     for level in ["5", "3", "18"] {
         let place = shop.delivered(Rec::new(level));
@@ -125,7 +125,7 @@ pub(crate) const Q39: Row = Row {
 const PAYLOAD_BYTES: u64 = 400_000;
 
 #[test]
-fn q39_a_record_lies_there_once_however_often_it_fails_and_goes_when_it_is_settled() {
+fn q39_a_payload_is_stored_once_and_removed_when_settled() {
     let mut shop = Shop::with("");
     let bytes =
         |shop: &Shop| shop.server.json("/api/v1/overview")["journal_bytes"].as_u64().unwrap();

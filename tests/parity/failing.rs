@@ -22,7 +22,7 @@ fn told(mut retry: Value) -> Value {
 }
 
 #[test]
-fn q05_every_way_to_say_it_is_one_failure_with_one_consequence() {
+fn q05_every_kind_of_nack_counts_one_failure() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 1}");
     let places = ["0", "1", "2"].map(|text| shop.delivered(Rec::new(text)));
     shop.fail_with(&places[0], Rec::new("0"));
@@ -66,7 +66,7 @@ pub(crate) const Q06: Row = Row {
 };
 
 #[test]
-fn q06_of_a_batch_only_what_failed_comes_back() {
+fn q06_only_failed_records_of_a_batch_come_back() {
     let mut shop = Shop::with("");
     let batch: Vec<Rec> = (0..8).map(|n| Rec::new(&n.to_string())).collect();
     shop.member.client.put("orders", 0, &batch);
@@ -90,7 +90,7 @@ pub(crate) const Q07: Row = Row {
 };
 
 #[test]
-fn q07_nothing_waits_for_a_failed_record_and_retries_come_as_they_are_due() {
+fn q07_failed_records_block_none_and_retries_come_when_due() {
     let mut shop = Shop::with("");
     for (n, level) in ["5", "3", "4"].into_iter().enumerate() {
         let place = shop.delivered(Rec::new(level));
@@ -115,7 +115,7 @@ pub(crate) const Q20: Row = Row {
 };
 
 #[test]
-fn q20_levels_the_limit_and_dead_at_once_hold_on_every_way_in() {
+fn q20_levels_limits_and_dead_letters_work_on_every_path() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 2}");
     shop.delivered(Rec::new("produced"));
     shop.delivered(Rec::new("marked"));

@@ -17,7 +17,7 @@ pub(crate) const Q10: Row = Row {
 };
 
 #[test]
-fn q10_the_first_retry_of_a_new_group_comes_when_it_is_due() {
+fn q10_a_new_groups_first_retry_comes_when_due() {
     let mut shop = Shop::with("");
     let place = shop.delivered(Rec::new("x"));
     shop.fail_with(&place, Rec::new("x").header("x-retry-delay-ms", "3000"));
@@ -34,7 +34,7 @@ pub(crate) const Q11: Row = Row {
 };
 
 #[test]
-fn q11_what_one_group_fails_on_is_nothing_to_another_one() {
+fn q11_a_failure_in_one_group_does_not_affect_another() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 1}");
     let mut audit = joined(&shop.server, "audit", &["orders", "reprise.retry.audit"]);
     let place = shop.delivered(Rec::new("x"));
@@ -64,7 +64,7 @@ pub(crate) const Q12: Row = Row {
 };
 
 #[test]
-fn q12_two_topics_of_a_group_share_its_retry_topic_and_its_dead_letters() {
+fn q12_two_topics_of_a_group_share_its_retry_topics() {
     let mut shop = Shop::with("");
     shop.member.client.create("bills", 1);
     let topic = |got: &Got| got.header("RETRY_TOPIC").unwrap();
@@ -102,7 +102,7 @@ pub(crate) const Q13: Row = Row {
 };
 
 #[test]
-fn q13_what_nobody_subscribes_to_is_parked_and_reported_and_flows_again() {
+fn q13_retries_without_a_subscriber_are_parked_and_reported() {
     let server = Server::told(LONG_SESSIONS);
     let mut tool = server.client();
     tool.create("orders", 1);
@@ -134,7 +134,7 @@ pub(crate) const Q14: Row = Row {
 };
 
 #[test]
-fn q14_without_a_group_or_without_a_lane_nothing_is_retried_and_nothing_made() {
+fn q14_groups_without_a_lane_retry_and_create_nothing() {
     let off = "groups: [{match: off, lane: off}]";
     let server = Server::told(&(LONG_SESSIONS.to_owned() + off));
     let mut reader = server.client();
@@ -174,7 +174,7 @@ pub(crate) const Q15: Row = Row {
 };
 
 #[test]
-fn q15_the_rules_of_a_group_are_those_of_the_first_pattern_and_are_shown() {
+fn q15_the_first_matching_group_rule_applies_and_is_shown() {
     let rules = "retry: {max_reconsume_times: 9}\n\
                  groups: [{match: shop, max_reconsume_times: 1}, {match: 'sh*', levels: 7s}]";
     let mut shop = Shop::with(rules);

@@ -84,7 +84,7 @@ pub(crate) const Q24: Row = Row {
 };
 
 #[test]
-fn q24_of_300_retries_a_kill_loses_none_and_only_what_was_in_hand_comes_twice() {
+fn q24_a_kill_loses_no_retry_and_repeats_open_ones() {
     let mut sidecar = Sidecar::new();
     let mut member = Member::on(Client::connect(sidecar.start()), "shop", &["reprise.retry.shop"]);
     member.session_ms = 24 * 60 * 60 * 1000;

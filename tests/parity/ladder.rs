@@ -19,7 +19,7 @@ pub(crate) const Q01: Row = Row {
 };
 
 #[test]
-fn q01_always_failing_is_delivered_17_times_over_16_levels_and_then_dead() {
+fn q01_a_failing_record_has_17_deliveries_over_16_levels() {
     for limit in ["", "retry: {max_reconsume_times: -1}"] {
         let mut shop = Shop::with(limit);
         let mut place = shop.delivered(Rec::new("x"));
@@ -54,7 +54,7 @@ pub(crate) const Q02: Row = Row {
 };
 
 #[test]
-fn q02_the_first_retries_come_10_30_and_60_seconds_after_the_failure() {
+fn q02_first_retries_come_after_10_30_and_60_seconds() {
     let mut shop = Shop::with("");
     let mut place = shop.delivered(Rec::new("x"));
     for ms in [10_000, 30_000, 60_000] {
@@ -74,7 +74,7 @@ pub(crate) const Q03: Row = Row {
 };
 
 #[test]
-fn q03_a_limit_of_0_1_2_means_1_2_3_deliveries_and_a_dead_letter_at_once() {
+fn q03_a_limit_of_n_means_n_plus_one_deliveries() {
     for limit in 0..=2 {
         let mut shop = Shop::with(&format!("retry: {{max_reconsume_times: {limit}}}"));
         let mut place = shop.delivered(Rec::new("x"));
@@ -129,7 +129,7 @@ pub(crate) const Q08: Row = Row {
 };
 
 #[test]
-fn q08_a_limit_counts_where_a_failure_says_it_and_means_nothing_in_a_produced_record() {
+fn q08_limits_count_in_nacks_and_not_in_produced_records() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 5}");
     let forged = Rec::new("x").header("x-retry-max", "0").header("MAX_RECONSUME_TIMES", "0");
     let place = shop.delivered(forged);
@@ -162,7 +162,7 @@ pub(crate) const Q29: Row = Row {
 };
 
 #[test]
-fn q29_every_client_has_the_published_ladder_and_its_last_failure_is_the_end() {
+fn q29_every_client_has_the_published_ladder_and_limit() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 2}");
     let place = shop.delivered(Rec::new("x"));
     shop.fail(&place);

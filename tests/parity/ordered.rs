@@ -156,7 +156,7 @@ pub(crate) const Q26: Row = Row {
 };
 
 #[test]
-fn q26_in_place_the_partition_waits_and_a_limit_of_3_means_4_deliveries() {
+fn q26_an_in_place_limit_of_3_means_4_deliveries() {
     let rules = "max_reconsume_times: 3, order: {interval: 200ms}";
     for goes_back in [GoesBack::Asks, GoesBack::Commits, GoesBack::CommitsFirst] {
         let server = orders(rules, 4);
@@ -173,7 +173,7 @@ fn q26_in_place_the_partition_waits_and_a_limit_of_3_means_4_deliveries() {
 }
 
 #[test]
-fn q26_the_interval_is_1_s_if_nothing_is_said_and_from_10_ms_to_30_s() {
+fn q26_the_in_place_interval_is_bounded_with_a_default() {
     let interval = |text: &str| {
         let yaml = format!("retry: {{order: {{interval: {text}}}}}");
         Config::parse("test", &yaml, &[], &[]).map(|loaded| loaded.config.retry.order.interval)
@@ -187,7 +187,7 @@ fn q26_the_interval_is_1_s_if_nothing_is_said_and_from_10_ms_to_30_s() {
 }
 
 #[test]
-fn q26_in_order_three_ways_to_say_it_are_one_and_a_limit_of_3_means_4_deliveries() {
+fn q26_three_kinds_of_nack_in_order_behave_alike() {
     let said = |member: &mut Member, way: usize, server: &Server| match way {
         0 => {
             let record = format!("orders-0@{POISON}");
@@ -242,7 +242,7 @@ pub(crate) const Q27: Row = Row {
 };
 
 #[test]
-fn q27_unlimited_is_for_who_wants_it_and_counts_on_over_a_restart() {
+fn q27_unlimited_must_be_configured_and_counts_over_a_restart() {
     let yaml = "retry: {max_reconsume_times: unlimited, order: {mode: partition, interval: 10ms}}";
     let warnings = Config::parse("test", yaml, &[], &[]).unwrap().warnings;
     assert!(warnings.iter().any(|says| says.contains("for ever")), "{warnings:?}");
@@ -269,7 +269,7 @@ fn q27_unlimited_is_for_who_wants_it_and_counts_on_over_a_restart() {
 }
 
 #[test]
-fn q27_there_is_a_limit_without_any_setting_and_a_restart_forgets_no_failure() {
+fn q27_a_default_limit_exists_and_failures_survive_a_restart() {
     let mut server = orders("order: {interval: 20ms}", 4);
     let mut app = App::start(&server, GoesBack::Commits);
     app.poll();
@@ -291,7 +291,7 @@ pub(crate) const Q28: Row = Row {
 };
 
 #[test]
-fn q28_in_place_the_last_failure_is_the_end_at_once_and_counts() {
+fn q28_the_last_in_place_failure_is_final_at_once() {
     let server = orders("max_reconsume_times: 0, order: {interval: 30s}", 4);
     let mut app = App::start(&server, GoesBack::Commits);
     app.poll();
@@ -313,7 +313,7 @@ pub(crate) const Q36: Row = Row {
 };
 
 #[test]
-fn q36_a_dead_letter_of_an_ordered_consumer_counts_every_attempt() {
+fn q36_an_ordered_consumers_dead_letter_counts_every_attempt() {
     let server = orders("max_reconsume_times: 3, order: {interval: 20ms}", 4);
     let mut app = App::start(&server, GoesBack::Commits);
     app.run(4);

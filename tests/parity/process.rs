@@ -126,9 +126,8 @@ pub(crate) const Q22: Row = Row {
 };
 
 #[test]
-fn q22_a_record_that_kills_its_process_is_a_dead_letter_and_its_neighbours_count_nothing() {
-    const NAME: &str = "process::q22_a_record_that_kills_its_process_is_a_dead_letter_and_its_\
-                        neighbours_count_nothing";
+fn q22_only_the_crashing_record_becomes_a_dead_letter() {
+    const NAME: &str = "process::q22_only_the_crashing_record_becomes_a_dead_letter";
     if is_consumer(Handler { poison: Some(5), commits_every: None }) {
         return;
     }
@@ -169,8 +168,8 @@ pub(crate) const Q23: Row = Row {
 };
 
 #[test]
-fn q23_after_a_kill_only_what_was_not_committed_comes_again() {
-    const NAME: &str = "process::q23_after_a_kill_only_what_was_not_committed_comes_again";
+fn q23_only_uncommitted_records_come_again_after_a_kill() {
+    const NAME: &str = "process::q23_only_uncommitted_records_come_again_after_a_kill";
     if is_consumer(Handler { poison: None, commits_every: Some(10) }) {
         return;
     }

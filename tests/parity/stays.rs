@@ -22,7 +22,7 @@ pub(crate) const Q21: Row = Row {
 };
 
 #[test]
-fn q21_a_retry_open_for_the_consume_timeout_goes_back_then_and_a_late_failure_adds_none() {
+fn q21_a_retry_returns_uncharged_after_the_consume_timeout() {
     let mut shop = Shop::with("");
     let place = shop.delivered(Rec::new("x"));
     shop.fail(&place);
@@ -43,7 +43,7 @@ fn q21_a_retry_open_for_the_consume_timeout_goes_back_then_and_a_late_failure_ad
 }
 
 #[test]
-fn q21_a_late_success_of_a_retry_that_went_back_withdraws_it() {
+fn q21_a_late_success_withdraws_a_returned_retry() {
     let mut shop = Shop::with("");
     let place = shop.delivered(Rec::new("x"));
     shop.fail(&place);
@@ -67,7 +67,7 @@ pub(crate) const Q35: Row = Row {
 };
 
 #[test]
-fn q35_what_a_killed_member_had_comes_back_with_the_end_of_its_session_uncharged() {
+fn q35_a_killed_members_retries_return_uncharged_after_its_session() {
     let server = Server::told(LONG_SESSIONS);
     let mut tool = server.client();
     tool.create("orders", 1);
@@ -119,7 +119,7 @@ pub(crate) const Q38: Row = Row {
 };
 
 #[test]
-fn q38_over_all_hops_a_record_is_the_same_and_says_where_it_came_from() {
+fn q38_records_keep_their_bytes_and_origin_over_all_hops() {
     let mut shop = Shop::with("");
     let sent = Rec::odd();
     let mut place = shop.delivered(sent.clone());

@@ -76,7 +76,7 @@ fn table() -> String {
 }
 
 #[test]
-fn every_case_is_there_and_those_that_are_served_have_their_tests() {
+fn every_case_is_listed_and_served_ones_are_tested() {
     let listed = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));

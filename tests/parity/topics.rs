@@ -18,7 +18,7 @@ pub(crate) const Q16: Row = Row {
 };
 
 #[test]
-fn q16_a_retry_topic_has_one_partition_and_nothing_changes_that() {
+fn q16_a_retry_topic_always_has_one_partition() {
     let mut shop = Shop::with("");
     let place = shop.delivered(Rec::new("x"));
     shop.fail(&place);
@@ -48,7 +48,7 @@ pub(crate) const Q17: Row = Row {
 };
 
 #[test]
-fn q17_the_dead_letter_topic_has_one_partition_and_is_read_and_written() {
+fn q17_the_dead_letter_topic_has_one_readable_writable_partition() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 0}");
     let place = shop.delivered(Rec::new("x"));
     assert!(listed(&mut shop.member.client).contains(&"reprise.dlq.shop".to_owned()));

@@ -30,7 +30,7 @@ fn resolved(query: &str) -> String {
 }
 
 #[test]
-fn every_panel_shows_what_happened() {
+fn every_panel_shows_the_recorded_story() {
     let mut story = Story::begin();
     let prometheus = Prometheus::start(story.dir(), &story.targets());
     until("the groups are scraped before anything fails", || {

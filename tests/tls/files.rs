@@ -26,7 +26,7 @@ fn listen(certificate: &str, key: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_with_its_name_and_what_to_do() {
+fn a_bad_tls_file_is_reported_with_name_and_remedy() {
     let authority = Authority::new();
     let (one, other) = (authority.signs("one", &[HOST]), authority.signs("other", &[HOST]));
     let (certificate, key) = (one.certificate.display().to_string(), one.key.display().to_string());
@@ -61,7 +61,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_what_to_do() {
 }
 
 #[test]
-fn both_files_are_judged_in_one_run_and_a_missing_one_is_named() {
+fn certificate_and_key_are_checked_together_and_missing_files_named() {
     let shown = bad(&listen("none.pem", "none.key")).to_string();
     assert!(shown.contains("none.pem") && shown.contains("none.key"), "{shown}");
     says("listen: [{address: a:1, tls: {}}]\n", &["tls.certificate: is missing", "tls.key: is"]);
@@ -70,7 +70,7 @@ fn both_files_are_judged_in_one_run_and_a_missing_one_is_named() {
 }
 
 #[test]
-fn a_client_ca_that_holds_no_authority_lets_nobody_start() {
+fn a_client_ca_without_a_certificate_prevents_the_start() {
     let authority = Authority::new();
     let made = authority.signs("one", &[HOST]);
     let ca = format!(", client_ca: {}", made.key.display());

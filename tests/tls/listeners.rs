@@ -30,7 +30,7 @@ fn ended(server: &Server, cause: &str) -> f64 {
 }
 
 #[test]
-fn a_client_speaks_through_and_finds_every_address_it_is_told() {
+fn a_tls_client_can_use_every_advertised_address() {
     let authority = Authority::new();
     let server = server(&authority, "");
     let mut client = secure(&server, &authority.trust());
@@ -57,7 +57,7 @@ fn a_client_of_tls_1_2_speaks_through() {
 
 /// The clients offer AES-256 first, like nearly every client.
 #[test]
-fn the_cheaper_of_two_good_ciphers_is_taken_by_both_versions() {
+fn the_cheaper_cipher_is_negotiated_in_both_tls_versions() {
     let authority = Authority::new();
     let server = server(&authority, "");
     let tls12 = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
@@ -83,7 +83,7 @@ fn a_client_that_comes_again_needs_no_whole_handshake() {
 }
 
 #[test]
-fn where_clients_must_show_a_certificate_only_those_with_a_good_one_are_served() {
+fn only_clients_with_a_valid_required_certificate_are_served() {
     let (authority, strangers) = (Authority::new(), Authority::new());
     let server = server(&authority, &format!(", client_ca: {}", authority.ca().display()));
     let shop = authority.signs("shop", &["shop"]);
@@ -107,7 +107,7 @@ fn where_clients_must_show_a_certificate_only_those_with_a_good_one_are_served()
 }
 
 #[test]
-fn a_client_without_tls_is_closed_unanswered_and_the_log_says_why() {
+fn plaintext_clients_on_a_tls_listener_are_closed_and_logged() {
     let authority = Authority::new();
     let server = server(&authority, "");
     let mut client = server.client();
@@ -122,7 +122,7 @@ fn a_client_without_tls_is_closed_unanswered_and_the_log_says_why() {
 }
 
 #[test]
-fn a_client_with_tls_on_a_plaintext_listener_is_closed_and_the_log_says_why() {
+fn tls_clients_on_a_plaintext_listener_are_closed_and_logged() {
     listen();
     let server = Server::start();
     let mut stream = Stream::connect(server.addr());
@@ -134,7 +134,7 @@ fn a_client_with_tls_on_a_plaintext_listener_is_closed_and_the_log_says_why() {
 }
 
 #[test]
-fn a_handshake_that_does_not_end_is_cut_off_at_the_limit() {
+fn an_unfinished_tls_handshake_is_cut_at_the_limit() {
     let authority = Authority::new();
     let made = authority.signs("server", &[HOST]).listen("");
     let server = Server::with(&format!("{made}limits: {{handshake: 100ms}}\n"));
@@ -170,7 +170,7 @@ fn a_client_that_does_not_trust_the_certificate_is_named() {
 }
 
 #[test]
-fn a_connection_that_the_sidecar_ends_is_ended_as_tls_asks() {
+fn the_sidecar_ends_a_tls_connection_with_close_notify() {
     let authority = Authority::new();
     let mut server = server(&authority, "");
     let mut client = secure(&server, &authority.trust());

@@ -33,7 +33,7 @@ fn trusting(authority: &Authority) -> String {
 }
 
 #[test]
-fn a_broker_with_a_bad_certificate_is_refused_with_what_is_wrong_and_what_to_do() {
+fn a_bad_broker_certificate_is_refused_with_cause_and_remedy() {
     let (authority, strangers) = (Authority::new(), Authority::new());
     let of_ca = format!("upstream.tls.ca ({})", authority.ca().display());
     let unknown = ["self-signed, or signed by an authority that", of_ca.as_str(), "into upstream"];
@@ -60,7 +60,7 @@ fn without_a_file_the_authorities_of_the_system_are_asked() {
 }
 
 #[test]
-fn a_self_signed_certificate_that_is_given_as_the_authority_is_trusted() {
+fn a_configured_self_signed_certificate_is_trusted() {
     let authority = Authority::new();
     let made = authority.not_signed("self", false);
     let cluster = cluster(&made, "", "");
@@ -70,7 +70,7 @@ fn a_self_signed_certificate_that_is_given_as_the_authority_is_trusted() {
 }
 
 #[test]
-fn a_broker_that_asks_for_a_certificate_and_gets_none_or_a_bad_one() {
+fn a_broker_rejecting_the_client_certificate_is_reported() {
     let (authority, strangers) = (Authority::new(), Authority::new());
     let demands = format!(", client_ca: {}", authority.ca().display());
     let cluster = cluster(&authority.signs("broker", &[HOST]), &demands, "");
@@ -89,7 +89,7 @@ fn a_broker_that_asks_for_a_certificate_and_gets_none_or_a_bad_one() {
 }
 
 #[test]
-fn tls_towards_a_plaintext_port_and_plain_text_towards_a_tls_port() {
+fn tls_to_a_plaintext_port_and_the_reverse_are_reported() {
     listen();
     let authority = Authority::new();
     let tls = trusting(&authority);

@@ -31,7 +31,7 @@ fn is_served(client: &mut Client) -> bool {
 }
 
 #[test]
-fn new_handshakes_take_the_new_certificate_and_an_old_connection_goes_on() {
+fn new_handshakes_use_the_reloaded_certificate_and_old_connections_continue() {
     let authority = Authority::new();
     let (made, server) = serving(&authority);
     let old = made.der();
@@ -61,7 +61,7 @@ fn a_broken_file_keeps_the_old_certificate_and_is_named() {
 }
 
 #[test]
-fn a_listener_can_begin_to_demand_certificates_and_its_address_cannot_change() {
+fn a_reload_may_demand_certificates_but_not_change_the_address() {
     let authority = Authority::new();
     let (_, server) = serving(&authority);
     let ca = authority.ca().display().to_string();

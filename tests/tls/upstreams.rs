@@ -36,7 +36,7 @@ fn broker(client: &mut Client) -> Client {
 }
 
 #[test]
-fn what_a_client_says_reaches_a_cluster_under_tls_and_a_nack_is_read_back() {
+fn clients_and_read_backs_reach_a_cluster_under_tls() {
     let authority = Authority::new();
     let cluster = cluster(&authority.signs("broker", &[HOST]), "", "");
     let server = Server::with(&upstream(cluster.addr(), &ca(&authority)));
@@ -55,7 +55,7 @@ fn what_a_client_says_reaches_a_cluster_under_tls_and_a_nack_is_read_back() {
 }
 
 #[test]
-fn both_sides_under_tls_where_each_must_show_a_certificate() {
+fn mutual_tls_works_on_both_sides() {
     let authority = Authority::new();
     let demands = format!(", client_ca: {}", authority.ca().display());
     let cluster = cluster(&authority.signs("broker", &[HOST]), &demands, "");
@@ -78,7 +78,7 @@ fn both_sides_under_tls_where_each_must_show_a_certificate() {
 }
 
 #[test]
-fn a_frame_of_30_mb_passes_both_ways_through_tls_on_both_sides() {
+fn a_30_mb_frame_passes_both_ways_through_tls() {
     let authority = Authority::new();
     let large = "topics: {max_message_bytes: 40MiB}\n";
     let cluster = cluster(&authority.signs("broker", &[HOST]), "", large);

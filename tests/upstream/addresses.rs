@@ -39,7 +39,7 @@ fn each_broker_and_this_node_have_an_address_here() {
 }
 
 #[test]
-fn clients_that_come_all_at_once_are_told_one_port_for_a_broker() {
+fn concurrent_clients_get_one_port_per_broker() {
     let (server, _) = house();
     // Each round has a sidecar that has opened no broker ports yet.
     for _ in 0..8 {
@@ -90,7 +90,7 @@ fn a_description_of_the_cluster_names_the_same_addresses() {
 }
 
 #[test]
-fn topics_of_ours_are_shown_beside_the_cluster_s_and_led_by_this_node() {
+fn topics_of_the_sidecar_are_led_by_its_node() {
     let (server, mut client) = house();
     let told = client.metadata(9, &["orders", "reprise.retry.shop", "missing"]);
     let leader = |index: usize| told.topics[index].partitions.first().map(|p| p.leader_id.0);
@@ -109,7 +109,7 @@ fn topics_of_ours_are_shown_beside_the_cluster_s_and_led_by_this_node() {
 }
 
 #[test]
-fn ids_of_our_topics_are_the_same_through_every_sidecar_of_a_cluster() {
+fn topic_ids_are_equal_through_every_sidecar_of_a_cluster() {
     let (server, mut client) = house();
     let beside = server.beside();
     let id = |client: &mut Client| client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
@@ -117,7 +117,7 @@ fn ids_of_our_topics_are_the_same_through_every_sidecar_of_a_cluster() {
 }
 
 #[test]
-fn a_broker_with_our_node_id_keeps_it_and_our_topics_have_no_leader() {
+fn a_broker_with_the_sidecars_node_id_keeps_it() {
     let cluster = Server::start();
     let behind = cluster.cluster();
     let yaml = format!("node_id: {}", behind.node_id());
@@ -139,7 +139,7 @@ fn a_broker_with_our_node_id_keeps_it_and_our_topics_have_no_leader() {
 }
 
 #[test]
-fn a_topic_by_a_name_of_ours_is_found_when_somebody_joins() {
+fn a_join_detects_a_name_conflict() {
     let server = Server::start();
     server.client().create("orders", 1);
     let topics = &["orders", "reprise.retry.shop"];
@@ -188,7 +188,7 @@ fn encoded(answer: &impl Encodable, version: i16) -> Vec<u8> {
 }
 
 #[test]
-fn the_new_leader_an_old_one_names_is_at_its_address_here_too() {
+fn a_new_leader_in_an_answer_has_a_local_address() {
     let behind = broker(moved);
     let server = Server::in_front_of(behind, "");
     let mut client = server.client();
@@ -233,7 +233,7 @@ fn moved_share(mut stream: std::net::TcpStream) {
 }
 
 #[test]
-fn a_share_group_s_new_leader_is_at_its_address_here_too() {
+fn a_new_share_fetch_leader_has_a_local_address() {
     let server = Server::in_front_of(broker(moved_share), "");
     let mut client = server.client();
     let versions = client.call(0, &ApiVersionsRequest::default());
@@ -250,7 +250,7 @@ fn a_share_group_s_new_leader_is_at_its_address_here_too() {
 }
 
 #[test]
-fn a_client_that_knew_its_broker_before_a_restart_finds_it_at_once() {
+fn a_broker_port_works_at_once_after_a_restart() {
     let mut server = Server::with_kept_port();
     server.client().create("orders", 1);
     let mut client = server.client();

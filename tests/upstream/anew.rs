@@ -39,7 +39,7 @@ fn failed(server: &Server, member: &mut Member) -> u64 {
 }
 
 #[test]
-fn it_is_seen_when_a_client_asks_in_a_version_without_ids() {
+fn metadata_without_topic_ids_reveals_a_recreated_topic() {
     let server = Server::with(SETTINGS);
     filled(server.cluster());
     let mut member = joined(&server);
@@ -56,7 +56,7 @@ fn it_is_seen_when_a_client_asks_in_a_version_without_ids() {
 }
 
 #[test]
-fn what_an_older_client_is_told_is_the_same_as_without_us() {
+fn an_older_clients_metadata_is_the_same_without_the_sidecar() {
     let server = Server::with(SETTINGS);
     filled(server.cluster());
     let (mut here, mut direct) = (server.client(), server.cluster().client());
@@ -81,7 +81,7 @@ fn told() -> (Server, Server) {
 }
 
 #[test]
-fn it_is_seen_within_half_a_minute_by_the_heartbeats_of_who_never_asks() {
+fn heartbeats_reveal_a_recreated_topic_within_half_a_minute() {
     let (server, cluster) = told();
     let mut member = joined(&server);
     assert_eq!(failed(&server, &mut member), 1);
@@ -96,7 +96,7 @@ fn it_is_seen_within_half_a_minute_by_the_heartbeats_of_who_never_asks() {
 }
 
 #[test]
-fn it_is_seen_when_a_member_joins() {
+fn a_join_reveals_a_recreated_topic() {
     let (server, cluster) = told();
     let mut member = joined(&server);
     assert_eq!(failed(&server, &mut member), 1);
@@ -107,7 +107,7 @@ fn it_is_seen_when_a_member_joins() {
 }
 
 #[test]
-fn a_cluster_that_knows_no_ids_is_not_asked_for_them() {
+fn a_cluster_without_topic_ids_is_never_asked_for_them() {
     let (cluster, addr) = older();
     filled(&cluster);
     let server = Server::in_front_of(addr, SETTINGS);

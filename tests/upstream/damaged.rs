@@ -174,7 +174,7 @@ fn dead_letters(server: &Server) -> Vec<Got> {
 }
 
 #[test]
-fn a_batch_of_an_unknown_codec_or_with_a_wrong_checksum_is_one_dead_letter() {
+fn an_undecodable_batch_becomes_one_dead_letter() {
     let damages: [Damage; 4] = [codec::<5>, codec::<6>, codec::<7>, flipped];
     for (n, damage) in damages.into_iter().enumerate() {
         for is_last in [false, true] {
@@ -195,7 +195,7 @@ fn a_batch_of_an_unknown_codec_or_with_a_wrong_checksum_is_one_dead_letter() {
 }
 
 #[test]
-fn who_goes_back_to_a_batch_nobody_can_read_and_stays_is_passed_over_it_as_well() {
+fn a_member_returning_to_an_undecodable_batch_continues_behind_it() {
     let House { sidecar, _behind } = house(codec::<5>, false);
     let mut member = joined(&sidecar);
     assert_eq!(read(&mut member, 0, 5_000).end, BAD);
@@ -211,7 +211,7 @@ fn who_goes_back_to_a_batch_nobody_can_read_and_stays_is_passed_over_it_as_well(
 }
 
 #[test]
-fn where_it_is_not_known_where_a_damaged_batch_ends_it_is_held_and_nothing_is_passed_over() {
+fn a_damaged_batch_without_a_known_end_is_held() {
     let House { sidecar, _behind } = house(without_an_end, false);
     let mut member = joined(&sidecar);
     assert_eq!(read(&mut member, 0, 5_000).end, BAD);

@@ -113,7 +113,7 @@ fn bytes_behind_an_answer() {
 }
 
 #[test]
-fn an_answer_nobody_asked_for() {
+fn an_unrequested_answer_ends_the_connection() {
     let (server, _) = in_front_of(1, |mut stream| {
         let asked = request(&mut stream).unwrap();
         answer(&mut stream, asked.correlation_id, &[0, 0, 0, 0, 0, 0]);
@@ -153,7 +153,7 @@ fn a_broker_that_hangs_holds_up_only_its_own_clients() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_ends_the_connection_and_the_sidecar_stays_ready() {
+fn an_absent_broker_ends_connections_and_the_sidecar_stays_ready() {
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
@@ -173,7 +173,7 @@ fn a_broker_that_is_not_there_ends_the_connection_and_the_sidecar_stays_ready() 
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_data_directory_in_memory_is_refused_in_front_of_a_cluster() {
+fn a_cluster_sidecar_refuses_a_data_directory_in_memory() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let start = |more: &str| {
         let text = format!(
@@ -204,7 +204,7 @@ fn by_reference(client: &mut Client, origin: &str) -> (i16, Option<String>) {
 }
 
 #[test]
-fn a_record_is_read_back_when_its_broker_was_away_meanwhile() {
+fn a_record_is_read_back_after_a_broker_restart() {
     let mut cluster = Server::alone();
     let server = Server::in_front_of(cluster.addr(), "");
     let mut client = server.client();
@@ -243,7 +243,7 @@ fn electing(mut stream: TcpStream) {
 }
 
 #[test]
-fn a_nack_by_reference_is_not_refused_while_a_leader_is_elected() {
+fn a_nack_by_reference_is_retried_during_a_leader_election() {
     let server = Server::in_front_of(broker(electing), "");
     let mut record = Rec::new("").header("x-retry-by-reference", "true");
     (record.key, record.value) = (None, None);
@@ -284,7 +284,7 @@ fn hangs() -> (SocketAddr, Receiver<()>) {
 }
 
 #[test]
-fn a_client_that_goes_while_its_broker_hangs_is_not_waited_for() {
+fn a_hanging_broker_does_not_keep_a_closed_client() {
     let (addr, seen) = hangs();
     let server = Server::in_front_of(addr, "limits: {handshake: 100ms}");
     for api in [ApiVersionsRequest::KEY, UNKNOWN_API] {
@@ -297,7 +297,7 @@ fn a_client_that_goes_while_its_broker_hangs_is_not_waited_for() {
 }
 
 #[test]
-fn a_client_that_goes_is_not_waited_for_whatever_else_it_has_sent() {
+fn a_hanging_broker_does_not_keep_a_closed_pipelining_client() {
     let (addr, seen) = hangs();
     let server = Server::in_front_of(addr, "limits: {handshake: 100ms}");
     let mut client = server.client();

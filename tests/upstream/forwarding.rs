@@ -60,7 +60,7 @@ fn arrive(kafka: &Kafka, values: &[&str]) {
 }
 
 #[test]
-fn a_dead_letter_reaches_the_topic_made_for_it_and_leaves_the_log() {
+fn a_dead_letter_moves_to_its_created_upstream_topic() {
     let (kafka, server, mut client) = shop();
     let origin = letter("x").header("x-retry-origin", "orders-3@812").header("trace", "t");
     send(&mut client, "shop", &[letter("one"), letter("two")]);
@@ -95,7 +95,7 @@ fn a_dead_letter_reaches_the_topic_made_for_it_and_leaves_the_log() {
 }
 
 #[test]
-fn a_group_without_a_topic_in_the_cluster_keeps_its_dead_letters() {
+fn a_group_without_an_upstream_topic_keeps_its_dead_letters() {
     let (kafka, server, mut client) = shop();
     send(&mut client, "local", &[letter("stays")]);
     send(&mut client, "shop", &[letter("goes")]);
@@ -105,7 +105,7 @@ fn a_group_without_a_topic_in_the_cluster_keeps_its_dead_letters() {
 }
 
 #[test]
-fn while_the_cluster_is_away_they_wait_say_so_and_go_when_it_is_back() {
+fn dead_letters_wait_while_the_cluster_is_away() {
     let (kafka, mut server, mut client) = shop();
     send(&mut client, "shop", &[letter("before")]);
     arrive(&kafka, &["before"]);
@@ -137,7 +137,7 @@ fn errors_of_the_cluster_are_waited_out() {
 }
 
 #[test]
-fn a_topic_that_may_not_be_made_is_asked_of_people() {
+fn a_topic_without_create_permission_is_requested_from_the_operator() {
     let (kafka, server, mut client) = shop();
     kafka.state().no_topics = true;
     send(&mut client, "shop", &[letter("one")]);
@@ -149,7 +149,7 @@ fn a_topic_that_may_not_be_made_is_asked_of_people() {
 }
 
 #[test]
-fn a_lost_answer_is_no_second_dead_letter_while_the_sidecar_lives() {
+fn a_lost_answer_does_not_duplicate_a_dead_letter() {
     let (kafka, server, mut client) = shop();
     kafka.state().faults = [Fault::Lost, Fault::Lost, Fault::Error(19)].into();
     send(&mut client, "shop", &[letter("one"), letter("two")]);
@@ -164,7 +164,7 @@ fn a_lost_answer_is_no_second_dead_letter_while_the_sidecar_lives() {
 }
 
 #[test]
-fn without_a_producer_id_they_are_sent_all_the_same() {
+fn dead_letters_are_sent_without_a_producer_id() {
     let (kafka, _server, mut client) = shop();
     kafka.state().no_ids = true;
     kafka.state().faults = [Fault::Lost].into();
@@ -174,7 +174,7 @@ fn without_a_producer_id_they_are_sent_all_the_same() {
 }
 
 #[test]
-fn killed_before_it_knew_it_is_sent_again_by_the_next_start() {
+fn an_unacknowledged_dead_letter_is_sent_again_after_a_kill() {
     let (kafka, server, mut client) = shop();
     kafka.state().faults = [Fault::Silence].into();
     send(&mut client, "shop", &[letter("one")]);
@@ -189,7 +189,7 @@ fn killed_before_it_knew_it_is_sent_again_by_the_next_start() {
 }
 
 #[test]
-fn one_that_is_too_large_is_kept_and_said_and_the_next_ones_go_on() {
+fn an_oversize_dead_letter_is_kept_and_others_are_forwarded() {
     let (kafka, mut server, mut client) = shop();
     kafka.state().batch_bytes_max = Some(20_000);
     let large = "x".repeat(30_000);
@@ -210,7 +210,7 @@ fn one_that_is_too_large_is_kept_and_said_and_the_next_ones_go_on() {
 }
 
 #[test]
-fn a_refused_one_that_is_taken_is_not_sent_again_while_another_one_cannot_be() {
+fn an_accepted_dead_letter_is_never_sent_again() {
     let (kafka, mut server, mut client) = shop();
     kafka.state().topics.insert(TOPIC.to_owned(), 2);
     kafka.state().faults = [Fault::Error(10), Fault::Error(10)].into();
@@ -233,7 +233,7 @@ fn a_refused_one_that_is_taken_is_not_sent_again_while_another_one_cannot_be() {
 }
 
 #[test]
-fn what_has_reached_the_cluster_makes_room_for_what_is_held() {
+fn forwarded_dead_letters_make_room_for_held_records() {
     let kafka = Kafka::start(State::default());
     let yaml = YAML.replace("dead_letters: {up", "dead_letters: {max_bytes: 1MiB, up");
     let server = Server::in_front_of(kafka.addr, &yaml);
@@ -250,7 +250,7 @@ fn what_has_reached_the_cluster_makes_room_for_what_is_held() {
 }
 
 #[test]
-fn a_topic_that_refuses_everything_stops_the_sending_and_loses_nothing() {
+fn a_topic_refusing_everything_stops_forwarding_without_loss() {
     let (kafka, server, mut client) = shop();
     kafka.state().batch_bytes_max = Some(0);
     for _ in 0..3 {
@@ -301,7 +301,7 @@ fn our_own_credentials_open_the_way() {
 }
 
 #[test]
-fn two_groups_with_one_topic_lose_nothing_when_an_answer_is_lost() {
+fn a_lost_answer_loses_nothing_of_two_groups_sharing_topics() {
     let kafka = Kafka::start(State::default());
     let mut server = Server::in_front_of(kafka.addr, &YAML.replace("failed.{group}", "failed"));
     let mut client = server.client();
@@ -341,7 +341,7 @@ fn record(value: &'static str) -> RawRecord {
 }
 
 #[test]
-fn a_write_without_an_answer_ends_and_its_repetition_is_known() {
+fn an_unanswered_write_ends_and_its_repetition_is_deduplicated() {
     let kafka = Kafka::start(State::default());
     kafka.state().faults = [Fault::Silence].into();
     let (upstream, mut writer) = writer(&kafka);
@@ -357,7 +357,7 @@ fn a_write_without_an_answer_ends_and_its_repetition_is_known() {
 }
 
 #[test]
-fn other_records_after_a_write_without_an_answer_are_not_taken_for_its_repetition() {
+fn other_records_after_an_unanswered_write_are_no_repetition() {
     let kafka = Kafka::start(State::default());
     let (upstream, mut writer) = writer(&kafka);
     let topic = TopicName::new("failed");

@@ -58,7 +58,7 @@ fn nothing_of_ours_appears_in_the_cluster() {
 }
 
 #[test]
-fn a_member_beside_us_and_one_without_us_share_a_group_with_ours() {
+fn members_of_two_sidecars_and_the_cluster_share_a_group() {
     let server = house();
     let beside = server.beside();
     let mut ours = Member::new(&server, "shop", TOPICS);
@@ -78,7 +78,7 @@ fn a_member_beside_us_and_one_without_us_share_a_group_with_ours() {
 
 /// Each client object knows one sidecar, and no broker has this node id.
 #[test]
-fn two_sidecars_of_the_same_node_id_share_a_group_all_the_same() {
+fn two_sidecars_of_one_node_id_share_a_group() {
     let cluster = Server::alone();
     let sidecar = || Server::in_front_of(cluster.addr(), "node_id: 7\nretry: {levels: 20ms}");
     let both = [sidecar(), sidecar()];
@@ -98,7 +98,7 @@ fn two_sidecars_of_the_same_node_id_share_a_group_all_the_same() {
 }
 
 #[test]
-fn a_leader_without_us_hands_out_no_lane_and_each_member_here_has_one_all_the_same() {
+fn members_have_retry_partitions_despite_a_leader_without_the_sidecar() {
     let server = house();
     let mut alone = Member::new(server.cluster(), "shop", TOPICS);
     let mut ours = Member::new(&server, "shop", TOPICS);
@@ -111,7 +111,7 @@ fn a_leader_without_us_hands_out_no_lane_and_each_member_here_has_one_all_the_sa
 }
 
 #[test]
-fn dead_letters_are_one_member_s_here_and_the_cluster_hears_nothing_of_them() {
+fn dead_letter_assignments_stay_local_to_one_member() {
     let server = house();
     let topics = &["orders", "reprise.dlq.shop"];
     let holds =
@@ -137,7 +137,7 @@ fn dead_letters_are_one_member_s_here_and_the_cluster_hears_nothing_of_them() {
 }
 
 #[test]
-fn who_leaves_or_falls_silent_gives_its_retries_back() {
+fn a_leaving_or_silent_member_returns_its_retries() {
     let server = house();
     let mut a = Member::new(&server, "shop", TOPICS);
     let mut b = Member::new(&server, "shop", TOPICS);
@@ -161,7 +161,7 @@ fn who_leaves_or_falls_silent_gives_its_retries_back() {
 }
 
 #[test]
-fn a_member_the_cluster_has_removed_gives_its_retries_back_with_its_next_heartbeat() {
+fn a_removed_members_next_heartbeat_returns_its_retries() {
     let server = house();
     let mut a = Member::new(&server, "shop", TOPICS);
     let mut b = Member::new(&server, "shop", TOPICS);
@@ -192,7 +192,7 @@ fn a_member_that_is_none_any_more_commits_nothing() {
 }
 
 #[test]
-fn who_is_no_member_acknowledges_nothing() {
+fn non_members_acknowledge_no_retry() {
     let server = house();
     let mut member = Member::new(&server, "shop", TOPICS);
     member.join(PARTITIONS);
@@ -213,7 +213,7 @@ fn who_is_no_member_acknowledges_nothing() {
 }
 
 #[test]
-fn what_a_member_had_that_died_with_the_sidecar_comes_to_the_next_one() {
+fn a_new_member_gets_the_retries_of_a_dead_sidecar() {
     let server = Server::with(
         "retry: {levels: 20ms}\n\
          membership: {consumer_session_timeout: 1s, consumer_heartbeat_interval: 500ms}",
@@ -283,7 +283,7 @@ fn a_reset_made_at_the_cluster_is_seen() {
 }
 
 #[test]
-fn what_a_group_of_the_cluster_has_committed_of_ours_stays_as_long_as_it_has_members() {
+fn local_offsets_of_cluster_groups_last_while_they_have_members() {
     let cluster = Server::alone();
     let server = Server::told_in_front_of(cluster.addr(), "");
     let mut member = Member::new(&server, "audit", &["reprise.dlq.shop"]);
@@ -303,7 +303,7 @@ fn what_a_group_of_the_cluster_has_committed_of_ours_stays_as_long_as_it_has_mem
 }
 
 #[test]
-fn a_member_by_kip_848_keeps_its_dead_letters_when_the_sidecar_forgets_that_it_wanted_them() {
+fn a_kip_848_member_keeps_its_dead_letters_over_restarts() {
     let mut server = house();
     let held =
         |member: &mut Consumer| member.holds().contains(&("reprise.dlq.shop".to_owned(), vec![0]));

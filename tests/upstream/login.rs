@@ -64,7 +64,7 @@ fn tokens_without_requests_around_them_pass_to_every_broker() {
 }
 
 #[test]
-fn a_token_that_is_refused_ends_as_the_broker_ends_it() {
+fn a_refused_sasl_token_ends_as_at_the_broker() {
     for (mechanism, token) in [("PLAIN", "\0side\0bus"), ("SCRAM-SHA-256", "n,,n=bus,r=x")] {
         let (_kafka, server) = before(Door::of(mechanism));
         let mut client = server.client();
@@ -81,7 +81,7 @@ fn a_token_that_is_refused_ends_as_the_broker_ends_it() {
 }
 
 #[test]
-fn a_mechanism_the_broker_does_not_take_leaves_the_connection_with_requests() {
+fn an_unsupported_mechanism_leaves_the_connection_usable() {
     let (_kafka, server) = before(Door::of("PLAIN"));
     let mut client = server.client();
     let told = chooses(&mut client, "SCRAM-SHA-256");
@@ -91,7 +91,7 @@ fn a_mechanism_the_broker_does_not_take_leaves_the_connection_with_requests() {
 }
 
 #[test]
-fn a_mechanism_whose_end_nobody_sees_is_not_begun_without_requests_around_its_tokens() {
+fn raw_tokens_of_an_unknown_mechanism_are_not_relayed() {
     let (kafka, server) = before(Door::of("GSSAPI"));
     let mut client = server.client();
     let told = chooses(&mut client, "GSSAPI");

@@ -97,7 +97,7 @@ fn mine(waiting: u64) -> CommitObservation {
 }
 
 #[test]
-fn what_failed_waits_here_before_the_cluster_hears_of_the_commit() {
+fn nacks_are_durable_before_their_commit_reaches_the_cluster() {
     let (cluster, _behind, sidecar, mut member) = house();
     for (version, waiting) in (OffsetCommitRequest::VERSIONS.min..=9).zip([1, 2, 2, 2]) {
         let marker = format!("!retry:{};reason=v{version}", (version + 1) % 2);
@@ -110,7 +110,7 @@ fn what_failed_waits_here_before_the_cluster_hears_of_the_commit() {
 }
 
 #[test]
-fn what_is_refused_does_not_reach_the_cluster_and_the_rest_does() {
+fn a_refused_commit_partition_is_not_relayed_and_others_are() {
     let (cluster, _behind, sidecar, mut member) = house();
     let invalid = ResponseError::InvalidCommitOffsetSize.code();
     assert_eq!(commit(&mut member, "!retry:one", 9), [invalid, 0]);

@@ -57,7 +57,7 @@ fn by_reference(client: &mut Client, origin: &str) -> i16 {
 }
 
 #[test]
-fn clients_and_the_sidecar_itself_find_brokers_that_have_all_moved() {
+fn clients_and_the_sidecar_find_moved_brokers() {
     let mut house = House::new();
     let mut client = house.sidecar.client();
     client.create("orders", 1);

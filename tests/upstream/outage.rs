@@ -22,7 +22,7 @@ const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 /// A minute without the cluster, at a hundredth of its length: sessions expire, and retries become
 /// due.
 #[test]
-fn retries_that_fall_due_while_the_cluster_is_away_come_when_it_is_back() {
+fn retries_due_during_an_outage_come_afterwards() {
     let mut cluster = Server::alone();
     let server = Server::in_front_of(cluster.addr(), "retry: {levels: 100ms}");
     server.client().create("orders", 1);
@@ -94,7 +94,7 @@ fn refuses_to_log_in(mut stream: TcpStream) {
 }
 
 #[test]
-fn a_client_the_broker_does_not_let_in_hears_why_in_the_broker_s_words() {
+fn a_refused_login_returns_the_brokers_own_message() {
     let server = Server::in_front_of(broker(refuses_to_log_in), "");
     let mut client = server.client();
     let mut handshake = SaslHandshakeRequest::default();
@@ -109,7 +109,7 @@ fn a_client_the_broker_does_not_let_in_hears_why_in_the_broker_s_words() {
 }
 
 #[test]
-fn names_of_a_group_that_opts_out_are_the_cluster_s() {
+fn a_group_without_a_lane_uses_the_clusters_topic_names() {
     let server = Server::with("groups: [{match: shop, lane: off}]");
     let mut client = server.client();
     client.create("orders", 1);

@@ -34,7 +34,7 @@ fn echo(mut stream: TcpStream) {
 }
 
 #[test]
-fn an_api_we_do_not_know_passes_byte_for_byte_and_in_order() {
+fn an_unknown_api_passes_unchanged_and_in_order() {
     let server = Server::in_front_of(broker(echo), "");
     let mut client = server.client();
     let bodies: Vec<Vec<u8>> = (0..40_usize)
@@ -68,7 +68,7 @@ fn a_frame_larger_than_any_buffer_streams_through_both_ways() {
 }
 
 #[test]
-fn a_produce_without_an_answer_leaves_the_next_answer_in_its_place() {
+fn a_produce_without_acks_does_not_shift_later_answers() {
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);
@@ -85,7 +85,7 @@ fn a_produce_without_an_answer_leaves_the_next_answer_in_its_place() {
 }
 
 #[test]
-fn what_passes_and_what_is_read_keep_their_order_on_one_connection() {
+fn relayed_and_local_answers_keep_their_order() {
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);
@@ -116,7 +116,7 @@ fn halves(told: std::sync::Arc<std::sync::Barrier>) -> impl Fn(TcpStream) + Clon
 }
 
 #[test]
-fn what_is_read_waits_for_the_rest_of_an_answer_that_passes() {
+fn a_local_answer_waits_for_a_relayed_ones_rest() {
     let told = std::sync::Arc::new(std::sync::Barrier::new(2));
     let server = Server::in_front_of(broker(halves(told.clone())), "");
     let mut client = server.client();
@@ -143,7 +143,7 @@ fn old(mut stream: TcpStream) {
 }
 
 #[test]
-fn a_client_newer_than_the_broker_is_told_so_and_may_ask_again() {
+fn a_client_newer_than_its_broker_gets_the_supported_versions() {
     let server = Server::in_front_of(broker(old), "");
     for version in 1..=4_i16 {
         let mut client = server.client();
@@ -166,7 +166,7 @@ fn muddled(mut stream: TcpStream) {
 }
 
 #[test]
-fn an_unknown_version_that_is_answered_in_the_wrong_one_is_told_with_an_empty_list() {
+fn a_wrongly_encoded_unsupported_version_answer_becomes_an_empty_list() {
     let server = Server::in_front_of(broker(muddled), "");
     let mut client = server.client();
     let _answered = client.send(4, &ApiVersionsRequest::default());
@@ -197,7 +197,7 @@ fn asks_for_a_login(mut stream: TcpStream) {
 }
 
 #[test]
-fn before_a_login_the_broker_hears_no_api_versions_but_those_of_the_client() {
+fn the_sidecar_sends_no_own_api_versions_before_logins() {
     let server = Server::in_front_of(broker(asks_for_a_login), "");
     for newer in [4, 5] {
         let mut client = server.client();
@@ -220,7 +220,7 @@ fn before_a_login_the_broker_hears_no_api_versions_but_those_of_the_client() {
 }
 
 #[test]
-fn versions_are_those_of_the_broker_cut_to_what_is_read_on_the_way() {
+fn advertised_versions_are_the_brokers_capped_by_known_ones() {
     let server = Server::start();
     let told = server.client().call(3, &ApiVersionsRequest::default());
     let behind = Client::connect(server.cluster().addr()).call(3, &ApiVersionsRequest::default());
@@ -236,7 +236,7 @@ fn versions_are_those_of_the_broker_cut_to_what_is_read_on_the_way() {
 }
 
 #[test]
-fn a_version_of_api_versions_nobody_knows_is_answered_with_those_that_are_known() {
+fn an_unknown_api_versions_version_gets_the_known_versions() {
     let server = Server::start();
     let mut client = server.client();
     let mut frame = BytesMut::new();

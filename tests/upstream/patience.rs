@@ -16,7 +16,7 @@ use crate::support::{Client, Member, Rec, Server, instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_commit_behind_a_nack_that_takes_too_long_is_refused_for_now() {
+fn a_commit_behind_a_slow_nack_is_refused_retriably() {
     let server = Server::with(RULES);
     let held = hold_up();
     server.client().create("orders", 1);

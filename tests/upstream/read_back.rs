@@ -22,7 +22,7 @@ fn naming(offsets: impl Iterator<Item = i64>) -> Bytes {
 }
 
 #[test]
-fn a_batch_may_name_more_than_is_remembered_and_is_told_when_it_names_too_much() {
+fn batches_may_exceed_the_cache_and_oversize_ones_are_refused() {
     let server = Server::start();
     let mut client = server.client();
     client.create("orders", 1);

@@ -56,7 +56,7 @@ fn knows_nobody(server: &Server) -> bool {
 }
 
 #[test]
-fn the_ports_of_brokers_are_open_before_the_cluster_says_anything() {
+fn broker_ports_are_open_before_the_cluster_answers() {
     let kafka = cluster(&[1, 2]);
     let mut server = before(&kafka);
     let told = doors(&server, &mut login(server.addr()));
@@ -75,7 +75,7 @@ fn the_ports_of_brokers_are_open_before_the_cluster_says_anything() {
 }
 
 #[test]
-fn a_port_stays_the_same_whatever_order_brokers_are_named_in() {
+fn a_brokers_port_does_not_depend_on_the_metadata_order() {
     // Brokers 100 and 0 map to the same port, the first one behind the listener's.
     let kafka = cluster(&[100, 0]);
     let mut server = before(&kafka);
@@ -87,7 +87,7 @@ fn a_port_stays_the_same_whatever_order_brokers_are_named_in() {
 }
 
 #[test]
-fn a_broker_that_left_the_cluster_has_no_port_after_the_next_start() {
+fn a_removed_broker_has_no_port_after_the_next_start() {
     let kafka = cluster(&[1, 2]);
     let mut server = before(&kafka);
     let told = doors(&server, &mut login(server.addr()));
@@ -101,7 +101,7 @@ fn a_broker_that_left_the_cluster_has_no_port_after_the_next_start() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_any_more_ends_its_clients_connections_until_fresh_metadata() {
+fn an_absent_broker_ends_client_connections_until_fresh_metadata() {
     let kafka = cluster(&[]);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     kafka.state().addr = Some(nobody);
@@ -118,7 +118,7 @@ fn a_broker_that_is_not_there_any_more_ends_its_clients_connections_until_fresh_
 }
 
 #[test]
-fn another_cluster_has_none_of_the_brokers_of_the_one_before() {
+fn another_cluster_inherits_no_broker_ports() {
     let (kafka, other) = (cluster(&[1, 2]), cluster(&[2, 3]));
     let mut server = before(&kafka);
     let told = doors(&server, &mut login(server.addr()));

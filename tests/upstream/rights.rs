@@ -42,7 +42,7 @@ fn without_read_nothing_is_nacked_fetched_or_listed() {
 }
 
 #[test]
-fn with_read_it_does_not_matter_where_the_group_is_coordinated() {
+fn group_read_access_does_not_depend_on_its_coordinator() {
     for error in [ResponseError::NotCoordinator, ResponseError::UnknownMemberId] {
         let (server, asked) = judging(error);
         let mut client = server.client();

@@ -88,7 +88,7 @@ fn every_mechanism_opens_a_connection_in_every_version() {
 }
 
 #[test]
-fn refused_credentials_are_counted_and_not_tried_again_before_their_pause_is_over() {
+fn refused_credentials_are_counted_and_retried_after_a_pause() {
     for mechanism in ALL {
         let kafka = behind(Door::of(mechanism.as_str()));
         let mut own = OwnConnections::new(&kafka, Some(credentials(mechanism, "w0rd")));
@@ -113,7 +113,7 @@ fn refused_credentials_are_counted_and_not_tried_again_before_their_pause_is_ove
 }
 
 #[test]
-fn what_is_wrong_is_said_with_the_way_out() {
+fn a_sasl_failure_is_reported_with_its_remedy() {
     let wrong = |door: Door, mechanism| {
         OwnConnections::new(&behind(door), Some(credentials(mechanism, "car"))).is_refused()
     };
@@ -137,7 +137,7 @@ fn what_is_wrong_is_said_with_the_way_out() {
 }
 
 #[test]
-fn a_broker_that_does_not_know_the_password_is_no_broker_of_ours() {
+fn a_broker_without_proof_of_the_password_is_refused() {
     let door = Door { is_impostor: true, secret: "?".to_owned(), ..Door::of("SCRAM-SHA-256") };
     let kafka = behind(door);
     let says =
@@ -147,7 +147,7 @@ fn a_broker_that_does_not_know_the_password_is_no_broker_of_ours() {
 }
 
 #[test]
-fn a_connection_is_made_anew_before_its_session_ends() {
+fn a_connection_is_replaced_before_its_session_ends() {
     let kafka = behind(Door { session_ms: 10_000, ..Door::of("PLAIN") });
     let mut own = OwnConnections::new(&kafka, Some(credentials(Mechanism::Plain, "car")));
     own.asks().unwrap();

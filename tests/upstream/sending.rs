@@ -124,7 +124,7 @@ fn a_stuck_job_holds_up_no_other_job() {
 }
 
 #[test]
-fn a_job_goes_on_when_the_cluster_is_back() {
+fn a_job_continues_when_the_cluster_is_back() {
     let (kafka, server) = shop();
     assert_eq!(redrive(&server, &[0], "parking")["changed"], 1);
     // Two of the three partitions have no leader for a time.

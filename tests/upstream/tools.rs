@@ -42,7 +42,7 @@ fn topics_of(client: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn topics_are_made_and_deleted_in_the_cluster_and_ours_are_neither() {
+fn cluster_topics_are_created_and_deleted_and_sidecar_topics_refused() {
     let server = house();
     let mut client = server.client();
     let topic = |name: &str| {
@@ -89,7 +89,7 @@ fn topics_are_made_and_deleted_in_the_cluster_and_ours_are_neither() {
 }
 
 #[test]
-fn settings_of_ours_and_of_this_node_are_told_beside_the_cluster_s() {
+fn settings_of_sidecar_topics_are_described_beside_the_clusters() {
     let server = house();
     let mut client = server.client();
     let resource = |kind: i8, name: &str| {
@@ -116,7 +116,7 @@ fn settings_of_ours_and_of_this_node_are_told_beside_the_cluster_s() {
 }
 
 #[test]
-fn this_node_tells_the_static_settings_that_tools_read() {
+fn this_node_describes_the_static_settings_of_tools() {
     let server = house();
     let mut client = server.client();
     let node = server.node_id().to_string();
@@ -171,7 +171,7 @@ fn topics_grow_in_the_cluster_and_ours_do_not() {
 }
 
 #[test]
-fn settings_of_the_cluster_s_topics_are_changed_and_none_of_ours_or_this_node_s() {
+fn only_settings_of_cluster_topics_can_be_changed() {
     let server = house();
     let mut client = server.client();
     let node = server.node_id().to_string();
@@ -253,7 +253,7 @@ fn records_of_the_cluster_are_deleted_and_no_dead_letters() {
 }
 
 #[test]
-fn topics_are_described_page_by_page_and_ours_on_the_last_one() {
+fn topics_are_described_in_pages_with_sidecar_topics_last() {
     let server = house();
     let mut client = server.client();
     let mut request = DescribeTopicPartitionsRequest::default();
@@ -281,7 +281,7 @@ fn topics_are_described_page_by_page_and_ours_on_the_last_one() {
 }
 
 #[test]
-fn what_every_broker_is_asked_for_this_node_has_none_of() {
+fn this_node_adds_nothing_to_requests_for_every_broker() {
     let server = house();
     let mut member = Member::new(&server, "shop", &["orders"]);
     member.join(&[("orders", 3)]);

@@ -187,7 +187,7 @@ fn end(member: &mut Member, version: i16, committed: bool) -> EndTxnResponse {
 }
 
 #[test]
-fn a_transaction_acknowledges_retries_when_it_is_committed_and_not_before() {
+fn retries_are_acknowledged_only_when_their_transaction_commits() {
     for version in 0..=5 {
         let house = House::new();
         let (mut member, retry) = house.with_retry();
@@ -214,7 +214,7 @@ fn an_aborted_transaction_gives_its_retries_back_uncharged() {
 }
 
 #[test]
-fn whoever_begins_anew_has_aborted_what_was_open() {
+fn a_new_producer_aborts_the_open_transaction() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
     assert_eq!(commit(&mut member, 3, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
@@ -227,7 +227,7 @@ fn whoever_begins_anew_has_aborted_what_was_open() {
 }
 
 #[test]
-fn an_end_that_is_not_known_yet_is_asked_again_and_one_that_is_fenced_aborts() {
+fn concurrent_ends_may_be_repeated_and_fenced_ones_abort() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
     assert_eq!(commit(&mut member, 3, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
@@ -248,7 +248,7 @@ fn an_end_that_is_not_known_yet_is_asked_again_and_one_that_is_fenced_aborts() {
 /// The cluster has committed, and the producer repeats its request: it gets a success, from either
 /// side.
 #[test]
-fn an_end_whose_answer_is_lost_counts_and_after_a_restart_the_retry_comes_once_more_uncharged() {
+fn a_lost_end_answer_commits_and_a_restart_redelivers_uncharged() {
     for is_restarted in [false, true] {
         let mut house = House::new();
         let (mut member, retry) = house.with_retry();
@@ -276,7 +276,7 @@ fn an_end_whose_answer_is_lost_counts_and_after_a_restart_the_retry_comes_once_m
 }
 
 #[test]
-fn a_transaction_that_is_all_ours_is_aborted_there_and_committed_here() {
+fn a_purely_local_transaction_aborts_upstream_and_commits_here() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
     assert_eq!(commit(&mut member, 5, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
@@ -290,7 +290,7 @@ fn a_transaction_that_is_all_ours_is_aborted_there_and_committed_here() {
 }
 
 #[test]
-fn an_end_of_which_nobody_could_be_told_is_told_when_it_can_be() {
+fn an_unreported_transaction_end_is_applied_later() {
     let house = House::over(|addr| Server::told_in_front_of(addr, "retry: {levels: 20ms}"));
     let mut member = house.with_nack();
     house.sidecar.pass(20);
@@ -313,7 +313,7 @@ fn an_end_of_which_nobody_could_be_told_is_told_when_it_can_be() {
 }
 
 #[test]
-fn what_the_cluster_refuses_of_a_commit_is_refused_of_ours_too() {
+fn a_commit_refused_by_the_cluster_is_refused_locally() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
     house.told().commit_error = Some(ResponseError::IllegalGeneration);
@@ -332,7 +332,7 @@ fn what_the_cluster_refuses_of_a_commit_is_refused_of_ours_too() {
 }
 
 #[test]
-fn offsets_of_a_transaction_do_not_say_what_failed() {
+fn offsets_of_a_transaction_carry_no_nacks() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
     let mut request = TxnOffsetCommitRequest::default();

@@ -226,7 +226,7 @@ fn unplaced(cluster: &Cluster, asked: &Request, told: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn the_leader_is_asked_in_the_name_of_a_member_and_the_member_does_not_notice() {
+fn a_read_back_on_a_member_connection_stays_unnoticed() {
     for refusal in [NOT_LEADER, ResponseError::TopicAuthorizationFailed] {
         let house = House::new(refusal, false);
         let (mut member, mut leader) = house.with_member();
@@ -238,7 +238,7 @@ fn the_leader_is_asked_in_the_name_of_a_member_and_the_member_does_not_notice() 
 }
 
 #[test]
-fn so_it_is_for_a_record_that_a_commit_names() {
+fn a_marked_record_is_read_on_a_member_connection() {
     let house = House::new(NOT_LEADER, false);
     let (mut member, _leader) = house.with_member();
     let request = member.commit_request("orders", 0, 2, "!retry:1");
@@ -248,7 +248,7 @@ fn so_it_is_for_a_record_that_a_commit_names() {
 }
 
 #[test]
-fn a_question_waits_for_what_the_member_itself_has_asked() {
+fn a_read_back_waits_for_the_members_own_requests() {
     let house = House::new(NOT_LEADER, false);
     let (mut member, mut leader) = house.with_member();
     // A long poll at the end of the log.
@@ -263,7 +263,7 @@ fn a_question_waits_for_what_the_member_itself_has_asked() {
 const LONG_POLL_MS: i32 = 2_500;
 
 #[test]
-fn a_member_that_waits_for_long_does_not_say_that_a_record_is_gone() {
+fn a_members_long_poll_does_not_make_a_record_missing() {
     let house = House::new(NOT_LEADER, false);
     let (mut member, mut leader) = house.with_member();
     let polling = leader.send(11, &fetch_request("orders", 0, 2, LONG_POLL_MS));
@@ -286,7 +286,7 @@ fn a_member_that_waits_for_long_does_not_say_that_a_record_is_gone() {
 }
 
 #[test]
-fn all_that_a_batch_names_waits_for_one_long_poll_of_a_member_and_not_one_each() {
+fn a_batchs_read_backs_share_one_long_poll() {
     let house = House::new(NOT_LEADER, false);
     let records: Vec<Rec> = (2..22).map(|n: i32| fresh(&n.to_string())).collect();
     Client::connect(house.cluster.behind).put("orders", 0, &records);
@@ -321,7 +321,7 @@ fn without_a_member_s_connection_the_nack_is_refused() {
 }
 
 #[test]
-fn our_own_connection_reads_only_what_the_client_may_read() {
+fn an_own_connection_respects_the_clients_read_rights() {
     let house = House::new(NOT_LEADER, true);
     assert_eq!(house.nack(1), 0);
     assert_eq!(house.fetched_by("reprise"), 1);
@@ -334,7 +334,7 @@ fn our_own_connection_reads_only_what_the_client_may_read() {
 }
 
 #[test]
-fn a_leader_that_hangs_holds_up_nobody_who_asks_another_one() {
+fn a_hanging_leader_does_not_delay_reads_from_another() {
     let house = House::new(NOT_LEADER, true);
     house.sidecar.client().create("stuck", 1);
     assert_eq!(house.nack(0), 0);
@@ -353,7 +353,7 @@ fn a_leader_that_hangs_holds_up_nobody_who_asks_another_one() {
 }
 
 #[test]
-fn a_replica_that_lags_and_a_broker_that_begins_do_not_say_that_a_record_is_gone() {
+fn lagging_replicas_and_starting_brokers_do_not_lose_a_record() {
     for refusal in [
         ResponseError::OffsetOutOfRange,
         ResponseError::UnknownTopicOrPartition,
@@ -366,7 +366,7 @@ fn a_replica_that_lags_and_a_broker_that_begins_do_not_say_that_a_record_is_gone
 }
 
 #[test]
-fn one_broker_that_does_not_know_a_topic_does_not_say_that_its_records_are_gone() {
+fn one_broker_without_a_topic_does_not_lose_its_records() {
     use ResponseError::{UnknownServerError, UnknownTopicOrPartition};
     let house = House::new(NOT_LEADER, true);
     let records: Vec<Rec> = (2..7).map(|n: i32| Rec::new(&n.to_string())).collect();
@@ -395,7 +395,7 @@ fn posted(house: &House) -> (u16, String) {
 }
 
 #[test]
-fn what_the_admin_port_names_is_read_in_the_name_of_a_member() {
+fn an_admin_nack_is_read_on_a_member_connection() {
     let house = House::new(NOT_LEADER, false);
     let (mut member, _leader) = house.with_member();
     assert_eq!(posted(&house).0, 200);
@@ -404,7 +404,7 @@ fn what_the_admin_port_names_is_read_in_the_name_of_a_member() {
 }
 
 #[test]
-fn what_a_member_may_not_read_is_not_read_for_it_by_the_admin_port() {
+fn an_admin_nack_does_not_bypass_a_members_read_rights() {
     let house = House::new(NOT_LEADER, true);
     let mut member = Member::new(&house.sidecar, "shop", &["orders", "reprise.retry.shop"]);
     member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);

@@ -136,7 +136,7 @@ fn filled(house: &House, partitions: i32, batches: usize) {
 }
 
 #[test]
-fn what_a_member_fetches_passes_byte_for_byte_and_in_order() {
+fn fetched_records_pass_unchanged_and_in_order() {
     let house = House::new();
     filled(&house, 3, 5);
     let mut member = house.member(3);
@@ -153,7 +153,7 @@ fn what_a_member_fetches_passes_byte_for_byte_and_in_order() {
 }
 
 #[test]
-fn a_member_has_no_session_and_one_of_before_is_not_known() {
+fn members_get_no_fetch_session_and_old_ones_are_unknown() {
     // Each version fetches the record again.
     let house = House::with("retry: {on_seek_back: observe}");
     filled(&house, 1, 1);
@@ -180,7 +180,7 @@ fn a_member_has_no_session_and_one_of_before_is_not_known() {
 }
 
 #[test]
-fn who_is_no_member_keeps_its_session() {
+fn a_non_member_keeps_its_fetch_session() {
     let house = House::new();
     filled(&house, 1, 1);
     let mut client = house.sidecar.client();
@@ -204,7 +204,7 @@ fn passes(house: &House, leader: &mut Client, asked: &FetchRequest) -> bool {
 }
 
 #[test]
-fn a_session_that_was_begun_before_its_member_was_known_is_not_known() {
+fn a_fetch_session_from_before_the_join_is_unknown() {
     let house = House::new();
     filled(&house, 1, 1);
     let begins = whole(1, 0).with_session_epoch(0);
@@ -222,7 +222,7 @@ fn a_session_that_was_begun_before_its_member_was_known_is_not_known() {
 }
 
 #[test]
-fn a_session_that_is_nobody_s_goes_on_while_others_come_until_it_is_a_member_s() {
+fn an_unattributed_fetch_session_lasts_until_its_member_joins() {
     let house = House::new();
     filled(&house, 1, 1);
     house.sidecar.client().create("other", 1);
@@ -243,7 +243,7 @@ fn a_session_that_is_nobody_s_goes_on_while_others_come_until_it_is_a_member_s()
 }
 
 #[test]
-fn a_session_of_a_group_that_is_not_watched_goes_on_until_it_is() {
+fn an_unwatched_groups_fetch_session_lasts_until_it_is_watched() {
     let mut house = House::with("retry: {lane: off}");
     filled(&house, 1, 1);
     let mut member = house.member(1);
@@ -256,7 +256,7 @@ fn a_session_of_a_group_that_is_not_watched_goes_on_until_it_is() {
 }
 
 #[test]
-fn a_fetch_that_nobody_can_judge_yet_begins_no_session() {
+fn an_unattributable_fetch_begins_no_session() {
     let house = House::new();
     filled(&house, 1, 1);
     let mut others = Member::new(&house.sidecar, "others", &["other"]);
@@ -278,7 +278,7 @@ fn a_fetch_that_nobody_can_judge_yet_begins_no_session() {
 }
 
 #[test]
-fn a_member_that_asks_by_topic_id_is_known_as_well() {
+fn a_fetch_by_topic_id_is_attributed_to_its_member() {
     let house = House::new();
     filled(&house, 1, 1);
     let mut member = house.member(1);
@@ -294,7 +294,7 @@ fn a_member_that_asks_by_topic_id_is_known_as_well() {
 }
 
 #[test]
-fn what_is_no_answer_passes_to_the_member_for_all_that() {
+fn an_unreadable_fetch_answer_still_reaches_the_member() {
     let house = House::new();
     filled(&house, 1, 1);
     let mut member = house.member(1);
@@ -310,7 +310,7 @@ fn what_is_no_answer_passes_to_the_member_for_all_that() {
 }
 
 #[test]
-fn a_request_in_pieces_is_read_and_what_comes_behind_keeps_its_place() {
+fn a_request_in_pieces_is_read_in_order() {
     let house = House::new();
     filled(&house, 1, 1);
     let mut member = house.member(1);
@@ -378,7 +378,7 @@ fn behind_the_hold(leader: &mut Client, next: &FetchRequest) -> Vec<Vec<i64>> {
 }
 
 #[test]
-fn a_held_partition_is_not_asked_for_and_the_one_record_goes_alone_when_its_hold_ends() {
+fn a_held_partition_is_skipped_until_its_single_record_goes() {
     let house = House::new();
     let (mut member, mut next) = gone_back(&house);
     let leader = member.client.leader("orders");
@@ -396,7 +396,7 @@ fn a_held_partition_is_not_asked_for_and_the_one_record_goes_alone_when_its_hold
 }
 
 #[test]
-fn a_broker_that_goes_while_a_partition_is_held_ends_the_connection_and_the_hold_goes_on() {
+fn a_broker_failure_ends_the_connection_but_not_the_hold() {
     let house = House::new();
     let (mut member, mut next) = gone_back(&house);
     next.topics[0].partitions[1].fetch_offset = 3;
@@ -413,7 +413,7 @@ fn a_broker_that_goes_while_a_partition_is_held_ends_the_connection_and_the_hold
 }
 
 #[test]
-fn a_client_that_goes_while_everything_is_held_leaves_the_record_to_its_next_connection() {
+fn a_closed_client_leaves_its_held_record_to_the_next() {
     let house = House::new();
     let (mut member, mut next) = gone_back(&house);
     next.topics[0].partitions.pop();

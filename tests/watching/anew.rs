@@ -53,7 +53,7 @@ fn made_anew(cluster: &Server) {
 }
 
 #[test]
-fn it_is_seen_by_its_id_also_while_the_sidecar_was_stopped() {
+fn topic_ids_reveal_a_recreated_topic_even_over_a_stop() {
     for is_stopped in [false, true] {
         let mut server = one_dead();
         if is_stopped {
@@ -70,7 +70,7 @@ fn it_is_seen_by_its_id_also_while_the_sidecar_was_stopped() {
 }
 
 #[test]
-fn where_the_cluster_knows_no_ids_it_is_seen_by_the_offsets_that_went_with_it() {
+fn missing_offsets_reveal_a_recreated_topic_without_topic_ids() {
     for is_stopped in [false, true] {
         let (cluster, addr) = older();
         let mut server = Server::in_front_of(addr, RULES);
@@ -89,7 +89,7 @@ fn where_the_cluster_knows_no_ids_it_is_seen_by_the_offsets_that_went_with_it() 
 }
 
 #[test]
-fn what_is_skipped_stays_so_where_the_first_fetch_after_a_restart_asks_by_an_id() {
+fn skipped_records_stay_skipped_for_a_fetch_by_topic_id() {
     let mut server = one_dead();
     let id = server.cluster().client().metadata(12, &["orders"]).topics[0].topic_id;
     server.restart();

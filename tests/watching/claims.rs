@@ -40,7 +40,7 @@ fn known(server: &Server) -> (u64, usize) {
 }
 
 #[test]
-fn a_member_that_reads_and_commits_what_is_another_s() {
+fn a_non_owner_reading_and_committing_causes_no_suspicion() {
     let server = shop();
     let (mut owner, mut other) = (member(&server), member(&server));
     rebalance(&mut [&mut owner, &mut other], ORDERS);
@@ -56,7 +56,7 @@ fn a_member_that_reads_and_commits_what_is_another_s() {
 }
 
 #[test]
-fn members_that_leave_one_after_another_what_its_owner_goes_on_with() {
+fn members_leaving_in_turn_cause_no_suspicion() {
     let server = shop();
     let mut owner = member(&server);
     owner.join(ORDERS);
@@ -99,7 +99,7 @@ fn commits_of_other_generations_beside_those_that_count() {
 }
 
 #[test]
-fn a_process_whose_name_goes_on_in_another() {
+fn a_fenced_static_process_causes_no_dead_letter() {
     let server = shop();
     let mut former = member(&server).fixed("one");
     former.join(ORDERS);
@@ -126,7 +126,7 @@ fn on<T>(shared: &mut Client, member: &mut Member, speak: impl FnOnce(&mut Membe
 }
 
 #[test]
-fn members_of_two_groups_on_one_connection_that_read_the_same_topic() {
+fn two_groups_on_one_connection_stay_separate() {
     let server = shop();
     let mut shared = server.client();
     let (mut shop, mut audit) = (member(&server), Member::new(&server, "audit", &["orders"]));

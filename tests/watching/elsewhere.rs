@@ -4,7 +4,7 @@ use crate::ordered::{FAILED, PARTITIONS, rules, shop};
 use crate::support::{Member, Rec};
 
 #[test]
-fn what_a_partition_waits_for_is_over_where_the_group_has_gone_on_elsewhere() {
+fn an_ordered_wait_ends_when_the_group_commits_elsewhere() {
     let (server, mut member) = shop(&rules("", ""));
     assert_eq!(member.commit("orders", 0, FAILED), 0);
     let answer = member.client.nack("shop", "orders-0@1", Rec::new("x"));

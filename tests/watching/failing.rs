@@ -15,7 +15,7 @@ fn all_but(poison: i64, count: i64) -> Vec<i64> {
 }
 
 #[test]
-fn a_record_that_kills_every_consumer_is_a_dead_letter_and_its_neighbours_are_consumed() {
+fn only_the_crashing_record_becomes_a_dead_letter() {
     let server = Server::with(RULES);
     orders(&server, 12);
     let mut app = App::new(&server, 5);
@@ -31,7 +31,7 @@ fn a_record_that_kills_every_consumer_is_a_dead_letter_and_its_neighbours_are_co
 }
 
 #[test]
-fn a_batch_no_consumer_can_read_is_a_dead_letter_as_it_is_and_its_neighbours_are_consumed() {
+fn only_the_undecodable_batch_becomes_a_dead_letter() {
     let mut server = Server::with(RULES);
     orders(&server, 4);
     let rec = |n: i64| Rec::new(&n.to_string()).at(wall_ms());
@@ -53,7 +53,7 @@ fn a_batch_no_consumer_can_read_is_a_dead_letter_as_it_is_and_its_neighbours_are
 }
 
 #[test]
-fn what_has_happened_to_it_is_read_from_the_log_after_a_restart_as_well() {
+fn a_crashed_records_history_survives_a_restart() {
     let mut server = Server::with(RULES);
     orders(&server, 6);
     App::new(&server, 2).run(Failing::Crash, 6);
@@ -88,7 +88,7 @@ fn the_last_record_ends_once_another_one_follows() {
 
 /// kafka-python up to 2.0.2 throws at an answer with empty batches only.
 #[test]
-fn what_is_cut_at_the_end_is_told_to_no_client_that_would_throw_at_it() {
+fn clients_unable_to_read_empty_batches_get_none() {
     let server = Server::with(RULES);
     orders(&server, 6);
     let mut member = Member::new(&server, "shop", &["orders"]);
@@ -107,7 +107,7 @@ fn what_is_cut_at_the_end_is_told_to_no_client_that_would_throw_at_it() {
 }
 
 #[test]
-fn so_does_one_that_kills_a_static_member_again_and_again() {
+fn a_record_crashing_a_static_member_becomes_a_dead_letter() {
     let server = Server::with(RULES);
     orders(&server, 8);
     let mut app = App::new(&server, 2).fixed("one");
@@ -117,7 +117,7 @@ fn so_does_one_that_kills_a_static_member_again_and_again() {
 }
 
 #[test]
-fn what_was_counted_outlives_a_restart_of_the_sidecar() {
+fn crash_counts_survive_a_restart() {
     let mut server = Server::with(RULES);
     orders(&server, 8);
     App::new(&server, 2).dies(3);
@@ -160,7 +160,7 @@ fn two_deaths_charge_nothing() {
 }
 
 #[test]
-fn a_record_a_consumer_seeks_back_to_is_tried_again_alone_and_given_up_at_its_limit() {
+fn a_record_sought_repeatedly_is_isolated_then_a_dead_letter() {
     let server = Server::with(
         "retry: {levels: 20ms, give_up_after: 200ms, isolation_timeout: 100ms, in_place_limit: 3, \
          on_seek_back: retry, order: {interval: 50ms}}",

@@ -205,7 +205,7 @@ fn a_bound_listener_attributes_to_members_of_its_group() {
 }
 
 #[test]
-fn a_client_in_two_groups_is_told_by_the_topic() {
+fn a_client_in_two_groups_is_attributed_by_topic() {
     let server = Server::start();
     server.client().create("orders", 1);
     server.client().create("things", 1);
@@ -245,7 +245,7 @@ fn a_member_that_has_left_owns_no_fetch() {
 }
 
 #[test]
-fn a_kip_848_member_is_told_like_a_classic_one() {
+fn a_kip_848_member_is_attributed_like_a_classic_one() {
     let server = Server::start();
     server.client().create("orders", 1);
     let mut member = Consumer::new(&server, "shop", &["orders"]);

@@ -29,7 +29,7 @@ fn given(client: &mut Client, topics: &[&str]) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn whose_turn_it_is_when_its_topic_is_deleted_gives_it_to_the_next() {
+fn a_deleted_topic_passes_its_turn_to_the_next() {
     let server = Server::with("retry: {isolation_timeout: 100ms}");
     let mut tool = server.client();
     for (topic, partitions) in BOTH {

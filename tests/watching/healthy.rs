@@ -26,7 +26,7 @@ fn a_member_gets_the_bytes_everyone_gets() {
 }
 
 #[test]
-fn members_that_come_and_go_between_commits_read_every_record_once() {
+fn rebalances_between_commits_deliver_every_record_once() {
     let server = Server::start();
     let mut tool = server.client();
     tool.create("orders", 2);

@@ -58,13 +58,13 @@ fn waits(member: &mut Member) {
 }
 
 #[test]
-fn it_is_asked_for_twice_a_second_at_most() {
+fn an_idle_partition_is_fetched_at_most_twice_a_second() {
     let (_server, mut member) = idle();
     waits(&mut member);
 }
 
 #[test]
-fn nor_is_it_given_after_a_restart_of_its_client_and_of_the_sidecar() {
+fn restarts_do_not_redeliver_a_skipped_last_record() {
     let (mut server, mut member) = idle();
     assert_eq!(member.leave(), 0);
     for is_killed in [false, true] {

@@ -25,7 +25,7 @@ fn failures(server: &Server) -> String {
 }
 
 #[test]
-fn a_batch_that_is_refused_charges_nothing_and_every_bad_record_is_named_by_its_place() {
+fn a_refused_nack_batch_charges_nothing_and_lists_bad_records() {
     let (server, mut member) = shop(&rules("", ""));
     let never = "reprise.retry.shop-0@1125899906842629";
     let records = ["orders-0@1", never, "orders-0@2", never].map(named);
@@ -40,7 +40,7 @@ fn a_batch_that_is_refused_charges_nothing_and_every_bad_record_is_named_by_its_
 }
 
 #[test]
-fn what_its_producer_repeats_is_charged_once_through_a_restart_also_where_all_of_it_waits() {
+fn a_repeated_nack_batch_is_charged_once_over_a_restart() {
     let (mut server, mut member) = shop(&rules("", ""));
     let of = |sequence: i32| batch(&[named("orders-0@1")], Around::producer(70, 0, sequence));
     assert_eq!(member.commit("orders", 0, 1), 0);
@@ -66,7 +66,7 @@ fn what_its_producer_repeats_is_charged_once_through_a_restart_also_where_all_of
 }
 
 #[test]
-fn of_a_mixed_batch_each_record_goes_its_own_way() {
+fn each_record_of_a_mixed_batch_has_its_own_outcome() {
     let (server, mut member) = shop(&rules("", ""));
     assert_eq!(member.commit("orders", 0, 1), 0);
     let ends = named("orders-0@2").header("x-retry-level", "-1");

@@ -72,7 +72,7 @@ fn all(from: i64, end: i64) -> Vec<i64> {
 }
 
 #[test]
-fn a_commit_of_no_offset_is_a_reset_and_no_failure() {
+fn a_negative_commit_is_a_reset_and_no_failure() {
     for none in [-1, -2] {
         let (server, mut member) = one_dead();
         assert_eq!(member.commit("orders", 0, none), 0);
@@ -87,7 +87,7 @@ fn a_commit_of_no_offset_is_a_reset_and_no_failure() {
 }
 
 #[test]
-fn a_commit_far_beyond_the_log_is_believed_and_what_is_read_again_after_it_has_not_failed() {
+fn a_commit_beyond_the_log_is_accepted_without_inferred_failures() {
     for far in [1_000_000, 1 << 50, i64::MAX] {
         let (server, mut member) = one_held();
         assert_eq!(member.commit("orders", 0, far), 0);
@@ -107,7 +107,7 @@ fn a_commit_far_beyond_the_log_is_believed_and_what_is_read_again_after_it_has_n
 }
 
 #[test]
-fn what_is_committed_of_partitions_that_are_not_there_is_refused_and_nothing_beside_it() {
+fn commits_of_unknown_partitions_are_refused_alone() {
     let (server, mut member) = one_held();
     let at = |index: i32| {
         let at = OffsetCommitRequestPartition::default().with_partition_index(index);
@@ -126,7 +126,7 @@ fn what_is_committed_of_partitions_that_are_not_there_is_refused_and_nothing_bes
 }
 
 #[test]
-fn a_marker_that_is_refused_neither_frees_nor_moves_nor_charges_anything() {
+fn a_refused_commit_marker_changes_nothing() {
     let (server, mut member) = one_held();
     let long = format!("!retry:1;reason={}", "r".repeat(4096));
     let never = format!("!retry:{}", 1_i64 << 50);
@@ -143,7 +143,7 @@ fn a_marker_that_is_refused_neither_frees_nor_moves_nor_charges_anything() {
 }
 
 #[test]
-fn what_a_marker_names_before_anybody_was_given_it_is_given_in_its_place_all_the_same() {
+fn a_record_marked_before_its_delivery_is_still_delivered() {
     let (server, mut member) = one_held();
     let more = member.client.put("orders", 0, &[Rec::new("8"), Rec::new("9"), Rec::new("10")]);
     let request = member.commit_request("orders", 0, 2, &format!("!retry:{}", more + 1));

@@ -86,7 +86,7 @@ fn but_not_one_that_leaves_with_everything_committed() {
 }
 
 #[test]
-fn and_nothing_is_given_to_a_process_that_has_died() {
+fn a_dead_process_is_delivered_nothing() {
     let server = shop();
     for _ in 0..3 {
         let mut member = member(&server);
@@ -110,7 +110,7 @@ fn and_nothing_is_given_to_a_process_that_has_died() {
 }
 
 #[test]
-fn a_static_member_that_goes_on_in_a_new_process() {
+fn losses_of_a_restarting_static_member_count() {
     let given = [2, 3].map(|losses| {
         let server = shop();
         let start = || {
@@ -162,7 +162,7 @@ fn a_commit_that_is_refused_for_good() {
 }
 
 #[test]
-fn a_member_that_joins_anew_though_nobody_asked_it_to() {
+fn an_unrequested_rejoin_counts_as_a_loss() {
     let given = [2, 3].map(|losses| {
         let server = shop();
         let mut member = member(&server);
@@ -179,7 +179,7 @@ fn a_member_that_joins_anew_though_nobody_asked_it_to() {
 }
 
 #[test]
-fn but_not_one_that_goes_on_where_it_was() {
+fn a_rejoin_at_the_same_position_counts_no_loss() {
     let server = shop();
     let mut member = member(&server);
     member.session_ms = 60_000;
@@ -224,7 +224,7 @@ fn members_by_kip_848() {
 }
 
 #[test]
-fn a_static_member_by_kip_848_that_goes_on_in_a_new_process() {
+fn losses_of_a_restarting_static_kip_848_member_count() {
     let given = [2, 3].map(|losses| {
         let server = shop();
         let enter = || entered(Consumer::new(&server, "shop", &["orders"]).fixed("one"));
@@ -241,7 +241,7 @@ fn a_static_member_by_kip_848_that_goes_on_in_a_new_process() {
 }
 
 #[test]
-fn a_topic_made_anew_begins_anew() {
+fn a_recreated_topic_forgets_its_losses() {
     let server = shop();
     server.client().metadata(12, &["orders"]);
     for _ in 0..3 {

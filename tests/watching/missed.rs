@@ -12,7 +12,7 @@ const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const DEAD: i64 = 2;
 
 #[test]
-fn what_is_skipped_does_not_go_to_a_process_that_was_put_out_while_it_waits() {
+fn a_waiting_fetch_of_a_removed_member_skips_dead_letters() {
     let server = Server::with(
         "retry: {levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, on_seek_back: retry, \
          isolation_timeout: 3s, order: {interval: 50ms}}",

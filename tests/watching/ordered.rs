@@ -109,7 +109,7 @@ fn nothing_passes_a_failed_record_before_it_was_handled() {
 }
 
 #[test]
-fn after_the_last_retry_it_is_a_dead_letter_and_the_rest_goes_on() {
+fn the_last_ordered_retry_becomes_a_dead_letter() {
     let (mut server, mut member) = shop(&rules(", max_reconsume_times: 2", ""));
     assert_eq!(member.commit("orders", 0, 1), 0);
     for times in 1..=2 {
@@ -131,7 +131,7 @@ fn after_the_last_retry_it_is_a_dead_letter_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_commit_s_metadata_and_the_admin_port_say_it_as_well() {
+fn commit_markers_and_admin_nacks_work_in_order_mode() {
     let (server, mut member) = shop(&rules("", ""));
     for times in 1..=2 {
         let request = member.commit_request("orders", 0, 4, "!retry:1;reason=no stock");
@@ -171,7 +171,7 @@ fn a_commit_that_came_first_does_not_pass_it_either() {
 }
 
 #[test]
-fn a_member_that_does_not_come_back_is_waited_for_or_called_back() {
+fn an_absent_member_is_waited_for_or_rewound() {
     let (_server, mut member) = shop(&rules("", ""));
     nack(&mut member);
     assert_eq!(member.position_of("orders", 0), 0, "nothing is committed: from where it began");
@@ -228,7 +228,7 @@ fn delete_below(member: &mut Member, offset: i64) {
 }
 
 #[test]
-fn a_partition_does_not_wait_for_what_is_in_the_log_no_more() {
+fn a_partition_does_not_wait_for_a_deleted_record() {
     let (server, mut member) = shop(&rules("", ""));
     assert_eq!(member.commit("orders", 0, 1), 0);
     nack(&mut member);
@@ -242,7 +242,7 @@ fn a_partition_does_not_wait_for_what_is_in_the_log_no_more() {
 }
 
 #[test]
-fn nor_where_its_member_asks_for_what_lies_behind() {
+fn a_fetch_past_a_deleted_record_ends_its_wait() {
     let (server, mut member) = shop(&rules("", ""));
     assert_eq!(member.commit("orders", 0, 1), 0);
     nack(&mut member);
@@ -256,7 +256,7 @@ fn nor_where_its_member_asks_for_what_lies_behind() {
 }
 
 #[test]
-fn a_record_whose_bytes_are_gone_is_refused_and_not_waited_for() {
+fn a_nacked_record_without_bytes_is_refused() {
     let (server, mut member) = shop(&rules("", ""));
     delete_below(&mut member, 3);
     let named = Rec::new("").header("x-retry-by-reference", "true");
@@ -266,7 +266,7 @@ fn a_record_whose_bytes_are_gone_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_partition_does_not_wait_for_what_it_has_not_come_to() {
+fn a_partition_does_not_wait_for_an_undelivered_record() {
     let (server, mut member) = shop(&rules("", ""));
     let answer = member.client.nack("shop", "orders-0@6", Rec::new("elsewhere"));
     assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
@@ -278,7 +278,7 @@ fn a_partition_does_not_wait_for_what_it_has_not_come_to() {
 }
 
 #[test]
-fn a_reset_that_is_held_back_serves_nothing_again_that_is_settled() {
+fn a_withheld_reset_redelivers_no_settled_record() {
     let (server, mut member) = shop(&rules("", ""));
     assert_eq!(member.commit("orders", 0, 1), 0);
     nack(&mut member);
@@ -303,7 +303,7 @@ fn turned_off(lane: LaneChoice) -> impl Fn(&mut reprise::config::Config) {
 }
 
 #[test]
-fn a_group_that_is_not_in_order_any_more_waits_for_nothing_and_loses_nothing() {
+fn leaving_order_mode_neither_waits_nor_loses_records() {
     for lane in [LaneChoice::RetryTopic, LaneChoice::Auto] {
         for restarts in [false, true] {
             let (mut server, mut member) = shop(&rules("", ""));

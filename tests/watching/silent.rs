@@ -40,7 +40,7 @@ fn is_watched_after_a_silence(next: impl FnOnce(&mut Member) -> i16) -> bool {
 }
 
 #[test]
-fn a_member_that_was_missed_is_watched_again_with_its_next_heartbeat() {
+fn a_heartbeat_resumes_the_watch_of_a_silent_member() {
     assert!(is_watched_after_a_silence(Member::heartbeat));
 }
 
@@ -63,7 +63,7 @@ fn committed(rules: &str) -> (Server, Member) {
 }
 
 #[test]
-fn what_its_group_is_not_given_is_not_given_to_who_was_missed_either() {
+fn records_skipped_for_a_group_are_skipped_for_returning_members() {
     let (server, mut member) = committed("on_seek_back: retry, order: {interval: 50ms}");
     goes_back_until_dead(&server, &mut member, 2);
     missed(&server, &member);
@@ -74,7 +74,7 @@ fn what_its_group_is_not_given_is_not_given_to_who_was_missed_either() {
 }
 
 #[test]
-fn a_missed_member_is_not_given_what_is_held() {
+fn a_missed_member_gets_no_held_record() {
     let (server, mut member) = committed("order: {mode: partition, interval: 30s}");
     assert_eq!(read(&mut member, 2, 5_000), [2]);
     assert_eq!(member.client.nack("shop", "orders-0@2", Rec::new("x")).error_code, 0);

@@ -45,7 +45,7 @@ fn judge(says: impl Fn(&mut Member)) {
 }
 
 #[test]
-fn a_commit_that_names_it_ends_the_suspicion_and_takes_the_count_with_it() {
+fn a_commit_marker_ends_suspicion_and_carries_the_count() {
     judge(|member| {
         let request = member.commit_request("orders", 0, 2, "!retry:2");
         assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
@@ -53,7 +53,7 @@ fn a_commit_that_names_it_ends_the_suspicion_and_takes_the_count_with_it() {
 }
 
 #[test]
-fn so_does_metadata_that_says_it_is_done() {
+fn done_metadata_ends_the_suspicion() {
     let server = Server::with(RULES);
     let mut member = charged_once(&server);
     until("it is given, alone", || {
@@ -70,7 +70,7 @@ fn so_does_metadata_that_says_it_is_done() {
 }
 
 #[test]
-fn so_does_a_nack() {
+fn a_nack_ends_the_suspicion() {
     judge(|member| {
         assert_eq!(member.client.nack("shop", "orders-0@2", Rec::new("2")).error_code, 0);
     });
@@ -111,7 +111,7 @@ fn suspects_after_a_restart(says: impl Fn(&mut Member)) -> Vec<i64> {
 }
 
 #[test]
-fn what_was_said_before_a_restart_is_known_after_it() {
+fn nacks_and_progress_before_a_restart_clear_their_suspects() {
     assert_eq!(suspects_after_a_restart(|_| {}), [1, 2, 3]);
     let nacked = suspects_after_a_restart(|member| {
         assert_eq!(member.client.nack("shop", "orders-0@2", Rec::new("2")).error_code, 0);

@@ -39,7 +39,7 @@ pub(crate) fn fetched(member: &mut Member, from: i64) -> Vec<String> {
 }
 
 #[test]
-fn after_three_members_that_died_the_records_go_one_by_one_until_one_was_committed() {
+fn records_go_one_by_one_after_three_lost_members() {
     let server = filled(1, 4);
     began(&server, &[("orders", 1)]);
     let all = ["0/0", "0/1", "0/2", "0/3"];

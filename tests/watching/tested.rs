@@ -37,7 +37,7 @@ fn stages(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn a_commit_ahead_of_the_delivery_acquits_what_it_passes() {
+fn a_commit_ahead_of_the_delivery_clears_earlier_suspects() {
     let server = tested();
     let mut member = joined(&server, 1);
     assert_eq!(fetched(&mut member, 0), ["0"]);

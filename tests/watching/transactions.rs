@@ -41,7 +41,7 @@ fn transact(client: &mut Client, value: &str, committed: bool) {
 }
 
 #[test]
-fn an_aborted_record_that_nobody_gets_past_is_left_out_and_no_dead_letter() {
+fn an_aborted_crashing_record_is_skipped_without_a_dead_letter() {
     for failing in [Failing::Crash, Failing::SeekBack] {
         let server = Server::with(
             "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \

@@ -139,7 +139,7 @@ async fn an_assignment_is_handed_out_only_once_it_is_durable() {
 }
 
 #[tokio::test]
-async fn a_second_request_for_an_assignment_waits_for_the_disk_too() {
+async fn a_repeated_sync_also_waits_for_the_disk() {
     let house = House::new();
     let group = GroupId::new("g");
     let joined = house.groups.join(&group, join("range"), |_| None).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_second_request_for_an_assignment_waits_for_the_disk_too() {
 }
 
 #[tokio::test]
-async fn a_group_comes_back_after_a_power_cut_and_nobody_rebalances() {
+async fn a_group_survives_a_power_cut_without_a_rebalance() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let joined = house.lead(&group).await;
@@ -163,7 +163,7 @@ async fn a_group_comes_back_after_a_power_cut_and_nobody_rebalances() {
 }
 
 #[tokio::test]
-async fn a_member_that_falls_silent_is_told_to_whoever_hands_it_records() {
+async fn an_expired_member_raises_an_event() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let joined = house.lead(&group).await;
@@ -209,7 +209,7 @@ async fn the_timer_ends_sessions_without_being_asked() {
 }
 
 #[tokio::test]
-async fn nothing_is_handed_out_that_a_failed_disk_did_not_keep() {
+async fn no_assignment_is_sent_after_a_failed_sync() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let joined = house.groups.join(&group, join("range"), |_| None).await.unwrap();
@@ -224,7 +224,7 @@ async fn nothing_is_handed_out_that_a_failed_disk_did_not_keep() {
 }
 
 #[tokio::test]
-async fn a_group_waits_while_the_disk_is_full_and_goes_on_when_it_has_room() {
+async fn a_group_waits_for_disk_room_and_then_continues() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let joined = house.groups.join(&group, join("range"), |_| None).await.unwrap();
@@ -269,7 +269,7 @@ async fn a_deleted_group_stays_deleted() {
 }
 
 #[tokio::test]
-async fn a_group_nobody_joined_takes_no_room() {
+async fn a_group_without_joined_members_takes_no_room() {
     let house = House::new();
     let group = GroupId::new("g");
     let short = JoinRequest { session_timeout_ms: 1, ..join("range") };
@@ -288,7 +288,7 @@ async fn a_group_nobody_joined_takes_no_room() {
 }
 
 #[tokio::test]
-async fn requests_to_a_group_that_is_not_there_are_answered_as_kafka_does() {
+async fn requests_to_an_unknown_group_get_kafkas_errors() {
     let house = House::new();
     let group = GroupId::new("g");
     let beat = Heartbeat { member_id: "x".into(), instance_id: None, generation: 1 };

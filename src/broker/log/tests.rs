@@ -116,7 +116,7 @@ impl House {
 }
 
 #[test]
-fn a_full_disk_takes_records_again_once_those_on_it_are_deleted_also_across_a_restart() {
+fn deletion_frees_a_full_disk_also_over_a_restart() {
     let mut house = House::new(&[]);
     house.put().unwrap();
     // From now on only the producers' state keeps the log on the disk.
@@ -142,7 +142,7 @@ fn a_full_disk_takes_records_again_once_those_on_it_are_deleted_also_across_a_re
 }
 
 #[test]
-fn a_partition_that_is_deleted_meanwhile_keeps_no_other_from_losing_what_it_need_not_keep() {
+fn a_partition_deleted_meanwhile_does_not_stop_retention_of_others() {
     let mut house = House::new(&[("retention.bytes", "0")]);
     for index in [0, 1] {
         house.put_in(index).unwrap();
@@ -154,7 +154,7 @@ fn a_partition_that_is_deleted_meanwhile_keeps_no_other_from_losing_what_it_need
 }
 
 #[test]
-fn a_topic_whose_end_is_written_is_gone_even_if_its_records_cannot_be_dropped() {
+fn a_topic_with_a_written_end_is_gone_despite_failures() {
     let house = House::new(&[]);
     let journal = house.broker.journal.clone();
     let deleted = house.broker.topics.delete(&"t".into(), |end| {
@@ -167,7 +167,7 @@ fn a_topic_whose_end_is_written_is_gone_even_if_its_records_cannot_be_dropped() 
 }
 
 #[test]
-fn nothing_is_given_from_behind_the_end_that_is_told_with_it() {
+fn no_batch_is_read_past_the_reported_visible_end() {
     let House { disk: _disk, mut writer, broker, .. } = House::new(&[]);
     let topic = broker.topics.find(&"t".into()).unwrap();
     let partition = topic.partition(0).unwrap();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offset_written_by_the_first_version_is_read_for_ever() {
+    fn a_version_one_offset_stays_readable() {
         let committed = CommittedOffset {
             offset: 812,
             leader_epoch: -1,
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_apart_whatever_the_group_is_called() {
+    fn offset_keys_are_distinct_for_any_group_name() {
         for (group, topic, partition) in
             [("a\0b", "c", 0), ("a", "b-c", 0), ("", "c", 256), ("\0\0", "c", i32::MAX)]
         {

@@ -57,7 +57,7 @@ fn item(topic: &str, partition: i32, offset: i64) -> CommitItem {
 }
 
 #[tokio::test]
-async fn a_commit_is_seen_once_it_is_durable_and_the_one_before_until_then() {
+async fn a_commit_is_visible_only_once_it_is_durable() {
     let mut house = House::new();
     house.commit("g", 1, vec![item("t", 0, 10)]);
     let receipt = house.offsets.commit(&"g".into(), WallMs(2), vec![item("t", 0, 20)]).unwrap();
@@ -125,7 +125,7 @@ fn a_commit_that_accepts_nothing_appends_nothing() {
 }
 
 #[test]
-fn what_was_not_durable_is_not_claimed_after_a_failed_disk() {
+fn commits_fail_after_a_failed_sync() {
     let mut house = House::new();
     house.commit("g", 1, vec![item("t", 0, 10)]);
     house.disk.fail_nth_sync(1);
@@ -137,7 +137,7 @@ fn what_was_not_durable_is_not_claimed_after_a_failed_disk() {
 }
 
 #[test]
-fn deleting_a_group_or_a_topic_deletes_its_offsets_for_good() {
+fn deleted_groups_and_topics_lose_their_offsets_for_good() {
     let mut house = House::new();
     house.commit("g", 1, vec![item("t", 0, 1), item("u", 0, 2)]);
     house.commit("h", 1, vec![item("t", 0, 3), item("u", 0, 4)]);
@@ -154,7 +154,7 @@ fn deleting_a_group_or_a_topic_deletes_its_offsets_for_good() {
 }
 
 #[test]
-fn offsets_expire_a_week_after_their_group_became_empty_and_never_before() {
+fn offsets_expire_a_week_after_their_group_became_empty() {
     let week = i64::try_from(RETENTION_MS).unwrap();
     let mut house = House::new();
     for group in ["occupied", "vacant", "outside"] {

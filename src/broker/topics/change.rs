@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_takes_elements_and_a_number_what_can_be() {
+    fn only_list_settings_take_elements_and_values_are_checked() {
         let (topics, name, _writer) = house();
         let append =
             |name: &str, value: &str| SettingChange::Append(name.to_owned(), value.to_owned());

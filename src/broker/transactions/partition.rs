@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_counts_once_it_can_be_read_and_not_before() {
+    fn a_transaction_end_counts_once_it_is_readable() {
         let mut written = PartitionTransactions::default();
         written.wrote(1, 4);
         written.ended(1, 9, true);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn aborted_transactions_are_told_where_they_have_records() {
+    fn aborted_transactions_are_listed_where_they_have_records() {
         let mut written = PartitionTransactions::default();
         for (producer, first, last) in [(1, 0, 3), (2, 1, 5), (3, 6, 7)] {
             written.wrote(producer, first);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_retention_has_passed_is_forgotten() {
+    fn transactions_before_the_log_start_are_forgotten() {
         let mut written = PartitionTransactions::default();
         written.wrote(1, 0);
         written.ended(1, 3, false);

@@ -39,7 +39,7 @@ mod tests {
     use crate::model::WallMs;
 
     #[test]
-    fn a_transaction_written_by_the_first_version_is_read_for_ever() {
+    fn a_version_one_transaction_stays_readable() {
         let begun = Transaction::new(1000, 60_000, WallMs(1));
         let begun = begun.begun_anew(Some((1000, 0)), 60_000, WallMs(2), || None).unwrap().unwrap();
         let item = CommitItem {

@@ -200,7 +200,7 @@ fn plain(by: Incarnation, sequence: i32) -> Batch {
 }
 
 #[test]
-fn committed_records_are_given_once_the_end_is_on_the_disk() {
+fn committed_records_are_readable_once_the_end_is_durable() {
     let mut house = House::new();
     let by = house.begin("x");
     house.join("x", by, 0);
@@ -244,7 +244,7 @@ fn an_end_that_was_answered_survives_a_power_cut_whole() {
 }
 
 #[test]
-fn what_was_open_at_a_power_cut_is_open_after_it_and_ends_either_way() {
+fn an_open_transaction_ends_either_way_after_a_power_cut() {
     for commits in [true, false] {
         let mut house = House::new();
         let by = house.begin("x");
@@ -288,7 +288,7 @@ fn a_snapshot_of_producers_holds_their_transactions() {
 }
 
 #[test]
-fn a_producer_that_begins_anew_fences_the_one_before_and_aborts_what_it_left() {
+fn a_new_producer_fences_the_old_and_aborts_its_transaction() {
     let mut house = House::new();
     let old = house.begin("x");
     house.join("x", old, 0);
@@ -306,7 +306,7 @@ fn a_producer_that_begins_anew_fences_the_one_before_and_aborts_what_it_left() {
 }
 
 #[test]
-fn a_transaction_whose_time_is_over_is_aborted_also_after_a_power_cut() {
+fn an_overdue_transaction_is_aborted_also_after_a_power_cut() {
     let mut house = House::new();
     let by = house.begin("x");
     house.join("x", by, 0);
@@ -360,7 +360,7 @@ fn retention_passes_open_and_aborted_transactions() {
 }
 
 #[test]
-fn a_marker_that_can_be_read_is_known_for_one_to_whoever_it_wakes() {
+fn a_readable_marker_closes_its_transaction_for_woken_readers() {
     let House { disk: _disk, mut writer, broker, .. } = House::new();
     let topic = broker.topics.find(&"t".into()).unwrap();
     let partition = topic.partition(0).unwrap();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_leads_elsewhere_or_nowhere_is_told() {
+    async fn an_address_leading_elsewhere_or_nowhere_is_reported() {
         let (socket, _) = bound().await;
         let (_other, elsewhere) = bound().await;
         let (closed, nowhere) = bound().await;
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_of_a_broker_that_is_not_forwarded_is_told() {
+    async fn an_unforwarded_broker_port_is_reported() {
         let (socket, at) = bound().await;
         let (broker, _) = bound().await;
         let (closed, nowhere) = bound().await;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_does_not_resolve_is_told() {
+    async fn an_unresolvable_name_is_reported() {
         let (socket, at) = bound().await;
         let findings = look("no-such-name.invalid", &[port(at, Some(&socket), None)]).await;
         assert!(findings[0].found.contains("does not resolve from this host"), "{findings:?}");

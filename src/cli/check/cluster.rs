@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn share_groups_dead_letters_matter_where_names_of_ours_begin_as_theirs() {
+    fn overlapping_share_group_dead_letter_names_are_reported() {
         let ours = ("reprise.retry.{group}", "reprise.dlq.{group}");
         let before = ("retry.{group}", "dlq.{group}");
         for (names, prefix, grade, words) in [

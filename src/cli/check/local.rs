@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_never_set_or_went_back_is_told() {
+    fn an_unset_or_set_back_clock_is_reported() {
         let now = WallMs(1_800_000_000_000);
         let grade = |now, written| wall_clock(now, written).grade;
         assert_eq!(grade(now, None), Grade::Ok);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn open_files_are_two_for_a_client_in_front_of_a_cluster() {
+    fn a_client_of_a_cluster_needs_two_open_files() {
         let mut config = Config::default();
         config.limits.connections = 1;
         assert!(open_files(&config).found.ends_with("up to 257 are wanted"));

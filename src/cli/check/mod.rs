@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_near_its_end_is_warned_of_and_one_behind_it_fails() {
+    fn a_certificate_near_expiry_warns_and_an_expired_one_fails() {
         let until = ValidUntil { at: WallMs(40 * MS_PER_DAY), text: "then".to_owned() };
         let seen = |day: i64| {
             let now = WallMs(day * MS_PER_DAY);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_line_up_with_the_way_out_below_and_escapes_are_defused() {
+    fn findings_are_aligned_with_remedies_and_without_escapes() {
         let findings = [
             Finding::ok("clock", "this host", "right"),
             Finding::fail("data_dir", "x", "full\u{1b}[31m", "make room"),

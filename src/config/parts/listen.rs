@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_reads_back_what_it_prints() {
+    fn an_address_is_parsed_back_from_its_text() {
         for text in ["127.0.0.1:9092", "localhost:0", "[::1]:65535", "kafka-0.kafka.svc:9092"] {
             assert_eq!(text.parse::<HostPort>().unwrap().to_string(), text);
         }

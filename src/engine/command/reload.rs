@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_goes_under_a_backlog_is_said_once_with_the_one_that_follows() {
+    fn a_removed_rule_with_a_backlog_is_reported_once() {
         let retry = Policy::default();
         let mut ledger = ledger(&["idle", "shop", "sh*"]);
         assert_eq!(says(&mut ledger, rules(&["new", "shop", "sh*"], &retry)), []);

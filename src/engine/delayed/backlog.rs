@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_and_goes_while_the_earlier_ones_are_counted_counts_once() {
+    fn changes_during_the_count_are_counted_once() {
         let mut backlog = Backlog::before(EntryId(10));
         let earlier = [(2, 1), (4, 10), (7, 100), (9, 1_000)].map(|(id, n)| (EntryId(id), n));
         backlog.begins(10_000);

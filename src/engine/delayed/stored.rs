@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stored_before_there_was_a_stream_is_read_without_it() {
+    fn a_delayed_record_stored_without_a_stream_stays_readable() {
         let stored = StoredRecord::read(kind::BEGINS, &record().to_bytes()).unwrap();
         assert_eq!(stored, StoredRecord { stream: None, record: record() });
     }

@@ -176,7 +176,7 @@ fn record(size: usize) -> Bytes {
 }
 
 #[test]
-fn a_batch_that_fails_after_its_records_were_decided_leaves_nothing_and_the_engine_goes_on() {
+fn a_failed_batch_leaves_no_records_and_the_engine_continues() {
     let mut house = House::new();
     let (gone, stream) = (house.stream("gone"), house.stream("orders"));
     house.on().journal.stream_drop(gone).unwrap();
@@ -190,7 +190,7 @@ fn a_batch_that_fails_after_its_records_were_decided_leaves_nothing_and_the_engi
 }
 
 #[test]
-fn a_record_enters_the_topic_it_was_produced_to_and_no_other_by_the_same_name() {
+fn a_delayed_record_never_enters_a_recreated_topic() {
     let mut house = House::new();
     let old = house.stream("t/1/0");
     house.delay(old, 1_000, &[10, 20]).unwrap();
@@ -205,7 +205,7 @@ fn a_record_enters_the_topic_it_was_produced_to_and_no_other_by_the_same_name() 
 }
 
 #[test]
-fn news_that_a_topic_went_takes_its_records_and_none_of_one_made_anew_by_that_name() {
+fn a_topic_deletion_drops_only_its_own_delayed_records() {
     let mut house = House::new();
     let old = house.stream("t/1/0");
     house.delay(old, 60_000, &vec![1; LEAVING + 10]).unwrap();
@@ -220,7 +220,7 @@ fn news_that_a_topic_went_takes_its_records_and_none_of_one_made_anew_by_that_na
 }
 
 #[test]
-fn a_record_that_cannot_be_read_is_set_aside_counted_and_shown_and_the_others_go_on() {
+fn an_unreadable_delayed_record_is_set_aside_and_counted() {
     let mut house = House::new();
     let stream = house.stream("orders");
     house.put_off(stream, 5, vec!["rubbish".into()]).unwrap();
@@ -240,7 +240,7 @@ fn a_record_that_cannot_be_read_is_set_aside_counted_and_shown_and_the_others_go
 }
 
 #[test]
-fn what_is_set_aside_is_looked_at_again_and_enters_when_it_can_be_read() {
+fn a_record_set_aside_enters_once_it_is_readable() {
     let mut house = House::new();
     let stream = house.stream("orders");
     house.delay(stream, 5, &[40]).unwrap();
@@ -254,7 +254,7 @@ fn what_is_set_aside_is_looked_at_again_and_enters_when_it_can_be_read() {
 }
 
 #[test]
-fn an_overdue_backlog_goes_by_slices_and_whoever_asks_comes_first() {
+fn an_overdue_backlog_is_sliced_and_requests_come_first() {
     let mut house = House::new();
     let stream = house.stream("orders");
     house.delay(stream, 5, &vec![10; 3 * SLICE_RECORDS]).unwrap();
@@ -298,7 +298,7 @@ fn large_records_go_by_their_bytes() {
 }
 
 #[test]
-fn a_full_disk_holds_what_is_due_and_it_enters_by_itself_when_there_is_room() {
+fn due_records_wait_for_disk_room_and_then_enter() {
     let mut house = House::new();
     let stream = house.stream("orders");
     house.delay(stream, 5, &[100; 3]).unwrap();
@@ -316,7 +316,7 @@ fn a_full_disk_holds_what_is_due_and_it_enters_by_itself_when_there_is_room() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_the_bound_holds_over_a_restart() {
+fn delayed_bytes_are_bounded_also_over_a_restart() {
     let mut house = House::within(100_000);
     let stream = house.stream("orders");
     house.delay(stream, 1_000, &[30_000, 30_000]).unwrap();

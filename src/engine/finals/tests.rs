@@ -145,7 +145,7 @@ fn dead_letters_beyond_ten_in_a_second_share_a_line() {
 }
 
 #[test]
-fn a_reason_is_told_for_an_inferred_end() {
+fn an_inferred_failure_has_a_reason() {
     let inferred = |disposition| {
         let record = FinalRecord {
             seq: 1,

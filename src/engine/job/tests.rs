@@ -139,7 +139,7 @@ fn the_oldest_jobs_that_are_over_are_forgotten() {
 }
 
 #[test]
-fn a_filter_admits_what_meets_all_its_conditions() {
+fn a_filter_requires_all_its_conditions() {
     let origin = Origin { topic: "orders".into(), partition: 0, offset: 3 };
     let mut entry = Entry::dead(EntryId(1), &"shop".into(), origin, WallMs(1_000));
     entry.disposition = Some(Disposition::Rejected);

@@ -345,12 +345,12 @@ fn survives(fault: Fault) {
 }
 
 #[test]
-fn retries_go_on_after_one_failed_write_of_their_tables() {
+fn retries_continue_after_one_failed_table_write() {
     survives(Fault::Once);
 }
 
 #[test]
-fn retries_go_on_when_the_disk_has_room_again() {
+fn retries_continue_once_the_disk_has_room() {
     survives(Fault::Full);
 }
 

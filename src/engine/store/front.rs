@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_what_waits_are_known_however_they_come_and_go() {
+    fn the_first_waiting_entries_stay_known_through_changes() {
         let mut front = Front::unread();
         assert_eq!(front.due(WallMs(9), 1), FrontAnswer::Ask(due(i64::MIN, 0)));
         front.read(vec![due(5, 1), due(7, 2)], false);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_no_more_than_the_first_few() {
+    fn the_front_keeps_a_bounded_number_of_entries() {
         let mut front = Front::empty();
         for id in (0..2_000).rev() {
             front.comes(due(0, id));

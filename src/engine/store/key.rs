@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_of_one_group_or_topic_lies_among_those_of_another() {
+    fn key_ranges_of_groups_and_topics_do_not_overlap() {
         let group = |n| RowKey::of_group(MEMBER, GroupNumber(n));
         let last = group(1).id(EntryId(u64::MAX));
         assert!(last.0 < group(1).end().0 && group(1).end().0 <= group(2).id(EntryId(0)).0);

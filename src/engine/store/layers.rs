@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_the_disk_that_went_came_back_and_went_is_gone() {
+    fn a_deleted_recreated_and_deleted_row_is_gone() {
         let mut layers = layers();
         layers.put(short(1), short(7));
         layers.flush();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_never_hears_of_a_row_that_comes_and_goes_between_two_flushes() {
+    fn a_row_deleted_before_a_flush_never_reaches_the_disk() {
         let mut layers = layers();
         layers.put_new(short(1), short(7));
         assert_eq!(layers.get(&short(1)), Some(Row::Bytes(short(7))));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_last_to_the_first_the_same_is_read_over_every_layer() {
+    fn backward_reads_over_all_layers_equal_forward_reads() {
         let mut layers = layers();
         (0..40).for_each(|key| layers.put(short(key), short(0)));
         layers.flush();

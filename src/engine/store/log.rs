@@ -33,7 +33,7 @@ mod tests {
     const RECORD_BYTES: usize = 1000;
 
     #[test]
-    fn whether_an_entry_is_there_is_told_without_its_bytes() {
+    fn the_existence_of_an_entry_is_known_without_its_bytes() {
         let disk = MemDisk::new(1);
         let config = JournalOptions { segment_bytes: 4096, ..JournalOptions::default() };
         let (journal, mut writer, _) = Journal::open(disk.disk(), config).unwrap();

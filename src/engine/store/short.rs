@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_ordered_as_bytes_wherever_they_lie() {
+    fn short_and_long_keys_are_ordered_as_bytes() {
         let long = [3; 60];
         let mut some: Vec<ShortBytes> = [
             &[9][..],

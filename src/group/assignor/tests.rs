@@ -34,7 +34,7 @@ fn loads(given: &[BTreeSet<TopicIdPartition>]) -> Vec<usize> {
 }
 
 #[test]
-fn uniform_gives_everyone_the_same_and_a_newcomer_only_what_evens_out() {
+fn uniform_moves_only_the_partitions_a_new_member_needs() {
     let both: &[TopicId] = &[ORDERS, BILLS];
     let topics = [(ORDERS, 4), (BILLS, 3)];
     let two = run("uniform", &[("a", both), ("b", both)], &[], &topics);
@@ -57,14 +57,14 @@ fn uniform_moves_nothing_when_nothing_has_changed() {
 }
 
 #[test]
-fn uniform_gives_a_topic_to_its_subscribers_only_and_still_evens_out() {
+fn uniform_assigns_topics_to_their_subscribers_evenly() {
     let members: [(&str, &[TopicId]); 3] = [("a", &[ORDERS, BILLS]), ("b", &[ORDERS]), ("c", &[])];
     let given = run("uniform", &members, &[], &[(ORDERS, 4), (BILLS, 4)]);
     assert_eq!(given, [of(BILLS, 0..4), of(ORDERS, 0..4), BTreeSet::new()]);
 }
 
 #[test]
-fn what_is_gone_or_no_longer_wanted_is_given_to_nobody_who_had_it() {
+fn removed_partitions_are_not_assigned_again() {
     let before = [[of(ORDERS, 0..4), of(BILLS, 0..2)].concat_sets(), BTreeSet::new()];
     let members: [(&str, &[TopicId]); 2] = [("a", &[ORDERS]), ("b", &[ORDERS, BILLS])];
     let given = run("uniform", &members, &before, &[(ORDERS, 2), (BILLS, 2)]);
@@ -72,7 +72,7 @@ fn what_is_gone_or_no_longer_wanted_is_given_to_nobody_who_had_it() {
 }
 
 #[test]
-fn range_gives_each_topic_in_runs_so_that_equal_numbers_meet() {
+fn range_assigns_equal_partition_numbers_to_one_member() {
     let both: &[TopicId] = &[ORDERS, BILLS];
     let members = [("b", both), ("a", both), ("c", &[BILLS][..])];
     let given = run("range", &members, &[], &[(ORDERS, 5), (BILLS, 3)]);
@@ -87,7 +87,7 @@ fn range_gives_each_topic_in_runs_so_that_equal_numbers_meet() {
 }
 
 #[test]
-fn whatever_the_members_want_each_partition_goes_to_one_subscriber_and_loads_are_even() {
+fn each_partition_has_one_subscriber_and_loads_are_even() {
     let mut rng = fastrand::Rng::with_seed(4);
     let ids: Vec<TopicId> = (0..4).map(|n| TopicId([n; 16])).collect();
     let mut before: Vec<BTreeSet<TopicIdPartition>> = Vec::new();

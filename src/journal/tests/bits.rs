@@ -4,7 +4,7 @@ use super::support::*;
 use crate::journal::{MemDisk, OpenError};
 
 #[test]
-fn a_flipped_bit_is_refused_or_cuts_only_the_last_flush() {
+fn a_flipped_bit_is_refused_or_cuts_the_last_flush() {
     let disk = MemDisk::new(5);
     let (journal, mut writer, _) = open(&disk);
     let mut truth = Vec::new();
@@ -41,7 +41,7 @@ fn a_flipped_bit_is_refused_or_cuts_only_the_last_flush() {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_even_at_the_end_once_a_checkpoint_knows_it() {
+fn a_flipped_bit_before_a_checkpoint_is_always_refused() {
     let disk = MemDisk::new(7);
     let (journal, mut writer, _) = open(&disk);
     journal.append(vec![plain("kept")]).unwrap();

@@ -69,7 +69,7 @@ fn a_tail_replay_reads_only_what_follows_the_checkpoint() {
 const NUMBERS: Table = Table("numbers");
 
 #[test]
-fn tables_go_back_to_their_last_checkpoint_and_begin_anew_when_damaged() {
+fn tables_return_to_their_checkpoint_and_restart_empty_if_damaged() {
     let mem = MemDisk::new(17);
     let disk: Arc<dyn Disk> = mem.disk();
     let put = |tables: &Tables, key: &[u8], value: &[u8]| {
@@ -107,7 +107,7 @@ fn tables_go_back_to_their_last_checkpoint_and_begin_anew_when_damaged() {
 }
 
 #[test]
-fn an_owners_tables_are_begun_anew_when_the_index_was_even_if_nobody_looked_then() {
+fn owner_tables_restart_empty_whenever_the_index_did() {
     let disk = MemDisk::new(18);
     let applied = |journal: &Journal| {
         let tables = journal.tables("owner.redb", 1, 1 << 20).unwrap();
@@ -136,7 +136,7 @@ fn an_owners_tables_are_begun_anew_when_the_index_was_even_if_nobody_looked_then
 }
 
 #[test]
-fn a_checkpoint_that_failed_and_was_done_all_the_same_is_not_done_twice() {
+fn a_checkpoint_reported_as_failed_is_not_applied_twice() {
     for sync in 1.. {
         let disk = MemDisk::new(19);
         let (journal, mut writer, _) = open(&disk);

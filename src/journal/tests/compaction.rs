@@ -11,7 +11,7 @@ use crate::journal::{EntryRef, Journal, JournalOptions, MemDisk};
 const SEGMENT: u64 = 4096;
 
 #[test]
-fn the_log_stays_within_twice_what_is_live_and_two_segments() {
+fn the_log_stays_within_twice_its_live_bytes() {
     let disk = MemDisk::new(13);
     let (mut journal, mut writer, _) = open(&disk);
     let mut keeper = journal.housekeeper();
@@ -116,14 +116,14 @@ fn victim_stays_dead(disk: &MemDisk, alive: usize) {
 }
 
 #[test]
-fn what_is_dead_stays_dead_when_the_index_is_lost() {
+fn dead_entries_stay_dead_without_the_index() {
     let disk = MemDisk::new(14);
     let alive = victim_outlives_its_killer(&disk);
     victim_stays_dead(&disk, alive);
 }
 
 #[test]
-fn what_is_dead_stays_dead_when_small_segments_are_joined_after_a_start() {
+fn dead_entries_stay_dead_when_small_segments_are_joined() {
     let disk = MemDisk::new(17);
     let alive = victim_outlives_its_killer(&disk);
     // small for the larger segments of this configuration
@@ -141,7 +141,7 @@ fn what_is_dead_stays_dead_when_small_segments_are_joined_after_a_start() {
 }
 
 #[test]
-fn dead_bits_whose_segment_went_just_before_a_crash_go_after_it() {
+fn stale_dead_bits_are_removed_after_a_crash() {
     let disk = MemDisk::new(16);
     let (journal, mut writer, _) = open(&disk);
     let mut keeper = journal.housekeeper();

@@ -4,7 +4,7 @@ use super::support::*;
 use crate::journal::{AppendError, Journal, MemDisk, StepResult};
 
 #[test]
-fn appends_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not() {
+fn appends_are_refused_only_while_the_disk_is_full() {
     let disk = MemDisk::new(18);
     let (journal, mut writer, _) = open(&disk);
     journal.append(vec![plain("before")]).unwrap();
@@ -27,7 +27,7 @@ fn appends_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not() {
 }
 
 #[test]
-fn a_write_that_meets_a_full_disk_is_undone_and_done_again_later() {
+fn a_write_to_a_full_disk_is_repeated_later() {
     let disk = MemDisk::new(19);
     let (journal, mut writer, _) = open(&disk);
     journal.append(vec![plain("before")]).unwrap();

@@ -3,7 +3,7 @@
 use crate::journal::{MemDisk, RealDisk};
 
 #[test]
-fn what_was_written_durably_survives_the_power_and_what_lay_below_does_not_come_back() {
+fn durable_writes_survive_a_power_cut_and_hide_older_ones() {
     let mut others_lost = false;
     for seed in 0..20 {
         let disk = MemDisk::new(seed);
@@ -41,7 +41,7 @@ fn a_durable_write_that_fails_is_lost_and_says_so() {
 }
 
 #[test]
-fn a_real_file_holds_what_was_written_durably() {
+fn a_real_file_holds_its_durable_writes() {
     let dir = tempfile::tempdir().unwrap();
     let file = RealDisk::open(dir.path()).unwrap().create("x").unwrap();
     file.write_durable_at(3, b"later").unwrap();

@@ -88,7 +88,7 @@ fn has(disk: &MemDisk, at: u64) -> bool {
 }
 
 #[test]
-fn a_copy_is_no_larger_than_the_disk_has_room_for() {
+fn a_compacted_copy_fits_the_free_disk_space() {
     let disk = MemDisk::new(31);
     let mut filled = filled(&disk, &[2; 6]);
     // four of them fit one segment
@@ -102,7 +102,7 @@ fn a_copy_is_no_larger_than_the_disk_has_room_for() {
 }
 
 #[test]
-fn what_is_wholly_dead_goes_without_any_room() {
+fn dead_segments_are_deleted_without_any_free_space() {
     let disk = MemDisk::new(32);
     let mut filled = filled(&disk, &[2, 2, 0, 0, 2]);
     let used = disk.used_bytes();
@@ -232,7 +232,7 @@ fn dead_segments_that_a_power_cut_left_go_after_it() {
 }
 
 #[test]
-fn what_lies_beside_a_damaged_entry_is_not_taken_for_dead() {
+fn live_entries_beside_a_damaged_entry_stay_live() {
     let disk = MemDisk::new(36);
     let mut filled = filled(&disk, &[3]);
     filled.settle();

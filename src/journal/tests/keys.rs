@@ -21,7 +21,7 @@ fn latest(recovery: &Recovery, from: u64) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_latest_entry_of_a_key_wins_and_a_tombstone_ends_it() {
+fn the_latest_entry_of_a_key_wins_until_a_tombstone() {
     let disk = MemDisk::new(8);
     let (journal, mut writer, _) = open(&disk);
     let mut keeper = journal.housekeeper();

@@ -11,7 +11,7 @@ use crate::journal::MemDisk;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_checkpoint_does_not_wait_for_whoever_reads_what_has_been() {
+fn a_checkpoint_does_not_wait_for_history_readers() {
     let disk = MemDisk::new(41);
     let (journal, mut writer, _) = open(&disk);
     journal.append(vec![plain("a"), plain("b")]).unwrap();
@@ -37,7 +37,7 @@ fn a_checkpoint_does_not_wait_for_whoever_reads_what_has_been() {
 }
 
 #[test]
-fn what_is_compacted_meanwhile_is_told_once_and_in_order() {
+fn entries_compacted_during_a_history_read_appear_once_in_order() {
     let disk = MemDisk::new(42);
     let (journal, mut writer, _) = open(&disk);
     let mut keeper = journal.housekeeper();

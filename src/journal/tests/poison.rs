@@ -30,7 +30,7 @@ async fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
 }
 
 #[test]
-fn what_a_failed_fsync_left_in_memory_is_on_the_disk_after_a_restart() {
+fn entries_of_a_failed_fsync_are_durable_after_a_restart() {
     let disk = MemDisk::new(22);
     let (journal, mut writer, _) = open(&disk);
     journal.append(vec![plain("good")]).unwrap();

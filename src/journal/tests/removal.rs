@@ -120,7 +120,7 @@ fn a_trim_passes_removed_batches_and_releases_each_once() {
 }
 
 #[test]
-fn a_whole_stream_can_be_removed_and_goes_on_behind() {
+fn a_fully_removed_stream_continues_at_its_end() {
     let disk = MemDisk::new(24);
     let (journal, mut writer, id, all) = filled(&disk, 300);
     assert_eq!(journal.stream_remove(&all).unwrap(), 300);
@@ -138,7 +138,7 @@ fn a_whole_stream_can_be_removed_and_goes_on_behind() {
 }
 
 #[test]
-fn a_dropped_stream_forgets_what_was_removed() {
+fn a_dropped_stream_forgets_its_removals() {
     let disk = MemDisk::new(25);
     let (journal, mut writer, id, all) = filled(&disk, 10);
     journal.stream_remove(&all[3..5]).unwrap();

@@ -5,7 +5,7 @@ use crate::journal::segment::SegmentId;
 use crate::journal::{EntryReadError, Journal, JournalOptions, MemDisk, OpenError, RealDisk};
 
 #[test]
-fn what_was_appended_is_read_back_now_and_after_a_restart() {
+fn appended_entries_are_readable_now_and_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut refs = Vec::new();
     {
@@ -37,7 +37,7 @@ fn what_was_appended_is_read_back_now_and_after_a_restart() {
 }
 
 #[test]
-fn the_offset_table_of_a_full_segment_is_written_by_housekeeping_and_not_needed_until_then() {
+fn housekeeping_writes_offset_tables_and_reads_work_without_them() {
     let disk = MemDisk::new(5);
     let first = SegmentId { base: 1, generation: 0 };
     let (journal, mut writer, _) = open(&disk);
@@ -61,7 +61,7 @@ fn the_offset_table_of_a_full_segment_is_written_by_housekeeping_and_not_needed_
 }
 
 #[test]
-fn what_has_been_is_told_until_compaction_takes_it_and_nothing_that_is_not_durable() {
+fn history_holds_durable_entries_until_compaction_removes_them() {
     let dir = tempfile::tempdir().unwrap();
     let disk = RealDisk::open(dir.path()).unwrap();
     let (journal, mut writer, _) = Journal::open(disk, config()).unwrap();
@@ -82,7 +82,7 @@ fn what_has_been_is_told_until_compaction_takes_it_and_nothing_that_is_not_durab
 }
 
 #[test]
-fn a_second_process_is_told_so() {
+fn a_second_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let held = RealDisk::open(dir.path()).unwrap();
     let refused = RealDisk::open(dir.path()).unwrap_err();
@@ -92,7 +92,7 @@ fn a_second_process_is_told_so() {
 }
 
 #[test]
-fn a_newer_directory_is_refused_and_foreign_files_are_left_alone() {
+fn a_newer_directory_is_refused_and_foreign_files_stay() {
     let disk = MemDisk::new(1);
     disk.plant("notes.txt", b"mine");
     drop(open(&disk));
@@ -105,7 +105,7 @@ fn a_newer_directory_is_refused_and_foreign_files_are_left_alone() {
 }
 
 #[test]
-fn an_entry_is_not_read_before_it_is_written_nor_when_unknown() {
+fn unwritten_and_unknown_entries_are_not_readable() {
     let disk = MemDisk::new(1);
     let (journal, mut writer, _) = open(&disk);
     let placed = journal.append(vec![plain("soon")]).unwrap().refs[0];

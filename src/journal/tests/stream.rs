@@ -49,7 +49,7 @@ fn check_reads(journal: &Journal, id: StreamId) {
 }
 
 #[test]
-fn a_stream_is_read_by_offset_and_by_time_before_and_after_a_restart() {
+fn a_stream_is_readable_by_offset_and_time_after_restarts() {
     let disk = MemDisk::new(9);
     let (journal, writer, id) = filled(&disk);
     check_reads(&journal, id);
@@ -65,7 +65,7 @@ fn a_stream_is_read_by_offset_and_by_time_before_and_after_a_restart() {
 }
 
 #[test]
-fn a_trim_moves_the_start_for_good_and_releases_what_is_before_it() {
+fn a_trim_moves_the_start_and_releases_earlier_batches() {
     let disk = MemDisk::new(10);
     let (journal, mut writer, id) = filled(&disk);
     let before = journal.stream_bounds(id).unwrap();
@@ -104,7 +104,7 @@ fn a_trim_moves_the_start_for_good_and_releases_what_is_before_it() {
 }
 
 #[test]
-fn a_dropped_stream_is_gone_and_its_id_is_never_used_again() {
+fn the_id_of_a_dropped_stream_is_never_reused() {
     let disk = MemDisk::new(11);
     let (journal, mut writer, id) = filled(&disk);
     let other = journal.stream_find("other").unwrap();
@@ -125,7 +125,7 @@ fn a_dropped_stream_is_gone_and_its_id_is_never_used_again() {
 }
 
 #[tokio::test]
-async fn readers_see_a_batch_when_it_is_flushed_and_are_woken_once() {
+async fn readers_see_flushed_batches_and_are_woken_once() {
     let disk = MemDisk::new(12);
     let (journal, mut writer, _) = open(&disk);
     let id = journal.stream_open("orders").unwrap();

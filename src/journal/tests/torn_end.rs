@@ -19,7 +19,7 @@ fn small_log() -> (Vec<u8>, Vec<Vec<String>>) {
 }
 
 #[test]
-fn a_log_cut_at_any_byte_keeps_the_whole_groups_before_it() {
+fn a_truncated_log_keeps_all_whole_groups() {
     let (log, groups) = small_log();
     let mut kept_before = 0;
     for len in 0..=log.len() {
@@ -43,7 +43,7 @@ fn a_log_cut_at_any_byte_keeps_the_whole_groups_before_it() {
 }
 
 #[test]
-fn a_segment_torn_as_it_was_begun_does_not_come_back_with_the_next_power_cut() {
+fn a_torn_new_segment_does_not_reappear_after_power_cuts() {
     let (log, groups) = small_log();
     let written: usize = groups.iter().map(Vec::len).sum();
     for seed in 0..40 {

@@ -178,7 +178,7 @@ mod tests {
     use crate::retry::detector::{FetchDecision, Rules};
 
     #[test]
-    fn a_fetch_that_names_any_number_of_partitions_is_remembered_in_part_and_given_all() {
+    fn a_fetch_of_many_partitions_is_remembered_in_part() {
         let mut detector = Detector::new(Rules::from(&Policy::default()));
         let now = Moment { mono: MonoMs(0), wall: WallMs(0) };
         let by = MemberFetch {

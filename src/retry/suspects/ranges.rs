@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_removes_what_it_passes() {
+    fn a_commit_removes_earlier_offsets() {
         let mut ranges = OffsetRanges::from_iter([(of(0), 3..6)]);
         assert!(!ranges.remove_below(&of(0), 3));
         assert!(ranges.remove_below(&of(0), 5));

@@ -141,7 +141,7 @@ fn the_first_suspects_of_a_partition_are_granted_first() {
 }
 
 #[test]
-fn people_are_told_the_stage_and_next_step() {
+fn an_explanation_names_the_stage_and_next_step() {
     let mut suspects = group(1);
     let told = |suspects: &Suspects, at| {
         let sets = suspects.explain(MonoMs(at)).into_iter();

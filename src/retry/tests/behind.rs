@@ -53,7 +53,7 @@ fn later_ones_of_the_key_wait_and_others_do_not() {
 }
 
 #[test]
-fn each_is_let_go_when_the_one_before_it_is_settled() {
+fn an_ordered_record_is_released_when_its_predecessor_is_settled() {
     let mut rig = Rig::new(table("10s"));
     let slot = rig.join("a").slot;
     rig.nack(fail_keyed(5, K)).unwrap();
@@ -70,7 +70,7 @@ fn each_is_let_go_when_the_one_before_it_is_settled() {
 }
 
 #[test]
-fn a_retry_that_fails_again_still_holds_its_key_and_a_dead_letter_does_not() {
+fn only_a_dead_letter_ends_the_block_of_its_key() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..table("10s") });
     let slot = rig.join("a").slot;
     rig.nack(fail_keyed(5, K)).unwrap();
@@ -83,7 +83,7 @@ fn a_retry_that_fails_again_still_holds_its_key_and_a_dead_letter_does_not() {
 }
 
 #[test]
-fn one_that_failed_in_hand_counts_it_once_and_waits_its_own_delay_too() {
+fn a_failed_key_blocked_record_also_waits_its_own_delay() {
     let mut rig = Rig::new(table("10s"));
     let slot = rig.join("a").slot;
     rig.nack(fail_keyed(5, K)).unwrap();
@@ -119,7 +119,7 @@ fn without_a_key_nothing_waits_for_anything() {
 }
 
 #[test]
-fn another_partition_s_record_of_the_key_is_not_in_the_way() {
+fn another_partition_does_not_block_the_same_key() {
     let mut rig = Rig::new(Policy::default());
     let mut other = fail_keyed(5, K);
     other.named = NackTarget::Origin(Origin { partition: 1, ..order(5) });
@@ -128,7 +128,7 @@ fn another_partition_s_record_of_the_key_is_not_in_the_way() {
 }
 
 #[test]
-fn a_start_over_the_journal_goes_on_in_the_same_order() {
+fn key_order_survives_a_restart() {
     let mut rig = Rig::new(table("10s"));
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K), (9, K)]);
@@ -143,7 +143,7 @@ fn a_start_over_the_journal_goes_on_in_the_same_order() {
 }
 
 #[test]
-fn a_topic_that_is_gone_leaves_nobody_behind_anybody() {
+fn a_deleted_topic_releases_its_blocked_records() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K)]);
@@ -159,7 +159,7 @@ fn export(rig: &mut Rig, step: ExportStep, ids: &[EntryId]) -> Vec<ExportOutcome
 }
 
 #[test]
-fn a_line_moves_to_another_sidecar_whole_and_from_its_front_or_not_at_all() {
+fn a_blocked_key_is_exported_from_its_first_record() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K)]);
@@ -175,7 +175,7 @@ fn a_line_moves_to_another_sidecar_whole_and_from_its_front_or_not_at_all() {
 }
 
 #[test]
-fn what_is_given_back_is_in_its_place_again() {
+fn undone_exports_return_to_their_places() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K)]);
@@ -197,7 +197,7 @@ fn the_journal_says_why() {
 }
 
 #[test]
-fn what_its_transaction_takes_back_is_settled_wherever_it_is_unless_it_was_said_to_have_failed() {
+fn an_aborted_transaction_settles_its_records_unless_they_failed() {
     let mut rig = Rig::new(table("10s"));
     let slot = rig.join("a").slot;
     rig.nack(fail_keyed(5, K)).unwrap();

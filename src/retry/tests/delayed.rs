@@ -25,7 +25,7 @@ impl Rig {
 }
 
 #[test]
-fn a_record_is_due_after_its_delay_or_at_its_moment_and_the_engine_is_woken_then() {
+fn a_delayed_record_wakes_the_engine_exactly_when_due() {
     let mut rig = Rig::new(Policy::default());
     let at = rig.now.wall.plus(90);
     rig.delay(&[DelayEnd::After(50), DelayEnd::At(at), DelayEnd::At(WallMs(0))]);
@@ -41,7 +41,7 @@ fn a_record_is_due_after_its_delay_or_at_its_moment_and_the_engine_is_woken_then
 }
 
 #[test]
-fn a_restart_keeps_what_is_put_off_and_a_clock_set_back_only_shortens_a_delay() {
+fn a_clock_set_back_never_lengthens_a_relative_delay() {
     let mut rig = Rig::new(Policy::default());
     let at = rig.now.wall.plus(60_000);
     rig.delay(&[DelayEnd::After(60_000), DelayEnd::At(at)]);
@@ -52,7 +52,7 @@ fn a_restart_keeps_what_is_put_off_and_a_clock_set_back_only_shortens_a_delay() 
 }
 
 #[test]
-fn what_is_delivered_or_cancelled_is_gone_and_neither_happens_twice() {
+fn a_delayed_record_is_delivered_or_cancelled_once() {
     let mut rig = Rig::new(Policy::default());
     rig.delay(&[DelayEnd::After(5), DelayEnd::After(5)]);
     let names: Vec<String> =
@@ -70,7 +70,7 @@ fn what_is_delivered_or_cancelled_is_gone_and_neither_happens_twice() {
 }
 
 #[test]
-fn a_retry_cannot_be_cancelled_or_delivered_by_the_number_of_its_entry() {
+fn a_retry_is_not_a_delayed_record_by_its_number() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(0)).unwrap();
     assert_eq!(rig.only().id, EntryId(0), "its origin reads like a name of one put off");
@@ -80,7 +80,7 @@ fn a_retry_cannot_be_cancelled_or_delivered_by_the_number_of_its_entry() {
 }
 
 #[test]
-fn neither_a_topic_that_goes_nor_a_commit_says_anything_of_what_is_to_enter_a_topic() {
+fn deleted_topics_and_commits_leave_delayed_records_unchanged() {
     let mut rig = Rig::new(Policy::default());
     rig.delay(&[DelayEnd::After(5)]);
     let before = rig.put_off();

@@ -65,7 +65,7 @@ impl Rig {
 }
 
 #[test]
-fn what_is_set_aside_is_handed_out_to_nobody_also_after_a_restart() {
+fn an_exported_retry_is_not_delivered_also_after_a_restart() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
@@ -84,7 +84,7 @@ fn what_is_set_aside_is_handed_out_to_nobody_also_after_a_restart() {
 }
 
 #[test]
-fn what_is_handed_out_is_left_to_its_member() {
+fn an_inflight_retry_is_not_exported() {
     let mut rig = Rig::new(Policy::default());
     let (lane, entry) = rig.inflight(1);
     let facts = rig.journal.len();
@@ -97,7 +97,7 @@ fn what_is_handed_out_is_left_to_its_member() {
 }
 
 #[test]
-fn what_is_given_back_is_as_it_was() {
+fn an_undone_export_restores_the_retry() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
@@ -114,7 +114,7 @@ fn what_is_given_back_is_as_it_was() {
 }
 
 #[test]
-fn a_clock_set_back_meanwhile_does_not_strand_what_is_given_back() {
+fn a_clock_set_back_does_not_strand_undone_exports() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     let id = rig.only().id;
@@ -125,7 +125,7 @@ fn a_clock_set_back_meanwhile_does_not_strand_what_is_given_back() {
 }
 
 #[test]
-fn only_what_was_set_aside_is_ended_and_its_origin_never_begins_anew() {
+fn only_a_begun_export_ends_and_its_origin_stays_known() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     let id = rig.only().id;
@@ -145,7 +145,7 @@ fn only_what_was_set_aside_is_ended_and_its_origin_never_begins_anew() {
 }
 
 #[test]
-fn what_is_brought_goes_on_with_its_count_at_its_due_time() {
+fn an_imported_retry_keeps_its_count_and_due_time() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
     let outcomes = rig.import(vec![brought(Some(7)), brought(None)]);
@@ -171,7 +171,7 @@ fn what_is_brought_goes_on_with_its_count_at_its_due_time() {
 }
 
 #[test]
-fn an_origin_the_group_knows_is_not_taken_twice_whatever_has_become_of_it() {
+fn a_known_origin_is_not_imported_twice() {
     let mut rig = Rig::new(Policy::default());
     let twice = vec![brought(Some(7)), brought(Some(7))];
     assert_eq!(rig.import(twice)[1], ImportOutcome::Known);
@@ -186,7 +186,7 @@ fn an_origin_the_group_knows_is_not_taken_twice_whatever_has_become_of_it() {
 }
 
 #[test]
-fn what_was_moved_away_may_come_back_and_is_another_entry_then() {
+fn an_exported_retry_may_return_as_another_entry() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(7)).unwrap();
     let gone = rig.only().id;
@@ -203,7 +203,7 @@ fn what_was_moved_away_may_come_back_and_is_another_entry_then() {
 }
 
 #[test]
-fn what_nobody_would_get_or_no_table_explains_is_refused_or_brought_nearer() {
+fn undeliverable_imports_are_refused_and_long_delays_shortened() {
     let mut off = Rig::new(Policy { lane: false, ..Policy::default() });
     let refused = off.import(vec![brought(Some(1))]);
     assert_eq!(refused, [ImportOutcome::Refused(BadImport::NoLane)]);

@@ -32,7 +32,7 @@ fn an_open_hand_out_is_served_again_as_it_is() {
 }
 
 #[test]
-fn a_silent_member_keeps_its_slot_and_loses_what_it_had_open() {
+fn a_silent_member_keeps_its_slot_and_loses_open_deliveries() {
     let mut rig = Rig::new(Policy::default());
     let (a, b) = (rig.join("a"), rig.join("b"));
     rig.nack(fail(1)).unwrap();
@@ -61,7 +61,7 @@ fn an_entry_goes_to_exactly_one_member() {
 }
 
 #[test]
-fn a_commit_acknowledges_below_it_again_is_nothing_and_beyond_the_end_refused() {
+fn commits_acknowledge_earlier_deliveries_and_none_beyond_the_end() {
     let mut rig = Rig::new(Policy::default());
     rig.join("a");
     rig.nacks("shop", (0..4).map(fail).collect());
@@ -89,7 +89,7 @@ fn an_explicit_failure_is_never_withdrawn_by_a_commit() {
 }
 
 #[test]
-fn a_lost_member_returns_its_entries_after_1_2_4_to_30_s_uncharged() {
+fn lost_deliveries_return_uncharged_after_growing_delays() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     rig.advance(10_000);
@@ -125,7 +125,7 @@ fn a_charge_ends_the_back_off() {
 }
 
 #[test]
-fn a_late_commit_of_its_member_ends_what_went_back_for_time_alone() {
+fn a_late_commit_settles_a_timed_out_delivery() {
     let mut rig = Rig::new(Policy::default());
     let (handed, _) = rig.inflight(1);
     rig.advance(900_000);
@@ -139,7 +139,7 @@ fn a_late_commit_of_its_member_ends_what_went_back_for_time_alone() {
 }
 
 #[test]
-fn a_late_commit_ends_nothing_that_has_left_again_or_failed_or_was_anothers() {
+fn a_late_commit_settles_only_its_own_unchanged_delivery() {
     let timed_out = |rig: &mut Rig| {
         let (handed, _) = rig.inflight(1);
         rig.advance(900_000);
@@ -173,7 +173,7 @@ fn a_late_commit_ends_nothing_that_has_left_again_or_failed_or_was_anothers() {
 }
 
 #[test]
-fn a_member_that_begins_anew_says_nothing_of_deliveries_before() {
+fn a_member_fetching_again_does_not_acknowledge_earlier_deliveries() {
     let begins: [fn(&mut Rig, LaneOffset); 2] = [
         |rig, _| assert!(rig.ledger.resume(&shop(), &"a".into()).is_some()),
         |rig, handed| assert_eq!(rig.take(handed), [], "it has returned to the queue"),
@@ -195,7 +195,7 @@ fn a_member_that_begins_anew_says_nothing_of_deliveries_before() {
 }
 
 #[test]
-fn a_member_that_was_silent_and_is_heard_of_again_may_still_say_that_it_is_done() {
+fn a_returning_silent_member_may_still_acknowledge() {
     let mut rig = Rig::new(Policy::default());
     let (handed, _) = rig.inflight(1);
     rig.send(LedgerInput::Silent { group: shop(), member: "a".into() });
@@ -205,7 +205,7 @@ fn a_member_that_was_silent_and_is_heard_of_again_may_still_say_that_it_is_done(
 }
 
 #[test]
-fn a_hand_out_open_for_the_consume_timeout_returns_uncharged_and_a_late_nack_adds_none() {
+fn a_timed_out_delivery_and_its_late_nack_are_uncharged() {
     let mut rig = Rig::new(Policy::default());
     let (handed, _) = rig.inflight(1);
     rig.advance(899_999);
@@ -221,7 +221,7 @@ fn a_hand_out_open_for_the_consume_timeout_returns_uncharged_and_a_late_nack_add
 }
 
 #[test]
-fn the_same_member_keeps_its_slot_and_a_leaver_frees_it() {
+fn a_member_keeps_its_slot_until_it_leaves() {
     let mut rig = Rig::new(Policy::default());
     assert_eq!((rig.join("a").slot, rig.join("b").slot), (RetryPartition(0), RetryPartition(1)));
     let facts = rig.journal.len();
@@ -234,7 +234,7 @@ fn the_same_member_keeps_its_slot_and_a_leaver_frees_it() {
 }
 
 #[test]
-fn without_a_member_entries_are_parked_and_flow_when_one_joins() {
+fn due_entries_are_parked_until_a_member_joins() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     assert_eq!(rig.ledger.parked(&shop(), rig.now), 0, "it is not due yet");
@@ -248,7 +248,7 @@ fn without_a_member_entries_are_parked_and_flow_when_one_joins() {
 }
 
 #[test]
-fn a_take_is_small_and_a_slot_holds_no_more_than_a_poll() {
+fn deliveries_per_fetch_and_per_slot_are_bounded() {
     let mut rig = Rig::new(Policy::default());
     rig.join("a");
     rig.nacks("shop", (0..).map(fail).take(INFLIGHT_MAX + 40).collect());
@@ -268,7 +268,7 @@ fn a_take_is_small_and_a_slot_holds_no_more_than_a_poll() {
 }
 
 #[test]
-fn a_commit_wakes_nobody_while_nothing_is_due() {
+fn a_commit_wakes_no_fetch_while_nothing_is_due() {
     let mut rig = Rig::new(Policy::default());
     let (first, _) = rig.inflight(1);
     rig.nack(fail(2)).unwrap();
@@ -285,7 +285,7 @@ fn a_commit_wakes_nobody_while_nothing_is_due() {
 }
 
 #[test]
-fn a_fetch_beyond_the_log_end_is_given_nothing_it_would_skip() {
+fn a_fetch_beyond_the_log_end_returns_no_entries() {
     let mut rig = Rig::new(Policy::default());
     rig.join("a");
     rig.nack(fail(1)).unwrap();
@@ -329,7 +329,7 @@ fn an_empty_answer_says_when_the_next_one_is_due() {
 }
 
 #[test]
-fn an_aborted_transaction_frees_what_it_would_have_acknowledged_and_charges_nothing() {
+fn an_aborted_transaction_returns_its_deliveries_at_once_uncharged() {
     let mut rig = Rig::new(Policy::default());
     let (first, entry) = rig.inflight(1);
     rig.nack(fail(2)).unwrap();

@@ -35,7 +35,7 @@ impl Rig {
 }
 
 #[test]
-fn an_exhausted_record_without_room_is_held_uncharged_and_not_handed_out_again() {
+fn an_exhausted_record_over_the_quota_is_held_uncharged() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..bounded(TWO) });
     let (lane, _) = rig.inflight(1);
     rig.tell(TWO);
@@ -53,7 +53,7 @@ fn an_exhausted_record_without_room_is_held_uncharged_and_not_handed_out_again()
 }
 
 #[test]
-fn room_made_is_seen_within_30_seconds_and_the_count_rises_by_exactly_one() {
+fn room_in_the_quota_ends_a_hold_within_30_seconds() {
     let mut rig = Rig::new(bounded(TWO));
     rig.tell(TWO);
     let failed = rig.now.wall;
@@ -73,7 +73,7 @@ fn room_made_is_seen_within_30_seconds_and_the_count_rises_by_exactly_one() {
 }
 
 #[test]
-fn looking_in_vain_writes_nothing_and_goes_on() {
+fn a_recheck_without_room_writes_nothing_and_repeats() {
     let mut rig = Rig::new(bounded(TWO));
     rig.tell(TWO);
     rig.nack(sized(fail(1))).unwrap();
@@ -88,7 +88,7 @@ fn looking_in_vain_writes_nothing_and_goes_on() {
 }
 
 #[test]
-fn one_batch_and_one_look_never_go_past_the_bound() {
+fn batches_and_rechecks_never_exceed_the_quota() {
     let mut rig = Rig::new(bounded(TWO));
     rig.tell(0);
     rig.nacks("shop", (0..5).map(|n| sized(fail(n))).collect());
@@ -102,7 +102,7 @@ fn one_batch_and_one_look_never_go_past_the_bound() {
 }
 
 #[test]
-fn a_record_larger_than_the_bound_waits_and_keeps_no_smaller_one_out() {
+fn a_record_over_the_quota_does_not_block_smaller_ones() {
     let mut rig = Rig::new(bounded(TWO));
     rig.tell(0);
     let large = Nack { record_bytes: TWO, ..fail(1) };
@@ -122,7 +122,7 @@ fn other_groups_and_groups_without_a_bound_are_not_touched() {
 }
 
 #[test]
-fn a_reload_looks_at_once_a_larger_bound_keeps_them_and_none_kept_drops_them() {
+fn a_reload_rechecks_held_records_at_once() {
     let mut rig = Rig::new(bounded(1));
     rig.nack(sized(fail(1))).unwrap();
     rig.reload(bounded(TWO));
@@ -135,7 +135,7 @@ fn a_reload_looks_at_once_a_larger_bound_keeps_them_and_none_kept_drops_them() {
 }
 
 #[test]
-fn what_is_held_is_held_after_a_restart_and_looked_at_then() {
+fn held_records_are_rechecked_after_a_restart() {
     let mut rig = Rig::new(bounded(1));
     rig.nack(sized(fail(1))).unwrap();
     let held = rig.only();
@@ -148,7 +148,7 @@ fn what_is_held_is_held_after_a_restart_and_looked_at_then() {
 }
 
 #[test]
-fn a_delayed_record_sent_to_the_dead_letters_has_not_failed_held_or_not() {
+fn a_delayed_record_as_dead_letter_counts_no_failure() {
     let mut rig = Rig::new(bounded(1));
     rig.nack(sized(level(Nack::of(NackTarget::Nothing), -1))).unwrap();
     assert_eq!((rig.held(), rig.only().reconsume_times), (1, 0));
@@ -159,7 +159,7 @@ fn a_delayed_record_sent_to_the_dead_letters_has_not_failed_held_or_not() {
 }
 
 #[test]
-fn many_held_leave_in_goes_that_let_others_have_their_turn() {
+fn many_held_records_leave_in_bounded_batches() {
     let mut rig = Rig::new(bounded(1));
     rig.nacks("shop", (0..600).map(|n| sized(fail(n))).collect());
     assert_eq!(rig.held(), 600);

@@ -25,7 +25,7 @@ fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
 }
 
 #[test]
-fn a_record_that_always_fails_is_delivered_17_times_in_17140_s_and_dead_with_count_17() {
+fn the_default_ladder_makes_17_deliveries_in_17140_seconds() {
     let mut rig = Rig::new(Policy::default());
     let (times, levels, waited_s) = fail_for_ever(&mut rig);
     assert_eq!(times, (0..=16).collect::<Vec<u32>>());
@@ -41,7 +41,7 @@ fn a_record_that_always_fails_is_delivered_17_times_in_17140_s_and_dead_with_cou
 }
 
 #[test]
-fn a_limit_of_0_1_2_gives_1_2_3_deliveries() {
+fn a_limit_of_n_allows_n_plus_one_deliveries() {
     for limit in 0..3 {
         let mut rig = Rig::new(max(limit));
         let (times, _, _) = fail_for_ever(&mut rig);
@@ -68,7 +68,7 @@ fn a_literal_level_is_used_each_time_and_still_counts() {
 }
 
 #[test]
-fn a_level_above_the_table_is_the_last_and_below_0_the_dead_letters_with_count_1() {
+fn levels_are_capped_and_a_negative_one_means_dead_letter() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(level(fail(1), 99)).unwrap();
     let RetryState::Waiting { level: got, delay_ms, .. } = rig.only().state else { panic!() };
@@ -82,7 +82,7 @@ fn a_level_above_the_table_is_the_last_and_below_0_the_dead_letters_with_count_1
 }
 
 #[test]
-fn without_dead_letters_an_exhausted_record_is_discarded_and_says_why() {
+fn an_exhausted_record_is_discarded_without_dead_letters() {
     let mut rig = Rig::new(Policy { keep_dead_letters: false, ..max(0) });
     let outcome = rig.nack(fail(1)).unwrap();
     let entry = rig.only();
@@ -101,7 +101,7 @@ fn the_limit_is_the_groups_own() {
 }
 
 #[test]
-fn retries_come_in_due_order_and_only_to_the_group_that_failed() {
+fn retries_come_in_due_order_to_their_own_group() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
     rig.nacks("shop", vec![level(fail(1), 5), level(fail(2), 4), level(fail(3), 3)]);
@@ -117,7 +117,7 @@ fn retries_come_in_due_order_and_only_to_the_group_that_failed() {
 }
 
 #[test]
-fn an_exact_delay_is_kept_to_the_millisecond_and_one_of_years_is_refused() {
+fn a_delay_is_exact_and_one_of_years_is_refused() {
     let mut rig = Rig::new(Policy::default());
     let want = RequestedDelay { level: None, delay_ms: Some(250) };
     rig.nack(Nack { want, ..fail(1) }).unwrap();
@@ -128,7 +128,7 @@ fn an_exact_delay_is_kept_to_the_millisecond_and_one_of_years_is_refused() {
 }
 
 #[test]
-fn a_limit_that_a_failure_says_goes_before_those_of_topic_and_group_and_no_further() {
+fn a_nacks_own_limit_overrides_configured_limits_once() {
     let rule = TopicRule {
         group: "shop".into(),
         topic: "orders".into(),
@@ -157,7 +157,7 @@ fn a_limit_that_a_failure_says_goes_before_those_of_topic_and_group_and_no_furth
 }
 
 #[test]
-fn a_nack_that_names_nothing_is_a_delayed_record_and_no_failure() {
+fn a_nack_without_an_origin_is_no_failure() {
     let mut rig = Rig::new(max(0));
     let slot = rig.join("a").slot;
     rig.nack(level(Nack::of(NackTarget::Nothing), 1)).unwrap();

@@ -16,7 +16,7 @@ fn changes_nothing(rig: &mut Rig, nack: Nack) {
 }
 
 #[test]
-fn a_marker_names_records_of_its_partition_and_says_what_becomes_of_them() {
+fn a_commit_marker_nacks_records_of_its_partition() {
     let mut rig = Rig::new(Policy::default());
     let reason = Some("no stock".to_owned());
     let answer = marked(&mut rig, vec![Nack { reason, ..fail(1) }]);
@@ -33,7 +33,7 @@ fn a_marker_names_records_of_its_partition_and_says_what_becomes_of_them() {
 }
 
 #[test]
-fn the_same_commit_again_charges_nothing_whatever_has_become_of_the_record() {
+fn a_repeated_commit_marker_charges_nothing() {
     let mut rig = Rig::new(Policy::default());
     marked(&mut rig, vec![fail(1)]);
     rig.origin_commit(2);
@@ -47,7 +47,7 @@ fn the_same_commit_again_charges_nothing_whatever_has_become_of_the_record() {
 }
 
 #[test]
-fn a_retry_is_named_by_its_hand_out_and_charged_once() {
+fn a_retry_named_by_its_delivery_is_charged_once() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     let answer = marked(&mut rig, vec![fail_lane(lane)]);
@@ -60,7 +60,7 @@ fn a_retry_is_named_by_its_hand_out_and_charged_once() {
 }
 
 #[test]
-fn a_suspect_that_is_nacked_goes_on_with_the_count_it_has() {
+fn a_nacked_suspect_keeps_its_failure_count() {
     let mut rig = Rig::new(Policy::default());
     let history = vec![(WallMs(10), Disposition::Crashed), (WallMs(20), Disposition::SeekBack)];
     let carried = || FailureHistory { reconsume_times: 2, history: history.clone(), spared: false };
@@ -79,7 +79,7 @@ fn a_suspect_that_is_nacked_goes_on_with_the_count_it_has() {
 }
 
 #[test]
-fn while_the_group_is_held_nothing_is_charged_and_it_comes_back_all_the_same() {
+fn a_group_with_an_open_breaker_retries_uncharged() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 0, ..Policy::default() });
     let spared = || FailureHistory { spared: true, ..FailureHistory::default() };
     rig.nack(Nack { carried: spared(), ..fail(1) }).unwrap();

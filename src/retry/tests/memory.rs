@@ -6,7 +6,7 @@ use crate::retry::Evidence;
 const TIMEOUT_MS: u64 = 900_000;
 
 #[test]
-fn a_settled_entry_is_forgotten_the_consume_timeout_after_end_and_commit() {
+fn a_settled_entry_is_forgotten_after_the_consume_timeout() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     rig.acknowledge(lane);
@@ -23,7 +23,7 @@ fn a_settled_entry_is_forgotten_the_consume_timeout_after_end_and_commit() {
 }
 
 #[test]
-fn a_commit_that_came_first_starts_the_memory_with_the_acknowledgement() {
+fn an_earlier_commit_starts_the_memory_with_the_acknowledgement() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     rig.origin_commit(9);
@@ -54,7 +54,7 @@ fn a_commit_passes_only_its_partition_and_says_it_once() {
 }
 
 #[test]
-fn a_dead_letter_keeps_its_origin_as_long_as_it_is_kept() {
+fn a_kept_dead_letter_keeps_its_origin_known() {
     let mut rig = Rig::new(max(0));
     rig.nack(fail(1)).unwrap();
     rig.origin_commit(2);
@@ -77,7 +77,7 @@ fn only_a_dead_letter_can_be_gone() {
 }
 
 #[test]
-fn a_reset_below_a_settled_origin_ends_its_memory_and_the_replay_begins_at_0() {
+fn a_reset_forgets_settled_origins_and_counts_from_zero() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(5);
     rig.acknowledge(lane);
@@ -90,7 +90,7 @@ fn a_reset_below_a_settled_origin_ends_its_memory_and_the_replay_begins_at_0() {
 }
 
 #[test]
-fn a_reset_below_a_dead_letter_keeps_it_and_the_replay_begins_at_0() {
+fn a_reset_keeps_dead_letters_and_counts_from_zero() {
     let mut rig = Rig::new(max(1));
     rig.nack(level(fail(5), -1)).unwrap();
     let dead = rig.only();
@@ -125,7 +125,7 @@ fn replayed(rig: &mut Rig, offsets: std::ops::Range<i64>) {
 }
 
 #[test]
-fn a_replayed_original_supersedes_a_retry_that_waits_and_begins_at_0() {
+fn a_replayed_original_supersedes_its_waiting_retry() {
     let mut rig = Rig::new(Policy::default());
     for offset in [4, 5, 6] {
         rig.nack(fail(offset)).unwrap();
@@ -144,7 +144,7 @@ fn a_replayed_original_supersedes_a_retry_that_waits_and_begins_at_0() {
 }
 
 #[test]
-fn a_replay_gives_up_nothing_that_has_left_or_was_not_passed_or_is_to_be_kept() {
+fn a_replay_supersedes_no_open_or_unpassed_retry() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(5);
     rig.origin_commit(9);
@@ -160,7 +160,7 @@ fn a_replay_gives_up_nothing_that_has_left_or_was_not_passed_or_is_to_be_kept() 
 }
 
 #[test]
-fn a_topic_made_anew_begins_anew_and_what_waits_of_the_old_one_still_comes() {
+fn a_recreated_topic_starts_empty_and_old_retries_still_come() {
     let mut rig = Rig::new(max(1));
     let (lane, _) = rig.inflight(3);
     rig.acknowledge(lane);

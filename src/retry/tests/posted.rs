@@ -9,7 +9,7 @@ fn posted(rig: &mut Rig, nack: Nack) -> LedgerAnswer {
 }
 
 #[test]
-fn an_origin_whose_retry_is_inflight_is_charged_unlike_by_a_marker() {
+fn an_admin_nack_charges_the_origin_of_an_inflight_retry() {
     let mut rig = Rig::new(Policy::default());
     assert!(matches!(posted(&mut rig, fail(1)), LedgerAnswer::Nacked(_)));
     let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
@@ -27,7 +27,7 @@ fn an_origin_whose_retry_is_inflight_is_charged_unlike_by_a_marker() {
 }
 
 #[test]
-fn without_its_bytes_nothing_begins_and_what_began_goes_on() {
+fn missing_bytes_prevent_new_entries_but_not_existing_ones() {
     let mut rig = Rig::new(Policy::default());
     let gone = |offset| Nack { bytes: Bytes::ReferenceGone, ..fail(offset) };
     assert_eq!(posted(&mut rig, gone(1)), LedgerAnswer::BadNacks(vec![(0, BadNack::BytesGone)]));

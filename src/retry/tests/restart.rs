@@ -48,7 +48,7 @@ fn a_restart_with_the_same_rules_writes_nothing() {
 }
 
 #[test]
-fn what_became_due_while_down_is_due_at_the_start() {
+fn retries_due_during_downtime_are_due_at_the_start() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
@@ -76,7 +76,7 @@ fn a_clock_set_back_over_a_restart_strands_nothing() {
 }
 
 #[test]
-fn a_shorter_table_brings_retries_forward_a_longer_one_leaves_them() {
+fn only_a_shorter_table_changes_the_due_times_of_retries() {
     let level_3_ms = |text: &str| {
         let mut rig = Rig::new(table("1s 5s 100s 200s"));
         rig.nack(fail(1)).unwrap();
@@ -91,7 +91,7 @@ fn a_shorter_table_brings_retries_forward_a_longer_one_leaves_them() {
 }
 
 #[test]
-fn a_reload_is_journalled_with_its_time_and_not_done_again_on_replay() {
+fn a_journalled_reload_is_not_repeated_on_replay() {
     let mut rig = Rig::new(table("1s 5s 100s"));
     rig.nack(fail(1)).unwrap();
     rig.advance(1_000);
@@ -103,7 +103,7 @@ fn a_reload_is_journalled_with_its_time_and_not_done_again_on_replay() {
 }
 
 #[test]
-fn millions_are_put_in_line_with_a_shorter_table_some_at_a_time_and_so_are_they_forgotten() {
+fn many_entries_are_rescheduled_and_forgotten_in_batches() {
     let many = i64::try_from(3 * AT_ONCE).unwrap();
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;

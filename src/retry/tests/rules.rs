@@ -32,7 +32,7 @@ fn next(rig: &mut Rig, slot: RetryPartition) -> (u64, LaneOffset) {
 }
 
 #[test]
-fn the_rule_of_a_topic_changes_what_it_says_for_records_of_that_topic_only() {
+fn a_topic_rule_applies_only_to_its_topic() {
     let delays = Delays { levels: table("7s").levels, jitter_milli: 0 };
     let fast = TopicRule { delays: Some(delays), ..of_topic("fast-*") };
     let hopeless = TopicRule {
@@ -63,7 +63,7 @@ fn a_record_may_ask_for_another_delay_than_any_rule() {
 }
 
 #[test]
-fn a_back_off_doubles_from_its_first_delay_to_its_longest() {
+fn a_back_off_doubles_from_first_to_longest_delay() {
     let mut rig = Rig::new(Policy { max_reconsume_times: 8, ..backoff(0) });
     let slot = rig.join("a").slot;
     rig.nack(fail(1)).unwrap();
@@ -77,7 +77,7 @@ fn a_back_off_doubles_from_its_first_delay_to_its_longest() {
 }
 
 #[test]
-fn a_back_off_of_any_factor_comes_to_its_longest_delay_and_stays_there() {
+fn a_back_off_of_any_factor_reaches_its_longest_delay() {
     for (initial, factor, max) in [(1, 1_100, 31_622_400_000), (5, 1_000, 90), (9, 100_000, 9)] {
         let table = LevelTable::backoff(initial, factor, max);
         let delays: Vec<u64> = table.iter().collect();
@@ -88,7 +88,7 @@ fn a_back_off_of_any_factor_comes_to_its_longest_delay_and_stays_there() {
 }
 
 #[test]
-fn jitter_only_lengthens_differs_by_origin_and_attempt_and_is_the_same_again() {
+fn jitter_lengthens_delays_by_origin_and_attempt_reproducibly() {
     let waits = |jitter| {
         let mut rig = Rig::new(backoff(jitter));
         let nacks = (0..50).map(fail).collect();
@@ -108,7 +108,7 @@ fn jitter_only_lengthens_differs_by_origin_and_attempt_and_is_the_same_again() {
 }
 
 #[test]
-fn a_restart_and_a_reload_agree_with_what_jitter_decided() {
+fn restarts_and_reloads_keep_jittered_due_times() {
     let mut rig = Rig::new(backoff(1_000));
     rig.nack(fail(1)).unwrap();
     let before = rig.only();
@@ -122,7 +122,7 @@ fn a_restart_and_a_reload_agree_with_what_jitter_decided() {
 }
 
 #[test]
-fn a_reload_between_table_and_back_off_brings_forward_and_never_puts_off() {
+fn a_reload_between_table_and_back_off_never_lengthens_delays() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     rig.send(LedgerInput::Policies(Box::new(Policies::new(backoff(0), Vec::new()))));
@@ -132,7 +132,7 @@ fn a_reload_between_table_and_back_off_brings_forward_and_never_puts_off() {
 }
 
 #[test]
-fn a_reload_that_takes_a_group_s_rule_away_leaves_its_backlog_to_the_rules_of_all() {
+fn a_removed_group_rule_leaves_its_backlog_to_the_defaults() {
     let own = Policy { max_reconsume_times: 0, ..table("2h 2h 2h") };
     let later = Policy { max_reconsume_times: 1, ..own.clone() };
     let groups = |rule: &Policy| vec![("shop".to_owned(), rule.clone())];
@@ -152,7 +152,7 @@ fn a_reload_that_takes_a_group_s_rule_away_leaves_its_backlog_to_the_rules_of_al
 }
 
 #[test]
-fn a_new_rule_for_a_topic_reaches_what_waits_of_it_and_its_end_strands_nothing() {
+fn a_changed_topic_rule_applies_to_waiting_retries() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     let delays = Delays { levels: table("2s").levels, jitter_milli: 0 };
@@ -167,7 +167,7 @@ fn a_new_rule_for_a_topic_reaches_what_waits_of_it_and_its_end_strands_nothing()
 }
 
 #[test]
-fn a_failure_after_max_elapsed_is_the_last_and_one_before_is_not() {
+fn a_failure_after_max_elapsed_is_the_last() {
     let policy = Policy { max_elapsed_ms: Some(40_000), ..Policy::default() };
     let mut rig = Rig::new(policy);
     let (first, _) = rig.inflight(1);
@@ -182,7 +182,7 @@ fn a_failure_after_max_elapsed_is_the_last_and_one_before_is_not() {
 }
 
 #[test]
-fn a_rate_lets_so_many_retries_leave_and_wakes_for_the_rest() {
+fn a_rate_limits_retries_and_wakes_for_the_rest() {
     let mut rig = Rig::new(Policy { rate: Some(20), ..Policy::default() });
     let slot = rig.join("a").slot;
     rig.nacks("shop", (0..30).map(fail).collect());

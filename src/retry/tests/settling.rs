@@ -29,7 +29,7 @@ pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
 }
 
 #[test]
-fn without_a_way_back_it_is_a_dead_letter_that_counts_its_last_failure() {
+fn a_finalized_suspect_without_retries_is_a_dead_letter() {
     let mut rig = Rig::new(Policy::default());
     let outcome = settle(&mut rig, false);
     let entry = rig.only();
@@ -44,7 +44,7 @@ fn without_a_way_back_it_is_a_dead_letter_that_counts_its_last_failure() {
 }
 
 #[test]
-fn with_a_way_back_it_waits_at_the_level_its_count_gives() {
+fn a_finalized_suspect_with_retries_waits_at_its_level() {
     let mut rig = Rig::new(Policy::default());
     let outcome = settle(&mut rig, true);
     let entry = rig.only();
@@ -55,7 +55,7 @@ fn with_a_way_back_it_waits_at_the_level_its_count_gives() {
 }
 
 #[test]
-fn with_a_way_back_the_rules_of_its_topic_and_its_time_end_it_as_they_end_what_was_said() {
+fn limits_of_topic_and_time_also_apply_to_finalized_suspects() {
     let rule = |max| TopicRule {
         group: "shop".into(),
         topic: "orders".into(),
@@ -89,7 +89,7 @@ fn an_origin_that_is_known_is_settled_already() {
 }
 
 #[test]
-fn where_dead_letters_have_no_room_it_is_held() {
+fn a_finalized_suspect_over_the_quota_is_held() {
     let policy = Policy { dead_letters_bytes_max: Some(50), ..Policy::default() };
     let mut rig = Rig::new(policy);
     let outcome = settle(&mut rig, false);
@@ -153,7 +153,7 @@ fn a_nack_after_inference_adds_no_failure() {
 }
 
 #[test]
-fn a_failure_that_is_confirmed_goes_by_what_the_application_says_of_it() {
+fn a_confirmed_failure_follows_the_applications_nack() {
     let story = |nack: Nack| {
         let mut rig = Rig::new(Policy::default());
         lost_once(&mut rig);
@@ -171,7 +171,7 @@ fn a_failure_that_is_confirmed_goes_by_what_the_application_says_of_it() {
 }
 
 #[test]
-fn whatever_else_was_inferred_is_confirmed_too_but_not_once_it_has_left() {
+fn a_nack_confirms_an_inferred_failure_until_its_next_delivery() {
     let mut rig = Rig::new(Policy::default());
     settle(&mut rig, true);
     rig.nack(fail(57)).unwrap();

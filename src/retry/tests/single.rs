@@ -31,7 +31,7 @@ fn stands(rig: &Rig) -> (u32, u32, Option<Disposition>) {
 }
 
 #[test]
-fn what_is_lost_alone_twice_in_a_row_is_charged_for_both_and_then_each_time_to_its_end() {
+fn a_retry_lost_alone_twice_is_charged_for_every_loss() {
     let mut rig = singled(max(5));
     assert_eq!(stands(&rig), (3, 1, Some(Disposition::Rejected)));
     assert!(matches!(dies(&mut rig, OtherDeliveries::None)[0].state, RetryState::Alone { .. }));
@@ -62,7 +62,7 @@ fn what_is_lost_alone_twice_in_a_row_is_charged_for_both_and_then_each_time_to_i
 }
 
 #[test]
-fn what_has_had_its_last_retry_ends_with_the_first_of_two_charges() {
+fn a_charged_retry_at_its_limit_is_final() {
     for keep_dead_letters in [true, false] {
         let mut rig = singled(Policy { keep_dead_letters, ..max(1) });
         dies(&mut rig, OtherDeliveries::None);
@@ -74,7 +74,7 @@ fn what_has_had_its_last_retry_ends_with_the_first_of_two_charges() {
 }
 
 #[test]
-fn what_is_lost_beside_others_is_never_charged_and_is_no_suspect_any_more() {
+fn a_retry_lost_beside_others_is_never_charged() {
     let mut rig = singled(Policy::default());
     for _ in 0..50 {
         assert!(matches!(
@@ -92,7 +92,7 @@ fn what_is_lost_beside_others_is_never_charged_and_is_no_suspect_any_more() {
 }
 
 #[test]
-fn it_goes_with_nothing_beside_it_and_waits_where_something_is_out() {
+fn an_isolated_retry_is_delivered_alone() {
     let mut rig = singled(Policy::default());
     rig.nacks("shop", vec![fail(2), fail(3)]);
     rig.advance(10_000);
@@ -123,7 +123,7 @@ fn it_goes_with_nothing_beside_it_and_waits_where_something_is_out() {
 }
 
 #[test]
-fn whoever_watches_says_that_it_is_alone_no_more() {
+fn a_joined_delivery_is_no_longer_isolated() {
     let mut rig = singled(Policy::default());
     dies(&mut rig, OtherDeliveries::None);
     let view = rig.join("a");
@@ -141,7 +141,7 @@ fn whoever_watches_says_that_it_is_alone_no_more() {
 }
 
 #[test]
-fn time_restarts_and_aborts_charge_nobody() {
+fn timeouts_restarts_and_aborts_charge_no_retry() {
     let mut rig = singled(Policy::default());
     let view = rig.join("a");
     let lane = rig.take_in(view.next, OtherDeliveries::None).0[0].0;
@@ -165,7 +165,7 @@ fn time_restarts_and_aborts_charge_nobody() {
 }
 
 #[test]
-fn what_the_application_says_ends_it() {
+fn a_nack_ends_the_isolation() {
     let mut rig = singled(Policy::default());
     dies(&mut rig, OtherDeliveries::None);
     let view = rig.join("a");
@@ -189,7 +189,7 @@ fn a_group_of_which_nothing_is_inferred_has_none() {
 }
 
 #[test]
-fn what_killed_its_consumer_in_its_own_partition_goes_alone_from_the_first_retry_on() {
+fn a_crashed_suspects_first_retry_is_isolated() {
     let mut rig = Rig::new(Policy::default());
     settling::settle(&mut rig, true);
     rig.advance(7_200_000);

@@ -35,14 +35,14 @@ fn assert_charged(rig: &mut Rig, nack: Nack) {
 }
 
 #[test]
-fn its_current_lane_offset_while_inflight_charges() {
+fn a_nack_of_an_open_delivery_is_charged() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     assert_charged(&mut rig, fail_lane(lane));
 }
 
 #[test]
-fn its_current_lane_offset_lately_committed_charges_and_it_is_alive_again() {
+fn a_nack_reopens_a_lately_committed_delivery() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     rig.acknowledge(lane);
@@ -54,7 +54,7 @@ fn its_current_lane_offset_lately_committed_charges_and_it_is_alive_again() {
 }
 
 #[test]
-fn its_current_lane_offset_committed_long_ago_is_refused() {
+fn a_nack_of_a_long_committed_delivery_is_refused() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     rig.acknowledge(lane);
@@ -83,7 +83,7 @@ fn an_older_lane_offset_is_acknowledged_in_every_state() {
 }
 
 #[test]
-fn the_true_origin_without_an_entry_begins_also_when_the_commit_came_first() {
+fn a_nack_of_an_unknown_origin_creates_an_entry() {
     for committed in [None, Some(1), Some(2)] {
         let mut rig = Rig::new(Policy::default());
         rig.nack(Nack { committed, ..fail(1) }).unwrap();
@@ -94,7 +94,7 @@ fn the_true_origin_without_an_entry_begins_also_when_the_commit_came_first() {
 }
 
 #[test]
-fn the_true_origin_while_inflight_charges_once_the_commit_is_past_it() {
+fn a_nacked_origin_inflight_is_charged_once_committed_past() {
     let mut rig = Rig::new(Policy::default());
     rig.inflight(1);
     assert_acknowledged(&mut rig, fail(1));
@@ -128,7 +128,7 @@ fn the_true_origin_of_anything_else_is_acknowledged() {
 }
 
 #[test]
-fn a_hand_out_never_made_and_one_of_another_group_are_refused() {
+fn nacks_of_unknown_deliveries_and_other_groups_are_refused() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
     assert_eq!(rig.nack(fail_lane(after(lane))), Err(BadNack::NotRemembered));
@@ -139,7 +139,7 @@ fn a_hand_out_never_made_and_one_of_another_group_are_refused() {
 }
 
 #[test]
-fn bytes_gone_matter_only_where_an_entry_would_begin_with_them() {
+fn missing_bytes_matter_only_for_new_entries() {
     let mut rig = Rig::new(Policy::default());
     let gone = |nack| Nack { bytes: Bytes::ReferenceGone, ..nack };
     assert_eq!(rig.nack(gone(fail(1))), Err(BadNack::BytesGone));
@@ -151,7 +151,7 @@ fn bytes_gone_matter_only_where_an_entry_would_begin_with_them() {
 }
 
 #[test]
-fn one_bad_nack_and_nothing_of_its_batch_is_taken() {
+fn one_invalid_nack_refuses_its_whole_batch() {
     let mut rig = Rig::new(Policy::default());
     let facts = rig.journal.len();
     let gone = Nack { bytes: Bytes::ReferenceGone, ..fail(3) };
@@ -163,7 +163,7 @@ fn one_bad_nack_and_nothing_of_its_batch_is_taken() {
 }
 
 #[test]
-fn several_nacks_of_one_origin_are_one_failure_with_the_first_ones_bytes() {
+fn repeated_nacks_of_one_origin_are_one_failure() {
     let mut rig = Rig::new(Policy::default());
     let LedgerAnswer::Nacked(outcomes) = rig.nacks("shop", vec![fail(8), fail(1), fail(1)]) else {
         panic!()
@@ -180,7 +180,7 @@ fn several_nacks_of_one_origin_are_one_failure_with_the_first_ones_bytes() {
 }
 
 #[test]
-fn a_fact_says_who_brought_the_evidence_and_the_entry_why() {
+fn a_fact_names_its_evidence_and_the_entry_its_reason() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(Nack { reason: Some("no stock".into()), ..fail(1) }).unwrap();
     let Some(Fact::Entry { entry, cause, .. }) = rig.journal.last() else { panic!() };

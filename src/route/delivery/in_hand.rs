@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_are_settled_at_once_and_one_of_a_partition() {
+    async fn concurrent_finalizations_are_bounded_and_one_per_partition() {
         let mut settlings = SettleTasks::default();
         let (began, mut heard) = unbounded_channel();
         let (go, stopped) = watch::channel(false);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_panics_or_is_dropped_keeps_no_place() {
+    async fn a_failed_finalization_frees_its_place() {
         let mut settlings = SettleTasks::default();
         settlings.run(of("shop", 0), async { panic!("as if") });
         while settlings.tasks.join_next().await.is_some() {}

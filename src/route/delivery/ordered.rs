@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_key_all_is_found_that_was_not_aborted_however_much_was() {
+    fn unaborted_records_of_a_key_are_all_found() {
         let log = [
             keyed(20_000, 7, "a"),
             keyed(20_001, 8, "a"),

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_told_by_the_name_of_its_topic_in_chunks_of_any_size() {
+    fn fetched_ends_are_reported_by_topic_name_in_any_chunks() {
         for version in [4, 11, 12, 13, 15] {
             let topics = [("a", 1), ("?", 2), ("b", 3)];
             let whole = answer(

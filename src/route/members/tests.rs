@@ -17,7 +17,7 @@ fn heard(members: &MembershipCache, group: &GroupId, key: &str, now: MonoMs) {
 }
 
 #[test]
-fn a_static_member_that_is_heard_of_is_known_by_its_id_alone_and_by_none_of_a_former_process() {
+fn only_a_static_members_current_id_maps_to_its_instance() {
     let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     let name = |id: &str| members.key_of(&group, &id.into(), None).to_string();
     let key = members.key_of(&group, &"x-1".into(), Some("x"));
@@ -31,7 +31,7 @@ fn a_static_member_that_is_heard_of_is_known_by_its_id_alone_and_by_none_of_a_fo
 }
 
 #[test]
-fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
+fn a_silent_member_is_reported_and_removed_much_later() {
     let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     let told = |at: u64| -> Vec<(String, MemberSilence)> {
         let unheard = members.unheard(MonoMs(at)).into_iter();
@@ -61,7 +61,7 @@ fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
 }
 
 #[test]
-fn a_member_that_was_silent_when_others_are_assigned_is_out_before_it_would_be_missed() {
+fn a_member_silent_during_an_assignment_is_missed_early() {
     let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     members.joined(&group, joined("a", 10_000), MonoMs(0));
     members.joined(&group, joined("b", 10_000), MonoMs(0));
@@ -75,7 +75,7 @@ fn a_member_that_was_silent_when_others_are_assigned_is_out_before_it_would_be_m
 }
 
 #[test]
-fn whoever_joins_after_the_leader_takes_nothing_from_it() {
+fn a_later_join_keeps_the_leaders_subscriptions() {
     let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     let led = BTreeMap::from([(MemberId::from("b"), Bytes::from_static(b"b's topics"))]);
     members.joined(&group, MemberJoin { led, ..joined("a", 10_000) }, MonoMs(0));
@@ -85,7 +85,7 @@ fn whoever_joins_after_the_leader_takes_nothing_from_it() {
 }
 
 #[test]
-fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_more() {
+fn a_lapsed_or_released_claim_passes_to_another_member() {
     let (members, group, dlq) =
         (MembershipCache::new(45_000), GroupId::from("audit"), "reprise.dlq.x".into());
     let metadata = Subscription::to(vec![TopicName::new("reprise.dlq.x")]).to_bytes();
@@ -103,7 +103,7 @@ fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_mor
 }
 
 #[test]
-fn what_a_member_subscribes_to_goes_with_it() {
+fn a_subscription_is_removed_with_its_member() {
     let (members, group) = (MembershipCache::new(45_000), GroupId::from("shop"));
     members.joined(&group, joined("a", 10_000), MonoMs(0));
     assert_eq!(members.protocol(&group), "range");

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_acks_only_what_lies_in_the_engine_s_queue_is_waited_for() {
+    fn a_produce_without_acks_waits_only_for_the_engines_queue() {
         let is_over = |waiting: PendingOutcome<'_>, is_queued| {
             let pending = PendingPartition { index: 0, waiting, is_queued };
             let topics = vec![(TopicProduceResponse::default(), vec![pending])];

@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn dead_letters_that_take_the_place_of_lost_ones_are_sent() {
+    fn replacements_of_lost_dead_letters_are_sent() {
         assert_eq!(lane(10).mark.next, 10);
         let repaired = lane(5).mark;
         assert_eq!((repaired.next, repaired.refused.len()), (5, 1));
     }
 
     #[test]
-    fn after_a_failure_there_is_a_pause_that_grows_and_success_ends_it() {
+    fn the_pause_grows_with_failures_and_success_ends_it() {
         let at = Duration::from_millis;
         let mut lane = lane(10);
         let error = WriteError::Upstream(UpstreamError::Closed);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_tried_at_the_start_and_then_now_and_then() {
+    fn refused_dead_letters_are_retried_at_start_and_periodically() {
         let mut lane = lane(10);
         assert!(lane.is_refused_due(Duration::ZERO));
         lane.were_tried(Duration::ZERO, true);

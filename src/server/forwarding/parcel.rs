@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn each_partition_gets_one_piece_and_an_attempt_is_repeated_exactly() {
+    fn a_partition_gets_one_batch_and_attempts_repeat_exactly() {
         let all = letters(&[None, None, None, None]);
         let mut parcel = ForwardBatch::new(&all);
         let first = parcel.next(&all.letters, 2).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_that_are_refused_only_the_one_to_blame_is_written_down() {
+    fn only_the_refused_dead_letter_of_a_batch_is_recorded() {
         let all = letters(&[None, None, None]);
         let mut parcel = ForwardBatch::new(&all);
         let mut sent = Vec::new();

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_anew_and_without_the_end_of_its_line() {
+    fn a_password_file_is_reread_without_its_line_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("password");
         let place = SecretPlace::File(path.clone());

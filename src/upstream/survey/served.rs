@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn features_tell_the_release_and_without_them_fetch_tells_since_when() {
+    fn the_release_follows_from_features_or_the_fetch_version() {
         for (level, release) in
             [(7, "3.3"), (19, "3.7"), (21, "3.9"), (25, "4.0"), (29, "4.2"), (30, "4.3")]
         {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn share_groups_have_dead_letters_since_the_second_level_of_their_feature() {
+    fn share_group_dead_letters_need_feature_level_two() {
         let has_them = |level: i16| {
             let mut answer = at_level(31);
             let mut feature = answer.supported_features[0].clone();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_version_is_common_of_is_missing() {
+    fn apis_without_a_common_version_are_missing() {
         let served = |ranges: &Ranges| BrokerReport::of(Duration::ZERO, ranges, None);
         assert_eq!(served(&all(18)).missing, Vec::<&str>::new());
         assert!(served(&all(18)).consumer_groups);

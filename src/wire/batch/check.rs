@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_as_many_records_as_it_counts_each_at_its_offset() {
+    fn a_batch_must_match_its_record_count_and_offsets() {
         assert_eq!(checked(good()), Ok(()));
         for count in [2, 4, i32::MAX] {
             assert_eq!(checked(counting(count)), Err(RecordError::Count { count }));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_ends_where_it_says_and_no_length_is_believed() {
+    fn a_record_must_end_at_its_stated_length() {
         for at in 61..good().len() {
             let mut bytes = good().to_vec();
             for byte in [0, 1, 0x7f, 0x80, 0xff] {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_aborted_is_hidden_from_its_first_record_to_its_end() {
+    fn aborted_records_are_hidden_up_to_their_marker() {
         let log = [
             shown(0, 7, false),
             shown(1, 7, true),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aborted_transaction_that_began_before_what_is_shown_hides_as_well() {
+    fn a_transaction_aborted_before_the_fetch_is_also_hidden() {
         assert_eq!(runs(&[(7, 2)], &[shown(9, 7, false), shown(10, 7, true)]), [(9, 11)]);
     }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cleaner_has_taken_out_is_between_the_batches_or_counted() {
+    fn compacted_offsets_are_hidden_or_counted_as_sparse() {
         let plain = |base, offsets: i32, count| {
             let mut header = shown(base, 7, false);
             (header.attributes, header.last_offset_delta, header.count) = (0, offsets - 1, count);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_aborted_ones_that_pass_hide_all_that_is_in_a_transaction() {
+    fn too_many_aborted_transactions_hide_every_transactional_record() {
         let passing = |count| {
             let mut hidden = Hidden::default();
             (0..count).for_each(|n| hidden.aborts(n, 50));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_of_a_list_in_hand_are_aborted_nothing_committed_is_hidden() {
+    fn a_long_aborted_list_hides_no_committed_record() {
         let many: Vec<(i64, i64)> = (0..20_000).map(|n| (n, n)).collect();
         let log = [shown(20_000, 20_001, false), shown(20_001, 19_999, false)];
         assert_eq!(runs(&many, &log), [(20_001, 20_002)]);

@@ -70,7 +70,7 @@ mod tests {
     use crate::wire::batch::{empty_batch, produce_batch};
 
     #[test]
-    fn a_marker_says_whose_transaction_ends_and_how() {
+    fn a_marker_names_its_producer_and_outcome() {
         for says in [false, true] {
             let bytes = marker_batch(7, 3, says, 5);
             let batch = Batch::parse(&bytes).unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn records_and_what_is_left_of_them_end_nothing() {
+    fn records_and_empty_batches_are_no_markers() {
         let record = RawRecord {
             timestamp_ms: 0,
             timestamp_type: TimestampType::CreateTime,

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_record_reads_back_exactly_with_every_mix_of_nulls() {
+    fn a_stored_record_is_read_back_with_any_nulls() {
         for (key, value) in
             [(None, None), (Some("k"), None), (None, Some("v")), (Some(""), Some(""))]
         {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_stored_in_version_2_is_read_without_its_flag() {
+    fn a_record_stored_in_version_2_loses_its_flag() {
         let stored = sample().to_bytes();
         let undecided: Bytes = [&[2, 0x0f], &stored[2..]].concat().into();
         assert_eq!(RawRecord::parse(&undecided), Ok(sample()));

@@ -166,7 +166,7 @@ fn several_batches_come_out_one_by_one() {
 }
 
 #[test]
-fn each_kind_of_bad_batch_is_refused_by_its_own_kafka_error() {
+fn each_kind_of_bad_batch_has_its_own_kafka_error() {
     let good = encoded(Compression::None, <[u8]>::to_vec);
     let first = |bytes: Bytes, max| batches(bytes, max).next().unwrap().unwrap_err();
     let of = |at, field: &[u8]| first(patched(&good, at, field), MAX);
@@ -282,7 +282,7 @@ fn a_record_survives_build_and_read_byte_for_byte() {
 }
 
 #[test]
-fn the_codec_crate_reads_what_we_build() {
+fn the_codec_crate_reads_a_built_batch() {
     let record = RawRecord {
         timestamp_ms: 1_700_000_000_000,
         timestamp_type: TimestampType::CreateTime,
@@ -300,7 +300,7 @@ fn the_codec_crate_reads_what_we_build() {
 }
 
 #[test]
-fn a_batch_is_moved_without_touching_its_crc_and_stamped_with_a_new_one() {
+fn rebasing_a_batch_keeps_its_crc_and_stamping_renews_it() {
     let mut bytes = encoded(Compression::Gzip, gzip).to_vec();
     rebase(&mut bytes, 5_000, 9).unwrap();
     let batch = Batch::parse(&Bytes::from(bytes.clone())).unwrap();
@@ -363,7 +363,7 @@ fn damaged_batches_never_pass_and_never_panic() {
 }
 
 #[test]
-fn a_batch_to_be_produced_is_read_back_whole_by_us_and_by_another_decoder() {
+fn a_built_produce_batch_is_read_back_by_two_decoders() {
     let encoded = encoded(Compression::None, <[u8]>::to_vec);
     let source = Batch::parse(&encoded).unwrap();
     let mut wanted: Vec<RawRecord> =

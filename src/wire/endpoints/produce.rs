@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_names_a_broker_is_told_from_one_that_does_not() {
+    fn produce_answers_with_broker_endpoints_are_recognised() {
         for version in NAMED_SINCE..=13 {
             for named in [false, true] {
                 let frame = answer(version, named);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_names_brokers_is_told_from_one_that_does_not() {
+    fn share_answers_with_broker_endpoints_are_recognised() {
         for named in [false, true] {
             for (naming, frame) in [
                 (Naming::ShareFetch(1), frame(&fetched(named))),

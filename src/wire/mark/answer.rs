@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_tells_its_whole_story_in_names_that_are_ours() {
+    fn a_dead_letter_carries_its_history_in_reserved_headers() {
         let headers = mark_headers(&dead());
         for (name, expected) in [
             ("RECONSUME_TIME", "17"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redelivery_carries_its_due_time_and_nothing_of_a_dead_letter() {
+    fn a_redelivery_carries_its_due_time_without_dead_letter_headers() {
         let mark = MarkInput { dead_letter: None, due_ms: Some(1_500), ..dead() };
         let headers = mark_headers(&mark);
         assert_eq!(value(&headers, "x-retry-due-ms"), Some("1500"));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_and_what_becomes_of_it_is_read() {
+    fn a_commit_marker_is_parsed_with_all_its_options() {
         let said = |text: &str| Some(text.to_owned());
         for (metadata, expected) in [
             ("!retry:812", mark(&[812])),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_begins_like_a_marker_is_one() {
+    fn only_the_marker_prefix_makes_a_commit_marker() {
         for own in ["", "!", "!retry", " !retry:1", "x!retry:1", "!RETRY:1", "kgo-1", "bwAAAAE="] {
             assert!(!is_mark(own), "{own:?}");
         }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_marker_is_told_with_its_place() {
+    fn an_invalid_commit_marker_is_reported_with_its_byte() {
         for (metadata, expected) in [
             ("!retry:", "byte 7: \"\" is no offset"),
             ("!retry:\0", "byte 7: \"\" is no offset"),

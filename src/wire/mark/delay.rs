@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_say_when_is_read_and_leaves_the_record() {
+    fn each_delay_header_is_read_and_removed() {
         for (name, value, when) in [
             ("x-deliver-after-ms", "1500", Some(Deliver::After(1_500))),
             ("x-deliver-after-ms", " 0 ", Some(Deliver::After(0))),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_named() {
+    fn invalid_and_contradictory_delays_are_named() {
         for (name, value) in [
             ("x-deliver-after-ms", "-1"),
             ("x-deliver-after-ms", "10s"),

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_nack_is_read_and_everything_of_ours_leaves_the_record() {
+    fn a_full_nack_is_read_and_its_headers_are_removed() {
         let (nack, rest) = read_nack(&headers(&[
             ("trace", "1"),
             ("x-retry-origin", "orders-3@812"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_number_of_retries_or_that_of_the_rules() {
+    fn a_limit_is_a_retry_count_or_the_default() {
         for (text, limit) in
             [("0", Some(0)), (" 7", Some(7)), ("100000", Some(100_000)), ("-1", None)]
         {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unparsable_origin_is_a_bad_nack_and_never_no_origin() {
+    fn an_unparsable_origin_is_an_invalid_nack() {
         for text in ["", "orders", "orders-3@-1", "orders@3"] {
             let answer = read_nack(&headers(&[("x-retry-origin", text)]));
             assert_eq!(answer.unwrap_err(), BadNackHeaders::Origin { text: text.into() });

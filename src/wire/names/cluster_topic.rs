@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_group_has_a_legal_topic_and_no_other_group_s() {
+    fn every_group_has_its_own_legal_upstream_topic() {
         let topic = |group: &str| Templates::cluster_topic("dead-letters.{group}", &group.into());
         assert_eq!(topic("shop"), "dead-letters.shop".into());
         assert_eq!(Templates::cluster_topic("failed", &"shop".into()), "failed".into());

@@ -66,7 +66,7 @@ fn told_at_once(server: &Server, member: &Member, producers: [&mut Producer; 2])
 }
 
 #[test]
-fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
+fn unentitled_commits_are_refused_even_behind_a_slow_nack() {
     let server = Server::with(RULES);
     let held = hold_up();
     server.client().create("orders", 1);

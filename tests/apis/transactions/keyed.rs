@@ -37,7 +37,7 @@ fn retried(member: &mut Member) -> String {
 }
 
 #[test]
-fn what_is_in_hand_behind_an_open_transaction_goes_behind_a_failed_record_of_its_key() {
+fn records_of_open_transactions_wait_behind_a_failed_key() {
     for committed in [true, false] {
         let (server, mut member, mut producer) = with_open(Server::with(RULES));
         assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
@@ -63,7 +63,7 @@ fn given(member: &mut Member, isolation: i8) -> Vec<Got> {
 }
 
 #[test]
-fn what_is_put_behind_is_given_to_nobody_while_its_own_transaction_is_open() {
+fn key_blocked_records_of_open_transactions_are_not_delivered() {
     for committed in [true, false] {
         let (server, mut member, mut producer) = with_open(Server::told(RULES));
         assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
@@ -95,7 +95,7 @@ fn what_is_put_behind_is_given_to_nobody_while_its_own_transaction_is_open() {
 }
 
 #[test]
-fn what_is_put_behind_and_said_to_have_failed_meanwhile_is_charged_once() {
+fn a_key_blocked_record_nacked_meanwhile_is_charged_once() {
     let (server, mut member, mut producer) = with_open(Server::told(RULES));
     assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
     server.pass(20);

@@ -41,7 +41,7 @@ fn again(server: &Server, producer: &Producer) -> Producer {
 }
 
 #[test]
-fn what_was_said_in_a_transaction_is_charged_once_when_it_is_committed_whatever_dies_and_when() {
+fn transactional_nacks_are_charged_once_on_commit_over_kills() {
     let (server, mut member) = shop();
     let mut producer = Producer::begin(&server, "pay");
     nack(&mut producer, 1);
@@ -66,7 +66,7 @@ fn what_was_said_in_a_transaction_is_charged_once_when_it_is_committed_whatever_
 }
 
 #[test]
-fn what_was_said_in_a_transaction_that_is_aborted_was_not_said() {
+fn nacks_of_an_aborted_transaction_have_no_effect() {
     let (server, mut member) = shop();
     let mut producer = Producer::begin(&server, "pay");
     nack(&mut producer, 1);
@@ -109,7 +109,7 @@ fn a_producer_that_was_replaced_charges_nothing() {
 }
 
 #[test]
-fn one_bad_nack_of_a_transaction_leaves_none_charged() {
+fn an_invalid_nack_leaves_its_whole_transaction_uncharged() {
     let (server, _member) = shop();
     let mut producer = Producer::begin(&server, "pay");
     nack(&mut producer, 1);

@@ -19,7 +19,7 @@ fn with_retry(server: &Server) -> (Member, Got) {
 }
 
 #[test]
-fn a_transaction_acknowledges_retries_when_it_is_committed_and_gives_them_back_when_not() {
+fn a_transaction_commit_acknowledges_retries_and_an_abort_returns_them() {
     let server = Server::with("retry: {levels: 20ms}");
     server.client().create("t", 1);
     let (mut member, mut retry) = with_retry(&server);
@@ -50,7 +50,7 @@ fn a_transaction_acknowledges_retries_when_it_is_committed_and_gives_them_back_w
 }
 
 #[test]
-fn whoever_begins_anew_gives_back_the_retries_of_what_was_open() {
+fn a_new_producer_returns_the_retries_of_an_open_transaction() {
     let server = Server::with("retry: {levels: 20ms}");
     server.client().create("t", 1);
     let (mut member, retry) = with_retry(&server);
@@ -75,7 +75,7 @@ fn nack(producer: &mut Producer, version: i16, origin: &str) -> i16 {
 }
 
 #[test]
-fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
+fn a_transactional_nack_takes_effect_only_on_commit() {
     let server = Server::with("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("t", 1);
@@ -123,7 +123,7 @@ fn waiting(server: &Server) -> String {
 }
 
 #[test]
-fn of_a_transaction_whose_nacks_are_not_all_good_none_takes_effect() {
+fn one_invalid_nack_fails_all_nacks_of_its_transaction() {
     let server = Server::with("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("t", 1);
@@ -163,7 +163,7 @@ fn nack_to(producer: &mut Producer, topic: &str, origin: &str) -> i16 {
 }
 
 #[test]
-fn what_a_transaction_says_has_failed_comes_into_the_log_with_its_end_once() {
+fn transactional_nacks_and_their_end_are_journalled_once_together() {
     let server = Server::with("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("t", 2);

@@ -33,7 +33,7 @@ fn transactions_are_counted_open_and_ended() {
 }
 
 #[test]
-fn clients_are_told_the_metadata_version_and_that_of_transactions() {
+fn clients_see_the_metadata_and_transaction_versions() {
     let (_server, mut client) = with_topic();
     for version in 3..=4 {
         let answer = client.call(version, &ApiVersionsRequest::default());
@@ -52,7 +52,7 @@ fn clients_are_told_the_metadata_version_and_that_of_transactions() {
 }
 
 #[test]
-fn a_member_s_epoch_that_is_over_is_a_generation_that_is_to_a_producer() {
+fn a_stale_member_epoch_is_an_illegal_generation_for_producers() {
     let (server, _client) = with_topic();
     let mut consumer = Consumer::new(&server, "g", &["t"]);
     consumer.enter();
@@ -68,7 +68,7 @@ fn a_member_s_epoch_that_is_over_is_a_generation_that_is_to_a_producer() {
 }
 
 #[test]
-fn who_has_not_heard_of_the_next_epoch_yet_commits_what_it_has_had_since_the_one_before() {
+fn a_producer_commits_owned_partitions_with_the_previous_epoch() {
     let (server, _client) = with_topic();
     let mut consumer = Consumer::new(&server, "g", &["t", "reprise.retry.g"]);
     consumer.enter();

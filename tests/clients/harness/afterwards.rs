@@ -32,7 +32,7 @@ fn nothing_of_ours_lies_in_the_cluster() {
 }
 
 #[test]
-fn nothing_of_ours_was_ever_written_to_the_log_of_a_group() {
+fn consumer_offsets_hold_no_entries_of_the_sidecar() {
     let (mut entries, mut strangers) = (0, Vec::new());
     for line in decoded().lines() {
         let Some((_, entry)) = line.split_once(" key: ") else { continue };

@@ -18,7 +18,7 @@ pub(crate) fn kcat(address: &str, args: &[&str], input: &str) -> String {
 }
 
 #[test]
-fn what_it_hands_back_comes_again_until_it_is_a_dead_letter() {
+fn a_nacked_record_returns_until_it_is_a_dead_letter() {
     let _beside_others = crate::turn::beside_others();
     let stage = Stage::new(Program::LIBRDKAFKA, "kcat");
     let (address, scene) = (stage.sidecar.address(), &stage.scene);

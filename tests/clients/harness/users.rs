@@ -14,7 +14,7 @@ fn java_logs_in_again_and_again_by_scram() {
 }
 
 #[test]
-fn java_of_kip_848_logs_in_again_and_again_by_the_shorter_hash() {
+fn java_kip_848_reauthenticates_by_scram_sha_256() {
     let stage = Stage::with_users(Program::JAVA_848, "users-again", "SCRAM-SHA-256");
     logs_in_again_and_again_on_one_connection(&stage);
 }

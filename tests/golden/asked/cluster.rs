@@ -21,12 +21,12 @@ const HANDSHAKE: i16 = 1;
 const LOG_DIRS_WITH_ROOM: i16 = 4;
 
 pub(crate) fn all() -> Vec<Ask> {
-    let mut all = of_the_node();
-    all.extend(of_logins());
+    let mut all = node_requests();
+    all.extend(login_requests());
     all
 }
 
-fn of_the_node() -> Vec<Ask> {
+fn node_requests() -> Vec<Ask> {
     vec![
         ask(|version, r: &mut ApiVersionsRequest| {
             if version >= 3 {
@@ -73,7 +73,7 @@ fn room(version: i16, answer: &Bytes) -> Option<Drawn> {
     })
 }
 
-fn of_logins() -> Vec<Ask> {
+fn login_requests() -> Vec<Ask> {
     let handshake = ask(|_, r: &mut SaslHandshakeRequest| r.mechanism = s("PLAIN"));
     let token = Bytes::from_static(b"\0alice\0pencil");
     let login = ask(move |_, r: &mut SaslAuthenticateRequest| r.auth_bytes = token.clone());

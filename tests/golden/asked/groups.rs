@@ -15,13 +15,13 @@ use crate::support::client::s;
 use crate::support::member::subscription;
 
 pub(crate) fn all() -> Vec<Ask> {
-    let mut all = of_members();
-    all.extend(of_consumers());
+    let mut all = member_requests();
+    all.extend(consumer_requests());
     all.extend(about_them());
     all
 }
 
-fn of_members() -> Vec<Ask> {
+fn member_requests() -> Vec<Ask> {
     vec![
         ask(|version, r: &mut JoinGroupRequest| {
             (r.group_id, r.member_id, r.protocol_type) = (s("till"), s(MEMBER), s("consumer"));
@@ -52,7 +52,7 @@ fn of_members() -> Vec<Ask> {
     ]
 }
 
-fn of_consumers() -> Vec<Ask> {
+fn consumer_requests() -> Vec<Ask> {
     vec![ask(|_, r: &mut ConsumerGroupHeartbeatRequest| {
         (r.group_id, r.member_id, r.member_epoch) = (s("shop"), s(CONSUMER), 0);
         r.rebalance_timeout_ms = 10_000;

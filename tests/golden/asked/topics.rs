@@ -24,12 +24,12 @@ const BROKER: i8 = 4;
 const RETENTION: &str = "retention.ms";
 
 pub(crate) fn all() -> Vec<Ask> {
-    let mut all = of_topics();
-    all.extend(of_settings());
+    let mut all = topic_requests();
+    all.extend(setting_requests());
     all
 }
 
-fn of_topics() -> Vec<Ask> {
+fn topic_requests() -> Vec<Ask> {
     vec![
         ask(|_, r: &mut CreateTopicsRequest| {
             let of = |name| {
@@ -62,7 +62,7 @@ fn of_topics() -> Vec<Ask> {
     ]
 }
 
-fn of_settings() -> Vec<Ask> {
+fn setting_requests() -> Vec<Ask> {
     vec![
         ask(|version, r: &mut DescribeConfigsRequest| {
             let of = |kind, name| {

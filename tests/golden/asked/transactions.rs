@@ -16,12 +16,12 @@ use crate::house::{ORDERS, PRODUCER};
 use crate::support::client::s;
 
 pub(crate) fn all() -> Vec<Ask> {
-    let mut all = of_producers();
+    let mut all = producer_requests();
     all.extend(about_them());
     all
 }
 
-fn of_producers() -> Vec<Ask> {
+fn producer_requests() -> Vec<Ask> {
     vec![
         ask(|_, r: &mut InitProducerIdRequest| {
             (r.transactional_id, r.transaction_timeout_ms) = (Some(s(PRODUCER)), 60_000);

@@ -38,13 +38,13 @@ const FIXTURE: &str = concat!(
 );
 
 #[test]
-fn a_state_written_by_the_first_version_is_read_for_ever() {
+fn a_version_one_group_state_stays_readable() {
     assert_eq!(read(&bytes(FIXTURE)).unwrap(), sample());
     assert_eq!(hex(&write(&sample())), FIXTURE);
 }
 
 #[test]
-fn a_newer_state_is_refused_by_its_version_and_a_cut_one_as_unreadable() {
+fn newer_and_truncated_group_states_are_refused() {
     let whole = write(&sample());
     let mut newer = whole.to_vec();
     newer[0] = 5;
@@ -93,7 +93,7 @@ const CONSUMER_FIXTURE: &str = concat!(
 );
 
 #[test]
-fn a_consumer_group_written_by_the_second_version_is_read_for_ever() {
+fn a_version_two_consumer_group_stays_readable() {
     let whole = write(&consumer_sample());
     assert_eq!(hex(&whole), CONSUMER_FIXTURE);
     assert_eq!(read(&bytes(CONSUMER_FIXTURE)).unwrap(), consumer_sample());
@@ -111,7 +111,7 @@ const MIXED_FIXTURE: &str = concat!(
 );
 
 #[test]
-fn a_group_of_both_protocols_written_by_the_third_version_is_read_for_ever() {
+fn a_version_three_mixed_group_stays_readable() {
     let GroupRecord { at, state: StoredState::Consumer(mut state) } = consumer_sample() else {
         panic!()
     };

@@ -60,7 +60,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_consumer_group_comes_back_after_a_power_cut_and_nobody_notices() {
+async fn a_consumer_group_survives_a_power_cut_unchanged() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let alive = house.kept(&group, enters("a")).await;
@@ -78,7 +78,7 @@ async fn a_consumer_group_comes_back_after_a_power_cut_and_nobody_notices() {
 }
 
 #[tokio::test]
-async fn an_assignment_that_the_disk_did_not_keep_is_told_to_nobody() {
+async fn no_assignment_is_sent_unless_it_is_durable() {
     let mut house = House::new();
     let group = GroupId::new("g");
     house.disk.fail_nth_sync(1);
@@ -92,7 +92,7 @@ async fn an_assignment_that_the_disk_did_not_keep_is_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn an_empty_group_becomes_one_of_the_other_kind_and_is_that_after_a_restart() {
+async fn an_empty_group_changes_its_kind_also_over_a_restart() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let joined = house.lead(&group).await;
@@ -120,7 +120,7 @@ async fn an_empty_group_becomes_one_of_the_other_kind_and_is_that_after_a_restar
 }
 
 #[tokio::test]
-async fn an_empty_consumer_group_without_offsets_is_forgotten_after_ten_minutes() {
+async fn an_empty_consumer_group_without_offsets_expires_after_ten_minutes() {
     let mut house = House::new();
     let group = GroupId::new("g");
     house.kept(&group, enters("a")).await;
@@ -134,7 +134,7 @@ async fn an_empty_consumer_group_without_offsets_is_forgotten_after_ten_minutes(
 }
 
 #[tokio::test]
-async fn a_member_of_a_group_that_is_not_there_is_unknown_and_may_join() {
+async fn a_member_of_an_unknown_group_must_join_first() {
     let mut house = House::new();
     let group = GroupId::new("g");
     assert_eq!(house.told(&group, beat("a", 3)).await, Err(GroupError::UnknownMemberId));

@@ -74,7 +74,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn ten_thousand_members_live_on_over_a_power_cut_and_the_silent_ones_are_found() {
+async fn ten_thousand_members_survive_a_power_cut_unless_silent() {
     let mut house = House::new();
     let (classic, consumer) = (groups("classic"), groups("consumer"));
     let mut joined = Vec::new();

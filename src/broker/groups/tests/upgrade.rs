@@ -40,7 +40,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_group_is_upgraded_and_taken_back_with_its_members_and_over_power_cuts() {
+async fn an_upgrade_and_downgrade_keep_the_members_over_power_cuts() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let joined = house.leads(&group).await;
@@ -77,7 +77,7 @@ async fn a_group_is_upgraded_and_taken_back_with_its_members_and_over_power_cuts
 }
 
 #[tokio::test]
-async fn whoever_waits_in_a_classic_group_that_is_upgraded_is_told_to_join_again() {
+async fn an_upgrade_answers_a_waiting_join_with_a_rebalance() {
     let mut house = House::new();
     let group = GroupId::new("g");
     house.leads(&group).await;
@@ -106,7 +106,7 @@ async fn a_heartbeat_that_is_refused_upgrades_nothing() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_none_of_consumers_or_cannot_be_read_is_not_upgraded() {
+async fn groups_without_readable_consumer_subscriptions_are_not_upgraded() {
     let mut house = House::new();
     let connect = GroupId::new("connect");
     let mut join = old("");
@@ -190,7 +190,7 @@ fn indexes(alive: &Alive) -> Vec<i32> {
 }
 
 #[tokio::test]
-async fn what_a_member_has_still_to_give_up_is_nobody_else_s_when_its_group_is_upgraded() {
+async fn partitions_to_revoke_stay_with_their_owner_during_an_upgrade() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let (a, b) = house.two_of_whom_one_holds_all(&group).await;
@@ -218,7 +218,7 @@ async fn what_a_member_has_still_to_give_up_is_nobody_else_s_when_its_group_is_u
 }
 
 #[tokio::test]
-async fn a_group_that_is_upgraded_between_two_rebalances_leaves_its_members_what_they_hold() {
+async fn an_upgrade_between_two_rebalances_keeps_current_assignments() {
     let mut house = House::new();
     let group = GroupId::new("g");
     let (a, b) = house.two_of_whom_one_holds_all(&group).await;

@@ -37,7 +37,7 @@ fn only_silent_ids_are_forgotten_and_none_that_is_open() {
 }
 
 #[test]
-fn when_there_are_too_many_the_one_that_is_silent_longest_goes_first() {
+fn the_longest_silent_transactional_id_is_evicted_first() {
     let mut book = TransactionBook::default();
     book.apply("open", Some(open(0, "g")));
     for n in 1..10_000 {
@@ -52,7 +52,7 @@ fn when_there_are_too_many_the_one_that_is_silent_longest_goes_first() {
 }
 
 #[test]
-fn what_all_of_them_take_is_bounded() {
+fn the_memory_of_all_transactions_is_bounded() {
     let mut book = TransactionBook::default();
     let large = |group: usize| {
         let item = |partition| CommitItem {

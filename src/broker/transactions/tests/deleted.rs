@@ -44,7 +44,7 @@ fn a_transaction_ends_although_a_topic_in_it_was_deleted() {
 }
 
 #[test]
-fn a_topic_made_anew_is_not_held_by_a_transaction_in_the_one_before() {
+fn a_recreated_topic_is_free_of_old_transactions() {
     for restarts in [false, true] {
         let mut house = House::new();
         let by = house.begin("x");
@@ -74,7 +74,7 @@ fn a_topic_made_anew_is_not_held_by_a_transaction_in_the_one_before() {
 }
 
 #[test]
-fn offsets_in_a_topic_that_is_deleted_do_not_come_back_with_the_commit() {
+fn a_commit_writes_no_offsets_of_a_deleted_topic() {
     for restarts in [false, true] {
         let mut house = House::new();
         let by = house.begin("x");
@@ -99,7 +99,7 @@ fn offsets_in_a_topic_that_is_deleted_do_not_come_back_with_the_commit() {
 }
 
 #[test]
-fn offsets_of_a_group_that_are_deleted_do_not_come_back_with_the_commit() {
+fn a_commit_writes_no_deleted_offsets_of_a_group() {
     let delete = |house: &mut House, group: &str, partition| {
         let goes = |_: &_, index| index == partition;
         let seq = house.broker.delete_offsets(&group.into(), goes).unwrap();
@@ -133,7 +133,7 @@ fn offsets_of_a_group_that_are_deleted_do_not_come_back_with_the_commit() {
 }
 
 #[test]
-fn other_topics_of_the_transaction_keep_what_they_have() {
+fn other_topics_of_the_transaction_keep_their_offsets() {
     let mut house = House::new();
     house.create("u");
     let by = house.begin("x");
@@ -146,7 +146,7 @@ fn other_topics_of_the_transaction_keep_what_they_have() {
 }
 
 #[test]
-fn a_topic_its_offsets_and_what_is_open_in_it_go_together_or_not_at_all() {
+fn a_topic_its_offsets_and_transactions_are_deleted_atomically() {
     let mut cuts = 0;
     for seed in 0..20 {
         let mut house = House::with_seed(seed);

@@ -32,7 +32,7 @@ impl House {
 }
 
 #[test]
-fn a_producer_is_known_until_it_has_been_silent_for_a_day_and_then_begins_anew() {
+fn a_producer_is_forgotten_after_a_silent_day() {
     let mut house = House::new();
     assert_eq!((house.write(7, 0).unwrap(), house.write(7, 1).unwrap()), (0, 1));
     house.hand.advance(DAY_MS - 1);
@@ -52,7 +52,7 @@ fn a_producer_is_known_until_it_has_been_silent_for_a_day_and_then_begins_anew()
 }
 
 #[test]
-fn the_times_are_those_that_were_set_and_each_producer_has_its_own() {
+fn expiration_times_are_configurable_and_counted_per_producer() {
     let mut house = House::new();
     let expiration = Expiration { producer_id_ms: 1_000, transactional_id_ms: 5_000 };
     house.broker = house.broker.expiring(expiration);
@@ -72,7 +72,7 @@ fn the_times_are_those_that_were_set_and_each_producer_has_its_own() {
 }
 
 #[test]
-fn a_restart_does_not_take_an_old_record_for_a_silent_producer() {
+fn an_old_record_timestamp_does_not_expire_its_producer() {
     let mut house = House::new();
     // The record's timestamp is in 1970.
     house.hand.advance(2 * DAY_MS);
@@ -84,7 +84,7 @@ fn a_restart_does_not_take_an_old_record_for_a_silent_producer() {
 }
 
 #[test]
-fn whose_transaction_is_open_is_not_forgotten() {
+fn a_producer_with_an_open_transaction_is_not_forgotten() {
     let mut house = House::new();
     let by = house.begin("x");
     house.join("x", by, 0);
@@ -97,7 +97,7 @@ fn whose_transaction_is_open_is_not_forgotten() {
 }
 
 #[test]
-fn a_transactional_id_is_known_for_a_week_after_its_last_use_and_then_begins_as_another() {
+fn a_transactional_id_expires_a_week_after_its_last_use() {
     let mut house = House::new();
     let by = house.begin("x");
     house.hand.advance(DAY_MS);
@@ -121,7 +121,7 @@ fn a_transactional_id_is_known_for_a_week_after_its_last_use_and_then_begins_as_
 }
 
 #[test]
-fn the_producers_of_a_topic_that_was_deleted_are_forgotten_with_it() {
+fn the_producers_of_a_deleted_topic_are_forgotten() {
     for restarts in [false, true] {
         let mut house = House::new();
         house.write(7, 0).unwrap();
@@ -143,7 +143,7 @@ fn the_producers_of_a_topic_that_was_deleted_are_forgotten_with_it() {
 }
 
 #[test]
-fn who_has_an_epoch_for_each_transaction_begins_at_0_where_nobody_knows_it() {
+fn producers_with_an_epoch_per_transaction_begin_at_sequence_zero() {
     let mut house = House::new();
     let by = house.begin("x");
     let topic = house.topic();
@@ -162,7 +162,7 @@ fn who_has_an_epoch_for_each_transaction_begins_at_0_where_nobody_knows_it() {
 }
 
 #[test]
-fn what_transactions_wrote_where_nobody_reads_is_forgotten_all_the_same() {
+fn transactional_producers_are_forgotten_without_any_reader() {
     let mut house = House::new();
     let by = house.begin("x");
     let kept = |house: &House| {
@@ -191,7 +191,7 @@ fn what_transactions_wrote_where_nobody_reads_is_forgotten_all_the_same() {
 }
 
 #[test]
-fn a_partition_takes_transactions_again_once_retention_has_passed_those_that_were_aborted() {
+fn retention_of_aborted_transactions_readmits_new_ones() {
     let mut house = House::new();
     let by = house.begin("x");
     let topic = house.topic();

@@ -77,7 +77,7 @@ fn a_step() -> TransactionStep {
 }
 
 #[test]
-fn a_thousand_partitions_one_by_one_cost_the_log_a_thousand_partitions() {
+fn a_thousand_partitions_cost_linear_journal_bytes() {
     let mut house = House::with_many();
     let by = house.begin("x");
     house.join_many(by, 0);
@@ -99,7 +99,7 @@ fn a_thousand_partitions_one_by_one_cost_the_log_a_thousand_partitions() {
 }
 
 #[test]
-fn what_came_into_a_transaction_step_by_step_is_read_back_after_a_power_cut() {
+fn transaction_steps_are_restored_after_a_power_cut() {
     for (checkpoints, index_is_lost) in [(false, false), (true, false), (true, true)] {
         let mut house = House::with_many();
         let by = house.begin("x");
@@ -137,7 +137,7 @@ fn what_came_into_a_transaction_step_by_step_is_read_back_after_a_power_cut() {
 }
 
 #[test]
-fn the_end_of_a_transaction_ends_its_steps_and_none_is_taken_for_the_next_one_s() {
+fn the_steps_of_an_ended_transaction_never_reach_the_next() {
     let mut house = House::with_many();
     let by = house.begin("x");
     for index in 0..10 {
@@ -156,7 +156,7 @@ fn the_end_of_a_transaction_ends_its_steps_and_none_is_taken_for_the_next_one_s(
 }
 
 #[test]
-fn who_commits_the_same_offset_again_and_again_does_not_fill_the_log() {
+fn repeated_offset_commits_do_not_fill_the_log() {
     let mut house = House::new();
     let by = house.begin("x");
     house.join("x", by, 0);
@@ -175,7 +175,7 @@ fn who_commits_the_same_offset_again_and_again_does_not_fill_the_log() {
 }
 
 #[test]
-fn what_is_sent_again_costs_nothing() {
+fn repeated_requests_write_nothing() {
     let mut house = House::with_many();
     let by = house.begin("x");
     house.join_many(by, 0);
@@ -190,7 +190,7 @@ fn what_is_sent_again_costs_nothing() {
 }
 
 #[test]
-fn a_step_written_by_the_first_version_is_read_for_ever() {
+fn a_version_one_step_stays_readable() {
     let joins = a_step();
     let topic = part_without_log(&"r".into()).topic;
     let open = Transaction::new(1000, 60_000, WallMs(1));
@@ -214,7 +214,7 @@ fn a_step_written_by_the_first_version_is_read_for_ever() {
 }
 
 #[test]
-fn what_comes_of_held_batches_is_in_the_log_with_the_end_of_those_and_no_others() {
+fn outcomes_of_held_batches_are_atomic_with_their_transactions_end() {
     let mut house = House::new();
     let by = house.begin("x");
     house.join("x", by, 0);

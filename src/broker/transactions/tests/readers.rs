@@ -18,7 +18,7 @@ fn decided_and_open() -> House {
 }
 
 #[test]
-fn what_was_aborted_is_nobody_s_record_and_what_is_open_nobody_s_yet() {
+fn aborted_and_open_records_are_no_readable_records() {
     let house = decided_and_open();
     let topic = house.topic();
     let partition = topic.partition(0).unwrap();
@@ -35,7 +35,7 @@ fn what_was_aborted_is_nobody_s_record_and_what_is_open_nobody_s_yet() {
 }
 
 #[test]
-fn what_was_read_before_retention_passed_it_is_not_taken_for_committed() {
+fn batches_read_before_retention_are_not_taken_for_committed() {
     let house = decided_and_open();
     let topic = house.topic();
     let partition = topic.partition(0).unwrap();

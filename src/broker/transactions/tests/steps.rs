@@ -26,7 +26,7 @@ fn ended(known: &Transaction, commits: bool, raises: bool) -> Transaction {
 }
 
 #[test]
-fn who_has_another_id_is_unknown_and_who_has_another_epoch_fenced() {
+fn another_producer_id_is_unknown_and_another_epoch_is_fenced() {
     let known = open(&begun());
     assert_eq!(known.check((40, 0)), Ok(()));
     assert_eq!(known.check((41, 0)), Err(TransactionError::UnknownProducer));
@@ -50,7 +50,7 @@ fn a_part_that_takes_part_already_changes_nothing() {
 }
 
 #[test]
-fn what_has_ended_can_be_ended_the_same_way_again_and_no_other() {
+fn a_repeated_end_must_have_the_same_outcome() {
     for commits in [true, false] {
         let known = ended(&open(&begun()), commits, false);
         assert_eq!(known.incarnation(), (40, 0));
@@ -68,7 +68,7 @@ fn what_has_ended_can_be_ended_the_same_way_again_and_no_other() {
 }
 
 #[test]
-fn by_kip_890_an_end_gives_the_next_epoch_and_its_repetition_the_same() {
+fn a_repeated_kip_890_end_returns_the_same_next_epoch() {
     let old = open(&begun());
     let known = ended(&old, true, true);
     assert_eq!(known.incarnation(), (40, 1));
@@ -84,7 +84,7 @@ fn by_kip_890_an_end_gives_the_next_epoch_and_its_repetition_the_same() {
 }
 
 #[test]
-fn who_begins_anew_is_the_next_and_a_repetition_is_answered_the_same() {
+fn a_repeated_producer_init_returns_the_same_epoch() {
     let known = begun();
     let next = |by| known.begun_anew(by, 5, T, || None);
     let first = next(None).unwrap().unwrap();
@@ -122,7 +122,7 @@ fn when_epochs_run_out_another_id_is_given() {
 }
 
 #[test]
-fn what_is_held_for_its_end_is_held_once_and_no_more_than_can_be_read_back() {
+fn held_batches_are_deduplicated_and_bounded() {
     let topic = "r".into();
     let known = open(&begun());
     let holding = |known: &Transaction, sequence| {
@@ -141,7 +141,7 @@ fn what_is_held_for_its_end_is_held_once_and_no_more_than_can_be_read_back() {
 }
 
 #[test]
-fn a_transaction_takes_so_many_parts_and_no_more() {
+fn the_partitions_of_a_transaction_are_bounded() {
     let parts = |n: usize| (0..i32::try_from(n).unwrap()).map(a_part).collect();
     let joining = |n| Joining { parts: parts(n), ..Joining::default() };
     assert!(begun().joined((40, 0), joining(PARTS_MAX), T).is_ok());

@@ -360,7 +360,7 @@ fn a_power_cut_parts_no_failure_from_its_transaction() {
 }
 
 #[test]
-fn one_bad_nack_of_a_transaction_changes_nothing() {
+fn an_invalid_nack_of_a_transaction_changes_nothing() {
     let (mut house, disk) = House::new();
     let mut bad = batch(0, &[1, 2]);
     bad.nacks[1] = nack(NackTarget::Unreadable);
@@ -374,7 +374,7 @@ fn one_bad_nack_of_a_transaction_changes_nothing() {
 }
 
 #[test]
-fn nacks_whose_windows_do_not_fit_are_refused() {
+fn nacks_with_oversize_windows_are_refused() {
     let (mut house, _disk) = House::new();
     let ladder = ordered().ladder_of(&shop(), &"orders".into());
     let mut large = batch(0, &[1]);

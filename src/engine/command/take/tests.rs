@@ -129,7 +129,7 @@ fn nack((named, want, value): (NackTarget, RequestedDelay, String)) -> NackReque
 }
 
 #[test]
-fn a_damaged_retry_ends_among_the_dead_letters_and_its_neighbours_go_on() {
+fn a_damaged_retry_becomes_a_dead_letter_and_others_continue() {
     let mut house = House::new();
     house.fail(&[1, 2, 3]).unwrap();
     assert!(house.disk.damage(LOG, text(2).as_bytes()));
@@ -146,7 +146,7 @@ fn a_damaged_retry_ends_among_the_dead_letters_and_its_neighbours_go_on() {
 }
 
 #[test]
-fn the_last_failure_of_a_damaged_record_does_not_stop_the_others() {
+fn a_damaged_dead_letter_does_not_stop_other_records() {
     let mut house = House::new();
     house.fail(&[1, 2]).unwrap();
     let taken = house.taken();
@@ -164,7 +164,7 @@ fn the_last_failure_of_a_damaged_record_does_not_stop_the_others() {
 }
 
 #[test]
-fn an_engine_that_is_ahead_of_its_log_says_so_to_who_asks() {
+fn an_engine_ahead_of_its_log_reports_it() {
     let mut house = House::new();
     house.fail(&[1]).unwrap();
     assert_eq!(house.engine.trouble(), None);

@@ -175,7 +175,7 @@ fn rows_of_this_version_are_read_for_ever() {
 }
 
 #[test]
-fn bytes_that_are_no_row_end_the_use_of_the_store_instead_of_being_believed() {
+fn damaged_rows_fail_the_store() {
     for damage in [&[][..], &[2, 0], &[1], &[1, 255, 255]] {
         let mut store = Store::in_memory();
         fill(&mut store);

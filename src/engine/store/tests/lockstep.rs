@@ -293,7 +293,7 @@ fn a_store_without_a_disk_answers_as_the_reference_does() {
 }
 
 #[test]
-fn a_store_on_disk_answers_as_the_reference_does_and_a_crash_goes_back_to_the_checkpoint() {
+fn a_disk_store_equals_the_reference_also_after_crashes() {
     let mut crashes = 0;
     for seed in 0..12 {
         let disk = MemDisk::new(seed);
@@ -338,7 +338,7 @@ fn checkpoint(store: &mut Store, model: &BTreeEntries, applied: u64, saved: &Sav
 }
 
 #[test]
-fn rows_written_by_somebody_else_whenever_he_likes_are_read_as_if_they_were_there() {
+fn rows_flushed_concurrently_stay_readable() {
     let (mut crashes, mut behind) = (0, 0);
     for seed in 0..12 {
         let disk = MemDisk::new(seed);
@@ -377,7 +377,7 @@ fn rows_written_by_somebody_else_whenever_he_likes_are_read_as_if_they_were_ther
 }
 
 #[test]
-fn a_store_whose_flusher_is_gone_fails_and_keeps_nothing() {
+fn a_store_without_its_flusher_fails_and_persists_nothing() {
     let disk = MemDisk::new(1);
     let mut script = Script::new(1);
     let (mut model, mut store) = (BTreeEntries::default(), open(&disk));
@@ -393,7 +393,7 @@ fn a_store_whose_flusher_is_gone_fails_and_keeps_nothing() {
 }
 
 #[test]
-fn power_lost_in_the_middle_of_a_flush_or_checkpoint_leaves_one_of_its_two_checkpoints() {
+fn a_power_cut_leaves_one_of_two_checkpoints() {
     let (mut before, mut after) = (0, 0);
     for seed in 0..40 {
         let disk = MemDisk::new(seed);
@@ -427,7 +427,7 @@ fn power_lost_in_the_middle_of_a_flush_or_checkpoint_leaves_one_of_its_two_check
 }
 
 #[test]
-fn after_a_failure_every_read_is_empty_and_the_reason_is_told() {
+fn reads_after_a_failure_are_empty_with_a_reason() {
     let disk = MemDisk::new(1);
     let mut script = Script::new(1);
     let (mut model, mut store) = (BTreeEntries::default(), open(&disk));
@@ -444,7 +444,7 @@ fn after_a_failure_every_read_is_empty_and_the_reason_is_told() {
 }
 
 #[test]
-fn counting_what_is_due_is_exact_from_either_end_and_bounded_in_the_middle() {
+fn due_counts_are_exact_near_either_end() {
     let mut script = Script::new(3);
     let mut store = Store::in_memory();
     for due in 0..25_000 {

@@ -11,7 +11,7 @@ fn put(store: &mut Store, id: u64, state: RetryState) {
 }
 
 #[test]
-fn one_look_for_what_can_be_moved_is_among_a_few_and_says_where_to_go_on() {
+fn a_search_for_movable_entries_is_bounded_and_resumable() {
     let mut store = Store::in_memory();
     let waiting = RetryState::Waiting { due: WallMs(7), delay_ms: 7, level: None };
     for id in 1..=1000 {

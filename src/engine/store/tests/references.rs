@@ -63,7 +63,7 @@ const BEGINS: PayloadChange = PayloadChange::Begins(0);
 const KEEPS: PayloadChange = PayloadChange::Keeps;
 
 #[test]
-fn a_later_fact_releases_the_one_before_but_not_the_bytes() {
+fn a_later_fact_releases_the_previous_one_but_no_bytes() {
     let mut told = StoreFixture::new();
     let begins = told.put(1, WAITING, BEGINS);
     let second = told.put(1, WAITING, KEEPS);
@@ -76,7 +76,7 @@ fn a_later_fact_releases_the_one_before_but_not_the_bytes() {
 }
 
 #[test]
-fn the_dead_letter_takes_the_place_of_the_bytes_and_is_never_released_here() {
+fn a_dead_letter_replaces_the_bytes_and_is_never_released() {
     let mut told = StoreFixture::new();
     let begins = told.put(1, WAITING, BEGINS);
     let letter = told.put(1, DEAD, KEEPS);
@@ -101,7 +101,7 @@ fn the_dead_letter_takes_the_place_of_the_bytes_and_is_never_released_here() {
 }
 
 #[test]
-fn the_tombstone_of_the_highest_id_stays_until_a_higher_one_was_given() {
+fn the_highest_tombstone_stays_until_a_higher_id_exists() {
     let mut told = StoreFixture::new();
     told.put(1, WAITING, BEGINS);
     let tombstone = told.forget(1);
@@ -114,7 +114,7 @@ fn the_tombstone_of_the_highest_id_stays_until_a_higher_one_was_given() {
 }
 
 #[test]
-fn a_slot_fact_told_again_at_a_start_does_not_release_the_hand_out_after_it() {
+fn a_repeated_slot_fact_does_not_release_a_later_delivery() {
     let mut told = StoreFixture::new();
     let handout = |sequence| {
         let lane = LaneOffset { slot: RetryPartition(3), sequence };
@@ -158,7 +158,7 @@ fn sweeps_go_round_so_that_none_waits_for_another() {
 }
 
 #[test]
-fn an_entry_that_never_settles_does_not_remember_every_fact_it_ever_had() {
+fn an_unsettled_entry_keeps_a_bounded_list_of_facts() {
     let mut told = StoreFixture::new();
     let lane = LaneOffset { slot: RetryPartition(3), sequence: 9 };
     told.put(1, WAITING, BEGINS);

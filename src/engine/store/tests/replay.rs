@@ -269,7 +269,7 @@ impl World {
 }
 
 #[test]
-fn a_replay_of_the_log_alone_gives_the_same_state_whatever_released_facts_are_gone() {
+fn a_replay_without_released_facts_gives_the_same_state() {
     let (mut gone, mut tombstones_gone, mut dead, mut ended) = (0, 0, 0, 0);
     for seed in 0..12 {
         let mut world = World::new(seed);
@@ -297,7 +297,7 @@ fn a_replay_of_the_log_alone_gives_the_same_state_whatever_released_facts_are_go
 }
 
 #[test]
-fn when_every_entry_is_forgotten_and_compacted_only_the_last_tombstone_stays() {
+fn only_the_last_tombstone_remains_when_all_entries_are_forgotten() {
     let mut world = World::new(7);
     for _ in 0..300 {
         world.step();

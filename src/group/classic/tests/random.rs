@@ -19,7 +19,7 @@ struct Client {
 }
 
 #[test]
-fn whatever_clients_do_every_request_is_answered_and_generations_only_rise() {
+fn every_request_is_answered_and_generations_only_rise() {
     let mut rebalances = 0;
     for seed in 0..SEEDS {
         rebalances += run(seed);

@@ -17,7 +17,7 @@ fn a_single_member_starts_without_waiting() {
 }
 
 #[test]
-fn a_second_member_makes_the_first_join_again_and_both_get_their_assignment() {
+fn a_second_member_triggers_a_rebalance_and_both_are_assigned() {
     let mut s = Script::new();
     s.join(member("a"));
     s.sync("a", 1, &[("a", "all")]);
@@ -60,7 +60,7 @@ fn the_state_is_kept_before_its_answers() {
 }
 
 #[test]
-fn a_member_left_out_by_the_leader_gets_an_empty_assignment() {
+fn a_member_without_an_assignment_by_the_leader_gets_none() {
     let mut s = Script::pair();
     s.join(again("a"));
     s.join(again("b"));
@@ -82,7 +82,7 @@ fn a_cooperative_rejoin_with_new_metadata_rebalances_without_losing_anyone() {
 }
 
 #[test]
-fn a_follower_that_joins_with_nothing_new_disturbs_nobody() {
+fn an_unchanged_follower_rejoins_without_a_rebalance() {
     let mut s = Script::pair();
     let b = s.join(again("b"));
     assert_eq!(s.joined(b).generation, 2);
@@ -98,7 +98,7 @@ fn a_leader_that_joins_again_forces_a_rebalance() {
 }
 
 #[test]
-fn a_join_whose_answer_was_lost_is_answered_the_same() {
+fn a_repeated_join_gets_the_same_answer() {
     let mut s = Script::new();
     let first = s.join(member("a"));
     let second = s.join(again("a"));
@@ -117,7 +117,7 @@ fn another_leader_follows_a_leader_that_leaves() {
 }
 
 #[test]
-fn a_rebalance_in_the_sync_phase_sends_waiting_members_back_to_join() {
+fn a_join_during_sync_sends_waiting_members_back() {
     let mut s = Script::pair();
     s.join(again("a"));
     s.join(again("b"));
@@ -130,7 +130,7 @@ fn a_rebalance_in_the_sync_phase_sends_waiting_members_back_to_join() {
 }
 
 #[test]
-fn the_protocol_is_the_one_most_members_prefer_among_those_all_support() {
+fn the_group_selects_the_preferred_common_protocol() {
     let mut s = Script::new();
     let of = |id: &str, names: &[&str]| JoinRequest {
         protocols: names.iter().map(|name| protocol(name, id)).collect(),

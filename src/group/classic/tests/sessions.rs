@@ -28,7 +28,7 @@ fn a_commit_counts_as_a_heartbeat() {
 }
 
 #[test]
-fn a_group_whose_last_member_went_is_kept_empty_with_its_generation() {
+fn a_group_without_members_keeps_its_generation() {
     let mut s = Script::pair();
     s.pass(SESSION_MS);
     assert_eq!(s.group.phase(), GroupPhase::Empty);
@@ -39,7 +39,7 @@ fn a_group_whose_last_member_went_is_kept_empty_with_its_generation() {
 }
 
 #[test]
-fn a_member_that_does_not_join_again_is_removed_when_the_rebalance_has_waited_long_enough() {
+fn a_member_without_a_rejoin_expires_after_the_rebalance_timeout() {
     let mut s = Script::pair();
     let a = s.join(again("a"));
     for _ in 0..59 {
@@ -64,7 +64,7 @@ fn a_member_waiting_in_a_rebalance_does_not_expire() {
 }
 
 #[test]
-fn a_member_that_never_syncs_is_removed_after_the_rebalance_timeout() {
+fn a_member_without_a_sync_is_removed_after_the_timeout() {
     let mut s = Script::pair();
     s.join(again("a"));
     s.join(again("b"));
@@ -77,7 +77,7 @@ fn a_member_that_never_syncs_is_removed_after_the_rebalance_timeout() {
 }
 
 #[test]
-fn a_follower_is_not_left_waiting_by_a_leader_that_dies_before_it_assigns() {
+fn a_follower_is_released_when_its_leader_expires() {
     let mut s = Script::pair();
     s.join(again("a"));
     s.join(again("b"));
@@ -89,7 +89,7 @@ fn a_follower_is_not_left_waiting_by_a_leader_that_dies_before_it_assigns() {
 }
 
 #[test]
-fn a_new_member_is_first_sent_its_id_and_the_rebalance_waits_for_it() {
+fn a_rebalance_waits_for_a_new_member_with_its_id() {
     let mut s = Script::pair();
     let c = s.join(JoinRequest { require_known_member_id: true, ..member("c") });
     assert_eq!(s.join_error(c), GroupError::MemberIdRequired);
@@ -103,7 +103,7 @@ fn a_new_member_is_first_sent_its_id_and_the_rebalance_waits_for_it() {
 }
 
 #[test]
-fn an_id_nobody_joins_with_is_forgotten() {
+fn an_unused_member_id_is_forgotten() {
     let mut s = Script::pair();
     s.join(JoinRequest { require_known_member_id: true, ..member("c") });
     let b = s.join(JoinRequest { protocols: vec![protocol("range", "news")], ..again("b") });
@@ -144,7 +144,7 @@ fn a_restart_within_the_session_timeout_is_no_rebalance() {
 }
 
 #[test]
-fn a_member_that_does_not_come_back_after_a_restart_expires() {
+fn a_member_absent_after_a_restart_expires() {
     let mut s = Script::pair().restart();
     s.pass_alive(SESSION_MS - 1_000, &["a"], 2);
     s.pass(1_000);
@@ -152,7 +152,7 @@ fn a_member_that_does_not_come_back_after_a_restart_expires() {
 }
 
 #[test]
-fn a_rebalance_cut_short_by_a_restart_is_begun_anew_by_the_members() {
+fn members_repeat_a_rebalance_cut_short_by_a_restart() {
     let mut s = Script::pair();
     s.join(again("a"));
     s.join(again("b"));

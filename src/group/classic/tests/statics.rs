@@ -16,7 +16,7 @@ fn static_pair() -> Script {
 }
 
 #[test]
-fn a_static_member_restarts_without_a_rebalance_and_finds_its_assignment() {
+fn a_restarted_static_member_keeps_its_assignment_without_a_rebalance() {
     let mut s = static_pair();
     let join = s.join(instance("y", "y2"));
     let joined = s.joined(join);
@@ -43,7 +43,7 @@ fn the_process_that_was_replaced_is_fenced() {
 }
 
 #[test]
-fn a_static_leader_that_restarts_is_told_to_skip_the_assignment() {
+fn a_restarted_static_leader_skips_the_assignment() {
     let mut s = static_pair();
     let join = s.join(instance("x", "x2"));
     let joined = s.joined(join);
@@ -55,7 +55,7 @@ fn a_static_leader_that_restarts_is_told_to_skip_the_assignment() {
 }
 
 #[test]
-fn an_old_static_leader_is_kept_from_assigning_by_its_former_id() {
+fn an_old_client_as_restarted_static_leader_assigns_nothing() {
     let mut s = static_pair();
     let join = s.join(JoinRequest { can_skip_assignment: false, ..instance("x", "x2") });
     let joined = s.joined(join);
@@ -103,7 +103,7 @@ fn a_join_that_waits_is_fenced_by_its_successor() {
 }
 
 #[test]
-fn who_replaces_a_static_member_that_waits_for_its_first_join_may_wait_as_long_as_any() {
+fn the_replacement_of_a_joining_static_member_may_also_wait() {
     let mut s = Script::new();
     s.join(member("a"));
     s.sync("a", 1, &[("a", "all")]);
@@ -121,7 +121,7 @@ fn who_replaces_a_static_member_that_waits_for_its_first_join_may_wait_as_long_a
 }
 
 #[test]
-fn a_static_member_that_is_restarting_keeps_its_place_in_a_rebalance() {
+fn a_restarting_static_member_keeps_its_place_in_a_rebalance() {
     let mut s = static_pair();
     let long = JoinRequest { session_timeout_ms: 600_000, ..instance("y", "y2") };
     s.join(long);

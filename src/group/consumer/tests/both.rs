@@ -44,7 +44,7 @@ struct World {
 }
 
 #[test]
-fn whatever_both_kinds_do_no_partition_has_two_owners_and_in_the_end_each_has_one() {
+fn mixed_groups_give_each_partition_exactly_one_owner() {
     let mut given_up = 0;
     for seed in 0..SEEDS {
         let mut world = World::new(seed);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_member_whose_last_answer_was_lost_goes_on_from_the_epoch_before() {
+fn a_member_continues_from_its_previous_epoch_after_lost_answers() {
     let mut s = Script::pair();
     s.join("c", &["orders"]);
     s.beat("b", 2).unwrap();
@@ -17,7 +17,7 @@ fn a_member_whose_last_answer_was_lost_goes_on_from_the_epoch_before() {
 }
 
 #[test]
-fn a_member_that_says_all_it_knows_is_told_its_assignment_again() {
+fn a_full_heartbeat_returns_the_assignment_again() {
     let mut s = Script::pair();
     let whole =
         ConsumerHeartbeat { epoch: 2, owned: Some(orders(&[2, 3])), ..join("a", &["orders"]) };
@@ -26,7 +26,7 @@ fn a_member_that_says_all_it_knows_is_told_its_assignment_again() {
 }
 
 #[test]
-fn a_member_that_joins_again_holds_nothing_and_gets_its_part_back() {
+fn a_rejoining_member_gets_its_partitions_back() {
     let mut s = Script::pair();
     assert_eq!(s.join("a", &["orders"]), told("a", 2, &[2, 3]));
     assert_eq!((s.epochs.len(), s.gone.len()), (2, 0), "nobody else is disturbed");
@@ -39,7 +39,7 @@ fn a_member_that_joins_again_holds_nothing_and_gets_its_part_back() {
 }
 
 #[test]
-fn strangers_are_told_so_and_may_join() {
+fn unknown_members_are_refused_and_may_join() {
     let mut s = Script::pair();
     assert_eq!(s.beat("x", 2), Err(GroupError::UnknownMemberId));
     assert_eq!(s.beat("x", -1), Err(GroupError::UnknownMemberId));
@@ -47,7 +47,7 @@ fn strangers_are_told_so_and_may_join() {
 }
 
 #[test]
-fn requests_that_no_client_makes_are_refused_before_anything_is_changed() {
+fn invalid_heartbeats_are_refused_without_any_change() {
     let mut s = Script::new();
     let invalid = |s: &mut Script, beat| {
         assert!(matches!(s.send(beat), Err(GroupError::InvalidRequest(_))));
@@ -74,7 +74,7 @@ fn requests_that_no_client_makes_are_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn a_full_group_takes_nobody_more() {
+fn a_full_group_admits_no_new_member() {
     let config = ConsumerConfig { members_max: 2, ..ConsumerConfig::default() };
     let mut s = Script::of(Consumer::new(config));
     s.join("a", &["orders"]);
@@ -84,7 +84,7 @@ fn a_full_group_takes_nobody_more() {
 }
 
 #[test]
-fn offsets_are_committed_and_read_by_members_at_their_epoch_only() {
+fn members_commit_and_fetch_offsets_only_at_their_epoch() {
     let mut s = Script::pair();
     assert_eq!(s.may_commit("a", 2), Ok(()));
     assert_eq!(s.may_commit("a", 1), Err(GroupError::StaleMemberEpoch));
@@ -101,7 +101,7 @@ fn offsets_are_committed_and_read_by_members_at_their_epoch_only() {
 }
 
 #[test]
-fn what_a_member_has_had_since_an_epoch_is_known_of_those_before_its_own() {
+fn former_assignments_are_known_for_earlier_epochs() {
     let has_had = |s: &Script, id: &str, epoch: i32, indexes: &[i32]| {
         let named: Vec<_> = indexes.iter().map(|index| ("orders".into(), *index)).collect();
         s.group.has_had(&id.into(), epoch, named.iter())
@@ -146,7 +146,7 @@ fn an_administrator_removes_any_member_by_its_id() {
 }
 
 #[test]
-fn only_an_empty_group_can_be_deleted_and_then_takes_nobody() {
+fn only_an_empty_group_is_deleted_and_admits_no_members() {
     let mut s = Script::pair();
     assert_eq!(s.ask(GroupInput::Delete), GroupAnswer::Delete(Err(GroupError::NonEmptyGroup)));
     s.beat("a", -1).unwrap();

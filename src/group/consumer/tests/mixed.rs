@@ -139,7 +139,7 @@ impl Script {
 }
 
 #[test]
-fn a_classic_member_is_told_to_join_again_and_gives_up_what_it_says_it_holds() {
+fn a_classic_member_rejoins_and_revokes_its_owned_partitions() {
     let mut s = Script::old();
     assert_eq!(s.join("n", &["orders"]), told("n", 2, &[]));
     assert_eq!(s.beats("c", 1), Err(GroupError::RebalanceInProgress));
@@ -158,7 +158,7 @@ fn a_classic_member_is_told_to_join_again_and_gives_up_what_it_says_it_holds() {
 }
 
 #[test]
-fn a_classic_member_joins_again_when_what_it_is_to_have_becomes_free() {
+fn a_classic_member_rejoins_when_its_partitions_become_free() {
     let mut s = Script::new();
     s.join("n", &["orders"]);
     let joined = s.joins(classic("c", &[])).unwrap();
@@ -175,7 +175,7 @@ fn a_classic_member_joins_again_when_what_it_is_to_have_becomes_free() {
 }
 
 #[test]
-fn a_classic_member_is_refused_in_the_words_of_its_own_protocol() {
+fn a_classic_member_gets_errors_of_its_own_protocol() {
     let mut s = Script::mixed();
     for generation in [1, 3] {
         assert_eq!(s.beats("c", generation), Err(GroupError::IllegalGeneration));
@@ -207,7 +207,7 @@ fn a_classic_member_is_refused_in_the_words_of_its_own_protocol() {
 }
 
 #[test]
-fn a_classic_member_that_does_not_join_again_in_time_is_removed() {
+fn a_classic_member_without_a_rejoin_in_time_is_removed() {
     let mut s = Script::mixed();
     s.topic("orders", 1, 6);
     s.beat("n", 2).unwrap();
@@ -219,7 +219,7 @@ fn a_classic_member_that_does_not_join_again_in_time_is_removed() {
 }
 
 #[test]
-fn a_classic_member_that_never_asks_for_its_part_is_removed() {
+fn a_classic_member_without_a_sync_is_removed() {
     let mut s = Script::mixed();
     assert_eq!(s.joined(classic("c", &[])), 2);
     s.pass_alive(REBALANCE_MS - 1_000, 2, 2);
@@ -244,7 +244,7 @@ fn a_classic_member_falls_silent_by_its_own_session_timeout() {
 }
 
 #[test]
-fn a_static_member_goes_from_one_protocol_to_the_other_and_back_in_its_place() {
+fn a_static_member_keeps_its_place_across_both_protocols() {
     let mut s = Script::old();
     s.joined(fixed("x", "x1"));
     s.joined(classic("c", &[]));
@@ -266,7 +266,7 @@ fn a_static_member_goes_from_one_protocol_to_the_other_and_back_in_its_place() {
 }
 
 #[test]
-fn when_the_last_one_of_kip_848_goes_it_is_a_classic_group_again() {
+fn the_group_is_classic_again_without_kip_848_members() {
     for way in ["leaves", "expires", "is replaced"] {
         let mut s = Script::mixed();
         assert_eq!(s.group.as_classic(), None);

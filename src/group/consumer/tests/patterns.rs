@@ -19,7 +19,7 @@ fn joins(id: &str, topics: &[&str]) -> ConsumerHeartbeat {
 }
 
 #[test]
-fn a_pattern_is_resolved_anew_by_everyones_heartbeats() {
+fn any_members_heartbeat_resolves_patterns_again() {
     let mut s = Script::new();
     assert_eq!(s.send(joins("a", &["orders"])), Ok(told("a", 1, &[0, 1, 2, 3])));
     assert!(s.group.subscribes(&"a".into(), &"orders".into()));

@@ -35,7 +35,7 @@ struct World {
 }
 
 #[test]
-fn whatever_happens_no_partition_has_two_owners_and_in_the_end_each_has_one() {
+fn random_scripts_give_each_partition_exactly_one_owner() {
     let mut hand_overs = 0;
     for seed in 0..SEEDS {
         let mut world = World::new(seed);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_partition_is_given_to_the_next_only_when_the_last_says_it_has_given_it_up() {
+fn a_partition_moves_only_after_its_owner_revokes_it() {
     let mut s = Script::new();
     assert_eq!(s.join("a", &["orders"]), told("a", 1, &[0, 1, 2, 3]));
     assert_eq!(s.join("b", &["orders"]), told("b", 2, &[]), "all of it is a's");
@@ -21,7 +21,7 @@ fn a_partition_is_given_to_the_next_only_when_the_last_says_it_has_given_it_up()
 }
 
 #[test]
-fn a_member_that_leaves_frees_what_it_held_at_once() {
+fn a_leaving_member_frees_its_partitions_at_once() {
     let mut s = Script::pair();
     assert_eq!(s.beat("b", -1), Ok(quiet("b", -1)));
     assert_eq!(s.gone, [("b".into(), GoneCause::Left(None))]);
@@ -33,7 +33,7 @@ fn a_member_that_leaves_frees_what_it_held_at_once() {
 }
 
 #[test]
-fn new_partitions_and_new_topics_are_given_and_deleted_ones_taken_away() {
+fn new_partitions_are_assigned_and_deleted_ones_revoked() {
     let mut s = Script::pair();
     s.topic("orders", 1, 6);
     assert_eq!(s.beat("a", 2), Ok(told("a", 3, &[2, 3, 4])));
@@ -51,7 +51,7 @@ fn new_partitions_and_new_topics_are_given_and_deleted_ones_taken_away() {
 }
 
 #[test]
-fn a_topic_that_nothing_is_said_of_stays_as_it_was() {
+fn a_heartbeat_without_topics_changes_nothing() {
     let mut s = Script::pair();
     let beat = Box::new(beat("a", 2));
     let answer = s.ask(|token| GroupInput::ConsumerHeartbeat(token, beat));
@@ -60,7 +60,7 @@ fn a_topic_that_nothing_is_said_of_stays_as_it_was() {
 }
 
 #[test]
-fn a_member_that_subscribes_to_something_else_is_told_so_at_once() {
+fn a_new_subscription_takes_effect_at_once() {
     let mut s = Script::pair();
     s.topic("bills", 2, 2);
     let topics = Some(BTreeSet::from(["bills".into()]));
@@ -73,7 +73,7 @@ fn a_member_that_subscribes_to_something_else_is_told_so_at_once() {
 }
 
 #[test]
-fn a_member_that_still_gives_up_and_subscribes_to_something_else_gives_up_all_of_it() {
+fn a_changed_subscription_during_revocation_revokes_all_partitions() {
     let mut s = Script::pair();
     s.join("c", &["orders"]);
     assert_eq!(s.beat("b", 2), Ok(told("b", 2, &[1])), "0 is to go to c");
@@ -87,7 +87,7 @@ fn a_member_that_still_gives_up_and_subscribes_to_something_else_gives_up_all_of
 }
 
 #[test]
-fn a_subscription_to_what_does_not_exist_waits_until_it_does() {
+fn a_subscription_to_a_missing_topic_waits_for_it() {
     let mut s = Script::new();
     assert_eq!(s.join("a", &["bills", "orders"]), told("a", 1, &[0, 1, 2, 3]));
     s.topic("bills", 2, 1);

@@ -18,7 +18,7 @@ fn as_one(beat: ConsumerHeartbeat) -> ConsumerHeartbeat {
 }
 
 #[test]
-fn a_static_member_comes_back_to_its_place_and_nobody_notices() {
+fn a_returning_static_member_keeps_its_place() {
     let mut s = house();
     assert_eq!(s.send(as_one(beat("a", -2))), Ok(quiet("a", -2)));
     assert_eq!(s.beat("b", 2), Ok(quiet("b", 2)), "its place is kept");
@@ -43,7 +43,7 @@ fn a_place_that_is_still_used_is_not_given_away() {
 }
 
 #[test]
-fn a_static_member_that_does_not_come_back_loses_its_place_with_its_session() {
+fn an_absent_static_member_loses_its_place_with_its_session() {
     let mut s = house();
     s.send(as_one(beat("a", -2))).unwrap();
     s.pass(SESSION_MS - 1);
@@ -64,7 +64,7 @@ fn a_static_member_that_leaves_for_good_is_gone() {
 }
 
 #[test]
-fn what_a_static_member_was_to_give_up_is_free_when_it_goes_for_a_while() {
+fn partitions_to_revoke_are_free_while_a_static_member_leaves() {
     let mut s = Script::new();
     s.send(instance("one", "a")).unwrap();
     s.join("c", &["orders"]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_silent_member_is_removed_and_the_others_get_its_part() {
+fn a_silent_member_expires_and_others_get_its_partitions() {
     let mut s = Script::pair();
     for _ in 0..8 {
         s.pass(5_000);
@@ -22,7 +22,7 @@ fn a_silent_member_is_removed_and_the_others_get_its_part() {
 }
 
 #[test]
-fn a_member_that_does_not_give_up_in_time_is_removed() {
+fn a_member_without_a_timely_revocation_is_removed() {
     let mut s = Script::pair();
     s.join("c", &["orders"]);
     s.beat("b", 2).unwrap();
@@ -45,7 +45,7 @@ fn a_member_that_does_not_give_up_in_time_is_removed() {
 }
 
 #[test]
-fn a_member_that_gives_up_in_time_is_not_waited_for_any_more() {
+fn a_timely_revocation_ends_the_wait_for_its_member() {
     let mut s = Script::pair();
     s.join("c", &["orders"]);
     s.beat("b", 2).unwrap();
@@ -68,7 +68,7 @@ fn a_restart_within_the_session_timeout_is_not_noticed() {
 }
 
 #[test]
-fn a_restart_amid_a_hand_over_goes_on_with_it() {
+fn a_restart_continues_a_pending_revocation() {
     let mut s = Script::pair();
     s.join("c", &["orders"]);
     assert_eq!(s.beat("b", 2), Ok(told("b", 2, &[1])));
@@ -79,7 +79,7 @@ fn a_restart_amid_a_hand_over_goes_on_with_it() {
 }
 
 #[test]
-fn the_wait_for_what_is_to_be_given_up_begins_anew_with_a_restart() {
+fn the_revocation_timeout_starts_again_after_a_restart() {
     let mut s = Script::pair();
     s.join("c", &["orders"]);
     s.beat("b", 2).unwrap();

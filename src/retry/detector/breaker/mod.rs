@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_of_more_than_the_window_counts_by_its_share() {
+    fn a_commit_beyond_the_window_counts_by_its_share() {
         let mut breaker = Breaker::default();
         let third = DeliveryOutcomes { handled: 333, failed: 167 };
         assert_eq!(breaker.note(NOW, &SETTINGS, third), None);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_broker_is_asked_behind_what_was_cut_at_the_end_and_the_client_told_last() {
+    fn the_fetch_continues_behind_a_cut_log_end() {
         let (mut behind, mut request) = (DeferredPartitions::default(), asked());
         let mut end = data(empty_batch(5, 2), 8);
         behind.keep(2, &mut request, &mut end);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_it_is_given_with_it() {
+    fn records_behind_a_cut_batch_are_delivered_with_it() {
         let (mut behind, mut request) = (DeferredPartitions::default(), asked());
         behind.keep(0, &mut request, &mut data(empty_batch(1, 0), 2));
         let mut counted = empty_batch(2, 0).to_vec();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_cut_short_behind_it_is_no_error_of_the_client_s() {
+    fn a_truncated_log_behind_a_cut_batch_is_no_error() {
         let (mut behind, mut request) = (DeferredPartitions::default(), asked());
         let mut out_of_range = data(Bytes::new(), -1);
         out_of_range.error_code = ResponseError::OffsetOutOfRange.code();

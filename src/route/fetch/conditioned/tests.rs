@@ -316,7 +316,7 @@ async fn a_held_partition_is_empty_while_the_others_flow() {
 }
 
 #[tokio::test]
-async fn a_long_poll_of_which_all_is_held_goes_on_when_the_hold_ends() {
+async fn a_fully_held_long_poll_continues_when_the_hold_ends() {
     let held =
         plan([FetchDecision::Nothing, FetchDecision::Nothing, FetchDecision::Nothing], Some(120));
     let open = plan([FetchDecision::Open, FetchDecision::Nothing, FetchDecision::Nothing], None);
@@ -326,7 +326,7 @@ async fn a_long_poll_of_which_all_is_held_goes_on_when_the_hold_ends() {
 }
 
 #[tokio::test]
-async fn a_long_poll_of_which_all_is_held_ends_when_the_client_waits_no_longer() {
+async fn a_fully_held_long_poll_ends_at_its_max_wait() {
     let held = plan([FetchDecision::Nothing, FetchDecision::Nothing, FetchDecision::Nothing], None);
     let went = went([held], |_| unreachable!()).await;
     assert_eq!(went.given(), [(0, None); 3]);
@@ -334,7 +334,7 @@ async fn a_long_poll_of_which_all_is_held_ends_when_the_client_waits_no_longer()
 }
 
 #[tokio::test]
-async fn a_plan_that_never_changes_is_not_asked_for_all_the_time() {
+async fn an_unchanged_plan_is_requested_at_a_bounded_rate() {
     let due =
         plan([FetchDecision::Nothing, FetchDecision::Nothing, FetchDecision::Nothing], Some(0));
     let went = went([due], nothing).await;
@@ -344,7 +344,7 @@ async fn a_plan_that_never_changes_is_not_asked_for_all_the_time() {
 }
 
 #[tokio::test]
-async fn a_broker_without_records_is_asked_in_slices_up_to_the_next_plan() {
+async fn a_broker_without_records_is_polled_until_the_next_plan() {
     let plans = [
         plan([FetchDecision::Open, FetchDecision::Nothing, FetchDecision::Nothing], Some(100)),
         plan([FetchDecision::Open, FetchDecision::Open, FetchDecision::Nothing], None),
@@ -356,7 +356,7 @@ async fn a_broker_without_records_is_asked_in_slices_up_to_the_next_plan() {
 }
 
 #[tokio::test]
-async fn a_broker_that_goes_ends_the_fetch_and_nothing_is_handed_out() {
+async fn a_broker_failure_ends_the_fetch_without_any_delivery() {
     let went = went(
         [plan([FetchDecision::Nothing, FetchDecision::Open, FetchDecision::Open], None)],
         |_| None,
@@ -367,7 +367,7 @@ async fn a_broker_that_goes_ends_the_fetch_and_nothing_is_handed_out() {
 }
 
 #[tokio::test]
-async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
+async fn settled_records_are_cut_and_a_suspect_goes_alone() {
     let without = FetchDecision::Without(vec![5]);
     let alone = FetchDecision::Below { without: vec![5], below: 7 };
     let first = FetchDecision::Below { without: Vec::new(), below: 6 };
@@ -378,7 +378,7 @@ async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
 }
 
 #[tokio::test]
-async fn what_is_cut_at_the_end_is_waited_behind_and_told_when_the_client_waits_no_longer() {
+async fn a_fetch_waits_behind_records_cut_at_the_log_end() {
     let cut = || {
         plan(
             [FetchDecision::Without(vec![5]), FetchDecision::Nothing, FetchDecision::Nothing],
@@ -427,7 +427,7 @@ fn in_line(places: [usize; 3]) -> Plan {
 }
 
 #[tokio::test]
-async fn one_record_goes_of_the_first_partition_in_line_that_has_any() {
+async fn one_record_comes_from_the_first_partition_with_records() {
     // A broker may ignore the byte limit.
     let all = |asked: &FetchRequest| Some(each(asked, |data| data.records = Some(two_records())));
     let first = went([in_line([2, 0, 1])], all).await;
@@ -460,7 +460,7 @@ async fn a_turn_with_nothing_to_give_is_handed_on() {
 }
 
 #[tokio::test]
-async fn a_batch_that_cannot_be_cut_holds_its_partition_and_no_other() {
+async fn an_uncuttable_batch_holds_only_its_partition() {
     let damaged = |asked: &FetchRequest| {
         Some(each(asked, |data| {
             let mut records = two_records().to_vec();

@@ -72,7 +72,7 @@ fn rows(response: &FetchResponse) -> Vec<(String, Vec<Row>)> {
 }
 
 #[test]
-fn what_is_held_is_not_asked_for_and_empty_in_the_answer_while_the_rest_flows() {
+fn held_partitions_are_answered_empty_while_others_flow() {
     let request = asking(&[("a", &[3, 1]), ("b", &[0]), ("c", &[0, 2])]);
     let plan = Plan {
         serve: vec![
@@ -116,7 +116,7 @@ fn nothing_is_left_to_ask_when_everything_is_held() {
 }
 
 #[test]
-fn what_a_broker_does_not_answer_or_was_not_asked_goes_nowhere() {
+fn partitions_without_an_answer_stay_empty() {
     let request = asking(&[("a", &[0, 1])]);
     let gives = [DeliveryDecision::Open, DeliveryDecision::Nothing];
     let asked = asking(&[("a", &[1, 7]), ("junk", &[0])]);
@@ -164,7 +164,7 @@ fn the_answer_has_the_form_of_every_version() {
 }
 
 #[test]
-fn where_a_client_goes_on_is_behind_the_last_whole_batch() {
+fn a_client_continues_behind_the_last_whole_batch() {
     let two = [empty_batch(5, 2), empty_batch(8, 0)].concat();
     let torn = [&two[..], &two[..40]].concat();
     for (records, end) in [(Vec::new(), None), (two, Some(9)), (torn, Some(9))] {
@@ -211,7 +211,7 @@ fn below(below: i64) -> DeliveryDecision {
 }
 
 #[test]
-fn nothing_is_given_in_place_of_what_is_held_whatever_lies_in_front_of_it() {
+fn no_record_takes_the_place_of_a_held_one() {
     // Offset 5 was aborted; 6 is the marker of its transaction.
     let held = |at| {
         let mut data = with_aborted();
@@ -264,7 +264,7 @@ fn records_below_a_bound_come_by_whole_batches_first() {
 }
 
 #[test]
-fn what_was_aborted_is_never_the_one_record_that_is_given() {
+fn an_aborted_record_is_never_the_single_record() {
     let turn = DeliveryDecision::Turn { place: 0, without: Vec::new() };
     let mut data = with_aborted();
     let leaving = cut(&mut data, &turn, 5).unwrap().unwrap();
@@ -279,7 +279,7 @@ fn what_was_aborted_is_never_the_one_record_that_is_given() {
 }
 
 #[test]
-fn of_batches_in_front_of_a_suspect_it_is_told_what_was_aborted() {
+fn aborted_records_before_a_suspect_are_reported_hidden() {
     let mut data = with_aborted();
     let leaving = cut(&mut data, &below(i64::MAX), 5).unwrap().unwrap();
     assert_eq!((leaving.end, leaving.turn), (8, None));
@@ -288,7 +288,7 @@ fn of_batches_in_front_of_a_suspect_it_is_told_what_was_aborted() {
 }
 
 #[test]
-fn what_holds_no_record_takes_nobody_s_turn() {
+fn batches_without_records_do_not_take_a_turn() {
     let mut data = with_aborted();
     let records = data.records.take().unwrap();
     let last = Batch::parse(&records).unwrap().bytes.len();

@@ -20,7 +20,7 @@ fn marker(base: i64, producer: i64, commits: bool) -> Bytes {
 }
 
 #[test]
-fn aborted_records_and_markers_are_hidden_in_every_version_and_chunks_of_any_size() {
+fn aborted_records_and_markers_are_hidden_in_every_version() {
     let log = [
         transactional(0, 7),
         transactional(2, 8),

@@ -25,7 +25,7 @@ fn patched(at: usize, field: &[u8]) -> FetchedError {
 }
 
 #[test]
-fn lies_about_a_batch_are_told_by_name() {
+fn false_batch_headers_are_refused_by_name() {
     for length in [-1, i32::MIN, 0, 48] {
         assert_eq!(patched(8, &length.to_be_bytes()), FetchedError::BatchLength { length });
     }
@@ -42,7 +42,7 @@ fn lies_about_a_batch_are_told_by_name() {
 }
 
 #[test]
-fn lies_about_lengths_and_counts_wait_for_bytes_or_are_refused_and_cost_nothing() {
+fn false_lengths_and_counts_are_refused_without_allocation() {
     let negative = FetchedError::from(ReadError::NegativeLength);
     let at = |at: usize, field: &[u8]| {
         let mut bytes = before_records(0);
@@ -80,7 +80,7 @@ fn other_versions_are_not_guessed_at() {
 }
 
 #[test]
-fn an_error_comes_once_and_what_follows_is_not_read() {
+fn a_repeated_error_is_reported_once_and_reading_stops() {
     for version in VERSIONS {
         let (bytes, expected) = answer(version, vec![vec![(None, None)]]);
         let (found, end) = fed(version, [&bytes[..], &[0]]);
@@ -110,7 +110,7 @@ fn an_answer_that_ends_early_is_never_done() {
 
 /// `WIRE_SEED=<n> cargo test --lib wire::fetched` replays one seed.
 #[test]
-fn rubbish_is_read_the_same_in_whatever_chunks_it_comes() {
+fn random_bytes_are_read_alike_in_any_chunks() {
     let seeds = match std::env::var("WIRE_SEED") {
         Ok(seed) => seed.parse().map(|seed| seed..seed + 1).unwrap(),
         Err(_) => 0..200,

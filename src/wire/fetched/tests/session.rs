@@ -55,7 +55,7 @@ fn only_the_session_changes_in_every_version_that_has_one() {
 }
 
 #[test]
-fn tagged_fields_and_any_name_in_the_header_are_stepped_over() {
+fn tagged_fields_and_client_ids_are_stepped_over() {
     for version in VERSIONS.filter(|version| *version >= 12) {
         let mut request = request(version);
         (request.session_id, request.session_epoch) = (77, 5);
@@ -70,7 +70,7 @@ fn tagged_fields_and_any_name_in_the_header_are_stepped_over() {
 }
 
 #[test]
-fn what_has_no_session_or_cannot_be_read_is_left_alone() {
+fn requests_without_a_readable_session_are_left_unchanged() {
     for version in VERSIONS {
         let whole = frame(version, Some("app"), &request(version));
         let unchanged = |bytes: &[u8], version| {

@@ -4,7 +4,7 @@ use super::*;
 use crate::wire::batch::cut;
 
 #[test]
-fn every_partition_of_every_version_is_found_however_the_bytes_are_cut() {
+fn every_partition_of_every_version_is_found_in_any_chunks() {
     for version in VERSIONS {
         let (bytes, expected) = small(version);
         let whole = fed(version, [&bytes[..]]);
@@ -25,7 +25,7 @@ fn every_partition_of_every_version_is_found_however_the_bytes_are_cut() {
 }
 
 #[test]
-fn an_answer_is_done_with_its_last_byte_and_a_partition_told_with_its_own() {
+fn partitions_and_answers_are_complete_with_their_last_bytes() {
     for version in VERSIONS {
         let (bytes, expected) = answer(version, vec![vec![(Some(batch(5, 1, 8)), Some(6))]]);
         let mut fetched = FetchAnswer::new(version);
@@ -46,7 +46,7 @@ fn an_answer_is_done_with_its_last_byte_and_a_partition_told_with_its_own() {
 }
 
 #[test]
-fn the_longest_name_a_topic_may_have_fits_what_is_kept() {
+fn the_longest_topic_name_fits_the_buffer() {
     for version in 4..=12 {
         let name = "n".repeat(NAME_BYTES_MAX);
         let mut topic = topic(version, b'b', vec![partition(version, 0, None)]);
@@ -61,7 +61,7 @@ fn the_longest_name_a_topic_may_have_fits_what_is_kept() {
 }
 
 #[test]
-fn the_end_is_where_a_client_goes_on_by_the_batches_themselves() {
+fn the_reported_end_equals_the_end_of_its_batches() {
     for (records, end) in cases() {
         let Some(records) = records else { continue };
         if let Ok(whole) = cut::without(&records, &[], 0) {

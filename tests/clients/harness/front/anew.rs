@@ -15,7 +15,7 @@ use crate::wait::until;
 const METADATA: i16 = 6;
 
 #[test]
-fn what_waits_is_not_taken_for_a_record_of_the_new_topic() {
+fn a_waiting_retry_does_not_belong_to_a_recreated_topic() {
     let _beside_others = crate::turn::beside_others();
     let stage = Stage::by_rules(Program::JAVA, "no-ids", "retry: {levels: 1h}\n");
     let (topic, group) = (stage.scene.topic.as_str(), stage.scene.group.as_str());

@@ -26,7 +26,7 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn each_is_killed_and_started_again_under_load_and_nothing_is_lost() {
+fn broker_restarts_under_load_lose_no_record() {
     let _alone = crate::turn::alone();
     let (over, worked, clock) = (AtomicBool::new(false), AtomicUsize::new(0), Clock::start());
     let at_work = AtomicUsize::new(0);

@@ -15,12 +15,12 @@ use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
 #[test]
-fn tools_show_a_classic_group_as_they_do_without_the_sidecar() {
+fn tools_show_a_classic_group_as_without_the_sidecar() {
     tools_show_the_same(Program::JAVA);
 }
 
 #[test]
-fn tools_show_a_group_by_kip_848_as_they_do_without_the_sidecar() {
+fn tools_show_a_kip_848_group_as_without_the_sidecar() {
     tools_show_the_same(Program::JAVA_848);
 }
 
@@ -55,7 +55,7 @@ fn tools_show_a_classic_reader_of_dead_letters_without_them() {
 }
 
 #[test]
-fn tools_show_a_reader_of_dead_letters_by_kip_848_without_them() {
+fn tools_hide_dead_letter_topics_of_a_kip_848_reader() {
     tools_show_no_dead_letters(Program::JAVA_848);
 }
 

@@ -133,7 +133,7 @@ fn commit(client: &mut Client, (topic, group): (&str, &str), metadata: &str) -> 
 }
 
 #[test]
-fn without_read_on_the_group_no_failure_is_taken_and_nothing_kept() {
+fn a_nack_without_read_access_to_the_group_is_refused() {
     let stage = stage("rights");
     let topic = stage.scene.topic.as_str();
     let (shut, open) = (stage.scene.group.as_str(), stage.scene.other_group("open"));
@@ -173,7 +173,7 @@ fn without_read_on_the_group_no_failure_is_taken_and_nothing_kept() {
 }
 
 #[test]
-fn a_client_that_is_slowed_down_is_told_for_how_long() {
+fn a_throttled_client_gets_its_throttle_time() {
     let stage = stage("quotas");
     let (topic, addr) = (stage.scene.topic.as_str(), stage.sidecar.address());
     let quotas = "producer_byte_rate=1000,consumer_byte_rate=1000,request_percentage=0.001";

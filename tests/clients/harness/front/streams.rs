@@ -69,7 +69,7 @@ fn read_counts(reader: &mut Client, counted: &mut BTreeMap<String, u64>, total: 
 }
 
 #[test]
-fn an_application_that_subscribes_to_a_retry_topic_is_refused_and_the_log_says_why() {
+fn a_streams_application_may_not_subscribe_to_retry_topics() {
     let _beside_others = crate::turn::beside_others();
     let stage = Stage::new(Program::JAVA, "streams-refused");
     stage.make_topic(&output(&stage), PARTITIONS);

@@ -35,7 +35,7 @@ struct World {
 }
 
 #[test]
-fn random_scripts_of_healthy_consumers_charge_nobody() {
+fn random_scripts_of_healthy_consumers_charge_no_record() {
     let number = |name| std::env::var(name).ok().map(|n: String| n.parse::<u64>().unwrap());
     let seeds = match number("HEALTHY_SEED") {
         Some(seed) => seed..seed + 1,

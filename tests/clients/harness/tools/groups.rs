@@ -53,12 +53,12 @@ fn offsets_of_a_group_are_shown_reset_and_deleted() {
 }
 
 #[test]
-fn a_classic_group_with_a_member_is_shown_and_not_deleted() {
+fn a_classic_group_with_a_member_is_not_deleted() {
     a_group_with_a_member("classic");
 }
 
 #[test]
-fn a_group_by_kip_848_with_a_member_is_shown_and_not_deleted() {
+fn a_kip_848_group_with_a_member_is_not_deleted() {
     a_group_with_a_member("consumer");
 }
 

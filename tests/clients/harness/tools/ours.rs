@@ -16,7 +16,7 @@ fn house(name: &str) -> House {
 }
 
 #[test]
-fn what_waits_and_what_has_ended_is_listed_and_read_with_a_console() {
+fn kafka_tools_list_and_read_retries_and_dead_letters() {
     let house = house("ours-read");
     assert_eq!(house.told(TOPICS, &["--list"]), "orders\nreprise.dlq.shop\nreprise.retry.shop\n");
     let told = house.told(TOPICS, &["--describe", "--topic", "reprise.retry.shop"]);
@@ -42,7 +42,7 @@ fn what_waits_and_what_has_ended_is_listed_and_read_with_a_console() {
 }
 
 #[test]
-fn what_cannot_be_changed_of_them_is_refused_in_words() {
+fn kafka_tools_are_refused_changes_of_retry_and_dlq_topics() {
     let house = house("ours-refused");
     let retry = "it is the retry topic of a group";
     let letters = "it holds the dead letters of a group";

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{House, TOPICS, said, tool};
 
 #[test]
-fn what_the_verifiable_producer_has_sent_the_verifiable_consumer_sees() {
+fn the_verifiable_consumer_receives_every_verifiably_produced_record() {
     let house = House::new("verifiable");
     house.told(TOPICS, &["--create", "--topic", "orders", "--partitions", "3"]);
     let sent = house.told("VerifiableProducer", &["--topic", "orders", "--max-messages", "50"]);

@@ -7,7 +7,7 @@ use crate::route::fetch::plan::READ_COMMITTED;
 use crate::wire::batch::{ProducerStamp, crc_of, produce_batch, rebase};
 
 #[tokio::test]
-async fn what_is_at_its_end_is_read_and_settled_before_the_rest_is_asked_for() {
+async fn an_exhausted_record_is_read_and_finalized_before_the_fetch() {
     let plans = [
         plan([settling(5), FetchDecision::Open, FetchDecision::Open], None),
         plan([FetchDecision::Nothing, FetchDecision::Open, FetchDecision::Open], None),
@@ -27,7 +27,7 @@ async fn a_record_that_cannot_be_settled_now_holds_its_partition() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_led_elsewhere_is_told_and_one_that_is_gone_passes() {
+async fn a_moved_record_is_reported_and_a_deleted_one_skipped() {
     let moved = ResponseError::NotLeaderOrFollower.code();
     let at_its_end = || [plan([settling(5), FetchDecision::Nothing, FetchDecision::Nothing], None)];
     let elsewhere =
@@ -42,7 +42,7 @@ async fn a_record_that_is_led_elsewhere_is_told_and_one_that_is_gone_passes() {
 }
 
 #[tokio::test]
-async fn a_broker_that_goes_while_a_record_is_read_ends_the_fetch() {
+async fn a_broker_failure_during_a_record_read_ends_the_fetch() {
     let at_its_end = plan([settling(5), FetchDecision::Nothing, FetchDecision::Nothing], None);
     let went = went([at_its_end], |_| None).await;
     assert!(matches!(went.answer, Err(UpstreamError::Closed)), "{:?}", went.answer);
@@ -62,7 +62,7 @@ fn transactional() -> Bytes {
 }
 
 #[tokio::test]
-async fn what_a_transaction_has_taken_back_or_the_cleaner_has_taken_is_left_out() {
+async fn aborted_and_compacted_records_are_not_finalized() {
     for first in [transactional(), empty_batch(5, 0)] {
         let plans = [
             plan([settling(5), FetchDecision::Nothing, FetchDecision::Nothing], None),

@@ -5,7 +5,7 @@ use crate::wire::batch::empty_batch;
 use crate::wire::batch::tests::patched;
 
 #[test]
-fn one_record_stands_alone_and_its_batch_ends_at_it_in_every_codec() {
+fn a_single_record_ends_its_batch_in_every_codec() {
     for (codec, (name, ..)) in CODECS.iter().enumerate() {
         let whole = BatchParameters::of(100, 119, &[103, 104, 109, 115]).codec(codec).bytes();
         let was = BatchHeader::parse(&whole).unwrap();
@@ -30,7 +30,7 @@ fn one_record_stands_alone_and_its_batch_ends_at_it_in_every_codec() {
 }
 
 #[test]
-fn a_batch_that_is_one_record_is_passed_without_a_copy() {
+fn a_batch_of_one_record_is_passed_without_a_copy() {
     let whole = BatchParameters::of(5, 5, &[5]).codec(4).bytes();
     let cut = alone(&whole, 5, &[], MAX).unwrap();
     assert_eq!((cut.records.as_ptr(), cut.records.len()), (whole.as_ptr(), whole.len()));
@@ -41,7 +41,7 @@ fn a_batch_that_is_one_record_is_passed_without_a_copy() {
 }
 
 #[test]
-fn of_what_lies_before_only_markers_stay_and_nothing_follows() {
+fn only_markers_stay_before_a_single_record() {
     let marker = |offset| {
         BatchParameters::of(offset, offset, &[offset]).flags(CONTROL | TRANSACTIONAL).bytes()
     };
@@ -115,7 +115,7 @@ fn a_batch_that_cannot_be_read_is_one_record() {
 }
 
 #[test]
-fn a_batch_is_taken_as_one_record_only_where_its_end_is_known() {
+fn a_whole_record_is_found_only_with_a_known_end() {
     let good = BatchParameters::of(5, 9, &[5, 7, 9]).bytes();
     let mut bad = good.to_vec();
     *bad.last_mut().unwrap() ^= 1;

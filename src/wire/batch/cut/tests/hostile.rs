@@ -114,7 +114,7 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn whatever_is_cut_the_rest_is_what_it_was() {
+fn a_random_cut_leaves_other_records_unchanged() {
     for seed in seeds(1_500) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (made, data) = partition(&mut rng);
@@ -160,7 +160,7 @@ fn whatever_is_cut_the_rest_is_what_it_was() {
 }
 
 #[test]
-fn rubbish_never_panics_and_what_comes_out_are_batches() {
+fn random_bytes_never_panic_and_yield_only_batches() {
     for seed in seeds(1_500) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let made = partition(&mut rng).0;

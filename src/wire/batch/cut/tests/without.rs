@@ -5,7 +5,7 @@ use kafka_protocol::records::RecordBatchDecoder;
 use super::*;
 
 #[test]
-fn any_record_is_cut_from_a_batch_in_every_codec_and_the_others_stay_byte_for_byte() {
+fn cut_records_leave_the_others_unchanged_in_every_codec() {
     for (codec, (name, ..)) in CODECS.iter().enumerate() {
         let all: Vec<i64> = (100..=109).collect();
         let whole = BatchParameters::of(100, 109, &all).codec(codec).bytes();
@@ -26,7 +26,7 @@ fn any_record_is_cut_from_a_batch_in_every_codec_and_the_others_stay_byte_for_by
 }
 
 #[test]
-fn another_decoder_reads_what_was_cut() {
+fn another_decoder_reads_a_cut_batch() {
     let whole = BatchParameters::of(100, 104, &[100, 101, 104]).codec(1).bytes();
     // Offset 101 has one header, 104 none. The codec crate reads only keys that are text.
     let cut = without(&whole, &[100], MAX).unwrap();
@@ -38,7 +38,7 @@ fn another_decoder_reads_what_was_cut() {
 }
 
 #[test]
-fn a_batch_of_which_nothing_remains_stays_as_an_empty_one() {
+fn a_batch_without_remaining_records_stays_as_an_empty_one() {
     for (codec, (name, ..)) in CODECS.iter().enumerate() {
         let flags = TRANSACTIONAL | DELETE_HORIZON;
         let whole = BatchParameters::of(40, 47, &[41, 44]).codec(codec).flags(flags).bytes();
@@ -56,7 +56,7 @@ fn a_batch_of_which_nothing_remains_stays_as_an_empty_one() {
 }
 
 #[test]
-fn what_loses_nothing_is_passed_without_a_copy() {
+fn batches_without_cut_records_are_passed_without_a_copy() {
     let batches = [
         BatchParameters::of(0, 9, &[0, 3, 9]).codec(1).bytes(),
         BatchParameters::of(10, 12, &[]).bytes(),
@@ -97,7 +97,7 @@ fn kind_and_clock_of_a_batch_stay() {
 }
 
 #[test]
-fn a_torn_last_batch_is_kept_out_wherever_it_is_torn() {
+fn a_torn_last_batch_is_always_left_out() {
     let first = BatchParameters::of(0, 4, &[0, 1, 2, 3, 4]).bytes();
     let second = BatchParameters::of(5, 9, &[5, 6, 7, 8, 9]).codec(2).bytes();
     let all = joined(&[first.clone(), second]);
@@ -114,7 +114,7 @@ fn a_torn_last_batch_is_kept_out_wherever_it_is_torn() {
 }
 
 #[test]
-fn a_client_in_the_middle_of_a_batch_is_not_given_only_what_lies_before_it() {
+fn a_cut_batch_keeps_no_records_only_below_the_offset() {
     let all = joined(&[
         BatchParameters::of(0, 9, &[2, 5, 7]).bytes(),
         BatchParameters::of(10, 11, &[10, 11]).bytes(),
@@ -130,7 +130,7 @@ fn a_client_in_the_middle_of_a_batch_is_not_given_only_what_lies_before_it() {
 }
 
 #[test]
-fn what_is_unpacked_is_bounded_over_all_batches() {
+fn the_unpacked_size_is_bounded_over_all_batches() {
     let batch =
         |base| BatchParameters::of(base, base + 9, &[base, base + 4, base + 9]).codec(1).bytes();
     let all = joined(&[batch(10), batch(20), batch(30)]);
