@@ -48,11 +48,11 @@ fn the_table_of_apis_is_the_table_of_the_build() {
 }
 
 #[test]
-fn the_table_of_kinds_is_what_the_journal_holds() {
+fn the_table_of_kinds_equals_the_journals() {
     let mut declared = BTreeSet::new();
     for file in ["src/journal/core.rs", "src/broker/kind.rs", "src/engine/kind.rs"] {
         let source = read(file);
-        let numbers = source.split(": Kind = Kind(").skip(1);
+        let numbers = source.split(": EntryKind = EntryKind(").skip(1);
         let numbers = numbers.filter_map(|rest| rest.split(')').next()?.parse::<u8>().ok());
         let before = declared.len();
         declared.extend(numbers);

@@ -1,62 +1,16 @@
 //! Rules for the repository's files: budgets, file heads, names, and no leftovers.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tree;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use tree::{none, root, rust, texts};
 
 const FILE_LINES_MAX: usize = 500;
 const LINE_COLUMNS_MAX: usize = 100;
 const MEDIAN_LINES_MAX: usize = 150;
 const BANNED_NAMES: &[&str] =
     &["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"];
-/// Folders filled by builds and tools.
-const NOT_OURS: &[&str] = &["target", ".git", "node_modules", "build", ".gradle", "__pycache__"];
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_symlink() || NOT_OURS.contains(&name.as_str()) {
-            continue;
-        }
-        if path.is_dir() {
-            walk(&path, files);
-        } else {
-            files.push(path);
-        }
-    }
-}
-
-/// Every text file of the repository: its path below the root, its text.
-fn texts() -> Vec<(String, String)> {
-    let mut files = Vec::new();
-    walk(&root(), &mut files);
-    let mut out: Vec<(String, String)> = files
-        .into_iter()
-        .filter_map(|file| {
-            let path = file.strip_prefix(root()).ok()?.to_string_lossy().replace('\\', "/");
-            Some((path, fs::read_to_string(&file).ok()?))
-        })
-        .collect();
-    out.sort();
-    assert!(out.iter().any(|(path, _)| path == "src/lib.rs"), "the walk finds the repository");
-    out
-}
-
-fn rust() -> Vec<(String, String)> {
-    texts()
-        .into_iter()
-        .filter(|(path, _)| Path::new(path).extension().is_some_and(|e| e == "rs"))
-        .collect()
-}
-
-fn none(faults: &[String]) {
-    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
-}
 
 #[test]
 fn files_and_lines_stay_short() {
@@ -111,7 +65,7 @@ fn no_file_or_module_has_a_name_that_says_nothing() {
 }
 
 #[test]
-fn every_file_of_the_crate_says_first_what_it_is_for() {
+fn every_file_begins_with_its_purpose() {
     let crates = ["src/", "tests/", "examples/", "benches/"];
     let faults: Vec<String> = rust()
         .iter()
