@@ -193,14 +193,14 @@ impl MatrixSum {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GroupQuery {
+pub(super) struct MatrixQuery {
     group: Option<String>,
 }
 
 /// The counts of one group, or the sums of all groups.
 pub(super) async fn counts<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
-    asked: Result<FromQuery<GroupQuery>, QueryRejection>,
+    asked: Result<FromQuery<MatrixQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
     let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
     let source = &admin.source;

@@ -13,12 +13,12 @@ pub(super) const NO_LEVEL: &str = "exact";
 
 /// A count, and the address of the list where one group has all of it.
 #[derive(Clone, Default)]
-struct Cell {
+struct MatrixCell {
     count: u64,
     path: Option<String>,
 }
 
-impl Cell {
+impl MatrixCell {
     fn add(&mut self, count: u64, path: impl FnOnce() -> String) {
         if count > 0 {
             self.path = (self.count == 0).then(path);
@@ -57,8 +57,8 @@ fn cut_note(is_cut: bool) -> Markup {
     html! { @if is_cut { p { "Of the first " (COUNTED_MAX) " entries of each group." } } }
 }
 
-fn dead_rows(sum: &MatrixSum) -> BTreeMap<&str, [Cell; 4]> {
-    let mut rows: BTreeMap<&str, [Cell; 4]> = BTreeMap::new();
+fn dead_rows(sum: &MatrixSum) -> BTreeMap<&str, [MatrixCell; 4]> {
+    let mut rows: BTreeMap<&str, [MatrixCell; 4]> = BTreeMap::new();
     for (group, matrix) in &sum.parts {
         for (cause, counts) in matrix.dead_rows() {
             let row = rows.entry(cause).or_default();
@@ -70,8 +70,8 @@ fn dead_rows(sum: &MatrixSum) -> BTreeMap<&str, [Cell; 4]> {
     rows
 }
 
-fn waiting_rows(sum: &MatrixSum) -> BTreeMap<Option<u32>, [Cell; 6]> {
-    let mut rows: BTreeMap<Option<u32>, [Cell; 6]> = BTreeMap::new();
+fn waiting_rows(sum: &MatrixSum) -> BTreeMap<Option<u32>, [MatrixCell; 6]> {
+    let mut rows: BTreeMap<Option<u32>, [MatrixCell; 6]> = BTreeMap::new();
     for (group, matrix) in &sum.parts {
         for (level, counts) in matrix.waiting_rows() {
             let row = rows.entry(level).or_default();
@@ -83,7 +83,7 @@ fn waiting_rows(sum: &MatrixSum) -> BTreeMap<Option<u32>, [Cell; 6]> {
     rows
 }
 
-fn dead_table(rows: &BTreeMap<&str, [Cell; 4]>) -> Markup {
+fn dead_table(rows: &BTreeMap<&str, [MatrixCell; 4]>) -> Markup {
     html! {
         table {
             thead { tr {
@@ -102,7 +102,7 @@ fn dead_table(rows: &BTreeMap<&str, [Cell; 4]>) -> Markup {
     }
 }
 
-fn waiting_table(rows: &BTreeMap<Option<u32>, [Cell; 6]>) -> Markup {
+fn waiting_table(rows: &BTreeMap<Option<u32>, [MatrixCell; 6]>) -> Markup {
     html! {
         table {
             thead { tr {
