@@ -20,12 +20,12 @@ const HOUR_MS: i64 = 3_600_000;
 #[derive(Debug)]
 pub(super) struct WaitingShapes {
     now: WallMs,
-    all: BTreeMap<Shape, ShapeCount>,
+    all: BTreeMap<Shape, WaitingCount>,
     rest: u64,
 }
 
 #[derive(Debug)]
-struct ShapeCount {
+struct WaitingCount {
     retries: u64,
     /// The retry that was read last: it is due last.
     example: u64,
@@ -47,7 +47,7 @@ impl WaitingShapes {
             return;
         }
         let empty =
-            ShapeCount { retries: 0, example: 0, first: None, last: None, hours: [0; HOURS] };
+            WaitingCount { retries: 0, example: 0, first: None, last: None, hours: [0; HOURS] };
         let count = self.all.entry(shape).or_insert(empty);
         (count.retries, count.example) = (count.retries + 1, entry.id.0);
         let Some(failed) = entry.last_failed else { return };
@@ -62,7 +62,7 @@ impl WaitingShapes {
 
     /// The shapes with most retries, and the count of all other retries.
     pub(super) fn most(self) -> (Vec<RetryFingerprint>, u64) {
-        let mut all: Vec<(Shape, ShapeCount)> = self.all.into_iter().collect();
+        let mut all: Vec<(Shape, WaitingCount)> = self.all.into_iter().collect();
         all.sort_by_key(|(_, count)| Reverse(count.retries));
         let beyond: u64 = all.iter().skip(KEPT_MAX).map(|(_, count)| count.retries).sum();
         let kinds = all.into_iter().take(KEPT_MAX).map(|(shape, count)| RetryFingerprint {

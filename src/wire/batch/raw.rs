@@ -98,12 +98,13 @@ impl RawRecord {
 
     /// The key of a stored record. The bytes behind it are not read.
     pub fn parse_key(bytes: &Bytes) -> Result<Option<Bytes>, RawRecordError> {
-        Head::parse(bytes).map(|head| head.key)
+        RecordHead::parse(bytes).map(|head| head.key)
     }
 
     /// Decodes the stored format; key, value and headers share `bytes`.
     pub fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
-        let Head { flags, timestamp_ms, timestamp_type, key, mut rest } = Head::parse(bytes)?;
+        let RecordHead { flags, timestamp_ms, timestamp_type, key, mut rest } =
+            RecordHead::parse(bytes)?;
         let value = (flags & HAS_VALUE != 0).then(|| part(&mut rest)).transpose()?;
         let count = u32::from_le_bytes(chunk(&mut rest)?);
         let headers = Headers::parse(count, rest)?;
@@ -112,7 +113,7 @@ impl RawRecord {
 }
 
 /// The parts of a stored record up to its key.
-struct Head {
+struct RecordHead {
     flags: u8,
     timestamp_ms: i64,
     timestamp_type: TimestampType,
@@ -121,7 +122,7 @@ struct Head {
     rest: Bytes,
 }
 
-impl Head {
+impl RecordHead {
     fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
         let mut rest = bytes.clone();
         let [version, flags] = chunk(&mut rest)?;
