@@ -38,6 +38,8 @@ impl Suspects {
             self.end_record(letter, &origin);
         }
         if is_well {
+            // The owner handled the record that all losses pointed at, so no other set explains
+            // them either.
             self.sets.retain(SuspectSet::is_bound);
             self.decide(Decision::Changed);
         }
@@ -56,6 +58,7 @@ impl Suspects {
         let set = self.sets.get_mut(index).filter(|set| !set.isolation.is_ended);
         let Some(set) = set else { return CommitEffect::Continues };
         if !set.is_tested {
+            // Progress in a partition is no crash loop there, so none of its records is suspected.
             if set.remaining.get(partition).is_some_and(|range| offset > range.start) {
                 set.remaining.remove(partition);
             }

@@ -125,7 +125,9 @@ impl Suspects {
             let isolated = set.isolated();
             set.narrow(now.mono, &lost, outstanding, self.rules.patience_ms_max);
             set.tries_first = cause == LossCause::SeekBack;
-            let Some(record) = isolated.filter(|_| set.isolation.is_alone) else { continue };
+            // Suspects that were passed over and are still outstanding may have ended the member.
+            let is_sole = set.isolation.is_alone && set.isolated() == isolated;
+            let Some(record) = isolated.filter(|_| is_sole) else { continue };
             failed_alone = true;
             let is_charged = set.lose_alone(now, &self.rules, cause);
             if is_charged {
@@ -336,7 +338,7 @@ impl SuspectSet {
     /// outage, in which nothing else is committed either, counts one.
     fn lose_alone(&mut self, now: Moment, rules: &SuspectRules, cause: LossCause) -> bool {
         let isolation = &mut self.isolation;
-        isolation.losses = isolation.losses.saturating_add(1);
+        isolation.losses_alone = isolation.losses_alone.saturating_add(1);
         if isolation.failures > 0 && !isolation.works_otherwise {
             return false;
         }
@@ -361,7 +363,7 @@ impl SuspectSet {
         let isolation = &mut self.isolation;
         isolation.deferral = Some(Deferral::default());
         let is_due = rules.give_up_after_ms.is_some() && now.wall >= isolation.give_up_at;
-        if is_due && !has_company && isolation.losses >= rules.in_place_limit {
+        if is_due && !has_company && isolation.losses_alone >= rules.in_place_limit {
             isolation.probe = Some(ProbeDelivery::default());
             isolation.deferral = None;
         }

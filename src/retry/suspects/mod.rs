@@ -7,7 +7,21 @@
 //! one record is isolated: its owner gets it by itself. If it is lost then, the delivery failed.
 //!
 //! A set goes from *counted* (each loss intersects it) to *tested* (`crash_limit` losses) to
-//! *isolated* (one record). A commit that passes a suspect removes it.
+//! *isolated* (one record). A commit at an offset above a suspect removes it.
+//!
+//! | term | meaning |
+//! |---|---|
+//! | round | one walk over the suspects of a set, part by part; a loss ends it |
+//! | part | the suspects that are granted now, an eighth of the round |
+//! | passed over | its part had no commit and no loss in time; suspected again in the next round |
+//! | patience | that time: `isolation_timeout`, doubled when a loss proves it too short |
+//! | first in line | the owner gets nothing but the isolated record |
+//! | quiet | the owner has nothing outstanding or waits for that |
+//! | deferral | after a failure the owner gets everything but the record, for a time |
+//! | withheld, probe | the record is left out, and the next record tells whether others fail too |
+//! | skipped | a probe has ended, and the record was not delivered since |
+//! | stands | its timeout is over without a loss |
+//! | behind | at a higher offset of the partition |
 //!
 //! The state machine does no I/O. Without a lost delivery there is no set, and every Fetch is
 //! unlimited. Sources: KAFKA-17541 (share groups halve the batch of a record that is delivered
@@ -39,13 +53,15 @@ pub use view::EndedRecord;
 
 /// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
 const PARTS: u64 = 8;
-/// A topic without a commit is tracked until a member of the group lived this long: 15 min.
+/// The loss of a member that lived longer says nothing about topics that the group never commits:
+/// 15 min.
 const LIFETIME_MS_MAX: u64 = 15 * 60 * 1000;
 /// A set without a failed delivery is forgotten this long after its last loss: 1 h.
 const FORGET_MS: u64 = 60 * 60 * 1000;
 /// An owner's session goes on without its isolated record for this long at most: 90 s.
 const DEFERRAL_MS_MAX: u64 = 90 * 1000;
-/// The longest wait for an owner that does not fetch its isolated record: 300 s.
+/// Bound of the patience for an owner that does not fetch its isolated record: 300 s. Three of them
+/// pass before the owner gets everything.
 const QUIET_MS_MAX: u64 = 300 * 1000;
 
 /// The settings of one group.
@@ -250,7 +266,7 @@ impl Suspects {
         self.owners.get(partition) == Some(member)
     }
 
-    /// Grants the revoked share of a part to the new owner again.
+    /// Takes the revoked partitions out of the parts: their new owner gets them again.
     fn on_revoked(&mut self, member: &MemberId, partitions: &[TopicPartition]) {
         for set in &mut self.sets {
             for partition in partitions {
@@ -316,7 +332,8 @@ impl Suspects {
         self.sets.retain(|set| !set.remaining.is_empty() || !set.passed_over.is_empty());
     }
 
-    /// Makes the record an entry. It is withheld until [`SuspectEvent::Dropped`] reports the entry.
+    /// Makes the record an entry or a dead letter. It is withheld until [`SuspectEvent::Dropped`]
+    /// reports the entry.
     fn end_record(&mut self, decision: Decision, record: &Origin) {
         let ended = self.sets.iter_mut().filter(|set| set.isolated().as_ref() == Some(record));
         for set in ended {

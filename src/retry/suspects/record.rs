@@ -72,7 +72,7 @@ impl SuspectSet {
             patience_ms: self.patience_ms,
             failures: isolation.failures,
             failed_at: isolation.failed_at.clone(),
-            losses_alone: isolation.losses,
+            losses_alone: isolation.losses_alone,
             works_otherwise: isolation.works_otherwise,
             give_up_at: (isolation.failures > 0).then_some(isolation.give_up_at),
             give_up_wait_ms: isolation.give_up_wait_ms,
@@ -104,7 +104,7 @@ impl SuspectSet {
                     LossCause::MemberEnded
                 },
                 failed_at: record.failed_at.clone(),
-                losses: record.losses_alone,
+                losses_alone: record.losses_alone,
                 works_otherwise: record.works_otherwise,
                 give_up_at,
                 give_up_wait_ms: record.give_up_wait_ms,

@@ -45,6 +45,7 @@ pub(super) struct SuspectSet {
     pub tries_first: bool,
     /// Parts are granted; before `crash_limit` losses a set is only counted.
     pub is_tested: bool,
+    /// The wait for a commit in the part.
     pub patience_ms: u64,
     pub isolation: Isolation,
 }
@@ -62,7 +63,7 @@ pub(super) struct Isolation {
     /// The record becomes an entry: no Fetch delivers it.
     pub is_ended: bool,
     /// Losses of the record while it was delivered by itself, counted or not.
-    pub losses: u32,
+    pub losses_alone: u32,
     /// The owner has committed another record of the topic since the last failure that counts.
     pub works_otherwise: bool,
     /// The record's last delivery had no other partition outstanding beside it.
@@ -77,6 +78,7 @@ pub(super) struct Isolation {
     pub is_skipped: bool,
     /// From this time on, a loss makes the record withheld.
     pub give_up_at: WallMs,
+    /// The wait until then, doubled with each probe that was lost.
     pub give_up_wait_ms: u64,
 }
 
@@ -152,7 +154,8 @@ impl SuspectSet {
         self.part_left = 0;
     }
 
-    /// Ends the round: the next grant begins with the first suspect again.
+    /// Ends the round: the next grant begins with the first of the remaining suspects. The caller
+    /// has put those that were passed over back, unless a loss without them acquits them.
     pub(super) fn end_round(&mut self) {
         self.end_part();
         self.part_size = 0;
@@ -170,7 +173,7 @@ impl SuspectSet {
 
     /// The timeout of other records in the partition of the isolated one.
     pub(super) fn prefix_patience_ms(&self, bound_ms: u64) -> u64 {
-        let doublings = self.isolation.losses.min(DOUBLINGS_MAX);
+        let doublings = self.isolation.losses_alone.min(DOUBLINGS_MAX);
         (self.patience_ms << doublings).min(bound_ms)
     }
 

@@ -131,6 +131,25 @@ fn records_under_test_are_granted_or_behind_a_withheld_one() {
 }
 
 #[test]
+fn a_crash_after_the_timeout_charges_no_later_record() {
+    let mut suspects = group(1);
+    tested(&mut suspects, &[(0, 0..2)]);
+    let (owner, nothing) = (MemberId::new("owner"), MemberOutstanding::new());
+    assert_eq!(suspects.grant(now(2_000), &owner, &of(0), 0, &nothing), Grant::Range(0..1));
+    suspects.handle_timeout(now(7_000));
+    let first = Outstanding { offsets: 0..1, delivered_at: MonoMs(2_000) };
+    let outstanding = MemberOutstanding::from([(of(0), first)]);
+    assert_eq!(suspects.grant(now(7_001), &owner, &of(0), 1, &outstanding), Grant::Range(1..2));
+    while suspects.poll_output().is_some() {}
+    // Record 0 ends its consumer, more slowly than its timeout.
+    lose(&mut suspects, "owner", &[(0, 0..2)]);
+    let failed = std::iter::from_fn(|| suspects.poll_output());
+    let failed: Vec<_> = failed.filter(|one| matches!(one, Decision::Failed { .. })).collect();
+    assert_eq!(failed, []);
+    assert_eq!(suspects.sets.first().unwrap().remaining, ranges(&[(0, 0..2)]));
+}
+
+#[test]
 fn the_first_suspects_of_a_partition_are_granted_first() {
     let mut suspects = group(1);
     suspects.sets.push(skipped(0, 8));
