@@ -8,7 +8,11 @@
 //!                                     rows, counts, dead letters ◀── place in the log
 //! ```
 //! **Invariant:** the ledger applies a fact before the log has it. After a failed append nothing is
-//! answered or journalled until the log is read again, at a renewal of the store or a restart.
+//! answered or journalled until the log is read again: at a restart, or at a renewal, which opens
+//! the store's tables anew and replays the log into them.
+//!
+//! Appended is not durable: an answer carries the sequence it rests on, and its caller waits for
+//! the fdatasync. A wake is a hint; a woken Fetch asks the ledger again.
 
 use bytes::Bytes;
 

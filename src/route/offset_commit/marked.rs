@@ -3,6 +3,8 @@
 //! **Invariant:** the nacks are durable before the commit is stored or relayed to the cluster. The
 //! marker is removed from the stored metadata. A client that reads the offset back and commits it
 //! again thus sends no nack. A partition with an invalid marker is refused, and the others go on.
+//! A marker that repeats the last one of its partition sends no nack, while the group has committed
+//! nothing since.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -248,6 +250,16 @@ impl<'a> CommitMarkers<'a> {
 
     /// The records of a marker; those of a cluster come from `back`.
     fn at_hand(&mut self, back: &ReadBack, places: &[NamedBy]) -> NamedRecords {
+        let before = self.bytes;
+        let found = self.read(back, places);
+        if found.is_err() {
+            // The records of a refused partition are dropped.
+            self.bytes = before;
+        }
+        found
+    }
+
+    fn read(&mut self, back: &ReadBack, places: &[NamedBy]) -> NamedRecords {
         let mut found = Vec::with_capacity(places.len());
         for place in places {
             let record = match place {
@@ -294,7 +306,8 @@ impl<'a> CommitMarkers<'a> {
         self.sent.push((asked, stops, Box::pin(answer)));
     }
 
-    /// Waits until everything that was sent is durable.
+    /// Waits until everything that was sent is durable. A nack that comes too late may still be
+    /// durable; the client repeats it, and the ledger charges no repeat.
     async fn end(mut self) -> RefusedPartitions {
         for (asked, stops, answer) in std::mem::take(&mut self.sent) {
             let taken = match tokio::time::timeout(self.patience.left(), answer).await {

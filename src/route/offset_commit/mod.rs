@@ -1,7 +1,14 @@
 //! `OffsetCommit` 2–9: offsets of the retry topic acknowledge deliveries, and other offsets are
 //! stored.
 //!
-//! Metadata that names failed records (evidence `commit-nack`) is taken first.
+//! [`answer`] serves the embedded cluster, [`relayed`] a member of the upstream cluster:
+//!
+//! 1. Check the membership, here and after every wait.
+//! 2. Take the nacks that the metadata names (evidence `commit-nack`).
+//! 3. Make withheld records that the commit passes dead letters. Lower an offset to the record that
+//!    its partition waits for (`order.mode: partition`); the client sees success.
+//! 4. Acknowledge deliveries of the retry topic.
+//! 5. Store the other offsets.
 //!
 //! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
 //! every earlier nack, and is stored only when those are durable.
@@ -88,6 +95,9 @@ pub(super) async fn answer(
         return committer.refused(&request, error);
     }
     router.settle_withheld(&group, &request).await;
+    if let Err(error) = committer.may(&request) {
+        return committer.refused(&request, error);
+    }
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let resets = resets(router, &group, &request, stored_in(&parts));
@@ -253,7 +263,8 @@ impl<'a> CommitDeadline<'a> {
         PATIENCE.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
     }
 
-    /// Refuses a part that is not durable in time; the client tries again.
+    /// Refuses a part that is not durable in time. A timeout undoes nothing: the client repeats the
+    /// commit, and a repeat changes nothing that the first one did.
     pub(super) async fn bounds<T>(
         &self,
         part: impl Future<Output = Result<T, ResponseError>>,

@@ -1,5 +1,6 @@
 //! `OffsetCommit` in front of a cluster: the cluster stores its offsets, and its coordinator
-//! decides whether the member may commit.
+//! decides whether the member may commit. Offsets of our topics are stored here afterwards, unless
+//! the cluster refused any of its own: nothing is acknowledged for a member that it refuses.
 
 use std::collections::BTreeMap;
 
