@@ -8,8 +8,6 @@ use std::path::Path;
 use tree::{none, rust, texts};
 
 const SENTENCE_WORDS_MAX: usize = 30;
-/// Lines at WARN or above without a code. The number only falls: a new line gets a code.
-const WARNINGS_WITHOUT_A_CODE: usize = 81;
 
 /// Names that production code may define twice, each with a reason. At most ten.
 const DEFINED_TWICE: &[(&str, &str)] = &[];
@@ -349,9 +347,5 @@ fn warnings_have_a_code() {
             }
         }
     }
-    let count = faults.len();
-    if count > WARNINGS_WITHOUT_A_CODE {
-        none(&faults);
-    }
-    assert_eq!(count, WARNINGS_WITHOUT_A_CODE, "fewer lines: lower the number");
+    none(&faults);
 }

@@ -77,7 +77,10 @@ async fn accept(listener: &TcpListener, waits: &mut bool) -> (TcpStream, SocketA
             Err(error) => error.to_string(),
         };
         if !std::mem::replace(waits, true) {
-            tracing::warn!("the admin port takes no connection at the moment: {why}");
+            tracing::warn!(
+                "R0101 the admin port accepts no connection at the moment: {why}; raise the limit \
+                 of open files"
+            );
         }
         sleep(ACCEPT_PAUSE).await;
     }

@@ -168,6 +168,11 @@ impl Broker {
 /// Logs an entry that cannot be read and skips it: the fault affects one group, not the cluster.
 fn readable(entry: &JournalEntry, replayed: Result<(), FactError>) {
     if let Err(error) = replayed {
-        tracing::error!(seq = entry.seq, %error, "what is stored of this cluster cannot be read");
+        let seq = entry.seq;
+        tracing::error!(
+            seq, %error,
+            "R0419 an entry of the embedded cluster cannot be read and is skipped; run \
+             `reprise log verify`"
+        );
     }
 }

@@ -72,7 +72,11 @@ impl NodeMap {
             Ok(nodes) => *self.lock() = nodes,
             Err(error) => {
                 let seq = entry.seq;
-                tracing::warn!(seq, %error, "ports of brokers open when the cluster names them");
+                tracing::warn!(
+                    seq, %error,
+                    "R0419 the stored brokers cannot be read: their ports open once the cluster \
+                     names them; run `reprise log verify`"
+                );
             }
         }
     }

@@ -192,7 +192,10 @@ impl Topics {
         let mut settings = self.defaults.clone();
         for (key, value) in &record.settings {
             if let Err(error) = settings.set(key, value) {
-                tracing::warn!(topic = %name, %error, "a stored topic setting is ignored");
+                tracing::warn!(
+                    topic = %name, key, %error,
+                    "R0419 a stored topic setting cannot be read: the default holds; set it again"
+                );
             }
         }
         let streams: Vec<_> = record.streams.iter().map(|id| StreamId(*id)).collect();

@@ -162,8 +162,8 @@ impl Acceptor {
             metrics.accept_failed();
             self.notices.tell(CloseCause::Files, |more| {
                 tracing::warn!(
-                    "no connection can be accepted at the moment: {why}; those that are open go \
-                     on. Raise the limit of open files, or lower limits.connections{more}"
+                    "R0101 no connection can be accepted at the moment: {why}; open ones go on. \
+                     Raise the limit of open files, or lower limits.connections{more}"
                 );
             });
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -196,7 +196,7 @@ impl Acceptor {
             Ok(seat) => seat,
             Err(full) => {
                 self.notices.tell(CloseCause::Limit, |more| {
-                    tracing::warn!(%peer, "connection refused: {full}{more}");
+                    tracing::warn!(%peer, "R0102 connection refused: {full}{more}");
                 });
                 metrics.disconnected(&listener.name, CloseCause::Limit.word());
                 return;

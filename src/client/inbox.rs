@@ -302,7 +302,7 @@ impl RequestReader {
     fn refuse(&self, error: &FrameStartError) -> CloseCause {
         let peer = self.peer;
         self.notices.tell(CloseCause::Protocol, |more| {
-            tracing::warn!(%peer, "connection closed: {error}{more}");
+            tracing::warn!(%peer, "R0100 connection closed: {error}{more}");
         });
         CloseCause::Protocol
     }

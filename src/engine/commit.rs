@@ -42,7 +42,7 @@ impl Driver {
     /// Tells the ledger an observation that has no caller.
     pub(super) fn hear(&mut self, input: LedgerInput, what: &str) {
         if let Err(error) = self.ask(input) {
-            tracing::warn!(%error, "{what} could not be journalled");
+            tracing::warn!(%error, "R0421 {what} could not be journalled; check the disk");
         }
     }
 

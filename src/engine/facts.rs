@@ -117,7 +117,11 @@ fn bare(
     head: EncodedHead,
     why: &EngineError,
 ) -> Result<NewEntry, EngineError> {
-    tracing::error!(entry = %entry.id, error = %why, "a dead letter has lost its bytes");
+    tracing::error!(
+        entry = %entry.id, error = %why,
+        "R0415 the bytes of a dead letter are damaged: it is kept without them; run \
+         `reprise log verify`"
+    );
     let mut told = entry.clone();
     let why = why.to_string();
     let said = entry.reason.as_deref().filter(|reason| *reason != why);

@@ -87,7 +87,10 @@ impl Letters {
             Ok(true) => {}
             Err(error) => {
                 let offset = self.end.max(batch.base_offset);
-                tracing::warn!(offset, %error, "a dead letter cannot be read");
+                tracing::warn!(
+                    offset, %error,
+                    "R0414 a dead letter cannot be read and is skipped; run `reprise log verify`"
+                );
                 self.unreadable.push(offset);
             }
         }

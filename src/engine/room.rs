@@ -62,14 +62,14 @@ impl Fill {
         if level == QuotaLevel::Full {
             tracing::warn!(
                 %group, bytes, bytes_max, held,
-                "the dead letters have no room: exhausted records are held and not handed out \
-                 again; raise dead_letters.max_bytes and reload, they become dead letters at once"
+                "R0543 the dead letters have no room: exhausted records are held, not delivered; \
+                 raise dead_letters.max_bytes and reload, or discard dead letters"
             );
         } else {
             tracing::warn!(
                 %group, bytes, bytes_max,
-                "the dead letters take 80 % of dead_letters.max_bytes; raise it before exhausted \
-                 records are held"
+                "R0544 the dead letters take 80 % of dead_letters.max_bytes; raise it before \
+                 exhausted records are held"
             );
         }
     }

@@ -53,7 +53,7 @@ impl StagedWindows {
             return windows::replay(&mut self.windows, entry);
         }
         let Some((of, staged)) = of.zip(known) else {
-            return tracing::error!(seq = entry.seq, "a staged window is not there");
+            return windows::unreadable(entry);
         };
         staged.counts = true;
         self.windows.insert(of, staged.window.clone());
@@ -67,7 +67,7 @@ impl StagedWindows {
             Some((group, of, None)) => {
                 self.staged.remove(&(group, of));
             }
-            None => tracing::error!(seq = entry.seq, "a staged window cannot be read"),
+            None => windows::unreadable(entry),
         }
     }
 

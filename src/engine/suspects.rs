@@ -41,7 +41,11 @@ pub(super) fn replay(suspects: &mut GroupSuspects, entry: &JournalEntry) {
         Some((group, None)) => {
             suspects.remove(&group);
         }
-        None => tracing::error!(seq = entry.seq, "stored suspects cannot be read"),
+        None => tracing::error!(
+            seq = entry.seq,
+            "R0419 the stored suspects of a group cannot be read: its suspicion starts anew; run \
+             `reprise log verify`"
+        ),
     }
 }
 

@@ -55,8 +55,17 @@ pub(super) fn replay(windows: &mut Windows, entry: &JournalEntry) {
         Some((group, of, None)) => {
             windows.remove(&(group, of));
         }
-        None => tracing::error!(seq = entry.seq, "a stored window cannot be read"),
+        None => unreadable(entry),
     }
+}
+
+/// Logs a window that the log does not give back.
+pub(super) fn unreadable(entry: &JournalEntry) {
+    tracing::error!(
+        seq = entry.seq,
+        "R0419 the stored progress of a partition cannot be read: its failures count from zero; \
+         run `reprise log verify`"
+    );
 }
 
 /// The group, partition and window of an entry; an inner `None` means that the window is gone from

@@ -85,7 +85,7 @@ fn warn(
         let (peer, client) = (conn.peer, conn.client());
         tracing::warn!(
             transactional_id = id, %topic, %peer, %client,
-            "a transaction is refused: {why}; more of this kind are only counted \
+            "R0604 a transaction is refused: {why}; more of this kind are only counted \
              (reprise_request_errors_total)"
         );
     }

@@ -132,8 +132,8 @@ impl PendingEnd {
             if router.markers.warns(&id, "a transaction", word_of(&error)) {
                 tracing::warn!(
                     transactional_id = %id, %error,
-                    "nacks were refused, and their transaction with them; more of this kind are \
-                     only counted (reprise_request_errors_total)"
+                    "R0602 nacks were refused, and their transaction with them; more of this kind \
+                     are only counted (reprise_request_errors_total)"
                 );
             }
             match error {

@@ -43,7 +43,7 @@ async fn begin(
 ) -> Result<Incarnation, ResponseError> {
     let refused = |error: &BrokerError| {
         let error = code::of_coordinator(error, head.version >= FENCED_SINCE);
-        tracing::warn!(transactional_id = %id, error = %code::name(error), "a producer is refused");
+        tracing::info!(transactional_id = %id, error = %code::name(error), "a producer is refused");
         error
     };
     let by = (request.producer_id.0, request.producer_epoch);

@@ -152,8 +152,8 @@ fn is_streams(router: &Router, request: &JoinGroupRequest) -> bool {
 fn streams_refused(version: i16, group: &GroupId) -> JoinGroupResponse {
     tracing::warn!(
         %group,
-        "a Kafka Streams application subscribes to a retry topic and is refused: Streams cannot \
-         take part in this lane; consume the retry topic with a plain consumer"
+        "R0601 a Kafka Streams application subscribes to a retry topic and is refused: consume the \
+         topic with a plain consumer"
     );
     let (error, member_id) = (GroupError::InconsistentGroupProtocol, MemberId::new(""));
     refused(version, &JoinRefusal { error, member_id })

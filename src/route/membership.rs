@@ -143,7 +143,11 @@ async fn remembered(router: &Router) {
     let groups = match router.engine.groups().await {
         Ok(groups) => groups,
         Err(error) => {
-            tracing::warn!(%error, "members of before the start are not known");
+            tracing::warn!(
+                %error,
+                "R0426 members of the last run cannot be loaded: silent ones keep their retries; \
+                 restart"
+            );
             return;
         }
     };

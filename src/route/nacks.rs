@@ -59,7 +59,7 @@ impl Router {
         if self.markers.warns(group.as_str(), "a nack", word) {
             tracing::warn!(
                 %group, %why,
-                "a nack was refused; more of this kind are only counted \
+                "R0602 a nack was refused; more of this kind are only counted \
                  (reprise_nacks_refused_total)"
             );
         }

@@ -185,7 +185,10 @@ async fn begins_anew(
         return;
     }
     if let Err(error) = router.engine.origin_commits(group, bare).await {
-        tracing::warn!(%group, %error, "that a group begins anew is not noted");
+        tracing::warn!(
+            %group, %error,
+            "R0421 the start of a group without offsets could not be journalled; check the disk"
+        );
     }
 }
 
@@ -296,11 +299,15 @@ async fn seen(
         router.positions.is_news(group, topic, *partition, *offset)
     });
     let noting = router.note(group, told);
-    match tokio::time::timeout(NOTING, noting).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%group, %error, "a committed offset is not noted"),
-        Err(_) => tracing::warn!(%group, "a committed offset is not noted in time"),
-    }
+    let error = match tokio::time::timeout(NOTING, noting).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(elapsed) => elapsed.to_string(),
+    };
+    tracing::warn!(
+        %group, %error,
+        "R0421 committed offsets of the cluster could not be journalled; check the disk"
+    );
 }
 
 /// The offset at which the client continues in its retry partition.

@@ -92,7 +92,7 @@ impl Router {
             for offset in begins {
                 tracing::warn!(
                     %group, %partition, offset,
-                    "a failed record is in the log no more; its partition goes on"
+                    "R0517 a failed record is no longer in the log: its partition goes on"
                 );
             }
         }

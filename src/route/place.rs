@@ -35,7 +35,10 @@ impl Router {
             return match self.broker.topics.dead_letters(name, id, false) {
                 Ok(topic) => Some(TopicKind::DeadLetters(topic)),
                 Err(error) => {
-                    tracing::warn!(topic = %name, %error, "dead letters cannot be opened");
+                    tracing::warn!(
+                        topic = %name, %error,
+                        "R0414 dead letters cannot be read: their topic is refused; check the disk"
+                    );
                     Some(TopicKind::DeadLetters(None))
                 }
             };

@@ -56,7 +56,8 @@ impl Router {
                 let (peer, client) = (conn.peer, conn.client());
                 tracing::warn!(
                     %group, %peer, %client,
-                    "the cluster does not let this client READ the group: its retries stay closed"
+                    "R0220 the cluster denies this client READ on the group: it gets no retries; \
+                     add the ACL"
                 );
             }
             conn.learn_right(&group, !denied);

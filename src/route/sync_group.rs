@@ -65,7 +65,10 @@ pub(super) async fn answer(
     match with_lane(router, &group, &member, &synced.assignment).await {
         Ok(assignment) => accepted(synced, assignment),
         Err(error) => {
-            tracing::warn!(%group, member = %member.member_id, %error, "no lane for a member");
+            tracing::warn!(
+                %group, member = %member.member_id, %error,
+                "R0422 a member gets no retry partition: its client tries again; check the disk"
+            );
             refused(code::of_commit(&error))
         }
     }
@@ -112,7 +115,10 @@ pub(super) async fn relayed(
     match with_lane(router, &group, &member, &response.assignment).await {
         Ok(assignment) => response.assignment = with_others(router, &group, &member, &assignment),
         Err(error) => {
-            tracing::warn!(%group, member = %member.member_id, %error, "no lane for a member");
+            tracing::warn!(
+                %group, member = %member.member_id, %error,
+                "R0422 a member gets no retry partition: its client tries again; check the disk"
+            );
             response.error_code = code::of_commit(&error).code();
         }
     }
@@ -196,8 +202,8 @@ async fn with_lane(
     if member.protocol == STREAMS {
         tracing::warn!(
             %group, topic = %retry,
-            "a Kafka Streams application subscribes to a retry topic: Streams cannot take part in \
-             this lane, it gets no retries"
+            "R0601 a Kafka Streams application subscribes to a retry topic and gets no retries: \
+             consume the topic with a plain consumer"
         );
         return Ok(given.clone());
     }

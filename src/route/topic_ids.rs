@@ -85,7 +85,11 @@ impl Router {
         let (told, topic) = (self.engine.topic_gone(topic), topic.clone());
         async move {
             if let Err(error) = told.await {
-                tracing::warn!(%topic, %error, "its retries would answer for a topic by its name");
+                tracing::warn!(
+                    %topic, %error,
+                    "R0421 the deletion of a topic could not be journalled: a new topic by its \
+                     name gets its retries; check the disk"
+                );
             }
         }
     }

@@ -288,7 +288,11 @@ pub async fn run(router: Arc<Router>) {
                 router.transactions.ended(&id, by, false, Vec::new(), seq);
             }
             Err(error) => {
-                tracing::warn!(%error, "a transaction timed out and cannot be aborted yet");
+                tracing::warn!(
+                    %error,
+                    "R0420 the abort of an overdue transaction is not journalled: it is tried \
+                     again; check the disk"
+                );
                 tokio::time::sleep(TRY_AGAIN).await;
             }
         }

@@ -175,7 +175,7 @@ fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
     if router.markers.warns(group.as_str(), "a commit", "transactional") {
         tracing::warn!(
             %group, client = %conn.client(),
-            "offsets of a transaction cannot say in their metadata what failed: commit them \
+            "R0603 offsets of a transaction cannot carry nacks in their metadata: commit them \
              outside, or produce to the group's retry topic; more of this kind are only counted \
              (reprise_request_errors_total)"
         );
@@ -302,7 +302,11 @@ async fn hold(
         Ok(()) => Ok(()),
         Err(CommitRefusal::Late) => Err(ResponseError::InvalidProducerEpoch),
         Err(CommitRefusal::TooMany) => {
-            tracing::warn!(id, "too many transactions with offsets of retry topics are open");
+            tracing::warn!(
+                transactional_id = id,
+                "R0605 too many transactions with offsets of retry topics are open: this one tries \
+                 again; end the others"
+            );
             Err(ResponseError::CoordinatorNotAvailable)
         }
     }

@@ -135,13 +135,13 @@ fn report(recovery: &Recovery, metrics: &Metrics, seconds: f64) {
     metrics.journal_recovered(seconds, recovery.torn_bytes());
     if recovery.torn_bytes() > 0 {
         let bytes = recovery.torn_bytes();
-        tracing::warn!(
+        tracing::info!(
             bytes,
             "the end of the log was torn by a crash and cut; nothing acknowledged was in it"
         );
     }
     for name in recovery.foreign() {
-        tracing::warn!(file = %name, "a file in the data directory is not ours; it is left alone");
+        tracing::info!(file = %name, "a file in the data directory is not ours; it is left alone");
     }
 }
 

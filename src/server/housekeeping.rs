@@ -105,7 +105,10 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThro
         if let Err(trouble) = &done
             && !quiet
         {
-            tracing::error!(%trouble, "housekeeping failed; it is tried again");
+            tracing::error!(
+                %trouble,
+                "R0424 housekeeping failed; it is tried again: check the disk"
+            );
         }
         quiet = done.is_err();
         let stats = journal.stats();
@@ -118,9 +121,8 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: JournalThro
             let node_id = router.config.node_id;
             tracing::error!(
                 node_id,
-                "a broker of the cluster has this sidecar's node id: it is reached by its clients, \
-                 and retry and dead-letter topics have no leader; set node_id to a number no \
-                 broker has, or to auto, and restart"
+                "R0219 a broker of the cluster has this sidecar's node id: retry and dead-letter \
+                 topics have no leader; set node_id to a free number or to auto, and restart"
             );
         }
         tokio::time::sleep(pace.rest(kept.copied_bytes, kept.more, stats.disk_free)).await;
@@ -140,8 +142,8 @@ async fn round(
         if departure_ms.unsigned_abs() > DEPARTURE_MS_MAX {
             tracing::warn!(
                 departure_ms,
-                "the system clock has left the time kept since the start; due times follow the \
-                 latter until a restart"
+                "R0504 the system clock jumped: due times do not follow it; correct the clock, or \
+                 restart if the clock is right"
             );
         }
     }

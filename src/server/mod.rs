@@ -209,7 +209,7 @@ impl Server {
         let patience = if self.journal.stats().disk_full { NO_ROOM } else { LAST_ANSWERS };
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(patience, ended).await.is_err() {
-            tracing::warn!("some answers still wait for the disk; they are cut off");
+            tracing::info!("some answers still wait for the disk; they are cut off");
             self.tasks.shutdown().await;
         }
         self.router.close_watches();
@@ -219,7 +219,7 @@ impl Server {
             Err(_) => Some("the disk takes nothing".to_owned()),
         };
         if let Some(error) = failed {
-            tracing::warn!(%error, "no last checkpoint; the next start reads more of the log");
+            tracing::info!(%error, "no last checkpoint; the next start reads more of the log");
         }
         self.engine.log_durable_finals();
         self.engine.stop();

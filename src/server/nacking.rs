@@ -16,7 +16,7 @@ impl AdminSource {
                 Ok(taken(outcome))
             }
             Err(refusal) => {
-                tracing::warn!(%group, %record, %refusal, "a nack by the admin port is refused");
+                tracing::info!(%group, %record, %refusal, "a nack by the admin port is refused");
                 Err(refused(&refusal))
             }
         }

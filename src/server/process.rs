@@ -163,7 +163,9 @@ fn reload(server: &Server, loaded: Result<LoadedConfig, ConfigError>, log: &LogH
         }
         Err(error) => {
             server.router().metrics.set_reload_ok(false);
-            tracing::error!(%error, "the new configuration is not valid; the running one stays");
+            tracing::error!(
+                %error, "R0505 the new configuration is not valid: the running one stays"
+            );
             return;
         }
     };
@@ -171,20 +173,25 @@ fn reload(server: &Server, loaded: Result<LoadedConfig, ConfigError>, log: &LogH
     match server.reload(config) {
         Ok(changed) => {
             if let Err(error) = log.set_filter(&filter) {
-                tracing::error!(%error, "the log filter stays");
+                tracing::error!(%error, "R0505 the log filter cannot change: the old one stays");
             }
             server.router().metrics.set_reload_ok(true);
             tracing::info!(?changed, "configuration reloaded");
         }
         Err(ReloadError::Files(error)) => {
             server.router().metrics.set_reload_ok(false);
-            tracing::error!(%error, "the old certificates and the old configuration stay");
+            tracing::error!(
+                %error, "R0505 a file cannot be used: the old files and configuration stay"
+            );
         }
         Err(ReloadError::Keys(keys)) => {
             server.router().metrics.set_reload_ok(false);
             for key in keys {
                 let key = key.0;
-                tracing::error!(%key, "cannot change while running; the old configuration stays");
+                tracing::error!(
+                    %key,
+                    "R0505 a key cannot change without a restart: the old configuration stays"
+                );
             }
         }
     }

@@ -94,7 +94,8 @@ impl Identity {
         if is_news {
             tracing::warn!(
                 broker = %address, %error, again_in_ms,
-                "the broker does not take our own credentials (clients' connections go on)"
+                "R0214 the broker refuses the sidecar's own credentials: client connections go on; \
+                 correct upstream.sasl"
             );
         } else {
             tracing::debug!(broker = %address, %error, again_in_ms, "still");
@@ -107,7 +108,8 @@ impl Identity {
         if is_open && !self.told_plain.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 broker = %address, mechanism = credentials.mechanism.as_str(),
-                "our own password or token is sent in plain text; set upstream.tls, or use SCRAM"
+                "R0215 the sidecar's own password or token is sent in plain text: set \
+                 upstream.tls, or use SCRAM"
             );
         }
     }

@@ -281,8 +281,8 @@ impl TopicWriter {
                 Some(error) if kind_of(error) == FailureKind::Denied => {
                     tracing::warn!(
                         %error,
-                        "the cluster gives this sidecar no producer id: a dead letter whose \
-                         acknowledgement is lost is sent a second time"
+                        "R0218 the cluster denies this sidecar a producer id: a dead letter may be \
+                         written twice; allow IDEMPOTENT_WRITE"
                     );
                     ProducerIdentity::Nobody
                 }

@@ -101,7 +101,7 @@ impl GroupCell {
         events: &mpsc::UnboundedSender<GroupEvent>,
     ) {
         if let Some(entry) = self.pending.clone() {
-            self.keep(entry, journal);
+            self.keep(group, entry, journal);
         }
         while let Some(output) = self.machine.poll_output() {
             let event = match output {
@@ -119,7 +119,8 @@ impl GroupCell {
                 }
                 GroupOutput::Forget if !self.is_stored => continue,
                 GroupOutput::Forget => {
-                    self.keep(NewEntry::tombstone(GROUP_KIND, record::key_of(group)), journal);
+                    let entry = NewEntry::tombstone(GROUP_KIND, record::key_of(group));
+                    self.keep(group, entry, journal);
                     continue;
                 }
                 GroupOutput::MemberGone(gone) => GroupEvent::MemberGone {
@@ -171,10 +172,10 @@ impl GroupCell {
         self.is_stored = true;
         let head = record::write(&GroupRecord { at, state });
         let key = record::key_of(group);
-        self.keep(NewEntry::keyed(GROUP_KIND, key, head, bytes::Bytes::new()), journal);
+        self.keep(group, NewEntry::keyed(GROUP_KIND, key, head, bytes::Bytes::new()), journal);
     }
 
-    fn keep(&mut self, entry: NewEntry, journal: &Journal) {
+    fn keep(&mut self, group: &GroupId, entry: NewEntry, journal: &Journal) {
         match journal.append(vec![entry.clone()]) {
             Ok(appended) => {
                 self.kept_seq = appended.seq();
@@ -182,7 +183,11 @@ impl GroupCell {
             }
             Err(error) => {
                 if self.pending.is_none() {
-                    tracing::warn!(%error, "a group's state is not kept yet; its members wait");
+                    tracing::warn!(
+                        %group, %error,
+                        "R0420 the state of a group is not journalled: its members wait, and it is \
+                         tried again; check the disk"
+                    );
                 }
                 self.pending = Some(entry);
             }

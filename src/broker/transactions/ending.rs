@@ -100,7 +100,7 @@ impl Broker {
         let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
         let next = old.timed_out(now, fresh).ok_or(TransactionError::TooMany)?;
         let seq = self.end(&mut book, &id, &old, (next, false), &[])?.seq;
-        tracing::warn!(transactional_id = %id, "a transaction timed out and was aborted");
+        tracing::info!(transactional_id = %id, "a transaction timed out and was aborted");
         Ok(Some((id, old.incarnation(), seq)))
     }
 

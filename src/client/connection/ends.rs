@@ -11,7 +11,7 @@ impl Connection {
     pub(in crate::client) fn closes(&self, cause: CloseCause, why: &dyn Display) {
         let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
         self.notices.tell(cause, |more| {
-            tracing::warn!(conn, %peer, %client, "connection closed: {why}{more}");
+            tracing::warn!(conn, %peer, %client, "R0100 connection closed: {why}{more}");
         });
     }
 

@@ -64,13 +64,13 @@ fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, GroupRules>) {
         match change {
             RuleChange::NoLane => tracing::warn!(
                 %group, waiting,
-                "the group has no retry topic any more (lane: off) and retries of it wait: they \
-                 stay as they are, and come back when it has one again"
+                "R0506 the group has no retry topic any more (retry.lane: off): its retries wait \
+                 until it has one again"
             ),
             RuleChange::NoRule(was, now) => tracing::warn!(
                 %group, waiting, was, now = now.as_deref().unwrap_or("retry"),
-                "the rule of the group is in groups no more and retries of it wait: none is lost, \
-                 they go on by the rule it has now"
+                "R0506 the group's rule is no longer in `groups`: its waiting retries go on by the \
+                 rule that matches now"
             ),
         }
     }

@@ -90,12 +90,20 @@ impl Engine {
                 Ok(record) => records.push(record),
                 Err(error) if error.is_damage() => {
                     let (id, why) = (taken.entry.id, error.to_string());
-                    tracing::error!(entry = %id, %error, "a retry is damaged: to the dead letters");
+                    tracing::error!(
+                        entry = %id, %error,
+                        "R0415 the bytes of a retry are damaged: it becomes a dead letter without \
+                         them; run `reprise log verify`"
+                    );
                     self.call(DeadLetterDamaged { id, why }).await?;
                 }
                 Err(error) if records.is_empty() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%error, "a retry cannot be read now");
+                    let id = taken.entry.id;
+                    tracing::warn!(
+                        entry = %id, %error,
+                        "R0416 a retry cannot be read now: it is tried again; check the disk"
+                    );
                     break;
                 }
             }

@@ -69,7 +69,10 @@ impl Driver {
                 return Some(now.mono.plus(if is_busy { BUSY_MS } else { FULL_MS }));
             }
             if let Err(error) = self.enter(*id, own, now) {
-                tracing::error!(%error, entry = %id, "a delayed record could not enter its topic");
+                tracing::error!(
+                    %error, entry = %id,
+                    "R0418 a delayed record could not enter its topic: it stays; check the disk"
+                );
                 return Some(now.mono.plus(FULL_MS)).filter(|_| self.ahead.is_none());
             }
             records += 1;
@@ -106,7 +109,10 @@ impl Driver {
         }
         self.ended(id, bytes);
         if !arrived {
-            tracing::warn!(record = %origin, "a delayed record was dropped: its topic is gone");
+            tracing::warn!(
+                record = %origin,
+                "R0518 a delayed record was dropped, because its topic was deleted"
+            );
         }
         self.see_delayed(1, if arrived { "delivered" } else { "dropped" });
         Ok(())
@@ -123,9 +129,9 @@ impl Driver {
                 place.insert(look);
                 tracing::error!(
                     record = %origin, %error,
-                    "a delayed record cannot be read: it is set aside and looked at again each \
-                     minute, the others go on; `reprise log verify` shows what is damaged, \
-                     `reprise delayed cancel` ends its waiting"
+                    "R0417 a delayed record cannot be read: it is tried again each minute; \
+                     `reprise log verify` shows the damage, `reprise delayed cancel` ends its \
+                     waiting"
                 );
                 self.see_delayed(1, "unreadable");
             }
@@ -170,7 +176,10 @@ impl Driver {
             }
         }
         if let Err(error) = self.persist(&facts, &[], Vec::new()) {
-            tracing::error!(%error, "that a topic is gone could not be journalled");
+            tracing::error!(
+                %error,
+                "R0418 delayed records of a deleted topic could not be dropped; check the disk"
+            );
             return;
         }
         for (id, bytes) in &gone {

@@ -22,7 +22,7 @@ impl GroupDetector {
         while let Some(output) = state.detector.poll_output() {
             match output {
                 DetectorOutput::Window { partition, window } => {
-                    state.pending.window(partition, window)
+                    state.pending.window(partition, window);
                 }
                 DetectorOutput::Suspects(record) => state.pending.suspects(record),
                 DetectorOutput::Wake => is_news = true,
@@ -43,16 +43,16 @@ impl GroupDetector {
                 DetectorOutput::Suspicion(decision) => log_suspicion(group, &decision),
                 DetectorOutput::Held(true) => tracing::warn!(
                     %group,
-                    "most records fail: the group is paused, and a test batch follows each pause \
-                     (retry.breaker)"
+                    "R0514 most records fail: the group is paused, and a test batch follows each \
+                     pause (retry.breaker); look for an outage behind the consumer"
                 ),
                 DetectorOutput::Held(false) => {
                     tracing::info!(%group, "most records are handled again: the group goes on");
                 }
                 DetectorOutput::Passed { partition, offset } => tracing::warn!(
                     %group, %partition, offset,
-                    "the group has passed a failed record elsewhere, not through here; its \
-                     partition waits for it no more, and it counts no failure of it there"
+                    "R0515 the group committed past a failed record without this sidecar: its \
+                     partition goes on; connect each member to the sidecar"
                 ),
                 DetectorOutput::LetGo { partition, offsets, has_queue } => {
                     log_let_go(group, &partition, &offsets, has_queue);
@@ -103,15 +103,15 @@ fn log_let_go(group: &GroupId, partition: &TopicPartition, offsets: &[i64], has_
     if has_queue {
         tracing::warn!(
             %group, %partition, records, ?first,
-            "the partition waits for its failed records no more (order.mode): they go to the \
-             group's queue"
+            "R0516 the partition no longer waits for its failed records (order.mode): they go to \
+             the group's retry topic"
         );
     } else {
         tracing::warn!(
             %group, %partition, records, ?first,
-            "the partition waits for its failed records no more, and the group has no retries \
-             (lane: off): members that go on from the committed offset are given them once more, \
-             members beyond them are not"
+            "R0516 the partition no longer waits for its failed records, and the group has no \
+             retry topic (lane: off): only a member that starts at the committed offset gets them \
+             again"
         );
     }
 }

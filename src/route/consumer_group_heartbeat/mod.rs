@@ -81,7 +81,10 @@ pub(super) async fn answer(
     match with_lane(router, &group, &retry, key, alive, lane).await {
         Ok(assignment) => response.assignment = assignment,
         Err(error) => {
-            tracing::warn!(%group, %error, "no lane for a member");
+            tracing::warn!(
+                %group, %error,
+                "R0422 a member gets no retry partition: its client tries again; check the disk"
+            );
             return refused(code::of_commit(&error), &error);
         }
     }

@@ -80,7 +80,11 @@ pub(in crate::route) async fn relayed(
             match with_ours(router, &group, key, response.assignment.take()).await {
                 Ok(assignment) => response.assignment = assignment,
                 Err(error) => {
-                    tracing::warn!(%group, %error, "no lane for a member");
+                    tracing::warn!(
+                        %group, %error,
+                        "R0422 a member gets no retry partition: its client tries again; check the \
+                         disk"
+                    );
                     return Ok(super::refused(code::of_commit(&error), &error));
                 }
             }

@@ -101,7 +101,11 @@ impl Router {
         let outcomes = match self.engine.follow(followers).await {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                tracing::warn!(%group, partition = %of, %error, "records are held for their keys");
+                tracing::warn!(
+                    %group, partition = %of, %error,
+                    "R0423 records behind a failed key are not journalled: they are withheld and \
+                     tried again; check the disk"
+                );
                 return None;
             }
         };
@@ -161,7 +165,10 @@ impl Router {
                 if start <= next {
                     return;
                 }
-                tracing::warn!(%group, partition = %of, next, start, "records in hand are gone");
+                tracing::warn!(
+                    %group, partition = %of, next, start,
+                    "R0517 delivered records are no longer in the log: none waits for its key"
+                );
                 next = start;
                 continue;
             };

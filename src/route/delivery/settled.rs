@@ -82,7 +82,7 @@ impl Router {
                     (&by.group, &settling.partition, whole.offsets.clone());
                 tracing::error!(
                     %group, %partition, first = offsets.start(), last = offsets.end(),
-                    "a batch that cannot be read has failed for the last time"
+                    "R0519 a batch that cannot be read failed for the last time: it ends as a whole"
                 );
                 self.settle_all(by, settling, whole.into_record(), Some(offsets)).await
             }
@@ -109,7 +109,11 @@ impl Router {
             // Another Fetch with the same plan has settled it.
             Ok(None) => return true,
             Err(error) => {
-                tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
+                tracing::warn!(
+                    %group, %partition, offset, %error,
+                    "R0423 an exhausted record is not journalled: it is withheld and tried again; \
+                     check the disk"
+                );
                 return false;
             }
         }
@@ -124,7 +128,10 @@ impl Router {
     /// Settles a record that no longer exists.
     fn is_no_more(&self, by: &TrackedFetch, settling: &ExhaustedRecord) -> bool {
         let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
-        tracing::warn!(%group, %partition, offset, "a failed record is there no more");
+        tracing::warn!(
+            %group, %partition, offset,
+            "R0517 a failed record is no longer in the log: its partition goes on"
+        );
         self.tell(group, &by.detector, |detector, now| {
             detector.settled(now, partition, offset..=offset);
         });
@@ -138,7 +145,7 @@ impl Router {
         if self.tell(group, &by.detector, |detector, _| detector.unreadable(partition)) {
             tracing::error!(
                 %group, %partition, %error,
-                "a batch with a failed record cannot be read; the partition is held for the group"
+                "R0519 a batch with a failed record cannot be read: its partition waits"
             );
         }
     }

@@ -26,7 +26,10 @@ pub(super) async fn take(router: &Router, (group, from): (&GroupId, LaneOffset))
             data
         }
         Err(error) => {
-            tracing::warn!(%group, %error, "a retry could not be handed out");
+            tracing::warn!(
+                %group, %error,
+                "R0416 a retry cannot be delivered now: it is tried again; check the disk"
+            );
             refused(code::of_engine(&error))
         }
     }

@@ -132,7 +132,11 @@ impl TrackedAnswer {
             handed.extend(found(asked, ids, next, partition));
         };
         if let Err(error) = fetched.feed(bytes.get(skipped..).unwrap_or_default(), found) {
-            tracing::warn!(%error, "an answer to Fetch passes unread");
+            tracing::warn!(
+                %error,
+                "R0221 the cluster's answer to a Fetch cannot be read: it passes, and its \
+                 deliveries are not observed; report the line"
+            );
             *reading = None;
         }
         handed

@@ -339,7 +339,7 @@ impl<'a> CommitMarkers<'a> {
             let ((topic, partition), client) = (&named, self.conn.client());
             tracing::warn!(
                 %group, %topic, partition, offset = committed, %client, %why,
-                "a commit is refused for what its metadata says failed; more of this kind are only \
+                "R0603 a commit is refused for a nack in its metadata; more of this kind are only \
                  counted (reprise_commit_markers_refused_total)"
             );
         }

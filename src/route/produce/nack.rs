@@ -302,7 +302,10 @@ pub(in crate::route) fn origin_at(router: &Router, origin: &Origin) -> OffsetOut
     };
     let Some(of) = topic.partition(origin.partition) else { return OffsetOutcome::Nothing };
     router.broker.at(of, origin.offset).unwrap_or_else(|error| {
-        tracing::warn!(%origin, %error, "a record cannot be read");
+        tracing::warn!(
+            %origin, %error,
+            "R0425 the record of a nack cannot be read: the nack is refused; check the disk"
+        );
         OffsetOutcome::Unreadable
     })
 }

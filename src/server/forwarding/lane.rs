@@ -127,7 +127,8 @@ impl ForwardedTopic {
         } else {
             tracing::warn!(
                 %group, %topic, %says,
-                "dead letters cannot be sent to the cluster; they are kept here and tried again"
+                "R0216 dead letters cannot be sent to the cluster and wait here: correct what \
+                 `says` names"
             );
         }
         self.trouble = Some(says);

@@ -95,7 +95,7 @@ impl Forwarder {
                     lane.failed(&error, self.router.clock.elapsed());
                 }
                 Err(ForwardError::Here(error)) => {
-                    tracing::error!(topic = %source, %error, "dead letters cannot be forwarded");
+                    unreadable(&source, &error);
                 }
             }
             standings.insert(lane.group.clone(), standing(&lane, bounds));
@@ -123,7 +123,7 @@ impl Forwarder {
             _ => match self.router.engine.forwarded(source) {
                 Ok(mark) => Some(ForwardedTopic::new(group, topic, mark, bounds.next)),
                 Err(error) => {
-                    tracing::error!(topic = %source, %error, "dead letters cannot be forwarded");
+                    unreadable(source, &error);
                     None
                 }
             },
@@ -195,8 +195,8 @@ impl Forwarder {
             let (group, topic) = (&lane.group, &lane.topic);
             tracing::warn!(
                 %group, %topic, offset, %why,
-                "the cluster does not take this dead letter; it is kept here and tried again now \
-                 and then, and the next ones go on"
+                "R0217 the cluster refuses a dead letter: it is kept here and tried again every \
+                 10 minutes, the next ones go on; change the topic"
             );
             router.metrics.dead_letters_not_forwarded(group.as_str(), "Refused");
             mark.refuse(*offset, why);
@@ -298,6 +298,13 @@ impl Forwarder {
         lane.mark = mark;
         self.router.engine.set_forwarded(source, &lane.mark).await
     }
+}
+
+fn unreadable(topic: &TopicName, error: &EngineError) {
+    tracing::error!(
+        %topic, %error,
+        "R0414 dead letters cannot be read: none of the topic is forwarded; check the disk"
+    );
 }
 
 fn standing(lane: &ForwardedTopic, bounds: Bounds) -> ForwardStatus {
