@@ -67,7 +67,7 @@ fn the_table_of_kinds_equals_the_journals() {
     assert_eq!(told, declared);
 }
 
-/// Pieces of code in a page, such as `route/token.rs`.
+/// Pieces of code in a page, such as `route/clients/client_address.rs`.
 fn code_pieces(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines();
     lines.flat_map(|line| line.split('`').skip(1).step_by(2))

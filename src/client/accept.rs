@@ -20,8 +20,8 @@ use crate::client::listener::Listener;
 use crate::client::notice::LogRateLimit;
 use crate::client::seats::ConnectionPermits;
 use crate::route::Router;
-use crate::route::conn::Conn;
-use crate::route::doors::PortRequest;
+use crate::route::clients::broker_ports::PortRequest;
+use crate::route::clients::conn::Conn;
 
 /// Pause when no file descriptors are left; new connections wait in the backlog.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use crate::client::cause::CloseCause;
 use crate::client::notice::LogRateLimit;
 use crate::client::pace::ReadDeadline;
 use crate::clock::Clock;
-use crate::route::conn::Conn;
+use crate::route::clients::conn::Conn;
 use crate::route::passthrough::RoutingDecision;
 use crate::socket::{Admission, READ_BYTES_MIN, ReadBuffer};
 use crate::wire::frame::PREFIX_BYTES;

@@ -7,9 +7,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::model::GroupId;
-use crate::route::doors::BrokerPorts;
-use crate::route::session::LoginPolicy;
-use crate::route::token::{ClientAddress, TokenScheme};
+use crate::route::clients::broker_ports::BrokerPorts;
+use crate::route::clients::client_address::{ClientAddress, TokenScheme};
+use crate::route::security::session::LoginPolicy;
 use crate::socket::ServerTls;
 
 /// Token ports of a loopback listener where 127/8 is not available.

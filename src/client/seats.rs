@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::route::token::ClientAddress;
+use crate::route::clients::client_address::ClientAddress;
 
 /// The permits of open connections.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,7 @@ use crate::journal;
 use crate::model::GroupId;
 use crate::observe::Metrics;
 use crate::retry::{BreakerRules, Delays, LevelTable, OrderMode, Policies, Policy, TopicRule};
-use crate::route::session::LoginPolicy;
+use crate::route::security::session::LoginPolicy;
 use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
 use crate::upstream::Upstream;

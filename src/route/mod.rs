@@ -1,94 +1,25 @@
-//! Request routing: one file for each API; this file holds the router and its `match`.
+//! Request routing: one file for each API, in folders by subject. This file holds the router.
 #![expect(clippy::needless_pass_by_value, reason = "a handler is given its request for good")]
 
-mod add_offsets_to_txn;
-mod add_partitions_to_txn;
-mod addresses;
-mod alter_configs;
-mod alter_partition_reassignments;
-mod alter_replica_log_dirs;
-mod alter_user_scram_credentials;
-mod altering;
-mod api_versions;
-pub mod bounds;
+pub mod clients;
+mod cluster;
 pub mod code;
-mod conflict;
-pub mod conn;
-mod consumer_group_describe;
-mod consumer_group_heartbeat;
+pub mod configs;
 mod convert;
-mod create_acls;
-mod create_partitions;
-mod create_topics;
-mod delete_acls;
-mod delete_groups;
-mod delete_records;
-mod delete_topics;
 pub mod delivery;
-mod describe_acls;
-mod describe_client_quotas;
-mod describe_cluster;
-mod describe_configs;
-mod describe_groups;
-mod describe_log_dirs;
-mod describe_producers;
-mod describe_quorum;
-mod describe_topic_partitions;
-mod describe_transactions;
-mod describe_user_scram_credentials;
-pub mod doors;
-mod elect_leaders;
-mod end_txn;
 pub mod fetch;
-mod find_coordinator;
-mod heartbeat;
-mod incremental_alter_configs;
-mod init_producer_id;
-mod join_group;
-mod lane;
-mod leave_group;
-mod list_config_resources;
-mod list_groups;
-mod list_offsets;
-mod list_partition_reassignments;
-mod list_transactions;
-pub mod markers;
-pub mod members;
-pub mod membership;
-mod metadata;
-mod nacks;
-mod named;
-pub mod names;
-pub mod node_listing;
-mod offset_commit;
-mod offset_delete;
-mod offset_fetch;
-mod offset_for_leader_epoch;
-mod operations;
-mod ordered;
-pub mod origins;
-mod parted;
+pub mod groups;
+pub mod nacks;
+pub mod offsets;
 pub mod passthrough;
-mod place;
-pub mod positions;
-pub mod posted;
 mod produce;
-mod reading;
 mod refusals;
-mod relayed;
-mod replicas;
-pub mod rights;
-mod sasl_authenticate;
-mod sasl_handshake;
-pub mod session;
-mod spread;
-mod sync_group;
-pub mod token;
-pub mod topic_ids;
+pub mod security;
+mod split_by_owner;
+pub mod topics;
 pub mod transactions;
-mod txn_offset_commit;
-mod unserved;
-pub mod voices;
+mod unique_names;
+mod upstream_dispatch;
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -104,23 +35,47 @@ use crate::clock::Clock;
 use crate::engine::{Detectors, Engine, TopicIds};
 use crate::observe::Metrics;
 use crate::retry::Policies;
-use crate::route::bounds::TopicBounds;
-use crate::route::conn::Conn;
-use crate::route::markers::Markers;
-use crate::route::members::MembershipCache;
-use crate::route::names::Names;
-use crate::route::node_listing::NodeListing;
-use crate::route::origins::{OriginRecordCache, ReadBack};
-use crate::route::positions::ClusterOffsetCache;
+use crate::route::clients::client_address::Tokens;
+use crate::route::clients::conn::Conn;
+use crate::route::clients::member_connections::MemberConnections;
+use crate::route::clients::node_listing::NodeListing;
+use crate::route::configs::topic_bounds::TopicBounds;
+use crate::route::groups::membership_cache::MembershipCache;
+use crate::route::nacks::origin_records::{OriginRecordCache, ReadBack};
+use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
+use crate::route::offsets::commit_markers::Markers;
 use crate::route::refusals::Refusals;
-use crate::route::token::Tokens;
-use crate::route::transactions::PendingTransactions;
-use crate::route::voices::MemberConnections;
+use crate::route::topics::reserved_names::Names;
+use crate::route::transactions::pending_transactions::PendingTransactions;
 use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
 use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode};
+use clients::api_versions;
+use cluster::{
+    alter_partition_reassignments, alter_replica_log_dirs, describe_client_quotas,
+    describe_cluster, describe_log_dirs, describe_quorum, elect_leaders,
+    list_partition_reassignments,
+};
+use configs::{alter_configs, describe_configs, incremental_alter_configs, list_config_resources};
+use groups::{
+    consumer_group_describe, consumer_group_heartbeat, delete_groups, describe_groups,
+    find_coordinator, heartbeat, join_group, leave_group, list_groups, sync_group,
+};
+use offsets::{list_offsets, offset_commit, offset_delete, offset_fetch, offset_for_leader_epoch};
+use security::{
+    alter_user_scram_credentials, create_acls, delete_acls, describe_acls,
+    describe_user_scram_credentials, sasl_authenticate, sasl_handshake,
+};
+use topics::{
+    create_partitions, create_topics, delete_records, delete_topics, describe_topic_partitions,
+    metadata,
+};
+use transactions::{
+    add_offsets_to_txn, add_partitions_to_txn, describe_producers, describe_transactions, end_txn,
+    init_producer_id, list_transactions, txn_offset_commit,
+};
 
 /// Settings of this node that the routes need.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Routing decision in front of a cluster: requests that are relayed, read or answered here.
 
 use crate::route::Router;
-use crate::route::conn::Conn;
-use crate::route::sasl_handshake;
+use crate::route::clients::conn::Conn;
+use crate::route::security::sasl_handshake;
 use crate::wire::{Api, reassignments};
 
 /// APIs that are read on every connection: their answers name brokers, they change groups, or they

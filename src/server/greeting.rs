@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::route::Router;
-use crate::route::doors::BrokerPorts;
+use crate::route::clients::broker_ports::BrokerPorts;
 use crate::upstream::{Failures, UpstreamError};
 
 /// Pauses while the cluster cannot be reached.

@@ -3,7 +3,7 @@
 use crate::admin::{FailedRecord, FailedRefused, FailedTaken};
 use crate::engine::EngineError;
 use crate::retry::{BadNack, NackOutcome};
-use crate::route::posted::{AdminNack, PostRefusal};
+use crate::route::nacks::admin_nack::{AdminNack, PostRefusal};
 use crate::server::source::AdminSource;
 
 impl AdminSource {

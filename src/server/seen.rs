@@ -9,7 +9,7 @@ use crate::group::{ConsumerMember, GroupPhase, MemberDescription};
 use crate::model::{GroupId, TopicName};
 use crate::retry::StateKind;
 use crate::route::Router;
-use crate::route::members::MemberSeen;
+use crate::route::groups::membership_cache::MemberSeen;
 use crate::server::source::number;
 use crate::wire::assignment::{Assignment, Subscription};
 

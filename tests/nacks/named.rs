@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use kafka_protocol::messages::{OffsetCommitRequest, ProduceRequest};
 use kafka_protocol::protocol::Encodable;
-use reprise::route::conn::Conn;
-use reprise::route::origins::ReadBack;
+use reprise::route::clients::conn::Conn;
+use reprise::route::nacks::origin_records::ReadBack;
 use reprise::wire::{Api, RequestHead, ResponseError};
 
 use crate::support::batch::plain;

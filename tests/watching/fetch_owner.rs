@@ -2,8 +2,8 @@
 
 use reprise::config::LaneChoice;
 use reprise::model::{GroupId, TopicName};
-use reprise::route::conn::Conn;
-use reprise::route::token::ClientAddress;
+use reprise::route::clients::client_address::ClientAddress;
+use reprise::route::clients::conn::Conn;
 
 use crate::ordered::offsets;
 use crate::support::{Client, Consumer, Member, Rec, Server, in_front, rebalance, until};

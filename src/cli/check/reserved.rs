@@ -10,7 +10,7 @@ use super::Finding;
 use super::advertised::{self, Port};
 use crate::client::Listener;
 use crate::config::Config;
-use crate::route::doors::BrokerPorts;
+use crate::route::clients::broker_ports::BrokerPorts;
 
 /// Broker ports that are dialled at most.
 const DIALLED_MAX: usize = 100;

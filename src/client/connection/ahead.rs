@@ -3,7 +3,7 @@
 use crate::client::cause::CloseCause;
 use crate::client::connection::Connection;
 use crate::client::inbox::RequestFrame;
-use crate::route::origins::ReadBack;
+use crate::route::nacks::origin_records::ReadBack;
 use crate::upstream::Link;
 use crate::wire::{Api, RequestHead};
 

@@ -16,9 +16,9 @@ use crate::broker::groups::MemberSubscription;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::retry::detector::MemberFetch;
 use crate::route::Router;
-use crate::route::conn::Conn;
+use crate::route::clients::client_address::ClientAddress;
+use crate::route::clients::conn::Conn;
 use crate::route::delivery::{GroupDetector, TrackedFetch};
-use crate::route::token::ClientAddress;
 use crate::wire::assignment::Subscription;
 
 /// Bound of the topic names remembered for one session: thousands of topics.

@@ -81,7 +81,7 @@ impl Router {
     }
 
     /// Settles a withheld record before a commit passes it.
-    pub(in crate::route) async fn settle_before(
+    pub(super) async fn settle_before(
         &self,
         group: &GroupId,
         of: &Arc<GroupDetector>,

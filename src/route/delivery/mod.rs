@@ -2,13 +2,14 @@
 //! their group. The sidecar then executes the detector's outputs.
 //!
 //! A Fetch is attributed to a member (`fetch_owner.rs`), gets a plan (`settled.rs`), and is
-//! recorded before its records leave. The group APIs supply the other observations (`seen.rs`).
+//! recorded before its records leave. The group APIs supply the other observations (`observed.rs`).
 
 mod fetch_owner;
 mod in_hand;
+mod key_order;
 mod lanes;
-mod ordered;
-mod seen;
+mod observed;
+mod partition_order;
 mod settled;
 
 use std::ops::Range;
@@ -25,7 +26,7 @@ use crate::route::Router;
 
 pub use fetch_owner::{FetchOwner, FetchSession};
 use in_hand::SettleTasks;
-pub(super) use ordered::{ClientBatches, RelayExtent, Stop};
+pub(super) use key_order::{ClientBatches, RelayExtent, Stop};
 pub(super) use settled::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
 
 /// The interval at which the timers of detectors run.

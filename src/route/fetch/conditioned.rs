@@ -14,7 +14,7 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use crate::clock::Clock;
 use crate::model::{MonoMs, OffsetRuns, Origin, TopicPartition};
 use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
-use crate::route::conn::Conn;
+use crate::route::clients::conn::Conn;
 use crate::route::delivery::{FinalForm, ReadOutcome, SETTLING_ROUNDS, TrackedFetch};
 use crate::route::fetch::conditioned::behind::DeferredPartitions;
 use crate::route::fetch::narrow::{self, DeliveryDecision};

@@ -11,12 +11,12 @@ use crate::broker::topic::Partition;
 use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::Router;
-use crate::route::conn::Conn;
+use crate::route::clients::conn::Conn;
 use crate::route::delivery::{ClientBatches, FinalForm, ReadOutcome, RelayExtent, TrackedFetch};
 use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, aborted, cut};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::fetch::{empty, from_log};
-use crate::route::place::TopicKind;
+use crate::route::topics::topic_kind::TopicKind;
 use crate::wire::batch::{Batch, CutError, UnreadableBatch, whole_at};
 
 /// Bound of an unpacked compressed batch.

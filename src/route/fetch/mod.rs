@@ -27,7 +27,7 @@ use uuid::Uuid;
 use crate::broker::CommittedRead;
 use crate::broker::transactions::AbortedRange;
 use crate::retry::detector::{DeliveredRange, FetchDecision};
-use crate::route::conn::Conn;
+use crate::route::clients::conn::Conn;
 use crate::route::fetch::given::{FetchMember, PartitionAnswer};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::{Router, code};

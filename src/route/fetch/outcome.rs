@@ -4,7 +4,7 @@
 use crate::engine::LaneRecord;
 use crate::model::GroupId;
 use crate::route::Router;
-use crate::route::place::TopicKind;
+use crate::route::topics::topic_kind::TopicKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionOutcome {

@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use crate::broker::topic::Topic;
 use crate::model::{GroupId, LaneOffset, TopicPartition};
-use crate::route::conn::Conn;
+use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::named::UniqueNames;
-use crate::route::place::TopicKind;
+use crate::route::topics::topic_kind::TopicKind;
+use crate::route::unique_names::UniqueNames;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::model::ClientId;
 use crate::retry::detector::{DeliveredRange, FetchPosition};
-use crate::route::conn::Conn;
+use crate::route::clients::conn::Conn;
 use crate::route::delivery::{FetchSession, TrackedFetch};
 use crate::route::fetch::wanted::{NamedFetch, wait_ms};
 use crate::route::{Reply, Router};

@@ -22,10 +22,10 @@ use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 
 use crate::broker::error::BrokerError;
 use crate::model::TopicName;
-use crate::route::conn::Conn;
+use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
-use crate::route::origins::ReadBack;
-use crate::route::place::TopicKind;
+use crate::route::nacks::origin_records::ReadBack;
+use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{AnswerError, Reply, Router, code};
 use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};

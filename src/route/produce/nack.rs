@@ -13,15 +13,15 @@ use crate::broker::{OffsetOutcome, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
 use crate::retry::{self, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay};
-use crate::route::conn::Conn;
-use crate::route::nacks::word_of;
-use crate::route::origins::{ReadBack, UnreadReason};
-use crate::route::place::TopicKind;
+use crate::route::clients::conn::Conn;
+use crate::route::nacks::nack_batches::word_of;
+use crate::route::nacks::origin_records::{ReadBack, UnreadReason};
 use crate::route::produce::batch::one_batch;
 use crate::route::produce::{
     OUTSIDE_TRANSACTION, PendingOutcome, ProduceOutcome, ProduceSender, ProduceTransaction, done,
     refused_inside,
 };
+use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, RawRecord, RecordView, records};

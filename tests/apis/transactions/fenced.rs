@@ -12,8 +12,8 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 use reprise::route::Reply;
-use reprise::route::conn::Conn;
-use reprise::route::origins::ReadBack;
+use reprise::route::clients::conn::Conn;
+use reprise::route::nacks::origin_records::ReadBack;
 use reprise::wire::{Api, RequestHead, ResponseError};
 
 use crate::support::Producer;

@@ -1,0 +1,247 @@
+//! The largest batch that retry and dead-letter topics accept: the origin topic's bound, and room
+//! for headers. A record that its topic accepted can thus be nacked by value.
+//!
+//! In front of a cluster the brokers report the bound (`max.message.bytes`). Without a report the
+//! bound is `limits.frame_bytes`.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+use lru::LruCache;
+use tokio::time::timeout;
+
+use crate::engine::RECORD_BYTES_MAX;
+use crate::model::{GroupId, MonoMs, TopicName};
+use crate::route::Router;
+use crate::route::configs::describe_configs::TOPIC;
+use crate::route::convert::text;
+use crate::route::topics::topic_kind::TopicKind;
+use crate::upstream::{Link, OwnLinks, Upstream, UpstreamError};
+use crate::wire::batch::{Batch, records};
+use crate::wire::mark::{self, read_nack};
+use crate::wire::{Api, RequestHead};
+
+/// Room for the request headers of a nack, and for our headers (at most 4 KiB) that an application
+/// copies from a retry.
+const HEADERS_BYTES: usize = 16 << 10;
+/// The only setting that the sidecar asks the brokers for.
+const SETTING: &str = "max.message.bytes";
+/// The lowest DescribeConfigs version that Kafka 4 still serves.
+const DESCRIBE_CONFIGS: i16 = 1;
+/// Bound of the topic cache; an evicted topic is asked for again.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Bound of topics in one DescribeConfigs request.
+const ASKED_MAX: usize = 100;
+/// Lifetime of a reported bound.
+const KNOWN_MS: u64 = 300_000;
+/// Lifetime of a missing report, before the topic is asked for again.
+const UNTOLD_MS: u64 = 60_000;
+/// Longest wait for a broker: a client waits at least 10 s for the answer behind this one.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The `max.message.bytes` of each cluster topic, as its brokers report it.
+#[derive(Debug)]
+pub struct TopicBounds(Mutex<LruCache<TopicName, BoundAnswer>>);
+
+#[derive(Clone, Copy, Debug)]
+struct BoundAnswer {
+    /// `None`: the cluster did not report the setting.
+    bytes: Option<usize>,
+    at: MonoMs,
+}
+
+impl Default for TopicBounds {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(REMEMBERED)))
+    }
+}
+
+impl TopicBounds {
+    /// The report in the cache; outer `None`: the cluster has to be asked.
+    #[expect(clippy::option_option, reason = "not asked, not told and a bound are three answers")]
+    fn known(&self, topic: &TopicName, now: MonoMs) -> Option<Option<usize>> {
+        let told = self.lock().get(topic).copied()?;
+        let lasts_ms = if told.bytes.is_some() { KNOWN_MS } else { UNTOLD_MS };
+        (now.since(told.at) < lasts_ms).then_some(told.bytes)
+    }
+
+    fn put(&self, topic: TopicName, bytes: Option<usize>, at: MonoMs) {
+        self.lock().put(topic, BoundAnswer { bytes, at });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<TopicName, BoundAnswer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Router {
+    /// The largest batch of any retry or dead-letter topic.
+    fn ceiling(&self) -> usize {
+        self.config.frame_bytes_max.min(RECORD_BYTES_MAX)
+    }
+
+    /// Adds room for headers, at most up to the bound of a request.
+    fn with_headers(&self, bytes: usize) -> usize {
+        bytes.saturating_add(HEADERS_BYTES).min(self.ceiling())
+    }
+
+    /// Every retry and dead-letter topic accepts a batch of this size, for any origin.
+    fn retry_bytes_min(&self) -> usize {
+        self.with_headers(self.broker.topics.defaults().max_message_bytes)
+    }
+
+    /// The largest batch that any topic of this node accepts.
+    fn local_bytes_max(&self) -> usize {
+        let topics = self.broker.topics.list();
+        let local = topics.iter().filter(|topic| !topic.dead_letters);
+        let own = self.broker.topics.defaults().max_message_bytes;
+        local.map(|topic| topic.settings.max_message_bytes).fold(own, usize::max)
+    }
+
+    /// Whether the bound of the origin topics decides if the batch is accepted.
+    pub(in crate::route) fn is_oversize(&self, bytes: usize) -> bool {
+        bytes > self.retry_bytes_min()
+    }
+
+    /// Whether the cluster has to be asked for the bound of the topic.
+    pub(in crate::route) fn is_bound_unknown(&self, topic: &TopicName) -> bool {
+        self.is_of_cluster(topic) && self.bounds.known(topic, self.clock.now().mono).is_none()
+    }
+
+    /// The batch size that retry and dead-letter topics of the group are sure to accept, for
+    /// DescribeConfigs.
+    pub(in crate::route) fn group_bytes_max(&self, group: &GroupId) -> usize {
+        let local = self.with_headers(self.local_bytes_max());
+        if self.upstream.is_none() {
+            return local;
+        }
+        let topics = self.subscribed(group);
+        let bytes = topics.iter().map(|topic| self.topic_bytes_max(topic));
+        bytes.max().map_or_else(|| self.ceiling(), |bytes| bytes.max(local))
+    }
+
+    /// The largest batch of nacks for records of that topic.
+    fn topic_bytes_max(&self, topic: &TopicName) -> usize {
+        if self.is_of_cluster(topic) {
+            let told = self.bounds.known(topic, self.clock.now().mono).flatten();
+            return told.map_or_else(|| self.ceiling(), |bytes| self.with_headers(bytes));
+        }
+        match self.place(topic) {
+            Some(TopicKind::Local(topic)) => self.with_headers(topic.settings.max_message_bytes),
+            // A retry keeps the size of its record, which its own topic accepted.
+            Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) if self.upstream.is_some() => {
+                self.ceiling()
+            }
+            Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) => {
+                self.with_headers(self.local_bytes_max())
+            }
+            None => 0,
+        }
+    }
+
+    /// The bound for a batch of nacks: the largest bound among the origin topics of its records.
+    pub(in crate::route) fn nack_bytes_max(
+        &self,
+        batch: &Batch,
+        unpacked_bytes_max: usize,
+    ) -> usize {
+        let least = self.retry_bytes_min();
+        if !self.is_oversize(batch.bytes.len()) {
+            return least;
+        }
+        let Ok(records) = records(batch, unpacked_bytes_max) else { return least };
+        let topics = records.map_while(Result::ok).filter_map(|record| {
+            let (asked, _) = read_nack(&record.headers).ok()?;
+            match asked.named {
+                mark::NackedRecord::Origin(origin) => Some(self.names.canonical(&origin.topic)),
+                mark::NackedRecord::None => None,
+            }
+        });
+        topics.map(|topic| self.topic_bytes_max(&topic)).fold(least, usize::max)
+    }
+
+    /// Asks the cluster for the bounds of these topics on the client's connection. Topics that the
+    /// client may not describe are asked for on a connection of our own. An error ends the client's
+    /// connection.
+    pub(in crate::route) async fn ask_bounds(
+        &self,
+        link: &mut Link,
+        head: &RequestHead,
+        mut topics: Vec<TopicName>,
+    ) -> Result<(), UpstreamError> {
+        topics.truncate(ASKED_MAX);
+        topics.retain(|topic| self.is_bound_unknown(topic));
+        let Some(upstream) = self.upstream.as_ref().filter(|_| !topics.is_empty()) else {
+            return Ok(());
+        };
+        let request = question(&topics);
+        let asked = link.call_at(Api::DescribeConfigs, DESCRIBE_CONFIGS, head, &request);
+        // A timeout ends the connection: a late answer would be taken for that of the next request.
+        let told = timeout(PATIENCE, asked).await.unwrap_or(Err(UpstreamError::TooSlow))?;
+        self.learn_bounds(&told, &mut topics);
+        if !topics.is_empty() && !upstream.is_anonymous() {
+            self.ask_bounds_ourselves(upstream, &mut topics).await;
+        }
+        let now = self.clock.now().mono;
+        for topic in topics {
+            self.bounds.put(topic, None, now);
+        }
+        Ok(())
+    }
+
+    async fn ask_bounds_ourselves(&self, upstream: &Upstream, topics: &mut Vec<TopicName>) {
+        let request = question(topics);
+        let (mut links, api) = (OwnLinks::default(), (Api::DescribeConfigs, DESCRIBE_CONFIGS));
+        let asked = links.call(upstream, None, api, &request);
+        match timeout(PATIENCE, asked).await.unwrap_or(Err(UpstreamError::TooSlow)) {
+            Ok(told) => self.learn_bounds(&told, topics),
+            Err(error) => tracing::debug!(%error, "the cluster does not say what a topic holds"),
+        }
+    }
+
+    /// Stores the reported bounds and removes their topics from `topics`.
+    fn learn_bounds(&self, told: &DescribeConfigsResponse, topics: &mut Vec<TopicName>) {
+        let now = self.clock.now().mono;
+        for of in told.results.iter().filter(|of| of.error_code == 0) {
+            let mut settings = of.configs.iter().filter(|one| one.name.as_str() == SETTING);
+            let bytes = settings.find_map(|one| one.value.as_ref()?.as_str().parse().ok());
+            let topic = TopicName::new(&of.resource_name);
+            if bytes.is_some() && topics.contains(&topic) {
+                topics.retain(|known| *known != topic);
+                self.bounds.put(topic, bytes, now);
+            }
+        }
+    }
+}
+
+fn question(topics: &[TopicName]) -> DescribeConfigsRequest {
+    let mut request = DescribeConfigsRequest::default();
+    let resource = |topic: &TopicName| {
+        let mut resource = DescribeConfigsResource::default();
+        (resource.resource_type, resource.resource_name) = (TOPIC, text(topic.as_str()));
+        resource.configuration_keys = Some(vec![text(SETTING)]);
+        resource
+    };
+    request.resources = topics.iter().map(resource).collect();
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_bounds_are_cached_longer_than_unknown_ones() {
+        let (bounds, orders) = (TopicBounds::default(), TopicName::new("orders"));
+        assert_eq!(bounds.known(&orders, MonoMs(0)), None);
+        bounds.put(orders.clone(), Some(9), MonoMs(0));
+        let known = [1, KNOWN_MS - 1, KNOWN_MS].map(|at| bounds.known(&orders, MonoMs(at)));
+        assert_eq!(known, [Some(Some(9)), Some(Some(9)), None]);
+        bounds.put(orders.clone(), None, MonoMs(0));
+        let known = [UNTOLD_MS - 1, UNTOLD_MS].map(|at| bounds.known(&orders, MonoMs(at)));
+        assert_eq!(known, [Some(None), None]);
+    }
+}

@@ -1,0 +1,199 @@
+//! `ConsumerGroupHeartbeat` 0–1 (KIP-848): membership and assignments of the consumer protocol.
+//!
+//! For the coordinator the group's retry topic has no partitions: the sidecar removes it from the
+//! owned partitions of a heartbeat. Each member that subscribes to it gets a private partition 0
+//! appended to its assignment.
+
+mod relayed;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use uuid::Uuid;
+
+use crate::engine::EngineError;
+use crate::group::{Alive, ConsumerHeartbeat, TopicIdPartition, TopicImage};
+use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
+use crate::retry::detector::AssignmentStep;
+use crate::route::clients::conn::Conn;
+use crate::route::convert::{group_of, some_text, topic_of};
+use crate::route::{Router, code};
+use crate::wire::{RequestHead, ResponseError};
+
+pub(in crate::route) use relayed::relayed;
+
+/// Member epoch of a member that leaves for good.
+const LEAVES: i32 = -1;
+/// First version whose clients make their own member id; before, the coordinator makes it.
+const OWN_ID_SINCE: i16 = 1;
+
+pub(in crate::route) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: ConsumerGroupHeartbeatRequest,
+) -> ConsumerGroupHeartbeatResponse {
+    let group = group_of(&request.group_id);
+    let retry = router.names.retry_topic(&group);
+    let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
+    let beat = beat(conn, head, request, lane);
+    let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
+    // Looked up before the member leaves, since its heartbeat may name it by member id alone.
+    let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
+    let known = |name: &TopicName| image(router, name, &retry);
+    let own = lane.map(|_| &retry);
+    let matching = |pattern: &str| router.broker.matching(pattern, own);
+    if let Some(Err(error)) = beat.pattern.as_deref().filter(|one| !one.is_empty()).map(matching) {
+        if conn.refuses(&group) {
+            let client = conn.client();
+            tracing::warn!(
+                %group, %client, %error,
+                "R0600 subscription pattern refused: the member gets no partitions; correct it"
+            );
+        }
+        return refused(ResponseError::InvalidRegularExpression, &error);
+    }
+    let matched = |pattern: &str| matching(pattern).ok();
+    let answered = router.broker.groups.consumer_heartbeat(&group, beat, known, matched).await;
+    let alive = match answered {
+        Ok(alive) => alive,
+        Err(error) => return refused(code::of_group(error), &error),
+    };
+    let mut response = ConsumerGroupHeartbeatResponse::default();
+    response.member_id = some_text(alive.member_id.as_str());
+    response.member_epoch = alive.epoch;
+    if goes {
+        let key = key.unwrap_or_else(|| alive.member_id.clone());
+        router.left(&group, &key, Some(&alive.member_id));
+    }
+    if leaves {
+        return response;
+    }
+    response.heartbeat_interval_ms = i32::try_from(alive.heartbeat_interval_ms).unwrap_or(i32::MAX);
+    let key = router.broker.groups.key_of(&group, &alive.member_id);
+    let key = key.unwrap_or_else(|| alive.member_id.clone());
+    router.speaks_for(conn, &group, key.clone());
+    router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, AssignmentStep::Assigned);
+    if stays && router.calls_back(&group, &key).is_some() {
+        return called_back();
+    }
+    match with_lane(router, &group, &retry, key, alive, lane).await {
+        Ok(assignment) => response.assignment = assignment,
+        Err(error) => {
+            tracing::warn!(
+                %group, %error,
+                "R0422 a member gets no retry partition: its client tries again; check the disk"
+            );
+            return refused(code::of_commit(&error), &error);
+        }
+    }
+    response
+}
+
+/// Fences the member: it gives up its partitions, rejoins with its own member id and continues from
+/// the committed offsets.
+fn called_back() -> ConsumerGroupHeartbeatResponse {
+    refused(ResponseError::FencedMemberEpoch, &"go on from the committed offsets (order.rewind)")
+}
+
+/// Fences a member whose subscription was lost in a restart of this sidecar.
+fn asked_again() -> ConsumerGroupHeartbeatResponse {
+    refused(ResponseError::FencedMemberEpoch, &"say again what you subscribe to")
+}
+
+fn refused(error: ResponseError, why: &impl ToString) -> ConsumerGroupHeartbeatResponse {
+    let mut response = ConsumerGroupHeartbeatResponse::default();
+    response.error_code = error.code();
+    response.error_message = some_text(&why.to_string());
+    response
+}
+
+/// Converts the request for the coordinator and removes the group's own retry topic.
+fn beat(
+    conn: &Conn,
+    head: &RequestHead,
+    request: ConsumerGroupHeartbeatRequest,
+    lane: Option<Uuid>,
+) -> ConsumerHeartbeat {
+    let optional =
+        |text: Option<_>| text.map(|text: kafka_protocol::protocol::StrBytes| text.to_string());
+    let nameless = request.member_id.is_empty() && request.member_epoch == 0;
+    let member_id = if nameless && head.version < OWN_ID_SINCE {
+        MemberId::from(Uuid::new_v4().to_string())
+    } else {
+        MemberId::new(&request.member_id)
+    };
+    let owned = request.topic_partitions.map(|topics| {
+        let kept = topics.into_iter().filter(|of| Some(of.topic_id) != lane);
+        let one_by_one = kept.flat_map(|of| {
+            let topic = TopicId(of.topic_id.into_bytes());
+            of.partitions.into_iter().map(move |index| TopicIdPartition { topic, index })
+        });
+        one_by_one.collect::<BTreeSet<TopicIdPartition>>()
+    });
+    ConsumerHeartbeat {
+        member_id,
+        epoch: request.member_epoch,
+        instance_id: optional(request.instance_id),
+        rack_id: optional(request.rack_id),
+        client_id: head.client_id.clone().unwrap_or_else(|| ClientId::new("")),
+        client_host: conn.host(),
+        rebalance_timeout_ms: u64::try_from(request.rebalance_timeout_ms).ok(),
+        topics: request.subscribed_topic_names.map(|names| names.iter().map(topic_of).collect()),
+        pattern: optional(request.subscribed_topic_regex),
+        assignor: optional(request.server_assignor),
+        owned,
+        cluster: BTreeMap::new(),
+        matching: BTreeMap::new(),
+    }
+}
+
+/// The id and partition count of a topic for the coordinator; `None` for the group's retry topic.
+pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
+    let name = router.names.canonical(name);
+    if name == *retry {
+        return None;
+    }
+    let place = router.place(&name)?;
+    let id = TopicId(router.id_of(&name, &place).into_bytes());
+    Some(TopicImage { id, partitions: place.partitions() })
+}
+
+/// Adds the member's private partition to its assignment if it subscribes to the retry topic.
+async fn with_lane(
+    router: &Router,
+    group: &GroupId,
+    retry: &TopicName,
+    key: MemberId,
+    alive: Alive,
+    lane: Option<Uuid>,
+) -> Result<Option<Assignment>, EngineError> {
+    let Some(partitions) = alive.assignment else { return Ok(None) };
+    let mut topics = told(&partitions);
+    let takes_part = router.broker.groups.subscribes(group, &alive.member_id, retry);
+    match lane.filter(|_| takes_part) {
+        Some(lane) => {
+            router.engine.join(group, key).await?;
+            router.names.meet(group);
+            topics.push(TopicPartitions::default().with_topic_id(lane).with_partitions(vec![0]));
+        }
+        // A member that unsubscribes from the retry topic returns its retries to the group's queue.
+        None => router.engine.leave(group, key),
+    }
+    Ok(Some(Assignment::default().with_topic_partitions(topics)))
+}
+
+fn told(partitions: &BTreeSet<TopicIdPartition>) -> Vec<TopicPartitions> {
+    let mut topics: Vec<TopicPartitions> = Vec::new();
+    for partition in partitions {
+        let id = Uuid::from_bytes(partition.topic.0);
+        match topics.last_mut().filter(|last| last.topic_id == id) {
+            Some(last) => last.partitions.push(partition.index),
+            None => topics.push(
+                TopicPartitions::default().with_topic_id(id).with_partitions(vec![partition.index]),
+            ),
+        }
+    }
+    topics
+}

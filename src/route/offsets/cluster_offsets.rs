@@ -1,0 +1,153 @@
+//! Cluster offset cache: committed offsets of the cluster's groups, from relayed requests.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use crate::engine::EngineError;
+use crate::model::{GroupId, TopicName};
+use crate::route::Router;
+
+/// Bound of partitions; an evicted partition counts as unknown.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+
+type OffsetKey = (GroupId, TopicName, i32);
+
+/// The last committed offset seen, by group and partition.
+#[derive(Debug)]
+pub struct ClusterOffsetCache(Mutex<CachedOffsets>);
+
+#[derive(Debug)]
+struct CachedOffsets {
+    /// Offset, and the value of `count` when it was seen.
+    offsets: LruCache<OffsetKey, (i64, u64)>,
+    count: u64,
+}
+
+impl Default for ClusterOffsetCache {
+    fn default() -> Self {
+        Self(Mutex::new(CachedOffsets { offsets: LruCache::new(REMEMBERED), count: 0 }))
+    }
+}
+
+impl ClusterOffsetCache {
+    /// The group's committed offset, if it is cached.
+    pub(in crate::route) fn committed(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+    ) -> Option<i64> {
+        let mut known = self.lock();
+        let known = known.offsets.get(&(group.clone(), topic.clone(), partition));
+        known.map(|(offset, _)| *offset)
+    }
+
+    /// The current count, for [`ClusterOffsetCache::is_overtaken`]: read before the cluster is
+    /// asked.
+    pub(in crate::route) fn as_of(&self) -> u64 {
+        self.lock().count
+    }
+
+    /// Whether the answer to a request since `as_of` is older than an offset seen meanwhile.
+    /// Brokers may answer several connections in another order than requested.
+    pub(super) fn is_overtaken(
+        &self,
+        as_of: u64,
+        group: &GroupId,
+        (topic, partition): (&TopicName, i32),
+        offset: i64,
+    ) -> bool {
+        let mut known = self.lock();
+        let known = known.offsets.get(&(group.clone(), topic.clone(), partition));
+        known.is_some_and(|(later, seen_at)| *seen_at > as_of && offset < *later)
+    }
+
+    /// Whether the offset differs from the cached one. [`ClusterOffsetCache::see`] caches it after
+    /// the engine has recorded it.
+    pub(in crate::route) fn is_news(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> bool {
+        self.committed(group, topic, partition) != Some(offset)
+    }
+
+    /// Forgets the offsets of a topic that was deleted or recreated.
+    pub(in crate::route) fn forget(&self, topic: &TopicName) {
+        let mut known = self.lock();
+        let all = known.offsets.iter().map(|(key, _)| key);
+        let gone: Vec<OffsetKey> = all.filter(|key| key.1 == *topic).cloned().collect();
+        for key in gone {
+            known.offsets.pop(&key);
+        }
+    }
+
+    fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
+        let mut known = self.lock();
+        known.count = known.count.saturating_add(1);
+        let seen_at = known.count;
+        for (topic, partition, offset) in offsets {
+            known.offsets.put((group.clone(), topic, partition), (offset, seen_at));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CachedOffsets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Router {
+    /// Reports committed offsets to the engine, then caches them.
+    pub(in crate::route) async fn note(
+        &self,
+        group: &GroupId,
+        news: Vec<(TopicName, i32, i64)>,
+    ) -> Result<(), EngineError> {
+        if news.is_empty() {
+            return Ok(());
+        }
+        self.engine.origin_commits(group, news.clone()).await?;
+        self.positions.see(group, news);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_offset_seen_is_the_one_that_counts() {
+        let (positions, group, topic) =
+            (ClusterOffsetCache::default(), GroupId::from("shop"), TopicName::from("orders"));
+        assert_eq!(positions.committed(&group, &topic, 0), None);
+        assert!(positions.is_news(&group, &topic, 0, 7));
+        assert!(positions.is_news(&group, &topic, 0, 7), "until it is seen");
+        positions.see(&group, vec![(topic.clone(), 0, 7)]);
+        assert!(!positions.is_news(&group, &topic, 0, 7), "nothing new");
+        assert!(positions.is_news(&group, &topic, 0, 3), "a reset is news");
+        positions.see(&group, vec![(topic.clone(), 0, 3)]);
+        assert_eq!(positions.committed(&group, &topic, 0), Some(3));
+        assert_eq!(positions.committed(&group, &topic, 1), None);
+    }
+
+    #[test]
+    fn a_commit_during_an_offset_fetch_is_no_reset() {
+        let (positions, group, topic) =
+            (ClusterOffsetCache::default(), GroupId::from("shop"), TopicName::from("orders"));
+        positions.see(&group, vec![(topic.clone(), 0, 10)]);
+        let asked = positions.as_of();
+        let overtaken = |as_of, partition, offset| {
+            positions.is_overtaken(as_of, &group, (&topic, partition), offset)
+        };
+        assert!(!overtaken(asked, 0, 5), "it was set back");
+        positions.see(&group, vec![(topic.clone(), 0, 20)]);
+        assert!(overtaken(asked, 0, 10) && overtaken(asked, 0, -1));
+        assert!(!overtaken(asked, 0, 20) && !overtaken(asked, 0, 30) && !overtaken(asked, 1, 10));
+        assert!(!overtaken(positions.as_of(), 0, 10), "asked for since: it was set back");
+    }
+}

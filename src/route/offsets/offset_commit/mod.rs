@@ -1,0 +1,413 @@
+//! `OffsetCommit` 2–9: offsets of the retry topic acknowledge deliveries, and other offsets are
+//! stored.
+//!
+//! [`answer`] serves the embedded cluster, [`relayed`] a member of the upstream cluster:
+//!
+//! 1. Check the membership, here and after every wait.
+//! 2. Take the nacks that the metadata names (evidence `commit-nack`).
+//! 3. Make withheld records that the commit passes dead letters. Lower an offset to the record that
+//!    its partition waits for (`order.mode: partition`); the client sees success.
+//! 4. Acknowledge deliveries of the retry topic.
+//! 5. Store the other offsets.
+//!
+//! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
+//! every earlier nack, and is stored only when those are durable.
+
+mod marked;
+mod relayed;
+
+use std::time::Duration;
+
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
+
+use crate::broker::offsets::{CommitItem, ItemError};
+use crate::clock::Clock;
+use crate::group::{CommitCheck, GroupError, member_key};
+use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
+use crate::retry::detector::GroupObservation;
+use crate::route::clients::conn::Conn;
+use crate::route::convert::{group_of, topic_of};
+use crate::route::offsets::offset_commit::marked::RefusedPartitions;
+use crate::route::topics::topic_kind::TopicKind;
+use crate::route::{Router, code};
+use crate::wire::{RequestHead, ResponseError};
+
+pub(in crate::route) use marked::is_marked;
+pub(in crate::route) use relayed::{
+    NamedPartition, is_ours, may_commit, noted, own_parts, passes_nacks, relayed,
+};
+
+/// Bound of a commit's wait for the nacks it passes and for the disk (docs/semantics.md).
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// First version with member epochs, and `GROUP_ID_NOT_FOUND` for an unknown group (KIP-848).
+const EPOCHS_SINCE: i16 = 9;
+
+/// The common result of all partitions of one kind.
+type PartitionResult = Result<(), ResponseError>;
+
+/// The kind of one partition in the request.
+#[derive(Clone, Debug)]
+pub(in crate::route) enum CommitPart {
+    /// An offset to store.
+    Store(CommitItem),
+    /// An offset of a retry partition of the group.
+    Lane(LaneOffset),
+    /// An offset without effect: of the snapshot, or of another group's retry topic.
+    Ignore,
+    Refuse(ResponseError),
+}
+
+pub(in crate::route) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    mut request: OffsetCommitRequest,
+) -> OffsetCommitResponse {
+    let committer = Committer::of(router, head, &request);
+    let group = committer.group.clone();
+    if let Err(error) = committer.may(&request) {
+        return committer.refused(&request, error);
+    }
+    if !committer.key.as_str().is_empty() {
+        router.speaks_for(conn, &group, committer.key.clone());
+    }
+    let patience = CommitDeadline::begins(&router.clock);
+    let marked = marked::taken_off(&mut request);
+    let refused = marked::here(router, conn, &group, &patience, marked).await;
+    if router.is_in_order(&group) {
+        // Queued behind every earlier nack: a record charged by one of them holds this commit back.
+        let nacks = router.engine.origin_commits(&group, Vec::new());
+        if let Err(late) = patience.bounds(noted(nacks)).await {
+            return match committer.may(&request) {
+                Err(error) => committer.refused(&request, error),
+                Ok(()) => respond(&request, |_, _| late.code()),
+            };
+        }
+    }
+    if let Err(error) = committer.may(&request) {
+        return committer.refused(&request, error);
+    }
+    router.settle_withheld(&group, &request).await;
+    if let Err(error) = committer.may(&request) {
+        return committer.refused(&request, error);
+    }
+    router.hold_back(&group, &mut request);
+    let parts = parts(router, &group, &request, &refused);
+    let resets = resets(router, &group, &request, stored_in(&parts));
+    let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
+    let storing = store(router, &group, parts.iter().flatten(), || committer.may(&request));
+    let stored = patience.bounds(storing).await;
+    if stored.is_ok() {
+        if resets.is_empty() {
+            router.commit_stored(&group, stored_in(&parts));
+        } else {
+            // A commit from outside the group is an offset reset: no record was processed.
+            router.was_reset(&group, resets);
+        }
+        router.commit_explained(&group, parts.iter().flatten().filter_map(CommitPart::explained));
+    } else if let Err(error) = committer.may(&request) {
+        return committer.refused(&request, error);
+    }
+    respond(&request, |topic, partition| {
+        match parts.get(topic).and_then(|parts| parts.get(partition)) {
+            Some(part) => part.code(lane, stored),
+            None => ResponseError::UnknownServerError.code(),
+        }
+    })
+}
+
+/// The committing member. Its membership is checked when the commit arrives and again after every
+/// wait. A failed check wins over any other error, so that a member that was removed meanwhile
+/// stores nothing.
+struct Committer<'a> {
+    router: &'a Router,
+    group: GroupId,
+    key: MemberId,
+    check: CommitCheck,
+}
+
+impl<'a> Committer<'a> {
+    fn of(router: &'a Router, head: &RequestHead, request: &OffsetCommitRequest) -> Self {
+        let member_id = MemberId::new(&request.member_id);
+        let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
+        let key = member_key(&member_id, instance_id.as_deref());
+        let generation = request.generation_id_or_member_epoch;
+        let (transactional, has_epochs) = (false, head.version >= EPOCHS_SINCE);
+        let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
+        Self { router, group: group_of(&request.group_id), key, check }
+    }
+
+    fn may(&self, request: &OffsetCommitRequest) -> PartitionResult {
+        let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
+        let may = may_here(self.router, &self.group, &self.check, named);
+        may.map_err(|error| match error {
+            ResponseError::GroupIdNotFound if !self.check.has_epochs => {
+                ResponseError::IllegalGeneration
+            }
+            error => error,
+        })
+    }
+
+    /// Answers a refused commit and reports it to the detector.
+    fn refused(&self, request: &OffsetCommitRequest, error: ResponseError) -> OffsetCommitResponse {
+        let Self { router, group, key, check, .. } = self;
+        router.metrics.commit_failed(group.as_str(), &code::name(error));
+        let refused = offsets(request).map(|offset| (offset, error));
+        router.commit_refused(group, (key, &check.member_id), refused);
+        respond(request, |_, _| error.code())
+    }
+}
+
+/// Whether the group lets a member commit these partitions. A KIP-848 member may still name an
+/// older epoch: it commits partitions that it has had since then, and its retry partition always.
+pub(in crate::route) fn may_here(
+    router: &Router,
+    group: &GroupId,
+    check: &CommitCheck,
+    named: impl Iterator<Item = (TopicName, i32)>,
+) -> PartitionResult {
+    let groups = &router.broker.groups;
+    let checked = groups.commit_check(group, check.clone());
+    if checked == Err(GroupError::StaleMemberEpoch) {
+        let is_retry = |name: &TopicName| {
+            matches!(router.place(&router.names.canonical(name)), Some(TopicKind::Retry(_)))
+        };
+        let named: Vec<_> = named.filter(|(name, _)| !is_retry(name)).collect();
+        if groups.has_had(group, &check.member_id, check.generation, &named) {
+            return Ok(());
+        }
+    }
+    checked.map_err(code::of_group)
+}
+
+/// The kind of each partition of a request, by topic.
+fn parts(
+    router: &Router,
+    group: &GroupId,
+    request: &OffsetCommitRequest,
+    refused: &RefusedPartitions,
+) -> Vec<Vec<CommitPart>> {
+    let of_topic = |topic: &OffsetCommitRequestTopic| {
+        let name = topic_of(&topic.name);
+        let of = |asked| match refusal(refused, &name, asked) {
+            Some(error) => CommitPart::Refuse(error),
+            None => part(router, group, &name, asked),
+        };
+        topic.partitions.iter().map(of).collect()
+    };
+    request.topics.iter().map(of_topic).collect()
+}
+
+/// The error of a partition whose metadata was refused.
+fn refusal(
+    refused: &RefusedPartitions,
+    topic: &TopicName,
+    asked: &OffsetCommitRequestPartition,
+) -> Option<ResponseError> {
+    if refused.is_empty() {
+        return None;
+    }
+    refused.get(&(topic.clone(), asked.partition_index)).copied()
+}
+
+impl CommitPart {
+    /// An offset to store, with the client's metadata.
+    fn explained(&self) -> Option<(&TopicName, i32, i64, &str)> {
+        match self {
+            Self::Store(item) => Some((&item.topic, item.partition, item.offset, &item.metadata)),
+            _ => None,
+        }
+    }
+
+    /// An offset to store.
+    pub(super) fn stored(&self) -> Option<(TopicName, i32, i64)> {
+        match self {
+            Self::Store(item) => Some((item.topic.clone(), item.partition, item.offset)),
+            _ => None,
+        }
+    }
+
+    /// The error code of this partition, from the results of the two kinds.
+    fn code(&self, lane: PartitionResult, stored: PartitionResult) -> i16 {
+        let done = match self {
+            Self::Store(_) => stored,
+            Self::Lane(_) => lane,
+            Self::Ignore => Ok(()),
+            Self::Refuse(error) => Err(*error),
+        };
+        done.map_or_else(|error| error.code(), |()| 0)
+    }
+}
+
+/// The time bound of one commit, for all its waits together. Heartbeats wait behind the commit on
+/// the same connection.
+pub(in crate::route) struct CommitDeadline<'a> {
+    clock: &'a Clock,
+    began: Duration,
+}
+
+impl<'a> CommitDeadline<'a> {
+    pub(in crate::route) fn begins(clock: &'a Clock) -> Self {
+        Self { clock, began: clock.elapsed() }
+    }
+
+    /// The rest of the time.
+    fn left(&self) -> Duration {
+        PATIENCE.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
+    }
+
+    /// Refuses a part that is not durable in time. A timeout undoes nothing: the client repeats the
+    /// commit, and a repeat changes nothing that the first one did.
+    pub(in crate::route) async fn bounds<T>(
+        &self,
+        part: impl Future<Output = Result<T, ResponseError>>,
+    ) -> Result<T, ResponseError> {
+        let done = tokio::time::timeout(self.left(), part).await;
+        done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
+    }
+}
+
+pub(in crate::route) fn part(
+    router: &Router,
+    group: &GroupId,
+    topic: &TopicName,
+    asked: &OffsetCommitRequestPartition,
+) -> CommitPart {
+    let canonical = router.names.canonical(topic);
+    if let Some(owner) = router.names.group_of_retry(&canonical) {
+        return match LaneOffset::from_kafka(asked.committed_offset) {
+            Some(lane) if owner == *group => CommitPart::Lane(lane),
+            _ => CommitPart::Ignore,
+        };
+    }
+    let Some(place) = router.place(&canonical) else {
+        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
+    };
+    if !(0..place.partitions()).contains(&asked.partition_index) {
+        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
+    }
+    let metadata = asked.committed_metadata.as_ref().map(ToString::to_string);
+    let item = CommitItem {
+        topic: canonical,
+        partition: asked.partition_index,
+        offset: asked.committed_offset,
+        leader_epoch: asked.committed_leader_epoch,
+        metadata: metadata.unwrap_or_default(),
+    };
+    match item.check() {
+        Ok(()) => CommitPart::Store(item),
+        Err(ItemError::MetadataTooLarge) => {
+            CommitPart::Refuse(ResponseError::OffsetMetadataTooLarge)
+        }
+        Err(ItemError::InvalidTopic) => CommitPart::Refuse(ResponseError::InvalidTopicException),
+    }
+}
+
+/// Acknowledges deliveries of the group's retry topic.
+pub(in crate::route) async fn lane_part(
+    router: &Router,
+    group: &GroupId,
+    parts: impl Iterator<Item = &CommitPart>,
+) -> Result<(), ResponseError> {
+    for part in parts {
+        if let CommitPart::Lane(up_to) = part {
+            let done = router.engine.lane_commit(group, *up_to).await;
+            let acknowledged = done.map_err(|error| code::of_commit(&error))?;
+            router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
+            if acknowledged > 0 {
+                router.seen(group, GroupObservation::LaneDone { count: acknowledged });
+                let topic = router.names.retry_topic(group);
+                let n = u64::try_from(acknowledged).unwrap_or(0);
+                router.metrics.record_acked(group.as_str(), topic.as_str(), n);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores offsets behind every earlier nack. `may` checks the membership again after the wait.
+pub(in crate::route) async fn store(
+    router: &Router,
+    group: &GroupId,
+    parts: impl Iterator<Item = &CommitPart>,
+    may: impl FnOnce() -> PartitionResult,
+) -> Result<(), ResponseError> {
+    let items: Vec<CommitItem> = parts
+        .filter_map(
+            |part| if let CommitPart::Store(item) = part { Some(item.clone()) } else { None },
+        )
+        .collect();
+    if items.is_empty() {
+        return Ok(());
+    }
+    noted(router.engine.origin_commits(group, Vec::new())).await?;
+    may()?;
+    let offsets = items.iter().map(|i| (i.topic.clone(), i.partition, i.offset)).collect();
+    router.keep_group(group);
+    let now = router.clock.now().wall;
+    let kept = router.broker.offsets.commit(group, now, items);
+    let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
+    let told = router.engine.origin_commits(group, offsets);
+    let (told, durable) = tokio::join!(told, router.broker.offsets.durable(kept.seq));
+    told.map_err(|error| code::of_commit(&error))?;
+    durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
+}
+
+impl Router {
+    /// A commit creates the group in the embedded cluster; upstream groups belong to the cluster.
+    pub(in crate::route) fn keep_group(&self, group: &GroupId) {
+        if self.upstream.is_none() {
+            self.broker.groups.keep_simple(group);
+        }
+    }
+}
+
+/// The current positions of the partitions that a commit from outside the group resets.
+fn resets(
+    router: &Router,
+    group: &GroupId,
+    request: &OffsetCommitRequest,
+    offsets: impl Iterator<Item = (TopicName, i32, i64)>,
+) -> Vec<GroupObservation> {
+    if request.member_id.is_empty() { router.stands(group, offsets) } else { Vec::new() }
+}
+
+/// The offsets that are stored.
+fn stored_in(parts: &[Vec<CommitPart>]) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    parts.iter().flatten().filter_map(CommitPart::stored)
+}
+
+/// The offsets in a request.
+fn offsets(request: &OffsetCommitRequest) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    request.topics.iter().flat_map(|topic| {
+        let name = topic_of(&topic.name);
+        let partitions = topic.partitions.iter();
+        partitions.map(move |p| (name.clone(), p.partition_index, p.committed_offset))
+    })
+}
+
+fn respond(
+    request: &OffsetCommitRequest,
+    error: impl Fn(usize, usize) -> i16,
+) -> OffsetCommitResponse {
+    let mut response = OffsetCommitResponse::default();
+    for (t, asked) in request.topics.iter().enumerate() {
+        let mut topic = OffsetCommitResponseTopic::default();
+        topic.name = asked.name.clone();
+        for (p, asked) in asked.partitions.iter().enumerate() {
+            let mut partition = OffsetCommitResponsePartition::default();
+            partition.partition_index = asked.partition_index;
+            partition.error_code = error(t, p);
+            topic.partitions.push(partition);
+        }
+        response.topics.push(topic);
+    }
+    response
+}

@@ -1,0 +1,334 @@
+//! `OffsetCommit` in front of a cluster: the cluster stores its offsets, and its coordinator
+//! decides whether the member may commit. Offsets of our topics are stored here afterwards, unless
+//! the cluster refused any of its own: nothing is acknowledged for a member that it refuses.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use kafka_protocol::messages::{
+    HeartbeatRequest, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
+};
+
+use crate::engine::EngineError;
+use crate::model::{GroupId, MemberId, TopicName};
+use crate::route::clients::conn::Conn;
+use crate::route::convert::{group_of, topic_of};
+use crate::route::offsets::offset_commit::marked::{self, RefusedPartitions};
+use crate::route::offsets::offset_commit::{
+    CommitDeadline, CommitPart, lane_part, offsets, part, refusal, resets, respond, store,
+};
+use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{Api, RequestHead, ResponseError};
+
+/// The first Heartbeat version with an instance id (KIP-345).
+const STATIC_MEMBERS_SINCE: i16 = 3;
+/// The first OffsetCommit and OffsetFetch version with a member epoch (KIP-848).
+const EPOCHS_SINCE: i16 = 9;
+/// The first TxnOffsetCommit version that only brokers with member epochs serve.
+const TXN_EPOCHS_SINCE: i16 = 5;
+
+/// Topic and partition in a request.
+pub(in crate::route) type NamedPartition = (TopicName, i32);
+
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: OffsetCommitRequest,
+) -> Result<OffsetCommitResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    let patience = CommitDeadline::begins(&router.clock);
+    if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
+        // A missing membership wins over the timeout, which would make the client try again.
+        let error = may_commit(router, conn, link, head, &request).await?.unwrap_or(late);
+        return Ok(respond(&request, |_, _| error.code()));
+    }
+    let marked = marked::taken_off(&mut request);
+    let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
+    router.settle_withheld(&group, &request).await;
+    router.hold_back(&group, &mut request);
+    if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
+        return Ok(respond(&request, |_, _| late.code()));
+    }
+    let mut ours = own_parts(router, &group, &request);
+    let mut theirs = request.clone();
+    theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
+    without(&mut theirs, &mut ours, &refused);
+    // The cluster answers a topic without partitions with nothing, which proves no permission.
+    let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
+    let member = MemberId::new(&request.member_id);
+    let instance_id = request.group_instance_id.as_deref();
+    let key = router.members.key_of(&group, &member, instance_id);
+    let (response, refusal) = if asks_nothing {
+        let refusal = may_commit(router, conn, link, head, &request).await?;
+        (OffsetCommitResponse::default(), refusal)
+    } else {
+        let resets = resets(router, &group, &theirs, offsets(&theirs));
+        let mut response = link.call(head, &theirs).await?;
+        let refusal = first_error(&response);
+        stored(router, &patience, &group, &theirs, &mut response).await;
+        if resets.is_empty() || refusal.is_some() {
+            tell_watch(router, &group, &key, &theirs, &response);
+        } else {
+            // A commit from outside the group is an offset reset: no record was processed.
+            router.was_reset(&group, resets);
+        }
+        (response, refusal)
+    };
+    match refusal {
+        Some(error) => router.metrics.commit_failed(group.as_str(), &code::name(error)),
+        None if member.as_str().is_empty() => {}
+        None => {
+            router.heard_of(conn, &group, (&key, &member));
+            let generation = request.generation_id_or_member_epoch;
+            router.goes_on_with(conn, &group, (&key, &member), generation);
+        }
+    }
+    // Offsets of dead letters are stored here: nothing of ours appears in the cluster.
+    let (lane, kept) = match refusal {
+        Some(error) => (Err(error), Err(error)),
+        // Without a member id there are no deliveries of the retry topic to acknowledge.
+        None if request.member_id.is_empty() => (
+            Err(ResponseError::UnknownMemberId),
+            patience.bounds(store(router, &group, ours.values(), || Ok(()))).await,
+        ),
+        None => (
+            patience.bounds(lane_part(router, &group, ours.values())).await,
+            patience.bounds(store(router, &group, ours.values(), || Ok(()))).await,
+        ),
+    };
+    Ok(merge(&request, &response, |named| ours.get(named).map(|part| part.code(lane, kept))))
+}
+
+pub(in crate::route) fn is_ours(router: &Router, topic: &TopicName) -> bool {
+    router.is_own(&router.names.canonical(topic))
+}
+
+/// The request's partitions in our topics.
+pub(in crate::route) fn own_parts(
+    router: &Router,
+    group: &GroupId,
+    request: &OffsetCommitRequest,
+) -> BTreeMap<NamedPartition, CommitPart> {
+    let mut ours = BTreeMap::new();
+    for topic in &request.topics {
+        let name = topic_of(&topic.name);
+        if is_ours(router, &name) {
+            let part = |asked| part(router, group, &name, asked);
+            let parts = topic.partitions.iter();
+            ours.extend(parts.map(|asked| ((name.clone(), asked.partition_index), part(asked))));
+        }
+    }
+    ours
+}
+
+/// Removes the refused partitions, so that they are neither stored here nor relayed.
+fn without(
+    theirs: &mut OffsetCommitRequest,
+    ours: &mut BTreeMap<NamedPartition, CommitPart>,
+    refused: &RefusedPartitions,
+) {
+    if refused.is_empty() {
+        return;
+    }
+    for topic in &mut theirs.topics {
+        let name = topic_of(&topic.name);
+        topic.partitions.retain(|asked| refusal(refused, &name, asked).is_none());
+    }
+    theirs.topics.retain(|topic| !topic.partitions.is_empty());
+    ours.extend(refused.iter().map(|(named, error)| (named.clone(), CommitPart::Refuse(*error))));
+}
+
+fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
+    let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let mut errors = partitions.map(|p| ResponseError::try_from_code(p.error_code));
+    errors.find_map(|error| error)
+}
+
+/// Asks the coordinator about a commit of our topics only. A heartbeat checks the member of a
+/// classic group and changes nothing else. A KIP-848 member has no such heartbeat: an OffsetFetch
+/// of no topics in its name checks its epoch. A client without a membership needs READ.
+pub(in crate::route) async fn may_commit(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: &OffsetCommitRequest,
+) -> Result<Option<ResponseError>, UpstreamError> {
+    let (group, member) = (group_of(&request.group_id), MemberId::new(&request.member_id));
+    if request.member_id.is_empty() {
+        if conn.may_read(&group).is_none() {
+            router.ask_rights(conn, link, head, [group.clone()].into()).await?;
+        }
+        let denied = conn.may_read(&group) != Some(true);
+        return Ok(denied.then_some(ResponseError::GroupAuthorizationFailed));
+    }
+    let epoch = request.generation_id_or_member_epoch;
+    let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
+    if router.members.has_epoch(&group, &key) {
+        return fetch_refusal(link, head, request, epoch).await;
+    }
+    let mut beat = HeartbeatRequest::default();
+    beat.group_id = request.group_id.clone();
+    beat.generation_id = epoch;
+    beat.member_id = request.member_id.clone();
+    beat.group_instance_id = request.group_instance_id.clone();
+    let version = if beat.group_instance_id.is_some() { STATIC_MEMBERS_SINCE } else { 0 };
+    let answer = link.call_at(Api::Heartbeat, version, head, &beat).await?;
+    let refusal = ResponseError::try_from_code(answer.error_code);
+    match refusal {
+        // The coordinator accepts commits of the current generation during a rebalance.
+        Some(ResponseError::RebalanceInProgress) => Ok(None),
+        // After a restart the sidecar does not know the group's protocol. Only a KIP-848 group
+        // refuses an impossible epoch.
+        Some(ResponseError::UnknownMemberId | ResponseError::GroupIdNotFound)
+            if knows_epochs(head)
+                && fetch_refusal(link, head, request, i32::MAX).await?.is_some() =>
+        {
+            fetch_refusal(link, head, request, epoch).await
+        }
+        refusal => Ok(refusal),
+    }
+}
+
+/// Whether the broker of this request supports member epochs.
+fn knows_epochs(head: &RequestHead) -> bool {
+    match head.api {
+        Api::TxnOffsetCommit => head.version >= TXN_EPOCHS_SINCE,
+        _ => head.version >= EPOCHS_SINCE,
+    }
+}
+
+/// The error of an OffsetFetch in that member epoch; `None`: the member may read the offsets.
+async fn fetch_refusal(
+    link: &mut Link,
+    head: &RequestHead,
+    request: &OffsetCommitRequest,
+    epoch: i32,
+) -> Result<Option<ResponseError>, UpstreamError> {
+    let mut asked = OffsetFetchRequestGroup::default();
+    asked.group_id = request.group_id.clone();
+    asked.member_id = Some(request.member_id.clone());
+    asked.member_epoch = epoch;
+    asked.topics = Some(Vec::new());
+    let fetch = OffsetFetchRequest::default().with_groups(vec![asked]);
+    let answer = link.call_at(Api::OffsetFetch, EPOCHS_SINCE, head, &fetch).await?;
+    let code = answer.groups.first().map_or(0, |group| group.error_code);
+    Ok(ResponseError::try_from_code(code))
+}
+
+/// Records the offsets that the cluster has stored. If the engine fails, the commit is refused
+/// although it is stored, and the client repeats it.
+async fn stored(
+    router: &Router,
+    patience: &CommitDeadline<'_>,
+    group: &GroupId,
+    asked: &OffsetCommitRequest,
+    response: &mut OffsetCommitResponse,
+) {
+    let mut news = Vec::new();
+    for topic in &asked.topics {
+        let name = topic_of(&topic.name);
+        let answers = response.topics.iter().filter(|answer| answer.name == topic.name);
+        let answers: Vec<_> = answers.flat_map(|answer| &answer.partitions).collect();
+        for partition in &topic.partitions {
+            let (index, offset) = (partition.partition_index, partition.committed_offset);
+            let mut answer = answers.iter().filter(|answer| answer.partition_index == index);
+            let is_stored = answer.next().is_some_and(|answer| answer.error_code == 0);
+            if is_stored && router.positions.is_news(group, &name, index, offset) {
+                news.push((name.clone(), index, offset));
+            }
+        }
+    }
+    let noted = patience.bounds(noted(router.note(group, news))).await;
+    if let Err(error) = noted {
+        for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            if partition.error_code == 0 {
+                partition.error_code = error.code();
+            }
+        }
+    }
+}
+
+/// Reports the stored and the refused offsets to the detector.
+fn tell_watch(
+    router: &Router,
+    group: &GroupId,
+    key: &MemberId,
+    asked: &OffsetCommitRequest,
+    response: &OffsetCommitResponse,
+) {
+    let mut codes = BTreeMap::new();
+    for topic in &response.topics {
+        let name = topic_of(&topic.name);
+        let answers = topic.partitions.iter();
+        codes.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
+    }
+    let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
+    let stored: Vec<_> = offsets(asked).filter(|offset| code(offset) == Some(0)).collect();
+    router.transactions.overtake(group, &stored);
+    router.commit_stored(group, stored);
+    for topic in &asked.topics {
+        let name = topic_of(&topic.name);
+        let explained = topic.partitions.iter().filter_map(|asked| {
+            let metadata = asked.committed_metadata.as_deref().filter(|text| !text.is_empty())?;
+            let offset = (name.clone(), asked.partition_index, asked.committed_offset);
+            (code(&offset) == Some(0)).then_some((&name, offset.1, offset.2, metadata))
+        });
+        router.commit_explained(group, explained);
+    }
+    let refused = offsets(asked).filter_map(|offset| {
+        let error = ResponseError::try_from_code(code(&offset)?)?;
+        Some((offset, error))
+    });
+    router.commit_refused(group, (key, &MemberId::new(&asked.member_id)), refused);
+}
+
+/// Waits for every nack before the commit: first for nacks whose records are read back, then for
+/// those in the engine's queue.
+pub(in crate::route) async fn passes_nacks(
+    router: &Router,
+    group: &GroupId,
+    commit: impl Iterator<Item = (TopicName, i32, i64)>,
+) -> Result<(), ResponseError> {
+    let reading = router.origins.reading();
+    if !reading.is_idle() {
+        let commit: Vec<_> = router.real(commit).collect();
+        reading.passed_by(group, &commit).await;
+    }
+    noted(router.engine.origin_commits(group, Vec::new())).await
+}
+
+pub(in crate::route) async fn noted(
+    noting: impl Future<Output = Result<(), EngineError>>,
+) -> Result<(), ResponseError> {
+    noting.await.map_err(|error| code::of_commit(&error))
+}
+
+/// The answer for all requested partitions, in the order of the request.
+fn merge(
+    request: &OffsetCommitRequest,
+    response: &OffsetCommitResponse,
+    ours: impl Fn(&NamedPartition) -> Option<i16>,
+) -> OffsetCommitResponse {
+    let mut theirs = BTreeMap::new();
+    for topic in &response.topics {
+        let name = topic_of(&topic.name);
+        let answers = topic.partitions.iter();
+        theirs.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
+    }
+    let code = |named: &NamedPartition| {
+        let forgotten = ResponseError::UnknownServerError.code();
+        ours(named).or_else(|| theirs.get(named).copied()).unwrap_or(forgotten)
+    };
+    let mut whole = respond(request, |topic, partition| {
+        let topic = request.topics.get(topic);
+        let index = topic.and_then(|topic| topic.partitions.get(partition));
+        let named = topic.zip(index).map(|(t, p)| (topic_of(&t.name), p.partition_index));
+        named.map_or(0, |named| code(&named))
+    });
+    whole.throttle_time_ms = response.throttle_time_ms;
+    whole
+}

@@ -1,0 +1,84 @@
+//! Access to a group's retries in front of a cluster: the client needs READ on the group.
+//!
+//! The sidecar asks the cluster on the client's connection, so that the cluster checks the
+//! principal that authenticated there. The broker closes a connection that has not authenticated.
+//! Heartbeat is the cheapest request that needs READ. Any broker checks READ before it looks for
+//! the group, and a heartbeat of an unknown member changes nothing.
+
+use std::collections::BTreeSet;
+
+use kafka_protocol::messages::{
+    FetchRequest, HeartbeatRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest, TopicName as WireTopic,
+};
+use uuid::Uuid;
+
+use crate::model::GroupId;
+use crate::route::Router;
+use crate::route::clients::conn::Conn;
+use crate::route::convert::{topic_of, wire_group};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{Api, RequestHead, ResponseError, decode};
+
+/// The Heartbeat version that every broker from 2.1 to 4.x serves.
+const HEARTBEAT: i16 = 0;
+/// A member id that no group has.
+const NOBODY: &str = "-";
+
+impl Router {
+    /// Groups whose topics this request names and whose READ is unknown on this connection.
+    pub fn unasked(&self, conn: &Conn, head: &RequestHead) -> BTreeSet<GroupId> {
+        if self.upstream.is_none() {
+            return BTreeSet::new();
+        }
+        let topics = named(head).into_iter();
+        let topics = topics.filter_map(|(name, id)| self.named(&topic_of(&name), id).ok());
+        let groups = topics.filter_map(|name| self.names.group_of(&name));
+        groups.filter(|group| conn.may_read(group).is_none()).collect()
+    }
+
+    /// Asks the cluster for READ on these groups.
+    pub async fn ask_rights(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        groups: BTreeSet<GroupId>,
+    ) -> Result<(), UpstreamError> {
+        for group in groups {
+            let mut beat = HeartbeatRequest::default();
+            beat.group_id = wire_group(&group);
+            beat.generation_id = -1;
+            beat.member_id = crate::route::convert::text(NOBODY);
+            let answer = link.call_at(Api::Heartbeat, HEARTBEAT, head, &beat).await?;
+            let denied = ResponseError::GroupAuthorizationFailed.code() == answer.error_code;
+            if denied {
+                let (peer, client) = (conn.peer, conn.client());
+                tracing::warn!(
+                    %group, %peer, %client,
+                    "R0220 the cluster denies this client READ on the group: it gets no retries; \
+                     add the ACL"
+                );
+            }
+            conn.learn_right(&group, !denied);
+        }
+        Ok(())
+    }
+}
+
+/// Topics in a request to this node, by name or by id.
+fn named(head: &RequestHead) -> Vec<(WireTopic, Uuid)> {
+    match head.api {
+        Api::Produce => decode::<ProduceRequest>(head)
+            .map(|r| r.topic_data.into_iter().map(|t| (t.name, t.topic_id)).collect()),
+        Api::Fetch => decode::<FetchRequest>(head)
+            .map(|r| r.topics.into_iter().map(|t| (t.topic, t.topic_id)).collect()),
+        Api::ListOffsets => decode::<ListOffsetsRequest>(head)
+            .map(|r| r.topics.into_iter().map(|t| (t.name, Uuid::nil())).collect()),
+        Api::OffsetForLeaderEpoch => decode::<OffsetForLeaderEpochRequest>(head)
+            .map(|r| r.topics.into_iter().map(|t| (t.topic, Uuid::nil())).collect()),
+        _ => return Vec::new(),
+    }
+    // The handler of the API reports a malformed request.
+    .unwrap_or_default()
+}

@@ -1,0 +1,113 @@
+//! `DeleteTopics` 1–6: by name, or by id since v6. Retry and dead-letter topics cannot be deleted.
+
+use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
+use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName as WireTopic};
+use uuid::Uuid;
+
+use crate::broker::error::BrokerError;
+use crate::model::TopicName;
+use crate::route::convert::{some_text, topic_of, wire_topic};
+use crate::route::topics::topic_kind::TopicKind;
+use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::RequestHead;
+
+/// First version in which a request may name topics by id.
+const BY_ID_SINCE: i16 = 6;
+/// First version with `error_message`.
+const MESSAGE_SINCE: i16 = 5;
+
+pub(in crate::route) async fn answer(
+    router: &Router,
+    head: &RequestHead,
+    request: DeleteTopicsRequest,
+) -> DeleteTopicsResponse {
+    let asked: Vec<(Option<TopicName>, Uuid)> = if head.version >= BY_ID_SINCE {
+        request.topics.iter().map(|t| (t.name.as_ref().map(topic_of), t.topic_id)).collect()
+    } else {
+        request.topic_names.iter().map(|name| (Some(topic_of(name)), Uuid::nil())).collect()
+    };
+    let mut response = DeleteTopicsResponse::default();
+    for (name, id) in asked {
+        let mut result = DeletableTopicResult::default();
+        result.name = name.as_ref().map(wire_topic);
+        result.topic_id = id;
+        match delete(router, name, id).await {
+            Ok((name, id)) => {
+                result.name = Some(wire_topic(&name));
+                if head.version >= BY_ID_SINCE {
+                    result.topic_id = id;
+                }
+            }
+            Err(error) => {
+                result.error_code = code::of_broker(&error).code();
+                let says = (head.version >= MESSAGE_SINCE).then(|| some_text(&error.to_string()));
+                result.error_message = says.flatten();
+            }
+        }
+        response.responses.push(result);
+    }
+    response
+}
+
+/// In front of a cluster, the cluster deletes its own topics; ours cannot be deleted.
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: DeleteTopicsRequest,
+) -> Result<DeleteTopicsResponse, UpstreamError> {
+    let is_own = |name: Option<&WireTopic>, id: Uuid| {
+        let asked = name.map_or_else(|| TopicName::new(""), topic_of);
+        router.named(&asked, id).is_ok_and(|name| router.is_own(&name))
+    };
+    let mut ours = DeleteTopicsRequest::default();
+    let named = std::mem::take(&mut request.topic_names).into_iter();
+    (ours.topic_names, request.topic_names) =
+        named.partition(|name| is_own(Some(name), Uuid::nil()));
+    let asked = std::mem::take(&mut request.topics).into_iter();
+    (ours.topics, request.topics) =
+        asked.partition(|topic| is_own(topic.name.as_ref(), topic.topic_id));
+    let nothing_ours = ours.topics.is_empty() && ours.topic_names.is_empty();
+    let theirs = !request.topics.is_empty() || !request.topic_names.is_empty();
+    let mut response = if theirs || nothing_ours {
+        link.call(head, &request).await?
+    } else {
+        DeleteTopicsResponse::default()
+    };
+    let deleted = response.responses.iter().filter(|result| result.error_code == 0);
+    let deleted: Vec<TopicName> =
+        deleted.filter_map(|result| result.name.as_ref().map(topic_of)).collect();
+    for name in deleted {
+        router.learn_conflict(&name, false);
+        router.is_gone(&name).await;
+    }
+    response.responses.extend(answer(router, head, ours).await.responses);
+    Ok(response)
+}
+
+/// Deletes the topic and returns its name and id.
+async fn delete(
+    router: &Router,
+    name: Option<TopicName>,
+    id: Uuid,
+) -> Result<(TopicName, Uuid), BrokerError> {
+    let name = router.named(&name.unwrap_or_else(|| TopicName::new("")), id)?;
+    match router.place(&name) {
+        None => Err(BrokerError::UnknownTopicOrPartition),
+        Some(TopicKind::Local(topic)) => {
+            let seq = router.broker.delete_topic(&name)?;
+            // Called before the first await, since the client may close the connection meanwhile.
+            let gone = router.is_gone(&name);
+            router.broker.durable(seq).await?;
+            router.learn_conflict(&name, false);
+            gone.await;
+            tracing::info!(topic = %name, "topic deleted");
+            Ok((name, topic.id))
+        }
+        Some(TopicKind::Retry(_) | TopicKind::DeadLetters(..)) => Err(BrokerError::InvalidTopic {
+            name: name.to_string(),
+            why: "retry and dead-letter topics cannot be deleted; `reprise dlq` shows what waits",
+        }),
+    }
+}

@@ -1,0 +1,136 @@
+//! `DescribeTopicPartitions` 0 (KIP-966): topics like Metadata, in pages.
+
+use std::collections::BTreeSet;
+
+use kafka_protocol::messages::describe_topic_partitions_response::{
+    Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
+};
+use kafka_protocol::messages::{
+    BrokerId, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
+};
+
+use crate::model::TopicName;
+use crate::route::Router;
+use crate::route::clients::conn::Conn;
+use crate::route::convert::{topic_of, wire_topic};
+use crate::route::security::authorized_operations::OF_TOPIC;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::batch::LEADER_EPOCH;
+use crate::wire::{RequestHead, ResponseError};
+
+/// Kafka's default of `max.request.partition.size.limit`.
+const PARTITIONS_MAX: i32 = 2000;
+
+pub(in crate::route) fn answer(
+    router: &Router,
+    request: DescribeTopicPartitionsRequest,
+) -> DescribeTopicPartitionsResponse {
+    let mut names: BTreeSet<TopicName> = if request.topics.is_empty() {
+        router.listed()
+    } else {
+        request.topics.iter().map(|topic| topic_of(&topic.name)).collect()
+    };
+    let mut first = 0;
+    if let Some(cursor) = &request.cursor {
+        let from = topic_of(&cursor.topic_name);
+        names.retain(|name| *name >= from);
+        if names.first() == Some(&from) {
+            first = cursor.partition_index.max(0);
+        }
+    }
+    let mut left = request.response_partition_limit.clamp(1, PARTITIONS_MAX);
+    let mut response = DescribeTopicPartitionsResponse::default();
+    for name in names {
+        if left == 0 {
+            response.next_cursor = Some(cursor(&name, first));
+            break;
+        }
+        let (topic, next) = describe(router, &name, first, left);
+        left -= i32::try_from(topic.partitions.len()).unwrap_or(left).min(left);
+        response.topics.push(topic);
+        first = 0;
+        if let Some(next) = next {
+            response.next_cursor = Some(cursor(&name, next));
+            break;
+        }
+    }
+    response
+}
+
+/// In front of a cluster, the cluster describes its topics; ours follow on the last page.
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: DescribeTopicPartitionsRequest,
+) -> Result<DescribeTopicPartitionsResponse, UpstreamError> {
+    let all = request.topics.is_empty();
+    let is_own = |name: &TopicName| router.is_own(&router.names.canonical(name));
+    let asked = std::mem::take(&mut request.topics).into_iter();
+    let (ours, theirs): (Vec<_>, Vec<_>) = asked.partition(|topic| is_own(&topic_of(&topic.name)));
+    request.topics = theirs;
+    if !ours.is_empty() {
+        router.list_node(conn);
+    }
+    let mut response = if all || !request.topics.is_empty() {
+        link.call(head, &request).await?
+    } else {
+        DescribeTopicPartitionsResponse::default()
+    };
+    let there = response.topics.iter().filter(|topic| topic.error_code == 0);
+    router.exist(there.filter_map(|topic| topic.name.as_ref().map(topic_of)));
+    if response.next_cursor.is_none() {
+        let names: Vec<TopicName> = if all {
+            router.names.listed()
+        } else {
+            ours.iter().map(|topic| topic_of(&topic.name)).collect()
+        };
+        if all && !names.is_empty() {
+            router.show_topics(conn);
+        }
+        response.topics.extend(names.iter().map(|name| describe(router, name, 0, 1).0));
+    }
+    Ok(response)
+}
+
+fn cursor(name: &TopicName, partition: i32) -> Cursor {
+    let mut cursor = Cursor::default();
+    cursor.topic_name = wire_topic(name);
+    cursor.partition_index = partition;
+    cursor
+}
+
+/// One topic from partition `first`, and the first partition of the next page.
+fn describe(
+    router: &Router,
+    name: &TopicName,
+    first: i32,
+    limit: i32,
+) -> (DescribeTopicPartitionsResponseTopic, Option<i32>) {
+    let mut topic = DescribeTopicPartitionsResponseTopic::default();
+    topic.name = Some(wire_topic(name));
+    let canonical = router.names.canonical(name);
+    let Some(place) = router.place(&canonical) else {
+        topic.error_code = ResponseError::UnknownTopicOrPartition.code();
+        return (topic, None);
+    };
+    topic.topic_id = router.id_of(&canonical, &place);
+    topic.topic_authorized_operations = OF_TOPIC;
+    let end = place.partitions().min(first.saturating_add(limit));
+    let node = BrokerId(router.config.node_id);
+    topic.partitions = (first..end)
+        .map(|index| {
+            let mut partition = DescribeTopicPartitionsResponsePartition::default();
+            partition.partition_index = index;
+            partition.leader_id = node;
+            partition.leader_epoch = LEADER_EPOCH;
+            partition.replica_nodes = vec![node];
+            partition.isr_nodes = vec![node];
+            partition.eligible_leader_replicas = Some(Vec::new());
+            partition.last_known_elr = Some(Vec::new());
+            partition
+        })
+        .collect();
+    (topic, (end < place.partitions()).then_some(end))
+}

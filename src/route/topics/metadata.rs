@@ -1,0 +1,316 @@
+//! `Metadata` 0–13: topics by name, by id (v10+), or all; creates missing topics if allowed.
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse};
+use uuid::Uuid;
+
+use crate::broker::error::BrokerError;
+use crate::broker::settings::TopicSpec;
+use crate::broker::topics::legal;
+use crate::model::TopicName;
+use crate::route::clients::broker_addresses::RealBroker;
+use crate::route::clients::conn::Conn;
+use crate::route::clients::node_listing::ListingReason;
+use crate::route::convert::{text, topic_of, wire_topic};
+use crate::route::security::authorized_operations::{self, OF_CLUSTER, OF_TOPIC};
+use crate::route::topics::topic_ids::{IDS_SINCE, tells_ids};
+use crate::route::topics::topic_kind::TopicKind;
+use crate::route::unique_names::once;
+use crate::route::{Router, code};
+use crate::upstream::{Brokers, Link, UpstreamError};
+use crate::wire::batch::LEADER_EPOCH;
+use crate::wire::{Api, RequestHead, ResponseError};
+
+/// First version where a null list asks for all topics; before, an empty list did.
+const NONE_IS_ALL_SINCE: i16 = 1;
+/// First version that may answer a topic id without a name.
+const NAMELESS_SINCE: i16 = 12;
+/// First version with `LISTENER_NOT_FOUND`, for a leader without this listener.
+const DEAF_LEADERS_SINCE: i16 = 6;
+
+pub(in crate::route) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: MetadataRequest,
+) -> MetadataResponse {
+    let mut topics = Vec::new();
+    let asks_rights = request.include_topic_authorized_operations;
+    match request.topics {
+        None => topics.extend(all(router)),
+        Some(asked) if asked.is_empty() && head.version < NONE_IS_ALL_SINCE => {
+            topics.extend(all(router));
+        }
+        Some(asked) => {
+            for topic in once(asked, |topic| (topic.name.clone(), topic.topic_id)) {
+                let name = topic.name.as_ref().map(topic_of);
+                let create = request.allow_auto_topic_creation;
+                topics.push(one(router, name, topic.topic_id, create).await);
+            }
+        }
+    }
+    for topic in &mut topics {
+        let is_told = asks_rights && topic.error_code == 0;
+        topic.topic_authorized_operations = authorized_operations::told(is_told, OF_TOPIC);
+        if head.version < NAMELESS_SINCE {
+            topic.name.get_or_insert_default();
+        }
+    }
+    let mut response = MetadataResponse::default();
+    response.brokers = vec![node(router, conn)];
+    response.cluster_id = Some(text(router.broker.cluster_id()));
+    response.controller_id = BrokerId(router.config.node_id);
+    response.topics = topics;
+    let is_asked = request.include_cluster_authorized_operations;
+    response.cluster_authorized_operations = authorized_operations::told(is_asked, OF_CLUSTER);
+    response
+}
+
+/// In front of a cluster: its topics and brokers, and our topics. A client that needs this node
+/// sees it as one more broker.
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: MetadataRequest,
+) -> Result<MetadataResponse, UpstreamError> {
+    let all = match &request.topics {
+        None => true,
+        Some(asked) => asked.is_empty() && head.version < NONE_IS_ALL_SINCE,
+    };
+    let mut ours = Vec::new();
+    if let Some(asked) = &mut request.topics {
+        asked.retain(|topic| match own(router, topic) {
+            Some(found) => {
+                ours.push(found);
+                false
+            }
+            None => true,
+        });
+    }
+    let mut response = ask(conn, link, head, &request).await?;
+    // In version 0 an empty list asks for all topics, so a request for ours alone got all of the
+    // cluster's.
+    if !all && request.topics.as_ref().is_some_and(Vec::is_empty) {
+        response.topics.clear();
+    }
+    if let Some(cluster_id) = &response.cluster_id {
+        router.names.of_cluster(cluster_id);
+    }
+    let there = response.topics.iter().filter(|topic| topic.error_code == 0);
+    router.exist(there.filter_map(|topic| topic.name.as_ref().map(topic_of)));
+    if !ours.is_empty() {
+        router.list_node(conn);
+    }
+    if all {
+        let names = router.names.listed().into_iter();
+        ours.extend(names.map(|name| (Some(name.clone()), name)));
+    }
+    readdress(router, conn, &mut response).await;
+    router.told(&response).await;
+    let is_asked = request.include_topic_authorized_operations;
+    let topics: Vec<_> = ours.into_iter().filter_map(|of| beside(router, of, is_asked)).collect();
+    if all && !topics.is_empty() {
+        router.show_topics(conn);
+    }
+    let is_leader = (all && !topics.is_empty() && !router.node_clash())
+        || router.lists_node(conn, ListingReason::TopicRequested);
+    if is_leader {
+        response.brokers.push(node(router, conn));
+    }
+    response.topics.extend(topics);
+    Ok(response)
+}
+
+/// A topic of ours, under the name that the client requested.
+fn beside(
+    router: &Router,
+    (requested, name): (Option<TopicName>, TopicName),
+    tells_operations: bool,
+) -> Option<MetadataResponseTopic> {
+    let mut topic = found(router, &name, &router.place(&name)?);
+    // A client that requests the RocketMQ spelling expects it in the answer.
+    topic.name = requested.as_ref().map(wire_topic).or(topic.name);
+    topic.topic_authorized_operations = authorized_operations::told(tells_operations, OF_TOPIC);
+    if router.node_clash() {
+        topic.partitions.iter_mut().for_each(leaderless);
+    }
+    Some(topic)
+}
+
+/// The cluster's answer, with topic ids if its broker knows them, so that a recreated topic is
+/// noticed. An older client's answer omits the ids. Version 0 is relayed as it is: its empty list
+/// has another meaning.
+async fn ask(
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: &MetadataRequest,
+) -> Result<MetadataResponse, UpstreamError> {
+    let is_older = (NONE_IS_ALL_SINCE..IDS_SINCE).contains(&head.version);
+    if !is_older || !tells_ids(conn, link, head).await? {
+        return link.call(head, request).await;
+    }
+    let mut response = link.call_at(Api::Metadata, IDS_SINCE, head, request).await?;
+    if head.version < DEAF_LEADERS_SINCE {
+        let partitions = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        let deaf = ResponseError::ListenerNotFound.code();
+        for partition in partitions.filter(|partition| partition.error_code == deaf) {
+            partition.error_code = ResponseError::LeaderNotAvailable.code();
+        }
+    }
+    Ok(response)
+}
+
+/// A request for topics by name that creates none; needs version 4 or later.
+pub(super) fn question(names: &[TopicName]) -> MetadataRequest {
+    let topic = |name| MetadataRequestTopic::default().with_name(Some(wire_topic(name)));
+    let mut request = MetadataRequest::default();
+    request.topics = Some(names.iter().map(topic).collect());
+    request.allow_auto_topic_creation = false;
+    request
+}
+
+/// A requested topic of ours: the name in the request, if any, and the canonical name.
+fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicName>, TopicName)> {
+    let asked = topic.name.as_ref().map(topic_of);
+    let name = match &asked {
+        Some(name) if !name.as_str().is_empty() => router.names.canonical(name),
+        _ => router.names.name_of(topic.topic_id)?,
+    };
+    router.is_own(&name).then_some((asked, name))
+}
+
+/// Replaces the brokers' addresses by their ports here.
+async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse) {
+    let brokers = std::mem::take(&mut response.brokers);
+    let real = |broker: &MetadataResponseBroker| {
+        RealBroker { node: broker.node_id.0, host: &broker.host, port: broker.port }.address()
+    };
+    let known: Brokers = brokers.iter().filter_map(real).collect();
+    if let Some(upstream) = &router.upstream {
+        upstream.learn_all(known.clone());
+    }
+    for mut broker in brokers {
+        if let Some((host, port)) = conn.address_of(broker.node_id.0).await {
+            (broker.host, broker.port) = (text(&host), i32::from(port));
+            response.brokers.push(broker);
+        }
+    }
+    if let Some(doors) = conn.doors() {
+        router.keep_brokers(response.cluster_id.as_deref(), &known, doors);
+    }
+}
+
+/// Marks the partition as leaderless: clients wait and ask again.
+fn leaderless(partition: &mut MetadataResponsePartition) {
+    partition.error_code = ResponseError::LeaderNotAvailable.code();
+    partition.leader_id = BrokerId(-1);
+    partition.isr_nodes.clear();
+}
+
+fn node(router: &Router, conn: &Conn) -> MetadataResponseBroker {
+    let (host, port) = &conn.advertised;
+    let mut broker = MetadataResponseBroker::default();
+    broker.node_id = BrokerId(router.config.node_id);
+    broker.host = text(host);
+    broker.port = i32::from(*port);
+    broker
+}
+
+fn all(router: &Router) -> Vec<MetadataResponseTopic> {
+    router
+        .listed()
+        .into_iter()
+        .filter_map(|name| router.place(&name).map(|place| found(router, &name, &place)))
+        .collect()
+}
+
+async fn one(
+    router: &Router,
+    name: Option<TopicName>,
+    id: Uuid,
+    create: bool,
+) -> MetadataResponseTopic {
+    let asked = name.clone().unwrap_or_else(|| TopicName::new(""));
+    let resolved = match router.named(&asked, id) {
+        Ok(name) => name,
+        Err(error) => return missing(None, id, &error),
+    };
+    if let Some(place) = router.place(&resolved) {
+        let mut topic = found(router, &resolved, &place);
+        // A client that requests the RocketMQ spelling expects it in the answer.
+        if let Some(asked) = name {
+            topic.name = Some(wire_topic(&asked));
+        }
+        return topic;
+    }
+    // A reserved name without a topic (`retry.lane: off`) is never created as an ordinary topic.
+    let may_create = create && router.config.auto_create && !router.names.is_ours(&resolved);
+    if !may_create {
+        // A reserved name may have the RocketMQ spelling, which is illegal for a Kafka topic.
+        let is_ours = router.names.is_ours(&resolved);
+        let illegal = legal(&resolved).err().filter(|_| !is_ours);
+        return missing(name, id, &illegal.unwrap_or(BrokerError::UnknownTopicOrPartition));
+    }
+    match create_now(router, &resolved).await {
+        Ok(topic) => found(router, &resolved, &TopicKind::Local(topic)),
+        Err(error) => missing(name, id, &error),
+    }
+}
+
+/// Creates a topic with the default number of partitions and waits until it is durable.
+pub(super) async fn create_now(
+    router: &Router,
+    name: &TopicName,
+) -> Result<Arc<crate::broker::topic::Topic>, BrokerError> {
+    let spec = TopicSpec {
+        name: name.clone(),
+        partitions: router.config.default_partitions,
+        settings: Vec::new(),
+    };
+    match router.broker.topics.create(&spec, Uuid::new_v4()) {
+        Ok((topic, seq)) => {
+            router.broker.durable(seq).await?;
+            tracing::info!(topic = %name, partitions = spec.partitions, "topic created");
+            Ok(topic)
+        }
+        Err(BrokerError::TopicExists(_)) => {
+            router.broker.topics.find(name).ok_or(BrokerError::UnknownTopicOrPartition)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn found(router: &Router, name: &TopicName, place: &TopicKind) -> MetadataResponseTopic {
+    let node = BrokerId(router.config.node_id);
+    let mut topic = MetadataResponseTopic::default();
+    topic.name = Some(wire_topic(name));
+    topic.topic_id = router.id_of(name, place);
+    topic.partitions = (0..place.partitions())
+        .map(|index| {
+            let mut partition = MetadataResponsePartition::default();
+            partition.partition_index = index;
+            partition.leader_id = node;
+            partition.leader_epoch = LEADER_EPOCH;
+            partition.replica_nodes = vec![node];
+            partition.isr_nodes = vec![node];
+            partition
+        })
+        .collect();
+    topic
+}
+
+fn missing(name: Option<TopicName>, id: Uuid, error: &BrokerError) -> MetadataResponseTopic {
+    let mut topic = MetadataResponseTopic::default();
+    topic.error_code = code::of_broker(error).code();
+    topic.name = name.as_ref().map(wire_topic);
+    topic.topic_id = id;
+    topic
+}

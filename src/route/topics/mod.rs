@@ -1,0 +1,12 @@
+//! APIs about topics, and the kind of each topic.
+
+pub(super) mod create_partitions;
+pub(super) mod create_topics;
+pub(super) mod delete_records;
+pub(super) mod delete_topics;
+pub(super) mod describe_topic_partitions;
+pub(super) mod metadata;
+mod name_conflict;
+pub mod reserved_names;
+pub mod topic_ids;
+pub(super) mod topic_kind;

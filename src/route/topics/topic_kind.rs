@@ -1,0 +1,138 @@
+//! Topic kinds by name. A name that matches a template is reserved for this sidecar, unless another
+//! owner has such a topic (`name_conflict.rs`).
+
+use std::sync::{Arc, PoisonError};
+
+use uuid::Uuid;
+
+use crate::broker::error::BrokerError;
+use crate::broker::topic::Topic;
+use crate::model::{GroupId, TopicName};
+use crate::route::Router;
+use crate::route::clients::conn::Conn;
+use crate::wire::ResponseError;
+
+/// The kind of a topic, and its owner or partitions.
+#[derive(Clone, Debug)]
+pub(in crate::route) enum TopicKind {
+    /// A topic of this node.
+    Local(Arc<Topic>),
+    /// The retry topic of a group: one private partition for each member. It stores no record: a
+    /// nack becomes an entry of the engine.
+    Retry(GroupId),
+    /// The dead-letter topic of a group; `None` while there are no dead letters.
+    DeadLetters(Option<Arc<Topic>>),
+}
+
+impl Router {
+    /// The topic kind of a name; `None`: the topic does not exist.
+    pub(in crate::route) fn place(&self, name: &TopicName) -> Option<TopicKind> {
+        if let Some(group) = self.names.group_of_retry(name) {
+            return self.has_lane(&group).then_some(TopicKind::Retry(group));
+        }
+        if self.names.is_dead_letters(name) {
+            let id = self.names.topic_id(name);
+            return match self.broker.topics.dead_letters(name, id, false) {
+                Ok(topic) => Some(TopicKind::DeadLetters(topic)),
+                Err(error) => {
+                    tracing::warn!(
+                        topic = %name, %error,
+                        "R0414 dead letters cannot be read: their topic is refused; check the disk"
+                    );
+                    Some(TopicKind::DeadLetters(None))
+                }
+            };
+        }
+        // In front of a cluster this node has no topics of its own.
+        let local = self.upstream.is_none().then(|| self.broker.topics.find(name)).flatten();
+        local.map(TopicKind::Local)
+    }
+
+    /// Whether the name is that of a retry or dead-letter topic.
+    pub(in crate::route) fn is_own(&self, name: &TopicName) -> bool {
+        matches!(self.place(name), Some(TopicKind::Retry(_) | TopicKind::DeadLetters(_)))
+    }
+
+    /// Whether the topic belongs to the upstream cluster.
+    pub(in crate::route) fn is_of_cluster(&self, name: &TopicName) -> bool {
+        self.upstream.is_some() && !self.is_own(name)
+    }
+
+    /// A topic that clients may change: of this node, and neither a retry nor a dead-letter topic.
+    pub(in crate::route) fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
+        let why = match self.place(name) {
+            None => return Err(BrokerError::UnknownTopicOrPartition),
+            Some(TopicKind::Local(topic)) => return Ok(topic),
+            Some(TopicKind::Retry(_)) => {
+                "it is the retry topic of a group, with one partition and no log; when and how \
+                 often its records come back is set in the configuration file (retry, groups)"
+            }
+            Some(TopicKind::DeadLetters(_)) => {
+                "it holds the dead letters of a group, in one partition; whether and how many of \
+                 them are kept is set in the configuration file (retry.dead_letters)"
+            }
+        };
+        Err(BrokerError::Policy { name: name.to_string(), why })
+    }
+
+    /// The topic kind of a name for this client. An error: the cluster does not let it READ the
+    /// group.
+    pub(in crate::route) fn place_for(
+        &self,
+        conn: &Conn,
+        name: &TopicName,
+    ) -> Result<TopicKind, ResponseError> {
+        let denied = |group| conn.may_read(&group) != Some(true);
+        if self.upstream.is_some() && self.names.group_of(name).is_some_and(denied) {
+            return Err(ResponseError::TopicAuthorizationFailed);
+        }
+        self.list_node(conn);
+        self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
+    }
+
+    /// Whether the group has a retry topic: `retry.lane` is on, and its name is not in conflict.
+    pub(in crate::route) fn has_lane(&self, group: &GroupId) -> bool {
+        self.lane_is_on(group)
+            && (self.names.conflicts() == 0
+                || !self.names.is_conflict(&self.names.retry_topic(group)))
+    }
+
+    pub(super) fn lane_is_on(&self, group: &GroupId) -> bool {
+        self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).lane
+    }
+
+    /// The topic's id in Metadata.
+    pub(in crate::route) fn id_of(&self, name: &TopicName, place: &TopicKind) -> Uuid {
+        match place {
+            TopicKind::Local(topic) => topic.id,
+            TopicKind::Retry(_) | TopicKind::DeadLetters(..) => self.names.topic_id(name),
+        }
+    }
+
+    pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
+        self.broker.topics.name_of(id).or_else(|| self.names.name_of(id))
+    }
+
+    /// The canonical name of a topic that a request names or, since Fetch 13 and Produce 13,
+    /// identifies.
+    pub(in crate::route) fn named(
+        &self,
+        name: &TopicName,
+        id: Uuid,
+    ) -> Result<TopicName, BrokerError> {
+        if name.as_str().is_empty() && !id.is_nil() {
+            return self.name_of(id).ok_or(BrokerError::UnknownTopicId);
+        }
+        Ok(self.names.canonical(name))
+    }
+}
+
+impl TopicKind {
+    /// The number of partitions that a client may request.
+    pub(in crate::route) fn partitions(&self) -> i32 {
+        match self {
+            Self::Local(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
+            Self::Retry(_) | Self::DeadLetters(..) => 1,
+        }
+    }
+}

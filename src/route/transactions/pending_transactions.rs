@@ -1,0 +1,442 @@
+//! Pending transactional commits of retry topics, kept until the transaction ends. In front of a
+//! cluster the commits of dead letters are kept too: its coordinators cannot store them, since our
+//! topics do not appear there.
+//!
+//! The state is only in memory. After a restart the records count as outstanding at a lost member:
+//! they are delivered again, and none is lost.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::model::{GroupId, MonoMs, TopicName};
+use crate::retry::detector::GroupObservation;
+use crate::route::offsets::offset_commit::{CommitDeadline, CommitPart, lane_part, store};
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+
+/// Bound of open transactions.
+const HELD_MAX: usize = 10_000;
+/// Kafka's `transaction.max.timeout.ms`: by then the cluster has aborted every open transaction.
+const OVER_AFTER_MS: u64 = 15 * 60 * 1000;
+/// Longest pause between checks for transactions that have timed out.
+const LOOK_AGAIN_MS: u64 = 60_000;
+/// Pause after a failed journal append or a failed end.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// A producer's id and epoch, which are new after each InitProducerId.
+pub(super) type ProducerEpoch = (i64, i16);
+
+/// Offsets of real partitions.
+type RealOffsets = Vec<(TopicName, i32, i64)>;
+
+/// Pending commits by transactional id.
+#[derive(Debug, Default)]
+pub struct PendingTransactions {
+    state: Mutex<TransactionTable>,
+    /// Notified when a transaction has ended.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct TransactionTable {
+    open: BTreeMap<String, OpenTransaction>,
+    /// Ended transactions whose outcome is not applied yet, in the order of their ends.
+    untold: BTreeMap<String, Vec<EndedTransaction>>,
+    /// Number of ends so far.
+    ends: u64,
+}
+
+/// The pending commits of one transaction.
+#[derive(Clone, Debug)]
+pub(super) struct OpenTransaction {
+    by: ProducerEpoch,
+    since: MonoMs,
+    groups: BTreeMap<GroupId, Commits>,
+}
+
+/// The end of one transaction.
+#[derive(Clone, Debug)]
+struct EndedTransaction {
+    number: u64,
+    held: OpenTransaction,
+    commits: bool,
+    /// The journal sequence that must be durable before the outcome is applied; 0: none.
+    seq: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Commits {
+    /// Offsets of our topics; the last commit of a partition counts.
+    ours: BTreeMap<(TopicName, i32), CommitPart>,
+    /// Offsets of real partitions, which their coordinator stores.
+    theirs: RealOffsets,
+}
+
+/// The offsets of a TxnOffsetCommit.
+pub(in crate::route) struct TransactionCommit {
+    pub(in crate::route) group: GroupId,
+    pub(in crate::route) ours: BTreeMap<(TopicName, i32), CommitPart>,
+    pub(in crate::route) theirs: RealOffsets,
+}
+
+/// The reason why a commit is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::route) enum CommitRefusal {
+    /// The transaction has ended, or a newer producer has begun one.
+    Late,
+    /// Too many transactions are open.
+    TooMany,
+}
+
+impl TransactionTable {
+    fn end(&mut self, id: &str, held: OpenTransaction, commits: bool, seq: u64) {
+        self.ends = self.ends.wrapping_add(1);
+        let end = EndedTransaction { number: self.ends, held, commits, seq };
+        self.untold.entry(id.to_owned()).or_default().push(end);
+    }
+}
+
+impl PendingTransactions {
+    /// Keeps a commit until its transaction ends. An older transaction of the id ends as aborted:
+    /// one of an earlier epoch, or one that timed out. `is_open` is called under the lock: an end
+    /// that comes later finds this commit.
+    pub(in crate::route) fn hold(
+        &self,
+        id: &str,
+        by: ProducerEpoch,
+        now: MonoMs,
+        commit: TransactionCommit,
+        is_open: impl FnOnce() -> bool,
+    ) -> Result<(), CommitRefusal> {
+        let mut state = self.lock();
+        let before = state.open.get(id).map(|one| one.by);
+        let is_late = before.is_some_and(|before| before.0 == by.0 && before.1 > by.1);
+        if is_late || !is_open() {
+            return Err(CommitRefusal::Late);
+        }
+        if before.is_some_and(|before| before != by) {
+            self.over(&mut state, id);
+        }
+        if state.open.len() >= HELD_MAX && !state.open.contains_key(id) {
+            let oldest = state.open.iter().min_by_key(|(_, one)| one.since);
+            let oldest = oldest.filter(|(_, one)| now.since(one.since) > OVER_AFTER_MS);
+            let oldest = oldest.map(|(id, _)| id.clone()).ok_or(CommitRefusal::TooMany)?;
+            self.over(&mut state, &oldest);
+        }
+        let one = state.open.entry(id.to_owned());
+        let one = one.or_insert(OpenTransaction { by, since: now, groups: BTreeMap::new() });
+        let commits = one.groups.entry(commit.group).or_default();
+        commits.ours.extend(commit.ours);
+        commits.theirs.extend(commit.theirs);
+        Ok(())
+    }
+
+    fn over(&self, state: &mut TransactionTable, id: &str) {
+        if let Some(held) = state.open.remove(id) {
+            state.end(id, held, false, 0);
+            self.ended.notify_one();
+        }
+    }
+
+    /// Records the end of a transaction. Its pending commits and the `stored` offsets are applied
+    /// once `seq` is durable.
+    pub(in crate::route) fn ended(
+        &self,
+        id: &str,
+        by: ProducerEpoch,
+        commits: bool,
+        stored: Vec<(GroupId, RealOffsets)>,
+        seq: u64,
+    ) {
+        let mut state = self.lock();
+        let is_its = state.open.get(id).is_some_and(|one| one.by == by);
+        let held = if is_its { state.open.remove(id) } else { None };
+        if held.is_none() && stored.is_empty() {
+            return;
+        }
+        let nothing = || OpenTransaction { by, since: MonoMs::default(), groups: BTreeMap::new() };
+        let mut held = held.unwrap_or_else(nothing);
+        for (group, offsets) in stored {
+            held.groups.entry(group).or_default().theirs.extend(offsets);
+        }
+        state.end(id, held, commits, seq);
+        self.ended.notify_one();
+    }
+
+    /// Ends the open transaction of an earlier epoch, since its producer began anew.
+    pub(super) fn begun(&self, id: &str, producer: ProducerEpoch, commits: bool, seq: u64) {
+        let mut state = self.lock();
+        if state.open.get(id).is_some_and(|one| one.by < producer)
+            && let Some(held) = state.open.remove(id)
+        {
+            state.end(id, held, commits, seq);
+            self.ended.notify_one();
+        }
+    }
+
+    /// Whether this producer has pending commits, or an end that is not applied yet.
+    pub(super) fn knows(&self, id: &str, by: ProducerEpoch) -> bool {
+        let state = self.lock();
+        let mut untold = state.untold.get(id).into_iter().flatten();
+        state.open.get(id).is_some_and(|one| one.by == by) || untold.any(|end| end.held.by == by)
+    }
+
+    /// Drops pending offsets of partitions in which the cluster has stored a later OffsetCommit.
+    pub(in crate::route) fn overtake(&self, group: &GroupId, stored: &[(TopicName, i32, i64)]) {
+        let is_stored = |topic: &TopicName, partition: i32| {
+            stored.iter().any(|(of, index, _)| of == topic && *index == partition)
+        };
+        for held in self.lock().open.values_mut() {
+            if let Some(commits) = held.groups.get_mut(group) {
+                commits.theirs.retain(|(topic, partition, _)| !is_stored(topic, *partition));
+            }
+        }
+    }
+
+    /// Drops pending offsets of a deleted topic.
+    pub(in crate::route) fn topic_gone(&self, topic: &TopicName) {
+        let state = &mut *self.lock();
+        let untold = state.untold.values_mut().flatten().map(|end| &mut end.held);
+        for held in state.open.values_mut().chain(untold) {
+            for commits in held.groups.values_mut() {
+                commits.theirs.retain(|(of, ..)| of != topic);
+            }
+        }
+    }
+
+    fn first_untold(&self, id: &str) -> Option<EndedTransaction> {
+        self.lock().untold.get(id)?.first().cloned()
+    }
+
+    fn told(&self, id: &str, number: u64) {
+        let mut state = self.lock();
+        if let Some(untold) = state.untold.get_mut(id) {
+            untold.retain(|end| end.number != number);
+            if untold.is_empty() {
+                state.untold.remove(id);
+            }
+        }
+    }
+
+    fn untold(&self) -> Vec<String> {
+        self.lock().untold.keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TransactionTable> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Router {
+    /// Applies the outcomes of the ended transactions of this id. A failed one is tried again, by
+    /// the next request and by the timer.
+    pub(super) async fn tell_ends(&self, id: &str) -> Result<(), ResponseError> {
+        while let Some(end) = self.transactions.first_untold(id) {
+            if end.seq > 0 {
+                let durable = self.broker.durable(end.seq).await;
+                durable.map_err(|error| code::of_coordinator(&error, false))?;
+            }
+            if end.commits {
+                end.held.commit(self).await?;
+            } else {
+                end.held.abort(self);
+            }
+            self.transactions.told(id, end.number);
+        }
+        Ok(())
+    }
+
+    /// Applies the outcomes for callers that do not need the result.
+    pub(super) async fn try_to_tell_ends(&self, id: &str) {
+        if let Err(error) = self.tell_ends(id).await {
+            let error = code::name(error);
+            tracing::debug!(id, %error, "the end of a transaction is not told yet");
+        }
+    }
+}
+
+/// Aborts transactions of this node that have timed out, and applies outcomes that failed before.
+/// Runs for as long as the server.
+pub async fn run(router: Arc<Router>) {
+    let transactions = &router.broker.transactions;
+    loop {
+        for id in router.transactions.untold() {
+            router.try_to_tell_ends(&id).await;
+        }
+        let now = router.clock.now().wall;
+        let left_ms = transactions.next_due().map_or(LOOK_AGAIN_MS, |due| due.since(now));
+        let mut pause = Duration::from_millis(left_ms.min(LOOK_AGAIN_MS));
+        if !router.transactions.untold().is_empty() {
+            pause = pause.min(TRY_AGAIN);
+        }
+        if !pause.is_zero() {
+            // Every event leads to the next round.
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = transactions.opened() => {}
+                () = router.transactions.ended.notified() => {}
+            }
+            continue;
+        }
+        match router.broker.abort_overdue() {
+            Ok(None) => {}
+            Ok(Some((id, by, seq))) => {
+                router.metrics.transaction_ended("timed_out");
+                router.transactions.ended(&id, by, false, Vec::new(), seq);
+            }
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "R0420 the abort of an overdue transaction is not journalled: it is tried \
+                     again; check the disk"
+                );
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+        }
+    }
+}
+
+impl OpenTransaction {
+    /// Applies the commit; idempotent.
+    async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
+        let patience = CommitDeadline::begins(&router.clock);
+        for (group, commits) in &self.groups {
+            let theirs = router.note(group, commits.theirs.clone());
+            let noted = async { theirs.await.map_err(|error| code::of_commit(&error)) };
+            patience.bounds(noted).await?;
+            let ours: Vec<CommitPart> = commits.ours.values().cloned().collect();
+            patience.bounds(lane_part(router, group, ours.iter())).await?;
+            patience.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
+            router.commit_stored(group, commits.theirs.iter().cloned());
+        }
+        Ok(())
+    }
+
+    /// Applies the abort: its records can be delivered again; idempotent.
+    fn abort(&self, router: &Router) {
+        for (group, commits) in &self.groups {
+            for part in commits.ours.values() {
+                if let CommitPart::Lane(up_to) = part {
+                    router.engine.lane_aborted(group, *up_to);
+                    router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{LaneOffset, RetryPartition};
+
+    fn commit(sequence: u64) -> TransactionCommit {
+        let lane = LaneOffset { slot: RetryPartition(1), sequence };
+        let ours = BTreeMap::from([(("reprise.retry.shop".into(), 0), CommitPart::Lane(lane))]);
+        TransactionCommit { group: "shop".into(), ours, theirs: Vec::new() }
+    }
+
+    fn sequence(held: &OpenTransaction) -> u64 {
+        match held.groups[&"shop".into()].ours[&("reprise.retry.shop".into(), 0)] {
+            CommitPart::Lane(lane) => lane.sequence,
+            _ => panic!("not of the lane"),
+        }
+    }
+
+    fn hold(
+        all: &PendingTransactions,
+        id: &str,
+        by: ProducerEpoch,
+        sequence: u64,
+    ) -> Result<(), CommitRefusal> {
+        all.hold(id, by, MonoMs(sequence), commit(sequence), || true)
+    }
+
+    /// Sequence and outcome of the ended transactions of `a`.
+    fn untold(all: &PendingTransactions) -> Vec<(u64, bool)> {
+        let state = all.lock();
+        let untold = state.untold.get("a").into_iter().flatten();
+        untold.map(|end| (sequence(&end.held), end.commits)).collect()
+    }
+
+    #[test]
+    fn only_the_last_commit_of_the_owning_producer_counts() {
+        let all = PendingTransactions::default();
+        hold(&all, "a", (7, 0), 1).unwrap();
+        hold(&all, "a", (7, 0), 2).unwrap();
+        all.ended("a", (7, 1), true, Vec::new(), 0);
+        assert_eq!(untold(&all), [], "another incarnation's");
+        all.ended("a", (7, 0), true, Vec::new(), 0);
+        assert_eq!(untold(&all), [(2, true)]);
+        assert!(all.knows("a", (7, 0)), "until it is told");
+        all.told("a", all.first_untold("a").unwrap().number);
+        assert!(!all.knows("a", (7, 0)) && all.untold().is_empty());
+    }
+
+    #[test]
+    fn newer_producers_end_open_transactions_and_late_ones_none() {
+        let all = PendingTransactions::default();
+        hold(&all, "a", (7, 0), 1).unwrap();
+        hold(&all, "a", (7, 1), 2).unwrap();
+        assert_eq!(untold(&all), [(1, false)], "the earlier incarnation's is over");
+        assert_eq!(hold(&all, "a", (7, 0), 3), Err(CommitRefusal::Late));
+        all.begun("a", (7, 1), false, 0);
+        all.begun("a", (7, 0), false, 0);
+        all.ended("a", (7, 0), false, Vec::new(), 0);
+        assert_eq!(untold(&all).len(), 1, "whoever came late has not touched it");
+        let closed = all.hold("a", (7, 2), MonoMs(4), commit(4), || false);
+        assert_eq!(closed, Err(CommitRefusal::Late), "its transaction has ended meanwhile");
+        all.begun("a", (7, 2), false, 0);
+        assert_eq!(untold(&all), [(1, false), (2, false)]);
+    }
+
+    #[test]
+    fn offsets_of_a_deleted_topic_are_not_reported() {
+        let all = PendingTransactions::default();
+        let theirs = vec![("orders".into(), 0, 7), ("other".into(), 0, 8)];
+        let both = |id: &str| {
+            let commit = TransactionCommit { theirs: theirs.clone(), ..commit(1) };
+            all.hold(id, (7, 0), MonoMs(1), commit, || true).unwrap();
+        };
+        both("open");
+        both("ended");
+        all.ended("ended", (7, 0), true, Vec::new(), 5);
+        all.topic_gone(&"orders".into());
+        all.ended("open", (7, 0), true, Vec::new(), 6);
+        for id in ["open", "ended"] {
+            let held = all.first_untold(id).unwrap().held;
+            assert_eq!(held.groups[&"shop".into()].theirs, [("other".into(), 0, 8)], "{id}");
+            assert_eq!(sequence(&held), 1, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_plain_commit_in_the_cluster_overtakes_pending_offsets() {
+        let all = PendingTransactions::default();
+        let theirs = vec![("orders".into(), 0, 7), ("orders".into(), 1, 8)];
+        let commit = TransactionCommit { theirs, ..commit(1) };
+        all.hold("a", (7, 0), MonoMs(1), commit, || true).unwrap();
+        all.overtake(&"audit".into(), &[("orders".into(), 0, 9)]);
+        all.overtake(&"shop".into(), &[("orders".into(), 1, 9)]);
+        all.ended("a", (7, 0), true, Vec::new(), 0);
+        let held = all.first_untold("a").unwrap().held;
+        assert_eq!(held.groups[&"shop".into()].theirs, [("orders".into(), 0, 7)]);
+        assert_eq!(sequence(&held), 1, "retries are acknowledged all the same");
+    }
+
+    #[test]
+    fn open_transactions_are_bounded_until_the_oldest_expires() {
+        let all = PendingTransactions::default();
+        let hold = |id: &str, at: u64| all.hold(id, (1, 0), MonoMs(at), commit(1), || true);
+        for n in 0..HELD_MAX {
+            hold(&n.to_string(), 5).unwrap();
+        }
+        assert_eq!(hold("late", 5 + OVER_AFTER_MS), Err(CommitRefusal::TooMany));
+        assert_eq!(hold("7", 9), Ok(()), "one that is held goes on");
+        assert_eq!(hold("late", 6 + OVER_AFTER_MS), Ok(()));
+        assert_eq!(all.untold().len(), 1);
+    }
+}

@@ -1,0 +1,333 @@
+//! `TxnOffsetCommit` 0–5: offsets that count when the transaction commits (`end_txn.rs`). In front
+//! of a cluster those of our topics are kept here, and the cluster keeps all others.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use kafka_protocol::messages::{
+    OffsetCommitRequest, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+};
+
+use crate::broker::transactions::Joining;
+use crate::group::CommitCheck;
+use crate::model::{GroupId, MemberId, TopicName};
+use crate::route::clients::conn::Conn;
+use crate::route::convert::{group_of, topic_of};
+use crate::route::offsets::offset_commit::{
+    CommitDeadline, CommitPart, NamedPartition, is_marked, is_ours, may_commit, may_here, noted,
+    own_parts, part, passes_nacks,
+};
+use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
+use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{RequestHead, ResponseError};
+
+/// First version that needs no `AddOffsetsToTxn` before (KIP-890).
+const IMPLIED_SINCE: i16 = 5;
+/// First version with `TRANSACTION_ABORTABLE` for an invalid state (KIP-890).
+const ABORTABLE_SINCE: i16 = 4;
+
+pub(in crate::route) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse {
+    let group = group_of(&request.group_id);
+    let refused = |error: ResponseError| {
+        router.metrics.commit_failed(group.as_str(), &code::name(error));
+        respond(&request, |_| error.code())
+    };
+    if let Err(error) = may(router, &group, &request) {
+        return refused(error);
+    }
+    let patience = CommitDeadline::begins(&router.clock);
+    // Queued behind every earlier nack: the commit waits for those that it passes.
+    let nacks = router.engine.origin_commits(&group, Vec::new());
+    let waited = patience.bounds(noted(nacks)).await;
+    // A lost membership wins over any result of the wait.
+    if let Err(error) = may(router, &group, &request) {
+        return refused(error);
+    }
+    if let Err(late) = waited {
+        return respond(&request, |_| late.code());
+    }
+    let plain = as_commit(&request);
+    if is_marked(&plain) {
+        refuse_marked(router, conn, &group);
+        return respond(&request, |_| ResponseError::InvalidTxnState.code());
+    }
+    router.settle_withheld(&group, &plain).await;
+    if router.passes_awaited(&group, &plain) {
+        return respond(&request, |_| ResponseError::IllegalGeneration.code());
+    }
+    let mut parts = BTreeMap::new();
+    for topic in &plain.topics {
+        let name = topic_of(&topic.name);
+        let of = |asked| part(router, &group, &name, asked);
+        let partitions = topic.partitions.iter();
+        parts.extend(partitions.map(|asked| ((name.clone(), asked.partition_index), of(asked))));
+    }
+    let kept = patience.bounds(keep(router, head.version, &request, group, &parts)).await;
+    let kept = kept.map_or_else(|error| error.code(), |()| 0);
+    respond(&request, |named| match parts.get(named) {
+        Some(CommitPart::Refuse(error)) => error.code(),
+        Some(_) => kept,
+        None => ResponseError::UnknownServerError.code(),
+    })
+}
+
+/// Adds the offsets to the transaction: stored ones in the journal, those of a retry partition in
+/// memory.
+async fn keep(
+    router: &Router,
+    version: i16,
+    request: &TxnOffsetCommitRequest,
+    group: GroupId,
+    parts: &BTreeMap<NamedPartition, CommitPart>,
+) -> Result<(), ResponseError> {
+    let nowhere = |part: &CommitPart| {
+        matches!(part, CommitPart::Refuse(ResponseError::UnknownTopicOrPartition))
+    };
+    if parts.values().all(nowhere) {
+        // No transaction begins for unknown partitions alone, as in Kafka.
+        return Ok(());
+    }
+    let id = request.transactional_id.as_str();
+    let by = (request.producer_id.0, request.producer_epoch);
+    let implied = version >= IMPLIED_SINCE;
+    let of = |error| match code::of_coordinator(&error, false) {
+        ResponseError::InvalidTxnState if version >= ABORTABLE_SINCE => {
+            ResponseError::TransactionAbortable
+        }
+        error => error,
+    };
+    let items = parts.values().filter_map(|part| match part {
+        CommitPart::Store(item) => Some(item.clone()),
+        _ => None,
+    });
+    let items: Vec<_> = items.collect();
+    let has_items = !items.is_empty();
+    let joining = Joining { group: Some(group.clone()), items, ..Joining::default() };
+    let seq = router.broker.commit_in_transaction(id, by, joining, implied).map_err(of)?;
+    if has_items {
+        router.keep_group(&group);
+    }
+    router.broker.durable(seq).await.map_err(of)?;
+    let lanes = parts.iter().filter(|(_, part)| matches!(part, CommitPart::Lane(_)));
+    let ours: BTreeMap<_, _> = lanes.map(|(named, part)| (named.clone(), part.clone())).collect();
+    if ours.is_empty() {
+        return Ok(());
+    }
+    hold(router, id, by, TransactionCommit { group, ours, theirs: Vec::new() }).await
+}
+
+/// Whether the producer owns the transaction, and the group lets the member commit.
+fn may(
+    router: &Router,
+    group: &GroupId,
+    request: &TxnOffsetCommitRequest,
+) -> Result<(), ResponseError> {
+    let by = (request.producer_id.0, request.producer_epoch);
+    let speaks = router.broker.transactions.speaks(request.transactional_id.as_str(), by);
+    speaks.map_err(|error| code::of_coordinator(&error.into(), false))?;
+    check_member(router, group, request)
+}
+
+/// Whether the group lets this member commit. A request without a member is not checked (before
+/// KIP-447).
+fn check_member(
+    router: &Router,
+    group: &GroupId,
+    request: &TxnOffsetCommitRequest,
+) -> Result<(), ResponseError> {
+    if !group.is_legal() {
+        return Err(ResponseError::InvalidGroupId);
+    }
+    let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
+    if request.member_id.is_empty() && request.generation_id < 0 && instance_id.is_none() {
+        return Ok(());
+    }
+    let member_id = MemberId::new(&request.member_id);
+    let generation = request.generation_id;
+    let (transactional, has_epochs) = (true, true);
+    let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
+    let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
+    may_here(router, group, &check, named).map_err(known_to_producers)
+}
+
+/// Maps a stale member epoch to `ILLEGAL_GENERATION`, as in Kafka: producers abort after it. An
+/// error that they do not know would end them.
+fn known_to_producers(error: ResponseError) -> ResponseError {
+    match error {
+        ResponseError::StaleMemberEpoch => ResponseError::IllegalGeneration,
+        error => error,
+    }
+}
+
+/// Logs the refusal once for each group.
+fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
+    if router.markers.warns(group.as_str(), "a commit", "transactional") {
+        tracing::warn!(
+            %group, client = %conn.client(),
+            "R0603 offsets of a transaction cannot carry nacks in their metadata: commit them \
+             outside, or produce to the group's retry topic; more of this kind are only counted \
+             (reprise_request_errors_total)"
+        );
+    }
+}
+
+/// In front of a cluster: relays the cluster's offsets and keeps ours.
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: TxnOffsetCommitRequest,
+) -> Result<TxnOffsetCommitResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    let patience = CommitDeadline::begins(&router.clock);
+    let plain = as_commit(&request);
+    if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
+        // A missing membership wins over the timeout, which would make the client try again.
+        let error = may_commit(router, conn, link, head, &plain).await?.unwrap_or(late);
+        return Ok(respond(&request, |_| error.code()));
+    }
+    if is_marked(&plain) {
+        refuse_marked(router, conn, &group);
+        return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
+    }
+    router.settle_withheld(&group, &plain).await;
+    if router.passes_awaited(&group, &plain) {
+        return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
+    }
+    if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
+        return Ok(respond(&request, |_| late.code()));
+    }
+    let ours = own_parts(router, &group, &plain);
+    let mut theirs = request.clone();
+    theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
+    let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
+    let response = if asks_nothing && !ours.is_empty() {
+        if let Some(error) = may_commit(router, conn, link, head, &plain).await? {
+            return Ok(respond(&request, |_| known_to_producers(error).code()));
+        }
+        TxnOffsetCommitResponse::default()
+    } else {
+        link.call(head, &theirs).await?
+    };
+    let code_of = |named: &NamedPartition| {
+        let topic = response.topics.iter().find(|topic| topic_of(&topic.name) == named.0);
+        let mut partitions = topic.iter().flat_map(|topic| &topic.partitions);
+        partitions.find(|p| p.partition_index == named.1).map(|p| p.error_code)
+    };
+    let member = MemberId::new(&request.member_id);
+    let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
+    let refused = offsets(&theirs).filter_map(|offset| {
+        let code = code_of(&(offset.0.clone(), offset.1))?;
+        Some((offset, ResponseError::try_from_code(code)?))
+    });
+    router.commit_refused(&group, (&key, &member), refused);
+    let refusal = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let refusal = refusal.map(|p| p.error_code).find(|code| *code != 0);
+    let kept = if let Some(error) = refusal {
+        error
+    } else {
+        let by = (request.producer_id.0, request.producer_epoch);
+        let theirs = offsets(&theirs).collect();
+        let commit = TransactionCommit { group, ours: ours.clone(), theirs };
+        let done = hold(router, request.transactional_id.as_str(), by, commit);
+        patience.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
+    };
+    Ok(respond(&request, |named| match ours.get(named) {
+        Some(CommitPart::Refuse(error)) => error.code(),
+        Some(_) => kept,
+        None => code_of(named).unwrap_or(ResponseError::UnknownServerError.code()),
+    }))
+}
+
+/// The request as an OffsetCommit.
+fn as_commit(request: &TxnOffsetCommitRequest) -> OffsetCommitRequest {
+    let mut plain = OffsetCommitRequest::default();
+    plain.group_id = request.group_id.clone();
+    plain.generation_id_or_member_epoch = request.generation_id;
+    plain.member_id = request.member_id.clone();
+    plain.group_instance_id.clone_from(&request.group_instance_id);
+    for asked in &request.topics {
+        let mut topic = OffsetCommitRequestTopic::default();
+        topic.name = asked.name.clone();
+        for asked in &asked.partitions {
+            let mut partition = OffsetCommitRequestPartition::default();
+            partition.partition_index = asked.partition_index;
+            partition.committed_offset = asked.committed_offset;
+            partition.committed_leader_epoch = asked.committed_leader_epoch;
+            partition.committed_metadata.clone_from(&asked.committed_metadata);
+            topic.partitions.push(partition);
+        }
+        plain.topics.push(topic);
+    }
+    plain
+}
+
+fn offsets(request: &TxnOffsetCommitRequest) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    request.topics.iter().flat_map(|topic| {
+        let name = topic_of(&topic.name);
+        let partitions = topic.partitions.iter();
+        partitions.map(move |p| (name.clone(), p.partition_index, p.committed_offset))
+    })
+}
+
+async fn hold(
+    router: &Router,
+    id: &str,
+    by: (i64, i16),
+    commit: TransactionCommit,
+) -> Result<(), ResponseError> {
+    for part in commit.ours.values() {
+        if let CommitPart::Lane(up_to) = part {
+            let may = router.engine.may_commit_lane(&commit.group, *up_to).await;
+            may.map_err(|error| code::of_commit(&error))?;
+        }
+    }
+    // The sidecar does not know which transactions are open in the cluster.
+    let is_open = || router.upstream.is_some() || router.broker.transactions.is_open(id, by);
+    let held = router.transactions.hold(id, by, router.clock.now().mono, commit, is_open);
+    router.try_to_tell_ends(id).await;
+    match held {
+        Ok(()) => Ok(()),
+        Err(CommitRefusal::Late) => Err(ResponseError::InvalidProducerEpoch),
+        Err(CommitRefusal::TooMany) => {
+            tracing::warn!(
+                transactional_id = id,
+                "R0605 too many transactions with offsets of retry topics are open: this one tries \
+                 again; end the others"
+            );
+            Err(ResponseError::CoordinatorNotAvailable)
+        }
+    }
+}
+
+fn respond(
+    request: &TxnOffsetCommitRequest,
+    error: impl Fn(&NamedPartition) -> i16,
+) -> TxnOffsetCommitResponse {
+    let mut response = TxnOffsetCommitResponse::default();
+    for asked in &request.topics {
+        let mut topic = TxnOffsetCommitResponseTopic::default();
+        topic.name = asked.name.clone();
+        let name = topic_of(&asked.name);
+        for asked in &asked.partitions {
+            let mut partition = TxnOffsetCommitResponsePartition::default();
+            partition.partition_index = asked.partition_index;
+            partition.error_code = error(&(name.clone(), asked.partition_index));
+            topic.partitions.push(partition);
+        }
+        response.topics.push(topic);
+    }
+    response
+}
