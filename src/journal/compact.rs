@@ -11,17 +11,17 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::append::OWN;
-use super::bitmap::Bitmap;
-use super::checkpoint::{KEYED, SEGMENTS, row_key, tables_failed};
-use super::copy::CopyWriter;
 use super::core::{JournalCore, KIND_DEAD, Maintenance};
 use super::disk::is_gone;
-use super::index_file::PAIR_LEN;
-use super::live::{LoggedBits, Segment};
 use super::read::read_failed;
-use super::scan::{RawEntry, ScanStep, Scanner};
+use super::recover::checkpoint::{KEYED, SEGMENTS, row_key, tables_failed};
+use super::segment::bitmap::Bitmap;
+use super::segment::copy::CopyWriter;
+use super::segment::index_file::PAIR_LEN;
+use super::segment::live_segments::{LoggedBits, Segment};
+use super::segment::scan::{RawEntry, ScanStep, Scanner};
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
+use super::writer::append::OWN;
 use super::{EncodedHead, EntryReadError, HousekeepingReport, JournalError, NewEntry};
 
 /// A sealed segment with less than this share of a segment's size live is joined with neighbours.

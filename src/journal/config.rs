@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::probe::{NoProbe, Probe};
+use super::writer::flush_probe::{NoProbe, Probe};
 
 /// Size a segment reaches before the writer begins the next one.
 const SEGMENT_BYTES: u32 = 64 << 20;

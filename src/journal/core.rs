@@ -9,14 +9,14 @@ use std::sync::{
 
 use lru::LruCache;
 
-use super::checkpoint::Snapshot;
-use super::format::QueuedEntry;
-use super::keyed::KeyedChanges;
-use super::live::Segments;
-use super::progress::WriterProgress;
 use super::read::Handle;
+use super::recover::checkpoint::Snapshot;
 use super::segment::SegmentId;
+use super::segment::format::QueuedEntry;
+use super::segment::live_segments::Segments;
 use super::streams::Streams;
+use super::tables::changed_keys::KeyedChanges;
+use super::writer::write_progress::WriterProgress;
 use super::{Disk, EntryKind, EntryRef, JournalOptions, Poisoned, Stats, Tables};
 
 /// A stream is created: key = its name, body = its id u32 (empty = dropped).

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::append::Terms;
 use super::core::JournalCore;
+use super::writer::append::Terms;
 use super::{
     AppendError, AppendResult, Bounds, Disk, Durability, EntryKind, EntryReadError, EntryRef,
     HousekeepingFailure, HousekeepingReport, JournalEntry, JournalError, JournalOptions, NewEntry,

@@ -17,69 +17,45 @@
 //! of bytes are sizes of files. Saturation of them is never reached; it only replaces a panic.
 //! Where a stored number is narrower, a comment names its bound.
 
-mod append;
-mod bitmap;
-mod catalog;
-mod checkpoint;
 mod compact;
 mod config;
-mod copy;
 mod core;
 mod disk;
-mod encoded;
-mod entry;
 mod error;
-mod format;
 mod handle;
-mod index_file;
-mod keyed;
-mod live;
-mod mem_disk;
-mod mounts;
-mod past;
-mod place;
-mod probe;
-mod progress;
 mod read;
-mod real_disk;
+mod read_all;
 mod recover;
-mod repair;
-mod replay;
-mod scan;
 mod segment;
-mod stream_index;
-mod stream_read;
 mod streams;
-mod table_file;
 mod tables;
-mod turn;
+mod time_slice;
 mod types;
-mod verify;
 mod writer;
 
 pub use config::JournalOptions;
+pub use disk::data_directory::{DirectoryFacts, ephemeral};
+pub use disk::mem_disk::MemDisk;
+pub use disk::real_disk::RealDisk;
 pub use disk::{Disk, DiskFile};
-pub use encoded::{EncodedHead, EntryEncodeError};
-pub use entry::{
-    AppendResult, Durability, EntryKind, EntryRef, JournalEntry, NewEntry, StreamAppend, StreamId,
-    StreamPart,
-};
 pub use error::{
     AppendError, EntryReadError, HousekeepingFailure, JournalError, OpenError, Poisoned,
     TablesError,
 };
 pub use handle::{Housekeeper, Journal};
-pub use mem_disk::MemDisk;
-pub use place::{DirectoryFacts, ephemeral};
-pub use probe::{FlushReport, NoProbe, Probe};
-pub use real_disk::RealDisk;
-pub use repair::{QuarantinedRange, repair};
-pub use replay::Recovery;
+pub use recover::repair::{QuarantinedRange, repair};
+pub use recover::replay::Recovery;
+pub use recover::verify::{DamagedRange, VerifyReport, verify, verify_each};
+pub use segment::encoded_head::{EncodedHead, EntryEncodeError};
+pub use segment::entry::{
+    AppendResult, Durability, EntryKind, EntryRef, JournalEntry, NewEntry, StreamAppend, StreamId,
+    StreamPart,
+};
 pub use tables::{KeyVisitor, Pair, Pairs, Table, TableWrites, Tables};
-pub use turn::TimeSlice;
+pub use time_slice::TimeSlice;
 pub use types::{Bounds, HousekeepingReport, Stats, StepResult, StreamBatch, StreamRead};
-pub use verify::{DamagedRange, VerifyReport, verify, verify_each};
 pub use writer::Writer;
+pub use writer::flush_probe::{FlushReport, NoProbe, Probe};
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,12 @@ use std::sync::{Arc, PoisonError};
 use bytes::Bytes;
 
 use super::core::JournalCore;
-use super::format::{ENTRY_HEADER_LEN, PAYLOAD_MAX, crc_seed, decode, decode_header, is_whole};
-use super::index_file::{self, IndexFile};
-use super::live::{EntryLocation, Segment};
-use super::scan::{ScanStep, Scanner};
+use super::segment::format::{
+    ENTRY_HEADER_LEN, PAYLOAD_MAX, crc_seed, decode, decode_header, is_whole,
+};
+use super::segment::index_file::{self, IndexFile};
+use super::segment::live_segments::{EntryLocation, Segment};
+use super::segment::scan::{ScanStep, Scanner};
 use super::segment::{SegmentId, in_segment};
 use super::{Disk, DiskFile, EntryReadError, EntryRef, JournalEntry};
 

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::journal::format::{QueuedEntry, crc_seed, decode, decode_header, encode, is_whole};
+use crate::journal::segment::format::{
+    QueuedEntry, crc_seed, decode, decode_header, encode, is_whole,
+};
 use crate::journal::segment::{SegmentHeader, SegmentId};
 use crate::journal::{EntryKind, StreamId, StreamPart};
 

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use super::format::{crc_seed, encode_copy};
 use super::index_file;
-use super::live::Segment;
-use super::read::read_failed;
+use super::live_segments::Segment;
 use super::scan::length;
-use super::segment::{SEGMENT_START, SegmentHeader, in_segment};
-use super::{Disk, DiskFile, EntryReadError};
+use super::{SEGMENT_START, SegmentHeader, in_segment};
+use crate::journal::read::read_failed;
+use crate::journal::{Disk, DiskFile, EntryReadError};
 
 /// Bytes gathered into one write.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Writes the copy under a temporary name.
-pub(super) struct CopyWriter {
+pub(in crate::journal) struct CopyWriter {
     header: SegmentHeader,
     seed: u32,
     temporary: String,
@@ -26,7 +26,10 @@ pub(super) struct CopyWriter {
 }
 
 impl CopyWriter {
-    pub(super) fn begin(disk: &dyn Disk, header: SegmentHeader) -> Result<Self, EntryReadError> {
+    pub(in crate::journal) fn begin(
+        disk: &dyn Disk,
+        header: SegmentHeader,
+    ) -> Result<Self, EntryReadError> {
         let temporary = format!("{}.tmp", header.id.log_name());
         let failed = |source| read_failed(&temporary, source);
         let file = disk.create(&temporary).map_err(failed)?;
@@ -46,7 +49,12 @@ impl CopyWriter {
     }
 
     /// Adds an entry; `dead` sets its dead bit.
-    pub(super) fn add(&mut self, raw: &[u8], seq: u64, dead: bool) -> Result<(), EntryReadError> {
+    pub(in crate::journal) fn add(
+        &mut self,
+        raw: &[u8],
+        seq: u64,
+        dead: bool,
+    ) -> Result<(), EntryReadError> {
         let offset = self.at + length(&self.buffer);
         let place = in_segment(offset);
         encode_copy(&mut self.buffer, self.seed, place, raw);
@@ -70,7 +78,10 @@ impl CopyWriter {
     }
 
     /// Renames the copy to its final name, durably; `None` when nothing was added.
-    pub(super) fn finish(mut self, disk: &dyn Disk) -> Result<Option<Segment>, EntryReadError> {
+    pub(in crate::journal) fn finish(
+        mut self,
+        disk: &dyn Disk,
+    ) -> Result<Option<Segment>, EntryReadError> {
         self.flush()?;
         let Self { header, temporary, file, at, mut segment, pairs, .. } = self;
         let failed = |source| read_failed(&temporary, source);

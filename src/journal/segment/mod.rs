@@ -7,7 +7,17 @@
 //! `end_seq` is 0 for a segment that the writer fills. For a copy it is one past the last sequence
 //! number of its range: a copy is complete before it gets its name.
 
-use super::format::{put, u16_at, u32_at, u64_at};
+pub(super) mod bitmap;
+pub(super) mod catalog;
+pub(super) mod copy;
+pub(super) mod encoded_head;
+pub(super) mod entry;
+pub(super) mod format;
+pub(super) mod index_file;
+pub(super) mod live_segments;
+pub(super) mod scan;
+
+use super::segment::format::{put, u16_at, u32_at, u64_at};
 
 /// Newest format this build reads and writes.
 pub(super) const FORMAT: u32 = 1;

@@ -9,21 +9,21 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::bitmap::Bitmap;
-use super::core::{JournalCore, KIND_NEXT_STREAM, Maintenance};
-use super::format::{put, u32_at, u64_at};
-use super::keyed::{LatestValue, index_key};
-use super::live::Segment;
-use super::segment::SegmentId;
-use super::stream_index;
-use super::streams::StreamSave;
-use super::tables::{Table, TableWrites, Tables};
-use super::{EntryKind, EntryRef, JournalError, StreamId, TablesError};
+use crate::journal::core::{JournalCore, KIND_NEXT_STREAM, Maintenance};
+use crate::journal::segment::SegmentId;
+use crate::journal::segment::bitmap::Bitmap;
+use crate::journal::segment::format::{put, u32_at, u64_at};
+use crate::journal::segment::live_segments::Segment;
+use crate::journal::streams::StreamSave;
+use crate::journal::streams::stream_index;
+use crate::journal::tables::changed_keys::{LatestValue, index_key};
+use crate::journal::tables::{Table, TableWrites, Tables};
+use crate::journal::{EntryKind, EntryRef, JournalError, StreamId, TablesError};
 
 /// Kind u8 and key → sequence number u64, length u32.
-pub(super) const KEYED: Table = Table("keyed");
+pub(in crate::journal) const KEYED: Table = Table("keyed");
 /// Base u64 BE, generation u32 BE → the segment's row.
-pub(super) const SEGMENTS: Table = Table("segments");
+pub(in crate::journal) const SEGMENTS: Table = Table("segments");
 /// Layout of `index.redb`; an index with another number is rebuilt.
 pub(super) const INDEX_VERSION: u32 = 1;
 
@@ -31,8 +31,8 @@ const ROW_LEN: usize = 48;
 
 /// Everything changed since the last checkpoint, as of entry `seq`.
 #[derive(Clone, Debug)]
-pub(super) struct Snapshot {
-    pub(super) seq: u64,
+pub(in crate::journal) struct Snapshot {
+    pub(in crate::journal) seq: u64,
     keyed: Vec<(EntryKind, Bytes, LatestValue)>,
     streams: Vec<StreamSave>,
     dropped: Vec<StreamId>,
@@ -42,18 +42,18 @@ pub(super) struct Snapshot {
 /// The index row of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentRow {
-    pub(super) epoch: u64,
-    pub(super) end: u64,
-    pub(super) bytes: u64,
-    pub(super) live_bytes: u64,
-    pub(super) entries: u32,
-    pub(super) sealed: bool,
-    pub(super) dead: Bitmap,
+    pub(in crate::journal) epoch: u64,
+    pub(in crate::journal) end: u64,
+    pub(in crate::journal) bytes: u64,
+    pub(in crate::journal) live_bytes: u64,
+    pub(in crate::journal) entries: u32,
+    pub(in crate::journal) sealed: bool,
+    pub(in crate::journal) dead: Bitmap,
 }
 
 impl JournalCore {
     /// Saves the index as of now; waits until the log is durable to that point.
-    pub(super) fn checkpoint(&self) -> Result<u64, JournalError> {
+    pub(in crate::journal) fn checkpoint(&self) -> Result<u64, JournalError> {
         let mut maintenance = self.maintenance();
         loop {
             // an older snapshot whose save failed goes first
@@ -69,12 +69,15 @@ impl JournalCore {
     }
 
     /// Takes a snapshot unless one is pending; returns the sequence number of its entry.
-    pub(super) fn pending_seq(&self, maintenance: &mut Maintenance) -> u64 {
+    pub(in crate::journal) fn pending_seq(&self, maintenance: &mut Maintenance) -> u64 {
         maintenance.pending.get_or_insert_with(|| self.snapshot()).seq
     }
 
     /// Saves the pending snapshot, whose entry is durable.
-    pub(super) fn save_pending(&self, maintenance: &mut Maintenance) -> Result<(), JournalError> {
+    pub(in crate::journal) fn save_pending(
+        &self,
+        maintenance: &mut Maintenance,
+    ) -> Result<(), JournalError> {
         let Some(snapshot) = &maintenance.pending else { return Ok(()) };
         let saved = self.save(snapshot).and_then(|sealed| {
             let committed = self.tables.checkpoint(snapshot.seq);
@@ -111,7 +114,10 @@ impl JournalCore {
 
     /// Writes a snapshot to the tables without making it durable; returns the sealed segments
     /// saved.
-    pub(super) fn save(&self, snapshot: &Snapshot) -> Result<Vec<SegmentId>, JournalError> {
+    pub(in crate::journal) fn save(
+        &self,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<SegmentId>, JournalError> {
         let releases = self.tables.write(|tables| {
             let mut releases = snapshot.releases.clone();
             for (kind, key, latest) in &snapshot.keyed {
@@ -137,7 +143,7 @@ impl JournalCore {
 
     /// Writes segments that differ from their rows without making them durable; returns the sealed
     /// ones.
-    pub(super) fn save_segments(&self) -> Result<Vec<SegmentId>, TablesError> {
+    pub(in crate::journal) fn save_segments(&self) -> Result<Vec<SegmentId>, TablesError> {
         let mut sealed = Vec::new();
         let mut rows = Vec::new();
         for segment in self.segments().map.values().filter(|segment| segment.unsaved) {
@@ -201,7 +207,7 @@ pub(super) fn next_stream_entry(tables: &Tables) -> Result<Option<EntryRef>, Tab
     Ok(row.and_then(|row| decode_ref(&row)))
 }
 
-pub(super) fn row_key(id: SegmentId) -> [u8; 12] {
+pub(in crate::journal) fn row_key(id: SegmentId) -> [u8; 12] {
     let mut key = [0; 12];
     put(&mut key, 0, &id.base.to_be_bytes());
     put(&mut key, 8, &id.generation.to_be_bytes());
@@ -260,6 +266,6 @@ fn decode_row(key: &[u8], row: &[u8]) -> Option<(SegmentId, SegmentRow)> {
     Some((SegmentId { base, generation }, known))
 }
 
-pub(super) fn tables_failed(error: &TablesError) -> JournalError {
+pub(in crate::journal) fn tables_failed(error: &TablesError) -> JournalError {
     JournalError::Tables(error.to_string())
 }

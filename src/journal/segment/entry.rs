@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{EncodedHead, EntryEncodeError};
+use crate::journal::{EncodedHead, EntryEncodeError};
 
 /// Type of an entry: 1..=15 belong to the journal, 16..=63 to the broker, 64..=127 to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,10 +44,10 @@ pub struct NewEntry {
     pub key: Option<Bytes>,
     /// With a stream, the entry is also the next batch of that stream.
     pub stream: Option<StreamAppend>,
-    pub(super) head: Bytes,
-    pub(super) body: Bytes,
+    pub(in crate::journal) head: Bytes,
+    pub(in crate::journal) body: Bytes,
     /// An encoder failed; the append is refused.
-    pub(super) failure: Option<EntryEncodeError>,
+    pub(in crate::journal) failure: Option<EntryEncodeError>,
 }
 
 impl NewEntry {

@@ -4,56 +4,56 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::bitmap::Bitmap;
-use super::segment::{SEGMENT_START, SegmentId};
-use super::{DiskFile, EntryRef};
+use super::{SEGMENT_START, SegmentId};
+use crate::journal::{DiskFile, EntryRef};
 
 /// A segment in memory.
 #[derive(Debug)]
-pub(super) struct Segment {
-    pub(super) id: SegmentId,
-    pub(super) epoch: u64,
+pub(in crate::journal) struct Segment {
+    pub(in crate::journal) id: SegmentId,
+    pub(in crate::journal) epoch: u64,
     /// One past the last sequence number of its range.
-    pub(super) end: u64,
+    pub(in crate::journal) end: u64,
     /// Length of the file.
-    pub(super) bytes: u64,
-    pub(super) entries: u32,
-    pub(super) live_bytes: u64,
-    pub(super) dead: Bitmap,
+    pub(in crate::journal) bytes: u64,
+    pub(in crate::journal) entries: u32,
+    pub(in crate::journal) live_bytes: u64,
+    pub(in crate::journal) dead: Bitmap,
     /// Dead bits as the log has them: a copy may drop only these entries.
-    pub(super) logged: Option<LoggedBits>,
+    pub(in crate::journal) logged: Option<LoggedBits>,
     /// `dead` has bits that the log does not have yet.
-    pub(super) unlogged: bool,
+    pub(in crate::journal) unlogged: bool,
     /// The segment differs from its row in the index.
-    pub(super) unsaved: bool,
+    pub(in crate::journal) unsaved: bool,
     /// A copy failed on damage; the segment is skipped until repaired.
-    pub(super) damaged: bool,
+    pub(in crate::journal) damaged: bool,
     /// Present until the offset table is written: for the newest segment, and for those sealed
     /// since the last step of housekeeping.
-    pub(super) fresh: Option<FreshOffsets>,
+    pub(in crate::journal) fresh: Option<FreshOffsets>,
 }
 
 /// Contents of a segment's offset table before it is written.
 #[derive(Debug)]
-pub(super) struct FreshOffsets {
-    pub(super) file: Arc<dyn DiskFile>,
+pub(in crate::journal) struct FreshOffsets {
+    pub(in crate::journal) file: Arc<dyn DiskFile>,
     /// Byte offset of each entry, from sequence number `base` on without a gap.
-    pub(super) offsets: Vec<u32>,
+    pub(in crate::journal) offsets: Vec<u32>,
     /// The writer has begun the next segment.
-    pub(super) sealed: bool,
+    pub(in crate::journal) sealed: bool,
 }
 
 /// Dead bits written to the log.
 #[derive(Clone, Debug)]
-pub(super) struct LoggedBits {
-    pub(super) dead: Bitmap,
-    pub(super) live_bytes: u64,
+pub(in crate::journal) struct LoggedBits {
+    pub(in crate::journal) dead: Bitmap,
+    pub(in crate::journal) live_bytes: u64,
     /// Sequence number of the entry with the dead bits.
-    pub(super) seq: u64,
+    pub(in crate::journal) seq: u64,
 }
 
 /// Location of an entry.
 #[derive(Clone, Debug)]
-pub(super) enum EntryLocation {
+pub(in crate::journal) enum EntryLocation {
     Fresh { id: SegmentId, epoch: u64, file: Arc<dyn DiskFile>, offset: u64 },
     Sealed { id: SegmentId, epoch: u64 },
     NotWritten,
@@ -62,12 +62,12 @@ pub(super) enum EntryLocation {
 
 /// All segments by their first sequence number.
 #[derive(Debug, Default)]
-pub(super) struct Segments {
-    pub(super) map: BTreeMap<u64, Segment>,
+pub(in crate::journal) struct Segments {
+    pub(in crate::journal) map: BTreeMap<u64, Segment>,
 }
 
 impl Segment {
-    pub(super) fn new(id: SegmentId, epoch: u64) -> Self {
+    pub(in crate::journal) fn new(id: SegmentId, epoch: u64) -> Self {
         Self {
             id,
             epoch,
@@ -85,14 +85,14 @@ impl Segment {
     }
 
     /// False for the segment that the writer fills.
-    pub(super) fn is_sealed(&self) -> bool {
+    pub(in crate::journal) fn is_sealed(&self) -> bool {
         self.fresh.as_ref().is_none_or(|fresh| fresh.sealed)
     }
 
     /// Bytes of entries that the log does not know to be dead. `None` when the log may have dead
     /// bits that are not in memory, as after a start. A copy would keep those entries, and its
     /// removal of the original would end their dead bits.
-    pub(super) fn logged_live_bytes(&self, durable: u64) -> Option<u64> {
+    pub(in crate::journal) fn logged_live_bytes(&self, durable: u64) -> Option<u64> {
         match &self.logged {
             Some(logged) => (logged.seq <= durable).then_some(logged.live_bytes),
             None if self.dead == Bitmap::default() => {
@@ -108,7 +108,7 @@ impl Segment {
     }
 
     /// Position of an entry in a segment without gaps, which needs no offset table.
-    pub(super) fn dense_ordinal(&self, seq: u64) -> Option<u32> {
+    pub(in crate::journal) fn dense_ordinal(&self, seq: u64) -> Option<u32> {
         let known = self.is_dense() && seq < self.end;
         known.then(|| seq.checked_sub(self.id.base)).flatten()?.try_into().ok()
     }
@@ -116,18 +116,18 @@ impl Segment {
 
 impl Segments {
     /// The segment whose range has a sequence number.
-    pub(super) fn holding(&self, seq: u64) -> Option<&Segment> {
+    pub(in crate::journal) fn holding(&self, seq: u64) -> Option<&Segment> {
         let (_, segment) = self.map.range(..=seq).next_back()?;
         (!segment.is_sealed() || seq < segment.end).then_some(segment)
     }
 
     /// Segments whose range ends after `seq`, in order.
-    pub(super) fn after(&self, seq: u64) -> impl Iterator<Item = &Segment> {
+    pub(in crate::journal) fn after(&self, seq: u64) -> impl Iterator<Item = &Segment> {
         self.map.values().filter(move |segment| segment.end > seq.saturating_add(1))
     }
 
     /// Locates an entry.
-    pub(super) fn place(&self, seq: u64) -> EntryLocation {
+    pub(in crate::journal) fn place(&self, seq: u64) -> EntryLocation {
         let Some(segment) = self.holding(seq) else { return EntryLocation::Gone };
         let Some(fresh) = &segment.fresh else {
             return EntryLocation::Sealed { id: segment.id, epoch: segment.epoch };
@@ -145,7 +145,7 @@ impl Segments {
     }
 
     /// Marks an entry dead; `ordinal` is its position in its segment.
-    pub(super) fn mark_dead(&mut self, entry: EntryRef, ordinal: u32) {
+    pub(in crate::journal) fn mark_dead(&mut self, entry: EntryRef, ordinal: u32) {
         let found = self.map.range_mut(..=entry.seq).next_back();
         let Some((_, segment)) = found else { return };
         if ordinal < segment.entries && segment.dead.set(ordinal) {
@@ -155,11 +155,11 @@ impl Segments {
         }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::journal) fn bytes(&self) -> u64 {
         self.map.values().map(|segment| segment.bytes).sum()
     }
 
-    pub(super) fn live_bytes(&self) -> u64 {
+    pub(in crate::journal) fn live_bytes(&self) -> u64 {
         self.map.values().map(|segment| segment.live_bytes).sum()
     }
 }

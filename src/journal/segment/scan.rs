@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::DiskFile;
+use super::SEGMENT_START;
 use super::format::{ENTRY_HEADER_LEN, EntryHeader, crc_seed, decode_header, is_whole};
-use super::segment::SEGMENT_START;
+use crate::journal::DiskFile;
 
 /// Bytes of one read: they stay in a core's second-level cache until they are verified.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -17,7 +17,7 @@ const SEGMENT_SPAN: u64 = 1 << 32;
 
 /// A scan of a segment.
 #[derive(Debug)]
-pub(super) struct Scanner {
+pub(in crate::journal) struct Scanner {
     file: Arc<dyn DiskFile>,
     seed: u32,
     at: u64,
@@ -29,15 +29,15 @@ pub(super) struct Scanner {
 
 /// An entry of the scan.
 #[derive(Clone, Debug)]
-pub(super) struct RawEntry {
-    pub(super) offset: u64,
-    pub(super) header: EntryHeader,
-    pub(super) bytes: Bytes,
+pub(in crate::journal) struct RawEntry {
+    pub(in crate::journal) offset: u64,
+    pub(in crate::journal) header: EntryHeader,
+    pub(in crate::journal) bytes: Bytes,
 }
 
 /// Result of one step.
 #[derive(Debug)]
-pub(super) enum ScanStep {
+pub(in crate::journal) enum ScanStep {
     Entry(RawEntry),
     /// Offset at which no valid entry begins, before the end of the file.
     Damaged(u64),
@@ -46,7 +46,11 @@ pub(super) enum ScanStep {
 
 impl Scanner {
     /// Starts after the segment's header; `base` is the first sequence number it may hold.
-    pub(super) fn new(file: Arc<dyn DiskFile>, epoch: u64, base: u64) -> io::Result<Self> {
+    pub(in crate::journal) fn new(
+        file: Arc<dyn DiskFile>,
+        epoch: u64,
+        base: u64,
+    ) -> io::Result<Self> {
         let end = file.len()?;
         Ok(Self {
             file,
@@ -60,16 +64,16 @@ impl Scanner {
     }
 
     /// Offset of the next entry.
-    pub(super) fn offset(&self) -> u64 {
+    pub(in crate::journal) fn offset(&self) -> u64 {
         self.at
     }
 
     /// Ends the scan at this offset.
-    pub(super) fn stop_at(&mut self, end: u64) {
+    pub(in crate::journal) fn stop_at(&mut self, end: u64) {
         self.end = self.end.min(end);
     }
 
-    pub(super) fn next(&mut self) -> io::Result<ScanStep> {
+    pub(in crate::journal) fn next(&mut self) -> io::Result<ScanStep> {
         if self.at >= self.end {
             return Ok(ScanStep::End);
         }
@@ -80,7 +84,7 @@ impl Scanner {
     }
 
     /// Skips damage up to the next valid entry; false when there is none.
-    pub(super) fn resync(&mut self) -> io::Result<bool> {
+    pub(in crate::journal) fn resync(&mut self) -> io::Result<bool> {
         let mut at = self.at + 1;
         while at < self.end {
             if self.entry_at(at)?.is_some() {
@@ -141,6 +145,6 @@ impl Scanner {
 }
 
 /// A length as a file offset; `usize` has at most 64 bits.
-pub(super) fn length<T>(items: &[T]) -> u64 {
+pub(in crate::journal) fn length<T>(items: &[T]) -> u64 {
     u64::try_from(items.len()).unwrap_or(u64::MAX)
 }

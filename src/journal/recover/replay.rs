@@ -5,18 +5,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::bitmap::Bitmap;
 use super::checkpoint::{KEYED, decode_ref, next_stream_entry};
-use super::compact::dead_key;
-use super::core::{
+use crate::journal::compact::dead_key;
+use crate::journal::core::{
     JournalCore, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_REMOVED, KIND_STREAM, KIND_TRIM,
 };
-use super::format::{decode, i64_at, u32_at};
-use super::live::Segment;
-use super::read::read_failed;
-use super::scan::{RawEntry, ScanStep, Scanner, length};
-use super::segment::{SegmentId, in_segment};
-use super::{EntryKind, EntryReadError, EntryRef, JournalEntry, OpenError, StreamId};
+use crate::journal::read::read_failed;
+use crate::journal::segment::bitmap::Bitmap;
+use crate::journal::segment::format::{decode, i64_at, u32_at};
+use crate::journal::segment::live_segments::Segment;
+use crate::journal::segment::scan::{RawEntry, ScanStep, Scanner, length};
+use crate::journal::segment::{SegmentId, in_segment};
+use crate::journal::{EntryKind, EntryReadError, EntryRef, JournalEntry, OpenError, StreamId};
 
 /// Entries replayed between two saves of the index: bounds memory during a rebuild.
 const CATCH_UP_ENTRIES: u64 = 32 << 10;
@@ -36,17 +36,17 @@ pub struct Recovery {
 type EntryVisitor<'f> = &'f mut dyn FnMut(u32, u64, &RawEntry) -> Result<(), EntryReadError>;
 
 /// A segment to walk.
-pub(super) struct SegmentWalk {
+pub(in crate::journal) struct SegmentWalk {
     id: SegmentId,
     epoch: u64,
     /// One past the last sequence number of its range.
-    pub(super) end: u64,
+    pub(in crate::journal) end: u64,
     bytes: u64,
-    pub(super) dead: Bitmap,
+    pub(in crate::journal) dead: Bitmap,
 }
 
 impl SegmentWalk {
-    pub(super) fn of(segment: &Segment) -> Self {
+    pub(in crate::journal) fn of(segment: &Segment) -> Self {
         Self {
             id: segment.id,
             epoch: segment.epoch,
@@ -57,7 +57,7 @@ impl SegmentWalk {
     }
 
     /// Calls `f` for each entry.
-    pub(super) fn go(
+    pub(in crate::journal) fn go(
         &self,
         mut scanner: Scanner,
         f: EntryVisitor<'_>,
@@ -73,13 +73,17 @@ impl SegmentWalk {
         Ok(())
     }
 
-    pub(super) fn corrupt(&self, offset: u64) -> EntryReadError {
+    pub(in crate::journal) fn corrupt(&self, offset: u64) -> EntryReadError {
         EntryReadError::Corrupt { file: self.id.log_name(), offset }
     }
 }
 
 impl Recovery {
-    pub(super) fn new(core: Arc<JournalCore>, torn_bytes: u64, foreign: Vec<String>) -> Self {
+    pub(in crate::journal) fn new(
+        core: Arc<JournalCore>,
+        torn_bytes: u64,
+        foreign: Vec<String>,
+    ) -> Self {
         let last_seq = core.progress.durable();
         Self { core, last_seq, torn_bytes, foreign }
     }
@@ -169,10 +173,10 @@ impl JournalCore {
         Ok(())
     }
 
-    fn save_now(&self) -> Result<(), super::TablesError> {
+    fn save_now(&self) -> Result<(), crate::journal::TablesError> {
         let snapshot = self.snapshot();
-        let sealed = self.save(&snapshot).map_err(|error| super::TablesError {
-            file: super::segment::INDEX_NAME.to_owned(),
+        let sealed = self.save(&snapshot).map_err(|error| crate::journal::TablesError {
+            file: crate::journal::segment::INDEX_NAME.to_owned(),
             doing: "catching up",
             cause: error.to_string(),
         })?;
@@ -301,7 +305,7 @@ impl JournalCore {
         for (kind, key, changed) in self.state().keyed.changed() {
             if kind.0 >= KIND_OWNERS {
                 let live = (!changed.tombstone).then_some(changed.entry);
-                latest.insert(super::keyed::index_key(kind, &key), live);
+                latest.insert(crate::journal::tables::changed_keys::index_key(kind, &key), live);
             }
         }
         let refs = latest.into_values().flatten().filter(|entry| entry.seq <= from);
@@ -311,7 +315,7 @@ impl JournalCore {
     }
 
     /// The latest live entry of a key.
-    pub(super) fn keyed_get(
+    pub(in crate::journal) fn keyed_get(
         &self,
         kind: EntryKind,
         key: &[u8],
@@ -319,7 +323,8 @@ impl JournalCore {
         if let Some(changed) = self.state().keyed.get(kind, key) {
             return Ok((!changed.tombstone).then_some(changed.entry));
         }
-        let row = self.tables.get(KEYED, &super::keyed::index_key(kind, key))?;
+        let row =
+            self.tables.get(KEYED, &crate::journal::tables::changed_keys::index_key(kind, key))?;
         Ok(row.and_then(|row| decode_ref(&row)))
     }
 
@@ -355,7 +360,7 @@ impl JournalCore {
     }
 
     /// Opens a segment to walk. The open file stays readable after its removal.
-    pub(super) fn enter(&self, walk: &SegmentWalk) -> Result<Scanner, EntryReadError> {
+    pub(in crate::journal) fn enter(&self, walk: &SegmentWalk) -> Result<Scanner, EntryReadError> {
         let name = walk.id.log_name();
         let failed = |source| read_failed(&name, source);
         let file = self.disk.open(&name).map_err(failed)?;

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::catalog::{FoundSegment, catalog, check_format};
-use super::copy::CopyWriter;
-use super::real_disk::open_error;
-use super::segment::{QUARANTINE, SegmentHeader, SegmentId, is_tables};
 use super::verify::{DamagedRange, examine, verify};
-use super::{Disk, OpenError};
+use crate::journal::disk::real_disk::open_error;
+use crate::journal::segment::catalog::{FoundSegment, catalog, check_format};
+use crate::journal::segment::copy::CopyWriter;
+use crate::journal::segment::{QUARANTINE, SegmentHeader, SegmentId, is_tables};
+use crate::journal::{Disk, OpenError};
 
 /// A range of bytes that was moved out of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,8 @@
 //! Streams in memory: their bounds, and the batches the index does not have yet.
 
+pub(super) mod stream_index;
+mod stream_read;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -5,25 +5,31 @@
 //! `synced_to` beyond it. A torn write is cut off together with its atomic group. All other damage
 //! hits bytes that had been durable, so the journal refuses to start.
 
+pub(super) mod checkpoint;
+pub(super) mod repair;
+pub(super) mod replay;
+pub(super) mod verify;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::bitmap::Bitmap;
-use super::catalog::{Catalog, FoundSegment, catalog, check_format};
-use super::checkpoint::{INDEX_VERSION, SegmentRow, load_segments};
 use super::compact::dead_key;
 use super::core::{AppendState, JournalCore, KIND_DEAD};
-use super::format::{crc_seed, decode};
-use super::index_file::{self, IndexFile};
-use super::live::{FreshOffsets, Segment, Segments};
-use super::real_disk::open_error;
-use super::scan::{ScanStep, Scanner, length};
+use super::disk::real_disk::open_error;
+use super::recover::checkpoint::{INDEX_VERSION, SegmentRow, load_segments};
+use super::segment::bitmap::Bitmap;
+use super::segment::catalog::{Catalog, FoundSegment, catalog, check_format};
+use super::segment::format::{crc_seed, decode};
+use super::segment::index_file::{self, IndexFile};
+use super::segment::live_segments::{FreshOffsets, Segment, Segments};
+use super::segment::scan::{ScanStep, Scanner, length};
 use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId, in_segment};
+use super::streams::stream_index;
 use super::writer::{ActiveFile, begin};
-use super::{Disk, DiskFile, JournalOptions, OpenError, Tables, stream_index};
+use super::{Disk, DiskFile, JournalOptions, OpenError, Tables};
 
 /// Smallest segment size allowed.
 const SEGMENT_LEAST: u64 = 4 << 10;

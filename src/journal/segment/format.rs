@@ -15,14 +15,14 @@
 
 use bytes::Bytes;
 
-use super::{EntryKind, JournalEntry, StreamId, StreamPart};
+use crate::journal::{EntryKind, JournalEntry, StreamId, StreamPart};
 
 /// Bytes before the payload.
-pub(super) const ENTRY_HEADER_LEN: usize = 24;
+pub(in crate::journal) const ENTRY_HEADER_LEN: usize = 24;
 /// Largest payload: far above any produce request a broker accepts (`message.max.bytes`).
-pub(super) const PAYLOAD_MAX: u32 = 64 << 20;
+pub(in crate::journal) const PAYLOAD_MAX: u32 = 64 << 20;
 /// Largest group: must fit a segment whose offsets are u32.
-pub(super) const GROUP_MAX: u64 = 256 << 20;
+pub(in crate::journal) const GROUP_MAX: u64 = 256 << 20;
 /// The atomic group goes on in the next entry.
 pub(super) const FLAG_CONTINUES: u8 = 1;
 /// The payload begins with a stream part.
@@ -37,47 +37,47 @@ const FLAGS_AT: usize = 21;
 
 /// An entry that waits for the writer.
 #[derive(Clone, Debug)]
-pub(super) struct QueuedEntry {
-    pub(super) seq: u64,
-    pub(super) len: u32,
-    pub(super) kind: EntryKind,
-    pub(super) continues: bool,
-    pub(super) key: Option<Bytes>,
-    pub(super) stream: Option<StreamPart>,
-    pub(super) head: Bytes,
-    pub(super) body: Bytes,
+pub(in crate::journal) struct QueuedEntry {
+    pub(in crate::journal) seq: u64,
+    pub(in crate::journal) len: u32,
+    pub(in crate::journal) kind: EntryKind,
+    pub(in crate::journal) continues: bool,
+    pub(in crate::journal) key: Option<Bytes>,
+    pub(in crate::journal) stream: Option<StreamPart>,
+    pub(in crate::journal) head: Bytes,
+    pub(in crate::journal) body: Bytes,
 }
 
 /// The fixed part of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EntryHeader {
-    pub(super) crc: u32,
+pub(in crate::journal) struct EntryHeader {
+    pub(in crate::journal) crc: u32,
     pub(super) payload_len: u32,
-    pub(super) seq: u64,
-    pub(super) synced_to: u32,
-    pub(super) kind: u8,
+    pub(in crate::journal) seq: u64,
+    pub(in crate::journal) synced_to: u32,
+    pub(in crate::journal) kind: u8,
     pub(super) flags: u8,
 }
 
 impl EntryHeader {
     /// Bytes of the whole entry.
-    pub(super) fn entry_len(&self) -> usize {
+    pub(in crate::journal) fn entry_len(&self) -> usize {
         usize::try_from(self.payload_len).map_or(usize::MAX, |len| len + ENTRY_HEADER_LEN)
     }
 
     /// True when the atomic group goes on in the next entry.
-    pub(super) fn continues(&self) -> bool {
+    pub(in crate::journal) fn continues(&self) -> bool {
         self.flags & FLAG_CONTINUES != 0
     }
 }
 
 /// The checksum's start value for a segment.
-pub(super) fn crc_seed(epoch: u64) -> u32 {
+pub(in crate::journal) fn crc_seed(epoch: u64) -> u32 {
     crc32c::crc32c(&epoch.to_le_bytes())
 }
 
 /// Bytes of an entry on disk; `None` when a part is too long.
-pub(super) fn entry_len(
+pub(in crate::journal) fn entry_len(
     key: Option<&Bytes>,
     stream: bool,
     head: &Bytes,
@@ -94,7 +94,12 @@ pub(super) fn entry_len(
 }
 
 /// Encodes an entry to the end of `out`. No length saturates: [`entry_len`] has checked the parts.
-pub(super) fn encode(out: &mut Vec<u8>, seed: u32, synced_to: u32, entry: &QueuedEntry) {
+pub(in crate::journal) fn encode(
+    out: &mut Vec<u8>,
+    seed: u32,
+    synced_to: u32,
+    entry: &QueuedEntry,
+) {
     let start = out.len();
     let header = u32::try_from(ENTRY_HEADER_LEN).unwrap_or(0);
     let mut flags = if entry.continues { FLAG_CONTINUES } else { 0 };
@@ -147,7 +152,7 @@ fn seal(out: &mut [u8], start: usize, seed: u32) {
 }
 
 /// Reads the fixed part; `None` when these bytes cannot begin an entry.
-pub(super) fn decode_header(bytes: &[u8]) -> Option<EntryHeader> {
+pub(in crate::journal) fn decode_header(bytes: &[u8]) -> Option<EntryHeader> {
     let header = EntryHeader {
         crc: u32_at(bytes, 0)?,
         payload_len: u32_at(bytes, 4)?,
@@ -165,13 +170,13 @@ pub(super) fn decode_header(bytes: &[u8]) -> Option<EntryHeader> {
 }
 
 /// True when the checksum of the whole entry matches.
-pub(super) fn is_whole(raw: &[u8], header: &EntryHeader, seed: u32) -> bool {
+pub(in crate::journal) fn is_whole(raw: &[u8], header: &EntryHeader, seed: u32) -> bool {
     raw.len() == header.entry_len()
         && raw.get(4..).is_some_and(|rest| crc32c::crc32c_append(seed, rest) == header.crc)
 }
 
 /// Decodes a whole entry without copying its bytes.
-pub(super) fn decode(raw: &Bytes) -> Option<JournalEntry> {
+pub(in crate::journal) fn decode(raw: &Bytes) -> Option<JournalEntry> {
     let header = decode_header(raw)?;
     let mut at = ENTRY_HEADER_LEN;
     let mut stream = None;
@@ -205,7 +210,7 @@ fn part(raw: &Bytes, at: usize, len: usize) -> Option<Bytes> {
 }
 
 /// Overwrites bytes in place; does nothing when the target is too short.
-pub(super) fn put(target: &mut [u8], at: usize, bytes: &[u8]) {
+pub(in crate::journal) fn put(target: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(slot) = target.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
         slot.copy_from_slice(bytes);
     }
@@ -215,14 +220,14 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|chunk| u16::from_le_bytes(*chunk))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(in crate::journal) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|chunk| u32::from_le_bytes(*chunk))
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(in crate::journal) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
-pub(super) fn i64_at(bytes: &[u8], at: usize) -> Option<i64> {
+pub(in crate::journal) fn i64_at(bytes: &[u8], at: usize) -> Option<i64> {
     bytes.get(at..)?.first_chunk().map(|chunk| i64::from_le_bytes(*chunk))
 }

@@ -1,5 +1,8 @@
 //! Ordered look-up tables beside the log: fast, bounded, and rebuilt from it when lost.
 
+pub(super) mod changed_keys;
+mod table_file;
+
 use std::fmt::Display;
 use std::ops::{Bound, ControlFlow};
 use std::panic;
@@ -9,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
-use super::table_file::Backend;
+use super::tables::table_file::Backend;
 use super::{Disk, DiskFile, TablesError, TimeSlice};
 
 /// Internal rows of [`Tables`].

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::{Durability, JournalError, Poisoned};
+use crate::journal::{Durability, JournalError, Poisoned};
 
 /// Waiting futures by sequence number and ticket.
 type Wakers = BTreeMap<(u64, u64), Waker>;
@@ -14,7 +14,7 @@ type Wakers = BTreeMap<(u64, u64), Waker>;
 /// The writer's progress. A flush wakes only the waiters it reaches: with hundreds of waiters,
 /// waking all of them would cost more than the flush.
 #[derive(Debug)]
-pub(super) struct WriterProgress {
+pub(in crate::journal) struct WriterProgress {
     durable: AtomicU64,
     written: AtomicU64,
     waiting: Mutex<FlushWaiters>,
@@ -76,7 +76,7 @@ impl Drop for Wait<'_> {
 }
 
 impl WriterProgress {
-    pub(super) fn new(durable: u64) -> Self {
+    pub(in crate::journal) fn new(durable: u64) -> Self {
         Self {
             durable: AtomicU64::new(durable),
             written: AtomicU64::new(durable),
@@ -85,16 +85,16 @@ impl WriterProgress {
         }
     }
 
-    pub(super) fn durable(&self) -> u64 {
+    pub(in crate::journal) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    pub(super) fn written(&self) -> u64 {
+    pub(in crate::journal) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
     /// Entries up to `written` are with the operating system, up to `durable` on the disk.
-    pub(super) fn advance(&self, written: u64, durable: u64) {
+    pub(in crate::journal) fn advance(&self, written: u64, durable: u64) {
         let mut waiting = self.waiting();
         debug_assert!(waiting.poisoned.is_none(), "nothing is acknowledged after a failed write");
         debug_assert!(self.durable() <= durable && durable <= written, "{durable} of {written}");
@@ -118,16 +118,20 @@ impl WriterProgress {
     }
 
     /// Ends all waits: the writer has stopped.
-    pub(super) fn close(&self) {
+    pub(in crate::journal) fn close(&self) {
         self.stop(|waiting| waiting.closed = true);
     }
 
     /// Returns when entry `seq` has the durability asked for.
-    pub(super) async fn wait(&self, seq: u64, durability: Durability) -> Result<(), JournalError> {
+    pub(in crate::journal) async fn wait(
+        &self,
+        seq: u64,
+        durability: Durability,
+    ) -> Result<(), JournalError> {
         Wait { progress: self, seq, durability, ticket: None }.await
     }
 
-    pub(super) fn wait_durable_blocking(&self, seq: u64) -> Result<(), JournalError> {
+    pub(in crate::journal) fn wait_durable_blocking(&self, seq: u64) -> Result<(), JournalError> {
         let mut waiting = self.waiting();
         loop {
             if self.durable() >= seq {

@@ -1,10 +1,10 @@
 //! Reads all durable entries of the log, released ones included, while it is in use.
 
 use super::core::{JournalCore, KIND_OWNERS};
-use super::format::decode;
-use super::replay::SegmentWalk;
-use super::scan::{Scanner, length};
+use super::recover::replay::SegmentWalk;
+use super::segment::format::decode;
 use super::segment::in_segment;
+use super::segment::scan::{Scanner, length};
 use super::{EntryKind, EntryReadError, EntryRef, JournalEntry};
 
 /// Decides by kind and liveness whether an entry is read.

@@ -5,6 +5,10 @@
 //! outcome, or a failed fdatasync, poisons the journal. A full disk does not: the partial write is
 //! cut off and the flush waits for space.
 
+pub(super) mod append;
+pub(super) mod flush_probe;
+pub(super) mod write_progress;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -15,9 +19,9 @@ use crate::clock::Clock;
 
 use super::core::JournalCore;
 use super::disk::is_gone;
-use super::format::{QueuedEntry, crc_seed, encode};
-use super::live::{FreshOffsets, Segment};
-use super::scan::length;
+use super::segment::format::{QueuedEntry, crc_seed, encode};
+use super::segment::live_segments::{FreshOffsets, Segment};
+use super::segment::scan::length;
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId, in_segment};
 use super::{Disk, DiskFile, FlushReport, Poisoned, StepResult};
 

@@ -3,41 +3,41 @@
 use std::io;
 use std::sync::Arc;
 
-use super::real_disk::open_error;
-use super::segment::{
+use super::{
     FORMAT, FORMAT_NAME, FileKind, HeaderError, SEGMENT_HEADER_LEN, SEGMENT_START, SegmentHeader,
     SegmentId, classify,
 };
-use super::{Disk, DiskFile, OpenError};
+use crate::journal::disk::real_disk::open_error;
+use crate::journal::{Disk, DiskFile, OpenError};
 
 /// A segment file with a sound header.
 #[derive(Clone, Debug)]
-pub(super) struct FoundSegment {
-    pub(super) header: SegmentHeader,
-    pub(super) file: Arc<dyn DiskFile>,
+pub(in crate::journal) struct FoundSegment {
+    pub(in crate::journal) header: SegmentHeader,
+    pub(in crate::journal) file: Arc<dyn DiskFile>,
 }
 
 /// A segment file whose header is damaged.
 #[derive(Clone, Debug)]
-pub(super) struct HeadlessSegment {
-    pub(super) id: SegmentId,
-    pub(super) len: u64,
+pub(in crate::journal) struct HeadlessSegment {
+    pub(in crate::journal) id: SegmentId,
+    pub(in crate::journal) len: u64,
 }
 
 /// The files of the directory, by purpose.
 #[derive(Debug, Default)]
-pub(super) struct Catalog {
+pub(in crate::journal) struct Catalog {
     /// By first sequence number.
-    pub(super) segments: Vec<FoundSegment>,
-    pub(super) headless: Vec<HeadlessSegment>,
+    pub(in crate::journal) segments: Vec<FoundSegment>,
+    pub(in crate::journal) headless: Vec<HeadlessSegment>,
     /// Unfinished files, and copies and originals that the log no longer needs.
-    pub(super) leftovers: Vec<String>,
+    pub(in crate::journal) leftovers: Vec<String>,
     /// Files that are not the journal's.
-    pub(super) foreign: Vec<String>,
+    pub(in crate::journal) foreign: Vec<String>,
 }
 
 /// Refuses a directory of a newer format; writes the format file of a new directory.
-pub(super) fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
+pub(in crate::journal) fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
     let io = |source| open_error(disk.describe(), "reading its format", source);
     match disk.open(FORMAT_NAME) {
         Ok(file) => {
@@ -66,7 +66,7 @@ pub(super) fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
 
 /// Reads the headers of all segments and separates copies from originals. `known` says whether the
 /// index has committed to a segment; `None` without an index.
-pub(super) fn catalog(
+pub(in crate::journal) fn catalog(
     disk: &dyn Disk,
     known: Option<&dyn Fn(SegmentId) -> bool>,
 ) -> Result<Catalog, OpenError> {

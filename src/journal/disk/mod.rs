@@ -1,5 +1,10 @@
 //! The directory operations that the journal needs, so that tests can cut the power at any of them.
 
+pub(super) mod data_directory;
+pub(super) mod mem_disk;
+mod mounts;
+pub(super) mod real_disk;
+
 use std::io;
 use std::sync::Arc;
 

@@ -4,11 +4,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::core::{AppendState, JournalCore, KIND_OWNERS};
-use super::format::{GROUP_MAX, PAYLOAD_MAX, QueuedEntry, entry_len};
-use super::keyed::LatestValue;
-use super::streams::BatchRef;
-use super::{AppendError, AppendResult, Durability, EntryKind, EntryRef, NewEntry, StreamPart};
+use crate::journal::core::{AppendState, JournalCore, KIND_OWNERS};
+use crate::journal::segment::format::{GROUP_MAX, PAYLOAD_MAX, QueuedEntry, entry_len};
+use crate::journal::streams::BatchRef;
+use crate::journal::tables::changed_keys::LatestValue;
+use crate::journal::{
+    AppendError, AppendResult, Durability, EntryKind, EntryRef, NewEntry, StreamPart,
+};
 
 /// The journal counts as full when it refuses this many bytes: one batch of Kafka's usual maximum
 /// (`max.message.bytes`, 1 MiB).
@@ -16,19 +18,20 @@ const ADMITS_BYTES: u64 = 1 << 20;
 
 /// Rights and durability of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Terms {
-    pub(super) durability: Durability,
+pub(in crate::journal) struct Terms {
+    pub(in crate::journal) durability: Durability,
     /// The append may use the reserve of free space.
-    pub(super) reserved: bool,
+    pub(in crate::journal) reserved: bool,
     /// The journal itself appends, so kinds below 16 are allowed.
-    pub(super) own: bool,
+    pub(in crate::journal) own: bool,
 }
 
 /// Terms of the journal's own entries: they free space or describe what frees it.
-pub(super) const OWN: Terms = Terms { durability: Durability::Fsync, reserved: true, own: true };
+pub(in crate::journal) const OWN: Terms =
+    Terms { durability: Durability::Fsync, reserved: true, own: true };
 
 impl JournalCore {
-    pub(super) fn append(
+    pub(in crate::journal) fn append(
         &self,
         group: Vec<NewEntry>,
         terms: Terms,
@@ -52,7 +55,7 @@ impl JournalCore {
 
     /// [`JournalCore::append`] for a caller that holds the state and has the writer woken
     /// afterwards.
-    pub(super) fn append_own(
+    pub(in crate::journal) fn append_own(
         &self,
         state: &mut AppendState,
         group: Vec<NewEntry>,
@@ -67,7 +70,7 @@ impl JournalCore {
     }
 
     /// Says whether an append of new data would be accepted now.
-    pub(super) fn admits(&self, bytes: u64) -> Result<(), AppendError> {
+    pub(in crate::journal) fn admits(&self, bytes: u64) -> Result<(), AppendError> {
         let terms = Terms { durability: Durability::Fsync, reserved: false, own: false };
         self.admit(&self.state(), bytes.max(ADMITS_BYTES), terms)
     }
@@ -153,7 +156,7 @@ impl JournalCore {
 
 impl AppendState {
     /// Brings streams and keys up to date with an entry, appended or replayed.
-    pub(super) fn note(
+    pub(in crate::journal) fn note(
         &mut self,
         placed: EntryRef,
         kind: EntryKind,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::catalog::{FoundSegment, catalog, check_format};
-use super::real_disk::open_error;
-use super::scan::{RawEntry, ScanStep, Scanner};
-use super::segment::SEGMENT_START;
-use super::{Disk, OpenError};
+use crate::journal::disk::real_disk::open_error;
+use crate::journal::segment::SEGMENT_START;
+use crate::journal::segment::catalog::{FoundSegment, catalog, check_format};
+use crate::journal::segment::scan::{RawEntry, ScanStep, Scanner};
+use crate::journal::{Disk, OpenError};
 
 /// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn verify_each(
         verified.segments += 1;
         let damage = examine(disk, found, last, &mut |raw| {
             verified.entries += 1;
-            verified.bytes += super::scan::length(&raw.bytes);
+            verified.bytes += crate::journal::segment::scan::length(&raw.bytes);
         })?;
         verified.damage.extend(damage);
     }

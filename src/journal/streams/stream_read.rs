@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::core::{JournalCore, KIND_NEXT_STREAM, KIND_REMOVED, KIND_STREAM, KIND_TRIM};
+use super::BatchRef;
 use super::stream_index::{Head, chunk_at, heads};
-use super::streams::BatchRef;
-use super::{
+use crate::journal::core::{JournalCore, KIND_NEXT_STREAM, KIND_REMOVED, KIND_STREAM, KIND_TRIM};
+use crate::journal::{
     AppendError, EncodedHead, EntryReadError, EntryRef, JournalError, NewEntry, StreamBatch,
     StreamId, StreamRead,
 };
@@ -19,7 +19,7 @@ const REMOVED_AT_ONCE: usize = 4_096;
 const NEWEST_STEP: i64 = 4_096;
 
 impl JournalCore {
-    pub(super) fn stream_open(&self, name: &str) -> Result<StreamId, AppendError> {
+    pub(in crate::journal) fn stream_open(&self, name: &str) -> Result<StreamId, AppendError> {
         let mut state = self.state();
         if let Some(id) = state.streams.by_name.get(name) {
             return Ok(*id);
@@ -38,7 +38,7 @@ impl JournalCore {
         Ok(id)
     }
 
-    pub(super) fn stream_drop(&self, id: StreamId) -> Result<(), JournalError> {
+    pub(in crate::journal) fn stream_drop(&self, id: StreamId) -> Result<(), JournalError> {
         let _one = self.trimming.lock();
         let dead = self.batches_below(id, i64::MAX).map_err(|error| failed(&error))?;
         let mut state = self.state();
@@ -63,7 +63,11 @@ impl JournalCore {
         Ok(())
     }
 
-    pub(super) fn stream_trim(&self, id: StreamId, to: i64) -> Result<i64, JournalError> {
+    pub(in crate::journal) fn stream_trim(
+        &self,
+        id: StreamId,
+        to: i64,
+    ) -> Result<i64, JournalError> {
         let _one = self.trimming.lock();
         let unknown = JournalError::Append(AppendError::UnknownStream { stream: id.0 });
         let Some(bounds) = self.stream_bounds(id) else { return Err(unknown) };
@@ -81,7 +85,10 @@ impl JournalCore {
         Ok(to)
     }
 
-    pub(super) fn stream_remove(&self, entries: &[EntryRef]) -> Result<usize, JournalError> {
+    pub(in crate::journal) fn stream_remove(
+        &self,
+        entries: &[EntryRef],
+    ) -> Result<usize, JournalError> {
         let _one = self.trimming.lock();
         let mut found = BTreeMap::<StreamId, Vec<BatchRef>>::new();
         for entry in entries {
@@ -129,7 +136,7 @@ impl JournalCore {
     }
 
     /// The batch of a stream that begins at this offset.
-    pub(super) fn batch_at(
+    pub(in crate::journal) fn batch_at(
         &self,
         id: StreamId,
         base: i64,
@@ -146,7 +153,7 @@ impl JournalCore {
     }
 
     /// Batches that end at or before `to`, from the start on.
-    pub(super) fn batches_below(
+    pub(in crate::journal) fn batches_below(
         &self,
         id: StreamId,
         to: i64,
@@ -211,7 +218,7 @@ impl JournalCore {
         }
     }
 
-    pub(super) fn stream_read(
+    pub(in crate::journal) fn stream_read(
         &self,
         id: StreamId,
         from: i64,
@@ -248,7 +255,7 @@ impl JournalCore {
         Ok(StreamRead { batches: batches.collect(), bounds })
     }
 
-    pub(super) fn stream_find_time(
+    pub(in crate::journal) fn stream_find_time(
         &self,
         id: StreamId,
         timestamp_ms: i64,
@@ -274,7 +281,7 @@ impl JournalCore {
         Ok(found)
     }
 
-    pub(super) fn stream_latest_time(
+    pub(in crate::journal) fn stream_latest_time(
         &self,
         id: StreamId,
     ) -> Result<Option<(i64, i64)>, EntryReadError> {
@@ -307,7 +314,7 @@ impl JournalCore {
         Ok(greatest)
     }
 
-    pub(super) fn stream_expired(
+    pub(in crate::journal) fn stream_expired(
         &self,
         id: StreamId,
         max_bytes: Option<u64>,
@@ -330,7 +337,10 @@ impl JournalCore {
         Ok(to)
     }
 
-    pub(super) fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, EntryReadError> {
+    pub(in crate::journal) fn stream_newest(
+        &self,
+        id: StreamId,
+    ) -> Result<Option<u64>, EntryReadError> {
         let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
         let end = bounds.visible_end;
         let (mut newest, mut to, mut step) = (None, end, 1);
@@ -346,14 +356,14 @@ impl JournalCore {
         Ok(newest)
     }
 
-    pub(super) fn stream_bounds(&self, id: StreamId) -> Option<super::Bounds> {
-        self.state().streams.map.get(&id).map(super::streams::Stream::bounds)
+    pub(in crate::journal) fn stream_bounds(&self, id: StreamId) -> Option<crate::journal::Bounds> {
+        self.state().streams.map.get(&id).map(super::Stream::bounds)
     }
 }
 
-impl super::core::AppendState {
+impl crate::journal::core::AppendState {
     /// Removes batches from a stream and releases them.
-    pub(super) fn removed(&mut self, id: StreamId, batches: &[BatchRef]) {
+    pub(in crate::journal) fn removed(&mut self, id: StreamId, batches: &[BatchRef]) {
         for batch in batches {
             self.release(batch.entry);
             if let Some(stream) = self.streams.map.get_mut(&id) {
@@ -363,7 +373,7 @@ impl super::core::AppendState {
     }
 
     /// Moves a stream's start and releases the batches before it.
-    pub(super) fn trimmed(&mut self, id: StreamId, to: i64, dead: &[BatchRef]) {
+    pub(in crate::journal) fn trimmed(&mut self, id: StreamId, to: i64, dead: &[BatchRef]) {
         let mut bytes = 0;
         for batch in dead {
             bytes += u64::from(batch.entry.len);

@@ -6,7 +6,7 @@ use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, DiskFile};
+use crate::journal::{Disk, DiskFile};
 
 /// Unit of a torn write: whole sectors survive.
 const SECTOR_BYTES: usize = 512;

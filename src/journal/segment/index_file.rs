@@ -12,18 +12,18 @@ use std::sync::Arc;
 
 use super::format::{put, u32_at, u64_at};
 use super::scan::length;
-use super::segment::{FORMAT, SegmentId, in_segment};
-use super::{Disk, DiskFile};
+use super::{FORMAT, SegmentId, in_segment};
+use crate::journal::{Disk, DiskFile};
 
 const MAGIC: &[u8; 8] = b"REPRISEX";
 const HEADER_LEN: usize = 40;
 const CRC_AT: usize = 36;
 /// Bytes of a pair.
-pub(super) const PAIR_LEN: u64 = 8;
+pub(in crate::journal) const PAIR_LEN: u64 = 8;
 
 /// An open offset table.
 #[derive(Debug)]
-pub(super) struct IndexFile {
+pub(in crate::journal) struct IndexFile {
     file: Arc<dyn DiskFile>,
     base: u64,
     count: u32,
@@ -31,15 +31,15 @@ pub(super) struct IndexFile {
 
 /// Position of a sequence number in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct IndexSlot {
+pub(in crate::journal) struct IndexSlot {
     /// Position among the segment's entries, from 0.
-    pub(super) ordinal: u32,
+    pub(in crate::journal) ordinal: u32,
     /// Byte offset in the segment.
-    pub(super) offset: u64,
+    pub(in crate::journal) offset: u64,
 }
 
 /// Writes the table of a segment; `pairs` are (sequence number, offset) in order.
-pub(super) fn write(
+pub(in crate::journal) fn write(
     disk: &dyn Disk,
     name: &str,
     id: SegmentId,
@@ -75,7 +75,7 @@ pub(super) fn write(
 
 impl IndexFile {
     /// Opens a table; `None` when it is missing, damaged, or belongs to another segment.
-    pub(super) fn open(disk: &dyn Disk, id: SegmentId, epoch: u64) -> Option<Self> {
+    pub(in crate::journal) fn open(disk: &dyn Disk, id: SegmentId, epoch: u64) -> Option<Self> {
         let file = disk.open(&id.idx_name()).ok()?;
         let mut header = [0; HEADER_LEN];
         file.read_at(0, &mut header).ok()?;
@@ -90,12 +90,12 @@ impl IndexFile {
     }
 
     /// Number of pairs.
-    pub(super) fn count(&self) -> u32 {
+    pub(in crate::journal) fn count(&self) -> u32 {
         self.count
     }
 
     /// Looks up a sequence number; `None` when the segment does not have it.
-    pub(super) fn find(&self, seq: u64) -> io::Result<Option<IndexSlot>> {
+    pub(in crate::journal) fn find(&self, seq: u64) -> io::Result<Option<IndexSlot>> {
         let Ok(wanted) = u32::try_from(seq.saturating_sub(self.base)) else { return Ok(None) };
         // a segment that was never compacted has every number, so the first guess is right
         let (mut low, mut high) = (0, self.count);

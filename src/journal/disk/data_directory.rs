@@ -9,8 +9,8 @@ use rustix::fs::{Access, access, statvfs};
 
 use super::mounts::is_on_empty_dir;
 use super::real_disk::open_error;
-use super::segment::LOCK_NAME;
-use super::{OpenError, RealDisk};
+use crate::journal::segment::LOCK_NAME;
+use crate::journal::{OpenError, RealDisk};
 use crate::model::WallMs;
 
 /// Linux file system magics (statfs(2)) of storage that does not outlive a pod.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{DiskFile, TimeSlice};
 use crate::clock::Clock;
+use crate::journal::{DiskFile, TimeSlice};
 
 /// Bytes of the file that one sync makes durable. Large syncs would delay the log: a disk flushes
 /// everything written to it. Dirty pages are scattered, and a disk needs as long for one page as
@@ -44,7 +44,7 @@ struct PieceNumbers {
 }
 
 impl Backend {
-    pub(super) fn new(
+    pub(in crate::journal) fn new(
         file: Arc<dyn DiskFile>,
         frozen: Arc<AtomicBool>,
         turn: Arc<TimeSlice>,

@@ -5,10 +5,10 @@
 
 use std::ops::ControlFlow;
 
-use super::format::{i64_at, put, u32_at, u64_at};
-use super::streams::{BatchRef, Stream, StreamSave, Streams};
-use super::tables::{Table, TableWrites, Tables};
-use super::{EntryRef, StreamId, TablesError};
+use super::{BatchRef, Stream, StreamSave, Streams};
+use crate::journal::segment::format::{i64_at, put, u32_at, u64_at};
+use crate::journal::tables::{Table, TableWrites, Tables};
+use crate::journal::{EntryRef, StreamId, TablesError};
 
 const CHUNKS: Table = Table("chunks");
 const HEADS: Table = Table("heads");
@@ -20,14 +20,17 @@ const BATCH_LEN: usize = 32;
 /// Bounds and timestamps of a chunk, read without its batches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    pub(super) base: i64,
-    pub(super) end: i64,
-    pub(super) max_timestamp_ms: i64,
+    pub(in crate::journal) base: i64,
+    pub(in crate::journal) end: i64,
+    pub(in crate::journal) max_timestamp_ms: i64,
     pub(super) max_base: i64,
 }
 
 /// Saves a stream: its bounds, its new batches, and the removal of trimmed chunks.
-pub(super) fn save(tables: &mut TableWrites<'_>, stream: &StreamSave) -> Result<(), TablesError> {
+pub(in crate::journal) fn save(
+    tables: &mut TableWrites<'_>,
+    stream: &StreamSave,
+) -> Result<(), TablesError> {
     let mut row = vec![0; 24];
     put(&mut row, 0, &stream.start.to_le_bytes());
     put(&mut row, 8, &stream.next.to_le_bytes());
@@ -78,7 +81,10 @@ fn remove_batch(tables: &mut TableWrites<'_>, id: StreamId, base: i64) -> Result
 }
 
 /// Removes all rows of a stream.
-pub(super) fn drop_stream(tables: &mut TableWrites<'_>, id: StreamId) -> Result<(), TablesError> {
+pub(in crate::journal) fn drop_stream(
+    tables: &mut TableWrites<'_>,
+    id: StreamId,
+) -> Result<(), TablesError> {
     tables.delete(STREAMS, &id.0.to_be_bytes())?;
     remove_below(tables, id, i64::MAX)
 }
@@ -121,7 +127,7 @@ fn write_chunk(
 }
 
 /// The batches of the chunk that has offset `from`, or of the first chunk after it.
-pub(super) fn chunk_at(
+pub(in crate::journal) fn chunk_at(
     tables: &Tables,
     id: StreamId,
     from: i64,
@@ -158,7 +164,7 @@ pub(super) fn heads(
 }
 
 /// The streams as of the last checkpoint.
-pub(super) fn load(tables: &Tables) -> Result<Streams, TablesError> {
+pub(in crate::journal) fn load(tables: &Tables) -> Result<Streams, TablesError> {
     let mut streams = Streams::default();
     tables.each(STREAMS, &[], None, &mut |key, row| {
         let id = key.first_chunk().map(|id| StreamId(u32::from_be_bytes(*id)));

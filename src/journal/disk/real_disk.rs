@@ -9,8 +9,8 @@ use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
-use super::segment::LOCK_NAME;
-use super::{Disk, DiskFile, OpenError};
+use crate::journal::segment::LOCK_NAME;
+use crate::journal::{Disk, DiskFile, OpenError};
 
 /// A data directory, locked by this process.
 #[derive(Debug)]
@@ -43,7 +43,11 @@ impl RealDisk {
 }
 
 /// Maps an I/O error while opening to the error that tells the user what to do.
-pub(super) fn open_error(dir: String, doing: &'static str, source: io::Error) -> OpenError {
+pub(in crate::journal) fn open_error(
+    dir: String,
+    doing: &'static str,
+    source: io::Error,
+) -> OpenError {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             OpenError::ReadOnly { dir, source }
