@@ -16,9 +16,9 @@ use crate::engine::{Attempts, Destinations, Driver, Engine, EngineParts, LetterT
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
-use crate::server::guard::Guard;
+use crate::server::panic_guard::Guard;
 use crate::server::probe::JournalProbe;
-use crate::server::renamed;
+use crate::server::renamed_topics;
 use crate::server::start::{StartError, size};
 use crate::wire::names::Templates;
 
@@ -86,7 +86,7 @@ impl DurableCore {
         read_back(&recovery, &broker, &mut replay)?;
         replay.check()?;
         let groups_of_retries = replay.groups();
-        renamed::keep(&letters, &journal, &broker, clock, !groups_of_retries.is_empty());
+        renamed_topics::keep(&letters, &journal, &broker, clock, !groups_of_retries.is_empty());
         let (engine, driver) = replay.finish(parts);
         let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
         report(&recovery, metrics, seconds);

@@ -7,9 +7,9 @@ use crate::engine::EngineError;
 use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalError};
 use crate::model::{MonoMs, WallMs};
 use crate::route::Router;
-use crate::server::pace::JournalThrottle;
+use crate::server::housekeeping_rate::JournalThrottle;
 use crate::server::readiness::is_full;
-use crate::server::vacancy::EmptyGroups;
+use crate::server::source::empty_groups::EmptyGroups;
 
 /// Interval of retention: a topic with a short retention needs it more often than Kafka's default
 /// (`log.retention.check.interval.ms`, 5 min).

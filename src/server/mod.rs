@@ -7,41 +7,24 @@
 //!           thread     its own checkpoint
 //! ```
 
+mod broker_discovery;
 mod core;
 mod credentials;
 mod data_dir;
-mod delayed;
 mod disk_room;
-mod explaining;
 mod final_lines;
 mod forwarding;
-mod greeting;
-mod guard;
 mod housekeeping;
-mod jobs;
-mod journal;
-mod letters;
-mod matrix;
-mod moving;
-mod nacking;
-mod operating;
-mod pace;
-mod partitioner;
+mod housekeeping_rate;
+mod panic_guard;
 mod probe;
 mod process;
 mod readiness;
-mod renamed;
-mod retries;
-mod seen;
-mod sending;
+mod renamed_topics;
 mod source;
 mod start;
-mod telling;
 mod threads;
 mod traces;
-mod vacancy;
-mod waiting;
-mod waiting_shapes;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -60,12 +43,12 @@ use crate::engine::Engine;
 use crate::journal::{Disk, Journal};
 use crate::route::Router;
 
-pub use guard::Panic;
+pub use panic_guard::Panic;
 pub use process::{ConfigLoader, ServeError, serve};
 pub use start::StartError;
 
 use credentials::CredentialChannels;
-use guard::Guard;
+use panic_guard::Guard;
 
 /// Interval at which a drain checks whether the last client has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);

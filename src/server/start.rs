@@ -38,15 +38,15 @@ use crate::server::core::DurableCore;
 use crate::server::credentials::{CredentialChannels, ServerCredentials};
 use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::ForwardStatuses;
-use crate::server::guard::Guard;
-use crate::server::jobs::JobRunner;
-use crate::server::letters::OldestLetters;
-use crate::server::matrix::Matrices;
-use crate::server::pace::JournalThrottle;
-use crate::server::sending::RecordSender;
+use crate::server::housekeeping_rate::JournalThrottle;
+use crate::server::panic_guard::Guard;
 use crate::server::source::AdminSource;
+use crate::server::source::dead_letter_reads::OldestLetters;
+use crate::server::source::job_runner::JobRunner;
+use crate::server::source::state_matrix::Matrices;
+use crate::server::source::topic_sends::RecordSender;
 use crate::server::{
-    Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping, traces,
+    Server, broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping, traces,
 };
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
@@ -171,8 +171,8 @@ pub(super) async fn start_on(
     let admin_terms = (&config, operator_tokens.clone());
     let admin = open_admin(admin_terms, source, metrics.clone(), stopped, &mut tasks).await?;
     // After all configured ports are bound, so that no broker port takes one of them.
-    greeting::reopen(&router, &doors).await;
-    tasks.spawn("broker-discovery", greeting::greet(Arc::clone(&router), doors));
+    broker_discovery::reopen(&router, &doors).await;
+    tasks.spawn("broker-discovery", broker_discovery::greet(Arc::clone(&router), doors));
     metrics.set_ready(true);
     Ok(Server {
         router,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::{DeadLetter, Letters};
-use crate::server::partitioner;
+use crate::server::source::partitioner;
 use crate::wire::batch::RawRecord;
 
 /// Dead letters from the cursor on.

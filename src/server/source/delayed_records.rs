@@ -3,8 +3,8 @@
 use crate::admin::{DelayedView, Unavailable};
 use crate::engine::DelayedRecord;
 use crate::model::{EntryId, Origin};
-use crate::server::letters::headers;
 use crate::server::source::AdminSource;
+use crate::server::source::dead_letter_reads::headers;
 
 /// Bytes of records read for one page.
 const PAGE_BYTES_MAX: u64 = 8 << 20;

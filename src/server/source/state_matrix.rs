@@ -10,7 +10,7 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, MonoMs};
 use crate::retry::{Disposition, RetryState, StateKind};
 use crate::server::source::AdminSource;
-use crate::server::waiting_shapes::WaitingShapes;
+use crate::server::source::waiting_shapes::WaitingShapes;
 
 /// Entries that the engine reads for one command, so that other work can run in between.
 const PIECE: usize = 256;
@@ -22,7 +22,7 @@ const KEPT_MAX: usize = 64;
 
 /// The latest counts. Only one count runs at a time.
 #[derive(Debug, Default)]
-pub(super) struct Matrices(Mutex<BTreeMap<GroupId, KeptCounts>>);
+pub(in crate::server) struct Matrices(Mutex<BTreeMap<GroupId, KeptCounts>>);
 
 #[derive(Debug)]
 struct KeptCounts {
@@ -33,7 +33,7 @@ struct KeptCounts {
 /// Counts of a group's entries.
 #[derive(Debug)]
 pub(super) struct GroupCounts {
-    pub(super) matrix: Matrix,
+    pub(in crate::server) matrix: Matrix,
     /// Waiting retries by fingerprint, most retries first.
     kinds: Vec<RetryFingerprint>,
     /// Retries of further fingerprints.

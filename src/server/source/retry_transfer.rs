@@ -14,7 +14,7 @@ use crate::engine::{
 };
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
 use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, RetryState};
-use crate::server::seen::states;
+use crate::server::source::group_members::states;
 use crate::server::source::{AdminSource, dead, number};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
 use crate::wire::mark::strip;
@@ -36,7 +36,7 @@ struct LetterPiece {
 }
 
 impl AdminSource {
-    pub(super) async fn pending(&self) -> Result<DrainView, Unavailable> {
+    pub(in crate::server) async fn pending(&self) -> Result<DrainView, Unavailable> {
         let known = self.router.engine.groups().await?;
         let delayed = self.router.engine.delayed_totals().await?;
         let groups = known.iter().map(|known| self.part(known));
@@ -85,7 +85,7 @@ impl AdminSource {
         Ok(carried)
     }
 
-    pub(super) async fn copied(
+    pub(in crate::server) async fn copied(
         &self,
         group: &GroupId,
         after: Option<i64>,
@@ -119,7 +119,7 @@ impl AdminSource {
         Ok(copied)
     }
 
-    pub(super) async fn step(
+    pub(in crate::server) async fn step(
         &self,
         step: ExportStep,
         ids: Vec<u64>,

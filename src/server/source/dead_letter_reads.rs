@@ -9,7 +9,7 @@ use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Disposition, Entry, RetryState, StateKind, UNKNOWN_SHAPE};
 use crate::server::source::AdminSource;
-use crate::server::waiting::history;
+use crate::server::source::waiting_retries::history;
 use crate::wire::batch::Headers;
 
 /// Bytes read at once; a list keeps far fewer.
@@ -34,7 +34,7 @@ struct OldestLetter {
 /// The first dead letter of each group. A scrape asks only for the state of that letter, and
 /// searches for the next one once its state has changed.
 #[derive(Debug, Default)]
-pub(super) struct OldestLetters(Mutex<BTreeMap<GroupId, OldestLetter>>);
+pub(in crate::server) struct OldestLetters(Mutex<BTreeMap<GroupId, OldestLetter>>);
 
 impl OldestLetters {
     fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, OldestLetter>> {
@@ -167,7 +167,7 @@ impl AdminSource {
         .await
     }
 
-    pub(super) async fn read<T: Send + 'static>(
+    pub(in crate::server) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, Unavailable> {
@@ -241,7 +241,7 @@ fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
 }
 
 /// Headers of a record with their names as text.
-pub(super) fn headers(headers: &Headers) -> Vec<(String, Option<Vec<u8>>)> {
+pub(in crate::server) fn headers(headers: &Headers) -> Vec<(String, Option<Vec<u8>>)> {
     let each = headers.iter().map(|header| {
         let name = String::from_utf8_lossy(&header.key).into_owned();
         (name, header.value.map(|value| value.to_vec()))

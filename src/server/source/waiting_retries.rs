@@ -4,9 +4,9 @@ use crate::admin::{RetryRecord, RetryView, Unavailable};
 use crate::engine::EngineError;
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::{Disposition, Entry};
-use crate::server::letters::headers;
-use crate::server::retries::retry_view;
 use crate::server::source::AdminSource;
+use crate::server::source::dead_letter_reads::headers;
+use crate::server::source::retry_list::retry_view;
 use crate::wire::batch::RawRecord;
 
 impl AdminSource {

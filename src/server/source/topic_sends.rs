@@ -14,7 +14,7 @@ use crate::engine::{Arrival, EngineError, OperateRequest, SendTarget};
 use crate::model::{EntryId, Origin, TopicName};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
-use crate::server::partitioner::partition_of;
+use crate::server::source::partitioner::partition_of;
 use crate::upstream::{FailureKind, TopicWriter, Upstream, WriteError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
@@ -30,10 +30,10 @@ const REDRIVES: &str = "x-retry-redrive-count";
 #[derive(Clone, Debug)]
 pub(super) struct OutgoingRecord {
     pub(super) id: EntryId,
-    pub(super) origin: Option<Origin>,
+    pub(in crate::server) origin: Option<Origin>,
     /// Redrives before this one.
     pub(super) redrives: u32,
-    pub(super) record: RawRecord,
+    pub(in crate::server) record: RawRecord,
 }
 
 /// The outcome of sending records.
@@ -43,14 +43,18 @@ pub(super) struct SentRecords {
     pub(super) ids: Vec<EntryId>,
     /// Records of these entries, in the embedded cluster.
     pub(super) arrivals: Vec<Arrival>,
-    pub(super) refused: Vec<(EntryId, String)>,
+    pub(in crate::server) refused: Vec<(EntryId, String)>,
     /// The cluster did not answer: records without an outcome are sent again later.
     pub(super) failure: Option<WriteError>,
 }
 
 impl SentRecords {
     /// Turns a request into the one that discards the letters of the records that were sent.
-    pub(super) fn request(&self, target: SendTarget, request: OperateRequest) -> OperateRequest {
+    pub(in crate::server) fn request(
+        &self,
+        target: SendTarget,
+        request: OperateRequest,
+    ) -> OperateRequest {
         OperateRequest {
             action: Action::Send,
             ids: self.ids.clone(),
@@ -63,7 +67,7 @@ impl SentRecords {
 
 /// Sends records of one request at a time.
 #[derive(Debug)]
-pub(super) struct RecordSender {
+pub(in crate::server) struct RecordSender {
     router: Arc<Router>,
     writer: Mutex<TopicWriter>,
 }
@@ -81,7 +85,7 @@ pub(super) struct SendTurn<'a> {
 type PartitionRecords = Vec<OutgoingRecord>;
 
 impl RecordSender {
-    pub(super) fn new(router: Arc<Router>) -> Self {
+    pub(in crate::server) fn new(router: Arc<Router>) -> Self {
         Self { router, writer: Mutex::new(TopicWriter::to_existing_topics()) }
     }
 
@@ -145,7 +149,7 @@ impl SendTurn<'_> {
     }
 
     /// Sends records to their topics. The caller discards the letters of [`SentRecords::ids`].
-    pub(super) async fn send(
+    pub(in crate::server) async fn send(
         &mut self,
         target: &SendTarget,
         records: Vec<OutgoingRecord>,

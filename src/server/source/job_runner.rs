@@ -16,8 +16,8 @@ use crate::engine::{
 use crate::model::{EntryId, MonoMs};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
-use crate::server::operating::{self, sent_back};
-use crate::server::sending::{OutgoingRecord, RecordSender};
+use crate::server::source::operator_actions::{self, sent_back};
+use crate::server::source::topic_sends::{OutgoingRecord, RecordSender};
 use crate::server::source::{AdminSource, number};
 use crate::upstream::WriteError;
 use crate::wire::batch::RawRecord;
@@ -167,7 +167,7 @@ impl Allowance {
 }
 
 /// The task that runs jobs.
-pub(super) struct JobRunner {
+pub(in crate::server) struct JobRunner {
     router: Arc<Router>,
     /// A job has started or resumed.
     wake: Arc<Notify>,
@@ -186,11 +186,15 @@ enum JobPause {
 }
 
 impl JobRunner {
-    pub(super) fn new(router: Arc<Router>, wake: Arc<Notify>, sender: Arc<RecordSender>) -> Self {
+    pub(in crate::server) fn new(
+        router: Arc<Router>,
+        wake: Arc<Notify>,
+        sender: Arc<RecordSender>,
+    ) -> Self {
         Self { router, wake, sender, allowances: BTreeMap::new(), is_troubled: false }
     }
 
-    pub(super) async fn run(mut self) {
+    pub(in crate::server) async fn run(mut self) {
         loop {
             let rest = match self.round().await {
                 Ok(rest) => rest,
@@ -337,7 +341,7 @@ async fn send(
 
 fn outgoing(one: JobCandidate) -> Option<OutgoingRecord> {
     let (record, entry) = (one.record.ok()?, one.letter.entry?);
-    Some(operating::outgoing(&entry, record))
+    Some(operator_actions::outgoing(&entry, record))
 }
 
 impl AdminSource {

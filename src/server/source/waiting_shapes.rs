@@ -35,12 +35,12 @@ struct WaitingCount {
 }
 
 impl WaitingShapes {
-    pub(super) fn at(now: WallMs) -> Self {
+    pub(in crate::server) fn at(now: WallMs) -> Self {
         Self { now, all: BTreeMap::new(), rest: 0 }
     }
 
     /// Counts a retry. Call it in the order of due times.
-    pub(super) fn add(&mut self, entry: &Entry) {
+    pub(in crate::server) fn add(&mut self, entry: &Entry) {
         let shape = Shape::of(entry);
         if self.all.len() >= SHAPES_MAX && !self.all.contains_key(&shape) {
             self.rest += 1;

@@ -10,8 +10,8 @@ use crate::engine::{
 };
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Action, ActionOutcome, Entry, StateKind};
-use crate::server::sending::OutgoingRecord;
 use crate::server::source::AdminSource;
+use crate::server::source::topic_sends::OutgoingRecord;
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::strip;
 

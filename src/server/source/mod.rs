@@ -1,8 +1,26 @@
 //! The admin port's view of the broker, the engine and the journal.
 
+mod admin_nacks;
+pub(super) mod dead_letter_reads;
+mod delayed_records;
+mod detector_state;
+pub(super) mod empty_groups;
+mod group_gauges;
+mod group_members;
+pub(super) mod job_runner;
+mod journal_state;
+mod operator_actions;
+pub(super) mod partitioner;
+mod record_history;
+mod retry_list;
+mod retry_transfer;
+pub(super) mod state_matrix;
+pub(super) mod topic_sends;
+mod waiting_retries;
+mod waiting_shapes;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
@@ -22,20 +40,19 @@ use crate::group::member_key;
 use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
-use crate::retry::detector::BreakerView;
 use crate::retry::{ExportStep, StateKind};
 use crate::route::Router;
-use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::ForwardStatuses;
-use crate::server::guard::Guard;
-use crate::server::letters::OldestLetters;
-use crate::server::matrix::Matrices;
+use crate::server::panic_guard::Guard;
 use crate::server::readiness::readiness;
-use crate::server::seen::{MembershipView, elsewhere, seen, states};
-use crate::server::sending::RecordSender;
-use crate::server::telling::told;
+use crate::server::source::dead_letter_reads::OldestLetters;
+use crate::server::source::detector_state::{breaker, explained};
+use crate::server::source::group_members::{MembershipView, elsewhere, seen, states};
+use crate::server::source::record_history::told;
+use crate::server::source::state_matrix::Matrices;
+use crate::server::source::topic_sends::RecordSender;
 
-/// The source of all answers; `server/moving.rs` and `server/operating.rs` hold the changes.
+/// The source of all answers; `retry_transfer.rs` and `operator_actions.rs` hold the changes.
 #[derive(Clone)]
 pub(super) struct AdminSource {
     pub(super) router: Arc<Router>,
@@ -330,51 +347,6 @@ impl Source for AdminSource {
 }
 
 impl AdminSource {
-    fn gauge(
-        &self,
-        group: String,
-        id: &GroupId,
-        known: Option<&engine::GroupSummary>,
-        now: WallMs,
-    ) -> GroupGauges {
-        let dead_bytes = self.dead_letter_bytes(id);
-        let mut gauge = GroupGauges {
-            group,
-            members: number(self.router.live_members(id)),
-            levels_in_force: self.policy(id).levels_ms.len(),
-            topics: self.topics(id).iter().map(ToString::to_string).collect(),
-            retry_topic: self.router.names.retry_topic(id).to_string(),
-            dead: known.map_or(0, dead),
-            dead_bytes,
-            stalled: self.router.stalled(id),
-            breaker_open: matches!(
-                self.router.breaker(id),
-                BreakerView::Paused { .. } | BreakerView::Testing { .. }
-            ),
-            forward: self.board.of(id).map(|standing| (standing.pending, standing.refused)),
-            ..GroupGauges::default()
-        };
-        let Some(known) = known else { return gauge };
-        let states = states(&self.router, known);
-        gauge.waiting = states.waiting;
-        gauge.ready = states.ready;
-        gauge.parked = states.parked;
-        gauge.inflight = states.inflight;
-        gauge.held = states.held;
-        gauge.exported = states.exported;
-        gauge.behind = states.behind;
-        gauge.levels = known
-            .counts
-            .waiting
-            .iter()
-            .map(|(level, n)| (level.and_then(|l| usize::try_from(l).ok()).unwrap_or(0), *n))
-            .collect();
-        let overdue_ms = known.first_due.map_or(0, |due| now.since(due));
-        gauge.overdue_s = seconds(overdue_ms);
-        gauge.inflight_oldest_s = known.oldest_out.map_or(0.0, |since| seconds(now.since(since)));
-        gauge
-    }
-
     /// Topics whose records may fail in a group: subscribed to, or committed by a consumer that
     /// assigns partitions to itself.
     fn topics(&self, group: &GroupId) -> BTreeSet<TopicName> {
@@ -477,10 +449,6 @@ pub(super) fn dead(known: &engine::GroupSummary) -> u64 {
 fn levels(known: &engine::GroupSummary) -> Vec<LevelView> {
     let waiting = known.counts.waiting.iter();
     waiting.map(|(level, records)| LevelView { level: *level, records: *records }).collect()
-}
-
-fn seconds(ms: u64) -> f64 {
-    Duration::from_millis(ms).as_secs_f64()
 }
 
 pub(super) fn number(count: usize) -> u64 {

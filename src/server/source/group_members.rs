@@ -18,12 +18,12 @@ const IN_CLUSTER: &str = "InCluster";
 
 /// The membership of a group, as the admin port shows it.
 pub(super) struct MembershipView {
-    pub(super) kind: GroupKind,
+    pub(in crate::server) kind: GroupKind,
     pub(super) phase: String,
     pub(super) generation: i32,
     pub(super) protocol: Option<String>,
     /// All members, without their retry partitions.
-    pub(super) members: Vec<MemberView>,
+    pub(in crate::server) members: Vec<MemberView>,
 }
 
 impl MembershipView {
