@@ -16,9 +16,9 @@
 
 use bytes::Bytes;
 
-use crate::engine::count::{count, is_final};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
+use crate::engine::fact_counts::{count, is_final};
 use crate::engine::facts::new_entry;
 use crate::journal::{EntryRef, NewEntry};
 use crate::model::Moment;

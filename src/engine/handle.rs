@@ -7,13 +7,13 @@ use tokio::sync::Notify;
 
 use crate::engine::command::{Call, Command, PendingReply, Request};
 use crate::engine::detectors::Detectors;
+use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::error::EngineError;
-use crate::engine::finals::FinalLog;
+use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::gates::Gates;
+use crate::engine::letters::final_log::FinalLog;
 use crate::engine::render::Render;
 use crate::engine::topic_ids::TopicIds;
-use crate::engine::trouble::EngineTrouble;
-use crate::engine::wakes::FetchWaiters;
 use crate::journal::Journal;
 use crate::model::{GroupId, Origin};
 use crate::observe::Metrics;

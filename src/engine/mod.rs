@@ -17,42 +17,35 @@
 mod arrival;
 mod attempts;
 mod audit;
-mod batch;
+mod batch_limits;
 mod command;
 mod commit;
-mod count;
 mod delayed;
 mod detectors;
 mod driver;
+mod engine_trouble;
 mod error;
+mod fact_counts;
 mod facts;
-mod finals;
+mod fetch_waiters;
 mod gates;
+mod group_summary;
 mod handle;
 mod job;
 mod kind;
-mod letter_topics;
 mod letters;
-mod outbox;
-mod past;
+mod producer_sequences;
+mod record_events;
 mod recover;
 mod render;
 mod renewal;
-mod room;
-mod staged;
-mod stamps;
 mod store;
-mod suspects;
 mod topic_ids;
-mod trouble;
-mod view;
-mod wakes;
-mod windows;
 
 pub use arrival::Arrival;
 pub use attempts::{Attempt, AttemptOutcome, Attempts};
 pub use audit::{AuditRecord, Operator};
-pub use batch::RECORD_BYTES_MAX;
+pub use batch_limits::RECORD_BYTES_MAX;
 pub use command::{
     EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest,
     OPERATE_MAX, OperateRequest, ProducerSequence, RetryBatch, SettleRequest, TakenEntry,
@@ -63,21 +56,21 @@ pub use delayed::{
 };
 pub use driver::Driver;
 pub use error::EngineError;
-pub use finals::ROUND as FINAL_ROUND;
 pub use gates::Gate;
 pub use handle::Engine;
 pub use job::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, LetterFilter,
     PatchError, RecordPatch, RedriveOutcomes, SendTarget, WATCHED_MAX, mask,
 };
-pub use letter_topics::{LetterTopics, Rename};
+pub use letters::final_log::ROUND as FINAL_ROUND;
+pub use letters::forward_progress::{ForwardProgress, REFUSED_MAX};
+pub use letters::letter_topics::{LetterTopics, Rename};
 pub use letters::{DeadLetter, Letters};
-pub use outbox::{ForwardProgress, REFUSED_MAX};
-pub use past::{EventKind, HistoryQuery, RecordEvent, Teller};
+pub use record_events::{EventKind, HistoryQuery, RecordEvent, Teller};
 pub use recover::{EngineParts, Replay};
 pub use store::{Flusher, Shape, ShapeList, ShapeView};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
+pub use group_summary::{EntryView, GroupSummary};
 pub use render::{LaneRecord, dead_letter_headers};
 pub use topic_ids::TopicIds;
-pub use view::{EntryView, GroupSummary};

@@ -7,22 +7,22 @@ use std::sync::mpsc::channel;
 use crate::clock::Clock;
 use crate::engine::attempts::Attempts;
 use crate::engine::delayed::{DelayedState, Destinations};
+use crate::engine::detectors::staged_windows::StagedWindows;
+use crate::engine::detectors::suspect_entries::{self, GroupSuspects};
 use crate::engine::detectors::{Detectors, StoredDetectors};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
+use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::facts::UnwrittenBodies;
+use crate::engine::fetch_waiters::FetchWaiters;
 use crate::engine::handle::Engine;
 use crate::engine::job::Jobs;
 use crate::engine::kind;
+use crate::engine::letters::quota_levels::Fill;
+use crate::engine::producer_sequences::ProducerSequences;
 use crate::engine::render::Render;
 use crate::engine::renewal::Renewals;
-use crate::engine::room::Fill;
-use crate::engine::staged::StagedWindows;
-use crate::engine::stamps::ProducerSequences;
 use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store, apply};
-use crate::engine::suspects::{self, GroupSuspects};
 use crate::engine::topic_ids::TopicIds;
-use crate::engine::trouble::EngineTrouble;
-use crate::engine::wakes::FetchWaiters;
 use crate::journal::{EntryRef, Journal, JournalEntry, Tables, TablesError, TimeSlice};
 use crate::model::{EntryId, GroupId, TopicPartition};
 use crate::observe::Metrics;
@@ -118,7 +118,7 @@ impl Replay {
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
             kind::WINDOW | kind::STAGED => self.windows.entry(entry),
-            kind::SUSPECTS => suspects::replay(&mut self.suspects, entry),
+            kind::SUSPECTS => suspect_entries::replay(&mut self.suspects, entry),
             _ => apply(&mut self.ledger, &self.journal, entry, at),
         }
     }

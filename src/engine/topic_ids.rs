@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lru::LruCache;
 use uuid::Uuid;
 
-use crate::engine::windows::Windows;
+use crate::engine::detectors::window_entries::Windows;
 use crate::model::{MonoMs, TopicName};
 
 /// Most topics of one query.
@@ -105,7 +105,7 @@ impl TopicIds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::windows::KeptWindow;
+    use crate::engine::detectors::window_entries::KeptWindow;
     use crate::model::TopicPartition;
 
     #[test]

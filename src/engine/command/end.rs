@@ -1,7 +1,7 @@
 //! The nacks of a transaction, journalled with its end in one atomic group. If a nack is refused,
 //! nothing is journalled and the transaction stays open.
 
-use crate::engine::batch;
+use crate::engine::batch_limits;
 use crate::engine::command::nack::of_each;
 use crate::engine::command::{Call, Command, NackBatch, NackReply, Request};
 use crate::engine::delayed::AppendBatch;
@@ -73,7 +73,7 @@ impl Driver {
         self.journal.admits()?;
         let now = self.clock.now();
         let all = nacks.iter().map(|batch| (&batch.group, &batch.nacks[..]));
-        batch::check_all(self.ledger.store(), all)?;
+        batch_limits::check_all(self.ledger.store(), all)?;
         self.check_windows(nacks.iter())?;
         for batch in &nacks {
             self.tell_room(now, &batch.group);

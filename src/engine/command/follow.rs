@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::batch;
+use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, NackRequest, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -53,7 +53,7 @@ impl Request for Followers {
         driver.may_decide()?;
         driver.journal.admits()?;
         let bodies: Vec<Bytes> = records.iter().map(|(_, _, record)| record.clone()).collect();
-        batch::check_bytes(&bodies)?;
+        batch_limits::check_bytes(&bodies)?;
         let records = records.into_iter().map(|(offset, key, _)| (offset, key)).collect();
         let input = LedgerInput::Behind { group, partition, records };
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &bodies);

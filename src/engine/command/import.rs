@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::engine::audit::{self, AuditRecord, Operator};
-use crate::engine::batch;
+use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -116,7 +116,7 @@ impl Request for ImportBatch {
         let Self { group, source, entries, by } = self;
         driver.may_decide()?;
         driver.journal.admits()?;
-        batch::check_imports(&entries)?;
+        batch_limits::check_imports(&entries)?;
         let mut pages = driver.pages(&source, &entries)?;
         let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
         let mut asked = BTreeSet::new();

@@ -6,13 +6,13 @@
 
 use bytes::Bytes;
 
-use crate::engine::batch;
+use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::detectors::JudgedNacks;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::stamps::SequenceVerdict;
+use crate::engine::producer_sequences::SequenceVerdict;
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Moment, TopicName};
 use crate::retry::{Disposition, Evidence, LedgerAnswer, LedgerInput, Nack, NackOutcome, Reporter};
@@ -129,7 +129,7 @@ impl Driver {
         {
             return Ok(NackReply::Repeated);
         }
-        batch::check(self.ledger.store(), &batch.group, &batch.nacks)?;
+        batch_limits::check(self.ledger.store(), &batch.group, &batch.nacks)?;
         self.check_windows(std::iter::once(&batch))?;
         let NackBatch { group, by, producer, nacks } = batch;
         let now = self.clock.now();

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::engine::arrival::Arrival;
 use crate::engine::audit::{self, AuditRecord, Operator};
-use crate::engine::batch;
+use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -141,18 +141,18 @@ impl OperateRequest {
         match action {
             Action::Redrive | Action::Edit => {
                 driver.journal.admits()?;
-                batch::check_bytes(records)
+                batch_limits::check_bytes(records)
             }
             Action::Send if arrivals.is_empty() => Ok(()),
             Action::Send => {
                 driver.journal.admits()?;
                 let records: Vec<Bytes> = arrivals.iter().map(|one| one.batch.clone()).collect();
-                batch::check_bytes(&records)
+                batch_limits::check_bytes(&records)
             }
             Action::DeadLetterNow => {
                 driver.journal.admits()?;
                 let store = driver.ledger.store();
-                batch::check_sum(ids.iter().map(|id| store.record_bytes(*id)).sum())
+                batch_limits::check_sum(ids.iter().map(|id| store.record_bytes(*id)).sum())
             }
             Action::Discard
             | Action::Delete

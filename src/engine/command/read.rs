@@ -5,9 +5,9 @@ use bytes::Bytes;
 use crate::engine::command::{Call, Command, Request, TakenEntry};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
+use crate::engine::group_summary::{EntryView, GroupSummary};
 use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
-use crate::engine::view::{EntryView, GroupSummary};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{DELAYED, Entries, Entry, RetryState};
 

@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 
 use crate::engine::command::{Call, Command, Request};
+use crate::engine::detectors::window_entries;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::windows;
 use crate::model::GroupId;
 use crate::retry::detector::ExhaustedRecord;
 use crate::retry::{LedgerAnswer, LedgerInput, NackOutcome};
@@ -54,7 +54,7 @@ impl Request for SettleRequest {
         }
         let partition = settling.partition.clone();
         let topic_id = driver.topic_ids.id_of(&partition.topic);
-        let window = windows::entry(&group, &partition, Some(&settling.window), topic_id);
+        let window = window_entries::entry(&group, &partition, Some(&settling.window), topic_id);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         driver.tell_room(driver.clock.now(), &group);
         let key = driver.order_key(&group, &record);

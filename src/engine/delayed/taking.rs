@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::engine::batch;
+use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::delayed::stored::body_of;
 use crate::engine::delayed::{Cancel, CountDelayed, DelayBatch, DelayedTotals};
@@ -66,7 +66,7 @@ impl Driver {
         self.may_decide()?;
         self.journal.admits()?;
         let (until, bytes): (Vec<_>, Vec<_>) = records.into_iter().unzip();
-        batch::check_bytes(&bytes)?;
+        batch_limits::check_bytes(&bytes)?;
         self.check_backlog(&bytes)?;
         let bytes: Vec<Bytes> = bytes.iter().map(|record| body_of(stream, record)).collect();
         let (mut facts, mut bodies) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::engine::command::{NackBatch, NackRequest};
 use crate::engine::detectors::GroupDetector;
-use crate::engine::detectors::keep::PendingRecords;
+use crate::engine::detectors::persist::PendingRecords;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::journal::NewEntry;

@@ -6,8 +6,11 @@
 //! holds the mutex for one look.
 
 mod judge;
-mod keep;
 mod outputs;
+mod persist;
+pub(super) mod staged_windows;
+pub(super) mod suspect_entries;
+pub(super) mod window_entries;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,18 +19,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::watch;
 
 use crate::engine::command::Command;
+use crate::engine::detectors::suspect_entries::GroupSuspects;
+use crate::engine::detectors::window_entries::Windows;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::recover::UnpassedOffsets;
-use crate::engine::suspects::GroupSuspects;
-use crate::engine::windows::Windows;
 use crate::model::{GroupId, Moment, TopicPartition};
 use crate::retry::detector::{Detector, GroupObservation, Rules};
 use crate::retry::{Policies, Policy};
 use crate::wire::read_progress;
 
 pub(super) use judge::JudgedNacks;
-pub(super) use keep::PendingRecords;
+pub(super) use persist::PendingRecords;
 
 /// The detectors of all groups.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::engine::command::NackRequest;
 use crate::engine::delayed::AppendBatch;
-use crate::engine::windows::{self, Windows};
+use crate::engine::detectors::window_entries::{self, Windows};
 use crate::engine::{EngineParts, EntryView, Replay, SettleRequest, TransactionEnd, kind};
 use crate::journal::{Journal, JournalOptions, MemDisk, NewEntry, Writer};
 use crate::model::{ClientId, MemberId, Origin, TopicPartition, WallMs};
@@ -79,7 +79,9 @@ impl House {
     fn windows(&self) -> Windows {
         let mut windows = Windows::new();
         let journal = &self.driver.journal;
-        journal.past(&[kind::WINDOW], &mut |entry| windows::replay(&mut windows, entry)).unwrap();
+        journal
+            .past(&[kind::WINDOW], &mut |entry| window_entries::replay(&mut windows, entry))
+            .unwrap();
         windows
     }
 

@@ -10,7 +10,7 @@ use crate::retry::{Ledger, LedgerInput, StateKind};
 
 /// The level last logged for each group with a quota.
 #[derive(Debug, Default)]
-pub(super) struct Fill(BTreeMap<GroupId, QuotaLevel>);
+pub(in crate::engine) struct Fill(BTreeMap<GroupId, QuotaLevel>);
 
 /// Use of a quota of dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub(super) fn dead_letter_bytes(journal: &Journal, render: &Render, group: &Grou
 }
 
 /// The size of a group's dead letters, for the ledger; `None` without a quota.
-pub(super) fn telling(
+pub(in crate::engine) fn telling(
     ledger: &Ledger<Store>,
     journal: &Journal,
     render: &Render,
@@ -42,7 +42,7 @@ pub(super) fn telling(
 
 impl Fill {
     /// Warns once each time a group comes near its quota or reaches it.
-    pub(super) fn see(
+    pub(in crate::engine) fn see(
         &mut self,
         ledger: &Ledger<Store>,
         journal: &Journal,

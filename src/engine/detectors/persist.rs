@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::detectors::{suspect_entries, window_entries};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
-use crate::engine::{suspects, windows};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, TopicPartition};
 use crate::retry::detector::WindowRecord;
@@ -81,12 +81,12 @@ impl Driver {
         let Some(of) = self.detectors.find(group) else { return Default::default() };
         let pending = std::mem::take(&mut of.lock().pending);
         let window = |(of, record): (&TopicPartition, &Option<WindowRecord>)| {
-            windows::entry(group, of, record.as_ref(), self.topic_ids.id_of(&of.topic))
+            window_entries::entry(group, of, record.as_ref(), self.topic_ids.id_of(&of.topic))
         };
         let windows = pending.windows.iter().map(window);
         let suspects = pending.suspects.as_ref().map(|update| match update {
-            SuspectsUpdate::Latest(record) => suspects::entry(group, Some(record)),
-            SuspectsUpdate::Gone => suspects::entry(group, None),
+            SuspectsUpdate::Latest(record) => suspect_entries::entry(group, Some(record)),
+            SuspectsUpdate::Gone => suspect_entries::entry(group, None),
         });
         let entries = windows.chain(suspects).collect();
         (pending, entries)
@@ -104,7 +104,7 @@ impl Driver {
         &mut self,
         entries: Vec<NewEntry>,
     ) -> Result<(), EngineError> {
-        for entries in windows::in_groups(entries, windows::GROUP_BYTES) {
+        for entries in window_entries::in_groups(entries, window_entries::GROUP_BYTES) {
             self.last_seq = self.journal.append_reserved(entries)?.seq();
         }
         Ok(())

@@ -3,6 +3,11 @@
 //! A small batch may decompress to many bytes or records, so each read is bounded by its bytes in
 //! memory.
 
+pub(super) mod final_log;
+pub(super) mod forward_progress;
+pub(super) mod letter_topics;
+pub(super) mod quota_levels;
+
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::journal::{Bounds, StreamBatch};

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::engine::detectors::{suspect_entries, window_entries};
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::{kind, suspects, windows};
+use crate::engine::kind;
 use crate::journal::EntryKind;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicPartition, WallMs};
 use crate::retry::detector::WindowRecord;
@@ -82,11 +83,11 @@ impl Engine {
             FACTS.into_iter().chain([kind::WINDOW, kind::SUSPECTS]).collect();
         self.journal.past(&kinds, &mut |entry| {
             if entry.kind == kind::WINDOW {
-                if let Some((group, of, window)) = windows::read(entry) {
+                if let Some((group, of, window)) = window_entries::read(entry) {
                     teller.window(&group, &of, &window.unwrap_or_default().window);
                 }
             } else if entry.kind == kind::SUSPECTS {
-                if let Some((group, record)) = suspects::read(entry) {
+                if let Some((group, record)) = suspect_entries::read(entry) {
                     teller.suspects(&group, &record.unwrap_or_default());
                 }
             } else if let Ok(fact) = decode_fact(&entry.head) {

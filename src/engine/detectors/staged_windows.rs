@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::detectors::window_entries::{self, KeptWindow, Windows};
 use crate::engine::kind;
-use crate::engine::windows::{self, KeptWindow, Windows};
 use crate::journal::{JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicPartition};
 
@@ -27,7 +27,7 @@ fn is_as_staged(entry: &JournalEntry) -> bool {
 
 /// Windows of the log, collected entry by entry.
 #[derive(Debug, Default)]
-pub(super) struct StagedWindows {
+pub(in crate::engine) struct StagedWindows {
     windows: Windows,
     staged: BTreeMap<(GroupId, TopicPartition), StagedWindow>,
 }
@@ -40,52 +40,52 @@ struct StagedWindow {
 }
 
 impl StagedWindows {
-    pub(super) fn entry(&mut self, entry: &JournalEntry) {
+    pub(in crate::engine) fn entry(&mut self, entry: &JournalEntry) {
         if entry.kind == kind::STAGED {
             return self.staged(entry);
         }
-        let of = entry.key.as_deref().and_then(windows::read_key);
+        let of = entry.key.as_deref().and_then(window_entries::read_key);
         let known = of.as_ref().and_then(|of| self.staged.get_mut(of));
         if !is_as_staged(entry) {
             if let Some(staged) = known {
                 staged.counts = false;
             }
-            return windows::replay(&mut self.windows, entry);
+            return window_entries::replay(&mut self.windows, entry);
         }
         let Some((of, staged)) = of.zip(known) else {
-            return windows::unreadable(entry);
+            return window_entries::unreadable(entry);
         };
         staged.counts = true;
         self.windows.insert(of, staged.window.clone());
     }
 
     fn staged(&mut self, entry: &JournalEntry) {
-        match windows::read(entry) {
+        match window_entries::read(entry) {
             Some((group, of, Some(window))) => {
                 self.staged.insert((group, of), StagedWindow { window, counts: false });
             }
             Some((group, of, None)) => {
                 self.staged.remove(&(group, of));
             }
-            None => windows::unreadable(entry),
+            None => window_entries::unreadable(entry),
         }
     }
 
     /// True when the log has a valid window of this partition.
-    pub(super) fn knows(&self, group: &GroupId, of: &TopicPartition) -> bool {
+    pub(in crate::engine) fn knows(&self, group: &GroupId, of: &TopicPartition) -> bool {
         self.windows.contains_key(&(group.clone(), of.clone()))
     }
 
     /// Takes the valid windows.
-    pub(super) fn take(&mut self) -> Windows {
+    pub(in crate::engine) fn take(&mut self) -> Windows {
         std::mem::take(&mut self.windows)
     }
 
     /// Entries that store staged windows as plain ones, and remove the staged ones.
-    pub(super) fn unstaged(self) -> Vec<NewEntry> {
+    pub(in crate::engine) fn unstaged(self) -> Vec<NewEntry> {
         let each = self.staged.into_iter().flat_map(|((group, of), staged)| {
             let KeptWindow { window, topic_id } = &staged.window;
-            let window = windows::entry(&group, &of, Some(window), *topic_id);
+            let window = window_entries::entry(&group, &of, Some(window), *topic_id);
             let end = end_of_staged(&window);
             [staged.counts.then_some(window), end]
         });
@@ -105,7 +105,7 @@ mod tests {
     fn a_window_staged_by_an_earlier_build_counts() {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let record = WindowRecord::default();
-        let window = windows::entry(&"shop".into(), &of, Some(&record), Uuid::nil());
+        let window = window_entries::entry(&"shop".into(), &of, Some(&record), Uuid::nil());
         let staged = window.clone().with_kind(EntryKind(74));
         let counts = window.clone().with_head(EncodedHead::new(vec![3]));
         let mut told = StagedWindows::default();

@@ -46,7 +46,7 @@ struct GroupRound {
 
 /// Final outcomes that are not logged yet.
 #[derive(Debug, Default)]
-pub(super) struct FinalLog {
+pub(in crate::engine) struct FinalLog {
     rounds: Mutex<FinalRounds>,
     arrival: Notify,
 }
@@ -69,7 +69,7 @@ impl GroupRound {
 
 impl FinalLog {
     /// Records a final outcome, which the log has at `seq`.
-    pub(super) fn note(&self, entry: &Entry, cause: &Cause, seq: u64) {
+    pub(in crate::engine) fn note(&self, entry: &Entry, cause: &Cause, seq: u64) {
         if entry.group.as_str() == DELAYED {
             return;
         }

@@ -18,10 +18,10 @@ const NAMED: u8 = 1;
 
 /// A window and the id of its topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeptWindow {
-    pub(super) window: WindowRecord,
+pub(in crate::engine) struct KeptWindow {
+    pub(in crate::engine) window: WindowRecord,
     /// Nil if the id is not known.
-    pub(super) topic_id: Uuid,
+    pub(in crate::engine) topic_id: Uuid,
 }
 
 /// Most bytes of windows in one group of the log, which is bounded; a single larger window has its
@@ -29,7 +29,7 @@ pub(super) struct KeptWindow {
 pub(super) const GROUP_BYTES: usize = 16 << 20;
 
 /// Windows of the log, by group and partition.
-pub(super) type Windows = BTreeMap<(GroupId, TopicPartition), KeptWindow>;
+pub(in crate::engine) type Windows = BTreeMap<(GroupId, TopicPartition), KeptWindow>;
 
 /// Splits entries into groups of at most `most` bytes; a larger entry gets a group of its own.
 pub(super) fn in_groups(entries: Vec<NewEntry>, most: usize) -> Vec<Vec<NewEntry>> {
@@ -47,7 +47,7 @@ pub(super) fn in_groups(entries: Vec<NewEntry>, most: usize) -> Vec<Vec<NewEntry
 }
 
 /// Applies one entry of the log.
-pub(super) fn replay(windows: &mut Windows, entry: &JournalEntry) {
+pub(in crate::engine) fn replay(windows: &mut Windows, entry: &JournalEntry) {
     match read(entry) {
         Some((group, of, Some(window))) => {
             windows.insert((group, of), window);
@@ -70,7 +70,9 @@ pub(super) fn unreadable(entry: &JournalEntry) {
 
 /// The group, partition and window of an entry; an inner `None` means that the window is gone from
 /// then on.
-pub(super) fn read(entry: &JournalEntry) -> Option<(GroupId, TopicPartition, Option<KeptWindow>)> {
+pub(in crate::engine) fn read(
+    entry: &JournalEntry,
+) -> Option<(GroupId, TopicPartition, Option<KeptWindow>)> {
     let (group, of) = read_key(entry.key.as_deref()?)?;
     if entry.head.is_empty() {
         return Some((group, of, None));
@@ -79,7 +81,7 @@ pub(super) fn read(entry: &JournalEntry) -> Option<(GroupId, TopicPartition, Opt
 }
 
 /// The entry of a window; a tombstone for `None`.
-pub(super) fn entry(
+pub(in crate::engine) fn entry(
     group: &GroupId,
     of: &TopicPartition,
     window: Option<&WindowRecord>,

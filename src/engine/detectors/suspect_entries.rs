@@ -17,10 +17,10 @@ const VERSION: u8 = 2;
 const WITHOUT_RETURNS: u8 = 1;
 
 /// The latest records of the log, by group.
-pub(super) type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
+pub(in crate::engine) type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
 
 /// The entry of a group's suspects; a tombstone if the record is `None`.
-pub(super) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntry {
+pub(in crate::engine) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntry {
     let key = Bytes::copy_from_slice(group.as_str().as_bytes());
     match record {
         Some(record) => {
@@ -33,7 +33,7 @@ pub(super) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntr
 }
 
 /// Applies one entry of the log.
-pub(super) fn replay(suspects: &mut GroupSuspects, entry: &JournalEntry) {
+pub(in crate::engine) fn replay(suspects: &mut GroupSuspects, entry: &JournalEntry) {
     match read(entry) {
         Some((group, Some(record))) => {
             suspects.insert(group, record);
@@ -51,7 +51,7 @@ pub(super) fn replay(suspects: &mut GroupSuspects, entry: &JournalEntry) {
 
 /// The group of an entry and its suspects; an inner `None` means that the group has none from then
 /// on.
-pub(super) fn read(entry: &JournalEntry) -> Option<(GroupId, Option<SuspectsRecord>)> {
+pub(in crate::engine) fn read(entry: &JournalEntry) -> Option<(GroupId, Option<SuspectsRecord>)> {
     let group = GroupId::new(std::str::from_utf8(entry.key.as_deref()?).ok()?);
     if entry.head.is_empty() {
         return Some((group, None));
