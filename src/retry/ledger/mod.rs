@@ -2,32 +2,25 @@
 //! folder handles one kind of evidence.
 
 mod aborted;
-mod admin_nack;
-mod behind;
 mod check;
-mod commit_marker;
-mod damaged;
+mod dead_letter_quota;
 mod delay;
 mod entries;
 mod expiry;
 mod export;
-mod held;
 mod import;
-mod join;
-mod joined;
-mod lane_commit;
-mod late;
-mod member_lost;
+mod key_blocked;
+mod ladder_end;
+mod members;
 mod nack;
 mod operate;
 mod origin_commit;
+mod origin_replayed;
 mod reads;
-mod replayed;
 mod reschedule;
-mod room;
 mod settle;
 mod take;
-mod verdict;
+mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -41,12 +34,12 @@ use crate::retry::{
 };
 
 pub use check::LedgerSnapshot;
+use dead_letter_quota::DeadLetterQuota;
 pub use entries::{Entries, EntryCounts, Marks, SlotRecord};
-use late::LateDeliveries;
+use members::late_deliveries::LateDeliveries;
+pub use nack::verdict::{NackVerdict, NameKind as NamedBy, RecordState, judge};
 pub use operate::RESTORE_MS;
 use reschedule::Rescheduling;
-use room::DeadLetterQuota;
-pub use verdict::{NackVerdict, NameKind as NamedBy, RecordState, judge};
 
 /// Most entries of one Take, so that a cumulative commit covers few records.
 pub const TAKE_MAX: usize = 16;

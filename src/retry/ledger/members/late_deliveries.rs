@@ -16,11 +16,16 @@ const REMEMBERED: usize = 100_000;
 
 /// By group and delivery.
 #[derive(Debug, Default)]
-pub(super) struct LateDeliveries(BTreeMap<(GroupId, LaneOffset), EntryId>);
+pub(in crate::retry::ledger) struct LateDeliveries(BTreeMap<(GroupId, LaneOffset), EntryId>);
 
 impl LateDeliveries {
     /// Remembers a delivery that returned to the queue while its member may be alive.
-    pub(super) fn went_back(&mut self, group: &GroupId, lane: LaneOffset, id: EntryId) {
+    pub(in crate::retry::ledger) fn went_back(
+        &mut self,
+        group: &GroupId,
+        lane: LaneOffset,
+        id: EntryId,
+    ) {
         if self.0.len() < REMEMBERED {
             self.0.insert((group.clone(), lane), id);
         }
@@ -42,12 +47,12 @@ impl LateDeliveries {
     }
 
     /// The delivery failed: a later commit does not acknowledge it.
-    pub(super) fn failed(&mut self, group: &GroupId, lane: LaneOffset) {
+    pub(in crate::retry::ledger) fn failed(&mut self, group: &GroupId, lane: LaneOffset) {
         self.0.remove(&(group.clone(), lane));
     }
 
     /// The member fetches from this offset: it has no deliveries from there on.
-    pub(super) fn fetched(&mut self, group: &GroupId, from: LaneOffset) {
+    pub(in crate::retry::ledger) fn fetched(&mut self, group: &GroupId, from: LaneOffset) {
         let end = LaneOffset { slot: from.slot, sequence: u64::MAX };
         let known = self.0.range((group.clone(), from)..=(group.clone(), end));
         let known: Vec<_> = known.map(|(of, _)| of.clone()).collect();
@@ -57,7 +62,7 @@ impl LateDeliveries {
     }
 
     /// The member left the slot, or restarted.
-    pub(super) fn gone(&mut self, group: &GroupId, slot: RetryPartition) {
+    pub(in crate::retry::ledger) fn gone(&mut self, group: &GroupId, slot: RetryPartition) {
         self.below(group, LaneOffset { slot, sequence: u64::MAX });
     }
 }

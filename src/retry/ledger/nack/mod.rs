@@ -1,6 +1,10 @@
 //! `produced-nack`: a record produced to the retry topic names a failed one. Also the steps that
 //! all kinds of nacks share.
 
+mod admin_nack;
+mod commit_marker;
+pub(super) mod verdict;
+
 use crate::model::{EntryId, GroupId, LaneOffset, Moment, Origin};
 use crate::retry::{
     BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, FailureOutcome, Ladder,

@@ -5,7 +5,7 @@
 //! letter.
 
 use crate::model::{EntryId, GroupId, WallMs};
-use crate::retry::ledger::room::{LOOK_MS, QuotaCheck};
+use crate::retry::ledger::dead_letter_quota::{LOOK_MS, QuotaCheck};
 use crate::retry::{Disposition, Entries, Entry, Evidence, Ledger, PayloadChange, RetryState};
 
 /// Most withheld records checked in one call.
