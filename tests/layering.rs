@@ -49,7 +49,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("hyper_util", &["admin"]),
     ("opentelemetry_proto", &["server"]),
     ("prost", &["server"]),
-    ("httparse", &["cli/http.rs"]),
+    ("httparse", &["cli/sidecars/http.rs"]),
     ("clap", &["cli"]),
     ("tracing_subscriber", &["observe"]),
     ("rdkafka", &[]),

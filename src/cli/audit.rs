@@ -5,9 +5,9 @@ use std::io::Write;
 use clap::Args;
 
 use super::exit::CommandFailure;
-use super::list::{List, Listing};
-use super::screen::TerminalScreen;
-use super::show::{Column, field, time};
+use super::output::show::{Column, field, time};
+use super::output::terminal_screen::TerminalScreen;
+use super::sidecars::pages::{List, Listing};
 
 const COLUMNS: [Column; 8] = [
     ("AT", |v| time(v, "at_ms")),

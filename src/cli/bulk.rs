@@ -7,12 +7,12 @@ use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::http::AdminEndpoint;
 use super::operate::{Verb, act};
-use super::progress::ProgressBar;
-use super::show::cell;
+use super::output::progress_bar::ProgressBar;
+use super::output::show::cell;
+use super::output::table::defused;
 use super::sidecars::AdminAt;
-use super::table::defused;
+use super::sidecars::http::AdminEndpoint;
 use crate::clock::Clock;
 use crate::config::{ms, parse_duration};
 

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::list::{List, Listing, Total};
-use super::screen::TerminalScreen;
-use super::show::{Column, field, time};
+use super::output::show::{Column, field, time};
+use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
+use super::sidecars::pages::{List, Listing, Total};
 
 const COLUMNS: [Column; 4] = [
     ("ID", |v| field(v, "id")),

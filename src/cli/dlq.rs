@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::bulk::{LettersArgs, RedriveArgs};
 use super::exit::CommandFailure;
-use super::import::{self, ImportArgs};
-use super::list::{List, Listing};
 use super::operate::{ActionArgs, Verb};
-use super::screen::TerminalScreen;
-use super::show::{Column, Filter, ReadArgs, cell, field, moment, text, time};
+use super::output::show::{Column, Filter, ReadArgs, cell, field, moment, text, time};
+use super::output::table::defused;
+use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
-use super::table::defused;
+use super::sidecars::pages::{List, Listing};
+use super::transfer::import::{self, ImportArgs};
 use super::transfer::{ExportFilter, ExportKind, ExportQuery};
 use crate::admin::percent_encoded;
 

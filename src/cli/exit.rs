@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::table::defused;
+use super::output::table::defused;
 use crate::config::ConfigError;
 
 /// The outcome of a command.

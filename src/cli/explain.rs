@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::group::items;
-use super::show::{cell, text};
-use super::table::defused;
+use super::output::show::{cell, text};
+use super::output::table::defused;
 use crate::model::utc;
 
 /// A note on the settings that a nack itself may carry.

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::exit::CommandFailure;
 use super::explain;
-use super::list::{List, Listing, Total};
-use super::screen::TerminalScreen;
-use super::show::{Column, ReadArgs, cell, field, state, text};
-use super::table::{Cell, defused};
+use super::output::show::{Column, ReadArgs, cell, field, state, text};
+use super::output::table::{Cell, defused};
+use super::output::terminal_screen::TerminalScreen;
+use super::sidecars::pages::{List, Listing, Total};
 use crate::admin::percent_encoded;
 use crate::config::duration_text;
 

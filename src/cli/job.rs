@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::bulk::{check_end, wait};
 use super::exit::CommandFailure;
-use super::list::{List, Listing};
-use super::screen::TerminalScreen;
-use super::show::{Column, ReadArgs, cell, field, moment, state, time};
+use super::output::show::{Column, ReadArgs, cell, field, moment, state, time};
+use super::output::table::defused;
+use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
-use super::table::defused;
+use super::sidecars::pages::{List, Listing};
 
 const COLUMNS: [Column; 8] = [
     ("JOB", |v| field(v, "id")),

@@ -8,10 +8,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::progress::{ProgressBar, number};
-use super::screen::TerminalScreen;
+use super::output::progress_bar::{ProgressBar, number};
+use super::output::show::{Column, Format, field, rows};
+use super::output::terminal_screen::TerminalScreen;
 use super::serve::ConfigSource;
-use super::show::{Column, Format, field, rows};
 use crate::journal::{self, Disk, OpenError, RealDisk};
 
 const DAMAGE: [Column; 4] = [

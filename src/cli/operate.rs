@@ -7,10 +7,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::list::items;
-use super::progress::ProgressBar;
-use super::show::cell;
+use super::output::progress_bar::ProgressBar;
+use super::output::show::cell;
 use super::sidecars::AdminAt;
+use super::sidecars::pages::items;
 use crate::engine::mask;
 
 /// Entries of one request.

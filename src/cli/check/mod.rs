@@ -11,10 +11,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::screen::TerminalScreen;
+use super::output::show::{Format, rows};
+use super::output::table::defused;
+use super::output::terminal_screen::TerminalScreen;
 use super::serve::ConfigSource;
-use super::show::{Format, rows};
-use super::table::defused;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::model::WallMs;

@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::snapshot::{TopSnapshot, array};
 use crate::cli::exit::CommandFailure;
 use crate::cli::group::members;
-use crate::cli::list::{ADMIN, check_column, sort};
-use crate::cli::progress::bar;
-use crate::cli::screen::{Size, TerminalScreen, Tone};
-use crate::cli::show::{Column, cell, field, state, time};
-use crate::cli::table::{self, Cell, cut, defused};
+use crate::cli::output::progress_bar::bar;
+use crate::cli::output::show::{Column, cell, field, state, time};
+use crate::cli::output::table::{self, Cell, cut, defused};
+use crate::cli::output::terminal_screen::{Size, TerminalScreen, Tone};
+use crate::cli::sidecars::pages::{ADMIN, check_column, sort};
 use crate::model::utc;
 
 const COLUMNS: [Column; 14] = [

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::{CommandFailure, Exit};
-use super::screen::TerminalScreen;
+use super::output::terminal_screen::TerminalScreen;
 use super::sidecars::AdminAt;
 use frame::TopFrame;
 use keyboard::{KeyPress, Keyboard};

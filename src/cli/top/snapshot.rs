@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::admin::percent_encoded;
 use crate::cli::exit::CommandFailure;
-use crate::cli::http::AdminEndpoint;
-use crate::cli::list::paged;
-use crate::cli::show::{cell, of_sidecar};
+use crate::cli::output::show::{cell, of_sidecar};
+use crate::cli::sidecars::http::AdminEndpoint;
+use crate::cli::sidecars::pages::paged;
 use crate::cli::sidecars::{AdminAt, Fleet};
 use crate::clock::Clock;
 use crate::model::WallMs;

@@ -6,24 +6,24 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use super::exit::{CommandFailure, Exit, complain};
 use super::http::AdminEndpoint;
-use super::order::{compare, is_absent};
-use super::screen::TerminalScreen;
-use super::show::{Column, Format, ReadArgs, field, of_sidecar, rows};
-use super::sidecars::{AdminAt, Fleet};
-use super::watch::{self, WatchFrame};
+use super::{AdminAt, Fleet};
 use crate::admin::percent_encoded;
+use crate::cli::exit::{CommandFailure, Exit, complain};
+use crate::cli::output::redraw::{self, WatchFrame};
+use crate::cli::output::row_order::{compare, is_absent};
+use crate::cli::output::show::{Column, Format, ReadArgs, field, of_sidecar, rows};
+use crate::cli::output::terminal_screen::TerminalScreen;
 
 /// Items of one request.
 const PAGE: usize = 500;
 
 /// The column with the sidecar's address, for answers of several.
-pub(super) const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
+pub(in crate::cli) const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
 
 /// Flags of every list.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Listing {
+pub(in crate::cli) struct Listing {
     #[command(flatten)]
     reading: ReadArgs,
     /// Sort by a column, such as due; -due for the reverse.
@@ -42,22 +42,22 @@ pub(super) struct Listing {
 }
 
 /// A list of the admin API.
-pub(super) struct List<'a> {
-    pub(super) path: &'a str,
-    pub(super) query: Vec<(&'static str, String)>,
+pub(in crate::cli) struct List<'a> {
+    pub(in crate::cli) path: &'a str,
+    pub(in crate::cli) query: Vec<(&'static str, String)>,
     /// The most items that are shown; absent for a list without pages.
-    pub(super) limit: Option<u64>,
-    pub(super) columns: &'a [Column],
+    pub(in crate::cli) limit: Option<u64>,
+    pub(in crate::cli) columns: &'a [Column],
     /// The order of the items when several sidecars answer, in the form of `--sort`.
-    pub(super) order: &'a str,
+    pub(in crate::cli) order: &'a str,
     /// Absent where the length of the list is unknown before it is read.
-    pub(super) total: Option<Total>,
+    pub(in crate::cli) total: Option<Total>,
 }
 
 /// The path of an answer, and its field with the length of a list.
-pub(super) struct Total {
-    pub(super) path: String,
-    pub(super) key: String,
+pub(in crate::cli) struct Total {
+    pub(in crate::cli) path: String,
+    pub(in crate::cli) key: String,
 }
 
 /// The items of a list, of one sidecar or of all.
@@ -80,7 +80,7 @@ struct ListAnswer {
 
 impl Listing {
     /// Reads a whole list and prints it; an empty one is a failure.
-    pub(super) fn show(
+    pub(in crate::cli) fn show(
         &self,
         (out, screen): (&mut dyn Write, &TerminalScreen),
         list: &List<'_>,
@@ -107,7 +107,7 @@ impl Listing {
             let says = "--watch shows a table: leave --format out";
             return Err(CommandFailure::new(Exit::Usage, says));
         }
-        watch::run(every, to, |screen| {
+        redraw::run(every, to, |screen| {
             let found = self.read(list)?;
             let mut table = Vec::new();
             let out: &mut dyn Write = &mut table;
@@ -149,7 +149,7 @@ impl Listing {
 
 impl Total {
     /// The length of a list of a group, or of all groups.
-    pub(super) fn of_group(group: Option<&str>, key: &str) -> Self {
+    pub(in crate::cli) fn of_group(group: Option<&str>, key: &str) -> Self {
         let path = match group {
             Some(group) => format!("/api/v1/groups/{}", percent_encoded(group)),
             None => "/api/v1/overview".to_owned(),
@@ -221,7 +221,7 @@ impl List<'_> {
 }
 
 /// Refuses an order by a column that a list does not have.
-pub(super) fn check_column(order: &str, columns: &[Column]) -> Result<(), CommandFailure> {
+pub(in crate::cli) fn check_column(order: &str, columns: &[Column]) -> Result<(), CommandFailure> {
     let title = order.strip_prefix('-').unwrap_or(order);
     let titles = columns.iter().chain([&ADMIN]).map(|(title, _)| title.to_lowercase());
     let titles: Vec<String> = titles.collect();
@@ -236,7 +236,7 @@ pub(super) fn check_column(order: &str, columns: &[Column]) -> Result<(), Comman
 }
 
 /// Sorts items by a column; items without a value are last.
-pub(super) fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
+pub(in crate::cli) fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
     let (title, is_reverse) = match order.strip_prefix('-') {
         Some(title) => (title, true),
         None => (order, false),
@@ -253,7 +253,7 @@ pub(super) fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
 }
 
 /// The list at `path` of the one sidecar that a command acts on, at most `limit` items.
-pub(super) fn items(
+pub(in crate::cli) fn items(
     at: &AdminAt,
     path: &str,
     query: &[(&'static str, String)],
@@ -263,7 +263,7 @@ pub(super) fn items(
 }
 
 /// The list at `path`, at most `limit` items, and whether there are more.
-pub(super) fn paged(
+pub(in crate::cli) fn paged(
     sidecar: &AdminEndpoint,
     path: &str,
     query: &[(&'static str, String)],

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use super::screen::Size;
 use super::table::cut;
+use super::terminal_screen::Size;
 use crate::clock::Clock;
 
 /// Shorter commands show no bar.
@@ -13,20 +13,20 @@ const QUIET: Duration = Duration::from_secs(1);
 const BAR_CHARS: u64 = 20;
 
 /// The bar of one command; dropping it removes the bar.
-pub(super) struct ProgressBar {
+pub(in crate::cli) struct ProgressBar {
     clock: Clock,
     is_terminal: bool,
     is_shown: bool,
 }
 
 impl ProgressBar {
-    pub(super) fn start() -> Self {
+    pub(in crate::cli) fn start() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { clock: Clock::start(), is_terminal, is_shown: false }
     }
 
     /// Shows the progress; what does not fit is cut.
-    pub(super) fn show(&mut self, done: u64, total: u64, says: &str) {
+    pub(in crate::cli) fn show(&mut self, done: u64, total: u64, says: &str) {
         self.line(&format!("{}  {says}", bar(done, total)));
     }
 
@@ -43,12 +43,12 @@ impl ProgressBar {
     }
 
     /// Shows a count whose total is unknown.
-    pub(super) fn count(&mut self, says: &str) {
+    pub(in crate::cli) fn count(&mut self, says: &str) {
         self.line(says);
     }
 
     /// Removes the bar, to make room for another line.
-    pub(super) fn wipe(&mut self) {
+    pub(in crate::cli) fn wipe(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
         }
@@ -62,12 +62,12 @@ impl Drop for ProgressBar {
 }
 
 /// A count as `show` takes it.
-pub(super) fn number(count: usize) -> u64 {
+pub(in crate::cli) fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// A bar with its percentage: `[##########..........]  50 %`.
-pub(super) fn bar(done: u64, total: u64) -> String {
+pub(in crate::cli) fn bar(done: u64, total: u64) -> String {
     let of = |parts: u64| {
         let parts = u128::from(done.min(total)) * u128::from(parts);
         parts.checked_div(u128::from(total)).unwrap_or(0)

@@ -12,31 +12,31 @@ const SIZE_DEFAULT: Size = Size { columns: 80, rows: 24 };
 
 /// The properties of stdout; the default is a pipe.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TerminalScreen {
+pub(in crate::cli) struct TerminalScreen {
     /// Absent for a pipe: cells are not cut, and times are UTC.
-    pub(super) size: Option<Size>,
+    pub(in crate::cli) size: Option<Size>,
     /// Unix milliseconds, for relative times.
-    pub(super) now_ms: i64,
-    pub(super) has_color: bool,
+    pub(in crate::cli) now_ms: i64,
+    pub(in crate::cli) has_color: bool,
 }
 
 /// The size of a terminal in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) columns: usize,
-    pub(super) rows: usize,
+pub(in crate::cli) struct Size {
+    pub(in crate::cli) columns: usize,
+    pub(in crate::cli) rows: usize,
 }
 
 /// The meaning of a coloured word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(in crate::cli) enum Tone {
     Good,
     Waits,
     Bad,
 }
 
 impl TerminalScreen {
-    pub(super) fn of_stdout() -> Self {
+    pub(in crate::cli) fn of_stdout() -> Self {
         let stdout = std::io::stdout();
         let now_ms = Clock::start().now().wall.0;
         if !stdout.is_terminal() {
@@ -48,7 +48,7 @@ impl TerminalScreen {
     }
 
     /// A moment in a table.
-    pub(super) fn time(&self, at_ms: i64) -> String {
+    pub(in crate::cli) fn time(&self, at_ms: i64) -> String {
         if self.size.is_some() { relative(self.now_ms, at_ms) } else { utc(at_ms) }
     }
 
@@ -61,11 +61,11 @@ impl TerminalScreen {
     }
 
     /// The word of a state, in the colour of its meaning.
-    pub(super) fn state(&self, word: &str) -> String {
+    pub(in crate::cli) fn state(&self, word: &str) -> String {
         self.paint(word, tone(word))
     }
 
-    pub(super) fn paint(&self, text: &str, tone: Option<Tone>) -> String {
+    pub(in crate::cli) fn paint(&self, text: &str, tone: Option<Tone>) -> String {
         let code = match tone.filter(|_| self.has_color) {
             None => return text.to_owned(),
             Some(Tone::Good) => 32,
@@ -78,7 +78,7 @@ impl TerminalScreen {
 
 impl Size {
     /// Asks the terminal, then `COLUMNS` and `LINES`.
-    pub(super) fn of(terminal: impl AsFd) -> Self {
+    pub(in crate::cli) fn of(terminal: impl AsFd) -> Self {
         let told = rustix::termios::tcgetwinsize(terminal).ok();
         let variable = |name| std::env::var(name).ok()?.parse().ok();
         let first = |told: Option<u16>, name, other| {

@@ -3,23 +3,23 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::exit::{CommandFailure, Exit};
-use super::screen::{Size, TerminalScreen};
 use super::table::defused;
+use super::terminal_screen::{Size, TerminalScreen};
+use crate::cli::exit::{CommandFailure, Exit};
 use crate::model::utc;
 
 /// Clears the terminal before the first frame.
 const CLEAR: &str = "\x1b[2J";
 
 /// The lines of a list, or of the reason why there is none.
-pub(super) struct WatchFrame {
+pub(in crate::cli) struct WatchFrame {
     /// The table: titles and rows.
-    pub(super) lines: Vec<String>,
-    pub(super) notes: Vec<String>,
+    pub(in crate::cli) lines: Vec<String>,
+    pub(in crate::cli) notes: Vec<String>,
 }
 
 /// Draws frames until the process ends or stdout is closed.
-pub(super) fn run(
+pub(in crate::cli) fn run(
     every: Duration,
     (out, screen): (&mut dyn Write, &TerminalScreen),
     look: impl Fn(&TerminalScreen) -> Result<WatchFrame, CommandFailure>,

@@ -1,6 +1,6 @@
 //! Tables of text: each column is as wide as its widest cell. A terminal cuts the widest columns.
 
-use super::screen::{TerminalScreen, Tone, tone};
+use super::terminal_screen::{TerminalScreen, Tone, tone};
 
 /// Spaces between two columns.
 const GAP: usize = 2;
@@ -21,7 +21,7 @@ const WIDE: [(char, char); 9] = [
 
 /// One cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cell {
+pub(in crate::cli) enum Cell {
     Text(String),
     /// The word of a state, which is coloured.
     State(String),
@@ -46,7 +46,11 @@ impl Cell {
 }
 
 /// Renders rows under their titles; the last column is not padded.
-pub(super) fn render(titles: &[&str], rows: &[Vec<Cell>], screen: &TerminalScreen) -> String {
+pub(in crate::cli) fn render(
+    titles: &[&str],
+    rows: &[Vec<Cell>],
+    screen: &TerminalScreen,
+) -> String {
     let text = |row: &Vec<Cell>| row.iter().map(|cell| cell.text(screen)).collect();
     let texts: Vec<Vec<String>> = rows.iter().map(text).collect();
     let mut widths: Vec<usize> = titles
@@ -105,7 +109,7 @@ fn fit(widths: &mut [usize], titles: &[&str], columns: usize) {
 }
 
 /// A text of at most so many columns; `…` stands for the rest.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+pub(in crate::cli) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -120,7 +124,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
 }
 
 /// Columns that a text takes on a terminal.
-pub(super) fn width(text: &str) -> usize {
+pub(in crate::cli) fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
@@ -135,14 +139,14 @@ fn char_width(char: char) -> usize {
 
 /// A text in one line without control characters: records come from anywhere, and a terminal obeys
 /// escape sequences.
-pub(super) fn defused(text: &str) -> String {
+pub(in crate::cli) fn defused(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::screen::Size;
     use super::*;
+    use crate::cli::output::terminal_screen::Size;
 
     fn text(text: &str) -> Cell {
         Cell::Text(text.to_owned())

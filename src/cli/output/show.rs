@@ -5,15 +5,15 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::exit::{CommandFailure, Exit};
-use super::list::Total;
-use super::screen::TerminalScreen;
-use super::sidecars::AdminAt;
 use super::table::{self, Cell};
+use super::terminal_screen::TerminalScreen;
+use crate::cli::exit::{CommandFailure, Exit};
+use crate::cli::sidecars::AdminAt;
+use crate::cli::sidecars::pages::Total;
 
 /// A format of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(in crate::cli) enum Format {
     Table,
     Json,
     Jsonl,
@@ -21,43 +21,43 @@ pub(super) enum Format {
 
 /// The flags of every read: the sidecars and the format.
 #[derive(Clone, Debug, Args)]
-pub(super) struct ReadArgs {
+pub(in crate::cli) struct ReadArgs {
     #[command(flatten)]
-    pub(super) at: AdminAt,
+    pub(in crate::cli) at: AdminAt,
     /// The format of the answer.
     #[arg(long, value_enum, default_value = "table")]
-    pub(super) format: Format,
+    pub(in crate::cli) format: Format,
 }
 
 /// The filters and the length of a list.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Filter {
+pub(in crate::cli) struct Filter {
     /// Only this group.
     #[arg(long)]
-    pub(super) group: Option<String>,
+    pub(in crate::cli) group: Option<String>,
     /// Only records produced to this topic.
     #[arg(long)]
-    pub(super) topic: Option<String>,
+    pub(in crate::cli) topic: Option<String>,
     /// Only this reason, such as rejected or `max_attempts`.
     #[arg(long)]
-    pub(super) reason: Option<String>,
+    pub(in crate::cli) reason: Option<String>,
     /// At most this many.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) limit: u64,
+    pub(in crate::cli) limit: u64,
 }
 
 /// One column: its title, and the function that makes its cell from an item.
-pub(super) type Column = (&'static str, fn(&Value) -> Cell);
+pub(in crate::cli) type Column = (&'static str, fn(&Value) -> Cell);
 
 impl Filter {
     /// The length of the list by the counter `key`; there is no count for a topic or a reason.
-    pub(super) fn total(&self, key: &str) -> Option<Total> {
+    pub(in crate::cli) fn total(&self, key: &str) -> Option<Total> {
         let is_counted = self.topic.is_none() && self.reason.is_none();
         is_counted.then(|| Total::of_group(self.group.as_deref(), key))
     }
 
     /// The filters as parameters of a query.
-    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
+    pub(in crate::cli) fn query(&self) -> Vec<(&'static str, String)> {
         let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
         pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
     }
@@ -65,7 +65,7 @@ impl Filter {
 
 impl ReadArgs {
     /// Prints one item: as `lines`, or as JSON. Several sidecars may have an item each.
-    pub(super) fn one(
+    pub(in crate::cli) fn one(
         &self,
         out: &mut dyn Write,
         path: &str,
@@ -105,7 +105,7 @@ impl ReadArgs {
         })
     }
 
-    pub(super) fn write(
+    pub(in crate::cli) fn write(
         &self,
         out: &mut dyn Write,
         item: &Value,
@@ -125,7 +125,7 @@ impl ReadArgs {
 }
 
 /// An item with the address of its sidecar added.
-pub(super) fn of_sidecar(mut item: Value, name: &str) -> Value {
+pub(in crate::cli) fn of_sidecar(mut item: Value, name: &str) -> Value {
     if let Some(fields) = item.as_object_mut() {
         fields.insert("admin".to_owned(), Value::from(name));
     }
@@ -133,7 +133,7 @@ pub(super) fn of_sidecar(mut item: Value, name: &str) -> Value {
 }
 
 /// Prints items as a table with the titles of `columns`, as a JSON array or as JSON lines.
-pub(super) fn rows(
+pub(in crate::cli) fn rows(
     (out, screen): (&mut dyn Write, &TerminalScreen),
     format: Format,
     items: &[Value],
@@ -158,12 +158,12 @@ pub(super) fn rows(
 }
 
 /// The field of an item as text; `-` when absent.
-pub(super) fn cell(item: &Value, key: &str) -> String {
+pub(in crate::cli) fn cell(item: &Value, key: &str) -> String {
     text(item.get(key).unwrap_or(&Value::Null))
 }
 
 /// A value as text: no quotes, `-` for nothing.
-pub(super) fn text(value: &Value) -> String {
+pub(in crate::cli) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
@@ -177,22 +177,22 @@ pub(super) fn text(value: &Value) -> String {
 }
 
 /// A field of an item as a cell.
-pub(super) fn field(item: &Value, key: &str) -> Cell {
+pub(in crate::cli) fn field(item: &Value, key: &str) -> Cell {
     Cell::Text(cell(item, key))
 }
 
 /// A field with the word of a state.
-pub(super) fn state(item: &Value, key: &str) -> Cell {
+pub(in crate::cli) fn state(item: &Value, key: &str) -> Cell {
     Cell::State(cell(item, key))
 }
 
 /// A field with Unix milliseconds.
-pub(super) fn time(item: &Value, key: &str) -> Cell {
+pub(in crate::cli) fn time(item: &Value, key: &str) -> Cell {
     Cell::Time(item.get(key).and_then(Value::as_i64))
 }
 
 /// A field with Unix milliseconds, for a page about one item; `-` when absent.
-pub(super) fn moment(screen: &TerminalScreen, item: &Value, key: &str) -> String {
+pub(in crate::cli) fn moment(screen: &TerminalScreen, item: &Value, key: &str) -> String {
     let at_ms = item.get(key).and_then(Value::as_i64);
     at_ms.map_or("-".to_owned(), |at_ms| screen.long_time(at_ms))
 }

@@ -6,6 +6,9 @@
 //! {"id":7,"group":"shop","origin":"orders-3@812",…,"record":{"key":"<base64>",…}}
 //! ```
 
+pub(super) mod export;
+pub(super) mod import;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,9 +17,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::exit::{CommandFailure, Exit, complain};
-use super::list::items;
-use super::progress::ProgressBar;
+use super::output::progress_bar::ProgressBar;
 use super::sidecars::AdminAt;
+use super::sidecars::pages::items;
 use crate::admin::{Portable, percent_encoded};
 
 /// The key of the first line; its value is the version of the lines that follow.

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 
-use super::exit::{CommandFailure, Exit, complain};
 use super::import::{RECEIPT, with_reason};
-use super::list::items;
-use super::progress::{ProgressBar, number};
-use super::sidecars::AdminAt;
-use super::transfer::{ENTRIES_MAX, ExportFilter, ExportKind, ExportQuery, VERSION, check_absent};
+use super::{ENTRIES_MAX, ExportFilter, ExportKind, ExportQuery, VERSION, check_absent};
+use crate::cli::exit::{CommandFailure, Exit, complain};
+use crate::cli::output::progress_bar::{ProgressBar, number};
+use crate::cli::sidecars::AdminAt;
+use crate::cli::sidecars::pages::items;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("step").args(["take", "end", "undo"]))]
-pub(super) struct ExportArgs {
+pub(in crate::cli) struct ExportArgs {
     #[command(flatten)]
     filter: ExportFilter,
     /// Set them aside as well: they are not delivered here any more.
@@ -41,7 +41,7 @@ pub(super) struct ExportArgs {
     at: AdminAt,
 }
 
-pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
+pub(in crate::cli) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), CommandFailure> {
     if let Some(receipt) = &args.end {
         return end(args, receipt);
     }

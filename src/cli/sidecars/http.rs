@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::exit::{CommandFailure, Exit};
+use crate::cli::exit::{CommandFailure, Exit};
 
 /// Timeout of connecting.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,24 +19,24 @@ const HEADERS_MAX: usize = 64;
 
 /// One admin port.
 #[derive(Clone, Debug)]
-pub(super) struct AdminEndpoint {
+pub(in crate::cli) struct AdminEndpoint {
     /// The address as messages name it.
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     /// The value of the `Host` header: the text of `--admin`.
-    pub(super) host: String,
+    pub(in crate::cli) host: String,
     /// The addresses to try, in order.
-    pub(super) addresses: Vec<SocketAddr>,
+    pub(in crate::cli) addresses: Vec<SocketAddr>,
     pub(super) token: Option<String>,
 }
 
 impl AdminEndpoint {
     /// GETs a path and reads JSON; any status but 200 is a failure with the sidecar's own sentence.
-    pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
+    pub(in crate::cli) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
         self.ask("GET", path, &[])
     }
 
     /// POSTs JSON and reads JSON; failures are those of `get`.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
+    pub(in crate::cli) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
         self.ask("POST", path, body.to_string().as_bytes())
     }
 

@@ -1,5 +1,8 @@
 //! The sidecars that a command asks: the addresses in `--admin`, and names with several addresses.
 
+pub(super) mod http;
+pub(super) mod pages;
+
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -9,7 +12,7 @@ use clap::{ArgAction, Args};
 use serde_json::Value;
 
 use super::exit::{CommandFailure, Exit};
-use super::http::AdminEndpoint;
+use super::sidecars::http::AdminEndpoint;
 
 /// Sidecars that are asked at a time.
 const AT_ONCE_MAX: usize = 32;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::table::Cell;
 
 /// Compares cells: moments by time, numbers inside texts by value.
-pub(super) fn compare(a: &Cell, b: &Cell) -> Ordering {
+pub(in crate::cli) fn compare(a: &Cell, b: &Cell) -> Ordering {
     match (a, b) {
         (Cell::Time(a), Cell::Time(b)) => a.cmp(b),
         (Cell::Text(a) | Cell::State(a), Cell::Text(b) | Cell::State(b)) => natural(a, b),
@@ -15,7 +15,7 @@ pub(super) fn compare(a: &Cell, b: &Cell) -> Ordering {
 }
 
 /// Whether a cell is empty; rows with an empty cell are last in any order.
-pub(super) fn is_absent(cell: &Cell) -> bool {
+pub(in crate::cli) fn is_absent(cell: &Cell) -> bool {
     match cell {
         Cell::Time(at_ms) => at_ms.is_none(),
         Cell::Text(text) | Cell::State(text) => text == "-",

@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::exit::{CommandFailure, Exit, complain};
-use super::progress::{self, ProgressBar};
-use super::show::cell;
-use super::sidecars::AdminAt;
-use super::transfer::{ENTRIES_MAX, ExportKind, VERSION, next_line};
+use super::{ENTRIES_MAX, ExportKind, VERSION, next_line};
 use crate::admin::Portable;
+use crate::cli::exit::{CommandFailure, Exit, complain};
+use crate::cli::output::progress_bar::{self, ProgressBar};
+use crate::cli::output::show::cell;
+use crate::cli::sidecars::AdminAt;
 
 /// The key of a receipt's first line.
 pub(super) const RECEIPT: &str = "reprise_import";
@@ -27,7 +27,7 @@ pub(super) const RECEIPT: &str = "reprise_import";
 const BYTES_MAX: usize = 8 << 20;
 
 #[derive(Debug, Args)]
-pub(super) struct ImportArgs {
+pub(in crate::cli) struct ImportArgs {
     /// The file that `export` wrote; - for stdin.
     file: PathBuf,
     /// Bring them; without it only tells what would be brought.
@@ -40,7 +40,7 @@ pub(super) struct ImportArgs {
     at: AdminAt,
 }
 
-pub(super) fn run(
+pub(in crate::cli) fn run(
     args: &ImportArgs,
     kind: ExportKind,
     out: &mut dyn Write,
@@ -111,7 +111,7 @@ impl FileImport<'_> {
         let mut number = 0;
         while let Some(line) = next_line(file).map_err(|error| self.unreadable(&error))? {
             number += 1;
-            self.bytes.0 += line.as_ref().map_or(0, |line| progress::number(line.len()) + 1);
+            self.bytes.0 += line.as_ref().map_or(0, |line| progress_bar::number(line.len()) + 1);
             if number == 1 {
                 let source = line.and_then(|line| self.kind.source(&line));
                 self.source =
