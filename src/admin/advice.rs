@@ -1,6 +1,6 @@
 //! Sentences for the operator that follow from a group's figures.
 
-use super::view::{ElsewhereView, ForwardView, GroupView};
+use super::views::{ElsewhereView, ForwardView, GroupView};
 
 impl GroupView {
     /// The topic of an origin `<topic>-<partition>@<offset>`.
@@ -155,9 +155,9 @@ impl ForwardView {
 
 #[cfg(test)]
 mod tests {
-    use super::super::states::StateCounts;
-    use super::super::view::{MemberView, PolicyView};
     use super::*;
+    use crate::admin::state_counts::StateCounts;
+    use crate::admin::views::{MemberView, PolicyView};
 
     /// The advice for two parked records of a group with these members: silent, takes retries.
     fn parked(members: &[(bool, bool)], in_cluster: bool, elsewhere: Option<(u64, u64)>) -> String {

@@ -13,7 +13,7 @@ use super::answer::{Refusal, json_answer};
 use super::page::{BYTES_MAX, Page, Query};
 use super::payload::{self, Detail};
 use super::source::Source;
-use super::view::GroupView;
+use super::views::GroupView;
 
 /// Items asked of the source at once while filtering.
 const PIECE: usize = 256;

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::Admin;
 use super::answer::{Refusal, json_answer};
-use super::mask::Concealment;
 use super::page::{BYTES_MAX, Page, Query};
 use super::payload;
+use super::payload::mask::Concealment;
 use super::source::Source;
-use super::view::DelayedView;
+use super::views::DelayedView;
 use crate::model::Origin;
 
 /// Records named in one request.

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::guard::Caller;
-use super::mask::Mask;
-use super::operate::{body, operator, record_patch, send_target};
+use super::operator_actions::{body, operator, record_patch, send_target};
+use super::payload::mask::Mask;
 use super::source::Source;
 use crate::engine::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobTerms, LetterFilter, WATCHED_MAX,

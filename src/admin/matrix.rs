@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::source::{Source, Unavailable};
-use super::view::GroupView;
+use super::views::GroupView;
 
 /// Retries and dead letters that the count of a group reads, each.
 pub const COUNTED_MAX: usize = 100_000;

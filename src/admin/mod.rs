@@ -1,32 +1,26 @@
 //! HTTP: page, probes, metrics, JSON API. A GET only reads; what changes anything is a POST.
 
+mod access;
 mod advice;
 mod answer;
 mod api;
-mod base64;
 mod delayed;
 mod explain;
+mod failed_records;
 mod fingerprints;
-mod guard;
 mod html;
 mod jobs;
 mod journal;
-mod json;
-mod mask;
 mod matrix;
-mod moving;
-mod nack;
-mod operate;
+mod operator_actions;
 mod page;
 mod payload;
-mod percent;
 mod port;
-mod portable;
 mod probes;
 mod source;
-mod states;
-mod token;
-mod view;
+mod state_counts;
+mod transfer;
+mod views;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -42,31 +36,34 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::observe::Metrics;
+use access::caller_guard;
+use access::caller_guard::Caller;
+use access::operator_tokens::Sessions;
 use answer::{Refusal, json_answer, text_answer};
-use guard::Caller;
-use token::Sessions;
 
-pub use base64::Base64;
+pub use access::operator_tokens::OperatorTokens;
 pub use explain::{
     AloneView, GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView,
     SuspectView, SuspectsView,
 };
+pub use failed_records::{FailedRecord, FailedRefused, FailedTaken};
 pub use fingerprints::{Fingerprint, FingerprintList, RetryFingerprint, RetryFingerprintList};
 pub use jobs::{JobPlan, PlanSample};
 pub use journal::{FsyncTimes, JournalView, LetterSpace};
-pub use mask::{Concealment, Mask};
 pub use matrix::{COUNTED_MAX, Matrix};
-pub use nack::{FailedRecord, FailedRefused, FailedTaken};
-pub use operate::{ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction};
-pub use percent::percent_encoded;
-pub use portable::{
+pub use operator_actions::{
+    ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction,
+};
+pub use payload::base64::Base64;
+pub use payload::mask::{Concealment, Mask};
+pub use payload::percent::percent_encoded;
+pub use payload::portable::{
     EntryImportOutcome, ExportCounts, Portable, PortableLetter, PortableLetters, PortableRecord,
 };
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
-pub use states::StateCounts;
-pub use token::OperatorTokens;
-pub use view::{
+pub use state_counts::StateCounts;
+pub use views::{
     DeadLetterView, DelayedView, DrainGroup, DrainView, ElsewhereView, ForwardView, GroupView,
     LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
 };
@@ -172,23 +169,24 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/matrix", get(matrix::counts::<S>))
         .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
-        .route("/api/v1/retries/export", get(moving::export::<S>).post(moving::step::<S>))
+        .route("/api/v1/retries/export", get(transfer::export::<S>).post(transfer::step::<S>))
         .route("/api/v1/retries/fingerprints", get(fingerprints::list_retries::<S>))
-        .route("/api/v1/retries/import", carrying(post(moving::import::<S>)))
+        .route("/api/v1/retries/import", carrying(post(transfer::import::<S>)))
         .route(
             "/api/v1/nack",
-            post(nack::nack::<S>).layer(DefaultBodyLimit::max(nack::NACK_BYTES_MAX)),
+            post(failed_records::nack::<S>)
+                .layer(DefaultBodyLimit::max(failed_records::NACK_BYTES_MAX)),
         )
-        .route("/api/v1/retries/{verb}", bounded(post(operate::retries::<S>)))
-        .route("/api/v1/dead-letters/{verb}", bounded(post(operate::dead_letters::<S>)))
-        .route("/api/v1/audit", get(operate::audit::<S>))
+        .route("/api/v1/retries/{verb}", bounded(post(operator_actions::retries::<S>)))
+        .route("/api/v1/dead-letters/{verb}", bounded(post(operator_actions::dead_letters::<S>)))
+        .route("/api/v1/audit", get(operator_actions::audit::<S>))
         .route("/api/v1/jobs", get(jobs::list::<S>).merge(bounded(post(jobs::start::<S>))))
         .route("/api/v1/jobs/plan", bounded(post(jobs::plan::<S>)))
         .route("/api/v1/jobs/{id}", get(jobs::one::<S>))
         .route("/api/v1/jobs/{id}/{verb}", bounded(post(jobs::change::<S>)))
         .route("/api/v1/dead-letters/fingerprints", get(fingerprints::list::<S>))
-        .route("/api/v1/dead-letters/export", get(moving::export_letters::<S>))
-        .route("/api/v1/dead-letters/import", carrying(post(moving::import_letters::<S>)))
+        .route("/api/v1/dead-letters/export", get(transfer::export_letters::<S>))
+        .route("/api/v1/dead-letters/import", carrying(post(transfer::import_letters::<S>)))
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
         .route("/api/v1/delayed", get(delayed::list::<S>))
@@ -201,12 +199,12 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
 
 /// A route with small request bodies.
 fn bounded<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
-    route.layer(DefaultBodyLimit::max(operate::BODY_BYTES_MAX))
+    route.layer(DefaultBodyLimit::max(operator_actions::BODY_BYTES_MAX))
 }
 
 /// A route whose request bodies hold records.
 fn carrying<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
-    route.layer(DefaultBodyLimit::max(moving::IMPORT_BYTES_MAX))
+    route.layer(DefaultBodyLimit::max(transfer::IMPORT_BYTES_MAX))
 }
 
 async fn guarded<S: Source>(
@@ -225,9 +223,9 @@ async fn guarded<S: Source>(
     let login = admin.sessions.login(&tokens, headers);
     let changes = !request.method().is_safe();
     let by = (peer, login);
-    let judged = guard::judge(&admin.options, path, headers, by);
+    let judged = caller_guard::judge(&admin.options, path, headers, by);
     let judged = match judged {
-        Ok(()) if changes => guard::judge_change(path, headers, by),
+        Ok(()) if changes => caller_guard::judge_change(path, headers, by),
         judged => judged,
     };
     match judged {

@@ -12,8 +12,8 @@ use axum::routing::get;
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use super::access::operator_tokens::Sessions;
 use super::answer::{Refusal, json_answer, text_answer};
-use super::token::Sessions;
 use super::{Admin, Options, Source, not_allowed, port};
 use crate::observe::Metrics;
 

@@ -4,14 +4,14 @@
 use std::future::Future;
 
 use super::explain::{GroupExplanation, RecordHistory, RuleView};
+use super::failed_records::{FailedRecord, FailedRefused, FailedTaken};
 use super::fingerprints::{FingerprintList, RetryFingerprintList};
 use super::jobs::JobPlan;
 use super::journal::JournalView;
 use super::matrix::Matrix;
-use super::nack::{FailedRecord, FailedRefused, FailedTaken};
-use super::operate::{ActionReport, ActionRequest};
-use super::portable::{EntryImportOutcome, ExportCounts, Portable, PortableLetters};
-use super::view::{
+use super::operator_actions::{ActionReport, ActionRequest};
+use super::payload::portable::{EntryImportOutcome, ExportCounts, Portable, PortableLetters};
+use super::views::{
     DeadLetterView, DelayedView, DrainView, GroupView, Overview, Readiness, RetryRecord, RetryView,
 };
 use crate::engine::{AuditRecord, Job, JobChange, JobError, JobTerms, Operator};

@@ -12,9 +12,9 @@ use super::jobs::target_of;
 use super::retry_kinds::act_on_like;
 use super::{back_to, form, group_path, refused};
 use crate::admin::Admin;
+use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
-use crate::admin::guard::Caller;
-use crate::admin::operate::{
+use crate::admin::operator_actions::{
     ActionReport, DueTime, due_time, letter_request, operator, record_patch, retry_request,
     send_target,
 };

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::cut::cell;
 use crate::admin::explain::{GroupExplanation, RuleView, SuspectsView};
-use crate::admin::percent::percent_encoded;
-use crate::admin::view::{GroupView, MemberView, OffsetView};
+use crate::admin::payload::percent::percent_encoded;
+use crate::admin::views::{GroupView, MemberView, OffsetView};
 
 /// Rows of each table; the JSON API has the rest.
 const ROWS_MAX: usize = 25;

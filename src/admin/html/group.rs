@@ -18,7 +18,7 @@ use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::Fingerprint;
 use crate::admin::matrix::MatrixSum;
 use crate::admin::source::Source;
-use crate::admin::view::{DeadLetterView, GroupView, RetryView};
+use crate::admin::views::{DeadLetterView, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
 use crate::model::utc;
 

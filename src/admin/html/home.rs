@@ -14,7 +14,7 @@ use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::{Fingerprint, RetryFingerprint};
 use crate::admin::matrix::MatrixSum;
 use crate::admin::source::{Source, Unavailable};
-use crate::admin::view::{GroupView, Overview, Readiness};
+use crate::admin::views::{GroupView, Overview, Readiness};
 use crate::engine::AuditRecord;
 use crate::model::utc;
 

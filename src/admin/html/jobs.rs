@@ -14,11 +14,11 @@ use super::group::ActionNotice;
 use super::letters::LettersQuery;
 use super::{back_to, form, group_path, page, refused};
 use crate::admin::Admin;
+use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
-use crate::admin::guard::Caller;
 use crate::admin::jobs::{JobBody, alter, begin};
 use crate::admin::source::Source;
-use crate::admin::view::GroupView;
+use crate::admin::views::GroupView;
 use crate::engine::{Job, JobState, mask};
 use crate::model::utc;
 

@@ -15,10 +15,10 @@ use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, letter_path, query, refused, still_page};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
-use crate::admin::mask::Concealment;
 use crate::admin::payload;
+use crate::admin::payload::mask::Concealment;
 use crate::admin::source::Source;
-use crate::admin::view::DeadLetterView;
+use crate::admin::views::DeadLetterView;
 use crate::model::utc;
 
 /// Bytes of a value that a form can carry, as they stand on the page.

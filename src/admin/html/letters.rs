@@ -15,7 +15,7 @@ use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::source::Source;
-use crate::admin::view::{DeadLetterView, GroupView};
+use crate::admin::views::{DeadLetterView, GroupView};
 use crate::model::utc;
 
 /// Rows of one page.

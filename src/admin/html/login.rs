@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use super::{page, refused};
 use crate::admin::Admin;
+use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
-use crate::admin::guard::Caller;
 
 /// Time after which a wrong token is answered.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_millis(500);

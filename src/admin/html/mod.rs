@@ -27,8 +27,8 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::answer::Refusal;
-use super::percent::percent_encoded;
-use super::states::StateCounts;
+use super::payload::percent::percent_encoded;
+use super::state_counts::StateCounts;
 
 pub(super) use act::act;
 pub(super) use group::group;

@@ -15,7 +15,7 @@ use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::source::Source;
-use crate::admin::view::{RetryRecord, RetryView};
+use crate::admin::views::{RetryRecord, RetryView};
 use crate::model::utc;
 
 /// States in which an operator may act on a retry.

@@ -5,13 +5,13 @@ use maud::{Markup, html};
 use super::group::spark;
 use super::{group_path, retry_path};
 use crate::admin::Admin;
+use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::fingerprints::{RetryFingerprint, RetryFingerprintList};
-use crate::admin::guard::Caller;
 use crate::admin::matrix::COUNTED_MAX;
-use crate::admin::operate::{ActionReport, operator, retry_request};
+use crate::admin::operator_actions::{ActionReport, operator, retry_request};
 use crate::admin::source::Source;
-use crate::admin::view::{GroupView, RetryView};
+use crate::admin::views::{GroupView, RetryView};
 use crate::engine::{OPERATE_MAX, mask};
 use crate::model::utc;
 

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use super::cut::{clipped, cut, page_bytes};
 use crate::admin::Options;
 use crate::admin::answer::Refusal;
-use crate::admin::json::{has_members, indented, json_text};
-use crate::admin::mask::Concealment;
 use crate::admin::payload;
+use crate::admin::payload::json::{has_members, indented, json_text};
+use crate::admin::payload::mask::Concealment;
 
 /// Room of the value on a page.
 const VALUE_ROOM: usize = 48 << 10;

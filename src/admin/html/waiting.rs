@@ -15,7 +15,7 @@ use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::matrix::{DUE_COLUMNS, due_span};
 use crate::admin::source::Source;
-use crate::admin::view::RetryView;
+use crate::admin::views::RetryView;
 use crate::model::utc;
 
 /// Rows of one page.

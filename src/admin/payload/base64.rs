@@ -1,6 +1,6 @@
 //! Bytes of records in JSON: base64 as in RFC 4648, with padding.
 
-use base64::Engine;
+pub(in crate::admin) use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

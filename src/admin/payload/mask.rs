@@ -5,9 +5,9 @@
 
 use axum::http::StatusCode;
 
-use super::answer::Refusal;
 use super::json::{json_text, skip_space, token_end};
-use super::view::{DeadLetterView, DelayedView, RetryRecord};
+use crate::admin::answer::Refusal;
+use crate::admin::views::{DeadLetterView, DelayedView, RetryRecord};
 
 /// The text that replaces a masked part.
 const SIGN: &str = "•••";
@@ -43,36 +43,36 @@ impl Mask {
         Self { headers, paths: json.iter().map(path).collect() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::admin) fn is_empty(&self) -> bool {
         self.headers.is_empty() && self.paths.is_empty()
     }
 
     /// Masks a dead letter: key, value, headers.
-    pub(super) fn letter(&self, letter: &mut DeadLetterView) {
+    pub(in crate::admin) fn letter(&self, letter: &mut DeadLetterView) {
         self.key(&mut letter.key);
         self.headers(&mut letter.headers);
         letter.concealment = self.value(&mut letter.value);
     }
 
-    pub(super) fn retry(&self, found: &mut RetryRecord) {
+    pub(in crate::admin) fn retry(&self, found: &mut RetryRecord) {
         self.key(&mut found.key);
         self.headers(&mut found.headers);
         found.concealment = self.value(&mut found.value);
     }
 
-    pub(super) fn delayed(&self, record: &mut DelayedView) {
+    pub(in crate::admin) fn delayed(&self, record: &mut DelayedView) {
         self.key(&mut record.key);
         self.headers(&mut record.headers);
         record.concealment = self.value(&mut record.value);
     }
 
     /// The value of a header as it may be shown.
-    pub(super) fn header<'a>(&self, name: &str, value: &'a str) -> &'a str {
+    pub(in crate::admin) fn header<'a>(&self, name: &str, value: &'a str) -> &'a str {
         if self.hides(name) { SIGN } else { value }
     }
 
     /// A text that may be JSON, as it may be shown; `None`: not at all.
-    pub(super) fn text(&self, text: String) -> Option<String> {
+    pub(in crate::admin) fn text(&self, text: String) -> Option<String> {
         let mut value = Some(text.into_bytes());
         match self.value(&mut value) {
             Concealment::Whole => None,
@@ -118,7 +118,7 @@ impl Mask {
 
 impl Concealment {
     /// A refusal of the exact bytes, if some of them are masked.
-    pub(super) fn judge_bytes(self) -> Result<(), Refusal> {
+    pub(in crate::admin) fn judge_bytes(self) -> Result<(), Refusal> {
         let why = match self {
             Self::None => return Ok(()),
             Self::Part => "members of this value are masked",

@@ -1,11 +1,17 @@
 //! The bytes of a record in JSON: UTF-8 as text, other bytes as base64, hidden ones as their size.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+pub(super) mod base64;
+pub(super) mod json;
+pub(super) mod mask;
+pub(super) mod percent;
+pub(super) mod portable;
+
+use ::base64::Engine;
+use ::base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::mask::Concealment;
-use super::view::DeadLetterView;
+use super::payload::mask::Concealment;
+use super::views::DeadLetterView;
 
 /// Headers that hold figures and names of reprise: shown even where payloads are hidden. The texts
 /// an application gave (`x-retry-reason`, `__dlq.errors.message`) are not among them.

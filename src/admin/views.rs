@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::mask::Concealment;
-use super::states::StateCounts;
+use super::payload::mask::Concealment;
+use super::state_counts::StateCounts;
 
 /// Whether the sidecar can do its work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -6,18 +6,18 @@ use serde::de::IgnoredAny;
 const DEPTH_MAX: usize = 40;
 
 /// The text of a JSON document; `None`: the bytes are another format.
-pub(super) fn json_text(bytes: &[u8]) -> Option<&str> {
+pub(in crate::admin) fn json_text(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     serde_json::from_str::<IgnoredAny>(text).ok().map(|_| text)
 }
 
 /// Whether a document is an object or an array.
-pub(super) fn has_members(text: &str) -> bool {
+pub(in crate::admin) fn has_members(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
 }
 
 /// A document with a line for each member; the text ends once it has more than `room` bytes.
-pub(super) fn indented(text: &str, room: usize) -> String {
+pub(in crate::admin) fn indented(text: &str, room: usize) -> String {
     let (bytes, mut out) = (text.as_bytes(), String::new());
     let (mut depth, mut at) = (0_usize, 0);
     while out.len() <= room {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Admin;
+use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::guard::Caller;
 use super::page::{Page, Query};
 use super::source::Source;
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch, SendTarget};

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, StatusCode, header};
 
-use super::Options;
-use super::answer::Refusal;
-use super::token::RequestToken;
+use super::operator_tokens::RequestToken;
+use crate::admin::Options;
+use crate::admin::answer::Refusal;
 
 /// Paths without access checks: probes and figures hold no record.
 const OPEN: [&str; 10] = [
@@ -28,15 +28,15 @@ const SESSION_PATHS: [&str; 2] = ["/login", "/logout"];
 
 /// The caller of a request that was let pass.
 #[derive(Clone, Debug)]
-pub(super) struct Caller {
+pub(in crate::admin) struct Caller {
     /// The name of the token that the caller sent; empty without a token.
-    pub(super) name: String,
+    pub(in crate::admin) name: String,
     /// The address; empty when it is not known.
-    pub(super) peer: String,
+    pub(in crate::admin) peer: String,
 }
 
 impl Caller {
-    pub(super) fn new(login: Option<RequestToken<'_>>, peer: Option<SocketAddr>) -> Self {
+    pub(in crate::admin) fn new(login: Option<RequestToken<'_>>, peer: Option<SocketAddr>) -> Self {
         let name = login.map(|login| login.token.name.clone()).unwrap_or_default();
         let peer = peer.map(|peer| peer.ip().to_canonical().to_string());
         Self { name, peer: peer.unwrap_or_default() }
@@ -44,7 +44,7 @@ impl Caller {
 }
 
 /// Decides whether a request may read.
-pub(super) fn judge(
+pub(in crate::admin) fn judge(
     options: &Options,
     path: &str,
     headers: &HeaderMap,
@@ -76,7 +76,7 @@ pub(super) fn judge(
 }
 
 /// Decides whether a request may change something, once [`judge`] has let it pass.
-pub(super) fn judge_change(
+pub(in crate::admin) fn judge_change(
     path: &str,
     headers: &HeaderMap,
     (peer, login): (Option<SocketAddr>, Option<RequestToken<'_>>),

@@ -13,13 +13,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
+use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::guard::Caller;
-use super::operate::{WHY_BYTES_MAX, long_reason};
+use super::operator_actions::{WHY_BYTES_MAX, long_reason};
 use super::page::Query;
-use super::portable::Portable;
+use super::payload::portable::Portable;
 use super::source::Source;
-use super::view::GroupView;
+use super::views::GroupView;
 use crate::engine::Operator;
 use crate::retry::ExportStep;
 

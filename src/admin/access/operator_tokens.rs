@@ -31,34 +31,34 @@ impl OperatorTokens {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tokens.into();
     }
 
-    pub(super) fn now(&self) -> Arc<[OperatorToken]> {
+    pub(in crate::admin) fn now(&self) -> Arc<[OperatorToken]> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// The token of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestToken<'a> {
-    pub(super) token: &'a OperatorToken,
+pub(in crate::admin) struct RequestToken<'a> {
+    pub(in crate::admin) token: &'a OperatorToken,
     /// Whether a cookie sent it: a browser adds it to requests from any page.
     pub(super) by_cookie: bool,
 }
 
 /// The sessions of browsers.
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(in crate::admin) struct Sessions {
     clock: Clock,
     /// The secret of the token and the start of the session, by its id.
     open: Mutex<BTreeMap<String, (Secret, Duration)>>,
 }
 
 impl Sessions {
-    pub(super) fn new() -> Self {
+    pub(in crate::admin) fn new() -> Self {
         Self { clock: Clock::start(), open: Mutex::default() }
     }
 
     /// Opens a session and returns its cookie; `None`: no token has this secret.
-    pub(super) fn open(&self, tokens: &[OperatorToken], secret: &str) -> Option<String> {
+    pub(in crate::admin) fn open(&self, tokens: &[OperatorToken], secret: &str) -> Option<String> {
         let secret = find(tokens, secret)?.secret.clone();
         let (id, now) = (Uuid::new_v4().simple().to_string(), self.clock.elapsed());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl Sessions {
     }
 
     /// Ends the session of a request and returns the cookie that removes it.
-    pub(super) fn close(&self, headers: &HeaderMap) -> String {
+    pub(in crate::admin) fn close(&self, headers: &HeaderMap) -> String {
         if let Some(id) = session_id(headers) {
             self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         }
@@ -80,7 +80,7 @@ impl Sessions {
     }
 
     /// The token of a request: of its `Authorization`, or of its session.
-    pub(super) fn login<'a>(
+    pub(in crate::admin) fn login<'a>(
         &self,
         tokens: &'a [OperatorToken],
         headers: &HeaderMap,
