@@ -7,10 +7,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod addresses;
 mod anew;
 mod broker;
-mod damaged;
 mod door;
 mod faults;
 mod forwarding;
@@ -19,24 +17,15 @@ mod healthy;
 mod imported;
 mod kafka;
 mod key_lines;
-mod login;
-mod marked;
-mod moved;
+mod listing;
+mod nacks;
 mod names;
-mod node_listing;
 mod older;
-mod outage;
 mod passing;
-mod patience;
-mod read_back;
 mod relay;
-mod replicas;
-mod restarts;
-mod rights;
-mod sasl;
+mod security;
 mod sending;
 mod silent;
 mod tools;
 mod transactions;
-mod voices;
 mod watched;

@@ -1,6 +1,11 @@
 //! Faults of a broker: the client's connection ends, the sidecar goes on, and the next connection
 //! works.
 
+mod damaged_batches;
+mod moved_brokers;
+mod outage;
+mod restarts;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -1,0 +1,5 @@
+//! The brokers that a client sees.
+
+mod addresses;
+mod node_listing;
+mod replicas;

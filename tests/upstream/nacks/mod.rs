@@ -1,0 +1,6 @@
+//! Nacks of records of the cluster.
+
+mod commit_nacks;
+mod commit_waits;
+mod member_connections;
+mod read_back;
