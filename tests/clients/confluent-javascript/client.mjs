@@ -1,6 +1,6 @@
 // The @confluentinc/kafka-javascript client of tests/clients, that is librdkafka in Node: does what
 // stdin says, one command a line, and prints JSON lines. Arguments, commands and lines:
-// tests/clients/harness/client.rs. Bytes are hex. Settings: librdkafka's own; consumer.KEY and
+// tests/clients/harness/rig/client.rs. Bytes are hex. Settings: librdkafka's own; consumer.KEY and
 // producer.KEY are for one side only.
 
 import { createInterface } from "node:readline";

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::cluster::{asked, dir, tool};
+use crate::rig::cluster::{asked, dir, tool};
 
 /// JSON path of a classic member's subscription: the only text in the cluster that may name a topic
 /// of reprise.

@@ -11,20 +11,10 @@
 )]
 #![expect(dead_code, reason = "main.rs and in_front.rs use the rest")]
 
-mod client;
-mod cluster;
-mod host;
-mod library;
-mod login;
 mod order;
 #[path = "../../support/port.rs"]
 mod port;
-mod program;
-mod runtimes;
-mod scene;
-mod sidecar;
-mod stage;
-mod wait;
+mod rig;
 mod wordless;
 
 mod signals;

@@ -2,8 +2,8 @@
 
 use crate::judge::Judge;
 use crate::order::failing;
-use crate::program::Program;
-use crate::stage::{LONG_SESSION, Stage};
+use crate::rig::program::Program;
+use crate::rig::stage::{LONG_SESSION, Stage};
 
 pub(crate) fn an_application_changes_its_protocol_member_by_member(program: Program) {
     let (stage, other) = (Stage::new(program, "changing"), program.by_other_protocol());

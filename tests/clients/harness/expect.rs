@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::client::Record;
 use crate::order::{Order, marks};
-use crate::sidecar::{LEVELS_MS, RETRIES_MAX};
-use crate::wait::slewed_ms;
+use crate::rig::client::Record;
+use crate::rig::sidecar::{LEVELS_MS, RETRIES_MAX};
+use crate::rig::wait::slewed_ms;
 
 /// First offset of a retry partition.
 const LANE: i64 = 1 << 50;

@@ -13,30 +13,17 @@
 #[macro_use]
 mod list;
 
-mod client;
-mod cluster;
 mod expect;
 mod front;
-mod host;
 mod judge;
 mod kcat;
-mod library;
-mod logging_in;
-mod login;
 mod matrix;
 mod order;
-mod printing;
-mod program;
-mod runtimes;
-mod scene;
-mod sidecar;
-mod stage;
-mod streams;
+mod rig;
 #[path = "../../support/mod.rs"]
 mod support;
 mod transacting;
 mod turn;
-mod wait;
 
 mod afterwards;
 

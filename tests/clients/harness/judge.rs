@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use reprise::clock::Clock;
 
-use crate::client::{Client, ProduceResult, Record, records};
 use crate::expect;
-use crate::library::Trait;
 use crate::order::{NackKind, Order, Plan, When, tag_of};
-use crate::scene::Scene;
-use crate::sidecar::{PARTITIONS, Sidecar};
+use crate::rig::client::{Client, ProduceResult, Record, records};
+use crate::rig::library::Trait;
+use crate::rig::scene::Scene;
+use crate::rig::sidecar::{PARTITIONS, Sidecar};
 
 /// Longest wait until all orders are done or dead.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);

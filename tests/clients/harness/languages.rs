@@ -14,28 +14,18 @@
 #[macro_use]
 mod list;
 
-mod client;
-mod cluster;
 mod expect;
-mod host;
 mod judge;
-mod library;
-mod login;
 mod matrix;
 mod order;
 mod ordered;
 #[path = "../../support/port.rs"]
 mod port;
-mod program;
-mod runtimes;
+mod rig;
 mod scenario;
-mod scene;
-mod sidecar;
 mod spoken;
-mod stage;
 mod table;
 mod turn;
-mod wait;
 mod wordless;
 
 scenarios!(confluent_kafka, CONFLUENT_KAFKA:

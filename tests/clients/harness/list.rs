@@ -88,7 +88,7 @@ macro_rules! played {
             #[test]
             fn $scenario() {
                 let _beside_others = crate::turn::beside_others();
-                let program = crate::program::Program::$program;
+                let program = crate::rig::program::Program::$program;
                 crate::matrix::play(program, $group, stringify!($scenario), crate::$of::$scenario);
             }
         )+

@@ -16,29 +16,19 @@
 mod list;
 
 mod changing;
-mod client;
-mod cluster;
 mod expect;
-mod host;
 mod judge;
-mod library;
-mod login;
 mod matrix;
 mod order;
 mod ordered;
 mod plays;
 #[path = "../../support/port.rs"]
 mod port;
-mod program;
-mod runtimes;
+mod rig;
 mod scenario;
-mod scene;
-mod sidecar;
 mod spoken;
-mod stage;
 mod transacting;
 mod turn;
-mod wait;
 mod wordless;
 
 scenarios!(librdkafka, LIBRDKAFKA:

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cluster;
-use crate::program::Program;
+use crate::rig::cluster;
+use crate::rig::program::Program;
 
 /// Plays one scenario of a group. Without a cluster behind the sidecar, a pass is noted.
 pub(crate) fn play(program: Program, group: &str, scenario: &str, act: fn(Program)) {

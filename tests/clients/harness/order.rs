@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::client::Record;
-use crate::login::Login;
-use crate::sidecar::RETRIES_MAX;
+use crate::rig::client::Record;
+use crate::rig::login::Login;
+use crate::rig::sidecar::RETRIES_MAX;
 
 /// The kind of nack that the application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

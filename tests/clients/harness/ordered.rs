@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::client::{Client, Record};
-use crate::cluster;
 use crate::order::{hex, tag_of};
-use crate::program::Program;
-use crate::sidecar::PARTITIONS;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::client::{Client, Record};
+use crate::rig::cluster;
+use crate::rig::program::Program;
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 /// Longest wait. A cooperative client needs two rebalances for each rewind.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -10,11 +10,11 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, Timestamp, TopicPartitionList};
 use reprise::clock::Clock;
 
-use crate::cluster::Admin;
-use crate::scene::Scene;
-use crate::sidecar::{CONSUMER_SESSION, PARTITIONS, Sidecar};
-use crate::stage::empty_dir;
-use crate::wait::until;
+use crate::rig::cluster::Admin;
+use crate::rig::scene::Scene;
+use crate::rig::sidecar::{CONSUMER_SESSION, PARTITIONS, Sidecar};
+use crate::rig::stage::empty_dir;
+use crate::rig::wait::until;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(100);

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use reprise::clock::Clock;
 
-use crate::client::{Client, Record};
 use crate::expect;
 use crate::judge::{Judge, PATIENCE, poll_all};
-use crate::library::Trait;
 use crate::order::{ALWAYS, Plan, failing, hex, tag_of};
-use crate::program::Program;
-use crate::sidecar::{PARTITIONS, RETRIES_MAX, Sidecar};
-use crate::stage::{LONG_SESSION, SHORT_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::client::{Client, Record};
+use crate::rig::library::Trait;
+use crate::rig::program::Program;
+use crate::rig::sidecar::{PARTITIONS, RETRIES_MAX, Sidecar};
+use crate::rig::stage::{LONG_SESSION, SHORT_SESSION, Stage};
+use crate::rig::wait::until;
 
 /// Most FindCoordinator requests of two clients after a start. Java sends ten a second while the
 /// sidecar does not know the cluster yet.
@@ -197,7 +197,7 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     for _ in &failed {
         a.answer().unwrap_or_else(|error| panic!("{error}"));
     }
-    let fates = crate::client::fates(a.answer().unwrap_or_else(|error| panic!("{error}")));
+    let fates = crate::rig::client::fates(a.answer().unwrap_or_else(|error| panic!("{error}")));
     judge.nacked(&failed, fates);
     judge.commit(&mut a);
     judge.commit(&mut b);

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::client::{Client, Record};
 use crate::order::{hex, marks, tag_of};
-use crate::program::Program;
-use crate::sidecar::PARTITIONS;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::client::{Client, Record};
+use crate::rig::program::Program;
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const ORDERS: usize = 16;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::library::Trait;
 use crate::matrix::note;
-use crate::program::Program;
+use crate::rig::library::Trait;
+use crate::rig::program::Program;
 
 /// Lines before and after the table.
 const MARKS: [&str; 2] = ["<!-- made by tests/clients/run matrix -->\n", "<!-- end -->\n"];

@@ -6,13 +6,13 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::client::{Client, Record};
-use crate::cluster;
 use crate::judge::Judge;
 use crate::order::{Order, Plan, failing};
-use crate::program::Program;
-use crate::sidecar::PARTITIONS;
-use crate::stage::{LONG_SESSION, Stage};
+use crate::rig::client::{Client, Record};
+use crate::rig::cluster;
+use crate::rig::program::Program;
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::{LONG_SESSION, Stage};
 
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
@@ -64,7 +64,7 @@ pub(crate) fn offsets_in_a_transaction_are_the_group_s(program: Program) {
         let mut worker = transactional(&stage, name, &group, &[]);
         worker.run(&format!("subscribe {topic}"));
         let mut seen = Vec::new();
-        crate::wait::until(crate::judge::PATIENCE, "all are read", || {
+        crate::rig::wait::until(crate::judge::PATIENCE, "all are read", || {
             seen.extend(worker.poll(Duration::from_millis(200)));
             seen.len() >= 12
         });
@@ -136,7 +136,7 @@ fn read_committed(stage: &Stage, topic: &str, count: usize) -> Vec<Record> {
     let mut reader = stage.client_at(&stage.sidecar.address(), who, &read);
     reader.run(&format!("subscribe {topic}"));
     let mut seen = Vec::new();
-    crate::wait::until(crate::judge::PATIENCE, "they are read", || {
+    crate::rig::wait::until(crate::judge::PATIENCE, "they are read", || {
         seen.extend(reader.poll(Duration::from_millis(200)));
         seen.len() >= count
     });

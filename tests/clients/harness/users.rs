@@ -1,11 +1,11 @@
 //! Logins of clients at a sidecar without a cluster. librdkafka is built without OpenSSL here, and
 //! then has PLAIN only.
 
-use crate::logging_in::{
+use crate::kcat::logging_in::{
     hears_that_its_password_is_wrong, logs_in_again_and_again_on_one_connection,
 };
-use crate::program::Program;
-use crate::stage::Stage;
+use crate::rig::program::Program;
+use crate::rig::stage::Stage;
 
 #[test]
 fn java_logs_in_again_and_again_by_scram() {

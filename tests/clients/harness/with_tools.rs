@@ -11,27 +11,14 @@
 )]
 #![expect(dead_code, reason = "main.rs and in_front.rs use the rest")]
 
-mod client;
-mod cluster;
 mod expect;
-mod host;
 mod judge;
 mod kcat;
-mod library;
-mod logging_in;
-mod login;
 mod order;
 #[path = "../../support/port.rs"]
 mod port;
-mod printing;
-mod program;
-mod runtimes;
-mod scene;
-mod sidecar;
-mod stage;
-mod streams;
+mod rig;
 mod turn;
-mod wait;
 
 mod tools;
 mod users;

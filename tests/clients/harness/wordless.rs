@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::{Client, Record};
-use crate::cluster;
-use crate::library::Trait;
 use crate::order::{hex, tag_of};
-use crate::program::Program;
-use crate::sidecar::PARTITIONS;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::client::{Client, Record};
+use crate::rig::cluster;
+use crate::rig::library::Trait;
+use crate::rig::program::Program;
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 const PATIENCE: Duration = Duration::from_mins(3);
 /// Orders of each batch, over all partitions.

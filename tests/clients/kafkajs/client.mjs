@@ -1,5 +1,5 @@
 // The kafkajs client of tests/clients: does what stdin says, one command a line, and prints JSON
-// lines. Arguments, commands and lines: tests/clients/harness/client.rs. Bytes are hex.
+// lines. Arguments, commands and lines: tests/clients/harness/rig/client.rs. Bytes are hex.
 //
 // kafkajs pushes: a batch waits in its handler until it is polled. Headers are an object, so only
 // the order of those by one name is known. Codecs but gzip come with packages, as its manual says.

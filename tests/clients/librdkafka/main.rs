@@ -1,5 +1,5 @@
 //! The librdkafka client of tests/clients: runs commands from stdin, one a line, and prints JSON
-//! lines. Arguments, commands and lines: tests/clients/harness/client.rs.
+//! lines. Arguments, commands and lines: tests/clients/harness/rig/client.rs.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

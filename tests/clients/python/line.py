@@ -1,6 +1,6 @@
 """What the Python clients of tests/clients have in common: commands on stdin, JSON lines on stdout.
 
-Arguments, commands and lines: tests/clients/harness/client.rs. Bytes are hex.
+Arguments, commands and lines: tests/clients/harness/rig/client.rs. Bytes are hex.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 // Package line is what the Go clients of tests/clients have in common: commands on stdin, JSON lines
-// on stdout. Arguments, commands and lines: tests/clients/harness/client.rs. Bytes are hex.
+// on stdout. Arguments, commands and lines: tests/clients/harness/rig/client.rs. Bytes are hex.
 package line
 
 import (

@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
-use crate::cluster::Admin;
 use crate::judge::PATIENCE;
-use crate::program::Program;
-use crate::sidecar::PARTITIONS;
-use crate::stage::Stage;
+use crate::rig::cluster::Admin;
+use crate::rig::program::Program;
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::Stage;
+use crate::rig::wait::until;
 use crate::support::{Client, Rec};
-use crate::wait::until;
 
 /// Newest version of Metadata that kafkajs sends.
 const METADATA: i16 = 6;

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use reprise::clock::Clock;
 
-use crate::cluster::{self, Admin};
 use crate::judge::{Judge, PATIENCE};
 use crate::order::failing;
-use crate::program::Program;
-use crate::scene::Scene;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::cluster::{self, Admin};
+use crate::rig::program::Program;
+use crate::rig::scene::Scene;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 const EVERYBODY: [Program; 4] =
     [Program::JAVA, Program::JAVA_848, Program::LIBRDKAFKA, Program::LIBRDKAFKA_848];

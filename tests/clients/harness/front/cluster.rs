@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::client::Client;
-use crate::cluster::{asked, back_door};
 use crate::judge::{Judge, PATIENCE};
 use crate::order::{Plan, failing, tag_of};
-use crate::program::Program;
-use crate::scene::Scene;
-use crate::sidecar::CONSUMER_SESSION;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::client::Client;
+use crate::rig::cluster::{asked, back_door};
+use crate::rig::program::Program;
+use crate::rig::scene::Scene;
+use crate::rig::sidecar::CONSUMER_SESSION;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 #[test]
 fn tools_show_a_classic_group_as_without_the_sidecar() {
@@ -37,7 +37,7 @@ fn tools_show_the_same(program: Program) {
 
     // A group without the sidecar: no record fails, because none would be retried.
     let direct = Scene::new();
-    crate::cluster::Admin::direct().make_topic(&direct.topic, crate::sidecar::PARTITIONS);
+    crate::rig::cluster::Admin::direct().make_topic(&direct.topic, crate::rig::sidecar::PARTITIONS);
     let mut judge = Judge::new(&direct);
     let mut b = stage.client_at(&back_door(), ("b", &direct.group, LONG_SESSION), &id);
     b.run(&format!("subscribe {}", direct.topic));

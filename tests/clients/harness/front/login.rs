@@ -1,10 +1,10 @@
 //! Logins of clients at the cluster, through the sidecar's TLS and its own TLS to the brokers.
 
-use crate::logging_in::{
+use crate::kcat::logging_in::{
     hears_that_its_password_is_wrong, logs_in_again_and_again_on_one_connection,
 };
-use crate::program::Program;
-use crate::stage::Stage;
+use crate::rig::program::Program;
+use crate::rig::stage::Stage;
 
 #[test]
 fn java_logs_in_again_and_again_on_one_connection() {

@@ -1,11 +1,11 @@
 //! Scenarios in which the topic of orders changes while retries wait.
 
-use crate::cluster::Admin;
 use crate::judge::Judge;
 use crate::order::{Plan, failing};
-use crate::program::Program;
-use crate::sidecar::PARTITIONS;
-use crate::stage::{LONG_SESSION, Stage};
+use crate::rig::cluster::Admin;
+use crate::rig::program::Program;
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::{LONG_SESSION, Stage};
 
 /// Partitions after the topic has grown.
 const MORE: i32 = PARTITIONS + 2;

@@ -16,14 +16,14 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::cluster::{asked, back_door, bootstrap, dir};
 use crate::judge::PATIENCE;
-use crate::program::Program;
-use crate::stage::Stage;
+use crate::rig::cluster::{asked, back_door, bootstrap, dir};
+use crate::rig::program::Program;
+use crate::rig::stage::Stage;
+use crate::rig::wait::until;
 use crate::support::batch::plain;
 use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::{Client, Member, Rec, Trust};
-use crate::wait::until;
 
 /// A user without rights of his own, whom `tests/support/real-kafka` creates.
 const GUEST: &[u8] = b"\0guest\0guest-secret";

@@ -1,12 +1,12 @@
 //! Scenarios with a second sidecar and a direct member in the group, and with a subscription by
 //! pattern.
 
-use crate::client::Client;
-use crate::cluster::back_door;
 use crate::judge::Judge;
 use crate::order::failing;
-use crate::program::Program;
-use crate::stage::{LONG_SESSION, Stage};
+use crate::rig::client::Client;
+use crate::rig::cluster::back_door;
+use crate::rig::program::Program;
+use crate::rig::stage::{LONG_SESSION, Stage};
 
 pub(crate) fn two_sidecars_and_a_direct_member_share_a_group(program: Program) {
     let stage = Stage::new(program, "beside");

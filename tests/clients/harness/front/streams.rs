@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::client::Client;
 use crate::judge::PATIENCE;
+use crate::kcat::streams::{Counts, output, produce};
 use crate::order::hex;
-use crate::program::Program;
-use crate::sidecar::PARTITIONS;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::streams::{Counts, output, produce};
-use crate::wait::until;
+use crate::rig::client::Client;
+use crate::rig::program::Program;
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 #[test]
 fn an_application_counts_exactly_once_and_is_not_touched() {

@@ -22,7 +22,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use super::consumer::ClientEvent;
-use crate::runtimes;
+use crate::rig::runtimes;
 
 /// Channels for the events of consumers and administrators, by id.
 type Listeners = Arc<Mutex<HashMap<u64, Sender<ClientEvent>>>>;

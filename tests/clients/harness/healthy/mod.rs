@@ -15,9 +15,9 @@ use std::sync::{Mutex, PoisonError};
 
 use reprise::clock::Clock;
 
-use crate::cluster::Admin;
-use crate::sidecar::Sidecar;
-use crate::stage::empty_dir;
+use crate::rig::cluster::Admin;
+use crate::rig::sidecar::Sidecar;
+use crate::rig::stage::empty_dir;
 use java::Jvm;
 use script::{Played, Script};
 

@@ -14,7 +14,7 @@ use reprise::clock::Clock;
 use super::World;
 use super::consumer::{ClientEvent, Consumer, Habits, Membership};
 use super::seen::Observations;
-use crate::scene::Scene;
+use crate::rig::scene::Scene;
 
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Interval of checks of the sidecar, much shorter than the time for which a suspect is held.

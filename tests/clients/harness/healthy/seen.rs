@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::scene::Scene;
-use crate::sidecar::Sidecar;
+use crate::rig::scene::Scene;
+use crate::rig::sidecar::Sidecar;
 
 #[derive(Debug, Default)]
 pub(super) struct Observations {

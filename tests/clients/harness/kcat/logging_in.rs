@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use reprise::clock::Clock;
 
-use crate::client::Client;
 use crate::judge::{Judge, PATIENCE};
 use crate::order::failing;
-use crate::sidecar::Sidecar;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::client::Client;
+use crate::rig::sidecar::Sidecar;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 /// Lifetime of a login. A client renews it after 85 to 95 %, and must be on time also on a busy
 /// machine.

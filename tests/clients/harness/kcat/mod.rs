@@ -1,14 +1,18 @@
 //! Scenario with kcat as Debian packages it: an older librdkafka on a command line.
 
+pub(crate) mod logging_in;
+pub(crate) mod printing;
+pub(crate) mod streams;
+
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::printing::{Running, said};
-use crate::program::Program;
-use crate::sidecar::{PARTITIONS, RETRIES_MAX};
-use crate::stage::Stage;
+use crate::kcat::printing::{Running, said};
+use crate::rig::program::Program;
+use crate::rig::sidecar::{PARTITIONS, RETRIES_MAX};
+use crate::rig::stage::Stage;
 
 /// Output of kcat, which must succeed.
 pub(crate) fn kcat(address: &str, args: &[&str], input: &str) -> String {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::client::Client;
 use crate::judge::PATIENCE;
 use crate::order::hex;
-use crate::program::{self, Program};
-use crate::sidecar::PARTITIONS;
-use crate::stage::{LONG_SESSION, Stage};
-use crate::wait::until;
+use crate::rig::client::Client;
+use crate::rig::program::{self, Program};
+use crate::rig::sidecar::PARTITIONS;
+use crate::rig::stage::{LONG_SESSION, Stage};
+use crate::rig::wait::until;
 
 const SAID_MAX: Duration = Duration::from_mins(1);
 

@@ -32,10 +32,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::host;
-use crate::library::Trait;
-use crate::program::Program;
-use crate::wait::until;
+use crate::rig::host;
+use crate::rig::library::Trait;
+use crate::rig::program::Program;
+use crate::rig::wait::until;
 
 /// Longest wait for one line.
 const LINE_MAX: Duration = Duration::from_mins(1);

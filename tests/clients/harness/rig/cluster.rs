@@ -11,7 +11,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::metadata::MetadataPartition;
 use rdkafka::types::RDKafkaErrorCode;
 
-use crate::wait::until;
+use crate::rig::wait::until;
 
 /// Longest wait until a topic is deleted or a broker is back.
 const PATIENCE: Duration = Duration::from_secs(30);

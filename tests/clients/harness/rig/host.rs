@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
-use crate::cluster;
-use crate::program::Program;
+use crate::rig::cluster;
+use crate::rig::program::Program;
 
 struct Host {
     port: u16,

@@ -1,6 +1,6 @@
 //! The client libraries: the source of each program, and the features that a library lacks.
 
-#[path = "../../support/example.rs"]
+#[path = "../../../support/example.rs"]
 mod example;
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::runtimes::{self, Built};
+use crate::rig::runtimes::{self, Built};
 
 /// A client library and the program of `tests/clients` that uses it.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::program::Program;
+use crate::rig::program::Program;
 
 /// User that `tests/support/real-kafka` creates.
 const USER: &str = "reprise";

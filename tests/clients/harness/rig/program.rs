@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::library::{self, Library, Source};
-use crate::runtimes::{self, Built};
+use crate::rig::library::{self, Library, Source};
+use crate::rig::runtimes::{self, Built};
 
 /// Setting of the Java client with the class of an assignor.
 macro_rules! assignor {

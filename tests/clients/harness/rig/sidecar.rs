@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cluster;
-use crate::login::Login;
 use crate::port::{Port, free_port};
-use crate::scene::Scene;
-use crate::wait::{note_slew, until};
+use crate::rig::cluster;
+use crate::rig::login::Login;
+use crate::rig::scene::Scene;
+use crate::rig::wait::{note_slew, until};
 
 /// Delays of every scenario; the first retry takes the third.
 pub(crate) const LEVELS_MS: [u64; 6] = [50, 100, 300, 400, 500, 600];

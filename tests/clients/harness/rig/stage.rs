@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::client::Client;
-use crate::cluster::{self, Admin};
-use crate::login::Login;
-use crate::program::Program;
-use crate::scene::Scene;
-use crate::sidecar::{CONSUMER_SESSION, PARTITIONS, Sidecar};
+use crate::rig::client::Client;
+use crate::rig::cluster::{self, Admin};
+use crate::rig::login::Login;
+use crate::rig::program::Program;
+use crate::rig::scene::Scene;
+use crate::rig::sidecar::{CONSUMER_SESSION, PARTITIONS, Sidecar};
 
 /// Longer than any restart of the sidecar.
 pub(crate) const LONG_SESSION: Duration = Duration::from_secs(30);

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use super::Case;
 use super::trial::Trial;
-use crate::program::Program;
-use crate::runtimes::{self, Built};
-use crate::wait::until;
+use crate::rig::program::Program;
+use crate::rig::runtimes::{self, Built};
+use crate::rig::wait::until;
 
 const STOP_MAX: Duration = Duration::from_secs(30);
 

@@ -2,9 +2,9 @@
 
 use super::app::App;
 use super::{Case, FinalPlace, Observations, Tries};
-use crate::program::Program;
-use crate::runtimes::Built;
-use crate::stage::Stage;
+use crate::rig::program::Program;
+use crate::rig::runtimes::Built;
+use crate::rig::stage::Stage;
 use crate::wordless;
 
 static LIBRDKAFKA: App = App::played(Program::LIBRDKAFKA, ("librdkafka", "librdkafka"), version);

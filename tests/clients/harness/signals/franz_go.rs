@@ -2,7 +2,7 @@
 
 use super::app::{App, go};
 use super::{Case, FinalPlace, Tries};
-use crate::runtimes::Built;
+use crate::rig::runtimes::Built;
 
 pub(super) static APP: App = App::new("franz-go", "franz-go", built);
 

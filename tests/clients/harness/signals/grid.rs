@@ -12,7 +12,7 @@ use super::app::{App, Process, outage};
 use super::trial::Trial;
 use super::{Case, FinalPlace, Tries};
 use super::{confluent_kafka, franz_go, kafka_clients, kafkajs, spring_kafka};
-use crate::wait::until;
+use crate::rig::wait::until;
 
 const RULES: &str = "retry: {give_up_after: 2s, isolation_timeout: 1s}\n";
 const PARTITIONS: i32 = 3;

@@ -2,7 +2,7 @@
 
 use super::app::{App, java_by};
 use super::{Case, FinalPlace, Tries};
-use crate::runtimes::Built;
+use crate::rig::runtimes::Built;
 
 static APP: App = App::new("parallel-consumer", "Confluent Parallel Consumer", build);
 

@@ -4,9 +4,9 @@
 use super::app::App;
 use super::trial::Trial;
 use super::{Case, Ends, Tries, seen_in};
-use crate::library::built_example;
-use crate::runtimes::{self, Built, must_succeed};
-use crate::scene::Scene;
+use crate::rig::library::built_example;
+use crate::rig::runtimes::{self, Built, must_succeed};
+use crate::rig::scene::Scene;
 
 /// Rules with two retries.
 const RULES: &str = "retry: {max_reconsume_times: 2, levels: 50ms 100ms 200ms 300ms 400ms}\n";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Case, FinalPlace, Observations, Tries};
-use crate::cluster;
+use crate::rig::cluster;
 
 /// Text of a row; a file keeps it until all rows exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use super::app::{App, go};
 use super::{Case, FinalPlace, Tries};
-use crate::runtimes::Built;
+use crate::rig::runtimes::Built;
 
 static APP: App = App::new("sarama", "sarama", built);
 

@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use super::app::{Line, Process};
 use super::{Case, FinalPlace, Observations};
-use crate::cluster::Admin;
-use crate::scene::Scene;
-use crate::sidecar::{CONSUMER_SESSION, Sidecar};
-use crate::stage::empty_dir;
+use crate::rig::cluster::Admin;
+use crate::rig::scene::Scene;
+use crate::rig::sidecar::{CONSUMER_SESSION, Sidecar};
+use crate::rig::stage::empty_dir;
 
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Interval of checks of the sidecar.

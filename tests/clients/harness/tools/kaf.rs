@@ -4,8 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{House, ProgramOutput, Running, rows, said};
-use crate::runtimes::go_tool;
-use crate::wait::until;
+use crate::rig::runtimes::go_tool;
+use crate::rig::wait::until;
 
 /// Longest wait for a commit of kaf.
 const WAIT: Duration = Duration::from_secs(30);

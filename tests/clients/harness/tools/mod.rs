@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-pub(crate) use crate::printing::{ProgramOutput, Running, said};
-use crate::runtimes::jvm;
-use crate::sidecar::{CONSUMER_SESSION, Sidecar};
-use crate::stage::empty_dir;
+pub(crate) use crate::kcat::printing::{ProgramOutput, Running, said};
+use crate::rig::runtimes::jvm;
+use crate::rig::sidecar::{CONSUMER_SESSION, Sidecar};
+use crate::rig::stage::empty_dir;
 
 /// Tools need more memory than a client, and log less.
 const TOOLS: [&str; 2] = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"];

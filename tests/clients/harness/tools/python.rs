@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::{House, said};
-use crate::runtimes::{self, Built};
+use crate::rig::runtimes::{self, Built};
 
 /// Environment in which kafka-python is installed.
 static CLIENT: LazyLock<Built> = LazyLock::new(|| {

@@ -35,7 +35,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Does what stdin says, one command a line, and prints JSON lines; judges nothing.
- * Arguments, commands and lines: tests/clients/harness/client.rs. Bytes are hex in both directions.
+ * Arguments, commands and lines: tests/clients/harness/rig/client.rs. Bytes are hex in both directions.
  */
 public final class Client {
     private final PrintStream out;
