@@ -2,11 +2,13 @@
 
 mod tree;
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use tree::{none, root, rust, texts};
 
 const FILE_LINES_MAX: usize = 500;
+const FOLDER_FILES_MAX: usize = 25;
 const LINE_COLUMNS_MAX: usize = 100;
 const MEDIAN_LINES_MAX: usize = 150;
 const BANNED_NAMES: &[&str] =
@@ -112,4 +114,18 @@ fn the_license_is_there_whole() {
     assert!(license.contains("Version 2.0, January 2004"));
     assert!(license.contains("END OF TERMS AND CONDITIONS"));
     assert!(license.contains("9. Accepting Warranty or Additional Liability"));
+}
+
+#[test]
+fn a_folder_has_at_most_25_files_side_by_side() {
+    let mut counts = BTreeMap::new();
+    for (path, _) in rust() {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        *counts.entry(folder.to_owned()).or_insert(0_usize) += 1;
+    }
+    let full = counts.into_iter().filter(|(_, files)| *files > FOLDER_FILES_MAX);
+    let faults: Vec<String> = full
+        .map(|(folder, files)| format!("{folder}: {files} Rust files; at most {FOLDER_FILES_MAX}"))
+        .collect();
+    none(&faults);
 }
