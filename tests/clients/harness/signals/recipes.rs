@@ -3,7 +3,7 @@
 
 use super::app::App;
 use super::trial::Trial;
-use super::{Case, Ends, Tries, seen_in};
+use super::{Case, FinalPlace, Tries, seen_in};
 use crate::rig::library::built_example;
 use crate::rig::runtimes::{self, Built, must_succeed};
 use crate::rig::scene::Scene;
@@ -52,7 +52,7 @@ fn play(app: &'static App) {
         wire: "",
         partitions: 2,
         session_ms: 6_000,
-        ends: Ends::DeadLetter("max_attempts"),
+        ends: FinalPlace::DeadLetter("max_attempts"),
         tries: Tries::Exactly(3),
     };
     // The names that the recipes have.
