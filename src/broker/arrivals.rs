@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use crate::broker::fact_encoding::{self, FactError};
 use crate::broker::kind;
-use crate::broker::versioned::{self, FactError};
 use crate::journal::{AppendError, Journal, JournalEntry, NewEntry};
 use crate::model::WallMs;
 
@@ -43,7 +43,7 @@ impl Arrivals {
         if entry.is_tombstone() {
             self.lock().remove(&seq);
         } else {
-            let at = versioned::read("mark of arrivals", VERSION, &entry.head)?;
+            let at = fact_encoding::read("mark of arrivals", VERSION, &entry.head)?;
             self.lock().insert(seq, at);
         }
         Ok(())
@@ -60,7 +60,7 @@ impl Arrivals {
         let mut group = vec![NewEntry::keyed(
             kind::ARRIVAL,
             key(newest),
-            versioned::write(VERSION, &now.0),
+            fact_encoding::write(VERSION, &now.0),
             Bytes::new(),
         )];
         group.extend(surplus.iter().map(|seq| NewEntry::tombstone(kind::ARRIVAL, key(*seq))));
@@ -130,7 +130,7 @@ mod tests {
     fn marks_of_the_first_version_are_read_for_ever() {
         let (arrivals, _writer) = arrivals();
         arrivals.replay(&entry(7, b"\x01\xd0\x0f")).unwrap();
-        assert_eq!(versioned::write(VERSION, &1_000_i64).as_bytes(), &b"\x01\xd0\x0f"[..]);
+        assert_eq!(fact_encoding::write(VERSION, &1_000_i64).as_bytes(), &b"\x01\xd0\x0f"[..]);
         assert_eq!((arrivals.arrived_by(999), arrivals.arrived_by(1_000)), (None, Some(7)));
         for bad in [&b"\x02\xd0\x0f"[..], b"\x01", b"\x01\xd0\x0f\0"] {
             assert!(arrivals.replay(&entry(8, bad)).is_err());

@@ -3,13 +3,13 @@
 
 mod cell;
 mod consumer;
+mod group_record;
 mod machine;
-mod record;
+mod member_subscription;
 mod simple;
 #[cfg(test)]
 mod tests;
 mod upgrade;
-mod wanted;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
 use uuid::Uuid;
 
-use crate::broker::versioned::FactError;
+use crate::broker::fact_encoding::FactError;
 use crate::group::{
     Classic, ClassicConfig, CommitCheck, ConsumerConfig, Description, GoneCause, GroupAnswer,
     GroupError, GroupInput, Heartbeat, JoinRefusal, JoinRequest, JoinResult, LeaveRequest,
@@ -32,7 +32,7 @@ use crate::model::{Deadline, GroupId, MemberId, Moment, MonoMs, TopicName, WallM
 use cell::{GroupCell, GroupReply};
 pub use machine::GroupKind;
 use machine::Machine;
-pub use wanted::MemberSubscription;
+pub use member_subscription::MemberSubscription;
 
 /// The state of a group; key = the group id, head = the state, body empty.
 pub const GROUP_KIND: EntryKind = EntryKind(18);
@@ -135,12 +135,12 @@ impl Groups {
         let Some(key) = entry.key.as_ref().filter(|_| entry.kind == GROUP_KIND) else {
             return Ok(());
         };
-        let group = record::group_of(key)?;
+        let group = group_record::group_of(key)?;
         if entry.is_tombstone() {
             self.lock().cells.remove(&group);
             return Ok(());
         }
-        let kept = record::read(&entry.head)?;
+        let kept = group_record::read(&entry.head)?;
         let machine =
             Machine::restored(self.inner.classic, self.inner.consumer, self.now(), kept.state);
         self.lock().cells.insert(group, GroupCell::restored(machine, kept.at));

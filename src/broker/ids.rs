@@ -6,8 +6,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
+use crate::broker::fact_encoding::{self, FactError};
 use crate::broker::kind;
-use crate::broker::versioned::{self, FactError};
 use crate::journal::{Journal, JournalEntry, NewEntry};
 
 /// The format of both kinds: a version byte, then text or a number in postcard's encoding.
@@ -46,9 +46,9 @@ impl Ids {
     pub(super) fn replay(&self, entry: &JournalEntry) -> Result<(), FactError> {
         if entry.kind == kind::CLUSTER {
             // The cluster id is written once, at the first start, so a second one is ignored.
-            drop(self.cluster.set(versioned::read("cluster id", VERSION, &entry.head)?));
+            drop(self.cluster.set(fact_encoding::read("cluster id", VERSION, &entry.head)?));
         } else {
-            let end = versioned::read("producer id", VERSION, &entry.head)?;
+            let end = fact_encoding::read("producer id", VERSION, &entry.head)?;
             let block = Block { next: end, end, seq: entry.seq };
             *self.producers.lock().unwrap_or_else(PoisonError::into_inner) = block;
         }
@@ -61,7 +61,7 @@ impl Ids {
         }
         let id = Uuid::new_v4().simple().to_string();
         let id: String = id.chars().take(22).collect();
-        let head = versioned::write(VERSION, &id);
+        let head = fact_encoding::write(VERSION, &id);
         let entry = NewEntry::keyed(kind::CLUSTER, KEY, head, Bytes::new());
         let seq = self.journal.append(vec![entry])?.seq();
         self.journal.durable(seq).await?;
@@ -81,7 +81,7 @@ impl Ids {
         let mut block = self.producers.lock().unwrap_or_else(PoisonError::into_inner);
         if block.next >= block.end {
             let end = block.end.saturating_add(BLOCK);
-            let head = versioned::write(VERSION, &end);
+            let head = fact_encoding::write(VERSION, &end);
             let entry = NewEntry::keyed(kind::PRODUCER_ID, KEY, head, Bytes::new());
             block.seq = self.journal.append(vec![entry])?.seq();
             block.end = end;
@@ -114,8 +114,8 @@ mod tests {
         assert_eq!(ids.cluster_id(), "abc");
         ids.replay(&entry(kind::PRODUCER_ID, b"\x01\xd0\x0f")).unwrap();
         assert_eq!(ids.producers.lock().unwrap().next, 1000);
-        assert_eq!(versioned::write(VERSION, &"abc")[..], b"\x01\x03abc"[..]);
-        assert_eq!(versioned::write(VERSION, &1000_i64)[..], b"\x01\xd0\x0f"[..]);
+        assert_eq!(fact_encoding::write(VERSION, &"abc")[..], b"\x01\x03abc"[..]);
+        assert_eq!(fact_encoding::write(VERSION, &1000_i64)[..], b"\x01\xd0\x0f"[..]);
         assert!(ids.replay(&entry(kind::PRODUCER_ID, b"\x02\xd0\x0f")).is_err());
     }
 }

@@ -8,10 +8,10 @@ use bytes::{Bytes, BytesMut};
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
+use crate::broker::fact_encoding;
 use crate::broker::kind;
 use crate::broker::producers::BatchDecision;
 use crate::broker::topic::{Partition, Topic};
-use crate::broker::versioned;
 use crate::journal::{
     Bounds, EntryReadError, EntryRef, JournalEntry, NewEntry, StreamAppend, StreamBatch, StreamId,
     StreamRead,
@@ -306,7 +306,7 @@ impl Broker {
                 producers.kept();
             }
         }
-        let head = versioned::write(MARK_VERSION, &all_before);
+        let head = fact_encoding::write(MARK_VERSION, &all_before);
         let mark = NewEntry::keyed(kind::PRODUCERS_MARK, MARK_KEY, head, Bytes::new());
         let seq = self.journal.append_reserved(vec![mark])?.seq();
         self.journal.durable_blocking(seq)?;
@@ -322,7 +322,7 @@ impl Broker {
         };
         let entry = self.journal.read(at)?;
         // An unreadable mark only makes the replay longer.
-        let kept = versioned::read("mark of producers", MARK_VERSION, &entry.head).unwrap_or(0);
+        let kept = fact_encoding::read("mark of producers", MARK_VERSION, &entry.head).unwrap_or(0);
         self.journal.hold_from(OWNER, kept.min(checkpointed));
         Ok(kept.min(checkpointed))
     }

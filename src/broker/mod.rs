@@ -6,6 +6,7 @@
 mod arrivals;
 mod committed;
 pub mod error;
+pub mod fact_encoding;
 pub mod groups;
 pub mod ids;
 pub mod kind;
@@ -14,15 +15,15 @@ pub mod nodes;
 pub mod offsets;
 pub mod patterns;
 pub mod producers;
-mod renamed;
+mod renamed_topics;
 mod retention;
 pub mod settings;
 pub mod topic;
 pub mod topics;
 pub mod transactions;
-pub mod versioned;
 
 use crate::broker::arrivals::Arrivals;
+use crate::broker::fact_encoding::FactError;
 use crate::broker::groups::Groups;
 use crate::broker::ids::Ids;
 use crate::broker::nodes::NodeMap;
@@ -30,7 +31,6 @@ use crate::broker::offsets::OffsetStore;
 use crate::broker::patterns::Patterns;
 use crate::broker::topics::Topics;
 use crate::broker::transactions::Transactions;
-use crate::broker::versioned::FactError;
 use crate::clock::Clock;
 use crate::journal::{Durability, Journal, JournalEntry};
 

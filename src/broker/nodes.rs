@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::broker::fact_encoding::{self, FactError};
 use crate::broker::kind;
-use crate::broker::versioned::{self, FactError};
 use crate::journal::{Journal, JournalEntry, NewEntry};
 
 /// The format: a version byte, then [`Nodes`] in postcard's encoding.
@@ -65,7 +65,7 @@ impl NodeMap {
 
     /// An unreadable entry is skipped: the upstream cluster reports its nodes again.
     pub(super) fn replay(&self, entry: &JournalEntry) {
-        let read = versioned::read("node map", VERSION, &entry.head);
+        let read = fact_encoding::read("node map", VERSION, &entry.head);
         let bounded = |nodes: &Nodes| nodes.is_bounded();
         let unreadable = FactError::Unreadable { what: "node map" };
         match read.and_then(|nodes| Some(nodes).filter(bounded).ok_or(unreadable)) {
@@ -99,7 +99,7 @@ impl NodeMap {
         if nodes == *kept || !nodes.is_bounded() {
             return;
         }
-        let head = versioned::write(VERSION, &nodes);
+        let head = fact_encoding::write(VERSION, &nodes);
         match self.journal.append(vec![NewEntry::keyed(kind::NODES, KEY, head, Bytes::new())]) {
             Ok(_) => *kept = nodes,
             Err(error) => tracing::debug!(%error, "the map of the cluster is written another time"),
@@ -151,7 +151,7 @@ mod tests {
         let (map, _writer) = map();
         map.replay(&entry(FIRST));
         assert_eq!(map.known(), first());
-        assert_eq!(versioned::write(VERSION, &first())[..], FIRST[..]);
+        assert_eq!(fact_encoding::write(VERSION, &first())[..], FIRST[..]);
     }
 
     #[test]
@@ -176,10 +176,10 @@ mod tests {
         map.replay(&entry(FIRST));
         let mut large = first();
         large.cluster_id = Some("c".repeat(NAME_MAX + 1));
-        map.replay(&entry(&versioned::write(VERSION, &large)));
+        map.replay(&entry(&fact_encoding::write(VERSION, &large)));
         let mut large = first();
         large.at = (0..=4_096).map(|node| (node, (String::new(), 1))).collect();
-        map.replay(&entry(&versioned::write(VERSION, &large)));
+        map.replay(&entry(&fact_encoding::write(VERSION, &large)));
         map.keep(|nodes| *nodes = large);
         assert_eq!(map.known(), first());
         assert_eq!(map.journal.appended_seq(), 0, "nor is it written");

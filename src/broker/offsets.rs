@@ -3,7 +3,8 @@
 //! Each offset is a keyed entry of the journal, so the log keeps the newest one. This module is the
 //! table in memory. As in Kafka, OffsetFetch returns an offset once it is durable.
 
-mod record;
+mod offset_record;
+
 #[cfg(test)]
 mod tests;
 
@@ -12,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use crate::broker::fact_encoding::FactError;
 use crate::broker::groups::Occupancy;
-use crate::broker::versioned::FactError;
 use crate::journal::{AppendError, EntryKind, Journal, JournalEntry, JournalError, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
 
-pub use record::CommittedOffset;
+pub use offset_record::CommittedOffset;
 
 /// A committed offset; key = group NUL topic NUL partition (4 bytes, big-endian), head = the
 /// offset, body empty.
@@ -120,7 +121,7 @@ impl OffsetStore {
         let Some(key) = entry.key.as_ref().filter(|_| entry.kind == OFFSET_KIND) else {
             return Ok(());
         };
-        let (group, topic, partition) = record::split_key(key)?;
+        let (group, topic, partition) = offset_record::split_key(key)?;
         let mut books = self.lock();
         if entry.is_tombstone() {
             if let Some(positions) = books.get_mut(&group).and_then(|book| book.get_mut(&topic)) {
@@ -129,7 +130,7 @@ impl OffsetStore {
             prune(&mut books, &group);
             return Ok(());
         }
-        let (committed, order) = record::read(&entry.head)?;
+        let (committed, order) = offset_record::read(&entry.head)?;
         let durable = Some(OrderedOffset { committed, order: order.unwrap_or(entry.seq) });
         let position = Position { durable, pending: Vec::new() };
         books.entry(group).or_default().entry(topic).or_default().insert(partition, position);
@@ -154,8 +155,8 @@ impl OffsetStore {
                 metadata: item.metadata,
                 commit_ms: at,
             };
-            let key = record::key(group, &item.topic, item.partition);
-            let head = record::write(&committed);
+            let key = offset_record::key(group, &item.topic, item.partition);
+            let head = offset_record::write(&committed);
             entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
             accepted.push((item.topic, item.partition, committed));
         }
@@ -202,8 +203,8 @@ impl OffsetStore {
                 metadata: item.metadata.clone(),
                 commit_ms: at,
             };
-            let key = record::key(group, &item.topic, item.partition);
-            let head = record::write_ordered(&committed, *order);
+            let key = offset_record::key(group, &item.topic, item.partition);
+            let head = offset_record::write_ordered(&committed, *order);
             entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
             accepted.push((group, item, OrderedOffset { committed, order: *order }));
         }
@@ -370,7 +371,7 @@ impl OffsetStore {
             for (topic, positions) in book {
                 let going = positions.iter();
                 let going = going.filter(|(index, place)| goes(group, topic, **index, place));
-                let keys = going.map(|(partition, _)| record::key(group, topic, *partition));
+                let keys = going.map(|(partition, _)| offset_record::key(group, topic, *partition));
                 entries.extend(keys.map(|key| NewEntry::tombstone(OFFSET_KIND, key)));
             }
         }

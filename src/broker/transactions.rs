@@ -5,16 +5,16 @@
 //! partitions, the offsets it commits, the results of its withheld batches and its new state. A
 //! crash therefore leaves no transaction half ended.
 
-mod book;
 mod ending;
 mod error;
-mod held;
+mod held_batches;
 mod partition;
-mod record;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod transaction_book;
+mod transaction_record;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,24 +23,24 @@ use tokio::sync::Notify;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
+use crate::broker::fact_encoding::FactError;
 use crate::broker::kind;
 use crate::broker::log::ProducedPosition;
 use crate::broker::offsets::CommitItem;
 use crate::broker::producers::BatchDecision;
 use crate::broker::topic::{Partition, Topic};
-use crate::broker::versioned::FactError;
 use crate::journal::{JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
 use crate::wire::batch::Batch;
 
-use book::TransactionBook;
 pub use ending::EndResult;
 pub use error::TransactionError;
-pub use held::{HeldBatches, part_without_log};
+pub use held_batches::{HeldBatches, part_without_log};
 pub use partition::{AbortedRange, PartitionTransactions};
 use state::TIMEOUT_MS_MAX;
 pub use state::{Incarnation, Joining, Transaction, TransactionPartition, TransactionPhase};
 use step::{AdditionOutcome, TransactionStep};
+use transaction_book::TransactionBook;
 
 /// The transactional ids of this cluster.
 #[derive(Debug, Default)]
@@ -70,10 +70,11 @@ impl Transactions {
 
     /// Restores one stored transactional id.
     pub(super) fn replay(&self, entry: &JournalEntry) -> Result<(), FactError> {
-        let unreadable = FactError::Unreadable { what: record::WHAT };
+        let unreadable = FactError::Unreadable { what: transaction_record::WHAT };
         let id = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
         let id = id.ok_or(unreadable)?;
-        let mut next = if entry.is_tombstone() { None } else { Some(record::read(&entry.head)?) };
+        let mut next =
+            if entry.is_tombstone() { None } else { Some(transaction_record::read(&entry.head)?) };
         if let Some(next) = &mut next {
             next.set_order(entry.seq);
         }
@@ -387,6 +388,7 @@ fn key(id: &str) -> Bytes {
 /// The entries of a whole new state: tombstones of its earlier steps, then the state.
 fn whole(book: &TransactionBook, id: &str, next: &Transaction) -> impl Iterator<Item = NewEntry> {
     let old = book.get(id).map_or(next.producer_id, |old| old.producer_id);
-    let fact = NewEntry::keyed(kind::TRANSACTION, key(id), record::write(next), Bytes::new());
+    let fact =
+        NewEntry::keyed(kind::TRANSACTION, key(id), transaction_record::write(next), Bytes::new());
     step::ends(old, book.steps(id)).chain([fact])
 }

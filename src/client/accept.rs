@@ -12,13 +12,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::client::ClientLimits;
-use crate::client::cause::CloseCause;
+use crate::client::close_cause::CloseCause;
 use crate::client::connection::Connection;
+use crate::client::connection_permits::ConnectionPermits;
 use crate::client::files::Files;
-use crate::client::leaving::LeaveSignal;
+use crate::client::leave_signal::LeaveSignal;
 use crate::client::listener::Listener;
-use crate::client::notice::LogRateLimit;
-use crate::client::seats::ConnectionPermits;
+use crate::client::log_rate_limit::LogRateLimit;
 use crate::route::Router;
 use crate::route::clients::broker_ports::PortRequest;
 use crate::route::clients::conn::Conn;

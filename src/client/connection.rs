@@ -21,12 +21,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::client::ClientLimits;
-use crate::client::cause::CloseCause;
-use crate::client::due::{Dues, InjectedResponse, LocalResponse, PendingResponse, RelayedResponse};
-use crate::client::inbox::{ClientInput, RequestFrame, RequestReader};
-use crate::client::leaving::LeaveSignal;
-use crate::client::notice::LogRateLimit;
+use crate::client::close_cause::CloseCause;
+use crate::client::leave_signal::LeaveSignal;
+use crate::client::log_rate_limit::LogRateLimit;
 use crate::client::outgoing;
+use crate::client::pending_responses::{
+    Dues, InjectedResponse, LocalResponse, PendingResponse, RelayedResponse,
+};
+use crate::client::request_reader::{ClientInput, RequestFrame, RequestReader};
 use crate::route::clients::conn::Conn;
 use crate::route::clients::member_connections::MemberConnection;
 use crate::route::{Reply, Router};

@@ -6,24 +6,24 @@
 //! ```
 
 mod accept;
-mod alarm;
-mod cause;
+mod close_cause;
 mod connection;
-mod due;
+mod connection_permits;
 mod files;
-mod inbox;
-mod leaving;
+mod idle_timer;
+mod leave_signal;
 mod listener;
-mod notice;
+mod log_rate_limit;
 mod outgoing;
-mod pace;
-mod seats;
+mod pending_responses;
+mod read_deadline;
+mod request_reader;
 
 use std::time::Duration;
 
 pub use accept::{Acceptor, accept};
 pub use files::Files;
-pub use leaving::LeaveSignal;
+pub use leave_signal::LeaveSignal;
 pub use listener::{BindError, DOORS_MAX, Listener, ListenerSpec};
 
 /// Limits of the client side.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::client::cause::CloseCause;
+use crate::client::close_cause::CloseCause;
 use crate::socket::{WriteHalf, at_once};
 
 /// A client must read some of each piece of this size within its time.

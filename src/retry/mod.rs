@@ -26,14 +26,14 @@ pub mod detector;
 mod entry;
 mod fact;
 mod input;
+mod isolated_retry;
 mod ladder;
 mod ledger;
 mod level;
 mod output;
-mod pace;
 mod policy;
+mod rate_limit;
 mod record_shape;
-mod single;
 pub mod suspects;
 #[cfg(test)]
 mod tests;
@@ -49,6 +49,7 @@ pub use input::{
     Action, Bytes, DelayEnd, ExportStep, FailureHistory, Import, LedgerInput, Nack, NackTarget,
     Reporter, RequestedDelay,
 };
+pub use isolated_retry::{IsolatedRetry, OtherDeliveries};
 pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
 pub use ledger::{
     Entries, EntryCounts, INFLIGHT_MAX, Ledger, LedgerSnapshot, Marks, NackVerdict, NamedBy,
@@ -67,4 +68,3 @@ pub use policy::{
     Policy, UNLIMITED, delayed, glob,
 };
 pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};
-pub use single::{IsolatedRetry, OtherDeliveries};

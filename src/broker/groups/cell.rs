@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::broker::groups::group_record::{self, GroupRecord, StoredState};
 use crate::broker::groups::machine::Machine;
-use crate::broker::groups::record::{self, GroupRecord, StoredState};
 use crate::broker::groups::upgrade::upgraded;
 use crate::broker::groups::{GROUP_KIND, GroupEvent, Occupancy};
 use crate::group::{
@@ -119,7 +119,7 @@ impl GroupCell {
                 }
                 GroupOutput::Forget if !self.is_stored => continue,
                 GroupOutput::Forget => {
-                    let entry = NewEntry::tombstone(GROUP_KIND, record::key_of(group));
+                    let entry = NewEntry::tombstone(GROUP_KIND, group_record::key_of(group));
                     self.keep(group, entry, journal);
                     continue;
                 }
@@ -170,8 +170,8 @@ impl GroupCell {
     fn persist(&mut self, group: &GroupId, at: WallMs, state: StoredState, journal: &Journal) {
         self.kept_at = at;
         self.is_stored = true;
-        let head = record::write(&GroupRecord { at, state });
-        let key = record::key_of(group);
+        let head = group_record::write(&GroupRecord { at, state });
+        let key = group_record::key_of(group);
         self.keep(group, NewEntry::keyed(GROUP_KIND, key, head, bytes::Bytes::new()), journal);
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::broker::groups::record::StoredState;
+use crate::broker::groups::group_record::StoredState;
 use crate::group::{Classic, ClassicConfig, Consumer, ConsumerConfig, ConsumerPhase};
 use crate::group::{GroupInput, GroupOutput, GroupPhase};
 use crate::model::{Deadline, MemberId, Moment};

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
+use crate::broker::fact_encoding::{self, FactError};
 use crate::broker::kind;
 use crate::broker::offsets::CommitItem;
 use crate::broker::transactions::error::TransactionError;
@@ -14,7 +15,6 @@ use crate::broker::transactions::state::{
     HELD_BYTES_MAX, Incarnation, Joining, PART_BYTES, PARTS_MAX, PendingOffset, PendingOffsets,
     Transaction, TransactionPartition, TransactionPhase, WithheldBatch,
 };
-use crate::broker::versioned::{self, FactError};
 use crate::journal::{JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
 
@@ -204,7 +204,7 @@ impl TransactionStep {
 
 /// The entry of a step; `number` counts the steps since the state was journalled whole.
 pub(super) fn entry(producer_id: i64, number: u32, step: &TransactionStep) -> NewEntry {
-    let head = versioned::write(VERSION, step);
+    let head = fact_encoding::write(VERSION, step);
     NewEntry::keyed(kind::TRANSACTION_STEP, key(producer_id, number), head, Bytes::new())
 }
 
@@ -223,7 +223,7 @@ pub(super) fn read(entry: &JournalEntry) -> Result<Option<(i64, u32, Transaction
     if entry.is_tombstone() {
         return Ok(None);
     }
-    let step = versioned::read(WHAT, VERSION, &entry.head)?;
+    let step = fact_encoding::read(WHAT, VERSION, &entry.head)?;
     Ok(Some((i64::from_be_bytes(*producer_id), u32::from_be_bytes(number), step)))
 }
 

@@ -1,8 +1,8 @@
 //! Data that a request to this node needs before it can be answered.
 
-use crate::client::cause::CloseCause;
+use crate::client::close_cause::CloseCause;
 use crate::client::connection::Connection;
-use crate::client::inbox::RequestFrame;
+use crate::client::request_reader::RequestFrame;
 use crate::route::nacks::origin_records::ReadBack;
 use crate::upstream::Link;
 use crate::wire::{Api, RequestHead};

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::client::cause::CloseCause;
+use crate::client::close_cause::CloseCause;
 use crate::client::connection::Connection;
 use crate::upstream::UpstreamError;
 

@@ -5,11 +5,11 @@ use std::future::ready;
 
 use bytes::BytesMut;
 
-use crate::client::cause::CloseCause;
+use crate::client::close_cause::CloseCause;
 use crate::client::connection::{Connection, ServedConnection, bytes_of};
-use crate::client::due::{LocalResponse, PendingResponse, RelayedResponse};
-use crate::client::inbox::GatheredRequest;
 use crate::client::outgoing;
+use crate::client::pending_responses::{LocalResponse, PendingResponse, RelayedResponse};
+use crate::client::request_reader::GatheredRequest;
 use crate::route::fetch::{RelayDecision, RelayedAnswer};
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, reassignments};

@@ -7,21 +7,21 @@ mod discard;
 mod end;
 mod end_topic;
 mod export;
-mod follow;
+mod followers;
+mod group_commits;
+mod housekeeping;
 mod import;
 mod job;
 mod join;
-mod keep;
 mod leave;
+mod list_shapes;
 mod nack;
 mod operate;
-mod pass;
+mod page_due;
 mod read;
 mod reload;
 mod settle;
-mod shapes;
 mod take;
-mod waiting;
 
 use tokio::sync::oneshot;
 
@@ -41,21 +41,21 @@ use self::join::{FindSlot, Join};
 use self::leave::Leave;
 use self::nack::Nacks;
 use self::operate::MayOperate;
-use self::pass::GroupCommits;
 use self::read::{FindGroup, FindStates, ListGroups, PageEntries, PageWaiting, ScanEntries};
 use self::take::{DeadLetterDamaged, FetchRetries};
-use self::waiting::{FindEntry, PageDue};
+use group_commits::GroupCommits;
+use page_due::{FindEntry, PageDue};
 
 pub use self::end::TransactionEnd;
-pub use self::follow::Followers;
 pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
 pub use self::nack::{NackBatch, NackReply, NackRequest, ProducerSequence};
 pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
-use self::shapes::ListShapes;
 pub use self::take::{RetryBatch, TakenEntry};
+pub use followers::Followers;
+use list_shapes::ListShapes;
 
 /// The sending end of an answer, with the sequence that must be durable before a client sees it.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<(T, u64), EngineError>>;

@@ -6,29 +6,29 @@
 //! consumer gets [`FetchDecision::Open`] and never anything else. Windows are journalled by
 //! [`DetectorOutput`], so a restart keeps counts, holds and skipped offsets.
 
-mod asked;
-mod bound;
 mod breaker;
 mod crashes;
 mod deliveries_lost;
-mod explain;
-mod gone;
-mod keep;
+mod explanation;
+mod journalled_windows;
 mod lanes;
 mod member;
+mod member_assignments;
+mod member_fetch;
+mod observations;
 mod observed_commit;
 mod observed_nack;
 mod observed_progress;
 mod ordered;
 mod plan;
-mod record;
+mod recreated_topics;
 mod replay;
 mod rules;
 mod seek_backs;
-mod seen;
 mod stalled;
-mod standing;
+mod unknown_member_plan;
 mod window;
+mod window_record;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
@@ -36,24 +36,24 @@ use std::ops::{Range, RangeInclusive};
 use crate::model::{LaneOffset, MemberId, Moment, MonoMs, TopicPartition};
 use crate::retry::suspects::{Decision, Suspects, SuspectsRecord};
 
-use asked::RefetchedRecords;
 pub use breaker::BreakerView;
 pub(super) use breaker::{Breaker, BreakerSettings, DeliveryOutcomes, Turnover};
 pub(super) use crashes::limited;
-pub use explain::{DetectorView, SuspectStage, SuspectState, WindowView};
+pub use explanation::{DetectorView, SuspectStage, SuspectState, WindowView};
 pub use lanes::{ApartView, LaneGiven};
 pub(super) use lanes::{Aparts, Lanes};
 pub(super) use member::{DeliveryRight, DetectedMember, OutstandingDelivery, RemovedMembers};
+use member_assignments::AssignedMember;
+pub use member_assignments::{AssignmentStep, MemberStanding};
+use member_fetch::RefetchedRecords;
+pub use observations::{DeliveredRange, FetchPosition, GroupObservation, MemberFetch};
 pub use observed_nack::NACKED_MAX;
 pub use ordered::OrderEffect;
 pub use plan::{ExhaustedRecord, FetchDecision, Plan};
-pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
-pub use seen::{DeliveredRange, FetchPosition, GroupObservation, MemberFetch};
-use standing::AssignedMember;
-pub use standing::{AssignmentStep, MemberStanding};
 pub(super) use window::{Holder, Suspect, WaitPhase, Window};
+pub use window_record::{OutRecord, SuspectRecord, WindowRecord};
 
 /// A group without a Fetch for this long is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::model::{
     Deadline, EntryId, GroupId, LaneOffset, MemberId, Moment, TopicPartition, WallMs,
 };
-use crate::retry::pace::RateLimit;
+use crate::retry::rate_limit::RateLimit;
 use crate::retry::{
     Cause, Entry, Evidence, Fact, Ladder, LedgerAnswer, LedgerInput, LedgerOutput, PayloadChange,
     Policies, Policy, RecordShape, Reporter, RetryState, SlotView, StateKind,

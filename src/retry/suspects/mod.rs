@@ -28,28 +28,28 @@
 //! again) and `git bisect`.
 
 mod commit;
-mod explain;
 mod grant;
 mod loss;
 mod ranges;
-mod record;
 mod set;
+mod suspects_explanation;
+mod suspects_record;
+mod suspects_view;
 #[cfg(test)]
 mod tests;
 mod timeout;
-mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use crate::model::{Deadline, MemberId, Moment, MonoMs, Origin, TopicName, TopicPartition};
 
-pub use explain::{NextStep, SetView, Stage};
 pub use grant::Grant;
 pub use ranges::OffsetRanges;
-pub use record::{SetRecord, SuspectsRecord};
 use set::{Deferral, LossCause, ProbeDelivery, SuspectSet};
-pub use view::EndedRecord;
+pub use suspects_explanation::{NextStep, SetView, Stage};
+pub use suspects_record::{SetRecord, SuspectsRecord};
+pub use suspects_view::EndedRecord;
 
 /// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
 const PARTS: u64 = 8;

@@ -1,16 +1,16 @@
 //! Delivery tracking: fetches, deliveries, commits and membership changes go to the detector of
 //! their group. The sidecar then executes the detector's outputs.
 //!
-//! A Fetch is attributed to a member (`fetch_owner.rs`), gets a plan (`settled.rs`), and is
+//! A Fetch is attributed to a member (`fetch_owner.rs`), gets a plan (`settle_plans.rs`), and is
 //! recorded before its records leave. The group APIs supply the other observations (`observed.rs`).
 
 mod fetch_owner;
-mod in_hand;
 mod key_order;
-mod lanes;
 mod observed;
 mod partition_order;
-mod settled;
+mod retry_fetches;
+mod settle_plans;
+mod settle_tasks;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,9 +25,9 @@ use crate::retry::detector::{
 use crate::route::Router;
 
 pub use fetch_owner::{FetchOwner, FetchSession};
-use in_hand::SettleTasks;
 pub(super) use key_order::{ClientBatches, RelayExtent, Stop};
-pub(super) use settled::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
+pub(super) use settle_plans::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
+use settle_tasks::SettleTasks;
 
 /// The interval at which the timers of detectors run.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! A tracked Fetch in front of a cluster: the broker is asked only for the partitions that the plan
 //! allows, and its answer is read whole before any of it leaves.
 
-mod behind;
+mod deferred_partitions;
 mod missing;
 
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ use crate::model::{MonoMs, OffsetRuns, Origin, TopicPartition};
 use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::clients::conn::Conn;
 use crate::route::delivery::{FinalForm, ReadOutcome, SETTLING_ROUNDS, TrackedFetch};
-use crate::route::fetch::conditioned::behind::DeferredPartitions;
+use crate::route::fetch::conditioned::deferred_partitions::DeferredPartitions;
+use crate::route::fetch::named_fetch::{NamedFetch, wait_ms};
 use crate::route::fetch::narrow::{self, DeliveryDecision};
-use crate::route::fetch::wanted::{NamedFetch, wait_ms};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Link, OriginAnswer, UpstreamError};

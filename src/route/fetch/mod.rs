@@ -6,13 +6,13 @@
 //! memory is short, answers are smaller than requested.
 
 mod conditioned;
-mod given;
-mod lane;
+mod local_records;
+mod named_fetch;
 mod narrow;
-mod outcome;
 mod plan;
+mod retry_fetch;
 mod tracked;
-mod wanted;
+mod transaction_outcome;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::broker::CommittedRead;
 use crate::broker::transactions::AbortedRange;
 use crate::retry::detector::{DeliveredRange, FetchDecision};
 use crate::route::clients::conn::Conn;
-use crate::route::fetch::given::{FetchMember, PartitionAnswer};
+use crate::route::fetch::local_records::{FetchMember, PartitionAnswer};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -93,8 +93,8 @@ pub(super) async fn answer(
                 continue;
             }
             response.responses = gathered.topics;
-            if given::throws_at_skips(version) {
-                given::leave_out_skips(&mut response);
+            if local_records::throws_at_skips(version) {
+                local_records::leave_out_skips(&mut response);
             }
             return response;
         }
@@ -184,16 +184,16 @@ async fn gather(
                     }
                     given.data
                 }
-                ReadSource::Lane { group, from } => lane::take(router, (group, *from)).await,
+                ReadSource::Lane { group, from } => retry_fetch::take(router, (group, *from)).await,
                 ReadSource::Snapshot { group, from } => {
-                    lane::snapshot(router, (group, *from), bytes_max).await
+                    retry_fetch::snapshot(router, (group, *from), bytes_max).await
                 }
                 ReadSource::Nothing => empty(0, 0),
                 ReadSource::Refused(error) => refused(*error),
             };
             data.partition_index = asked.index;
             let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
-            gathered.news += if given::only_skips(&data) { 0 } else { bytes };
+            gathered.news += if local_records::only_skips(&data) { 0 } else { bytes };
             let of_lane =
                 matches!(asked.source, ReadSource::Lane { .. } | ReadSource::Snapshot { .. });
             // Retries are few and use up none of the bytes for other records.

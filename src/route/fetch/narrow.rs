@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::model::{OffsetRuns, Sparse, TopicPartition};
 use crate::retry::detector::{DeliveredRange, FetchDecision};
-use crate::route::fetch::given::UNPACKED_BYTES_MAX;
+use crate::route::fetch::local_records::UNPACKED_BYTES_MAX;
 use crate::route::fetch::{empty, refused};
 use crate::wire::ResponseError;
 use crate::wire::batch::cut::{self, CutError};

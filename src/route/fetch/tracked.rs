@@ -8,7 +8,7 @@ use crate::model::ClientId;
 use crate::retry::detector::{DeliveredRange, FetchPosition};
 use crate::route::clients::conn::Conn;
 use crate::route::delivery::{FetchSession, TrackedFetch};
-use crate::route::fetch::wanted::{NamedFetch, wait_ms};
+use crate::route::fetch::named_fetch::{NamedFetch, wait_ms};
 use crate::route::{Reply, Router};
 
 use crate::wire::frame::PREFIX_BYTES;

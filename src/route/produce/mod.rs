@@ -4,11 +4,11 @@
 //! Everything is appended before the first await, so that overlapping requests of one connection
 //! keep their order in the log. Only durability is awaited.
 
-mod ahead;
 mod batch;
 mod delayed;
 mod local;
 mod nack;
+mod read_back_records;
 
 use std::future::poll_fn;
 use std::pin::Pin;

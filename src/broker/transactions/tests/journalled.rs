@@ -1,7 +1,7 @@
 //! Journal cost of an open transaction, and its recovery.
 
 use super::*;
-use crate::broker::transactions::held::part_without_log;
+use crate::broker::transactions::held_batches::part_without_log;
 use crate::journal::EncodedHead;
 
 /// Partitions of topic `many`.
@@ -87,7 +87,7 @@ fn a_thousand_partitions_cost_linear_journal_bytes() {
         house.join_many(by, index);
         bytes += house.unwritten();
         dearest = house.unwritten().max(dearest);
-        whole += u64::try_from(record::write(&house.state()).len()).unwrap();
+        whole += u64::try_from(transaction_record::write(&house.state()).len()).unwrap();
         house.writer.step();
     }
     house.end("x", by, true).unwrap();

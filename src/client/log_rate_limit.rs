@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::client::cause::CloseCause;
+use crate::client::close_cause::CloseCause;
 use crate::clock::Clock;
 use crate::observe::{DroppedLines, LogBudget, LogLimit};
 

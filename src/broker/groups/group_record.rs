@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::broker::versioned::{self, FactError};
+use crate::broker::fact_encoding::{self, FactError};
 use crate::group::{ConsumerState, GroupState};
 use crate::journal::EncodedHead;
 use crate::model::{GroupId, WallMs};
@@ -67,18 +67,21 @@ pub(super) fn group_of(key: &[u8]) -> Result<GroupId, FactError> {
 pub(super) fn write(kept: &GroupRecord) -> EncodedHead {
     match &kept.state {
         StoredState::Classic(state) => {
-            versioned::write(CLASSIC, &RecordBody { at: kept.at, state })
+            fact_encoding::write(CLASSIC, &RecordBody { at: kept.at, state })
         }
         StoredState::Consumer(state) if !state.patterns.is_empty() => {
             let (classic, patterns) = (&state.classic, &state.patterns);
-            versioned::write(PATTERNED, &PatternedBody { at: kept.at, state, classic, patterns })
+            fact_encoding::write(
+                PATTERNED,
+                &PatternedBody { at: kept.at, state, classic, patterns },
+            )
         }
         StoredState::Consumer(state) if !state.classic.is_empty() => {
             let mixed = MixedBody { at: kept.at, state, classic: &state.classic };
-            versioned::write(MIXED, &mixed)
+            fact_encoding::write(MIXED, &mixed)
         }
         StoredState::Consumer(state) => {
-            versioned::write(CONSUMER, &RecordBody { at: kept.at, state })
+            fact_encoding::write(CONSUMER, &RecordBody { at: kept.at, state })
         }
     }
 }
@@ -86,19 +89,19 @@ pub(super) fn write(kept: &GroupRecord) -> EncodedHead {
 pub(super) fn read(head: &[u8]) -> Result<GroupRecord, FactError> {
     match head.first() {
         Some(&CLASSIC) => {
-            let RecordBody { at, state } = versioned::read(WHAT, CLASSIC, head)?;
+            let RecordBody { at, state } = fact_encoding::read(WHAT, CLASSIC, head)?;
             Ok(GroupRecord { at, state: StoredState::Classic(state) })
         }
         Some(&CONSUMER) => {
-            let RecordBody { at, state } = versioned::read(WHAT, CONSUMER, head)?;
+            let RecordBody { at, state } = fact_encoding::read(WHAT, CONSUMER, head)?;
             Ok(GroupRecord { at, state: StoredState::Consumer(state) })
         }
         Some(&MIXED) => {
-            let MixedBody { at, state, classic } = versioned::read(WHAT, MIXED, head)?;
+            let MixedBody { at, state, classic } = fact_encoding::read(WHAT, MIXED, head)?;
             Ok(GroupRecord { at, state: StoredState::Consumer(ConsumerState { classic, ..state }) })
         }
         _ => {
-            let read = versioned::read(WHAT, PATTERNED, head)?;
+            let read = fact_encoding::read(WHAT, PATTERNED, head)?;
             let PatternedBody { at, state, classic, patterns } = read;
             let state = ConsumerState { classic, patterns, ..state };
             Ok(GroupRecord { at, state: StoredState::Consumer(state) })

@@ -7,7 +7,7 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use crate::engine::LaneRecord;
 use crate::model::{GroupId, LaneOffset};
 use crate::retry::TAKE_MAX;
-use crate::route::fetch::outcome::{TransactionOutcome, keep_deliverable, outcome_of};
+use crate::route::fetch::transaction_outcome::{TransactionOutcome, keep_deliverable, outcome_of};
 use crate::route::fetch::{empty, refused};
 use crate::route::{Router, code};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::broker::fact_encoding::{self, FactError};
 use crate::broker::transactions::state::Transaction;
-use crate::broker::versioned::{self, FactError};
 use crate::journal::EncodedHead;
 
 pub(super) const WHAT: &str = "transactional id";
@@ -15,18 +15,18 @@ pub(super) fn write(transaction: &Transaction) -> EncodedHead {
     let pending = transaction.groups.values().flat_map(BTreeMap::values);
     let orders: Vec<u64> = pending.map(|pending| pending.order).collect();
     if orders.iter().all(|order| *order == 0) {
-        return versioned::write(VERSION, transaction);
+        return fact_encoding::write(VERSION, transaction);
     }
-    versioned::write(ORDERED_VERSION, &(transaction, orders))
+    fact_encoding::write(ORDERED_VERSION, &(transaction, orders))
 }
 
 /// Reads a transactional id; order 0 means the sequence of this entry.
 pub(super) fn read(head: &[u8]) -> Result<Transaction, FactError> {
     if head.first() == Some(&VERSION) {
-        return versioned::read(WHAT, VERSION, head);
+        return fact_encoding::read(WHAT, VERSION, head);
     }
     let (mut transaction, orders): (Transaction, Vec<u64>) =
-        versioned::read(WHAT, ORDERED_VERSION, head)?;
+        fact_encoding::read(WHAT, ORDERED_VERSION, head)?;
     transaction.pending_mut().zip(orders).for_each(|(pending, order)| pending.order = order);
     Ok(transaction)
 }

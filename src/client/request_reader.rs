@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::client::ClientLimits;
-use crate::client::alarm::IdleTimer;
-use crate::client::cause::CloseCause;
-use crate::client::notice::LogRateLimit;
-use crate::client::pace::ReadDeadline;
+use crate::client::close_cause::CloseCause;
+use crate::client::idle_timer::IdleTimer;
+use crate::client::log_rate_limit::LogRateLimit;
+use crate::client::read_deadline::ReadDeadline;
 use crate::clock::Clock;
 use crate::route::clients::conn::Conn;
 use crate::route::passthrough::RoutingDecision;

@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use crate::broker::versioned::{self, FactError};
+use crate::broker::fact_encoding::{self, FactError};
 use crate::journal::EncodedHead;
 use crate::model::{GroupId, TopicName, WallMs};
 
@@ -55,20 +55,20 @@ pub(super) fn split_key(key: &[u8]) -> Result<(GroupId, TopicName, i32), FactErr
 }
 
 pub(super) fn write(committed: &CommittedOffset) -> EncodedHead {
-    versioned::write(VERSION, committed)
+    fact_encoding::write(VERSION, committed)
 }
 
 /// Writes an offset that a TxnOffsetCommit staged at sequence `order`.
 pub(super) fn write_ordered(committed: &CommittedOffset, order: u64) -> EncodedHead {
-    versioned::write(ORDERED_VERSION, &(committed, order))
+    fact_encoding::write(ORDERED_VERSION, &(committed, order))
 }
 
 /// A committed offset, and its order if that differs from the entry's sequence number.
 pub(super) fn read(head: &[u8]) -> Result<(CommittedOffset, Option<u64>), FactError> {
     if head.first() == Some(&VERSION) {
-        return Ok((versioned::read(WHAT, VERSION, head)?, None));
+        return Ok((fact_encoding::read(WHAT, VERSION, head)?, None));
     }
-    let (committed, order) = versioned::read(WHAT, ORDERED_VERSION, head)?;
+    let (committed, order) = fact_encoding::read(WHAT, ORDERED_VERSION, head)?;
     Ok((committed, Some(order)))
 }
 
