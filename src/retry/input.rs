@@ -224,8 +224,8 @@ pub enum LedgerInput {
         /// Hash of the record's key, in a group that keeps keys in order.
         key: Option<OrderKey>,
     },
-    /// Records about to be delivered, or just delivered. A record with an earlier pending one of
-    /// its key becomes key-blocked. Answered by `LedgerAnswer::Ordered`.
+    /// Records about to be delivered, or just delivered. A record becomes key-blocked if an earlier
+    /// one of its key is pending. Answered by `LedgerAnswer::Ordered`.
     Behind {
         group: GroupId,
         partition: TopicPartition,
