@@ -57,18 +57,14 @@ pub struct AuditRecord {
 }
 
 impl AuditRecord {
-    /// The record of an action without a job or a target. `outcomes`: for each entry, whether the
-    /// action changed it.
-    pub(super) fn of(
+    /// The record of an action without a job or a target. `changed`, `left`: entries that it
+    /// changed, and those that it did not.
+    pub(super) fn of<'f>(
         (at, by): (WallMs, Operator),
         (action, group): (&str, &GroupId),
-        outcomes: impl Iterator<Item = bool>,
-        facts: &[Fact],
+        (changed, left): (u64, u64),
+        facts: impl IntoIterator<Item = &'f Fact>,
     ) -> Self {
-        let (mut changed, mut left) = (0, 0);
-        for is_changed in outcomes {
-            *(if is_changed { &mut changed } else { &mut left }) += 1;
-        }
         Self {
             at,
             by,
@@ -99,8 +95,8 @@ fn stored(record: &AuditRecord) -> postcard::Result<Vec<u8>> {
 }
 
 /// The origins of the first records that changed.
-fn places(facts: &[Fact]) -> Vec<String> {
-    let origins = facts.iter().filter_map(|fact| match fact {
+fn places<'f>(facts: impl IntoIterator<Item = &'f Fact>) -> Vec<String> {
+    let origins = facts.into_iter().filter_map(|fact| match fact {
         Fact::Entry { entry, .. } => entry.origin.as_ref().map(ToString::to_string),
         _ => None,
     });

@@ -30,7 +30,8 @@ impl ProgressBar {
         self.line(&format!("{}  {says}", bar(done, total)));
     }
 
-    fn line(&mut self, line: &str) {
+    /// Shows a text, as for a count without a total.
+    pub(in crate::cli) fn line(&mut self, line: &str) {
         if !self.is_terminal || self.clock.elapsed() < QUIET {
             return;
         }
@@ -40,11 +41,6 @@ impl ProgressBar {
         let columns = Size::of(&stderr).columns.saturating_sub(1);
         let line = cut(line, columns);
         drop(write!(stderr.lock(), "\r\x1b[K{line}"));
-    }
-
-    /// Shows a count whose total is unknown.
-    pub(in crate::cli) fn count(&mut self, says: &str) {
-        self.line(says);
     }
 
     /// Removes the bar, to make room for another line.

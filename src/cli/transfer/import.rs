@@ -213,7 +213,7 @@ impl FileImport<'_> {
         let says = format!("{} imported", self.totals.imported);
         match self.bytes {
             (read, Some(length)) => self.progress.show(read, length, &says),
-            (_, None) => self.progress.count(&says),
+            (_, None) => self.progress.line(&says),
         }
     }
 

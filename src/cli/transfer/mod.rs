@@ -224,7 +224,7 @@ impl ExportQuery<'_> {
                     writeln!(out, "{item}")?;
                     totals.written += 1;
                 }
-                progress.count(&format!("{} written", totals.written));
+                progress.line(&format!("{} written", totals.written));
                 totals.leave_out((&group, &answer), &mut progress);
                 after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
                 if after.is_none() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::command::operate::number;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -47,8 +48,8 @@ impl Request for Export {
         let mut audits = Vec::new();
         for (group, facts) in by_group(&facts) {
             let by = (now.wall, by.clone());
-            let changed = facts.iter().map(|_| true);
-            let audit = AuditRecord::of(by, (word(step), &group), changed, &facts);
+            let counts = (number(facts.len()), 0);
+            let audit = AuditRecord::of(by, (word(step), group), counts, facts);
             audits.push(audit::entry(&driver.journal, &audit)?);
         }
         driver.persist(&facts, &[], audits)?;
@@ -66,11 +67,11 @@ fn word(step: ExportStep) -> &'static str {
 }
 
 /// The changed entries of each group.
-fn by_group(facts: &[Fact]) -> BTreeMap<GroupId, Vec<Fact>> {
-    let mut groups: BTreeMap<GroupId, Vec<Fact>> = BTreeMap::new();
+fn by_group(facts: &[Fact]) -> BTreeMap<&GroupId, Vec<&Fact>> {
+    let mut groups: BTreeMap<&GroupId, Vec<&Fact>> = BTreeMap::new();
     for fact in facts {
         if let Fact::Entry { entry, .. } = fact {
-            groups.entry(entry.group.clone()).or_default().push(fact.clone());
+            groups.entry(&entry.group).or_default().push(fact);
         }
     }
     groups

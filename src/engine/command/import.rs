@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::engine::audit::{self, AuditRecord, Operator};
 use crate::engine::batch_limits;
+use crate::engine::command::operate::number;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -152,8 +153,10 @@ impl Request for ImportBatch {
         });
         let mut more: Vec<NewEntry> = memory.collect();
         let is_new = |one: &ImportOutcome| matches!(one, ImportOutcome::Imported { .. });
+        let imported = outcomes.iter().filter(|one| is_new(one)).count();
+        let counts = (number(imported), number(outcomes.len() - imported));
         let by = (driver.clock.now().wall, by);
-        let audit = AuditRecord::of(by, ("import", &group), outcomes.iter().map(is_new), &facts);
+        let audit = AuditRecord::of(by, ("import", &group), counts, &facts);
         more.push(audit::entry(&driver.journal, &audit)?);
         driver.persist(&facts, &records, more)?;
         driver.see_room(&group);

@@ -223,8 +223,8 @@ impl Driver {
         action: Action,
         (by, operated): (Operator, &OperateDecision),
     ) -> AuditRecord {
-        let outcomes = operated.outcomes.iter().map(|one| is_done(*one));
-        AuditRecord::of((now.wall, by), (action.as_str(), group), outcomes, &operated.facts)
+        let counts = (operated.changed, operated.left);
+        AuditRecord::of((now.wall, by), (action.as_str(), group), counts, &operated.facts)
     }
 
     /// Counts an action that is in the log.
@@ -242,6 +242,6 @@ fn is_done(outcome: ActionOutcome) -> bool {
     outcome == ActionOutcome::Done
 }
 
-fn number(count: usize) -> u64 {
+pub(super) fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
