@@ -13,10 +13,11 @@ use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::page::limit_of;
 use super::source::Source;
+use crate::engine::Shape;
 
-/// Dead letters that look alike.
+/// The parts that records which look alike have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Fingerprint {
+pub struct FingerprintKey {
     /// The topic of their origins; empty without one.
     pub topic: String,
     pub cause: String,
@@ -27,6 +28,34 @@ pub struct Fingerprint {
     pub key_shape: Option<String>,
     /// The size class of their records.
     pub size: String,
+}
+
+impl From<Shape> for FingerprintKey {
+    fn from(shape: Shape) -> Self {
+        Self {
+            key_shape: Some(shape.key().to_owned()),
+            size: shape.size().to_owned(),
+            topic: shape.topic,
+            cause: shape.cause,
+            reason: Some(shape.reason),
+        }
+    }
+}
+
+impl FingerprintKey {
+    /// Removes the parts that come from a payload, where payloads are hidden.
+    fn hide<S>(&mut self, admin: &Admin<S>) {
+        if !admin.options.show_payloads {
+            (self.reason, self.key_shape) = (None, None);
+        }
+    }
+}
+
+/// Dead letters that look alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Fingerprint {
+    #[serde(flatten)]
+    pub key: FingerprintKey,
     pub letters: u64,
     /// The latest of them: an offset in the dead-letter topic. Absent until the log has it.
     pub example: Option<i64>,
@@ -48,16 +77,8 @@ pub struct FingerprintList {
 /// Retries that wait and look alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RetryFingerprint {
-    /// The topic of their origins; empty without one.
-    pub topic: String,
-    pub cause: String,
-    /// The masked reason; absent where payloads are hidden.
-    #[serde(rename = "fingerprint")]
-    pub reason: Option<String>,
-    /// The pattern of their keys; absent where payloads are hidden.
-    pub key_shape: Option<String>,
-    /// The size class of their records.
-    pub size: String,
+    #[serde(flatten)]
+    pub key: FingerprintKey,
     pub retries: u64,
     /// The id of the one that is due last.
     pub example: u64,
@@ -86,20 +107,27 @@ pub(super) struct GroupQuery {
     limit: Option<usize>,
 }
 
-/// The fingerprints of a group, with their counts of letters.
-pub(super) async fn list<S: Source>(
-    State(admin): State<Arc<Admin<S>>>,
+/// The group and the limit of a query; refused for an unknown group.
+async fn known_group<S: Source>(
+    admin: &Admin<S>,
     asked: Result<FromQuery<GroupQuery>, QueryRejection>,
-) -> Result<Response, Refusal> {
+) -> Result<(String, usize), Refusal> {
     let FromQuery(GroupQuery { group, limit }) =
         asked.map_err(|error| Refusal::bad(error.body_text()))?;
     if admin.source.group(&group).await?.is_none() {
         return Err(Refusal::unknown_group(&group));
     }
-    let mut found = admin.source.fingerprints(&group, limit_of(limit)?).await?;
-    if !admin.options.show_payloads {
-        found.items.iter_mut().for_each(|one| (one.reason, one.key_shape) = (None, None));
-    }
+    Ok((group, limit_of(limit)?))
+}
+
+/// The fingerprints of a group, with their counts of letters.
+pub(super) async fn list<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<FromQuery<GroupQuery>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let (group, limit) = known_group(&admin, asked).await?;
+    let mut found = admin.source.fingerprints(&group, limit).await?;
+    found.items.iter_mut().for_each(|one| one.key.hide(&admin));
     Ok(json_answer(StatusCode::OK, &found))
 }
 
@@ -108,14 +136,8 @@ pub(super) async fn list_retries<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<GroupQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
-    let FromQuery(GroupQuery { group, limit }) =
-        asked.map_err(|error| Refusal::bad(error.body_text()))?;
-    if admin.source.group(&group).await?.is_none() {
-        return Err(Refusal::unknown_group(&group));
-    }
-    let mut found = admin.source.retry_fingerprints(&group, limit_of(limit)?).await?;
-    if !admin.options.show_payloads {
-        found.items.iter_mut().for_each(|one| (one.reason, one.key_shape) = (None, None));
-    }
+    let (group, limit) = known_group(&admin, asked).await?;
+    let mut found = admin.source.retry_fingerprints(&group, limit).await?;
+    found.items.iter_mut().for_each(|one| one.key.hide(&admin));
     Ok(json_answer(StatusCode::OK, &found))
 }

@@ -47,7 +47,9 @@ pub use explain::{
     SuspectView, SuspectsView,
 };
 pub use failed_records::{FailedRecord, FailedRefused, FailedTaken};
-pub use fingerprints::{Fingerprint, FingerprintList, RetryFingerprint, RetryFingerprintList};
+pub use fingerprints::{
+    Fingerprint, FingerprintKey, FingerprintList, RetryFingerprint, RetryFingerprintList,
+};
 pub use jobs::{JobPlan, PlanSample};
 pub use journal::{FsyncTimes, JournalView, LetterSpace};
 pub use matrix::{COUNTED_MAX, Matrix};

@@ -132,17 +132,22 @@ impl ExportLettersArgs {
     }
 }
 
-const KINDS: [Column; 9] = [
-    ("LETTERS", |v| field(v, "letters")),
-    ("TOPIC", |v| field(v, "topic")),
-    ("WHY", |v| field(v, "cause")),
-    ("KEY", |v| field(v, "key_shape")),
-    ("SIZE", |v| field(v, "size")),
-    ("FIRST", |v| time(v, "first_ms")),
-    ("LAST", |v| time(v, "last_ms")),
-    ("EXAMPLE", |v| field(v, "example")),
-    ("FINGERPRINT", |v| field(v, "fingerprint")),
-];
+const KINDS: [Column; 9] = kinds(("LETTERS", |v| field(v, "letters")));
+
+/// The columns of fingerprints behind their count.
+pub(super) const fn kinds(count: Column) -> [Column; 9] {
+    [
+        count,
+        ("TOPIC", |v| field(v, "topic")),
+        ("WHY", |v| field(v, "cause")),
+        ("KEY", |v| field(v, "key_shape")),
+        ("SIZE", |v| field(v, "size")),
+        ("FIRST", |v| time(v, "first_ms")),
+        ("LAST", |v| time(v, "last_ms")),
+        ("EXAMPLE", |v| field(v, "example")),
+        ("FINGERPRINT", |v| field(v, "fingerprint")),
+    ]
+}
 
 impl GroupByArgs {
     /// Lists the fingerprints at a path; `order` as in `--sort`.

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::dlq::GroupByArgs;
+use super::dlq::{GroupByArgs, kinds};
 use super::exit::{CommandFailure, Exit};
 use super::explain;
 use super::operate::{ActionArgs, Verb};
@@ -34,17 +34,7 @@ const COLUMNS: [Column; 9] = [
     ("REASON", |v| field(v, "reason")),
 ];
 
-const KINDS: [Column; 9] = [
-    ("RETRIES", |v| field(v, "retries")),
-    ("TOPIC", |v| field(v, "topic")),
-    ("WHY", |v| field(v, "cause")),
-    ("KEY", |v| field(v, "key_shape")),
-    ("SIZE", |v| field(v, "size")),
-    ("FIRST", |v| time(v, "first_ms")),
-    ("LAST", |v| time(v, "last_ms")),
-    ("EXAMPLE", |v| field(v, "example")),
-    ("FINGERPRINT", |v| field(v, "fingerprint")),
-];
+const KINDS: [Column; 9] = kinds(("RETRIES", |v| field(v, "retries")));
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RetryCommand {

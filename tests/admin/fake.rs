@@ -3,8 +3,8 @@
 use reprise::admin::{
     ActionReport, ActionRequest, AloneView, DeadLetterView, DelayedView, DrainView,
     EntryImportOutcome, ExportCounts, FailedRecord, FailedRefused, FailedTaken, Fingerprint,
-    FingerprintList, GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry, Matrix,
-    MemberView, Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters,
+    FingerprintKey, FingerprintList, GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry,
+    Matrix, MemberView, Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters,
     Readiness, RecordHistory, RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView,
     RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Unavailable,
 };
@@ -77,9 +77,12 @@ impl Source for Fake {
     }
     async fn fingerprints(&self, _: &str, limit: usize) -> Result<FingerprintList, Unavailable> {
         let item = Fingerprint {
-            topic: "orders".to_owned(),
-            cause: "rejected".to_owned(),
-            reason: Some("no stock".to_owned()),
+            key: FingerprintKey {
+                topic: "orders".to_owned(),
+                cause: "rejected".to_owned(),
+                reason: Some("no stock".to_owned()),
+                ..FingerprintKey::default()
+            },
             letters: 2,
             example: Some(7),
             ..Fingerprint::default()

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::cut::cell;
+use super::fingerprint_cells::{records, title};
 use super::jobs::kind_form;
 use super::letters::letter_cells;
 use super::{
@@ -130,16 +131,11 @@ async fn letters<S: Source>(source: &S, id: &str) -> Result<(Vec<DeadLetterView>
 }
 
 fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
-    let reason = kind.reason.as_deref().filter(|reason| show && !reason.is_empty());
     html! {
         section.cause {
-            h3 {
-                (kind.letters) " × " (kind.cause) " of " (kind.topic)
-                @if let Some(reason) = reason { ": " (reason) }
-            }
+            (title(kind.letters, &kind.key, show))
             p {
-                @if show { "Keys: " (kind.key_shape.as_deref().unwrap_or_default()) ". " }
-                "Size: " (kind.size) ". "
+                (records(&kind.key, show))
                 "First " (utc(kind.first_ms)) ", last " (utc(kind.last_ms)) ". "
                 (spark(&kind.hours))
                 @if let Some(example) = kind.example {

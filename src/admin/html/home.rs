@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::fingerprint_cells::{cells, heads};
 use super::group::spark;
 use super::{group_path, letter_path, matrix, page, refused, retry_kinds, states};
 use crate::admin::Admin;
@@ -140,11 +141,7 @@ fn table(groups: &[GroupView]) -> Markup {
 fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
     html! {
         table {
-            thead { tr {
-                th.number { "Letters" } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
-                th { "Key" } th { "Size" }
-                th { "First" } th { "Last" } th { "24 hours" } th { "Act" }
-            } }
+            (heads("Letters"))
             tbody {
                 @for (group, kind) in causes {
                     tr {
@@ -154,11 +151,7 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
                             } @else { (kind.letters) }
                         }
                         td { a href=(group_path(group)) { (group) } }
-                        td { (kind.cause) }
-                        td { (kind.topic) }
-                        td { @if show { (kind.reason.as_deref().unwrap_or_default()) } }
-                        td { @if show { (kind.key_shape.as_deref().unwrap_or_default()) } }
-                        td { (kind.size) }
+                        (cells(&kind.key, show))
                         td { (utc(kind.first_ms)) }
                         td { (utc(kind.last_ms)) }
                         td { (spark(&kind.hours)) }

@@ -5,6 +5,7 @@ mod act;
 mod attempts;
 mod consumers;
 mod cut;
+mod fingerprint_cells;
 mod group;
 mod home;
 mod jobs;

@@ -2,12 +2,13 @@
 
 use maud::{Markup, html};
 
+use super::fingerprint_cells::{cells, heads, records, title};
 use super::group::spark;
 use super::{group_path, retry_path};
 use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
-use crate::admin::fingerprints::{RetryFingerprint, RetryFingerprintList};
+use crate::admin::fingerprints::{FingerprintKey, RetryFingerprint, RetryFingerprintList};
 use crate::admin::matrix::COUNTED_MAX;
 use crate::admin::operator_actions::{ActionReport, operator, retry_request};
 use crate::admin::source::Source;
@@ -20,27 +21,14 @@ const PIECE: usize = 256;
 /// Retries of one request, with space for another piece.
 const BATCH: usize = OPERATE_MAX - PIECE;
 
-/// The parts that retries of one fingerprint have in common.
-#[derive(PartialEq, Eq)]
-struct RetryKind {
-    topic: String,
-    cause: Option<String>,
-    reason: String,
-    key_shape: Option<String>,
-    size: String,
-}
-
-impl RetryKind {
-    fn of(retry: &RetryView) -> Self {
-        let topic = retry.origin.as_deref().map_or("", GroupView::topic_of).to_owned();
-        let reason = mask(retry.reason.as_deref().unwrap_or_default());
-        Self {
-            topic,
-            cause: retry.disposition.clone(),
-            reason,
-            key_shape: retry.key_shape.clone(),
-            size: retry.size.clone(),
-        }
+/// The fingerprint of a retry.
+fn key_of(retry: &RetryView) -> FingerprintKey {
+    FingerprintKey {
+        topic: retry.origin.as_deref().map_or("", GroupView::topic_of).to_owned(),
+        cause: retry.disposition.clone().unwrap_or_default(),
+        reason: Some(mask(retry.reason.as_deref().unwrap_or_default())),
+        key_shape: retry.key_shape.clone(),
+        size: retry.size.clone(),
     }
 }
 
@@ -48,21 +36,13 @@ impl RetryKind {
 pub(super) fn table(kinds: &[(String, RetryFingerprint)], show: bool) -> Markup {
     html! {
         table {
-            thead { tr {
-                th.number { "Retries" } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
-                th { "Key" } th { "Size" }
-                th { "First" } th { "Last" } th { "24 hours" } th { "Act" }
-            } }
+            (heads("Retries"))
             tbody {
                 @for (group, kind) in kinds {
                     tr {
                         td.number { a href=(retry_path(group, kind.example)) { (kind.retries) } }
                         td { a href=(group_path(group)) { (group) } }
-                        td { (kind.cause) }
-                        td { (kind.topic) }
-                        td { @if show { (kind.reason.as_deref().unwrap_or_default()) } }
-                        td { @if show { (kind.key_shape.as_deref().unwrap_or_default()) } }
-                        td { (kind.size) }
+                        (cells(&kind.key, show))
                         td { (kind.first_ms.map(utc).unwrap_or_default()) }
                         td { (kind.last_ms.map(utc).unwrap_or_default()) }
                         td { (spark(&kind.hours)) }
@@ -87,16 +67,11 @@ pub(super) fn sections(group: &str, kinds: &RetryFingerprintList, show: bool) ->
 }
 
 fn section(group: &str, kind: &RetryFingerprint, show: bool) -> Markup {
-    let reason = kind.reason.as_deref().filter(|reason| show && !reason.is_empty());
     html! {
         section.cause {
-            h3 {
-                (kind.retries) " × " (kind.cause) " of " (kind.topic)
-                @if let Some(reason) = reason { ": " (reason) }
-            }
+            (title(kind.retries, &kind.key, show))
             p {
-                @if show { "Keys: " (kind.key_shape.as_deref().unwrap_or_default()) ". " }
-                "Size: " (kind.size) ". "
+                (records(&kind.key, show))
                 @if let Some((first, last)) = kind.first_ms.zip(kind.last_ms) {
                     "First " (utc(first)) ", last " (utc(last)) ". "
                 }
@@ -129,7 +104,7 @@ pub(super) async fn act_on_like<S: Source>(
 ) -> Result<ActionReport, Refusal> {
     let example = admin.source.retry(group, like).await?.map(|found| found.retry);
     let gone = || Refusal::missing("the retry waits no more; load the page of the group");
-    let kind = RetryKind::of(&example.ok_or_else(gone)?);
+    let kind = key_of(&example.ok_or_else(gone)?);
     let by = operator(caller, Some(why), OPERATE_MAX)?;
     let now_ms = admin.source.now_ms();
     let is_due = |retry: &RetryView| retry.due_ms.is_some_and(|due| due <= now_ms);
@@ -141,7 +116,7 @@ pub(super) async fn act_on_like<S: Source>(
         for retry in &piece {
             after = Some((retry.due_ms.unwrap_or_default(), retry.id));
             looked_at += 1;
-            if RetryKind::of(retry) == kind && (verb != "now" || !is_due(retry)) {
+            if key_of(retry) == kind && (verb != "now" || !is_due(retry)) {
                 ids.push(retry.id);
             }
         }

@@ -151,11 +151,7 @@ impl AdminSource {
         let ShapeList { shapes, rest } = self.router.engine.shapes(group, limit).await?;
         self.read(move |engine| {
             let items = shapes.into_iter().map(|one| Fingerprint {
-                key_shape: Some(one.shape.key().to_owned()),
-                size: one.shape.size().to_owned(),
-                topic: one.shape.topic,
-                cause: one.shape.cause,
-                reason: Some(one.shape.reason),
+                key: one.shape.into(),
                 letters: one.letters,
                 example: one.example.and_then(|letter| engine.letter_offset(letter)),
                 first_ms: one.first.0,

@@ -66,11 +66,7 @@ impl WaitingShapes {
         all.sort_by_key(|(_, count)| Reverse(count.retries));
         let beyond: u64 = all.iter().skip(KEPT_MAX).map(|(_, count)| count.retries).sum();
         let kinds = all.into_iter().take(KEPT_MAX).map(|(shape, count)| RetryFingerprint {
-            key_shape: Some(shape.key().to_owned()),
-            size: shape.size().to_owned(),
-            topic: shape.topic,
-            cause: shape.cause,
-            reason: Some(shape.reason),
+            key: shape.into(),
             retries: count.retries,
             example: count.example,
             first_ms: count.first.map(|at| at.0),
