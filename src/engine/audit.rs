@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::journal::{EncodedHead, Journal, JournalError, NewEntry, StreamAppend, StreamBatch};
+use crate::journal::{
+    EncodedHead, Journal, JournalError, NewEntry, StreamAppend, StreamBatch, StreamId,
+};
 use crate::model::{GroupId, WallMs};
 use crate::retry::Fact;
 
@@ -79,12 +81,22 @@ impl AuditRecord {
     }
 }
 
-/// The entry that journals an action.
-pub(super) fn entry(journal: &Journal, record: &AuditRecord) -> Result<NewEntry, EngineError> {
-    let stream = journal.stream_open(STREAM)?;
-    let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.at.0 };
-    let head = EncodedHead::of(stored(record));
-    Ok(NewEntry::batch(kind::AUDIT, append, head, Bytes::new()))
+/// The open stream of the audit log. Open it before the ledger applies an action: a failure
+/// afterwards would leave facts in memory that the journal lacks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AuditLog(StreamId);
+
+impl AuditLog {
+    pub(super) fn open(journal: &Journal) -> Result<Self, EngineError> {
+        Ok(Self(journal.stream_open(STREAM)?))
+    }
+
+    /// The entry that journals an action.
+    pub(super) fn entry(self, record: &AuditRecord) -> NewEntry {
+        let append = StreamAppend { stream: self.0, records: 1, max_timestamp_ms: record.at.0 };
+        let head = EncodedHead::of(stored(record));
+        NewEntry::batch(kind::AUDIT, append, head, Bytes::new())
+    }
 }
 
 fn stored(record: &AuditRecord) -> postcard::Result<Vec<u8>> {

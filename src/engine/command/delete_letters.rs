@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::audit::{self, Operator};
+use crate::engine::audit::{AuditLog, Operator};
 use crate::engine::command::{Call, Command, EntryState, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -168,14 +168,14 @@ impl Driver {
         ids: Vec<EntryId>,
         by: &Operator,
     ) -> Result<u64, EngineError> {
+        let log = AuditLog::open(&self.journal)?;
         let now = self.clock.now();
         let operated = self.operate(now, group, (Action::Delete, ids), &[])?;
         if operated.changed == 0 {
             return Ok(0);
         }
         let audit = Self::action_audit(now, group, Action::Delete, (by.clone(), &operated));
-        let audit = audit::entry(&self.journal, &audit)?;
-        self.persist(&operated.facts, &[], vec![audit])?;
+        self.persist(&operated.facts, &[], vec![log.entry(&audit)])?;
         self.operated(group, Action::Delete, operated.changed);
         Ok(operated.changed)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::audit::{AuditLog, AuditRecord, Operator};
 use crate::engine::command::operate::number;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -40,6 +40,7 @@ impl Request for Export {
     fn run(self, driver: &mut Driver) -> Result<Vec<ExportOutcome>, EngineError> {
         let Self { step, ids, by } = self;
         driver.may_decide()?;
+        let log = AuditLog::open(&driver.journal)?;
         let now = driver.clock.now();
         let (answer, facts) = driver.handle_at(now, LedgerInput::Export { step, ids });
         let Some(LedgerAnswer::Exported(outcomes)) = answer else {
@@ -50,7 +51,7 @@ impl Request for Export {
             let by = (now.wall, by.clone());
             let counts = (number(facts.len()), 0);
             let audit = AuditRecord::of(by, (word(step), group), counts, facts);
-            audits.push(audit::entry(&driver.journal, &audit)?);
+            audits.push(log.entry(&audit));
         }
         driver.persist(&facts, &[], audits)?;
         Ok(outcomes)

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::audit::{AuditLog, AuditRecord, Operator};
 use crate::engine::batch_limits;
 use crate::engine::command::operate::number;
 use crate::engine::command::{Call, Command, Request};
@@ -117,6 +117,7 @@ impl Request for ImportBatch {
         let Self { group, source, entries, by } = self;
         driver.may_decide()?;
         driver.journal.admits()?;
+        let log = AuditLog::open(&driver.journal)?;
         batch_limits::check_imports(&entries)?;
         let mut pages = driver.pages(&source, &entries)?;
         let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
@@ -157,7 +158,7 @@ impl Request for ImportBatch {
         let counts = (number(imported), number(outcomes.len() - imported));
         let by = (driver.clock.now().wall, by);
         let audit = AuditRecord::of(by, ("import", &group), counts, &facts);
-        more.push(audit::entry(&driver.journal, &audit)?);
+        more.push(log.entry(&audit));
         driver.persist(&facts, &records, more)?;
         driver.see_room(&group);
         Ok(outcomes)

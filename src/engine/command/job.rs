@@ -1,6 +1,6 @@
 //! Jobs start, change and are listed. The job and its audit record are one atomic group of the log.
 
-use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::audit::{AuditLog, AuditRecord, Operator};
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -115,9 +115,9 @@ impl Request for ListJobs {
 impl Driver {
     fn keep_job(&mut self, job: Job, action: &str, by: Operator) -> Result<Job, EngineError> {
         let job = self.with_end(job);
-        let audit = self.job_audit(&job, action, by)?;
+        let log = AuditLog::open(&self.journal)?;
         let mut entries = self.jobs.entries(&job);
-        entries.push(audit);
+        entries.push(log.entry(&self.job_audit(&job, action, by)));
         self.persist(&[], &[], entries)?;
         self.jobs.put(job.clone());
         Ok(job)
@@ -125,18 +125,18 @@ impl Driver {
 
     /// The job after a step, and its entries for the log. The audit log gets the end of a job, not
     /// its steps.
-    pub(super) fn stepped_job(&self, job: Job) -> Result<(Job, Vec<NewEntry>), EngineError> {
+    pub(super) fn stepped_job(&self, log: AuditLog, job: Job) -> (Job, Vec<NewEntry>) {
         let job = self.with_end(job);
         let mut entries = self.jobs.entries(&job);
         let action = match job.state {
             JobState::Done => "job-done",
             JobState::Stopped => "job-stop",
             JobState::Running | JobState::Paused | JobState::Cancelled => {
-                return Ok((job, entries));
+                return (job, entries);
             }
         };
-        entries.push(self.job_audit(&job, action, job.by.clone())?);
-        Ok((job, entries))
+        entries.push(log.entry(&self.job_audit(&job, action, job.by.clone())));
+        (job, entries)
     }
 
     fn with_end(&self, mut job: Job) -> Job {
@@ -146,8 +146,8 @@ impl Driver {
         job
     }
 
-    fn job_audit(&self, job: &Job, action: &str, by: Operator) -> Result<NewEntry, EngineError> {
-        let record = AuditRecord {
+    fn job_audit(&self, job: &Job, action: &str, by: Operator) -> AuditRecord {
+        AuditRecord {
             at: self.clock.now().wall,
             by,
             action: action.to_owned(),
@@ -157,7 +157,6 @@ impl Driver {
             places: Vec::new(),
             job: Some(job.id),
             target: None,
-        };
-        audit::entry(&self.journal, &record)
+        }
     }
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::engine::arrival::Arrival;
-use crate::engine::audit::{self, AuditRecord, Operator};
+use crate::engine::audit::{AuditLog, AuditRecord, Operator};
 use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
@@ -91,6 +91,7 @@ impl Request for OperateRequest {
             Some(step) => Some(driver.jobs.running(step.id)?.clone()),
             None => None,
         };
+        let log = AuditLog::open(&driver.journal)?;
         let now = driver.clock.now();
         let operated = driver.operate(now, &group, (action, ids.clone()), &records)?;
         let done = ids.iter().zip(&operated.outcomes).filter(|(_, one)| is_done(**one));
@@ -99,12 +100,12 @@ impl Request for OperateRequest {
             let step = JobStep { left: step.left + operated.left, ..step };
             let watched = if is_redrive(action) { done.clone() } else { Vec::new() };
             let (job, more) =
-                driver.stepped_job(before.stepped(step, operated.changed, watched))?;
+                driver.stepped_job(log, before.stepped(step, operated.changed, watched));
             (Some(job), more)
         } else {
             let audit = Driver::action_audit(now, &group, action, (by, &operated));
             let audit = AuditRecord { target: target.map(|target| target.to_string()), ..audit };
-            (None, vec![audit::entry(&driver.journal, &audit)?])
+            (None, vec![log.entry(&audit)])
         };
         if arrivals.is_empty() {
             driver.persist(&operated.facts, &records, more)?;
