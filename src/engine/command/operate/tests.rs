@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::{Clock, Hand};
+use crate::engine::audit;
 use crate::engine::{EngineParts, EntryView, NackBatch, NackRequest, Replay};
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, LaneOffset, Origin, WallMs};
