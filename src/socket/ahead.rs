@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::halves::TLS_READ_BYTES;
+use super::budget::TLS_READ_BYTES;
 use super::{Budget, Charge};
 
 /// Least bytes of one read from the system: a TLS record.

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::READ_BYTES;
-
 /// The smallest buffer, however little memory is left.
 pub const READ_BYTES_MIN: usize = 4 << 10;
+/// Most bytes of one read.
+pub(super) const READ_BYTES: usize = 128 << 10;
+/// Most bytes of one read under TLS. The reads are larger because each costs the system more: its
+/// data is no longer in the processor's caches.
+pub(super) const TLS_READ_BYTES: usize = 256 << 10;
 /// The part of the free memory that a read takes. It is small, so that a thousand silent peers
 /// leave enough for an active one: each takes 1/500 of what the others left.
 const READ_PART: usize = 500;
@@ -86,7 +89,7 @@ impl Budget {
     }
 
     /// The size of the next read buffer, at most `most`. A reader that asks for twice
-    /// [`READ_BYTES`] gets twice the part of the others.
+    /// `READ_BYTES` gets twice the part of the others.
     pub fn read_bytes(&self, most: usize) -> usize {
         let part = (self.left() / READ_PART).saturating_mul(most) / READ_BYTES;
         whole(part.clamp(READ_BYTES_MIN, most))
@@ -217,7 +220,6 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::socket::halves::TLS_READ_BYTES;
 
     const MIB: usize = 1 << 20;
 

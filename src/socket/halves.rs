@@ -13,14 +13,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 
 use super::ahead::{ReadAhead, has_ended};
+use super::budget::{READ_BYTES, TLS_READ_BYTES};
 use super::tls_half::TlsHalf;
 use super::{Budget, Charge};
-
-/// Most bytes of one read.
-pub const READ_BYTES: usize = 128 << 10;
-/// Most bytes of one read under TLS. The reads are larger because each costs the system more: its
-/// data is no longer in the processor's caches.
-pub(super) const TLS_READ_BYTES: usize = 256 << 10;
 
 /// The reading half.
 #[derive(Debug)]

@@ -125,7 +125,8 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::socket::{READ_BYTES, plain};
+    use crate::socket::budget::READ_BYTES;
+    use crate::socket::plain;
 
     /// Longer than anything in these tests takes.
     const PATIENCE: Duration = Duration::from_secs(20);

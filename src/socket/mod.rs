@@ -22,7 +22,7 @@ mod validity;
 pub use budget::{Admission, Budget, Charge, READ_BYTES_MIN};
 pub use client_tls::{ClientTls, PeerSeen};
 pub use error::{AcceptError, ConnectError, refused_by_peer};
-pub use halves::{READ_BYTES, ReadHalf, WriteHalf, at_once, plain};
+pub use halves::{ReadHalf, WriteHalf, at_once, plain};
 pub use intake::ReadBuffer;
 pub use pem::FileProblem;
 pub use server_tls::ServerTls;
