@@ -25,9 +25,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 
 use crate::group::config::ClassicConfig;
-use crate::group::consumer::JOINS;
 use crate::group::error::GroupError;
-use crate::group::input::{CommitCheck, ConsumerHeartbeat, GroupInput, RequestId};
+use crate::group::input::{CommitCheck, ConsumerHeartbeat, GroupInput, JOINS, RequestId};
 use crate::group::output::{GroupAnswer, GroupOutput};
 use crate::group::state::{Description, GroupPhase, GroupState, MemberDescription, member_key};
 use crate::model::{ClientId, Deadline, MemberId, Moment, MonoMs};

@@ -17,9 +17,10 @@
 //! heartbeat no longer lists the partition, or when the member is removed.
 
 mod classic;
-pub(super) mod join;
+mod join;
 mod leave;
 mod member;
+mod persistence;
 mod reconcile;
 mod state;
 mod target;
@@ -31,7 +32,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::group::config::ConsumerConfig;
 use crate::group::error::GroupError;
-use crate::group::input::{CommitCheck, ConsumerHeartbeat, GroupInput, LeaveRequest, RequestId};
+use crate::group::input::{
+    CommitCheck, ConsumerHeartbeat, GroupInput, JOINS, LeaveRequest, RequestId,
+};
 use crate::group::output::{Alive, GroupAnswer, GroupOutput};
 use crate::group::partition::{TopicIdPartition, TopicImage};
 use crate::group::state::member_key;
@@ -43,10 +46,6 @@ pub use state::{
     PatternMember, TargetTopic,
 };
 
-/// Epoch of a heartbeat that joins.
-pub const JOINS: i32 = 0;
-/// Epoch of a static member that leaves temporarily; −1 leaves for good.
-const LEAVES_FOR_A_WHILE: i32 = -2;
 /// Protocol type of consumers.
 pub(super) const CONSUMERS: &str = "consumer";
 
@@ -259,7 +258,7 @@ impl Consumer {
     }
 
     fn heartbeat(&mut self, now: Moment, beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
-        join::check(&beat)?;
+        beat.check()?;
         if self.is_dead {
             return Err(GroupError::CoordinatorNotAvailable);
         }

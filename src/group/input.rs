@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::group::consumer::join;
+use crate::group::assignor;
 use crate::group::error::GroupError;
 use crate::group::partition::{TopicIdPartition, TopicImage};
 use crate::group::state::Protocol;
 use crate::model::{ClientId, MemberId, TopicName};
+
+/// Epoch of a heartbeat that joins.
+pub const JOINS: i32 = 0;
+/// Epoch of a static member that leaves temporarily; −1 leaves for good.
+pub(super) const LEAVES_FOR_A_WHILE: i32 = -2;
 
 /// Identifies one waiting request; the driver chooses it, and the answer carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,6 +174,38 @@ pub struct ConsumerHeartbeat {
 impl ConsumerHeartbeat {
     /// Refuses requests that no client sends, whatever the state of the group.
     pub fn check(&self) -> Result<(), GroupError> {
-        join::check(self)
+        let invalid = |why| Err(GroupError::InvalidRequest(why));
+        let is_empty = |text: &Option<String>| text.as_deref() == Some("");
+        if self.member_id.as_str().is_empty() {
+            return invalid("a member id must not be empty");
+        }
+        if is_empty(&self.instance_id) || is_empty(&self.rack_id) {
+            return invalid("an instance id and a rack id must not be empty");
+        }
+        if self.epoch < LEAVES_FOR_A_WHILE {
+            return invalid("a member epoch is at least -2");
+        }
+        if self.epoch == LEAVES_FOR_A_WHILE && self.instance_id.is_none() {
+            return invalid("only a static member leaves for a while: an instance id is missing");
+        }
+        if self.epoch == JOINS {
+            if self.rebalance_timeout_ms.is_none() {
+                return invalid("a member that joins says its rebalance timeout");
+            }
+            if self.owned.as_ref().is_none_or(|owned| !owned.is_empty()) {
+                return invalid("a member that joins says that it owns no partitions");
+            }
+            if self.topics.is_none() && self.pattern.is_none() {
+                return invalid("a member that joins says what it subscribes to");
+            }
+        }
+        if self.assignor.as_deref().is_some_and(|name| !assignor::is_known(name)) {
+            return Err(GroupError::UnsupportedAssignor);
+        }
+        let pattern = self.pattern.as_deref().filter(|pattern| !pattern.is_empty());
+        if pattern.is_some_and(|pattern| !self.matching.contains_key(pattern)) {
+            return Err(GroupError::InvalidRegularExpression);
+        }
+        Ok(())
     }
 }

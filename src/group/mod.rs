@@ -18,12 +18,12 @@ pub use classic::Classic;
 pub use config::{ClassicConfig, ConsumerConfig};
 pub use consumer::{
     ClassicMember, Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState,
-    JOINS, PatternMember, TargetTopic,
+    PatternMember, TargetTopic,
 };
 pub use error::GroupError;
 pub use input::{
-    CommitCheck, ConsumerHeartbeat, GroupInput, Heartbeat, JoinRequest, LeaveRequest, Leaver,
-    ParsedSubscription, RequestId, Sync,
+    CommitCheck, ConsumerHeartbeat, GroupInput, Heartbeat, JOINS, JoinRequest, LeaveRequest,
+    Leaver, ParsedSubscription, RequestId, Sync,
 };
 pub use output::{
     Alive, GoneCause, GroupAnswer, GroupOutput, JoinRefusal, JoinResult, JoinedMember, LeaveResult,

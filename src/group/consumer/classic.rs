@@ -11,7 +11,7 @@ use crate::group::consumer::member::ClassicSide;
 use crate::group::consumer::{CONSUMERS, ClassicMember, Consumer};
 use crate::group::error::GroupError;
 use crate::group::input::{
-    ConsumerHeartbeat, Heartbeat, JoinRequest, ParsedSubscription, RequestId, Sync,
+    ConsumerHeartbeat, Heartbeat, JOINS, JoinRequest, ParsedSubscription, RequestId, Sync,
 };
 use crate::group::output::{GroupAnswer, JoinRefusal, JoinResult, SyncResult};
 use crate::group::state::{GroupState, MemberState};
@@ -259,7 +259,7 @@ fn heartbeat(
 ) -> ConsumerHeartbeat {
     ConsumerHeartbeat {
         member_id: id.clone(),
-        epoch: super::JOINS,
+        epoch: JOINS,
         instance_id: join.instance_id.clone(),
         rack_id: None,
         client_id: join.client_id.clone(),

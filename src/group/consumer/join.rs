@@ -3,54 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::group::assignor;
+use crate::group::consumer::Consumer;
 use crate::group::consumer::member::ConsumerMemberState;
-use crate::group::consumer::{Consumer, JOINS, LEAVES_FOR_A_WHILE};
 use crate::group::error::GroupError;
-use crate::group::input::ConsumerHeartbeat;
+use crate::group::input::{ConsumerHeartbeat, JOINS};
 use crate::group::output::{Alive, GoneCause, GroupOutput, MemberGone};
 use crate::group::partition::{TopicIdPartition, TopicImage};
 use crate::model::{MemberId, Moment, TopicName};
 
 /// Topics that match each pattern.
 type PatternMatches = BTreeMap<String, Arc<BTreeSet<TopicName>>>;
-
-/// Refuses requests that no client sends, whatever the state of the group.
-pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
-    let invalid = |why| Err(GroupError::InvalidRequest(why));
-    let is_empty = |text: &Option<String>| text.as_deref() == Some("");
-    if beat.member_id.as_str().is_empty() {
-        return invalid("a member id must not be empty");
-    }
-    if is_empty(&beat.instance_id) || is_empty(&beat.rack_id) {
-        return invalid("an instance id and a rack id must not be empty");
-    }
-    if beat.epoch < LEAVES_FOR_A_WHILE {
-        return invalid("a member epoch is at least -2");
-    }
-    if beat.epoch == LEAVES_FOR_A_WHILE && beat.instance_id.is_none() {
-        return invalid("only a static member leaves for a while: an instance id is missing");
-    }
-    if beat.epoch == JOINS {
-        if beat.rebalance_timeout_ms.is_none() {
-            return invalid("a member that joins says its rebalance timeout");
-        }
-        if beat.owned.as_ref().is_none_or(|owned| !owned.is_empty()) {
-            return invalid("a member that joins says that it owns no partitions");
-        }
-        if beat.topics.is_none() && beat.pattern.is_none() {
-            return invalid("a member that joins says what it subscribes to");
-        }
-    }
-    if beat.assignor.as_deref().is_some_and(|name| !assignor::is_known(name)) {
-        return Err(GroupError::UnsupportedAssignor);
-    }
-    let pattern = beat.pattern.as_deref().filter(|pattern| !pattern.is_empty());
-    if pattern.is_some_and(|pattern| !beat.matching.contains_key(pattern)) {
-        return Err(GroupError::InvalidRegularExpression);
-    }
-    Ok(())
-}
 
 impl Consumer {
     pub(super) fn stays(

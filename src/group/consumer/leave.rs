@@ -1,8 +1,8 @@
 //! Members that leave: for good, temporarily, or removed by an administrator.
 
-use crate::group::consumer::{Consumer, LEAVES_FOR_A_WHILE};
+use crate::group::consumer::Consumer;
 use crate::group::error::GroupError;
-use crate::group::input::{ConsumerHeartbeat, Leaver};
+use crate::group::input::{ConsumerHeartbeat, LEAVES_FOR_A_WHILE, Leaver};
 use crate::group::output::{Alive, GoneCause, GroupOutput, LeaveResult, MemberGone};
 use crate::model::MemberId;
 

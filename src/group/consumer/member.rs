@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::group::consumer::LEAVES_FOR_A_WHILE;
-use crate::group::input::ConsumerHeartbeat;
+use crate::group::input::{ConsumerHeartbeat, LEAVES_FOR_A_WHILE};
 use crate::group::partition::TopicIdPartition;
 use crate::group::state::Protocol;
 use crate::model::{ClientId, Moment, MonoMs, TopicName};
