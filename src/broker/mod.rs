@@ -22,21 +22,26 @@ pub mod topic;
 pub mod topics;
 pub mod transactions;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::broker::arrivals::Arrivals;
 use crate::broker::fact_encoding::FactError;
 use crate::broker::groups::Groups;
 use crate::broker::ids::Ids;
 use crate::broker::nodes::NodeMap;
 use crate::broker::offsets::OffsetStore;
-use crate::broker::patterns::Patterns;
+use crate::broker::patterns::{PatternError, Patterns};
 use crate::broker::topics::Topics;
 use crate::broker::transactions::Transactions;
 use crate::clock::Clock;
 use crate::journal::{Durability, Journal, JournalEntry};
+use crate::model::TopicName;
 
 pub use crate::broker::committed::{CommittedRead, OffsetOutcome};
 pub use crate::broker::log::{AdmissionError, LogRead, ProducedPosition, TimeBounds};
-pub use crate::broker::retention::{Expiration, RetentionResult};
+pub use crate::broker::producers::Expiration;
+pub use crate::broker::retention::RetentionResult;
 
 /// The local cluster.
 #[derive(Debug)]
@@ -147,6 +152,15 @@ impl Broker {
     /// Ends the replay: gives the cluster its id if it has none yet.
     pub async fn started(&self) -> Result<(), error::BrokerError> {
         self.ids.settle_cluster_id().await
+    }
+
+    /// The topics of this cluster whose whole name matches, and `besides` if that matches too.
+    pub fn matching(
+        &self,
+        pattern: &str,
+        besides: Option<&TopicName>,
+    ) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
+        self.patterns.matching(&self.topics, pattern, besides)
     }
 
     /// Free bytes of the journal's disk, as last measured.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use regex::{Regex, RegexBuilder};
 
-use crate::broker::Broker;
+use crate::broker::topics::Topics;
 use crate::model::TopicName;
 
 /// Limit on a pattern: the bytes of about sixteen of the longest topic names.
@@ -33,30 +33,28 @@ struct PatternCache {
     topics: BTreeMap<(String, Option<TopicName>), Arc<BTreeSet<TopicName>>>,
 }
 
-impl Broker {
-    /// The topics of this cluster whose whole name matches, and `besides` if that matches too.
+impl Patterns {
     /// Dead-letter topics never match: a consumer of all topics would fail the dead letters again.
-    pub fn matching(
+    pub(super) fn matching(
         &self,
+        topics: &Topics,
         pattern: &str,
         besides: Option<&TopicName>,
     ) -> Result<Arc<BTreeSet<TopicName>>, PatternError> {
         let key = (pattern.to_owned(), besides.cloned());
-        let version = self.topics.version();
-        if let Some(known) = self.patterns.known(version, &key) {
+        let version = topics.version();
+        if let Some(known) = self.known(version, &key) {
             return Ok(known);
         }
         let matches = compiled(pattern)?;
-        let topics = self.topics.list();
+        let topics = topics.list();
         let local = topics.iter().filter(|topic| !topic.dead_letters).map(|topic| &topic.name);
         let found = local.chain(besides).filter(|name| matches.is_match(name.as_str()));
         let found = Arc::new(found.cloned().collect());
-        self.patterns.remember(version, key, Arc::clone(&found));
+        self.remember(version, key, Arc::clone(&found));
         Ok(found)
     }
-}
 
-impl Patterns {
     fn known(
         &self,
         version: u64,

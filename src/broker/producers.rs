@@ -20,6 +20,22 @@ const WITH_TRANSACTIONS: u8 = 2;
 pub const PRODUCERS_MAX: usize = 20_000;
 /// Producers forgotten in one pass: a pass sorts all of them, so it should be rare.
 const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 20;
+const DAY_MS: u64 = 24 * 3_600_000;
+
+/// Idle times after which producers are forgotten, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiration {
+    /// For the producers of a partition (Kafka: `producer.id.expiration.ms`).
+    pub producer_id_ms: u64,
+    /// For transactional ids (Kafka: `transactional.id.expiration.ms`).
+    pub transactional_id_ms: u64,
+}
+
+impl Default for Expiration {
+    fn default() -> Self {
+        Self { producer_id_ms: DAY_MS, transactional_id_ms: 7 * DAY_MS }
+    }
+}
 
 /// The producers of one partition.
 #[derive(Debug, Default)]

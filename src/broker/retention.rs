@@ -9,7 +9,6 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::{Partition, Topic};
 
-const DAY_MS: u64 = 24 * 3_600_000;
 /// The `DeleteRecords` offset for all records.
 const TO_THE_END: i64 = -1;
 
@@ -20,21 +19,6 @@ pub struct RetentionResult {
     pub partitions: usize,
     /// Records that these partitions lost.
     pub records: u64,
-}
-
-/// Idle times after which producers are forgotten, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expiration {
-    /// For the producers of a partition (Kafka: `producer.id.expiration.ms`).
-    pub producer_id_ms: u64,
-    /// For transactional ids (Kafka: `transactional.id.expiration.ms`).
-    pub transactional_id_ms: u64,
-}
-
-impl Default for Expiration {
-    fn default() -> Self {
-        Self { producer_id_ms: DAY_MS, transactional_id_ms: 7 * DAY_MS }
-    }
 }
 
 impl Broker {

@@ -12,6 +12,7 @@ use crate::broker::topics::Topics;
 use crate::broker::{CommittedRead, OffsetOutcome};
 use crate::clock::{Clock, Hand};
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
+use crate::model::WallMs;
 use crate::wire::batch::marker_batch;
 use crate::wire::batch::{
     Headers, ProducerStamp, RawRecord, TimestampType, batches, produce_batch,

@@ -1,6 +1,7 @@
 //! Journal cost of an open transaction, and its recovery.
 
 use super::*;
+use crate::broker::fact_encoding::FactError;
 use crate::broker::transactions::held_batches::part_without_log;
 use crate::journal::EncodedHead;
 
