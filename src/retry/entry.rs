@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, WallMs};
-use crate::retry::{FailureHistory, RecordShape, UNKNOWN_SHAPE};
+use crate::retry::{Disposition, FailureHistory, RecordShape, UNKNOWN_SHAPE};
 
 /// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
 /// rest is for lost deliveries.
@@ -169,54 +169,6 @@ pub enum StateKind {
     Held,
     Exported,
     Behind,
-}
-
-/// Reason of the last change of state. The order is stored: append only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Disposition {
-    /// The application reported the failure.
-    Rejected,
-    /// Written by earlier builds: outstanding for the consume timeout.
-    Timeout,
-    /// The member fetched the record again, below its last delivery.
-    SeekBack,
-    /// The member was lost with the delivery.
-    Crashed,
-    /// Written by earlier builds: the broker refused the covering commit for good.
-    CommitFailed,
-    /// The limit of retries was reached.
-    MaxAttempts,
-    /// The application asked for a dead letter.
-    ExplicitDlq,
-    Expired,
-    TooLarge,
-    Undecodable,
-    Manual,
-}
-
-impl Disposition {
-    /// The detector inferred the failure; no nack reported it.
-    pub(super) fn is_inferred(self) -> bool {
-        matches!(self, Self::Timeout | Self::SeekBack | Self::Crashed | Self::CommitFailed)
-    }
-
-    /// The word in headers, metrics and lists.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rejected => "rejected",
-            Self::Timeout => "timeout",
-            Self::SeekBack => "seek_back",
-            Self::Crashed => "crashed",
-            Self::CommitFailed => "commit_failed",
-            Self::MaxAttempts => "max_attempts",
-            Self::ExplicitDlq => "explicit_dlq",
-            Self::Expired => "expired",
-            Self::TooLarge => "too_large",
-            Self::Undecodable => "undecodable",
-            Self::Manual => "manual",
-        }
-    }
 }
 
 impl RetryState {

@@ -5,20 +5,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ClientId, EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, TopicName, TopicPartition,
-    WallMs,
+    EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, TopicName, TopicPartition, WallMs,
 };
 use crate::retry::detector::ExhaustedRecord;
-use crate::retry::{Disposition, OtherDeliveries, Policies};
-
-/// The client that reported an observation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reporter {
-    /// The member, if the connection is known to belong to one.
-    pub member: Option<MemberId>,
-    /// The client id of the request header.
-    pub client: ClientId,
-}
+use crate::retry::{Disposition, Nack, OtherDeliveries, Policies, Reporter};
 
 /// An operator's action on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,87 +252,6 @@ pub enum DelayEnd {
     At(WallMs),
 }
 
-/// A message that says that a delivery failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nack {
-    pub named: NackTarget,
-    /// The requested delay.
-    pub want: RequestedDelay,
-    /// Limit of retries given with this failure; `None`: the limit of the rules.
-    pub max_reconsume_times: Option<u32>,
-    pub reason: Option<String>,
-    /// The group's committed offset of the origin's partition, where known.
-    pub committed: Option<i64>,
-    /// Failures that the detector charged before.
-    pub carried: FailureHistory,
-    /// Source of the bytes, should the nack begin an entry.
-    pub bytes: Bytes,
-    /// Size of those bytes.
-    pub record_bytes: u64,
-    /// Hash of the record's key, in a group that keeps keys in order; set by the engine.
-    pub key: Option<OrderKey>,
-}
-
-impl Nack {
-    /// A nack without bytes, limit and text.
-    pub fn of(named: NackTarget) -> Self {
-        Self {
-            named,
-            want: RequestedDelay::default(),
-            max_reconsume_times: None,
-            reason: None,
-            committed: None,
-            carried: FailureHistory::default(),
-            bytes: Bytes::Value,
-            record_bytes: 0,
-            key: None,
-        }
-    }
-}
-
-/// Failures of a record before its entry began.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FailureHistory {
-    pub reconsume_times: u32,
-    /// The latest failures, latest last.
-    pub history: Vec<(WallMs, Disposition)>,
-    /// The group's breaker is open: the failure is not charged, and the record waits for its next
-    /// delivery.
-    pub spared: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NackTarget {
-    Origin(Origin),
-    /// One delivery through the group's retry topic.
-    Lane(LaneOffset),
-    /// None: a new delayed record of the group.
-    Nothing,
-    /// The origin text does not parse: a bad nack.
-    Unreadable,
-    /// A delivery through another group's retry topic: a bad nack.
-    OtherGroup,
-}
-
-impl NackTarget {
-    /// The named delivery; `None` for anything else.
-    pub fn lane(&self) -> Option<LaneOffset> {
-        match self {
-            Self::Lane(lane) => Some(*lane),
-            _ => None,
-        }
-    }
-}
-
-/// Delay requested with a failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestedDelay {
-    /// `None` or 0: the ladder. Above 0: that level. Below 0: a dead letter, now.
-    pub level: Option<i32>,
-    /// An exact delay; wins over a level of 0 or above.
-    pub delay_ms: Option<u64>,
-}
-
 /// One step of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportStep {
@@ -386,15 +295,4 @@ pub struct Import {
     pub key: Option<OrderKey>,
     /// Size of the record; set by the engine.
     pub record_bytes: u64,
-}
-
-/// Source of a new entry's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bytes {
-    /// The value of the nack's own record.
-    Value,
-    /// The origin's partition still has them.
-    ReferenceOk,
-    /// The origin's partition has lost them: a nack that would begin an entry is bad.
-    ReferenceGone,
 }

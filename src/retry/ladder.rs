@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::WallMs;
-use crate::retry::policy::glob;
-use crate::retry::{DELAY_MS_MAX, Entry, LevelTable, Policy};
-
-/// 1 in the unit of jitter shares and back-off factors.
-pub const THOUSAND: u32 = 1_000;
+use crate::retry::fnv::Fnv;
+use crate::retry::{DELAY_MS_MAX, Entry, LevelTable, THOUSAND, glob};
 
 /// Retry rules of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,26 +47,6 @@ impl TopicRule {
 }
 
 impl Ladder {
-    /// The group's rules, overridden by the topic's rule.
-    pub(super) fn new(policy: &Policy, rule: Option<&TopicRule>) -> Self {
-        let own = Self {
-            max_reconsume_times: policy.max_reconsume_times,
-            delays: Delays {
-                levels: Arc::clone(&policy.levels),
-                jitter_milli: policy.jitter_milli,
-            },
-            max_elapsed_ms: policy.max_elapsed_ms,
-            keep_dead_letters: policy.keep_dead_letters,
-        };
-        let Some(rule) = rule else { return own };
-        Self {
-            max_reconsume_times: rule.max_reconsume_times.unwrap_or(own.max_reconsume_times),
-            delays: rule.delays.clone().unwrap_or(own.delays),
-            max_elapsed_ms: rule.max_elapsed_ms.unwrap_or(own.max_elapsed_ms),
-            keep_dead_letters: rule.keep_dead_letters.unwrap_or(own.keep_dead_letters),
-        }
-    }
-
     /// The retries of a record that first failed at `first_failed` have used up `max_elapsed_ms`.
     pub(super) fn is_over(&self, first_failed: Option<WallMs>, now: WallMs) -> bool {
         let elapsed_ms = first_failed.map(|first| now.since(first));
@@ -93,7 +70,7 @@ impl Delays {
 
 /// A jitter value below 2^64, a function of group, origin and attempt alone (FNV-1a, then mixed).
 fn part_of(entry: &Entry) -> u64 {
-    let mut mark = super::policy::Fnv::default();
+    let mut mark = Fnv::default();
     mark.bytes(entry.group.as_str().as_bytes());
     match &entry.origin {
         Some(origin) => {

@@ -1,11 +1,13 @@
 //! The delay table and the choice of the next level.
 
-use crate::retry::{RequestedDelay, THOUSAND};
+use crate::retry::RequestedDelay;
 
 /// `RocketMQ`'s delay table (`MessageStoreConfig.messageDelayLevel`), levels 1 to 18.
 pub const DEFAULT_LEVELS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
 /// The longest delay a table or a nack may ask for: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
+/// 1 in the unit of jitter shares and back-off factors.
+pub const THOUSAND: u32 = 1_000;
 /// Level of a first retry (`RocketMQ`'s `3 + reconsumeTimes`).
 const FIRST_LEVEL: u32 = 3;
 /// Most rungs of a back-off: the smallest factor gets from 1 ms to 366 days in fewer.

@@ -23,13 +23,17 @@
 mod btree_entries;
 mod codec;
 pub mod detector;
+mod disposition;
 mod entry;
 mod fact;
+mod fnv;
+mod glob;
 mod input;
 mod isolated_retry;
 mod ladder;
 mod ledger;
 mod level;
+mod nack;
 mod output;
 mod policy;
 mod rate_limit;
@@ -43,21 +47,21 @@ pub use btree_entries::BTreeEntries;
 pub use codec::{
     CodecError, EntryParts, FACT_VERSION, decode_fact, encode_fact, put_parts, take_parts,
 };
-pub use entry::{Disposition, Entry, Rank, RetryState, StateKind};
+pub use disposition::{Disposition, FailureHistory};
+pub use entry::{Entry, Rank, RetryState, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
-pub use input::{
-    Action, Bytes, DelayEnd, ExportStep, FailureHistory, Import, LedgerInput, Nack, NackTarget,
-    Reporter, RequestedDelay,
-};
+pub use glob::glob;
+pub use input::{Action, DelayEnd, ExportStep, Import, LedgerInput};
 pub use isolated_retry::{IsolatedRetry, OtherDeliveries};
-pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
+pub use ladder::{Delays, Ladder, TopicRule};
 pub use ledger::{
     Entries, EntryCounts, INFLIGHT_MAX, Ledger, LedgerSnapshot, Marks, NackVerdict, NamedBy,
     RESTORE_MS, RecordState, SlotRecord, TAKE_BYTES_MAX, TAKE_MAX, judge,
 };
 pub use level::{
-    DEFAULT_LEVELS, DELAY_MS_MAX, FailureOutcome, LevelError, LevelTable, LevelWarning,
+    DEFAULT_LEVELS, DELAY_MS_MAX, FailureOutcome, LevelError, LevelTable, LevelWarning, THOUSAND,
 };
+pub use nack::{Bytes, Nack, NackTarget, Reporter, RequestedDelay};
 pub use output::{
     ActionOutcome, BadImport, BadNack, ExportOutcome, ImportOutcome, LedgerAnswer, LedgerOutput,
     NackOutcome, OrderDecision, SlotView,
@@ -65,6 +69,6 @@ pub use output::{
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,
     ISOLATION_TIMEOUT_MS, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack, OrderMode, Policies,
-    Policy, UNLIMITED, delayed, glob,
+    Policy, UNLIMITED, delayed,
 };
 pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};

@@ -1,0 +1,64 @@
+//! Reasons of an entry's changes of state, and the failures charged before the entry began.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::WallMs;
+
+/// Reason of the last change of state. The order is stored: append only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disposition {
+    /// The application reported the failure.
+    Rejected,
+    /// Written by earlier builds: outstanding for the consume timeout.
+    Timeout,
+    /// The member fetched the record again, below its last delivery.
+    SeekBack,
+    /// The member was lost with the delivery.
+    Crashed,
+    /// Written by earlier builds: the broker refused the covering commit for good.
+    CommitFailed,
+    /// The limit of retries was reached.
+    MaxAttempts,
+    /// The application asked for a dead letter.
+    ExplicitDlq,
+    Expired,
+    TooLarge,
+    Undecodable,
+    Manual,
+}
+
+impl Disposition {
+    /// The detector inferred the failure; no nack reported it.
+    pub(super) fn is_inferred(self) -> bool {
+        matches!(self, Self::Timeout | Self::SeekBack | Self::Crashed | Self::CommitFailed)
+    }
+
+    /// The word in headers, metrics and lists.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::Timeout => "timeout",
+            Self::SeekBack => "seek_back",
+            Self::Crashed => "crashed",
+            Self::CommitFailed => "commit_failed",
+            Self::MaxAttempts => "max_attempts",
+            Self::ExplicitDlq => "explicit_dlq",
+            Self::Expired => "expired",
+            Self::TooLarge => "too_large",
+            Self::Undecodable => "undecodable",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// Failures of a record before its entry began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailureHistory {
+    pub reconsume_times: u32,
+    /// The latest failures, latest last.
+    pub history: Vec<(WallMs, Disposition)>,
+    /// The group's breaker is open: the failure is not charged, and the record waits for its next
+    /// delivery.
+    pub spared: bool,
+}
