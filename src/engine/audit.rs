@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
+use crate::engine::operator::Operator;
 use crate::journal::{
     EncodedHead, Journal, JournalError, NewEntry, StreamAppend, StreamBatch, StreamId,
 };
@@ -24,17 +25,6 @@ const KEPT_MS: i64 = 90 * 24 * 3_600_000;
 const PLACES_LISTED: usize = 16;
 /// Bytes of the log read at once.
 const READ_BYTES: usize = 1 << 20;
-
-/// An operator, as identified by the admin port.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operator {
-    /// The name of the token; empty: a caller without one.
-    pub name: String,
-    /// The address of the caller.
-    pub peer: String,
-    /// The reason that the operator gives.
-    pub why: String,
-}
 
 /// One action of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! Size limits of a batch of nacks. A batch is one atomic group of the log, whose size is bounded,
 //! so the size is checked before any decision.
 
-use crate::engine::command::{ImportRequest, NackRequest};
 use crate::engine::error::EngineError;
+use crate::engine::nack_batch::NackRequest;
 use crate::engine::store::Store;
 use crate::model::GroupId;
 use crate::retry::{Entries, NackTarget};
@@ -41,19 +41,12 @@ pub(super) fn check_all<'a>(
     check_sum(batches.into_iter().flat_map(of).fold(0, u64::saturating_add))
 }
 
-/// [`check`] for entries of another sidecar, each with its own record.
-pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError> {
-    check_each(entries.iter().map(|entry| &entry.record))?;
-    let bytes = entries.iter().map(|entry| {
-        u64::try_from(entry.record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
-    });
-    check_sum(bytes.fold(0, u64::saturating_add))
-}
-
 /// [`check`] for plain records.
-pub(super) fn check_bytes(records: &[bytes::Bytes]) -> Result<(), EngineError> {
-    check_each(records.iter())?;
-    let bytes = records.iter().map(|record| {
+pub(super) fn check_bytes<'a>(
+    records: impl IntoIterator<Item = &'a bytes::Bytes> + Clone,
+) -> Result<(), EngineError> {
+    check_each(records.clone().into_iter())?;
+    let bytes = records.into_iter().map(|record| {
         u64::try_from(record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
     });
     check_sum(bytes.fold(0, u64::saturating_add))

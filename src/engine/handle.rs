@@ -62,6 +62,16 @@ impl Engine {
         self.topic_ids.clone()
     }
 
+    /// Waits for final outcomes of records and logs them once they are durable.
+    pub async fn log_finals(&self) {
+        self.finals.log_next(&self.journal, &self.render).await;
+    }
+
+    /// Logs the final outcomes of groups whose outcomes are all durable.
+    pub fn log_durable_finals(&self) {
+        self.finals.log_durable(&self.journal, &self.render);
+    }
+
     /// Stops the driver after the commands queued before.
     pub fn stop(&self) {
         self.tell(Command::Stop);

@@ -34,6 +34,8 @@ mod handle;
 mod job;
 mod kind;
 mod letters;
+mod nack_batch;
+mod operator;
 mod producer_sequences;
 mod record_events;
 mod recover;
@@ -44,12 +46,11 @@ mod topic_ids;
 
 pub use arrival::Arrival;
 pub use attempts::{Attempt, AttemptOutcome, Attempts};
-pub use audit::{AuditRecord, Operator};
+pub use audit::AuditRecord;
 pub use batch_limits::RECORD_BYTES_MAX;
 pub use command::{
-    EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest,
-    OPERATE_MAX, OperateRequest, ProducerSequence, RetryBatch, SettleRequest, TakenEntry,
-    TransactionEnd,
+    EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, OPERATE_MAX, OperateRequest,
+    RetryBatch, SettleRequest, TransactionEnd,
 };
 pub use delayed::{
     AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, EntrySource,
@@ -66,9 +67,12 @@ pub use letters::final_log::ROUND as FINAL_ROUND;
 pub use letters::forward_progress::{ForwardProgress, REFUSED_MAX};
 pub use letters::letter_topics::{LetterTopics, Rename};
 pub use letters::{DeadLetter, Letters};
+pub use nack_batch::{NackBatch, NackReply, NackRequest};
+pub use operator::Operator;
+pub use producer_sequences::ProducerSequence;
 pub use record_events::{EventKind, HistoryQuery, RecordEvent, Teller};
 pub use recover::{EngineParts, Replay};
-pub use store::{Flusher, Shape, ShapeList, ShapeView};
+pub use store::{Flusher, Shape, ShapeList, ShapeView, TakenEntry};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
 pub use group_summary::{EntryView, GroupSummary};

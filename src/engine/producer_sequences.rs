@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::engine::command::ProducerSequence;
 use crate::engine::kind;
 use crate::journal::{EncodedHead, JournalEntry, NewEntry};
 use crate::model::{GroupId, WallMs};
@@ -15,6 +14,17 @@ use crate::wire::idempotence::{ProducerWindow, SeenBatch, SequenceCheck};
 
 /// The version byte of stored producer sequences.
 const VERSION: u8 = 1;
+
+/// Producer id, epoch and sequence numbers of an idempotent producer's batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerSequence {
+    pub id: i64,
+    pub epoch: i16,
+    /// Sequence number of the batch's first record.
+    pub first: i32,
+    /// Sequence number of its last record.
+    pub last: i32,
+}
 
 /// Relation of a batch to its producer's earlier batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Builds a running engine from the journal.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -9,7 +8,7 @@ use crate::engine::attempts::Attempts;
 use crate::engine::delayed::{DelayedState, Destinations};
 use crate::engine::detectors::staged_windows::StagedWindows;
 use crate::engine::detectors::suspect_entries::{self, GroupSuspects};
-use crate::engine::detectors::{Detectors, StoredDetectors};
+use crate::engine::detectors::{Detectors, StoredDetectors, UnpassedOffsets};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
 use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::facts::UnwrittenBodies;
@@ -65,9 +64,6 @@ impl EngineParts {
         }
     }
 }
-
-/// Offsets by group and partition, ascending.
-pub(super) type UnpassedOffsets = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 
 /// Applies journalled entries in order, then becomes the engine.
 #[derive(Debug)]

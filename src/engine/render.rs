@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::engine::attempts::Attempts;
-use crate::engine::command::TakenEntry;
 use crate::engine::error::EngineError;
+use crate::engine::store::TakenEntry;
 use crate::journal::{Bounds, Journal, StreamId};
 use crate::model::{EntryId, GroupId, Origin, TopicName};
 use crate::retry::{Disposition, Entry};

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::audit::{AuditLog, Operator};
+use crate::engine::audit::AuditLog;
 use crate::engine::command::{Call, Command, EntryState, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::letters::entry_of;
+use crate::engine::operator::Operator;
 use crate::journal::{Bounds, StreamBatch, StreamId};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::retry::{Action, Entries, RetryState};

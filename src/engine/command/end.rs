@@ -3,12 +3,14 @@
 
 use crate::engine::batch_limits;
 use crate::engine::command::nack::of_each;
-use crate::engine::command::{Call, Command, NackBatch, NackReply, Request};
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::delayed::AppendBatch;
-use crate::engine::detectors::{JudgedNacks, PendingRecords};
+use crate::engine::detectors::JudgedNacks;
+use crate::engine::detectors::pending_records::PendingRecords;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
+use crate::engine::nack_batch::{NackBatch, NackReply};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Moment, TopicName};
 use crate::retry::detector::GroupObservation;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::audit::{AuditLog, AuditRecord, Operator};
+use crate::engine::audit::{AuditLog, AuditRecord};
 use crate::engine::command::operate::number;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
+use crate::engine::operator::Operator;
 use crate::model::{EntryId, GroupId};
 use crate::retry::{ExportOutcome, ExportStep, Fact, LedgerAnswer, LedgerInput};
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::engine::batch_limits;
-use crate::engine::command::{Call, Command, NackRequest, Request};
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::gates::Gate;
 use crate::engine::handle::Engine;
+use crate::engine::nack_batch::NackRequest;
 use crate::model::{GroupId, OrderKey, TopicPartition};
 use crate::retry::{LedgerAnswer, LedgerInput, Nack, OrderDecision, OrderMode};
 use crate::wire::batch::{RawRecord, order_key};

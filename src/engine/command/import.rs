@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::engine::audit::{AuditLog, AuditRecord, Operator};
+use crate::engine::audit::{AuditLog, AuditRecord};
 use crate::engine::batch_limits;
 use crate::engine::command::operate::number;
 use crate::engine::command::{Call, Command, Request};
@@ -16,6 +16,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
+use crate::engine::operator::Operator;
 use crate::journal::{EncodedHead, NewEntry};
 use crate::model::GroupId;
 use crate::retry::{Import, ImportOutcome, LedgerAnswer, LedgerInput};
@@ -118,7 +119,7 @@ impl Request for ImportBatch {
         driver.may_decide()?;
         driver.journal.admits()?;
         let log = AuditLog::open(&driver.journal)?;
-        batch_limits::check_imports(&entries)?;
+        batch_limits::check_bytes(entries.iter().map(|entry| &entry.record))?;
         let mut pages = driver.pages(&source, &entries)?;
         let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
         let mut asked = BTreeSet::new();

@@ -25,7 +25,8 @@ mod take;
 
 use tokio::sync::oneshot;
 
-use crate::engine::delayed::{Cancel, CountDelayed, DelayBatch};
+use crate::engine::delayed::DelayBatch;
+use crate::engine::delayed::taking::{Cancel, CountDelayed};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::model::GroupId;
@@ -49,11 +50,10 @@ use page_due::{FindEntry, PageDue};
 pub use self::end::TransactionEnd;
 pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
-pub use self::nack::{NackBatch, NackReply, NackRequest, ProducerSequence};
 pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
-pub use self::take::{RetryBatch, TakenEntry};
+pub use self::take::RetryBatch;
 pub use followers::Followers;
 use list_shapes::ListShapes;
 

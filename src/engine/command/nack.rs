@@ -12,57 +12,14 @@ use crate::engine::detectors::JudgedNacks;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::producer_sequences::SequenceVerdict;
+use crate::engine::nack_batch::{NackBatch, NackReply};
+use crate::engine::producer_sequences::{ProducerSequence, SequenceVerdict};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Moment, TopicName};
 use crate::retry::{Disposition, Evidence, LedgerAnswer, LedgerInput, Nack, NackOutcome, Reporter};
 
 #[cfg(test)]
 mod tests;
-
-/// One record of a nack batch.
-#[derive(Clone, Debug)]
-pub struct NackRequest {
-    /// The nack for the ledger.
-    pub nack: Nack,
-    /// The record's stored form (`wire::batch::RawRecord`), for a new entry; empty when the nack
-    /// refers to an existing entry.
-    pub record: Bytes,
-}
-
-/// Producer id, epoch and sequence numbers of an idempotent producer's batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProducerSequence {
-    pub id: i64,
-    pub epoch: i16,
-    /// Sequence number of the batch's first record.
-    pub first: i32,
-    /// Sequence number of its last record.
-    pub last: i32,
-}
-
-/// A batch produced to a retry topic, or the nacks of one partition's commit: accepted or refused
-/// as a whole.
-#[derive(Clone, Debug)]
-pub struct NackBatch {
-    /// The group of the retry topic or of the commit.
-    pub group: GroupId,
-    /// The producer, or the committing member.
-    pub by: Reporter,
-    /// `None` for a producer without idempotence, and for a commit.
-    pub producer: Option<ProducerSequence>,
-    /// One per record, in order.
-    pub nacks: Vec<NackRequest>,
-}
-
-/// The answer to a nack batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NackReply {
-    /// Accepted now, with an outcome per nack; `None` for a record that waits in its partition.
-    Taken(Vec<Option<NackOutcome>>),
-    /// Accepted before: the producer repeated the batch.
-    Repeated,
-}
 
 /// A batch in the driver's queue.
 #[derive(Debug)]

@@ -4,13 +4,14 @@
 use bytes::Bytes;
 
 use crate::engine::arrival::Arrival;
-use crate::engine::audit::{AuditLog, AuditRecord, Operator};
+use crate::engine::audit::{AuditLog, AuditRecord};
 use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::job::{JobStep, SendTarget};
+use crate::engine::operator::Operator;
 use crate::journal::{AppendError, NewEntry};
 use crate::model::{EntryId, GroupId, Moment};
 use crate::retry::{Action, ActionOutcome, Entries, Fact, LedgerAnswer, LedgerInput};
@@ -147,8 +148,7 @@ impl OperateRequest {
             Action::Send if arrivals.is_empty() => Ok(()),
             Action::Send => {
                 driver.journal.admits()?;
-                let records: Vec<Bytes> = arrivals.iter().map(|one| one.batch.clone()).collect();
-                batch_limits::check_bytes(&records)
+                batch_limits::check_bytes(arrivals.iter().map(|one| &one.batch))
             }
             Action::DeadLetterNow => {
                 driver.journal.admits()?;

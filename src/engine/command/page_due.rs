@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::engine::command::{Call, Command, Request, TakenEntry};
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
+use crate::engine::store::TakenEntry;
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::{Entries, Entry};
 

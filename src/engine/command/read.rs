@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
-use crate::engine::command::{Call, Command, Request, TakenEntry};
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::group_summary::{EntryView, GroupSummary};
 use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
+use crate::engine::store::TakenEntry;
 use crate::model::{EntryId, GroupId};
 use crate::retry::{DELAYED, Entries, Entry, RetryState};
 

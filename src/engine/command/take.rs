@@ -5,9 +5,9 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
-use crate::journal::EntryRef;
+use crate::engine::store::TakenEntry;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
-use crate::retry::{Entries, Entry, IsolatedRetry, LedgerAnswer, LedgerInput, OtherDeliveries};
+use crate::retry::{Entries, IsolatedRetry, LedgerAnswer, LedgerInput, OtherDeliveries};
 
 #[cfg(test)]
 mod tests;
@@ -27,17 +27,6 @@ pub struct RetryBatch {
     pub is_due: bool,
     /// A retry that is delivered in isolation is due, or out at this slot.
     pub single: Option<IsolatedRetry>,
-}
-
-/// One delivery, before its bytes are read.
-#[derive(Clone, Debug)]
-pub struct TakenEntry {
-    /// The delivery's offset in the retry partition.
-    pub lane: LaneOffset,
-    /// The entry as delivered.
-    pub entry: Entry,
-    /// The place of the record's bytes; `None` only if the journal lost them.
-    pub payload: Option<EntryRef>,
 }
 
 /// A Fetch of a retry partition.

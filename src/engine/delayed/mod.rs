@@ -11,8 +11,9 @@
 
 mod backlog;
 mod delivering;
+mod listing;
 mod stored;
-mod taking;
+pub(super) mod taking;
 #[cfg(test)]
 mod tests;
 
@@ -21,16 +22,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::command::TakenEntry;
-use crate::engine::error::EngineError;
-use crate::engine::handle::Engine;
 use crate::journal::{EntryRef, NewEntry, StreamId};
-use crate::model::{EntryId, MonoMs, Origin, TopicName, WallMs};
-use crate::retry::{Entry, delayed};
-use crate::wire::batch::RawRecord;
+use crate::model::{EntryId, MonoMs, Origin, TopicName};
+use crate::retry::DelayEnd;
 
 use self::backlog::Backlog;
-use self::stored::StoredRecord;
+
+pub use self::listing::DelayedRecord;
+pub use self::taking::DelayedTotals;
 
 /// Makes the entries of the batch's atomic group; `None` if the batch must not be appended.
 pub type EntrySource<'a> = &'a mut dyn FnMut() -> Option<Vec<NewEntry>>;
@@ -60,38 +59,10 @@ pub struct DelayBatch {
     /// The partition's stream in the log.
     pub stream: StreamId,
     /// The time until which each record waits, and its stored form (`wire::batch::RawRecord`).
-    pub records: Vec<(crate::retry::DelayEnd, Bytes)>,
+    pub records: Vec<(DelayEnd, Bytes)>,
     /// Appends the rest of the batch.
     pub append: AppendBatch,
 }
-
-#[derive(Debug)]
-pub struct DelayedRecord {
-    pub entry: Entry,
-    /// The record, or the reason why it cannot be read.
-    pub record: Result<RawRecord, EngineError>,
-    /// Bytes of its entry in the log.
-    pub bytes: u64,
-}
-
-/// Totals of delayed records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DelayedTotals {
-    /// Number of records.
-    pub records: u64,
-    /// Bytes of their entries in the log; too low for a moment after a start.
-    pub bytes: u64,
-    /// Number of due records that cannot be read.
-    pub unreadable: u64,
-    /// The first due time; `None` if no record waits.
-    pub first_due: Option<WallMs>,
-}
-
-/// Asks for the totals of delayed records.
-pub(super) struct CountDelayed;
-
-/// Cancels delayed records. The answer says which of them were waiting.
-pub(super) struct Cancel(Vec<Origin>);
 
 /// The driver's state of delayed records, beside their entries.
 #[derive(Debug)]
@@ -157,51 +128,5 @@ impl Destinations {
 impl std::fmt::Debug for Destinations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Destinations").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
-    }
-}
-
-impl Engine {
-    /// Appends a batch with delayed records, after the commands before it. The delayed records are
-    /// durable on return.
-    pub fn delay(
-        &self,
-        batch: DelayBatch,
-    ) -> impl Future<Output = Result<(), EngineError>> + use<> {
-        let delayed = self.call(batch);
-        async { delayed.await.map(|_| ()) }
-    }
-
-    /// Delayed records by id: at most `limit`, and at most one beyond `bytes_max`.
-    pub async fn delayed(
-        &self,
-        after: Option<EntryId>,
-        limit: usize,
-        bytes_max: u64,
-    ) -> Result<Vec<DelayedRecord>, EngineError> {
-        let (located, _) = self.located(&delayed(), after, limit).await?;
-        let (mut found, mut sum) = (Vec::new(), 0_u64);
-        for TakenEntry { entry, payload, .. } in located {
-            let bytes = payload.map_or(0, |at| u64::from(at.len));
-            sum = sum.saturating_add(bytes);
-            if sum > bytes_max && !found.is_empty() {
-                break;
-            }
-            let read = payload.ok_or(EngineError::PayloadLost(entry.id)).and_then(|at| {
-                let stored = self.journal.read(at)?;
-                Ok(StoredRecord::read(stored.kind, &stored.body)?.record)
-            });
-            found.push(DelayedRecord { entry, record: read, bytes });
-        }
-        Ok(found)
-    }
-
-    /// Totals of delayed records.
-    pub async fn delayed_totals(&self) -> Result<DelayedTotals, EngineError> {
-        Ok(self.call_at_once(CountDelayed).await?.0)
-    }
-
-    /// Cancels delayed records; returns which of them were waiting. Durable on return.
-    pub async fn cancel(&self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
-        self.call(Cancel(records)).await
     }
 }

@@ -4,16 +4,58 @@ use bytes::Bytes;
 
 use crate::engine::batch_limits;
 use crate::engine::command::{Call, Command, Request};
+use crate::engine::delayed::DelayBatch;
 use crate::engine::delayed::stored::body_of;
-use crate::engine::delayed::{Cancel, CountDelayed, DelayBatch, DelayedTotals};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::journal::{EncodedHead, NewEntry};
-use crate::model::{EntryId, Origin};
+use crate::model::{EntryId, Origin, WallMs};
 use crate::retry::{
     Entries, Fact, LedgerAnswer, LedgerInput, PayloadChange, StateKind, delayed, encode_fact,
 };
+
+/// Totals of delayed records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DelayedTotals {
+    /// Number of records.
+    pub records: u64,
+    /// Bytes of their entries in the log; too low for a moment after a start.
+    pub bytes: u64,
+    /// Number of due records that cannot be read.
+    pub unreadable: u64,
+    /// The first due time; `None` if no record waits.
+    pub first_due: Option<WallMs>,
+}
+
+/// Asks for the totals of delayed records.
+pub(in crate::engine) struct CountDelayed;
+
+/// Cancels delayed records. The answer says which of them were waiting.
+pub(in crate::engine) struct Cancel(Vec<Origin>);
+
+impl Engine {
+    /// Appends a batch with delayed records, after the commands before it. The delayed records are
+    /// durable on return.
+    pub fn delay(
+        &self,
+        batch: DelayBatch,
+    ) -> impl Future<Output = Result<(), EngineError>> + use<> {
+        let delayed = self.call(batch);
+        async { delayed.await.map(|_| ()) }
+    }
+
+    /// Totals of delayed records.
+    pub async fn delayed_totals(&self) -> Result<DelayedTotals, EngineError> {
+        Ok(self.call_at_once(CountDelayed).await?.0)
+    }
+
+    /// Cancels delayed records; returns which of them were waiting. Durable on return.
+    pub async fn cancel(&self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
+        self.call(Cancel(records)).await
+    }
+}
 
 impl Request for DelayBatch {
     /// True when the answer depends on the log: at least one record waits.

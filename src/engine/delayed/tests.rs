@@ -6,11 +6,12 @@ use std::task::{Context, Poll, Waker};
 use super::delivering::{FULL_MS, LEAVING, LOOK_MS, SLICE_BYTES, SLICE_RECORDS};
 use super::*;
 use crate::clock::{Clock, Hand};
-use crate::engine::{Driver, EngineParts, Replay};
+use crate::engine::{Driver, Engine, EngineError, EngineParts, Replay};
 use crate::journal::{EntryKind, Journal, JournalOptions, MemDisk, StreamAppend, Writer};
+use crate::model::WallMs;
 use crate::observe::Metrics;
 use crate::retry::DelayEnd;
-use crate::wire::batch::{Batch, Headers, TimestampType, records};
+use crate::wire::batch::{Batch, Headers, RawRecord, TimestampType, records};
 
 /// Kind of a producer's batch in the log.
 const PRODUCED: EntryKind = EntryKind(19);

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use crate::engine::command::{NackBatch, NackRequest};
 use crate::engine::detectors::GroupDetector;
-use crate::engine::detectors::persist::PendingRecords;
+use crate::engine::detectors::pending_records::PendingRecords;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
+use crate::engine::nack_batch::{NackBatch, NackRequest};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Moment, TopicName, TopicPartition};
 use crate::retry::detector::{Detector, GroupObservation, OrderEffect};

@@ -6,7 +6,9 @@
 //! holds the mutex for one look.
 
 mod judge;
+mod observe;
 mod outputs;
+pub(super) mod pending_records;
 mod persist;
 pub(super) mod staged_windows;
 pub(super) mod suspect_entries;
@@ -18,19 +20,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
-use crate::engine::command::Command;
+use crate::engine::detectors::pending_records::PendingRecords;
 use crate::engine::detectors::suspect_entries::GroupSuspects;
 use crate::engine::detectors::window_entries::Windows;
-use crate::engine::error::EngineError;
-use crate::engine::handle::Engine;
-use crate::engine::recover::UnpassedOffsets;
 use crate::model::{GroupId, Moment, TopicPartition};
 use crate::retry::detector::{Detector, GroupObservation, Rules};
 use crate::retry::{Policies, Policy};
 use crate::wire::read_progress;
 
 pub(super) use judge::JudgedNacks;
-pub(super) use persist::PendingRecords;
+
+/// Offsets by group and partition, ascending.
+pub(super) type UnpassedOffsets = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 
 /// The detectors of all groups.
 #[derive(Debug, Default)]
@@ -163,7 +164,7 @@ impl GroupDetector {
         Self { state: Mutex::new(state), news: watch::Sender::new(0), rests_on: AtomicU64::new(0) }
     }
 
-    /// The state, for reading only: use [`Engine::change`] to change it.
+    /// The state, for reading only: use `Engine::change` to change it.
     pub fn lock(&self) -> MutexGuard<'_, DetectorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,46 +188,6 @@ impl GroupDetector {
 impl DetectorState {
     fn is_idle(&self, now: Moment) -> bool {
         self.pending.is_empty() && self.detector.is_idle(now)
-    }
-}
-
-impl Engine {
-    /// The detectors of all groups.
-    pub fn detectors(&self) -> Arc<Detectors> {
-        Arc::clone(&self.detectors)
-    }
-
-    /// Waits until every decision reported to a group's detector is durable. Otherwise a commit
-    /// stored by another node could pass a record before its dead letter is durable.
-    pub async fn settled(&self, group: &GroupId) -> Result<(), EngineError> {
-        let Some(of) = self.detectors.find(group) else { return Ok(()) };
-        let seq = of.rests_on.load(Ordering::Acquire);
-        if seq > self.journal.durable_seq() {
-            self.journal.durable(seq).await?;
-        }
-        Ok(())
-    }
-
-    /// Changes the detector of a group and processes its outputs; `then` runs under the same lock.
-    pub fn change<T>(
-        &self,
-        now: Moment,
-        (group, of): (&GroupId, &GroupDetector),
-        f: impl FnOnce(&mut Detector, Moment) -> T,
-        then: impl FnOnce(&GroupDetector),
-    ) -> T {
-        let mut state = of.lock();
-        let changed = f(&mut state.detector, now);
-        let inputs = of.hear(&mut state, group, &self.metrics);
-        // Under the lock, so that the driver gets the changes in order.
-        if state.pending.must_be_told() {
-            self.tell(Command::KeepDetector(group.clone()));
-        }
-        for input in inputs {
-            self.tell(Command::Tell(Box::new(input)));
-        }
-        then(of);
-        changed
     }
 }
 

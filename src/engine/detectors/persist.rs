@@ -1,59 +1,12 @@
 //! Journals the records of detectors. The driver takes the newest records under the detector's
 //! lock, so an older record is never appended after a newer one.
 
-use std::collections::BTreeMap;
-
-use crate::engine::detectors::{suspect_entries, window_entries};
+use crate::engine::detectors::pending_records::PendingRecords;
+use crate::engine::detectors::window_entries;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::journal::NewEntry;
-use crate::model::{GroupId, TopicPartition};
-use crate::retry::detector::WindowRecord;
-use crate::retry::suspects::SuspectsRecord;
-
-/// The suspects of a group, for the journal.
-#[derive(Clone, Debug)]
-enum SuspectsUpdate {
-    Latest(SuspectsRecord),
-    Gone,
-}
-
-/// Records of one detector that are not journalled yet; an inner `None` deletes the journal's
-/// record.
-#[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct PendingRecords {
-    windows: BTreeMap<TopicPartition, Option<WindowRecord>>,
-    suspects: Option<SuspectsUpdate>,
-    /// The driver has been told to journal them.
-    is_told: bool,
-}
-
-impl PendingRecords {
-    pub(super) fn window(&mut self, of: TopicPartition, record: Option<WindowRecord>) {
-        self.windows.insert(of, record);
-    }
-
-    pub(super) fn suspects(&mut self, record: Option<SuspectsRecord>) {
-        self.suspects = Some(record.map_or(SuspectsUpdate::Gone, SuspectsUpdate::Latest));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.windows.is_empty() && self.suspects.is_none()
-    }
-
-    /// Returns whether the driver must be told of these records, and marks it as told.
-    pub(super) fn must_be_told(&mut self) -> bool {
-        !self.is_empty() && !std::mem::replace(&mut self.is_told, true)
-    }
-
-    /// Restores records that could not be journalled; newer ones win.
-    fn put_back(&mut self, failed: Self) {
-        for (of, record) in failed.windows {
-            self.windows.entry(of).or_insert(record);
-        }
-        self.suspects = self.suspects.take().or(failed.suspects);
-    }
-}
+use crate::model::GroupId;
 
 impl Driver {
     /// Journals the records of a group's detector.
@@ -80,15 +33,7 @@ impl Driver {
     ) -> (PendingRecords, Vec<NewEntry>) {
         let Some(of) = self.detectors.find(group) else { return Default::default() };
         let pending = std::mem::take(&mut of.lock().pending);
-        let window = |(of, record): (&TopicPartition, &Option<WindowRecord>)| {
-            window_entries::entry(group, of, record.as_ref(), self.topic_ids.id_of(&of.topic))
-        };
-        let windows = pending.windows.iter().map(window);
-        let suspects = pending.suspects.as_ref().map(|update| match update {
-            SuspectsUpdate::Latest(record) => suspect_entries::entry(group, Some(record)),
-            SuspectsUpdate::Gone => suspect_entries::entry(group, None),
-        });
-        let entries = windows.chain(suspects).collect();
+        let entries = pending.entries(group, &self.topic_ids);
         (pending, entries)
     }
 

@@ -20,8 +20,8 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::audit::Operator;
 use crate::engine::kind;
+use crate::engine::operator::Operator;
 use crate::journal::{EncodedHead, EntryReadError, Journal, NewEntry};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 

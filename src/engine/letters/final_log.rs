@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::engine::handle::Engine;
+use crate::engine::render::Render;
+use crate::journal::Journal;
 use crate::model::{GroupId, Origin};
 use crate::retry::{Cause, DELAYED, Disposition, Entry, Evidence, RetryState};
 
@@ -94,6 +95,26 @@ impl FinalLog {
         self.arrival.notify_one();
     }
 
+    /// Waits for final outcomes and logs them once they are durable.
+    pub(in crate::engine) async fn log_next(&self, journal: &Journal, render: &Render) {
+        self.arrival.notified().await;
+        if journal.durable(self.close()).await.is_ok() {
+            self.log_durable(journal, render);
+        }
+    }
+
+    /// Logs the groups whose outcomes are all durable.
+    pub(in crate::engine) fn log_durable(&self, journal: &Journal, render: &Render) {
+        for (group, round) in self.take(journal.durable_seq()) {
+            for record in &round.listed {
+                record.log(&group, journal, render);
+            }
+            if round.unlisted > 0 {
+                log_rest(&group, round.unlisted);
+            }
+        }
+    }
+
     /// Closes the open round unless a closed one waits; returns the closed round's last log entry.
     fn close(&self) -> u64 {
         let mut rounds = self.lock();
@@ -117,49 +138,6 @@ impl FinalLog {
     }
 }
 
-impl Engine {
-    /// Waits for final outcomes and logs them once they are durable.
-    pub async fn log_finals(&self) {
-        self.finals.arrival.notified().await;
-        if self.journal.durable(self.finals.close()).await.is_ok() {
-            self.log_durable_finals();
-        }
-    }
-
-    /// Logs the groups whose outcomes are all durable.
-    pub fn log_durable_finals(&self) {
-        for (group, round) in self.finals.take(self.journal.durable_seq()) {
-            for record in &round.listed {
-                self.log_final(&group, record);
-            }
-            if round.unlisted > 0 {
-                log_rest(&group, round.unlisted);
-            }
-        }
-    }
-
-    fn log_final(&self, group: &GroupId, record: &FinalRecord) {
-        let FinalRecord { seq, origin, evidence, attempts, is_discarded, .. } = record;
-        let origin = origin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
-        let (evidence, reason) = (word_of(*evidence), record.reason());
-        let disposition = record.disposition.map_or("rejected", Disposition::as_str);
-        if *is_discarded {
-            tracing::warn!(
-                %group, origin, evidence, disposition, attempts, ?reason,
-                "R0541 a record was discarded after its last failure, because its group keeps no \
-                 dead letters; set dead_letters.keep to have such records kept"
-            );
-            return;
-        }
-        let dead_letter = self.render.dead_letter_place(&self.journal, group, *seq);
-        tracing::warn!(
-            %group, origin, evidence, disposition, attempts, ?reason, dead_letter,
-            "R0540 a record became a dead letter: it is not retried any more; \
-             `reprise dlq show GROUP OFFSET` shows it with its headers, and what failed"
-        );
-    }
-}
-
 fn log_rest(group: &GroupId, records: u64) {
     tracing::warn!(
         %group, records,
@@ -169,6 +147,27 @@ fn log_rest(group: &GroupId, records: u64) {
 }
 
 impl FinalRecord {
+    fn log(&self, group: &GroupId, journal: &Journal, render: &Render) {
+        let FinalRecord { seq, origin, evidence, attempts, is_discarded, .. } = self;
+        let origin = origin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+        let (evidence, reason) = (word_of(*evidence), self.reason());
+        let disposition = self.disposition.map_or("rejected", Disposition::as_str);
+        if *is_discarded {
+            tracing::warn!(
+                %group, origin, evidence, disposition, attempts, ?reason,
+                "R0541 a record was discarded after its last failure, because its group keeps no \
+                 dead letters; set dead_letters.keep to have such records kept"
+            );
+            return;
+        }
+        let dead_letter = render.dead_letter_place(journal, group, *seq);
+        tracing::warn!(
+            %group, origin, evidence, disposition, attempts, ?reason, dead_letter,
+            "R0540 a record became a dead letter: it is not retried any more; \
+             `reprise dlq show GROUP OFFSET` shows it with its headers, and what failed"
+        );
+    }
+
     /// The application's reason; without one, the observation.
     fn reason(&self) -> &str {
         match (&self.reason, self.disposition) {

@@ -50,6 +50,7 @@ use holds::Holds;
 use key::RowKey;
 use layers::Layers;
 use log::StoredRef;
+pub use pages::TakenEntry;
 pub(super) use renewal::{Renewal, RenewalOutcome, apply};
 use row::{EntryRow, Row};
 pub use shapes::{Shape, ShapeList, ShapeView};

@@ -8,10 +8,11 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::Clock;
-use crate::engine::command::NackRequest;
 use crate::engine::delayed::AppendBatch;
 use crate::engine::detectors::window_entries::{self, Windows};
-use crate::engine::{EngineParts, EntryView, Replay, SettleRequest, TransactionEnd, kind};
+use crate::engine::{
+    EngineParts, EntryView, NackRequest, Replay, SettleRequest, TransactionEnd, kind,
+};
 use crate::journal::{Journal, JournalOptions, MemDisk, NewEntry, Writer};
 use crate::model::{ClientId, MemberId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 use super::*;
 use crate::clock::Clock;
-use crate::engine::{Driver, EngineParts, NackBatch, NackRequest, Replay};
+use crate::engine::{Driver, Engine, EngineParts, NackBatch, NackRequest, Replay};
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, WallMs};
 use crate::retry::{Nack, NackTarget, Reporter, RequestedDelay};
