@@ -15,7 +15,7 @@ use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::page::{BYTES_MAX, Page, Query};
 use super::payload;
-use super::payload::mask::Concealment;
+use super::payload::concealment::Concealment;
 use super::source::Source;
 use super::views::DelayedView;
 use crate::model::Origin;

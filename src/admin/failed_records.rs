@@ -7,11 +7,12 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::source::Source;
+use super::views::failed_record::{FailedRecord, FailedRefused};
 use crate::model::{GroupId, Origin, TopicName};
 use crate::retry::RequestedDelay;
 
@@ -32,65 +33,6 @@ pub(super) struct NackBody {
     delay_ms: Option<u64>,
     dlq: Option<bool>,
     reason: Option<String>,
-}
-
-/// A record that failed, of one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedRecord {
-    pub group: GroupId,
-    /// The record as the application saw it: an origin, or a record of the retry topic.
-    pub record: Origin,
-    /// The requested delay, level or dead letter.
-    pub want: RequestedDelay,
-    pub reason: Option<String>,
-}
-
-/// The outcome of an admin nack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum FailedTaken {
-    /// The record is delivered again.
-    Scheduled {
-        /// The id of the entry.
-        id: u64,
-        /// The due time, Unix ms.
-        due_ms: i64,
-    },
-    /// The record is a dead letter.
-    Dead {
-        /// The id of the entry.
-        id: u64,
-    },
-    /// The record was dropped: the group keeps no dead letters.
-    Discarded {
-        /// The id of the entry.
-        id: u64,
-    },
-    /// The record's retries are used up. It becomes a dead letter once the quota has room.
-    Held {
-        /// The id of the entry.
-        id: u64,
-    },
-    /// The record is retried in place: its partition waits (`order.mode: partition`).
-    InPlace,
-    /// Nothing is charged: the failure is recorded already, or the delivery is not the current one.
-    Known {
-        /// The id of the entry.
-        id: u64,
-    },
-}
-
-/// The reason why an admin nack is refused, a sentence each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FailedRefused {
-    /// The request is not valid.
-    Bad(String),
-    /// The group or the record does not exist.
-    Missing(String),
-    /// The present state does not allow it.
-    Conflict(String),
-    /// Another try may succeed.
-    NotNow(String),
 }
 
 /// Handles an admin nack.

@@ -8,7 +8,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Extension, Path, Query as FromQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Admin;
@@ -60,35 +60,6 @@ pub(super) struct JobBody {
     pub(super) stop_percent: Option<u8>,
     pub(super) redrives_max: Option<u32>,
     pub(super) why: Option<String>,
-}
-
-/// The count of letters that a job would change, and the first of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct JobPlan {
-    pub matched: u64,
-    /// Bytes of their keys, values and headers.
-    pub bytes: u64,
-    /// Letters that stay, because they were redriven too often.
-    pub looped: u64,
-    /// Letters that stay, because the patch does not apply, and the first reason.
-    pub unpatched: u64,
-    pub unpatched_reason: Option<String>,
-    /// The topic of the next delivery.
-    pub retry_topic: String,
-    /// Retries that each record has from then on.
-    pub max_reconsume_times: u32,
-    pub samples: Vec<PlanSample>,
-}
-
-/// A letter that a job would change.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PlanSample {
-    pub offset: i64,
-    pub origin: Option<String>,
-    pub reason: Option<String>,
-    pub redrives: u32,
-    /// The value that a patch makes; absent without a patch.
-    pub value: Option<String>,
 }
 
 /// The groups whose jobs are listed.

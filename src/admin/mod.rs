@@ -12,6 +12,7 @@ mod html;
 mod jobs;
 mod journal;
 mod matrix;
+mod matrix_sum;
 mod operator_actions;
 mod page;
 mod payload;
@@ -42,22 +43,10 @@ use access::operator_tokens::Sessions;
 use answer::{Refusal, json_answer, text_answer};
 
 pub use access::operator_tokens::OperatorTokens;
-pub use explain::{
-    AloneView, GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView,
-    SuspectView, SuspectsView,
-};
-pub use failed_records::{FailedRecord, FailedRefused, FailedTaken};
-pub use fingerprints::{
-    Fingerprint, FingerprintKey, FingerprintList, RetryFingerprint, RetryFingerprintList,
-};
-pub use jobs::{JobPlan, PlanSample};
-pub use journal::{FsyncTimes, JournalView, LetterSpace};
 pub use matrix::{COUNTED_MAX, Matrix};
-pub use operator_actions::{
-    ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction,
-};
 pub use payload::base64::Base64;
-pub use payload::mask::{Concealment, Mask};
+pub use payload::concealment::Concealment;
+pub use payload::mask::Mask;
 pub use payload::percent::percent_encoded;
 pub use payload::portable::{
     EntryImportOutcome, ExportCounts, Portable, PortableLetter, PortableLetters, PortableRecord,
@@ -65,6 +54,19 @@ pub use payload::portable::{
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
 pub use state_counts::StateCounts;
+pub use views::action_request::{
+    ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction,
+};
+pub use views::explanation::{
+    AloneView, GroupExplanation, PartitionView, PastView, RecordHistory, RuleView, SeekBackView,
+    SuspectView, SuspectsView,
+};
+pub use views::failed_record::{FailedRecord, FailedRefused, FailedTaken};
+pub use views::fingerprint::{
+    Fingerprint, FingerprintKey, FingerprintList, RetryFingerprint, RetryFingerprintList,
+};
+pub use views::job_plan::{JobPlan, PlanSample};
+pub use views::journal_view::{FsyncTimes, JournalView, LetterSpace};
 pub use views::{
     DeadLetterView, DelayedView, DrainGroup, DrainView, ElsewhereView, ForwardView, GroupView,
     LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness, RetryRecord, RetryView,
@@ -168,7 +170,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/journal", get(journal::journal::<S>))
         .route("/api/v1/groups", get(api::groups::<S>))
         .route("/api/v1/groups/{group}", get(api::group::<S>))
-        .route("/api/v1/matrix", get(matrix::counts::<S>))
+        .route("/api/v1/matrix", get(matrix_sum::counts::<S>))
         .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
         .route("/api/v1/retries/export", get(transfer::export::<S>).post(transfer::step::<S>))

@@ -8,7 +8,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Extension, Path, Query as FromQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::Admin;
@@ -16,6 +16,7 @@ use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
 use super::page::{Page, Query};
 use super::source::Source;
+use super::views::action_request::{ActionRequest, DueTime, EntryNames, OperatorAction};
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch, SendTarget};
 use crate::model::{GroupId, WallMs};
 use crate::retry::{Action, DELAY_MS_MAX};
@@ -55,46 +56,6 @@ pub(super) struct RetriesBody {
     why: Option<String>,
 }
 
-/// The entries that an operator names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EntryNames {
-    /// Offsets in the dead-letter topic.
-    Letters(Vec<i64>),
-    /// Ids of retries.
-    Retries(Vec<u64>),
-}
-
-/// The time that an action sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DueTime {
-    At(WallMs),
-    /// Milliseconds from now on.
-    In(u64),
-}
-
-/// The action of an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OperatorAction {
-    /// An action that needs no time.
-    Plain(Action),
-    /// The caller sets the time of retries.
-    Delay(DueTime),
-    /// The records of dead letters go to a topic.
-    Send(SendTarget),
-}
-
-/// A request of an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActionRequest {
-    /// The group of all entries.
-    pub group: GroupId,
-    pub action: OperatorAction,
-    pub names: EntryNames,
-    pub by: Operator,
-    /// Changes of the records that a redrive sends back.
-    pub patch: RecordPatch,
-}
-
 impl ActionRequest {
     /// Changes the records of a redrive, and the topic they go to.
     pub(super) fn with_patch(
@@ -109,23 +70,6 @@ impl ActionRequest {
         let action = target.map_or(self.action, OperatorAction::Send);
         Ok(Self { action, patch, ..self })
     }
-}
-
-/// An entry that an action left as it was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftEntry {
-    /// The offset or the id that named it.
-    pub entry: i64,
-    pub why: String,
-}
-
-/// The outcome of an action.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ActionReport {
-    /// Entries that changed.
-    pub changed: u64,
-    /// Entries that did not.
-    pub left: Vec<LeftEntry>,
 }
 
 pub(super) async fn dead_letters<S: Source>(

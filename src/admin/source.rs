@@ -3,14 +3,14 @@
 
 use std::future::Future;
 
-use super::explain::{GroupExplanation, RecordHistory, RuleView};
-use super::failed_records::{FailedRecord, FailedRefused, FailedTaken};
-use super::fingerprints::{FingerprintList, RetryFingerprintList};
-use super::jobs::JobPlan;
-use super::journal::JournalView;
 use super::matrix::Matrix;
-use super::operator_actions::{ActionReport, ActionRequest};
 use super::payload::portable::{EntryImportOutcome, ExportCounts, Portable, PortableLetters};
+use super::views::action_request::{ActionReport, ActionRequest};
+use super::views::explanation::{GroupExplanation, RecordHistory, RuleView};
+use super::views::failed_record::{FailedRecord, FailedRefused, FailedTaken};
+use super::views::fingerprint::{FingerprintList, RetryFingerprintList};
+use super::views::job_plan::JobPlan;
+use super::views::journal_view::JournalView;
 use super::views::{
     DeadLetterView, DelayedView, DrainView, GroupView, Overview, Readiness, RetryRecord, RetryView,
 };

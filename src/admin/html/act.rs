@@ -15,10 +15,10 @@ use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{
-    ActionReport, DueTime, due_time, letter_request, operator, record_patch, retry_request,
-    send_target,
+    due_time, letter_request, operator, record_patch, retry_request, send_target,
 };
 use crate::admin::source::Source;
+use crate::admin::views::action_request::{ActionReport, DueTime};
 
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;

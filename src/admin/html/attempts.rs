@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use super::cut::cell;
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
-use crate::admin::explain::PastView;
 use crate::admin::source::Source;
+use crate::admin::views::explanation::PastView;
 use crate::model::utc;
 
 /// Events on a page, the latest.

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::cut::cell;
-use crate::admin::explain::{GroupExplanation, RuleView, SuspectsView};
 use crate::admin::payload::percent::percent_encoded;
+use crate::admin::views::explanation::{GroupExplanation, RuleView, SuspectsView};
 use crate::admin::views::{GroupView, MemberView, OffsetView};
 
 /// Rows of each table; the JSON API has the rest.

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::admin::fingerprints::FingerprintKey;
+use crate::admin::views::fingerprint::FingerprintKey;
 
 /// The heads of a table of fingerprints; `count` names its entries.
 pub(super) fn heads(count: &str) -> Markup {

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
-use crate::admin::fingerprints::Fingerprint;
-use crate::admin::matrix::MatrixSum;
+use crate::admin::matrix_sum::MatrixSum;
 use crate::admin::source::Source;
+use crate::admin::views::fingerprint::Fingerprint;
 use crate::admin::views::{DeadLetterView, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
 use crate::model::utc;

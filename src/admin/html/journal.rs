@@ -8,8 +8,8 @@ use maud::{Markup, html};
 
 use super::{group_path, page, refused};
 use crate::admin::Admin;
-use crate::admin::journal::{JournalView, LetterSpace};
 use crate::admin::source::Source;
+use crate::admin::views::journal_view::{JournalView, LetterSpace};
 
 pub(in crate::admin) async fn journal<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
     match admin.source.journal().await {

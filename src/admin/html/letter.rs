@@ -16,7 +16,7 @@ use super::{group_path, letter_path, query, refused, still_page};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
-use crate::admin::payload::mask::Concealment;
+use crate::admin::payload::concealment::Concealment;
 use crate::admin::source::Source;
 use crate::admin::views::DeadLetterView;
 use crate::model::utc;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::{group_path, percent_encoded};
-use crate::admin::matrix::{AGE_COLUMNS, COUNTED_MAX, DUE_COLUMNS, MatrixSum, Span};
+use crate::admin::matrix::{AGE_COLUMNS, COUNTED_MAX, DUE_COLUMNS, Span};
+use crate::admin::matrix_sum::MatrixSum;
 
 /// The word for retries with an exact delay or a back-off in addresses.
 pub(super) const NO_LEVEL: &str = "exact";

@@ -10,8 +10,8 @@ use super::cut::{clipped, cut, page_bytes};
 use crate::admin::Options;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
+use crate::admin::payload::concealment::Concealment;
 use crate::admin::payload::json::{has_members, indented, json_text};
-use crate::admin::payload::mask::Concealment;
 
 /// Room of the value on a page.
 const VALUE_ROOM: usize = 48 << 10;

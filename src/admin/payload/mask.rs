@@ -5,6 +5,7 @@
 
 use axum::http::StatusCode;
 
+use super::concealment::Concealment;
 use super::json::{json_text, skip_space, token_end};
 use crate::admin::answer::Refusal;
 use crate::admin::views::{DeadLetterView, DelayedView, RetryRecord};
@@ -22,17 +23,6 @@ pub struct Mask {
     headers: Vec<String>,
     /// Names from the outermost on; `*`: any.
     paths: Vec<Vec<String>>,
-}
-
-/// The part of a value that a mask takes away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Concealment {
-    #[default]
-    None,
-    /// Members of the JSON document.
-    Part,
-    /// All: the value is no JSON.
-    Whole,
 }
 
 impl Mask {

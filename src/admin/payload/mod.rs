@@ -1,6 +1,7 @@
 //! The bytes of a record in JSON: UTF-8 as text, other bytes as base64, hidden ones as their size.
 
 pub(super) mod base64;
+pub(super) mod concealment;
 pub(super) mod json;
 pub(super) mod mask;
 pub(super) mod percent;
@@ -10,7 +11,7 @@ use ::base64::Engine;
 use ::base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::payload::mask::Concealment;
+use super::payload::concealment::Concealment;
 use super::views::DeadLetterView;
 
 /// Headers that hold figures and names of reprise: shown even where payloads are hidden. The texts

@@ -1,8 +1,15 @@
 //! The answers of the admin port: plain structs, filled by the server, written as JSON.
 
+pub(super) mod action_request;
+pub(super) mod explanation;
+pub(super) mod failed_record;
+pub(super) mod fingerprint;
+pub(super) mod job_plan;
+pub(super) mod journal_view;
+
 use serde::Serialize;
 
-use super::payload::mask::Concealment;
+use super::payload::concealment::Concealment;
 use super::state_counts::StateCounts;
 
 /// Whether the sidecar can do its work.
