@@ -44,3 +44,18 @@ pub(super) fn records(key: &FingerprintKey, show: bool) -> Markup {
         "Size: " (key.size) ". "
     }
 }
+
+/// Letters of the last 24 hours, a bar for each hour.
+pub(super) fn spark(hours: &[u32]) -> Markup {
+    let most = hours.iter().copied().max().unwrap_or(0).max(1);
+    let sum: u64 = hours.iter().copied().map(u64::from).sum();
+    html! {
+        svg.spark role="img" viewBox="0 0 96 20" width="96" height="20" {
+            title { (sum) " in the last 24 hours" }
+            @for (place, letters) in (0_u32..).zip(hours) {
+                @let height = letters.saturating_mul(20).div_ceil(most);
+                rect x=(place * 4) y=(20 - height) width="3" height=(height) {}
+            }
+        }
+    }
+}

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::cut::cell;
-use super::fingerprint_cells::{records, title};
+use super::fingerprint_cells::{records, spark, title};
 use super::jobs::kind_form;
 use super::letters::letter_cells;
 use super::{
-    consumers, group_path, letter_path, matrix, page, refused, retry_kinds, retry_path, states,
+    ActionNotice, consumers, group_path, letter_path, matrix, page, refused, retry_kinds,
+    retry_path, states,
 };
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
@@ -30,12 +30,6 @@ const KINDS_MAX: usize = 50;
 const ROWS_MAX: usize = 50;
 /// Items asked of the source at once.
 const PIECE: usize = 256;
-
-/// The sentence of the action that led here.
-#[derive(Debug, Default, Deserialize)]
-pub(in crate::admin) struct ActionNotice {
-    pub(super) said: Option<String>,
-}
 
 pub(in crate::admin) async fn group<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
@@ -143,21 +137,6 @@ fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
                 }
             }
             @if let Some(example) = kind.example { (kind_form(&group.group, example)) }
-        }
-    }
-}
-
-/// Letters of the last 24 hours, a bar for each hour.
-pub(super) fn spark(hours: &[u32]) -> Markup {
-    let most = hours.iter().copied().max().unwrap_or(0).max(1);
-    let sum: u64 = hours.iter().copied().map(u64::from).sum();
-    html! {
-        svg.spark role="img" viewBox="0 0 96 20" width="96" height="20" {
-            title { (sum) " in the last 24 hours" }
-            @for (place, letters) in (0_u32..).zip(hours) {
-                @let height = letters.saturating_mul(20).div_ceil(most);
-                rect x=(place * 4) y=(20 - height) width="3" height=(height) {}
-            }
         }
     }
 }

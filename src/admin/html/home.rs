@@ -7,8 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::fingerprint_cells::{cells, heads};
-use super::group::spark;
+use super::fingerprint_cells::{cells, heads, spark};
 use super::{group_path, letter_path, matrix, page, refused, retry_kinds, states};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;

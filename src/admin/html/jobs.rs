@@ -10,9 +10,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::group::ActionNotice;
-use super::letters::LettersQuery;
-use super::{back_to, form, group_path, page, refused};
+use super::{ActionNotice, back_to, form, group_path, page, refused};
 use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
@@ -243,28 +241,6 @@ pub(super) fn kind_form(group: &str, example: i64) -> Markup {
                 label { "Set header " input name="set_header" placeholder="name=value"; }
                 label { "JSON merge patch " input name="merge" placeholder="{\"paid\": true}"; }
                 (target_fields())
-            }
-        }
-    }
-}
-
-/// The form of a job on all letters that a filter admits.
-pub(super) fn filter_job_form(group: &str, filter: &LettersQuery) -> Markup {
-    let times = [("since_ms", filter.since), ("until_ms", filter.until)];
-    html! {
-        details {
-            summary { "Act on all that the filter admits, on every page, by a job" }
-            form method="post" action={ (group_path(group)) "/jobs" } {
-                input type="hidden" name="cause" value=(filter.why);
-                input type="hidden" name="topic" value=(filter.topic);
-                @for (name, at) in times {
-                    @if let Some(at) = at { input type="hidden" name=(name) value=(at); }
-                }
-                label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
-                label { "Canary " input name="canary" value="5" inputmode="numeric"; }
-                label { "Why " input name="why" required maxlength="1000"; }
-                button name="action" value="redrive" { "Send all back" }
-                button.danger name="action" value="discard" { "Discard all" }
             }
         }
     }

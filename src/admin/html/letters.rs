@@ -9,7 +9,6 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::cut::cell;
-use super::jobs::filter_job_form;
 use super::{group_path, letter_path, page, percent_encoded, query, refused};
 use crate::admin::Admin;
 use crate::admin::answer::Refusal;
@@ -209,6 +208,28 @@ fn row(group: &str, letter: &DeadLetterView, show: bool) -> Markup {
                 input type="checkbox" name="offsets" value=(letter.offset) aria-label=(label);
             }
             (letter_cells(group, letter, show))
+        }
+    }
+}
+
+/// The form of a job on all letters that a filter admits.
+fn filter_job_form(group: &str, filter: &LettersQuery) -> Markup {
+    let times = [("since_ms", filter.since), ("until_ms", filter.until)];
+    html! {
+        details {
+            summary { "Act on all that the filter admits, on every page, by a job" }
+            form method="post" action={ (group_path(group)) "/jobs" } {
+                input type="hidden" name="cause" value=(filter.why);
+                input type="hidden" name="topic" value=(filter.topic);
+                @for (name, at) in times {
+                    @if let Some(at) = at { input type="hidden" name=(name) value=(at); }
+                }
+                label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
+                label { "Canary " input name="canary" value="5" inputmode="numeric"; }
+                label { "Why " input name="why" required maxlength="1000"; }
+                button name="action" value="redrive" { "Send all back" }
+                button.danger name="action" value="discard" { "Discard all" }
+            }
         }
     }
 }

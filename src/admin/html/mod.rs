@@ -26,6 +26,7 @@ use axum::extract::rejection::{FormRejection, QueryRejection};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
+use serde::Deserialize;
 
 use super::answer::Refusal;
 use super::payload::percent::percent_encoded;
@@ -127,6 +128,12 @@ fn form<T>(fields: Result<Form<T>, FormRejection>) -> Result<T, Refusal> {
 /// The fields of an address, or a refusal that names what is wrong with them.
 fn query<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Refusal> {
     asked.map(|Query(fields)| fields).map_err(|e| Refusal::bad(e.body_text()))
+}
+
+/// The sentence of the action that led here.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ActionNotice {
+    said: Option<String>,
 }
 
 /// Redirects to a page, which shows a sentence.

@@ -2,8 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::fingerprint_cells::{cells, heads, records, title};
-use super::group::spark;
+use super::fingerprint_cells::{cells, heads, records, spark, title};
 use super::{group_path, retry_path};
 use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
