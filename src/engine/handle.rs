@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::Notify;
 
-use crate::engine::command::{Call, Command, PendingReply, Request};
+use crate::engine::command::{Command, PendingReply, Request};
 use crate::engine::detectors::Detectors;
 use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::error::EngineError;
@@ -87,8 +87,8 @@ impl Engine {
         &self,
         request: R,
     ) -> impl Future<Output = Result<R::Answer, EngineError>> + use<R> {
-        let (call, pending) = Call::new(request);
-        self.wait(self.send(R::command(call)), pending)
+        let (command, pending) = Command::call(request);
+        self.wait(self.send(command), pending)
     }
 
     /// The answer to a request, durable or not, and the sequence it depends on. For the admin port.
@@ -96,8 +96,8 @@ impl Engine {
         &self,
         request: R,
     ) -> Result<(R::Answer, u64), EngineError> {
-        let (call, pending) = Call::new(request);
-        self.send(R::command(call))?;
+        let (command, pending) = Command::call(request);
+        self.send(command)?;
         pending.await.map_err(|_| EngineError::Stopped)?
     }
 
@@ -125,6 +125,11 @@ impl Engine {
         if self.send(command).is_err() {
             tracing::debug!("the retry engine has stopped already");
         }
+    }
+
+    /// Queues an event, whose answer nobody waits for.
+    pub(super) fn report<R: Request<Answer = ()>>(&self, event: R) {
+        self.tell(Command::call(event).0);
     }
 
     pub(super) fn tell_ledger(&self, input: LedgerInput) {

@@ -75,11 +75,7 @@ impl Driver {
 
     /// Keeps an event that is not repeated until the store is renewed; returns every other command.
     pub(super) fn defer(&mut self, command: Command) -> Option<Command> {
-        let is_event = matches!(
-            command,
-            Command::Leave(_) | Command::Tell(_) | Command::Reload(_) | Command::EndTopic(_)
-        );
-        if !is_event || !self.is_renewing() {
+        if !command.is_event() || !self.is_renewing() {
             return Some(command);
         }
         let command = self.detach_caller(command);
@@ -94,7 +90,7 @@ impl Driver {
     /// Detaches the event's caller, who gets an error because the event is not durable.
     fn detach_caller(&self, command: Command) -> Command {
         match (command, self.usable()) {
-            (Command::EndTopic(call), Err(error)) => Command::EndTopic(call.detach(error)),
+            (Command::Call(call), Err(error)) => Command::Call(call.detach(error)),
             (command, _) => command,
         }
     }

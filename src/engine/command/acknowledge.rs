@@ -1,6 +1,6 @@
 //! A member commits an offset of its retry partition: the retries below it are acknowledged.
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -8,13 +8,13 @@ use crate::model::{GroupId, LaneOffset};
 use crate::retry::{LedgerAnswer, LedgerInput};
 
 /// A commit of a retry partition.
-pub(in crate::engine) struct Acknowledge {
+struct Acknowledge {
     group: GroupId,
     up_to: LaneOffset,
 }
 
 /// Asks whether a commit of a retry partition would be accepted.
-pub(in crate::engine) struct CheckAcknowledge {
+struct CheckAcknowledge {
     group: GroupId,
     up_to: LaneOffset,
 }
@@ -50,10 +50,6 @@ impl Engine {
 impl Request for Acknowledge {
     type Answer = usize;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::Acknowledge(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<usize, EngineError> {
         let Self { group, up_to } = self;
         match driver.ask(LedgerInput::LaneCommit { group, up_to })? {
@@ -65,10 +61,6 @@ impl Request for Acknowledge {
 
 impl Request for CheckAcknowledge {
     type Answer = ();
-
-    fn command(call: Call<Self>) -> Command {
-        Command::CheckAcknowledge(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let slot = driver.ledger.slot_view(&self.group, self.up_to.slot);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::audit::AuditLog;
-use crate::engine::command::{Call, Command, EntryState, OPERATE_MAX, Request};
+use crate::engine::command::{EntryState, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -29,7 +29,7 @@ enum Bound {
 }
 
 /// Deletes the first dead letters of a topic, one step of them.
-pub(in crate::engine) struct DeleteLetters {
+struct DeleteLetters {
     topic: TopicName,
     bound: Bound,
     by: Operator,
@@ -37,7 +37,7 @@ pub(in crate::engine) struct DeleteLetters {
 
 /// The topic after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct DeletedLetters {
+struct DeletedLetters {
     /// The first offset of the topic.
     start: i64,
     deleted: u64,
@@ -88,10 +88,6 @@ impl Engine {
 
 impl Request for DeleteLetters {
     type Answer = DeletedLetters;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::DeleteLetters(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<DeletedLetters, EngineError> {
         let Self { topic, bound, by } = self;

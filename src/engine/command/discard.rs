@@ -1,6 +1,6 @@
 //! Deletes dead letters from the log once the upstream cluster has them.
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -15,7 +15,7 @@ const LOOK_BYTES_MAX: usize = 1 << 20;
 const UNPASSED_MS: u64 = 7 * 24 * 3_600_000;
 
 /// Dead letters of a topic below an offset.
-pub(in crate::engine) struct Discard {
+struct Discard {
     topic: TopicName,
     up_to: i64,
 }
@@ -34,10 +34,6 @@ impl Engine {
 
 impl Request for Discard {
     type Answer = u64;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Discard(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<u64, EngineError> {
         driver.discard(&self.topic, self.up_to)

@@ -2,8 +2,8 @@
 //! nothing is journalled and the transaction stays open.
 
 use crate::engine::batch_limits;
+use crate::engine::command::Request;
 use crate::engine::command::nack::of_each;
-use crate::engine::command::{Call, Command, Request};
 use crate::engine::delayed::AppendBatch;
 use crate::engine::detectors::JudgedNacks;
 use crate::engine::detectors::pending_records::PendingRecords;
@@ -58,10 +58,6 @@ impl Engine {
 
 impl Request for TransactionEnd {
     type Answer = Vec<NackReply>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::End(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<NackReply>, EngineError> {
         driver.ends(self)

@@ -1,6 +1,6 @@
 //! Deletion of a topic: failures in a later topic of the same name count from one again.
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -8,7 +8,7 @@ use crate::model::TopicName;
 use crate::retry::LedgerInput;
 
 /// The deletion of a topic.
-pub(in crate::engine) struct EndTopic {
+struct EndTopic {
     topic: TopicName,
 }
 
@@ -26,9 +26,7 @@ impl Engine {
 impl Request for EndTopic {
     type Answer = ();
 
-    fn command(call: Call<Self>) -> Command {
-        Command::EndTopic(call)
-    }
+    const IS_EVENT: bool = true;
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let told = driver.ask(LedgerInput::TopicGone { topic: self.topic.clone() });

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::engine::audit::{AuditLog, AuditRecord};
+use crate::engine::command::Request;
 use crate::engine::command::operate::number;
-use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -13,7 +13,7 @@ use crate::model::{EntryId, GroupId};
 use crate::retry::{ExportOutcome, ExportStep, Fact, LedgerAnswer, LedgerInput};
 
 /// A step of moving entries to another sidecar.
-pub(in crate::engine) struct Export {
+struct Export {
     step: ExportStep,
     ids: Vec<EntryId>,
     by: Operator,
@@ -33,10 +33,6 @@ impl Engine {
 
 impl Request for Export {
     type Answer = Vec<ExportOutcome>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Export(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<ExportOutcome>, EngineError> {
         let Self { step, ids, by } = self;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::engine::batch_limits;
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::gates::Gate;
@@ -44,10 +44,6 @@ impl Engine {
 
 impl Request for Followers {
     type Answer = Vec<OrderDecision>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Follow(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<OrderDecision>, EngineError> {
         let Self { group, partition, records } = self;

@@ -1,6 +1,6 @@
 //! A group commits offsets of upstream partitions: records below them are handled.
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -8,7 +8,7 @@ use crate::model::{GroupId, TopicName};
 use crate::retry::LedgerInput;
 
 /// Committed offsets of a group, by topic and partition.
-pub(in crate::engine) struct GroupCommits {
+struct GroupCommits {
     group: GroupId,
     offsets: Vec<(TopicName, i32, i64)>,
 }
@@ -27,10 +27,6 @@ impl Engine {
 
 impl Request for GroupCommits {
     type Answer = ();
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Pass(call)
-    }
 
     /// a failed offset does not keep the others from being reported
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {

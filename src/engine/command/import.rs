@@ -10,8 +10,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::engine::audit::{AuditLog, AuditRecord};
 use crate::engine::batch_limits;
+use crate::engine::command::Request;
 use crate::engine::command::operate::number;
-use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -109,10 +109,6 @@ impl Engine {
 
 impl Request for ImportBatch {
     type Answer = Vec<ImportOutcome>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Import(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<ImportOutcome>, EngineError> {
         let Self { group, source, entries, by } = self;

@@ -1,7 +1,7 @@
 //! Jobs start, change and are listed. The job and its audit record are one atomic group of the log.
 
 use crate::engine::audit::{AuditLog, AuditRecord};
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -10,20 +10,20 @@ use crate::engine::operator::Operator;
 use crate::journal::NewEntry;
 
 /// Asks for a new job.
-pub(in crate::engine) struct StartJob {
+struct StartJob {
     terms: JobTerms,
     by: Operator,
 }
 
 /// Asks for a change of a job.
-pub(in crate::engine) struct ChangeJob {
+struct ChangeJob {
     id: u64,
     change: JobChange,
     by: Operator,
 }
 
 /// Asks for all jobs.
-pub(in crate::engine) struct ListJobs;
+struct ListJobs;
 
 impl Engine {
     /// Starts a job on the dead letters that a group has now. Durable on return.
@@ -49,10 +49,6 @@ impl Engine {
 
 impl Request for StartJob {
     type Answer = Job;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::StartJob(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Job, EngineError> {
         let Self { terms, by } = self;
@@ -84,10 +80,6 @@ impl Request for StartJob {
 impl Request for ChangeJob {
     type Answer = Job;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::ChangeJob(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<Job, EngineError> {
         let Self { id, change, by } = self;
         driver.may_decide()?;
@@ -103,10 +95,6 @@ impl Request for ChangeJob {
 
 impl Request for ListJobs {
     type Answer = Vec<Job>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::ListJobs(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Job>, EngineError> {
         Ok(driver.jobs.all().cloned().collect())

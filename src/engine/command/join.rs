@@ -1,6 +1,6 @@
 //! Assignment of a retry partition (slot) to a member.
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -11,13 +11,13 @@ use crate::retry::{LedgerAnswer, LedgerInput, SlotView};
 pub type LaneSlot = SlotView;
 
 /// A member that needs a slot.
-pub(in crate::engine) struct Join {
+struct Join {
     group: GroupId,
     member: MemberId,
 }
 
 /// Asks for the slot of a member.
-pub(in crate::engine) struct FindSlot {
+struct FindSlot {
     group: GroupId,
     member: MemberId,
     /// The member is fetching its committed offset.
@@ -52,10 +52,6 @@ impl Engine {
 impl Request for Join {
     type Answer = LaneSlot;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::Join(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<LaneSlot, EngineError> {
         let Self { group, member } = self;
         match driver.ask(LedgerInput::Join { group, member })? {
@@ -67,10 +63,6 @@ impl Request for Join {
 
 impl Request for FindSlot {
     type Answer = Option<LaneSlot>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::FindSlot(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Option<LaneSlot>, EngineError> {
         let Self { group, member, resumes } = self;

@@ -1,13 +1,14 @@
 //! A member leaves or falls silent: its open deliveries return to the queue.
 
-use crate::engine::command::Command;
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, MemberId};
 use crate::retry::LedgerInput;
 
 /// The departure of a member.
-pub(in crate::engine) struct Leave {
+struct Leave {
     group: GroupId,
     member: MemberId,
     /// The member also gives up its slot.
@@ -17,18 +18,22 @@ pub(in crate::engine) struct Leave {
 impl Engine {
     /// Reports that the member left (`lost-delivery`); its open deliveries return to the queue.
     pub fn leave(&self, group: &GroupId, member: MemberId) {
-        self.tell(Command::Leave(Leave { group: group.clone(), member, is_for_good: true }));
+        self.report(Leave { group: group.clone(), member, is_for_good: true });
     }
 
     /// Reports that a member is silent: its open deliveries return to the queue, and it keeps its
     /// slot.
     pub fn silent(&self, group: &GroupId, member: MemberId) {
-        self.tell(Command::Leave(Leave { group: group.clone(), member, is_for_good: false }));
+        self.report(Leave { group: group.clone(), member, is_for_good: false });
     }
 }
 
-impl Leave {
-    pub(super) fn run(self, driver: &mut Driver) {
+impl Request for Leave {
+    type Answer = ();
+
+    const IS_EVENT: bool = true;
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let Self { group, member, is_for_good } = self;
         let of = group.clone();
         driver.tell_room(driver.clock.now(), &of);
@@ -38,5 +43,6 @@ impl Leave {
             driver.hear(LedgerInput::Silent { group, member }, "a member's silence");
         }
         driver.see_room(&of);
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The shapes of a group's dead letters, for the admin port.
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -12,7 +12,7 @@ use crate::model::GroupId;
 const SHAPES_MAX: usize = 256;
 
 /// Asks for the shapes of a group.
-pub(in crate::engine) struct ListShapes {
+struct ListShapes {
     group: GroupId,
     limit: usize,
 }
@@ -35,10 +35,6 @@ impl Engine {
 
 impl Request for ListShapes {
     type Answer = ShapeList;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::ListShapes(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<ShapeList, EngineError> {
         let now = driver.clock.now().wall;

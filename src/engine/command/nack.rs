@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use crate::engine::batch_limits;
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::detectors::JudgedNacks;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -23,7 +23,7 @@ mod tests;
 
 /// A batch in the driver's queue.
 #[derive(Debug)]
-pub(in crate::engine) struct Nacks {
+struct Nacks {
     batch: NackBatch,
     evidence: Evidence,
 }
@@ -66,10 +66,6 @@ pub(in crate::engine) fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) 
 
 impl Request for Nacks {
     type Answer = NackReply;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Nacks(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<NackReply, EngineError> {
         driver.nacks(self)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::engine::arrival::Arrival;
 use crate::engine::audit::{AuditLog, AuditRecord};
 use crate::engine::batch_limits;
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -58,14 +58,10 @@ impl Engine {
 }
 
 /// Asks whether an action would be taken.
-pub(in crate::engine) struct MayOperate;
+struct MayOperate;
 
 impl Request for MayOperate {
     type Answer = ();
-
-    fn command(call: Call<Self>) -> Command {
-        Command::MayOperate(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         driver.may_decide()
@@ -74,10 +70,6 @@ impl Request for MayOperate {
 
 impl Request for OperateRequest {
     type Answer = Vec<ActionOutcome>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Operate(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<ActionOutcome>, EngineError> {
         // A cluster has the records already: only a store that failed keeps them from being noted.

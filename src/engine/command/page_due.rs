@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -14,7 +14,7 @@ use crate::retry::{Entries, Entry};
 const PAGE_MAX: usize = 256;
 
 /// Asks for the next waiting entries of a group, by due time and id.
-pub(in crate::engine) struct PageDue {
+struct PageDue {
     group: GroupId,
     after: Option<(WallMs, EntryId)>,
     until: Option<WallMs>,
@@ -22,7 +22,7 @@ pub(in crate::engine) struct PageDue {
 }
 
 /// Asks for one entry of a group that is not settled.
-pub(in crate::engine) struct FindEntry {
+struct FindEntry {
     group: GroupId,
     id: EntryId,
 }
@@ -58,10 +58,6 @@ impl Engine {
 impl Request for PageDue {
     type Answer = Vec<Entry>;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::PageDue(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<Vec<Entry>, EngineError> {
         let Self { group, after, until, limit } = self;
         Ok(driver.ledger.store().due_page(&group, after, until, limit.min(PAGE_MAX)))
@@ -70,10 +66,6 @@ impl Request for PageDue {
 
 impl Request for FindEntry {
     type Answer = Option<TakenEntry>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::FindEntry(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Option<TakenEntry>, EngineError> {
         let store = driver.ledger.store();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::group_summary::{EntryView, GroupSummary};
@@ -13,14 +13,14 @@ use crate::model::{EntryId, GroupId};
 use crate::retry::{DELAYED, Entries, Entry, RetryState};
 
 /// Asks for entries of a group, by id.
-pub(in crate::engine) struct PageEntries {
+struct PageEntries {
     group: GroupId,
     after: Option<EntryId>,
     limit: usize,
 }
 
 /// Asks for waiting entries of a group, oldest due first.
-pub(in crate::engine) struct PageWaiting {
+struct PageWaiting {
     group: GroupId,
     from: usize,
     limit: usize,
@@ -28,14 +28,14 @@ pub(in crate::engine) struct PageWaiting {
 
 /// Waiting entries of a group.
 #[derive(Debug)]
-pub(in crate::engine) struct WaitingPage {
+struct WaitingPage {
     /// Number of all waiting entries.
     total: usize,
     entries: Vec<TakenEntry>,
 }
 
 /// Asks for the next few waiting or exported entries of a group, by id.
-pub(in crate::engine) struct ScanEntries {
+struct ScanEntries {
     group: GroupId,
     after: Option<EntryId>,
     limit: usize,
@@ -43,7 +43,7 @@ pub(in crate::engine) struct ScanEntries {
 
 /// The matching entries among those examined.
 #[derive(Debug)]
-pub(in crate::engine) struct ScannedEntries {
+struct ScannedEntries {
     entries: Vec<TakenEntry>,
     /// The entry to continue after; `None` at the end.
     next: Option<EntryId>,
@@ -82,17 +82,17 @@ impl EntryState {
 }
 
 /// Asks for the states of entries.
-pub(in crate::engine) struct FindStates {
+struct FindStates {
     ids: Vec<EntryId>,
 }
 
 /// Asks for a group.
-pub(in crate::engine) struct FindGroup {
+struct FindGroup {
     group: GroupId,
 }
 
 /// Asks for all groups.
-pub(in crate::engine) struct ListGroups;
+struct ListGroups;
 
 impl Engine {
     /// The waiting entries of a group, for a reader that is no member: their number, and the
@@ -198,10 +198,6 @@ fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
 impl Request for PageEntries {
     type Answer = Vec<EntryView>;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::PageEntries(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<Vec<EntryView>, EngineError> {
         let entries = driver.ledger.store().page_entries(&self.group, self.after, self.limit);
         Ok(entries.into_iter().map(EntryView::from).collect())
@@ -210,10 +206,6 @@ impl Request for PageEntries {
 
 impl Request for PageWaiting {
     type Answer = WaitingPage;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::PageWaiting(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<WaitingPage, EngineError> {
         let store = driver.ledger.store();
@@ -225,10 +217,6 @@ impl Request for PageWaiting {
 impl Request for ScanEntries {
     type Answer = ScannedEntries;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::ScanEntries(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<ScannedEntries, EngineError> {
         let store = driver.ledger.store();
         let (entries, next) = store.portable(&self.group, self.after, self.limit);
@@ -238,10 +226,6 @@ impl Request for ScanEntries {
 
 impl Request for FindStates {
     type Answer = Vec<Option<EntryState>>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::FindStates(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Option<EntryState>>, EngineError> {
         let store = driver.ledger.store();
@@ -253,10 +237,6 @@ impl Request for FindStates {
 impl Request for FindGroup {
     type Answer = Option<GroupSummary>;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::FindGroup(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<Option<GroupSummary>, EngineError> {
         let (store, now) = (driver.ledger.store(), driver.clock.now().wall);
         let is_known = self.group.as_str() != DELAYED && store.has_group(&self.group);
@@ -266,10 +246,6 @@ impl Request for FindGroup {
 
 impl Request for ListGroups {
     type Answer = Vec<GroupSummary>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::ListGroups(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<GroupSummary>, EngineError> {
         let now = driver.clock.now().wall;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::command::Command;
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, Moment};
 use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
@@ -11,18 +12,28 @@ use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
 /// States of entries that are neither settled nor delivered.
 const WAITING: [StateKind; 3] = [StateKind::Waiting, StateKind::Behind, StateKind::Held];
 
+/// The new rules.
+struct PolicyReload(Policies);
+
 impl Engine {
     /// Replaces the rules.
     pub fn policies(&self, now: Moment, policies: Policies) {
         self.detectors.reload(now, &policies);
-        self.tell(Command::Reload(Box::new(policies)));
+        self.report(PolicyReload(policies));
     }
 }
 
-pub(super) fn run(policies: Policies, driver: &mut Driver) {
-    let before = ruled(&driver.ledger);
-    driver.hear(LedgerInput::Policies(Box::new(policies)), "new rules");
-    tell(&driver.ledger, before);
+impl Request for PolicyReload {
+    type Answer = ();
+
+    const IS_EVENT: bool = true;
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        let before = ruled(&driver.ledger);
+        driver.hear(LedgerInput::Policies(Box::new(self.0)), "new rules");
+        tell(&driver.ledger, before);
+        Ok(())
+    }
 }
 
 /// The rules of a group with waiting entries.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::detectors::window_entries;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -37,10 +37,6 @@ impl Engine {
 
 impl Request for SettleRequest {
     type Answer = Option<NackOutcome>;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::Settle(Box::new(call))
-    }
 
     fn run(self, driver: &mut Driver) -> Result<Option<NackOutcome>, EngineError> {
         let Self { group, settling, undecodable, record } = self;

@@ -1,6 +1,6 @@
 //! A Fetch of a retry partition gets retries that are due.
 
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -30,7 +30,7 @@ pub struct RetryBatch {
 }
 
 /// A Fetch of a retry partition.
-pub(in crate::engine) struct FetchRetries {
+struct FetchRetries {
     group: GroupId,
     from: LaneOffset,
     max: usize,
@@ -39,7 +39,7 @@ pub(in crate::engine) struct FetchRetries {
 
 /// The driver's part of a [`RetryBatch`].
 #[derive(Debug)]
-pub(in crate::engine) struct RetryDeliveries {
+struct RetryDeliveries {
     entries: Vec<TakenEntry>,
     position: LaneOffset,
     next: LaneOffset,
@@ -49,7 +49,7 @@ pub(in crate::engine) struct RetryDeliveries {
 }
 
 /// A retry whose bytes cannot be read becomes a dead letter.
-pub(in crate::engine) struct DeadLetterDamaged {
+struct DeadLetterDamaged {
     id: EntryId,
     why: String,
 }
@@ -104,10 +104,6 @@ impl Engine {
 impl Request for FetchRetries {
     type Answer = RetryDeliveries;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::Take(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<RetryDeliveries, EngineError> {
         let Self { group, from, max, company } = self;
         driver.journal.admits()?;
@@ -127,10 +123,6 @@ impl Request for FetchRetries {
 
 impl Request for DeadLetterDamaged {
     type Answer = ();
-
-    fn command(call: Call<Self>) -> Command {
-        Command::DeadLetterDamaged(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         driver.ask(LedgerInput::Damaged { id: self.id, why: self.why }).map(|_| ())

@@ -13,7 +13,7 @@ mod backlog;
 mod delivering;
 mod listing;
 mod stored;
-pub(super) mod taking;
+mod taking;
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::engine::batch_limits;
-use crate::engine::command::{Call, Command, Request};
+use crate::engine::command::Request;
 use crate::engine::delayed::DelayBatch;
 use crate::engine::delayed::stored::body_of;
 use crate::engine::driver::Driver;
@@ -30,10 +30,10 @@ pub struct DelayedTotals {
 }
 
 /// Asks for the totals of delayed records.
-pub(in crate::engine) struct CountDelayed;
+struct CountDelayed;
 
 /// Cancels delayed records. The answer says which of them were waiting.
-pub(in crate::engine) struct Cancel(Vec<Origin>);
+struct Cancel(Vec<Origin>);
 
 impl Engine {
     /// Appends a batch with delayed records, after the commands before it. The delayed records are
@@ -61,10 +61,6 @@ impl Request for DelayBatch {
     /// True when the answer depends on the log: at least one record waits.
     type Answer = bool;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::Delay(Box::new(call))
-    }
-
     fn run(self, driver: &mut Driver) -> Result<bool, EngineError> {
         if self.records.is_empty() {
             (self.append)(&mut || Some(Vec::new()));
@@ -81,10 +77,6 @@ impl Request for DelayBatch {
 impl Request for Cancel {
     type Answer = Vec<bool>;
 
-    fn command(call: Call<Self>) -> Command {
-        Command::Cancel(call)
-    }
-
     fn run(self, driver: &mut Driver) -> Result<Vec<bool>, EngineError> {
         driver.cancel(self.0)
     }
@@ -92,10 +84,6 @@ impl Request for Cancel {
 
 impl Request for CountDelayed {
     type Answer = DelayedTotals;
-
-    fn command(call: Call<Self>) -> Command {
-        Command::CountDelayed(call)
-    }
 
     fn run(self, driver: &mut Driver) -> Result<DelayedTotals, EngineError> {
         Ok(driver.totals())
