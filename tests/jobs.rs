@@ -131,6 +131,28 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
 }
 
 #[test]
+fn a_job_takes_one_kind_of_records() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    let large = "x".repeat(20_000);
+    for (key, value) in [("user-1", "a"), ("user-2", "b"), ("9", "c"), ("user-3", &large)] {
+        let record = Rec { key: Some(key.to_owned().into()), ..Rec::new(value) };
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-reason", "no stock").header("x-retry-level", "-1");
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    let discard = |terms: &[&str]| {
+        let all = ["dlq", "discard", "shop", "--all", "--execute", "--why", "INC-9"];
+        done(&server, &[&all[..], terms].concat())
+    };
+    let plan = ["dlq", "discard", "shop", "--all", "--key-shape", "a-#", "--size", "16-256 KiB"];
+    assert!(done(&server, &plan).starts_with("1 records match\n  3  orders-0@3"));
+    assert_eq!(discard(&["--key-shape", "#"]), "1 discarded, 0 left as they were\n");
+    assert_eq!(discard(&["--size", "16-256 KiB"]), "1 discarded, 0 left as they were\n");
+    assert_eq!(discard(&["--key-shape", "a-#"]), "2 discarded, 0 left as they were\n");
+}
+
+#[test]
 fn a_killed_job_repeats_and_skips_nothing() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);

@@ -193,7 +193,7 @@ fn a_repeated_import_adds_nothing_after_records_are_forgotten() {
     let got = member.retry_once();
     member.done(got.offset + 1);
     until("the entry is forgotten", || {
-        let entries = target.run(target.router().engine.page(&"shop".into(), None, 10));
+        let entries = target.run(target.router().engine.page(&"shop".into(), None, None, 10));
         entries.unwrap().is_empty()
     });
     for _ in 0..2 {

@@ -262,3 +262,39 @@ fn bad_requests_are_refused_with_a_sentence_and_change_nothing() {
     assert!(answer.contains("no dead letter at this offset"), "{answer}");
     assert_eq!(dead_letters(&server), 5);
 }
+
+#[test]
+fn waiting_retries_of_one_kind_are_ended() {
+    let server = Server::with("retry: {levels: 1h 2h}");
+    let mut member = Member::of_shop(&server);
+    let large = "x".repeat(20_000);
+    for (key, value) in [("user-1", "a"), ("user-2", "b"), ("9", "c"), ("user-3", &large)] {
+        let record = Rec { key: Some(key.to_owned().into()), ..Rec::new(value) };
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-reason", format!("no stock of {offset}"));
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    let kinds = || {
+        let kinds = done(&server, &["retry", "group-by", "shop", "--format", "jsonl"]);
+        let kinds = kinds.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut kinds: Vec<Value> = kinds
+            .map(|kind| {
+                json!([kind["retries"], kind["fingerprint"], kind["key_shape"], kind["size"]])
+            })
+            .collect();
+        kinds.sort_by_key(Value::to_string);
+        kinds
+    };
+    let (plain, number) = (
+        json!([2, "no stock of #", "a-#", "< 1 KiB"]),
+        json!([1, "no stock of #", "#", "< 1 KiB"]),
+    );
+    let big = json!([1, "no stock of #", "a-#", "16-256 KiB"]);
+    assert_eq!(kinds(), [number.clone(), big.clone(), plain]);
+    let kill = ["retry", "kill", "shop", "--all", "--key-shape", "a-#", "--size", "< 1 KiB"];
+    assert!(done(&server, &kill).starts_with("2 records match\n"), "a dry run");
+    let kill = [&kill[..], &["--execute", "--why", "INC-5"]].concat();
+    assert_eq!(done(&server, &kill), "2 dead letters now, 0 left as they were\n");
+    assert_eq!(kinds(), [number, big]);
+    assert_eq!(dead_letters(&server), 2);
+}

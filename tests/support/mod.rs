@@ -302,6 +302,17 @@ impl Server {
 
     /// POST on the admin port: status and JSON body.
     pub fn post(&self, path: &str, body: &str) -> (u16, serde_json::Value) {
+        let mut stream = self.posting(path, body);
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let json = &body[body.find('{').unwrap()..=body.rfind('}').unwrap()];
+        (status, serde_json::from_str(json).unwrap())
+    }
+
+    /// The connection of a POST on the admin port whose answer was not read.
+    pub fn posting(&self, path: &str, body: &str) -> TcpStream {
         let admin = self.admin();
         let mut stream = TcpStream::connect(admin).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -311,12 +322,7 @@ impl Server {
             body.len()
         );
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        let json = &body[body.find('{').unwrap()..=body.rfind('}').unwrap()];
-        (status, serde_json::from_str(json).unwrap())
+        stream
     }
 
     /// The value of a series as written in `/metrics`, labels included; 0 if it does not exist.

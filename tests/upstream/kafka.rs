@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 
 use bytes::{Buf, Bytes};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -81,7 +81,7 @@ pub(crate) struct StoredRecord {
 }
 
 /// A fault of one Produce request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// The answer has this error; the batch is not stored.
     Error(i16),
@@ -89,6 +89,8 @@ pub(crate) enum Fault {
     Lost,
     /// The batch is stored, and no answer ever comes.
     Silence,
+    /// The batch is stored, and its answer waits at the barrier.
+    Late(Arc<Barrier>),
 }
 
 impl Kafka {
@@ -178,14 +180,18 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
         }
         0 => {
             let fault = state.faults.pop_front();
-            let told = produce(&mut state, fault, &decode(&head).unwrap());
+            let told = produce(&mut state, fault.as_ref(), &decode(&head).unwrap());
             drop(state);
             match fault {
                 Some(Fault::Lost) => return None,
                 Some(Fault::Silence) => loop {
                     std::thread::park();
                 },
-                _ => encode(&head, &told),
+                Some(Fault::Late(barrier)) => {
+                    barrier.wait();
+                    encode(&head, &told)
+                }
+                Some(Fault::Error(_)) | None => encode(&head, &told),
             }
         }
         19 => encode(&head, &create(&mut state, &decode(&head).unwrap())),
@@ -207,7 +213,7 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
     Some(frame.unwrap()[8..].to_vec())
 }
 
-fn produce(state: &mut State, fault: Option<Fault>, asked: &ProduceRequest) -> ProduceResponse {
+fn produce(state: &mut State, fault: Option<&Fault>, asked: &ProduceRequest) -> ProduceResponse {
     assert_eq!(asked.acks, -1, "all replicas are to have it");
     assert_eq!(asked.transactional_id, None);
     let mut answer = ProduceResponse::default();
@@ -218,7 +224,7 @@ fn produce(state: &mut State, fault: Option<Fault>, asked: &ProduceRequest) -> P
             let mut told = PartitionProduceResponse::default();
             told.index = data.index;
             told.error_code = match fault {
-                Some(Fault::Error(code)) => code,
+                Some(Fault::Error(code)) => *code,
                 _ if state.short.contains(&data.index) => 19,
                 _ => append(state, &asked.name, data.index, data.records.as_ref().unwrap()),
             };

@@ -1,6 +1,8 @@
 //! An operator sends dead letters to topics of the cluster: a dead letter is discarded once its
 //! record is stored there.
 
+use std::sync::{Arc, Barrier};
+
 use serde_json::{Value, json};
 
 use crate::kafka::{Fault, Kafka, State};
@@ -134,6 +136,39 @@ fn a_job_continues_when_the_cluster_is_back() {
     assert_eq!(sorted(&kafka), ["order-0", "order-1", "order-2", "order-3", "order-4"]);
     let job = server.json("/api/v1/jobs/1");
     assert_eq!((&job["changed"], &job["left"]), (&json!(4), &json!(0)), "{job}");
+}
+
+#[test]
+fn a_caller_that_goes_away_leaves_no_sent_letter() {
+    let (kafka, server) = shop();
+    let barrier = Arc::new(Barrier::new(2));
+    kafka.state().faults = [Fault::Late(Arc::clone(&barrier))].into();
+    let body = json!({"group": "shop", "offsets": [1], "to_topic": "parking", "why": "x"});
+    let caller = server.posting("/api/v1/dead-letters/redrive", &body.to_string());
+    until("the record is there", || !kafka.values("parking").is_empty());
+    drop(caller);
+    assert_eq!(dead(&server), 5, "the cluster has not answered");
+    barrier.wait();
+    until("the letter is discarded", || dead(&server) == 4);
+    assert_eq!(sorted(&kafka), ["order-1"]);
+    assert_eq!(server.json("/api/v1/audit?group=shop")["items"][0]["action"], "send");
+}
+
+#[test]
+fn a_job_paused_while_it_sends_sends_nothing_twice() {
+    let (kafka, server) = shop();
+    let barrier = Arc::new(Barrier::new(2));
+    kafka.state().faults = [Fault::Late(Arc::clone(&barrier))].into();
+    start_job(&server);
+    until("the first batch is there", || !kafka.values("parking").is_empty());
+    let (code, answer) = server.post("/api/v1/jobs/1/pause", "{}");
+    assert_eq!((code, &answer["state"]), (200, &json!("paused")), "{answer}");
+    barrier.wait();
+    let (code, answer) = server.post("/api/v1/jobs/1/resume", "{}");
+    assert_eq!(code, 200, "{answer}");
+    until_job(&server, "done");
+    assert_eq!(sorted(&kafka), ["order-0", "order-1", "order-2", "order-3", "order-4"]);
+    assert_eq!(dead(&server), 0);
 }
 
 #[test]

@@ -8,13 +8,14 @@ use crate::engine::error::EngineError;
 use crate::engine::group_summary::{EntryView, GroupSummary};
 use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
-use crate::engine::store::TakenEntry;
+use crate::engine::store::{EntryClass, TakenEntry};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{DELAYED, Entries, Entry, RetryState};
 
 /// Asks for entries of a group, by id.
 struct PageEntries {
     group: GroupId,
+    class: Option<EntryClass>,
     after: Option<EntryId>,
     limit: usize,
 }
@@ -115,14 +116,16 @@ impl Engine {
         Ok((total, records))
     }
 
-    /// Entries of a group by id, for the admin port.
+    /// Entries of a group by id, for the admin port: of one class, or all.
     pub async fn page(
         &self,
         group: &GroupId,
+        class: Option<EntryClass>,
         after: Option<EntryId>,
         limit: usize,
     ) -> Result<Vec<EntryView>, EngineError> {
-        Ok(self.call_at_once(PageEntries { group: group.clone(), after, limit }).await?.0)
+        let page = PageEntries { group: group.clone(), class, after, limit };
+        Ok(self.call_at_once(page).await?.0)
     }
 
     /// The state of each entry, for the admin port; `None` for a forgotten entry.
@@ -199,7 +202,10 @@ impl Request for PageEntries {
     type Answer = Vec<EntryView>;
 
     fn run(self, driver: &mut Driver) -> Result<Vec<EntryView>, EngineError> {
-        let entries = driver.ledger.store().page_entries(&self.group, self.after, self.limit);
+        let entries = {
+            let Self { group, class, after, limit } = self;
+            driver.ledger.store().page_entries(&group, class, after, limit)
+        };
         Ok(entries.into_iter().map(EntryView::from).collect())
     }
 }

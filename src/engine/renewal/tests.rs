@@ -284,7 +284,7 @@ impl House {
 
     fn entries(&mut self) -> usize {
         let engine = self.engine.clone();
-        self.ask(engine.page(&shop(), None, 10_000)).unwrap().len()
+        self.ask(engine.page(&shop(), None, None, 10_000)).unwrap().len()
     }
 
     /// Runs failures, deliveries and checkpoints; returns whether all of them succeeded.
@@ -369,7 +369,7 @@ fn a_leave_during_a_failure_counts_after_the_renewal() {
     house.settle();
     house.heal();
     house.recover();
-    let page = house.ask(engine.page(&shop(), None, 10)).unwrap();
+    let page = house.ask(engine.page(&shop(), None, None, 10)).unwrap();
     let kinds: Vec<StateKind> = page.iter().map(|view| view.entry.state.kind()).collect();
     assert_eq!(kinds, [StateKind::Waiting, StateKind::Waiting]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::store::Store;
 use crate::engine::store::front::{self, DueEntry, Front, FrontAnswer};
 use crate::engine::store::group::StoredGroup;
-use crate::engine::store::key::{self, GroupNumber, RowKey};
+use crate::engine::store::key::{self, EntryClass, GroupNumber, RowKey};
 use crate::engine::store::row::EntryRow;
 use crate::engine::store::short::ShortBytes;
 use crate::model::{
@@ -88,7 +88,8 @@ impl Entries for Store {
     }
 
     fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
-        self.members(key::HELD, group, after, limit)
+        let Some(number) = self.number(group) else { return Vec::new() };
+        self.members(&RowKey::of_group(key::HELD, number), after, limit)
     }
 
     /// Bytes of the log entry with the record, including about 100 bytes of fact.
@@ -169,7 +170,12 @@ impl Entries for Store {
     }
 
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
-        self.members(key::MEMBER, group, after, limit)
+        let classes = EntryClass::ALL.iter();
+        let mut ids: Vec<EntryId> =
+            classes.flat_map(|class| self.of_class(group, *class, after, limit)).collect();
+        ids.sort();
+        ids.truncate(limit);
+        ids
     }
 
     fn groups(&self) -> Vec<GroupId> {
@@ -260,21 +266,25 @@ impl Store {
         group.front.borrow_mut().read(rows, whole);
     }
 
-    /// Ids above `after` in an index of a group by id.
-    fn members(
+    /// Ids of one class of a group's entries above `after`, at most `limit`.
+    pub(in crate::engine) fn of_class(
         &self,
-        kind: u8,
         group: &GroupId,
+        class: EntryClass,
         after: Option<EntryId>,
         limit: usize,
     ) -> Vec<EntryId> {
         let Some(number) = self.number(group) else { return Vec::new() };
-        let members = RowKey::of_group(kind, number);
+        self.members(&RowKey::of_class(number, class), after, limit)
+    }
+
+    /// Ids above `after` in an index by id.
+    fn members(&self, members: &RowKey, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         let from = match after {
             Some(after) => members.clone().id(after).end(),
             None => members.clone(),
         };
-        self.ids(&from, &members.end(), limit)
+        self.ids(&from, &members.clone().end(), limit)
     }
 
     pub(super) fn ids(&self, from: &RowKey, to: &RowKey, limit: usize) -> Vec<EntryId> {
@@ -353,7 +363,7 @@ pub(super) fn line_key(
 /// An index row that leads to an entry; it belongs to the entry's group for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Index<'a> {
-    Member,
+    Member(EntryClass),
     Held,
     /// With whether the group's commit has passed the origin.
     Origin(&'a Origin, bool),
@@ -366,7 +376,7 @@ enum Index<'a> {
 /// All index rows of an entry.
 fn indexes(entry: &Entry) -> Vec<Index<'_>> {
     let mut found = Vec::with_capacity(5 + entry.lanes.len());
-    found.push(Index::Member);
+    found.push(Index::Member(EntryClass::of(entry.state.kind())));
     if entry.state.kind() == StateKind::Held {
         found.push(Index::Held);
     }
@@ -383,7 +393,7 @@ impl Index<'_> {
     fn key(&self, group: GroupNumber, id: EntryId) -> RowKey {
         let of = |kind| RowKey::of_group(kind, group);
         match self {
-            Self::Member => of(key::MEMBER).id(id),
+            Self::Member(class) => RowKey::of_class(group, *class).id(id),
             Self::Held => of(key::HELD).id(id),
             Self::Origin(origin, passed) => {
                 let origins = origins_key(group, &origin.topic, origin.partition, *passed);
@@ -405,7 +415,7 @@ impl Index<'_> {
             Self::Origin(..) | Self::Lane(_) | Self::Line(..) => {
                 ShortBytes::from(&id.0.to_be_bytes()[..])
             }
-            Self::Member | Self::Held | Self::Waiting(_) | Self::Expiry(_) => ShortBytes::new(),
+            Self::Member(_) | Self::Held | Self::Waiting(_) | Self::Expiry(_) => ShortBytes::new(),
         }
     }
 }

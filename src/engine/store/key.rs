@@ -10,7 +10,7 @@
 //! w group due id                                  →        waiting
 //! x expires id                                    →        any state
 //! o group topic partition passed? offset          → id     remembered origin
-//! n group id                                      →        all of a group
+//! n group class id                                →        all of a group
 //! k group topic partition rank key offset         → id     the line of a key
 //! h group id                                      →        held ones
 //! F group shape                                   → shape of dead letters, and its counts
@@ -22,6 +22,7 @@
 
 use crate::engine::store::short::ShortBytes;
 use crate::model::{EntryId, LaneOffset, RetryPartition, WallMs};
+use crate::retry::StateKind;
 
 pub(super) const ENTRY: u8 = b'E';
 pub(super) const GROUP: u8 = b'G';
@@ -46,6 +47,39 @@ pub(super) const TABLES: u8 = b'T';
 /// A forgotten entry whose facts may still be on the disk.
 pub(super) const GRAVE: u8 = b'D';
 
+/// Entries of a group that are listed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryClass {
+    Open,
+    Dead,
+    /// Remembered for repeated nacks only.
+    Done,
+}
+
+impl EntryClass {
+    pub(super) const ALL: [Self; 3] = [Self::Open, Self::Dead, Self::Done];
+
+    fn byte(self) -> u8 {
+        match self {
+            Self::Open => 0,
+            Self::Dead => 1,
+            Self::Done => 2,
+        }
+    }
+
+    pub(super) fn of(kind: StateKind) -> Self {
+        match kind {
+            StateKind::Dead => Self::Dead,
+            StateKind::Committed | StateKind::Discarded => Self::Done,
+            StateKind::Waiting
+            | StateKind::Inflight
+            | StateKind::Held
+            | StateKind::Exported
+            | StateKind::Behind => Self::Open,
+        }
+    }
+}
+
 /// The number of a group inside keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupNumber(pub(super) u32);
@@ -61,6 +95,11 @@ impl RowKey {
 
     pub(super) fn of_group(kind: u8, group: GroupNumber) -> Self {
         Self::new(kind).bytes(&group.0.to_be_bytes())
+    }
+
+    /// The key of the entries of one class of a group.
+    pub(super) fn of_class(group: GroupNumber, class: EntryClass) -> Self {
+        Self::of_group(MEMBER, group).bytes(&[class.byte()])
     }
 
     pub(super) fn of_entry(kind: u8, id: EntryId) -> Self {

@@ -47,6 +47,7 @@ pub use flusher::Flusher;
 use flusher::{FlushFailure, FlushJob};
 use group::StoredGroup;
 use holds::Holds;
+pub use key::EntryClass;
 use key::RowKey;
 use layers::Layers;
 use log::StoredRef;
@@ -65,7 +66,7 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// Distance to [`HELD_MAX`] at which a full disk refuses more changes: space for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 6;
+pub(super) const ROWS_VERSION: u32 = 7;
 /// The name of the file of rows.
 pub(super) const ROWS_FILE: &str = "retries.redb";
 /// Pages of the file kept in memory, in bytes.

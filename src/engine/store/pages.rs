@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::engine::store::Store;
 use crate::engine::store::entries::origins_key;
-use crate::engine::store::key::{self, RowKey};
+use crate::engine::store::key::{self, EntryClass, RowKey};
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicPartition, WallMs};
 use crate::retry::{Entries, Entry, RetryState, StateKind};
@@ -63,14 +63,19 @@ impl Store {
         found
     }
 
-    /// Entries of a group with an id above `after`, by id, at most `limit`.
+    /// Entries of a group with an id above `after`, by id, at most `limit`: of one class, or all.
     pub(in crate::engine) fn page_entries(
         &self,
         group: &GroupId,
+        class: Option<EntryClass>,
         after: Option<EntryId>,
         limit: usize,
     ) -> Vec<Entry> {
-        self.page(group, after, limit).into_iter().filter_map(|id| self.get(id)).collect()
+        let ids = match class {
+            Some(class) => self.of_class(group, class, after, limit),
+            None => self.page(group, after, limit),
+        };
+        ids.into_iter().filter_map(|id| self.get(id)).collect()
     }
 
     /// The number of waiting entries of a group, and those at positions `from`… of the list, oldest
@@ -124,9 +129,9 @@ impl Store {
         self.ids(&from, &end, limit).into_iter().filter_map(|id| self.get(id)).collect()
     }
 
-    /// Waiting and exported entries with an id above `after`, by id, among the next few: a group
-    /// may have millions of remembered ones. Also returns the id to continue after, `None` at the
-    /// end. Their offset in the retry partition is meaningless.
+    /// Waiting and exported entries with an id above `after`, by id, among the next few. Also
+    /// returns the id to continue after, `None` at the end. Their offset in the retry partition is
+    /// meaningless.
     pub(in crate::engine) fn portable(
         &self,
         group: &GroupId,
@@ -135,7 +140,7 @@ impl Store {
     ) -> (Vec<TakenEntry>, Option<EntryId>) {
         use StateKind::{Behind, Exported, Waiting};
         let nowhere = LaneOffset { slot: RetryPartition(0), sequence: 0 };
-        let ids = self.page(group, after, PAGE);
+        let ids = self.of_class(group, EntryClass::Open, after, PAGE);
         let mut found = Vec::new();
         for id in &ids {
             let entry = self.get(*id);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::admin::{COUNTED_MAX, Matrix, RetryFingerprint, RetryFingerprintList, Unavailable};
-use crate::engine::EngineError;
+use crate::engine::{EngineError, EntryClass};
 use crate::model::{GroupId, MonoMs};
-use crate::retry::{Disposition, RetryState, StateKind};
+use crate::retry::{Disposition, RetryState};
 use crate::server::source::AdminSource;
 use crate::server::source::waiting_shapes::WaitingShapes;
 
@@ -99,26 +99,25 @@ impl AdminSource {
         }
     }
 
-    /// Reads the entries by id until all dead ones are found.
     async fn count_dead(&self, group: &GroupId, matrix: &mut Matrix) -> Result<(), EngineError> {
-        let view = self.router.engine.group(group).await?;
-        let mut left = view.map_or(0, |view| view.counts.of(StateKind::Dead));
-        let (mut after, mut looked_at) = (None, 0);
-        while left > 0 {
-            let piece = self.router.engine.page(group, after, PIECE).await?;
-            let Some(last) = piece.last() else { break };
-            (after, looked_at) = (Some(last.entry.id), looked_at + piece.len());
+        let (mut after, mut counted) = (None, 0);
+        loop {
+            let dead = Some(EntryClass::Dead);
+            let piece = self.router.engine.page(group, dead, after, PIECE).await?;
             for entry in piece.iter().map(|seen| &seen.entry) {
                 let RetryState::Dead { at } = entry.state else { continue };
                 let cause = entry.disposition.unwrap_or(Disposition::Manual);
                 matrix.add_dead(cause.as_str(), at.0);
-                left = left.saturating_sub(1);
+                after = Some(entry.id);
             }
-            if looked_at >= COUNTED_MAX && left > 0 {
+            counted += piece.len();
+            if piece.len() < PIECE {
+                return Ok(());
+            }
+            if counted >= COUNTED_MAX {
                 matrix.is_dead_cut = true;
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 }

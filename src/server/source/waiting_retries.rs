@@ -1,7 +1,7 @@
 //! Retries for the admin port: lists, and one retry with its record.
 
 use crate::admin::{RetryRecord, RetryView, Unavailable};
-use crate::engine::EngineError;
+use crate::engine::{EngineError, EntryClass};
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::{Disposition, Entry};
 use crate::server::source::AdminSource;
@@ -17,16 +17,9 @@ impl AdminSource {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
-        let mut found = Vec::new();
-        let mut after = after.map(EntryId);
-        while found.len() < limit {
-            let page = self.router.engine.page(group, after, limit).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.entry.id);
-            let entries = page.into_iter().map(|seen| seen.entry);
-            found.extend(entries.filter(|entry| !entry.is_settled()));
-        }
-        found.truncate(limit);
+        let after = after.map(EntryId);
+        let page = self.router.engine.page(group, Some(EntryClass::Open), after, limit).await?;
+        let found: Vec<Entry> = page.into_iter().map(|seen| seen.entry).collect();
         self.retry_views(group, &found).await
     }
 

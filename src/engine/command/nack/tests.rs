@@ -158,7 +158,7 @@ impl House {
 
     fn page(&mut self) -> Vec<EntryView> {
         let group = shop();
-        let mut asked = pin!(self.engine.page(&group, None, 10));
+        let mut asked = pin!(self.engine.page(&group, None, None, 10));
         let mut context = Context::from_waker(Waker::noop());
         assert!(asked.as_mut().poll(&mut context).is_pending());
         self.driver.step();

@@ -90,7 +90,7 @@ impl House {
 
     fn entries(&mut self) -> Vec<EntryView> {
         let engine = self.engine.clone();
-        let page = async move { engine.page(&shop(), None, 100).await };
+        let page = async move { engine.page(&shop(), None, None, 100).await };
         self.ask(page).unwrap()
     }
 

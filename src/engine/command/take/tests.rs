@@ -92,7 +92,7 @@ impl House {
 
     fn kinds(&mut self) -> Vec<StateKind> {
         let engine = self.engine.clone();
-        let page = self.ask(engine.page(&shop(), None, 10)).unwrap();
+        let page = self.ask(engine.page(&shop(), None, None, 10)).unwrap();
         page.iter().map(|view| view.entry.state.kind()).collect()
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use fastrand::Rng;
 
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
-use crate::engine::{EngineError, Shape, mask};
+use crate::engine::{EngineError, EntryClass, Shape, mask};
 use crate::journal::{MemDisk, Tables};
 use crate::model::{
     EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicPartition, WallMs,
@@ -181,6 +181,7 @@ impl Script {
         let after = self.rng.choice(&self.ids).copied();
         assert_eq!(store.page(group, after, limit), model.page(group, after, limit));
         assert_eq!(store.page(group, None, usize::MAX), model.page(group, None, usize::MAX));
+        compare_classes(model, store, (group, after));
         assert_eq!(store.held(group, after, limit), model.held(group, after, limit));
         assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
         let from =
@@ -223,6 +224,33 @@ impl Script {
         let ids: Vec<EntryId> = page.iter().map(|taken| taken.entry.id).collect();
         let expected: Vec<EntryId> = waiting.iter().skip(limit).take(4).copied().collect();
         assert_eq!((total, ids), (waiting.len(), expected));
+    }
+}
+
+/// Each entry of a group is in the class of its state.
+fn compare_classes(
+    model: &BTreeEntries,
+    store: &Store,
+    (group, after): (&GroupId, Option<EntryId>),
+) {
+    let all = model.page(group, after, usize::MAX);
+    for class in [EntryClass::Open, EntryClass::Dead, EntryClass::Done] {
+        let is_of = |id: &&EntryId| {
+            let entry = model.get(**id).unwrap();
+            let is_dead = entry.state.kind() == StateKind::Dead;
+            class
+                == if is_dead {
+                    EntryClass::Dead
+                } else if entry.is_settled() {
+                    EntryClass::Done
+                } else {
+                    EntryClass::Open
+                }
+        };
+        let of_class: Vec<EntryId> = all.iter().filter(is_of).copied().collect();
+        assert_eq!(store.of_class(group, class, after, usize::MAX), of_class);
+        let first = of_class.iter().take(2).copied().collect::<Vec<_>>();
+        assert_eq!(store.of_class(group, class, after, 2), first);
     }
 }
 

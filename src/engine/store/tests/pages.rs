@@ -15,6 +15,9 @@ fn a_search_for_movable_entries_is_bounded_and_resumable() {
     let mut store = Store::in_memory();
     let waiting = RetryState::Waiting { due: WallMs(7), delay_ms: 7, level: None };
     for id in 1..=1000 {
+        put(&mut store, id, entry().state);
+    }
+    for id in 2000..=2900 {
         put(&mut store, id, RetryState::Committed { at: WallMs(1) });
     }
     for id in [900, 901, 1001] {
