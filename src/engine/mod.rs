@@ -63,10 +63,10 @@ pub use job::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, LetterFilter,
     PatchError, RecordPatch, RedriveOutcomes, SendTarget, WATCHED_MAX, mask,
 };
+pub use letters::dead_letter::{DeadLetter, Letters};
 pub use letters::final_log::ROUND as FINAL_ROUND;
 pub use letters::forward_progress::{ForwardProgress, REFUSED_MAX};
 pub use letters::letter_topics::{LetterTopics, Rename};
-pub use letters::{DeadLetter, Letters};
 pub use nack_batch::{NackBatch, NackReply, NackRequest};
 pub use operator::Operator;
 pub use producer_sequences::ProducerSequence;

@@ -8,7 +8,7 @@ use crate::engine::command::{EntryState, OPERATE_MAX, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::letters::entry_of;
+use crate::engine::letters::dead_letter::entry_of;
 use crate::engine::operator::Operator;
 use crate::journal::{Bounds, StreamBatch, StreamId};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};

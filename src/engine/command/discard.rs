@@ -4,7 +4,7 @@ use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::letters::entry_of;
+use crate::engine::letters::dead_letter::entry_of;
 use crate::journal::StreamBatch;
 use crate::model::{Moment, TopicName};
 use crate::retry::{Entries, LedgerInput, RetryState};

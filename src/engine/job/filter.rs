@@ -4,7 +4,7 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::job::fingerprint::mask;
-use crate::engine::letters::DeadLetter;
+use crate::engine::letters::dead_letter::DeadLetter;
 use crate::model::WallMs;
 use crate::retry::{Disposition, Entry, RetryState};
 use crate::wire::batch::Headers;

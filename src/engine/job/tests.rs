@@ -1,7 +1,7 @@
 //! The steps of a job, its format, and the filter of its letters.
 
 use super::*;
-use crate::engine::letters::DeadLetter;
+use crate::engine::letters::dead_letter::DeadLetter;
 use crate::model::Origin;
 use crate::retry::{Disposition, Entry, RecordShape};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};

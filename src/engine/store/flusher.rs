@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use crate::engine::error::EngineError;
 use crate::engine::store::changes::{Changes, RowChange};
-use crate::engine::store::renewal::Renewal;
 use crate::journal::{Table, Tables, TablesError, TimeSlice};
 
 /// All rows are in one table; the first byte of a key gives the row's type.
@@ -40,6 +39,9 @@ impl FlushFailure {
     }
 }
 
+/// Rebuilds a store over the tables; returns the failure handle of the new store, if there is one.
+pub(super) type StoreRebuild = Box<dyn FnOnce(Option<&Tables>) -> Option<FlushFailure> + Send>;
+
 /// A job of the flusher; jobs run in order.
 pub(super) enum FlushJob {
     /// Writes changes; the next checkpoint makes them durable.
@@ -49,7 +51,7 @@ pub(super) enum FlushJob {
     /// Frees the memory of changes that are no longer read.
     Forget(Arc<Changes>),
     /// Rebuilds the store from the log.
-    Renew(Box<Renewal>),
+    Renew(StoreRebuild),
 }
 
 /// A checkpoint with its callbacks.
@@ -87,7 +89,11 @@ impl Flusher {
 
     fn work(&mut self, job: FlushJob) {
         match job {
-            FlushJob::Renew(renewal) => self.renew(*renewal),
+            FlushJob::Renew(rebuild) => {
+                if let Some(failure) = rebuild(self.tables.as_ref()) {
+                    self.failure = failure;
+                }
+            }
             job => job.run(self.tables.as_ref(), &self.failure),
         }
     }
@@ -107,7 +113,7 @@ impl FlushJob {
             }
             Self::Forget(changes) => forget(changes),
             // The new store has its own failure.
-            Self::Renew(renewal) => drop(renewal.run(tables)),
+            Self::Renew(rebuild) => drop(rebuild(tables)),
             Self::Checkpoint(Checkpoint { applied, first, done }) => {
                 let kept = first();
                 if let Some(tables) = tables.filter(|_| kept.is_ok())

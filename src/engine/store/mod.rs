@@ -29,6 +29,7 @@ mod renewal;
 mod row;
 mod shapes;
 mod short;
+mod taken_entry;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -51,11 +52,12 @@ pub use key::EntryClass;
 use key::RowKey;
 use layers::Layers;
 use log::StoredRef;
-pub use pages::TakenEntry;
 pub(super) use renewal::{Renewal, RenewalOutcome, apply};
 use row::{EntryRow, Row};
 pub use shapes::{Shape, ShapeList, ShapeView};
+pub use taken_entry::TakenEntry;
 use value::MarksRow;
+pub(super) use value::ROWS_FILE;
 
 /// Changes in memory before a flush: about 8 MiB. A delivery and its commit are often among them
 /// together, and reach the disk as one write.
@@ -67,8 +69,6 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
 pub(super) const ROWS_VERSION: u32 = 7;
-/// The name of the file of rows.
-pub(super) const ROWS_FILE: &str = "retries.redb";
 /// Pages of the file kept in memory, in bytes.
 pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
 
@@ -282,7 +282,7 @@ impl Store {
             Some(Row::Bytes(bytes)) => bytes,
             None => return EntryRow::default(),
         };
-        let Some(known) = value::decode_known(&bytes) else {
+        let Some(known) = EntryRow::decode(&bytes) else {
             self.damaged();
             return EntryRow::default();
         };

@@ -5,23 +5,12 @@ use std::ops::ControlFlow;
 use crate::engine::store::Store;
 use crate::engine::store::entries::origins_key;
 use crate::engine::store::key::{self, EntryClass, RowKey};
-use crate::journal::EntryRef;
+use crate::engine::store::taken_entry::TakenEntry;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicPartition, WallMs};
 use crate::retry::{Entries, Entry, RetryState, StateKind};
 
 /// Entries read by one command.
 const PAGE: usize = 256;
-
-/// One delivery, before its bytes are read.
-#[derive(Clone, Debug)]
-pub struct TakenEntry {
-    /// The delivery's offset in the retry partition.
-    pub lane: LaneOffset,
-    /// The entry as delivered.
-    pub entry: Entry,
-    /// The place of the record's bytes; `None` only if the journal lost them.
-    pub payload: Option<EntryRef>,
-}
 
 impl Store {
     /// Deliveries with the place of their bytes.

@@ -6,7 +6,7 @@
 
 use std::sync::mpsc::Sender;
 
-use crate::engine::store::{FlushFailure, FlushJob, Flusher, Store};
+use crate::engine::store::{FlushFailure, FlushJob, Store};
 use crate::journal::{EntryRef, Journal, JournalEntry, Tables};
 use crate::retry::{Ledger, Policies, decode_fact};
 
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Renewal {
 
 impl Renewal {
     /// Makes the attempt; returns the failure handle of the new store, if there is one.
-    pub(super) fn run(self, tables: Option<&Tables>) -> Option<FlushFailure> {
+    fn run(self, tables: Option<&Tables>) -> Option<FlushFailure> {
         let ledger = self.ledger(tables);
         let failure = ledger.as_ref().ok().map(|ledger| ledger.store().rows.failure());
         // The driver may have gone.
@@ -72,7 +72,7 @@ pub(in crate::engine) fn apply(
 impl Store {
     /// Sends a renewal to the flusher; false when its thread has ended.
     pub(in crate::engine) fn renew(&self, renewal: Renewal) -> bool {
-        self.rows.renew(FlushJob::Renew(Box::new(renewal)))
+        self.rows.renew(FlushJob::Renew(Box::new(|tables| renewal.run(tables))))
     }
 
     /// Takes over the flusher and the gates of the store it replaces.
@@ -80,13 +80,5 @@ impl Store {
         self.rows.take_flusher(&mut old.rows);
         old.gates.replace(&self.gates);
         self.gates = old.gates();
-    }
-}
-
-impl Flusher {
-    pub(super) fn renew(&mut self, renewal: Renewal) {
-        if let Some(failure) = renewal.run(self.tables.as_ref()) {
-            self.failure = failure;
-        }
     }
 }

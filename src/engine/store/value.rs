@@ -1,19 +1,17 @@
 //! Values of the rows: one version byte, then postcard.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::engine::store::ROWS_FILE;
-use crate::engine::store::needed::Refs;
-use crate::engine::store::row::EntryRow;
 use crate::engine::store::short::ShortBytes;
 use crate::journal::TablesError;
 use crate::model::{EntryId, MemberId, WallMs};
-use crate::retry::{Entry, EntryCounts, Marks, SlotRecord, StateKind, put_parts, take_parts};
+use crate::retry::{EntryCounts, Marks, SlotRecord, StateKind};
 
+/// The name of the file of rows.
+pub(in crate::engine) const ROWS_FILE: &str = "retries.redb";
 /// The version this build writes and reads. Rows of another version are rebuilt from the log, so
 /// older versions need not be read.
 pub(super) const ROW_VERSION: u8 = 1;
@@ -44,30 +42,6 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
         Ok((value, [])) => Some(value),
         _ => None,
     }
-}
-
-/// Encodes an entry and its references. The parts follow that the entry's postcard form leaves out,
-/// unless it has none.
-pub(super) fn known_bytes(known: &EntryRow) -> Result<Vec<u8>, TablesError> {
-    let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()))?;
-    let has_parts =
-        |entry: &&Entry| entry.redrives > 0 || entry.key.is_some() || entry.shape.is_some();
-    if let Some(entry) = known.entry.as_deref().filter(has_parts) {
-        put_parts(entry, &mut row);
-    }
-    Ok(row)
-}
-
-/// Decodes the result of [`known_bytes`]; `None` for anything else.
-pub(super) fn decode_known(bytes: &[u8]) -> Option<EntryRow> {
-    let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
-    let read = postcard::take_from_bytes::<(Option<Entry>, Option<Refs>)>(body);
-    let ((mut entry, refs), rest) = read.ok()?;
-    if !rest.is_empty() {
-        let (parts, []) = take_parts(rest)? else { return None };
-        parts.complete(entry.as_mut()?);
-    }
-    Some(EntryRow { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
 }
 
 /// A group's row: number, waiting entries by level, all entries by state.
