@@ -1,4 +1,4 @@
-//! A member of a group, and the record that is delivered to it by itself.
+//! A member of a group, its last assignment, and the record that is delivered to it by itself.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -29,6 +29,54 @@ impl DetectedMember {
     /// The latest time at which a member that expired may have lived.
     pub(in crate::retry) fn lived_until(&self, now: MonoMs) -> MonoMs {
         self.alive.plus(BEAT_MS).min(now)
+    }
+}
+
+/// The last assignment that a member got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStanding {
+    /// The id of its process: another process may have the same key.
+    pub member_id: MemberId,
+    /// The generation, or the member epoch (KIP-848).
+    pub epoch: i32,
+    /// The progress of the assignment.
+    pub step: AssignmentStep,
+    /// The connection of that answer.
+    pub conn: u64,
+}
+
+/// The progress of a member's assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssignmentStep {
+    /// The member knows its generation.
+    Joined,
+    /// The member knows its partitions.
+    Assigned,
+}
+
+#[derive(Debug)]
+pub(super) struct AssignedMember {
+    pub(super) standing: MemberStanding,
+    /// An answer since then told the client to rejoin.
+    pub(super) is_called: bool,
+}
+
+impl AssignedMember {
+    pub(super) fn is_same(&self, next: &MemberStanding) -> bool {
+        let known = &self.standing;
+        known.member_id == next.member_id && known.epoch == next.epoch && known.step == next.step
+    }
+
+    /// Whether the member rejoined by itself to reach `next`: it knew its partitions, and no answer
+    /// explains the join. A client that lost its connection rejoins as well, so the connection must
+    /// be the same.
+    pub(super) fn has_given_up(&self, next: &MemberStanding) -> bool {
+        let known = &self.standing;
+        let joins = next.step == AssignmentStep::Joined && next.epoch > known.epoch;
+        joins
+            && known.step == AssignmentStep::Assigned
+            && !self.is_called
+            && known.conn == next.conn
     }
 }
 

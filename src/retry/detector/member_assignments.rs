@@ -1,55 +1,8 @@
 //! The last assignment that each member got.
 
 use crate::model::{MemberId, Moment};
+use crate::retry::detector::member::{AssignedMember, MemberStanding};
 use crate::retry::detector::{Detector, GroupObservation};
-
-/// The last assignment that a member got.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberStanding {
-    /// The id of its process: another process may have the same key.
-    pub member_id: MemberId,
-    /// The generation, or the member epoch (KIP-848).
-    pub epoch: i32,
-    /// The progress of the assignment.
-    pub step: AssignmentStep,
-    /// The connection of that answer.
-    pub conn: u64,
-}
-
-/// The progress of a member's assignment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AssignmentStep {
-    /// The member knows its generation.
-    Joined,
-    /// The member knows its partitions.
-    Assigned,
-}
-
-#[derive(Debug)]
-pub(in crate::retry) struct AssignedMember {
-    standing: MemberStanding,
-    /// An answer since then told the client to rejoin.
-    is_called: bool,
-}
-
-impl AssignedMember {
-    fn is_same(&self, next: &MemberStanding) -> bool {
-        let known = &self.standing;
-        known.member_id == next.member_id && known.epoch == next.epoch && known.step == next.step
-    }
-
-    /// Whether the member rejoined by itself to reach `next`: it knew its partitions, and no answer
-    /// explains the join. A client that lost its connection rejoins as well, so the connection must
-    /// be the same.
-    fn has_given_up(&self, next: &MemberStanding) -> bool {
-        let known = &self.standing;
-        let joins = next.step == AssignmentStep::Joined && next.epoch > known.epoch;
-        joins
-            && known.step == AssignmentStep::Assigned
-            && !self.is_called
-            && known.conn == next.conn
-    }
-}
 
 impl Detector {
     /// Records the generation, epoch or partitions that a member is told; false if it knew them.

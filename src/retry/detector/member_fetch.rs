@@ -1,20 +1,15 @@
 //! A member's Fetch: the owner of each partition, and the records that are fetched again.
 
-use std::ops::Range;
-
 use crate::model::{Moment, TopicPartition};
 use crate::retry::OnSeekBack;
 use crate::retry::detector::{
-    DeliveryRight, Detector, DetectorOutput, FetchPosition, Holder, MemberFetch, SeekBacks,
-    TOLD_AT, WaitPhase,
+    DeliveryRight, Detector, DetectorOutput, FetchPosition, Holder, MemberFetch, RefetchedRecords,
+    SeekBacks, TOLD_AT, WaitPhase,
 };
 
 /// Partitions of a group that are tracked at most, about 1 KiB each. A Fetch may name any number of
 /// partitions, nonexistent ones included. Partitions beyond the limit are delivered untracked.
 const WINDOWS_MAX: usize = 10_000;
-
-/// Outstanding records that a member fetches again.
-pub(in crate::retry) type RefetchedRecords = (TopicPartition, Range<i64>);
 
 impl Detector {
     /// Handles one partition of a Fetch. Returns the outstanding records that the member fetches

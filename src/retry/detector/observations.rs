@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 
-use crate::model::{LaneOffset, MemberId, MonoMs, OffsetRuns, Sparse, TopicName, TopicPartition};
-use crate::retry::detector::LaneGiven;
+use crate::model::{
+    LaneOffset, MemberId, MonoMs, OffsetRuns, RetryPartition, Sparse, TopicName, TopicPartition,
+};
+use crate::retry::IsolatedRetry;
 
 /// A member's Fetch, as far as the detector needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,23 @@ pub struct DeliveredRange {
     pub hidden: OffsetRuns,
     /// Batches with fewer records than offsets.
     pub sparse: Vec<Sparse>,
+}
+
+/// Outstanding records that a member fetches again.
+pub(in crate::retry) type RefetchedRecords = (TopicPartition, Range<i64>);
+
+/// The answer to a Fetch of the retry topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneGiven {
+    /// The owner of the retry partition.
+    pub member: MemberId,
+    pub slot: RetryPartition,
+    /// Outstanding deliveries of the retry partition, earlier ones included.
+    pub out: Vec<LaneOffset>,
+    /// A retry is due, and the retry partition had no turn.
+    pub waits: bool,
+    /// A retry that goes by itself is due, or outstanding there.
+    pub single: Option<IsolatedRetry>,
 }
 
 /// Any other observation of a group.

@@ -7,25 +7,11 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
 
 use crate::model::{LaneOffset, MemberId, Moment, MonoMs, RetryPartition};
-use crate::retry::detector::{Detector, DetectorOutput};
-use crate::retry::{IsolatedRetry, OtherDeliveries};
+use crate::retry::OtherDeliveries;
+use crate::retry::detector::{Detector, DetectorOutput, LaneGiven};
 
 pub use apart::ApartView;
 pub(in crate::retry) use apart::Aparts;
-
-/// The answer to a Fetch of the retry topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneGiven {
-    /// The owner of the retry partition.
-    pub member: MemberId,
-    pub slot: RetryPartition,
-    /// Outstanding deliveries of the retry partition, earlier ones included.
-    pub out: Vec<LaneOffset>,
-    /// A retry is due, and the retry partition had no turn.
-    pub waits: bool,
-    /// A retry that goes by itself is due, or outstanding there.
-    pub single: Option<IsolatedRetry>,
-}
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Lanes {
