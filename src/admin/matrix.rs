@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 /// Retries and dead letters that the count of a group reads, each.
-pub const COUNTED_MAX: usize = 100_000;
+pub const COUNTED_MAX: usize = 1_000_000;
 /// Ages are counted from the last full minute, so that a page stays the same for that long.
 const MINUTE_MS: i64 = 60_000;
 
@@ -48,6 +48,8 @@ pub(super) const AGE_COLUMNS: [AgeColumn; 4] = [
 pub struct Matrix {
     /// Time of the count, Unix ms.
     now_ms: i64,
+    /// The first count of the group still runs, so there are no counts yet.
+    pub is_counting: bool,
     /// Retries that wait, by level (absent for exact delays and back-offs) and due time.
     waiting: BTreeMap<Option<u32>, [u64; 6]>,
     /// Dead letters by cause and age.
@@ -64,6 +66,11 @@ impl Matrix {
     /// An empty matrix for a time in Unix ms.
     pub fn at(now_ms: i64) -> Self {
         Self { now_ms, ..Self::default() }
+    }
+
+    /// The matrix of a group whose first count still runs.
+    pub fn counting() -> Self {
+        Self { is_counting: true, ..Self::default() }
     }
 
     pub fn add_waiting(&mut self, level: Option<u32>, due_ms: i64) {
@@ -98,6 +105,7 @@ impl Matrix {
         for (cause, counts) in &other.dead {
             add_row(self.dead.entry(cause.clone()).or_default(), counts);
         }
+        self.is_counting |= other.is_counting;
         self.is_waiting_cut |= other.is_waiting_cut;
         self.is_dead_cut |= other.is_dead_cut;
     }

@@ -18,6 +18,8 @@ use super::views::GroupView;
 /// Groups that a sum counts, and the groups of which it learns whether they have entries.
 const SUM_GROUPS_MAX: usize = 50;
 const GROUPS_MAX: usize = 500;
+/// Time after which a sum counts no further group.
+const TIME_MAX_MS: i64 = 50;
 
 /// The counts of several groups.
 #[derive(Debug, Default)]
@@ -32,16 +34,19 @@ impl MatrixSum {
         Self { parts: vec![(group.to_owned(), matrix)], left: 0 }
     }
 
-    /// Counts groups until the sum has read as many entries as the count of one group may.
+    /// Counts groups until the sum has read as many entries as the count of one group may, or has
+    /// taken its time. Counts are remembered, so the next sum reaches further groups.
     pub(super) async fn of_groups<S: Source>(
         source: &S,
         groups: &[GroupView],
     ) -> Result<Self, Unavailable> {
         let most = u64::try_from(COUNTED_MAX).unwrap_or(u64::MAX);
         let (mut sum, mut entries) = (Self::default(), 0);
+        let until_ms = source.now_ms().saturating_add(TIME_MAX_MS);
         for group in groups {
             let more = group.pending.min(most) + group.dead_letters.min(most);
-            if sum.parts.len() == SUM_GROUPS_MAX || entries + more > 2 * most {
+            let is_late = sum.is_counting() || source.now_ms() > until_ms;
+            if is_late || sum.parts.len() == SUM_GROUPS_MAX || entries + more > 2 * most {
                 sum.left += usize::from(more > 0);
             } else if more > 0 {
                 sum.parts.push((group.group.clone(), source.matrix(&group.group).await?));
@@ -49,6 +54,10 @@ impl MatrixSum {
             }
         }
         Ok(sum)
+    }
+
+    pub(super) fn is_counting(&self) -> bool {
+        self.parts.iter().any(|(_, matrix)| matrix.is_counting)
     }
 
     pub(super) fn is_waiting_cut(&self) -> bool {
@@ -66,6 +75,7 @@ impl MatrixSum {
             "groups": self.parts.len(),
             "groups_left": self.left,
             "waiting": all.waiting_json(),
+            "counting": all.is_counting,
             "waiting_cut": all.is_waiting_cut,
             "dead": all.dead_json(),
             "dead_cut": all.is_dead_cut,

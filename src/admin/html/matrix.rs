@@ -50,9 +50,13 @@ pub(super) fn tables(sum: &MatrixSum) -> Markup {
             (waiting_table(&waiting))
             (cut_note(sum.is_waiting_cut()))
         }
+        @if sum.is_counting() { p { (COUNTING) } }
         @if sum.left > 0 { p { (sum.left) " further groups are not counted here." } }
     }
 }
+
+/// The note in place of counts that are not known yet.
+pub(super) const COUNTING: &str = "Counting the entries; the page shows them in a moment.";
 
 fn cut_note(is_cut: bool) -> Markup {
     html! { @if is_cut { p { "Of the first " (COUNTED_MAX) " entries of each group." } } }

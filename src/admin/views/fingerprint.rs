@@ -79,4 +79,7 @@ pub struct RetryFingerprintList {
     /// Only the first [`COUNTED_MAX`](crate::admin::COUNTED_MAX) retries were counted.
     #[serde(rename = "cut")]
     pub is_cut: bool,
+    /// The first count of the group still runs, so the list is empty.
+    #[serde(rename = "counting")]
+    pub is_counting: bool,
 }

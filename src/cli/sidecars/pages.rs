@@ -17,6 +17,8 @@ use crate::cli::output::terminal_screen::TerminalScreen;
 
 /// Items of one request.
 const PAGE: usize = 500;
+/// The pause between two requests while a sidecar still counts.
+const COUNTING_PAUSE: Duration = Duration::from_millis(200);
 
 /// The column with the sidecar's address, for answers of several.
 pub(in crate::cli) const ADMIN: Column = ("ADMIN", |item| field(item, "admin"));
@@ -212,6 +214,10 @@ impl List<'_> {
         let Some(limit) = self.limit else {
             let url = url(self.path, None, &self.query);
             let mut answer = sidecar.get(&url)?;
+            while answer.get("counting") == Some(&Value::Bool(true)) {
+                std::thread::sleep(COUNTING_PAUSE);
+                answer = sidecar.get(&url)?;
+            }
             let rest = answer.get("rest").and_then(Value::as_u64).unwrap_or(0);
             return Ok(ListItems { items: taken(&mut answer), is_cut: false, rest });
         };

@@ -1,9 +1,12 @@
 //! Counts of a group's entries for the page: a bounded walk of the engine's rows, a few at a time.
+//! A request waits for a walk no longer than a page may take; the walk goes on without it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
 
 use crate::admin::{COUNTED_MAX, Matrix, RetryFingerprint, RetryFingerprintList, Unavailable};
 use crate::engine::{EngineError, EntryClass};
@@ -20,9 +23,23 @@ const SERVES_FOR: u64 = 20;
 /// Groups whose counts are kept.
 const KEPT_MAX: usize = 64;
 
-/// The latest counts. Only one count runs at a time.
+/// Time that a request waits for a count.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The latest counts.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Matrices(Mutex<BTreeMap<GroupId, KeptCounts>>);
+pub(in crate::server) struct Matrices {
+    latest: Mutex<LatestCounts>,
+    /// Locked by a count while it runs, so that one runs at a time.
+    turn: AsyncMutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct LatestCounts {
+    kept: BTreeMap<GroupId, KeptCounts>,
+    /// Groups whose counts have begun.
+    begun: BTreeSet<GroupId>,
+}
 
 #[derive(Debug)]
 struct KeptCounts {
@@ -31,7 +48,7 @@ struct KeptCounts {
 }
 
 /// Counts of a group's entries.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct GroupCounts {
     pub(in crate::server) matrix: Matrix,
     /// Waiting retries by fingerprint, most retries first.
@@ -47,29 +64,103 @@ impl GroupCounts {
             items: self.kinds.iter().take(limit).cloned().collect(),
             rest: self.rest + beyond,
             is_cut: self.matrix.is_waiting_cut,
+            is_counting: self.matrix.is_counting,
         }
     }
 }
 
-impl AdminSource {
-    pub(super) async fn counted(&self, group: &GroupId) -> Result<Arc<GroupCounts>, Unavailable> {
-        let mut kept = self.matrices.0.lock().await;
-        let began = self.router.clock.now();
-        if let Some(known) = kept.get(group).filter(|known| began.mono < known.until) {
-            return Ok(Arc::clone(&known.counts));
+/// The one count of a group that runs.
+struct RunningCount {
+    matrices: Arc<Matrices>,
+    group: GroupId,
+}
+
+impl RunningCount {
+    /// `None` where a count of the group has begun.
+    fn begin(matrices: &Arc<Matrices>, group: &GroupId) -> Option<Self> {
+        let is_first = matrices.locked().begun.insert(group.clone());
+        is_first.then(|| Self { matrices: Arc::clone(matrices), group: group.clone() })
+    }
+}
+
+impl Drop for RunningCount {
+    fn drop(&mut self) {
+        self.matrices.locked().begun.remove(&self.group);
+    }
+}
+
+impl Matrices {
+    /// Counts that are still young enough.
+    fn fresh(&self, group: &GroupId, now: MonoMs) -> Option<Arc<GroupCounts>> {
+        let latest = self.locked();
+        let known = latest.kept.get(group).filter(|known| now < known.until);
+        known.map(|known| Arc::clone(&known.counts))
+    }
+
+    /// The latest counts, whatever their age.
+    fn latest(&self, group: &GroupId) -> Arc<GroupCounts> {
+        let latest = self.locked();
+        let known = latest.kept.get(group).map(|known| Arc::clone(&known.counts));
+        known.unwrap_or_else(|| {
+            Arc::new(GroupCounts { matrix: Matrix::counting(), ..GroupCounts::default() })
+        })
+    }
+
+    fn put(&self, group: &GroupId, counts: KeptCounts) {
+        let mut latest = self.locked();
+        if latest.kept.len() >= KEPT_MAX {
+            latest.kept.clear();
         }
+        latest.kept.insert(group.clone(), counts);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, LatestCounts> {
+        // Each change of the counts is one call of a map, so a panic leaves them whole.
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AdminSource {
+    /// The counts of a group. A count that takes longer than a page may wait goes on alone:
+    /// meanwhile the counts before it are served, or none with `is_counting`.
+    pub(super) async fn counted(&self, group: &GroupId) -> Result<Arc<GroupCounts>, Unavailable> {
+        if let Some(known) = self.matrices.fresh(group, self.router.clock.now().mono) {
+            return Ok(known);
+        }
+        if let Some(running) = RunningCount::begin(&self.matrices, group) {
+            let (source, of) = (self.clone(), group.clone());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a count goes on after its caller was answered"
+            )]
+            let counting = tokio::spawn(async move {
+                let counts = source.count(&of).await;
+                drop(running);
+                counts
+            });
+            if let Ok(counts) = timeout(PATIENCE, counting).await {
+                let counts = counts.map_err(|error| Unavailable(error.to_string()))?;
+                return counts.map_err(Unavailable::from);
+            }
+        } else {
+            drop(timeout(PATIENCE, self.matrices.turn.lock()).await);
+        }
+        Ok(self.matrices.latest(group))
+    }
+
+    async fn count(&self, group: &GroupId) -> Result<Arc<GroupCounts>, EngineError> {
+        let _turn = self.matrices.turn.lock().await;
+        let began = self.router.clock.now();
         let mut matrix = Matrix::at(began.wall.0);
         let mut shapes = WaitingShapes::at(began.wall);
         self.count_waiting(group, &mut matrix, &mut shapes).await?;
         self.count_dead(group, &mut matrix).await?;
         let now = self.router.clock.now().mono;
+        // A product that saturates is 500 million years: such a count is kept for ever.
         let until = now.plus(now.since(began.mono).saturating_mul(SERVES_FOR));
-        if kept.len() >= KEPT_MAX {
-            kept.clear();
-        }
         let (kinds, rest) = shapes.most();
         let counts = Arc::new(GroupCounts { matrix, kinds, rest });
-        kept.insert(group.clone(), KeptCounts { counts: Arc::clone(&counts), until });
+        self.matrices.put(group, KeptCounts { counts: Arc::clone(&counts), until });
         Ok(counts)
     }
 
@@ -119,5 +210,25 @@ impl AdminSource {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_counts_are_served_while_a_count_runs() {
+        let (matrices, shop) = (Arc::new(Matrices::default()), GroupId::new("shop"));
+        assert!(matrices.latest(&shop).matrix.is_counting, "no count is known");
+        let running = RunningCount::begin(&matrices, &shop).unwrap();
+        assert!(RunningCount::begin(&matrices, &shop).is_none(), "one at a time");
+        let counts = Arc::new(GroupCounts { rest: 7, ..GroupCounts::default() });
+        matrices.put(&shop, KeptCounts { counts, until: MonoMs(100) });
+        drop(running);
+        let fresh = |at| matrices.fresh(&shop, MonoMs(at)).map(|counts| counts.rest);
+        assert_eq!((fresh(99), fresh(100)), (Some(7), None));
+        let _running = RunningCount::begin(&matrices, &shop).unwrap();
+        assert_eq!(matrices.latest(&shop).rest, 7, "the next count runs");
     }
 }
