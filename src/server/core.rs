@@ -19,7 +19,7 @@ use crate::observe::Metrics;
 use crate::server::panic_guard::Guard;
 use crate::server::probe::JournalProbe;
 use crate::server::renamed_topics;
-use crate::server::start::{StartError, size};
+use crate::server::start_error::StartError;
 use crate::wire::names::Templates;
 
 /// The parts with durable state: the journal, the broker and the retry engine.
@@ -166,4 +166,8 @@ fn durability(config: &Config) -> Durability {
         ConfigDurability::Fsync => Durability::Fsync,
         ConfigDurability::Os => Durability::Os,
     }
+}
+
+pub(super) fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::journal::Journal;
 use crate::model::MonoMs;
 use crate::route::Router;
-use crate::server::readiness::{Shortage, shortage};
+use crate::server::shortage::{Shortage, shortage};
 
 /// Time between two checks. A check costs a lock, and a statvfs only on a nearly full disk.
 const LOOK: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalEr
 use crate::model::{MonoMs, WallMs};
 use crate::route::Router;
 use crate::server::housekeeping_rate::JournalThrottle;
-use crate::server::readiness::is_full;
+use crate::server::shortage::is_full;
 use crate::server::source::empty_groups::EmptyGroups;
 
 /// Interval of retention: a topic with a short retention needs it more often than Kafka's default

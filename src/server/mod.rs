@@ -21,8 +21,10 @@ mod probe;
 mod process;
 mod readiness;
 mod renamed_topics;
+mod shortage;
 mod source;
 mod start;
+mod start_error;
 mod threads;
 mod traces;
 
@@ -45,7 +47,7 @@ use crate::route::Router;
 
 pub use panic_guard::Panic;
 pub use process::{ConfigLoader, ServeError, serve};
-pub use start::StartError;
+pub use start_error::StartError;
 
 use credentials::CredentialChannels;
 use panic_guard::Guard;

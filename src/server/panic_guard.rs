@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use crate::observe::Metrics;
-use crate::server::start::StartError;
+use crate::server::start_error::StartError;
 use crate::server::threads;
 
 /// A thread or task that ended by a panic.

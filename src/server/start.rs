@@ -13,13 +13,12 @@ use crate::admin::{self, Mask, OperatorTokens};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
-use crate::client::{Acceptor, BindError, ClientLimits, LeaveSignal, Listener, accept};
+use crate::client::{Acceptor, ClientLimits, LeaveSignal, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, DrainMode, Ephemeral, HostPort, Payloads, ms};
-use crate::engine::EngineError;
-use crate::journal::{Disk, EntryReadError, Journal, OpenError, RealDisk, TablesError};
+use crate::config::{Config, DrainMode, Ephemeral, HostPort, Payloads, ms};
+use crate::journal::{Disk, Journal, RealDisk};
 use crate::model::TopicName;
-use crate::observe::{Metrics, MetricsError};
+use crate::observe::Metrics;
 use crate::route::clients::broker_ports::BrokerPorts;
 use crate::route::clients::client_address::Tokens;
 use crate::route::clients::member_connections::MemberConnections;
@@ -34,75 +33,27 @@ use crate::route::offsets::commit_markers::Markers;
 use crate::route::topics::reserved_names::Names;
 use crate::route::transactions::pending_transactions::{self, PendingTransactions};
 use crate::route::{self, ProduceDelay, Router};
-use crate::server::core::DurableCore;
+use crate::server::core::{DurableCore, size};
 use crate::server::credentials::{CredentialChannels, ServerCredentials};
-use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::ForwardStatuses;
 use crate::server::housekeeping_rate::JournalThrottle;
 use crate::server::panic_guard::Guard;
 use crate::server::source::AdminSource;
-use crate::server::source::dead_letter_reads::OldestLetters;
 use crate::server::source::job_runner::JobRunner;
+use crate::server::source::oldest_letters::OldestLetters;
 use crate::server::source::state_matrix::Matrices;
 use crate::server::source::topic_sends::RecordSender;
+use crate::server::start_error::StartError;
 use crate::server::{
     Server, broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping, traces,
 };
 use crate::socket::Budget;
-use crate::wire::names::{TemplateError, Templates};
+use crate::wire::names::Templates;
 
 /// Node ids derived from the cluster id are 2^30 and above: no real broker has such an id.
 const NODE_ID_BASE: i32 = 1 << 30;
 /// The id of the first broker in Kafka's own quick start.
 const NODE_ID_BY_ITSELF: i32 = 1;
-
-/// The reason why the sidecar cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The data directory or its journal cannot be opened.
-    #[error(transparent)]
-    Journal(#[from] OpenError),
-    /// The lookup tables beside the journal cannot be opened.
-    #[error(transparent)]
-    Tables(#[from] TablesError),
-    /// The journal cannot be replayed.
-    #[error("the journal cannot be read back: {0}; `reprise log verify` shows where")]
-    Replay(#[from] EntryReadError),
-    /// A listener cannot be opened.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The admin port or the probe port cannot be opened.
-    #[error("cannot listen on {address} for {key}: {cause}; choose another {key}")]
-    Admin {
-        /// The key of the configuration.
-        key: &'static str,
-        /// The address as configured.
-        address: String,
-        /// The error of the system.
-        cause: std::io::Error,
-    },
-    /// The names of retry and dead-letter topics are not valid.
-    #[error(transparent)]
-    Names(#[from] TemplateError),
-    /// The metrics registry cannot be built.
-    #[error(transparent)]
-    Metrics(#[from] MetricsError),
-    /// The data directory does not outlive the machine or pod.
-    #[error(transparent)]
-    Ephemeral(#[from] EphemeralError),
-    /// The first writes of the broker failed.
-    #[error(transparent)]
-    Broker(#[from] BrokerError),
-    /// Dead letters cannot be read.
-    #[error("the dead letters cannot be read: {0}")]
-    DeadLetters(#[from] EngineError),
-    /// No thread can be started.
-    #[error("no thread can be started: {0}")]
-    Thread(std::io::Error),
-    /// A setting whose fault shows only at the start, such as a file that is missing.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-}
 
 /// Opens the disk of this machine and locks it for this process.
 pub(super) fn open_disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
@@ -466,8 +417,4 @@ fn node_id(cluster_id: &str) -> i32 {
 
 fn token_seed() -> u32 {
     u32::try_from(Uuid::new_v4().as_u128() & 0xffff_ffff).unwrap_or(0)
-}
-
-pub(super) fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

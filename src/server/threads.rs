@@ -2,7 +2,7 @@
 
 use std::thread::{self, JoinHandle};
 
-use crate::server::start::StartError;
+use crate::server::start_error::StartError;
 
 /// Niceness of background threads: beside threads that answer requests such a thread gets a tenth
 /// of a core, and otherwise all of it.

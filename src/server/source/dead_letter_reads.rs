@@ -1,7 +1,5 @@
 //! Dead letters for the admin port, read in small parts on threads that may wait for the disk.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Unavailable};
@@ -9,7 +7,8 @@ use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Disposition, Entry, RetryState, StateKind, UNKNOWN_SHAPE};
 use crate::server::source::AdminSource;
-use crate::server::source::waiting_retries::history;
+use crate::server::source::oldest_letters::OldestLetter;
+use crate::server::source::retry_list::history;
 use crate::wire::batch::Headers;
 
 /// Bytes read at once; a list keeps far fewer.
@@ -19,28 +18,6 @@ const OLDEST_LOOK: usize = 4_096;
 const OLDEST_PIECE: usize = 256;
 /// Bytes of one part of a list.
 const PIECE_BYTES: usize = 4 << 20;
-
-/// The first dead letter of a group.
-#[derive(Clone, Copy, Debug)]
-struct OldestLetter {
-    offset: i64,
-    /// The entry, and its redrives before the letter. `None`: a client produced the letter, or no
-    /// dead letter was found up to this offset.
-    entry: Option<(EntryId, u32)>,
-    /// Time of death in seconds since 1970; 0: no dead letter was found.
-    since: f64,
-}
-
-/// The first dead letter of each group. A scrape asks only for the state of that letter, and
-/// searches for the next one once its state has changed.
-#[derive(Debug, Default)]
-pub(in crate::server) struct OldestLetters(Mutex<BTreeMap<GroupId, OldestLetter>>);
-
-impl OldestLetters {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, OldestLetter>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl AdminSource {
     /// Dead letters without values and headers.

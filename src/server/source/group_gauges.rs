@@ -6,8 +6,9 @@ use crate::engine;
 use crate::model::{GroupId, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::detector::BreakerView;
+use crate::server::source::AdminSource;
+use crate::server::source::figures::{dead, number};
 use crate::server::source::group_members::states;
-use crate::server::source::{AdminSource, dead, number};
 
 impl AdminSource {
     pub(super) fn gauge(

@@ -2,8 +2,9 @@
 
 use crate::admin::{FsyncTimes, JournalView, LetterSpace, Unavailable};
 use crate::model::GroupId;
-use crate::server::readiness::shortage;
-use crate::server::source::{AdminSource, number};
+use crate::server::shortage::shortage;
+use crate::server::source::AdminSource;
+use crate::server::source::figures::number;
 
 /// Groups whose dead letters are listed.
 const GROUPS_MAX: usize = 200;

@@ -1,14 +1,17 @@
 //! The admin port's view of the broker, the engine and the journal.
 
 mod admin_nacks;
-pub(super) mod dead_letter_reads;
+mod admin_source;
+mod dead_letter_reads;
 mod delayed_records;
 mod detector_state;
 pub(super) mod empty_groups;
+mod figures;
 mod group_gauges;
 mod group_members;
 pub(super) mod job_runner;
 mod journal_state;
+pub(super) mod oldest_letters;
 mod operator_actions;
 pub(super) mod partitioner;
 mod record_history;
@@ -20,9 +23,7 @@ mod waiting_retries;
 mod waiting_shapes;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
-
-use tokio::sync::{Notify, watch};
+use std::sync::PoisonError;
 
 use crate::admin::{
     ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
@@ -31,45 +32,21 @@ use crate::admin::{
     PolicyView, Portable, PortableLetters, Readiness, RecordHistory, RetryFingerprintList,
     RetryRecord, RetryView, RuleView, Source, StateCounts, Unavailable,
 };
-use crate::client::Acceptor;
-use crate::config::{ActiveKey, Config};
+use crate::config::ActiveKey;
 use crate::engine::{
     self, AuditRecord, EngineError, HistoryQuery, Job, JobChange, JobError, JobTerms, Operator,
 };
 use crate::group::member_key;
-use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
-use crate::retry::{ExportStep, StateKind};
-use crate::route::Router;
-use crate::server::forwarding::ForwardStatuses;
-use crate::server::panic_guard::Guard;
+use crate::retry::ExportStep;
 use crate::server::readiness::readiness;
-use crate::server::source::dead_letter_reads::OldestLetters;
 use crate::server::source::detector_state::{breaker, explained};
+use crate::server::source::figures::{dead, number};
 use crate::server::source::group_members::{MembershipView, elsewhere, seen, states};
 use crate::server::source::record_history::told;
-use crate::server::source::state_matrix::Matrices;
-use crate::server::source::topic_sends::RecordSender;
 
-/// The source of all answers; `retry_transfer.rs` and `operator_actions.rs` hold the changes.
-#[derive(Clone)]
-pub(super) struct AdminSource {
-    pub(super) router: Arc<Router>,
-    pub(super) acceptor: Acceptor,
-    pub(super) journal: Journal,
-    pub(super) config: watch::Receiver<Config>,
-    pub(super) listening: Vec<String>,
-    pub(super) board: ForwardStatuses,
-    pub(super) oldest: Arc<OldestLetters>,
-    pub(super) matrices: Arc<Matrices>,
-    /// Whether the server was told to drain.
-    pub(super) draining: watch::Receiver<bool>,
-    pub(super) guard: Guard,
-    /// Wakes the job runner.
-    pub(super) job_wake: Arc<Notify>,
-    pub(super) sender: Arc<RecordSender>,
-}
+pub(super) use admin_source::AdminSource;
 
 impl From<EngineError> for Unavailable {
     fn from(error: EngineError) -> Self {
@@ -441,16 +418,7 @@ impl AdminSource {
     }
 }
 
-/// Dead letters of a group.
-pub(super) fn dead(known: &engine::GroupSummary) -> u64 {
-    known.counts.of(StateKind::Dead)
-}
-
 fn levels(known: &engine::GroupSummary) -> Vec<LevelView> {
     let waiting = known.counts.waiting.iter();
     waiting.map(|(level, records)| LevelView { level: *level, records: *records }).collect()
-}
-
-pub(super) fn number(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -3,7 +3,7 @@
 use crate::admin::RetryView;
 use crate::engine;
 use crate::model::WallMs;
-use crate::retry::{Entry, RetryState};
+use crate::retry::{Disposition, Entry, RetryState};
 
 pub(super) fn retry_view(
     entry: &Entry,
@@ -57,4 +57,10 @@ fn due(entry: &Entry) -> Option<WallMs> {
         RetryState::Exported { due, .. } => Some(due),
         _ => entry.due(),
     }
+}
+
+/// Times and causes of the last failures of an entry.
+pub(super) fn history(entry: &Entry) -> Vec<(i64, String)> {
+    let cause = |(at, cause): &(WallMs, Disposition)| (at.0, cause.as_str().to_owned());
+    entry.history.iter().map(cause).collect()
 }

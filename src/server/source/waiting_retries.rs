@@ -3,10 +3,10 @@
 use crate::admin::{RetryRecord, RetryView, Unavailable};
 use crate::engine::{EngineError, EntryClass};
 use crate::model::{EntryId, GroupId, WallMs};
-use crate::retry::{Disposition, Entry};
+use crate::retry::Entry;
 use crate::server::source::AdminSource;
 use crate::server::source::dead_letter_reads::headers;
-use crate::server::source::retry_list::retry_view;
+use crate::server::source::retry_list::{history, retry_view};
 use crate::wire::batch::RawRecord;
 
 impl AdminSource {
@@ -73,10 +73,4 @@ impl AdminSource {
         let has_taker = view.is_some_and(|view| self.router.has_taker(view));
         Ok(entries.iter().map(|entry| retry_view(entry, view, (has_taker, now))).collect())
     }
-}
-
-/// Times and causes of the last failures of an entry.
-pub(super) fn history(entry: &Entry) -> Vec<(i64, String)> {
-    let cause = |(at, cause): &(WallMs, Disposition)| (at.0, cause.as_str().to_owned());
-    entry.history.iter().map(cause).collect()
 }

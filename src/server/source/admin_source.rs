@@ -1,0 +1,34 @@
+//! The parts of the sidecar that answers of the admin port are read from.
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, watch};
+
+use crate::client::Acceptor;
+use crate::config::Config;
+use crate::journal::Journal;
+use crate::route::Router;
+use crate::server::forwarding::ForwardStatuses;
+use crate::server::panic_guard::Guard;
+use crate::server::source::oldest_letters::OldestLetters;
+use crate::server::source::state_matrix::Matrices;
+use crate::server::source::topic_sends::RecordSender;
+
+/// The source of all answers; `retry_transfer.rs` and `operator_actions.rs` hold the changes.
+#[derive(Clone)]
+pub(in crate::server) struct AdminSource {
+    pub(in crate::server) router: Arc<Router>,
+    pub(in crate::server) acceptor: Acceptor,
+    pub(in crate::server) journal: Journal,
+    pub(in crate::server) config: watch::Receiver<Config>,
+    pub(in crate::server) listening: Vec<String>,
+    pub(in crate::server) board: ForwardStatuses,
+    pub(in crate::server) oldest: Arc<OldestLetters>,
+    pub(in crate::server) matrices: Arc<Matrices>,
+    /// Whether the server was told to drain.
+    pub(in crate::server) draining: watch::Receiver<bool>,
+    pub(in crate::server) guard: Guard,
+    /// Wakes the job runner.
+    pub(in crate::server) job_wake: Arc<Notify>,
+    pub(in crate::server) sender: Arc<RecordSender>,
+}
