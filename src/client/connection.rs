@@ -331,7 +331,7 @@ impl ServedConnection<'_> {
                 passing.answered(router);
                 // A client whose Fetch was answered is known to its broker as a member.
                 if passing.api == Api::Fetch.name() && voice.is_none() {
-                    *voice = router.voice(&connection.conn);
+                    *voice = router.voices.open(&connection.conn);
                 }
                 due.pop();
                 RelayTiming::Now
@@ -451,7 +451,7 @@ impl ServedConnection<'_> {
             inbox.trust();
         }
         if is_fetch && voice.is_none() {
-            *voice = connection.router.voice(&connection.conn);
+            *voice = connection.router.voices.open(&connection.conn);
         }
         connection.send(write, reply).await
     }

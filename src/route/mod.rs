@@ -39,7 +39,7 @@ use crate::route::clients::client_address::Tokens;
 use crate::route::clients::conn::Conn;
 use crate::route::clients::member_connections::MemberConnections;
 use crate::route::clients::node_listing::NodeListing;
-use crate::route::configs::topic_bounds::TopicBounds;
+use crate::route::configs::bound_cache::TopicBounds;
 use crate::route::groups::membership_cache::MembershipCache;
 use crate::route::nacks::origin_records::{OriginRecordCache, ReadBack};
 use crate::route::offsets::cluster_offsets::ClusterOffsetCache;

@@ -23,7 +23,7 @@ use crate::route::clients::broker_ports::BrokerPorts;
 use crate::route::clients::client_address::Tokens;
 use crate::route::clients::member_connections::MemberConnections;
 use crate::route::clients::node_listing::NodeListing;
-use crate::route::configs::topic_bounds::TopicBounds;
+use crate::route::configs::bound_cache::TopicBounds;
 use crate::route::delivery;
 use crate::route::groups::lost_members;
 use crate::route::groups::membership_cache::MembershipCache;
@@ -31,7 +31,8 @@ use crate::route::nacks::origin_records::OriginRecordCache;
 use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
 use crate::route::offsets::commit_markers::Markers;
 use crate::route::topics::reserved_names::Names;
-use crate::route::transactions::pending_transactions::{self, PendingTransactions};
+use crate::route::transactions::pending_transactions::PendingTransactions;
+use crate::route::transactions::transaction_ends;
 use crate::route::{self, ProduceDelay, Router};
 use crate::server::core::{DurableCore, size};
 use crate::server::credentials::{CredentialChannels, ServerCredentials};
@@ -154,7 +155,7 @@ fn spawn_upkeep(
 ) {
     tasks.spawn("detection", delivery::run(Arc::clone(router)));
     tasks.spawn("member-timers", lost_members::watch(Arc::clone(router)));
-    tasks.spawn("transactions", pending_transactions::run(Arc::clone(router)));
+    tasks.spawn("transactions", transaction_ends::run(Arc::clone(router)));
     tasks.spawn("dead-letter-lines", final_lines::run(router.engine.clone()));
     tasks.spawn("forwarding", forwarding::begin(router, board));
     let pace = JournalThrottle { segment_bytes: config.journal.segment_bytes };

@@ -74,7 +74,7 @@ impl ServedConnection<'_> {
         if let Some(PendingResponse::There(passing)) = due.front_mut() {
             if begins {
                 passing.answered(router);
-                *voice = voice.take().or_else(|| router.voice(&connection.conn));
+                *voice = voice.take().or_else(|| router.voices.open(&connection.conn));
             }
             if let Some(tracked) = &mut passing.tracked {
                 router.passes(tracked, bytes);

@@ -11,8 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use crate::model::TopicName;
-use crate::route::Router;
 use crate::route::clients::client_address::ClientAddress;
 use crate::route::clients::conn::Conn;
 
@@ -58,7 +56,7 @@ impl NodeListing {
         ClientKey::Peer(self.hasher.hash_one((ip, conn.client().as_str())))
     }
 
-    fn add(&self, conn: &Conn, reason: ListingReason) {
+    pub(super) fn add(&self, conn: &Conn, reason: ListingReason) {
         let key = self.key(conn);
         let mut clients = self.lock();
         let before = clients.get(&key).copied();
@@ -67,44 +65,13 @@ impl NodeListing {
         }
     }
 
-    fn reason(&self, conn: &Conn) -> Option<ListingReason> {
+    pub(super) fn reason(&self, conn: &Conn) -> Option<ListingReason> {
         let key = self.key(conn);
         self.lock().get(&key).copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<ClientKey, ListingReason>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Router {
-    /// Lists the node to a client that requested a topic of ours.
-    pub(in crate::route) fn list_node(&self, conn: &Conn) {
-        if self.upstream.is_some() && conn.request_ours() {
-            self.node_listing.add(conn, ListingReason::TopicRequested);
-        }
-    }
-
-    /// Lists the node to the client if one of its subscribed topics is ours.
-    pub(in crate::route) fn list_node_to_subscriber<'a>(
-        &self,
-        conn: &Conn,
-        mut topics: impl Iterator<Item = &'a TopicName>,
-    ) {
-        if topics.any(|topic| self.is_own(&self.names.canonical(topic))) {
-            self.list_node(conn);
-        }
-    }
-
-    /// Records that a listing of all topics showed our topics to the client.
-    pub(in crate::route) fn show_topics(&self, conn: &Conn) {
-        self.node_listing.add(conn, ListingReason::TopicShown);
-    }
-
-    /// Whether an answer to this client lists the node, if the API does so for `reason`.
-    pub(in crate::route) fn lists_node(&self, conn: &Conn, reason: ListingReason) -> bool {
-        let is_known = || self.node_listing.reason(conn).is_some_and(|known| known >= reason);
-        !self.node_clash() && (conn.requests_ours() || is_known())
     }
 }
 

@@ -4,17 +4,14 @@
 //! In front of a cluster the brokers report the bound (`max.message.bytes`). Without a report the
 //! bound is `limits.frame_bytes`.
 
-use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
-use lru::LruCache;
 use tokio::time::timeout;
 
 use crate::engine::RECORD_BYTES_MAX;
-use crate::model::{GroupId, MonoMs, TopicName};
+use crate::model::{GroupId, TopicName};
 use crate::route::Router;
 use crate::route::configs::describe_configs::TOPIC;
 use crate::route::convert::text;
@@ -31,51 +28,10 @@ const HEADERS_BYTES: usize = 16 << 10;
 const SETTING: &str = "max.message.bytes";
 /// The lowest DescribeConfigs version that Kafka 4 still serves.
 const DESCRIBE_CONFIGS: i16 = 1;
-/// Bound of the topic cache; an evicted topic is asked for again.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Bound of topics in one DescribeConfigs request.
 const ASKED_MAX: usize = 100;
-/// Lifetime of a reported bound.
-const KNOWN_MS: u64 = 300_000;
-/// Lifetime of a missing report, before the topic is asked for again.
-const UNTOLD_MS: u64 = 60_000;
 /// Longest wait for a broker: a client waits at least 10 s for the answer behind this one.
 const PATIENCE: Duration = Duration::from_secs(4);
-
-/// The `max.message.bytes` of each cluster topic, as its brokers report it.
-#[derive(Debug)]
-pub struct TopicBounds(Mutex<LruCache<TopicName, BoundAnswer>>);
-
-#[derive(Clone, Copy, Debug)]
-struct BoundAnswer {
-    /// `None`: the cluster did not report the setting.
-    bytes: Option<usize>,
-    at: MonoMs,
-}
-
-impl Default for TopicBounds {
-    fn default() -> Self {
-        Self(Mutex::new(LruCache::new(REMEMBERED)))
-    }
-}
-
-impl TopicBounds {
-    /// The report in the cache; outer `None`: the cluster has to be asked.
-    #[expect(clippy::option_option, reason = "not asked, not told and a bound are three answers")]
-    fn known(&self, topic: &TopicName, now: MonoMs) -> Option<Option<usize>> {
-        let told = self.lock().get(topic).copied()?;
-        let lasts_ms = if told.bytes.is_some() { KNOWN_MS } else { UNTOLD_MS };
-        (now.since(told.at) < lasts_ms).then_some(told.bytes)
-    }
-
-    fn put(&self, topic: TopicName, bytes: Option<usize>, at: MonoMs) {
-        self.lock().put(topic, BoundAnswer { bytes, at });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LruCache<TopicName, BoundAnswer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Router {
     /// The largest batch of any retry or dead-letter topic.
@@ -227,21 +183,4 @@ fn question(topics: &[TopicName]) -> DescribeConfigsRequest {
     };
     request.resources = topics.iter().map(resource).collect();
     request
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn known_bounds_are_cached_longer_than_unknown_ones() {
-        let (bounds, orders) = (TopicBounds::default(), TopicName::new("orders"));
-        assert_eq!(bounds.known(&orders, MonoMs(0)), None);
-        bounds.put(orders.clone(), Some(9), MonoMs(0));
-        let known = [1, KNOWN_MS - 1, KNOWN_MS].map(|at| bounds.known(&orders, MonoMs(at)));
-        assert_eq!(known, [Some(Some(9)), Some(Some(9)), None]);
-        bounds.put(orders.clone(), None, MonoMs(0));
-        let known = [UNTOLD_MS - 1, UNTOLD_MS].map(|at| bounds.known(&orders, MonoMs(at)));
-        assert_eq!(known, [Some(None), None]);
-    }
 }

@@ -1,9 +1,10 @@
 //! Delivery tracking: fetches, deliveries, commits and membership changes go to the detector of
 //! their group. The sidecar then executes the detector's outputs.
 //!
-//! A Fetch is attributed to a member (`fetch_owner.rs`), gets a plan (`settle_plans.rs`), and is
+//! A Fetch is attributed to a member (`attribution.rs`), gets a plan (`settle_plans.rs`), and is
 //! recorded before its records leave. The group APIs supply the other observations (`observed.rs`).
 
+mod attribution;
 mod fetch_owner;
 mod key_order;
 mod observed;

@@ -1,30 +1,17 @@
 //! Origin record cache: records of the cluster, read back for nacks without the record's bytes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
-use tokio::time::timeout;
 
-use crate::model::{GroupId, Origin, TopicName, TopicPartition};
-use crate::route::Router;
-use crate::route::clients::conn::Conn;
-use crate::route::clients::member_connections::{MembershipProof, in_turn};
+use crate::model::{GroupId, Origin, TopicName};
 use crate::route::nacks::ongoing_reads::{OngoingReads, ReadGuard};
 use crate::socket::{Budget, Charge};
-use crate::upstream::{Link, OriginAnswer, UpstreamError};
+use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
-use crate::wire::{RequestHead, ResponseError};
 
-/// Bound for reading back all records of one Produce. Long polls of members go first, up to 5 s in
-/// some clients. A client waits at least 10 s for an answer.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// Bound of parallel reads at other brokers: all of them wait for one long poll.
-const TOGETHER: usize = 64;
 /// Bound of cached records.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Bound of the cached bytes; a single larger record is still kept.
@@ -69,7 +56,7 @@ impl OriginRecordCache {
         }
     }
 
-    fn put(&self, conn: u64, origin: Origin, record: RawRecord) {
+    pub(super) fn put(&self, conn: u64, origin: Origin, record: RawRecord) {
         let mut known = self.lock();
         known.bytes = known.bytes.saturating_add(record.payload_bytes());
         if let Some((_, old)) = known.records.push((conn, origin), record) {
@@ -95,20 +82,20 @@ impl OriginRecordCache {
 #[derive(Debug, Default)]
 pub struct ReadBack {
     /// Records that are not read yet, or that exceeded the byte bound.
-    unread: BTreeSet<NamedOrigin>,
+    pub(super) unread: BTreeSet<NamedOrigin>,
     /// `None`: the record does not exist.
-    records: BTreeMap<NamedOrigin, Option<RawRecord>>,
+    pub(super) records: BTreeMap<NamedOrigin, Option<RawRecord>>,
     charge: Option<Charge>,
     /// A record exceeded the byte bound together with the others.
-    is_full: bool,
+    pub(super) is_full: bool,
     /// Topics of the cluster whose largest batch has to be known.
-    unbounded: BTreeSet<TopicName>,
+    pub(super) unbounded: BTreeSet<TopicName>,
     /// Commits wait for these until the request is handled.
-    readers: Vec<ReadGuard>,
+    pub(super) readers: Vec<ReadGuard>,
 }
 
 /// The origin of a record, and the group in whose name it is read.
-type NamedOrigin = (GroupId, Origin);
+pub(super) type NamedOrigin = (GroupId, Origin);
 
 /// The reason why a record that may exist was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,11 +150,11 @@ impl ReadBack {
         }
     }
 
-    fn unread(&self) -> Vec<NamedOrigin> {
+    pub(super) fn unread(&self) -> Vec<NamedOrigin> {
         self.unread.iter().cloned().collect()
     }
 
-    fn put(&mut self, budget: &Budget, of: NamedOrigin, record: Option<RawRecord>) {
+    pub(super) fn put(&mut self, budget: &Budget, of: NamedOrigin, record: Option<RawRecord>) {
         let charge = self.charge.get_or_insert_with(|| budget.charge(0));
         let bytes = record.as_ref().map_or(0, RawRecord::payload_bytes);
         let all = charge.bytes().saturating_add(bytes);
@@ -180,156 +167,6 @@ impl ReadBack {
         self.unread.remove(&of);
         self.records.insert(of, record);
     }
-}
-
-impl Router {
-    /// Adds a record that the request names without its bytes.
-    pub(in crate::route) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: NamedOrigin) {
-        if back.records.contains_key(&of) || back.unread.contains(&of) {
-            return;
-        }
-        if let Some(record) = self.origins.get(conn.id, &of.1) {
-            back.put(&self.budget, of, Some(record));
-            return;
-        }
-        let (group, origin) = of.clone();
-        let reader =
-            self.origins.reading.begin(group, TopicPartition::from(&origin), origin.offset);
-        back.readers.push(reader);
-        back.unread.insert(of);
-    }
-
-    /// Reads the records that a Produce names and that are not cached, as far as possible now. An
-    /// error ends the connection.
-    pub async fn read_back(
-        &self,
-        conn: &Conn,
-        link: &mut Link,
-        head: &RequestHead,
-        back: &mut ReadBack,
-    ) -> Result<(), UpstreamError> {
-        self.read_within(PATIENCE, (conn, link, head), back).await
-    }
-
-    /// Asks in this order: the broker that this client authenticated at, the leader in the name of
-    /// a group member, the leader with our own credentials. The last one is asked only if the
-    /// cluster lets the client READ the topic. No client thus receives a record through us that it
-    /// may not read.
-    pub(in crate::route) async fn read_within(
-        &self,
-        patience: Duration,
-        (conn, link, head): (&Conn, &mut Link, &RequestHead),
-        back: &mut ReadBack,
-    ) -> Result<(), UpstreamError> {
-        let unbounded = std::mem::take(&mut back.unbounded);
-        self.ask_bounds(link, head, unbounded.into_iter().collect()).await?;
-        let began = self.clock.elapsed();
-        let left = || patience.saturating_sub(self.clock.elapsed().saturating_sub(began));
-        let (mut elsewhere, mut known) = (VecDeque::new(), BTreeMap::new());
-        for of in back.unread() {
-            if back.is_full || left().is_zero() {
-                return Ok(());
-            }
-            let partition = TopicPartition::from(&of.1);
-            if let Some(asked) = known.get(&partition) {
-                elsewhere.push_back((of, *asked));
-                continue;
-            }
-            // A timeout ends the connection: a late answer would be taken for that of the next
-            // request.
-            let told = timeout(PATIENCE, self.ask_here(conn, link, head, &of.1)).await;
-            match told.unwrap_or(Err(UpstreamError::TooSlow))? {
-                BrokerAnswer::Here(found) => self.is_read(conn, back, of, found),
-                BrokerAnswer::Elsewhere(asked) => {
-                    known.insert(partition, asked);
-                    elsewhere.push_back((of, asked));
-                }
-            }
-        }
-        let mut asked = FuturesUnordered::new();
-        while !back.is_full {
-            let room = TOGETHER.saturating_sub(asked.len()).min(elsewhere.len());
-            asked.extend(elsewhere.drain(..room).map(|(of, asked)| self.ask_elsewhere(of, asked)));
-            let Ok(Some((of, told))) = timeout(left(), asked.next()).await else { break };
-            match told {
-                Ok(found) => self.is_read(conn, back, of, found),
-                Err(why) => tracing::debug!(origin = %of.1, %why, "a failed record is not read"),
-            }
-        }
-        Ok(())
-    }
-
-    fn is_read(&self, conn: &Conn, back: &mut ReadBack, of: NamedOrigin, found: Option<RawRecord>) {
-        if let Some(record) = &found {
-            self.origins.put(conn.id, of.1.clone(), record.clone());
-        }
-        back.put(&self.budget, of, found);
-    }
-
-    /// Asks the broker that this client has authenticated at.
-    async fn ask_here(
-        &self,
-        conn: &Conn,
-        link: &mut Link,
-        head: &RequestHead,
-        origin: &Origin,
-    ) -> Result<BrokerAnswer, UpstreamError> {
-        let Some(upstream) = &self.upstream else { return Ok(BrokerAnswer::Here(None)) };
-        let may = match link.read_record(conn.fetch_version(), head, origin).await? {
-            OriginAnswer::Record(record) => return Ok(BrokerAnswer::Here(Some(record))),
-            OriginAnswer::Gone | OriginAnswer::Empty | OriginAnswer::Unreadable(_) => {
-                return Ok(BrokerAnswer::Here(None));
-            }
-            OriginAnswer::Denied => false,
-            OriginAnswer::Elsewhere | OriginAnswer::Damaged => true,
-        };
-        let leader = upstream.leader_for(link, head, origin).await?;
-        Ok(BrokerAnswer::Elsewhere(OriginQuery { leader, may }))
-    }
-
-    /// Asks the leader, in the name of a group member or in our own.
-    async fn ask_elsewhere(
-        &self,
-        of: NamedOrigin,
-        asked: OriginQuery,
-    ) -> (NamedOrigin, OriginResult) {
-        let Some(upstream) = &self.upstream else { return (of, Ok(None)) };
-        let (group, origin) = &of;
-        let leader = asked.leader;
-        let members =
-            leader.map(|node| self.said_to(group, MembershipProof::Address, node, origin));
-        let mut said = members.unwrap_or_default();
-        if asked.may {
-            said.push(Box::pin(upstream.read_record(origin)));
-        }
-        let counts = |found: &OriginAnswer| {
-            !matches!(found, OriginAnswer::Denied | OriginAnswer::Elsewhere | OriginAnswer::Damaged)
-        };
-        let told = in_turn(said, counts).await.map(|found| match found {
-            Some(OriginAnswer::Record(record)) => Some(record),
-            _ => None,
-        });
-        (of, told)
-    }
-}
-
-/// A record, or `None` if it does not exist. An error: a later attempt may succeed.
-type OriginResult = Result<Option<RawRecord>, UpstreamError>;
-
-/// The answer of the broker at the client's connection.
-enum BrokerAnswer {
-    /// A record, or `None` if it does not exist.
-    Here(Option<RawRecord>),
-    /// Another broker or connection has to be asked.
-    Elsewhere(OriginQuery),
-}
-
-/// The next step for the records of a partition.
-#[derive(Clone, Copy)]
-struct OriginQuery {
-    leader: Option<i32>,
-    /// Whether the client may READ the topic.
-    may: bool,
 }
 
 #[cfg(test)]

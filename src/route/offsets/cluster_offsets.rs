@@ -5,9 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use crate::engine::EngineError;
 use crate::model::{GroupId, TopicName};
-use crate::route::Router;
 
 /// Bound of partitions; an evicted partition counts as unknown.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -86,7 +84,7 @@ impl ClusterOffsetCache {
         }
     }
 
-    fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
+    pub(super) fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
         let mut known = self.lock();
         known.count = known.count.saturating_add(1);
         let seen_at = known.count;
@@ -97,22 +95,6 @@ impl ClusterOffsetCache {
 
     fn lock(&self) -> MutexGuard<'_, CachedOffsets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Router {
-    /// Reports committed offsets to the engine, then caches them.
-    pub(in crate::route) async fn note(
-        &self,
-        group: &GroupId,
-        news: Vec<(TopicName, i32, i64)>,
-    ) -> Result<(), EngineError> {
-        if news.is_empty() {
-            return Ok(());
-        }
-        self.engine.origin_commits(group, news.clone()).await?;
-        self.positions.see(group, news);
-        Ok(())
     }
 }
 

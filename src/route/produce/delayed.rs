@@ -13,7 +13,7 @@ use crate::broker::AdmissionError;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::engine::{DelayBatch, EntrySource};
-use crate::model::{TopicName, WallMs};
+use crate::model::WallMs;
 use crate::retry::{DelayEnd, FailureOutcome, RequestedDelay, delayed};
 use crate::route::produce::batch::refused;
 use crate::route::produce::{PendingOutcome, ProduceOutcome, done};
@@ -27,24 +27,6 @@ use super::nack::UNPACKED_BYTES_MAX;
 /// Bound of the rest of a batch, which is stored unpacked: a journal entry holds at most 64 MiB in
 /// all.
 const REST_BYTES_MAX: usize = UNPACKED_BYTES_MAX / 2;
-
-/// The topics with delayed records, and the longest delay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProduceDelay {
-    /// Whether topics outside `listed` have delayed records.
-    pub others: bool,
-    pub listed: Vec<(TopicName, bool)>,
-    /// The longest delay, in milliseconds.
-    pub ms_max: u64,
-}
-
-impl ProduceDelay {
-    /// Whether records of this topic may be delayed.
-    pub fn is_for(&self, topic: &TopicName) -> bool {
-        let listed = self.listed.iter().find(|(name, _)| name == topic);
-        listed.map_or(self.others, |(_, on)| *on)
-    }
-}
 
 /// The rest of a batch, and its delayed records with their times.
 struct SplitBatch {

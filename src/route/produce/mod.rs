@@ -8,6 +8,7 @@ mod batch;
 mod delayed;
 mod local;
 mod nack;
+mod produce_delay;
 mod read_back_records;
 
 use std::future::poll_fn;
@@ -30,8 +31,8 @@ use crate::route::{AnswerError, Reply, Router, code};
 use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
-pub use delayed::ProduceDelay;
 pub(super) use nack::{by_reference, held, name, origin_at, origin_record};
+pub use produce_delay::ProduceDelay;
 
 /// The values of `acks`.
 const ALL: i16 = -1;

@@ -8,4 +8,5 @@ pub(super) mod end_txn;
 pub(super) mod init_producer_id;
 pub(super) mod list_transactions;
 pub mod pending_transactions;
+pub mod transaction_ends;
 pub(super) mod txn_offset_commit;

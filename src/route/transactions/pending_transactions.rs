@@ -6,26 +6,17 @@
 //! they are delivered again, and none is lost.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
 use crate::model::{GroupId, MonoMs, TopicName};
-use crate::retry::detector::GroupObservation;
-use crate::route::offsets::offset_commit::{CommitDeadline, CommitPart, lane_part, store};
-use crate::route::{Router, code};
-use crate::wire::ResponseError;
+use crate::route::offsets::commit_part::CommitPart;
 
 /// Bound of open transactions.
 const HELD_MAX: usize = 10_000;
 /// Kafka's `transaction.max.timeout.ms`: by then the cluster has aborted every open transaction.
 const OVER_AFTER_MS: u64 = 15 * 60 * 1000;
-/// Longest pause between checks for transactions that have timed out.
-const LOOK_AGAIN_MS: u64 = 60_000;
-/// Pause after a failed journal append or a failed end.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
-
 /// A producer's id and epoch, which are new after each InitProducerId.
 pub(super) type ProducerEpoch = (i64, i16);
 
@@ -37,7 +28,7 @@ type RealOffsets = Vec<(TopicName, i32, i64)>;
 pub struct PendingTransactions {
     state: Mutex<TransactionTable>,
     /// Notified when a transaction has ended.
-    ended: Notify,
+    pub(super) ended: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -54,25 +45,25 @@ struct TransactionTable {
 pub(super) struct OpenTransaction {
     by: ProducerEpoch,
     since: MonoMs,
-    groups: BTreeMap<GroupId, Commits>,
+    pub(super) groups: BTreeMap<GroupId, Commits>,
 }
 
 /// The end of one transaction.
 #[derive(Clone, Debug)]
-struct EndedTransaction {
-    number: u64,
-    held: OpenTransaction,
-    commits: bool,
+pub(super) struct EndedTransaction {
+    pub(super) number: u64,
+    pub(super) held: OpenTransaction,
+    pub(super) commits: bool,
     /// The journal sequence that must be durable before the outcome is applied; 0: none.
-    seq: u64,
+    pub(super) seq: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Commits {
+pub(super) struct Commits {
     /// Offsets of our topics; the last commit of a partition counts.
-    ours: BTreeMap<(TopicName, i32), CommitPart>,
+    pub(super) ours: BTreeMap<(TopicName, i32), CommitPart>,
     /// Offsets of real partitions, which their coordinator stores.
-    theirs: RealOffsets,
+    pub(super) theirs: RealOffsets,
 }
 
 /// The offsets of a TxnOffsetCommit.
@@ -207,11 +198,11 @@ impl PendingTransactions {
         }
     }
 
-    fn first_untold(&self, id: &str) -> Option<EndedTransaction> {
+    pub(super) fn first_untold(&self, id: &str) -> Option<EndedTransaction> {
         self.lock().untold.get(id)?.first().cloned()
     }
 
-    fn told(&self, id: &str, number: u64) {
+    pub(super) fn told(&self, id: &str, number: u64) {
         let mut state = self.lock();
         if let Some(untold) = state.untold.get_mut(id) {
             untold.retain(|end| end.number != number);
@@ -221,110 +212,12 @@ impl PendingTransactions {
         }
     }
 
-    fn untold(&self) -> Vec<String> {
+    pub(super) fn untold(&self) -> Vec<String> {
         self.lock().untold.keys().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, TransactionTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Router {
-    /// Applies the outcomes of the ended transactions of this id. A failed one is tried again, by
-    /// the next request and by the timer.
-    pub(super) async fn tell_ends(&self, id: &str) -> Result<(), ResponseError> {
-        while let Some(end) = self.transactions.first_untold(id) {
-            if end.seq > 0 {
-                let durable = self.broker.durable(end.seq).await;
-                durable.map_err(|error| code::of_coordinator(&error, false))?;
-            }
-            if end.commits {
-                end.held.commit(self).await?;
-            } else {
-                end.held.abort(self);
-            }
-            self.transactions.told(id, end.number);
-        }
-        Ok(())
-    }
-
-    /// Applies the outcomes for callers that do not need the result.
-    pub(super) async fn try_to_tell_ends(&self, id: &str) {
-        if let Err(error) = self.tell_ends(id).await {
-            let error = code::name(error);
-            tracing::debug!(id, %error, "the end of a transaction is not told yet");
-        }
-    }
-}
-
-/// Aborts transactions of this node that have timed out, and applies outcomes that failed before.
-/// Runs for as long as the server.
-pub async fn run(router: Arc<Router>) {
-    let transactions = &router.broker.transactions;
-    loop {
-        for id in router.transactions.untold() {
-            router.try_to_tell_ends(&id).await;
-        }
-        let now = router.clock.now().wall;
-        let left_ms = transactions.next_due().map_or(LOOK_AGAIN_MS, |due| due.since(now));
-        let mut pause = Duration::from_millis(left_ms.min(LOOK_AGAIN_MS));
-        if !router.transactions.untold().is_empty() {
-            pause = pause.min(TRY_AGAIN);
-        }
-        if !pause.is_zero() {
-            // Every event leads to the next round.
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = transactions.opened() => {}
-                () = router.transactions.ended.notified() => {}
-            }
-            continue;
-        }
-        match router.broker.abort_overdue() {
-            Ok(None) => {}
-            Ok(Some((id, by, seq))) => {
-                router.metrics.transaction_ended("timed_out");
-                router.transactions.ended(&id, by, false, Vec::new(), seq);
-            }
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "R0420 the abort of an overdue transaction is not journalled: it is tried \
-                     again; check the disk"
-                );
-                tokio::time::sleep(TRY_AGAIN).await;
-            }
-        }
-    }
-}
-
-impl OpenTransaction {
-    /// Applies the commit; idempotent.
-    async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
-        let patience = CommitDeadline::begins(&router.clock);
-        for (group, commits) in &self.groups {
-            let theirs = router.note(group, commits.theirs.clone());
-            let noted = async { theirs.await.map_err(|error| code::of_commit(&error)) };
-            patience.bounds(noted).await?;
-            let ours: Vec<CommitPart> = commits.ours.values().cloned().collect();
-            patience.bounds(lane_part(router, group, ours.iter())).await?;
-            patience.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
-            router.commit_stored(group, commits.theirs.iter().cloned());
-        }
-        Ok(())
-    }
-
-    /// Applies the abort: its records can be delivered again; idempotent.
-    fn abort(&self, router: &Router) {
-        for (group, commits) in &self.groups {
-            for part in commits.ours.values() {
-                if let CommitPart::Lane(up_to) = part {
-                    router.engine.lane_aborted(group, *up_to);
-                    router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
-                }
-            }
-        }
     }
 }
 

@@ -18,9 +18,10 @@ use crate::group::CommitCheck;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
+use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, CommitPart, NamedPartition, is_marked, is_ours, may_commit, may_here, noted,
-    own_parts, part, passes_nacks,
+    CommitDeadline, NamedPartition, is_marked, is_ours, may_commit, may_here, noted, own_parts,
+    part, passes_nacks,
 };
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};

@@ -33,6 +33,7 @@ use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
 use crate::retry::detector::GroupObservation;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
+use crate::route::offsets::commit_part::{CommitPart, PartitionResult};
 use crate::route::offsets::offset_commit::marked::RefusedPartitions;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};
@@ -48,21 +49,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// First version with member epochs, and `GROUP_ID_NOT_FOUND` for an unknown group (KIP-848).
 const EPOCHS_SINCE: i16 = 9;
-
-/// The common result of all partitions of one kind.
-type PartitionResult = Result<(), ResponseError>;
-
-/// The kind of one partition in the request.
-#[derive(Clone, Debug)]
-pub(in crate::route) enum CommitPart {
-    /// An offset to store.
-    Store(CommitItem),
-    /// An offset of a retry partition of the group.
-    Lane(LaneOffset),
-    /// An offset without effect: of the snapshot, or of another group's retry topic.
-    Ignore,
-    Refuse(ResponseError),
-}
 
 pub(in crate::route) async fn answer(
     router: &Router,
@@ -215,35 +201,6 @@ fn refusal(
         return None;
     }
     refused.get(&(topic.clone(), asked.partition_index)).copied()
-}
-
-impl CommitPart {
-    /// An offset to store, with the client's metadata.
-    fn explained(&self) -> Option<(&TopicName, i32, i64, &str)> {
-        match self {
-            Self::Store(item) => Some((&item.topic, item.partition, item.offset, &item.metadata)),
-            _ => None,
-        }
-    }
-
-    /// An offset to store.
-    pub(super) fn stored(&self) -> Option<(TopicName, i32, i64)> {
-        match self {
-            Self::Store(item) => Some((item.topic.clone(), item.partition, item.offset)),
-            _ => None,
-        }
-    }
-
-    /// The error code of this partition, from the results of the two kinds.
-    fn code(&self, lane: PartitionResult, stored: PartitionResult) -> i16 {
-        let done = match self {
-            Self::Store(_) => stored,
-            Self::Lane(_) => lane,
-            Self::Ignore => Ok(()),
-            Self::Refuse(error) => Err(*error),
-        };
-        done.map_or_else(|error| error.code(), |()| 0)
-    }
 }
 
 /// The time bound of one commit, for all its waits together. Heartbeats wait behind the commit on

@@ -13,9 +13,10 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
+use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::marked::{self, RefusedPartitions};
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, CommitPart, lane_part, offsets, part, refusal, resets, respond, store,
+    CommitDeadline, lane_part, offsets, part, refusal, resets, respond, store,
 };
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};

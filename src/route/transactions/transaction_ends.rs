@@ -1,0 +1,115 @@
+//! Applies the outcomes of ended transactions to their pending commits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::retry::detector::GroupObservation;
+use crate::route::offsets::commit_part::CommitPart;
+use crate::route::offsets::offset_commit::{CommitDeadline, lane_part, store};
+use crate::route::transactions::pending_transactions::OpenTransaction;
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+
+/// Longest pause between checks for transactions that have timed out.
+const LOOK_AGAIN_MS: u64 = 60_000;
+
+/// Pause after a failed journal append or a failed end.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+impl Router {
+    /// Applies the outcomes of the ended transactions of this id. A failed one is tried again, by
+    /// the next request and by the timer.
+    pub(super) async fn tell_ends(&self, id: &str) -> Result<(), ResponseError> {
+        while let Some(end) = self.transactions.first_untold(id) {
+            if end.seq > 0 {
+                let durable = self.broker.durable(end.seq).await;
+                durable.map_err(|error| code::of_coordinator(&error, false))?;
+            }
+            if end.commits {
+                end.held.commit(self).await?;
+            } else {
+                end.held.abort(self);
+            }
+            self.transactions.told(id, end.number);
+        }
+        Ok(())
+    }
+
+    /// Applies the outcomes for callers that do not need the result.
+    pub(super) async fn try_to_tell_ends(&self, id: &str) {
+        if let Err(error) = self.tell_ends(id).await {
+            let error = code::name(error);
+            tracing::debug!(id, %error, "the end of a transaction is not told yet");
+        }
+    }
+}
+
+/// Aborts transactions of this node that have timed out, and applies outcomes that failed before.
+/// Runs for as long as the server.
+pub async fn run(router: Arc<Router>) {
+    let transactions = &router.broker.transactions;
+    loop {
+        for id in router.transactions.untold() {
+            router.try_to_tell_ends(&id).await;
+        }
+        let now = router.clock.now().wall;
+        let left_ms = transactions.next_due().map_or(LOOK_AGAIN_MS, |due| due.since(now));
+        let mut pause = Duration::from_millis(left_ms.min(LOOK_AGAIN_MS));
+        if !router.transactions.untold().is_empty() {
+            pause = pause.min(TRY_AGAIN);
+        }
+        if !pause.is_zero() {
+            // Every event leads to the next round.
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = transactions.opened() => {}
+                () = router.transactions.ended.notified() => {}
+            }
+            continue;
+        }
+        match router.broker.abort_overdue() {
+            Ok(None) => {}
+            Ok(Some((id, by, seq))) => {
+                router.metrics.transaction_ended("timed_out");
+                router.transactions.ended(&id, by, false, Vec::new(), seq);
+            }
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "R0420 the abort of an overdue transaction is not journalled: it is tried \
+                     again; check the disk"
+                );
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+        }
+    }
+}
+
+impl OpenTransaction {
+    /// Applies the commit; idempotent.
+    async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
+        let patience = CommitDeadline::begins(&router.clock);
+        for (group, commits) in &self.groups {
+            let theirs = router.note(group, commits.theirs.clone());
+            let noted = async { theirs.await.map_err(|error| code::of_commit(&error)) };
+            patience.bounds(noted).await?;
+            let ours: Vec<CommitPart> = commits.ours.values().cloned().collect();
+            patience.bounds(lane_part(router, group, ours.iter())).await?;
+            patience.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
+            router.commit_stored(group, commits.theirs.iter().cloned());
+        }
+        Ok(())
+    }
+
+    /// Applies the abort: its records can be delivered again; idempotent.
+    fn abort(&self, router: &Router) {
+        for (group, commits) in &self.groups {
+            for part in commits.ours.values() {
+                if let CommitPart::Lane(up_to) = part {
+                    router.engine.lane_aborted(group, *up_to);
+                    router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
+                }
+            }
+        }
+    }
+}
