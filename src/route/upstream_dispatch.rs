@@ -11,6 +11,7 @@ use crate::route::groups::{
 };
 use crate::route::offsets::{offset_commit, offset_fetch};
 use crate::route::refusals::Refusals;
+use crate::route::reply::{AnswerError, Reply};
 use crate::route::security::sasl_handshake;
 use crate::route::topics::{
     create_partitions, create_topics, delete_topics, describe_topic_partitions, metadata,
@@ -18,7 +19,7 @@ use crate::route::topics::{
 use crate::route::transactions::{
     add_partitions_to_txn, end_txn, init_producer_id, txn_offset_commit,
 };
-use crate::route::{AnswerError, Reply, Router, fetch};
+use crate::route::{Router, fetch};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
 

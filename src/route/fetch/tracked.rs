@@ -6,11 +6,11 @@ use uuid::Uuid;
 
 use crate::model::ClientId;
 use crate::retry::detector::{DeliveredRange, FetchPosition};
+use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::delivery::{FetchSession, TrackedFetch};
 use crate::route::fetch::named_fetch::{NamedFetch, wait_ms};
-use crate::route::{Reply, Router};
-
+use crate::route::reply::{AnswerError, Reply};
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::{
     Api, FetchAnswer, PartitionFetched, RequestHead, ResponseError, decode, sessionless,
@@ -95,7 +95,7 @@ impl Router {
     }
 
     /// Makes the client send a full fetch.
-    fn no_session(&self, head: &RequestHead) -> Result<Reply, crate::route::AnswerError> {
+    fn no_session(&self, head: &RequestHead) -> Result<Reply, AnswerError> {
         let mut response = FetchResponse::default();
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         self.encoded(head, &response)

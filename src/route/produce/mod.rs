@@ -26,8 +26,9 @@ use crate::model::TopicName;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::nacks::origin_records::ReadBack;
+use crate::route::reply::{AnswerError, Reply};
 use crate::route::topics::topic_kind::TopicKind;
-use crate::route::{AnswerError, Reply, Router, code};
+use crate::route::{Router, code};
 use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 

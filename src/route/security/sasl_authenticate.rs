@@ -7,10 +7,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 
+use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::text;
+use crate::route::reply::{AnswerError, Reply};
 use crate::route::security::session::{LoginPolicy, OngoingLogin};
-use crate::route::{AnswerError, Reply, Router};
 use crate::sasl::{LoginError, SaslStep};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::frame::PREFIX_BYTES;

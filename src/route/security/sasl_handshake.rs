@@ -4,10 +4,11 @@
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
 
+use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::text;
+use crate::route::reply::{AnswerError, Reply};
 use crate::route::security::session::MechanismRefusal;
-use crate::route::{AnswerError, Reply, Router};
 use crate::sasl::Mechanism;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::sasl::read_handshake;

@@ -1,0 +1,88 @@
+//! The router: the parts that requests are answered from.
+
+use std::sync::{Arc, RwLock};
+
+use crate::broker::Broker;
+use crate::clock::Clock;
+use crate::engine::{Detectors, Engine, TopicIds};
+use crate::observe::Metrics;
+use crate::retry::Policies;
+use crate::route::clients::client_address::Tokens;
+use crate::route::clients::member_connections::MemberConnections;
+use crate::route::clients::node_listing::NodeListing;
+use crate::route::configs::bound_cache::TopicBounds;
+use crate::route::groups::membership_cache::MembershipCache;
+use crate::route::nacks::origin_records::OriginRecordCache;
+use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
+use crate::route::offsets::commit_markers::Markers;
+use crate::route::produce::ProduceDelay;
+use crate::route::topics::reserved_names::Names;
+use crate::route::transactions::pending_transactions::PendingTransactions;
+use crate::socket::Budget;
+use crate::upstream::Upstream;
+
+/// Settings of this node that the routes need.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Our node id, the leader of all our partitions.
+    pub node_id: i32,
+    /// Metadata and Produce create missing topics.
+    pub auto_create: bool,
+    /// For topics created that way, or with −1 partitions.
+    pub default_partitions: i32,
+    /// Bound of one request, in bytes.
+    pub frame_bytes_max: usize,
+    /// Bound of one Fetch answer, in bytes.
+    pub fetch_bytes_max: usize,
+    /// The topics whose records may be produced with a delay.
+    pub produce_delay: ProduceDelay,
+}
+
+/// Answers requests; shared by all connections.
+#[derive(Debug)]
+pub struct Router {
+    /// Local topics, committed offsets and groups.
+    pub broker: Arc<Broker>,
+    pub engine: Engine,
+    /// The upstream cluster; `None`: this node is a cluster by itself.
+    pub upstream: Option<Upstream>,
+    /// Members of the cluster's groups that are connected here.
+    pub members: MembershipCache,
+    /// Committed offsets of the cluster's groups.
+    pub positions: ClusterOffsetCache,
+    /// Pending transactional commits: of retry topics, and in front of a cluster of all our topics.
+    pub transactions: Arc<PendingTransactions>,
+    /// Commit markers that were accepted before.
+    pub markers: Markers,
+    /// Records of the cluster for nacks without the record's bytes.
+    pub origins: OriginRecordCache,
+    /// The largest batch of each cluster topic.
+    pub bounds: TopicBounds,
+    /// Topic ids from the cluster's last Metadata.
+    pub topic_ids: TopicIds,
+    /// The reserved names of retry and dead-letter topics.
+    pub names: Names,
+    /// Members by client address.
+    pub tokens: Tokens,
+    /// Clients to which this node is listed, in front of a cluster.
+    pub node_listing: NodeListing,
+    /// Connections on which brokers are asked in a member's name.
+    pub voices: MemberConnections,
+    /// One detector for each group whose deliveries are tracked.
+    pub detectors: Arc<Detectors>,
+    /// The memory budget of all connections.
+    pub budget: Budget,
+    pub metrics: Metrics,
+    pub clock: Clock,
+    pub config: NodeConfig,
+    /// The retry policies; a reload of the configuration replaces them.
+    pub policies: RwLock<Policies>,
+}
+
+impl Router {
+    /// Whether a broker of the cluster has our node id. The broker keeps it, and our topics have no
+    /// leader then.
+    pub fn node_clash(&self) -> bool {
+        self.upstream.as_ref().is_some_and(|upstream| upstream.has_broker(self.config.node_id))
+    }
+}
