@@ -1,6 +1,6 @@
 //! Answers: JSON with a line end, and refusals that say what to do.
 
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
@@ -71,6 +71,11 @@ pub(super) fn json_answer<T: Serialize>(status: StatusCode, value: &T) -> Respon
 
 pub(super) fn text_answer(status: StatusCode, text: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text.into()).into_response()
+}
+
+pub(super) async fn not_allowed(method: Method) -> Response {
+    let says = format!("{method} is not served here; what is, is listed at /");
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, says).into_response()
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::page::{BYTES_MAX, Page, Query};
 use super::payload::{self, Detail};
 use super::source::Source;
+use super::state::Admin;
 use super::views::GroupView;
 
 /// Items asked of the source at once while filtering.

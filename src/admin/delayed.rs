@@ -11,12 +11,12 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::page::{BYTES_MAX, Page, Query};
 use super::payload;
 use super::payload::concealment::Concealment;
 use super::source::Source;
+use super::state::Admin;
 use super::views::DelayedView;
 use crate::model::Origin;
 

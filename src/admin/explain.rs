@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::source::Source;
+use super::state::Admin;
 use super::views::explanation::PartitionView;
 use crate::model::Origin;
 

@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::source::Source;
+use super::state::Admin;
 use super::views::failed_record::{FailedRecord, FailedRefused};
 use crate::model::{GroupId, Origin, TopicName};
 use crate::retry::RequestedDelay;

@@ -9,10 +9,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::page::limit_of;
 use super::source::Source;
+use super::state::Admin;
 use super::views::fingerprint::FingerprintKey;
 
 impl FingerprintKey {

@@ -11,12 +11,12 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Admin;
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
 use super::operator_actions::{body, operator, record_patch, send_target};
 use super::payload::mask::Mask;
 use super::source::Source;
+use super::state::Admin;
 use crate::engine::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobTerms, LetterFilter, WATCHED_MAX,
 };

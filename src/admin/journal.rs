@@ -6,9 +6,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::source::Source;
+use super::state::Admin;
 
 pub(super) async fn journal<S: Source>(
     State(admin): State<Arc<Admin<S>>>,

@@ -9,10 +9,10 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::matrix::{COUNTED_MAX, Matrix};
 use super::source::{Source, Unavailable};
+use super::state::Admin;
 use super::views::GroupView;
 
 /// Groups that a sum counts, and the groups of which it learns whether they have entries.

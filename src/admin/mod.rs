@@ -19,6 +19,7 @@ mod payload;
 mod port;
 mod probes;
 mod source;
+mod state;
 mod state_counts;
 mod transfer;
 mod views;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -40,7 +41,8 @@ use crate::observe::Metrics;
 use access::caller_guard;
 use access::caller_guard::Caller;
 use access::operator_tokens::Sessions;
-use answer::{Refusal, json_answer, text_answer};
+use answer::{Refusal, json_answer, not_allowed, text_answer};
+use state::Admin;
 
 pub use access::operator_tokens::OperatorTokens;
 pub use matrix::{COUNTED_MAX, Matrix};
@@ -53,6 +55,7 @@ pub use payload::portable::{
 };
 pub use probes::serve_probes;
 pub use source::{Source, Unavailable};
+pub use state::Options;
 pub use state_counts::StateCounts;
 pub use views::action_request::{
     ActionReport, ActionRequest, DueTime, EntryNames, LeftEntry, OperatorAction,
@@ -110,26 +113,6 @@ const ROUTES: &[&str] = &[
     "/api/v1/delayed?topic=&limit=&after=",
     "POST /api/v1/delayed/cancel",
 ];
-
-/// The configuration of the admin port.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Whether keys, values and headers of records are shown.
-    pub show_payloads: bool,
-    /// Parts of records that are not shown.
-    pub mask: Mask,
-    /// Tokens, one of which callers from other hosts must send.
-    pub tokens: OperatorTokens,
-    /// Host names served besides `localhost` and plain addresses.
-    pub hosts: Vec<String>,
-}
-
-struct Admin<S> {
-    source: S,
-    metrics: Metrics,
-    options: Options,
-    sessions: Sessions,
-}
 
 /// Serves the admin port on `listener` until `shutdown` completes. Open requests get a second after
 /// that for their answers.
@@ -269,9 +252,4 @@ async fn drain<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Result<Response
 async fn unknown(request: Request) -> Response {
     let says = format!("there is no {} here", request.uri().path());
     json_answer(StatusCode::NOT_FOUND, &json!({ "error": says, "routes": ROUTES }))
-}
-
-async fn not_allowed(method: Method) -> Response {
-    let says = format!("{method} is not served here; what is, is listed at /");
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, says).into_response()
 }

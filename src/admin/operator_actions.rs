@@ -11,11 +11,11 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Admin;
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
 use super::page::{Page, Query};
 use super::source::Source;
+use super::state::Admin;
 use super::views::action_request::{ActionRequest, DueTime, EntryNames, OperatorAction};
 use crate::engine::{AuditRecord, OPERATE_MAX, Operator, RecordPatch, SendTarget};
 use crate::model::{GroupId, WallMs};

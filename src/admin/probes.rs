@@ -13,8 +13,10 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::access::operator_tokens::Sessions;
-use super::answer::{Refusal, json_answer, text_answer};
-use super::{Admin, Options, Source, not_allowed, port};
+use super::answer::{Refusal, json_answer, not_allowed, text_answer};
+use super::port;
+use super::source::Source;
+use super::state::{Admin, Options};
 use crate::observe::Metrics;
 
 /// Paths of `admin.probes`.

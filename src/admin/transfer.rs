@@ -12,13 +12,13 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Admin;
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
 use super::operator_actions::{WHY_BYTES_MAX, long_reason};
 use super::page::Query;
 use super::payload::portable::Portable;
 use super::source::Source;
+use super::state::Admin;
 use super::views::GroupView;
 use crate::engine::Operator;
 use crate::retry::ExportStep;

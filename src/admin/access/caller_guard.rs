@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::operator_tokens::RequestToken;
-use crate::admin::Options;
 use crate::admin::answer::Refusal;
+use crate::admin::state::Options;
 
 /// Paths without access checks: probes and figures hold no record.
 const OPEN: [&str; 10] = [

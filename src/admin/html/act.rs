@@ -11,13 +11,13 @@ use axum::response::Response;
 use super::jobs::target_of;
 use super::retry_kinds::act_on_like;
 use super::{back_to, form, group_path, refused};
-use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{
     due_time, letter_request, operator, record_patch, retry_request, send_target,
 };
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::action_request::{ActionReport, DueTime};
 
 /// Milliseconds of a minute.

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use super::cut::cell;
-use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::explanation::PastView;
 use crate::model::utc;
 

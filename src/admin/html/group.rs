@@ -14,10 +14,10 @@ use super::{
     ActionNotice, consumers, group_path, letter_path, matrix, page, refused, retry_kinds,
     retry_path, states,
 };
-use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::matrix_sum::MatrixSum;
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::Fingerprint;
 use crate::admin::views::{DeadLetterView, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;

@@ -9,10 +9,10 @@ use maud::{Markup, html};
 
 use super::fingerprint_cells::{cells, heads, spark};
 use super::{group_path, letter_path, matrix, page, refused, retry_kinds, states};
-use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::matrix_sum::MatrixSum;
 use crate::admin::source::{Source, Unavailable};
+use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::{Fingerprint, RetryFingerprint};
 use crate::admin::views::{GroupView, Overview, Readiness};
 use crate::engine::AuditRecord;

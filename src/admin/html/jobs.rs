@@ -11,11 +11,11 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{ActionNotice, back_to, form, group_path, page, refused};
-use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::jobs::{JobBody, alter, begin};
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::GroupView;
 use crate::engine::{Job, JobState, mask};
 use crate::model::utc;

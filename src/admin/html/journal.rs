@@ -7,8 +7,8 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::{group_path, page, refused};
-use crate::admin::Admin;
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::journal_view::{JournalView, LetterSpace};
 
 pub(in crate::admin) async fn journal<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {

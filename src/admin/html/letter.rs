@@ -13,11 +13,11 @@ use super::group::{DEAD, letter_form};
 use super::jobs::target_fields;
 use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, letter_path, query, refused, still_page};
-use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::payload::concealment::Concealment;
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::DeadLetterView;
 use crate::model::utc;
 

@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use super::cut::cell;
 use super::{group_path, letter_path, page, percent_encoded, query, refused};
-use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::{DeadLetterView, GroupView};
 use crate::model::utc;
 

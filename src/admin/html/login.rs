@@ -12,9 +12,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{page, refused};
-use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
+use crate::admin::state::Admin;
 
 /// Time after which a wrong token is answered.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_millis(500);

@@ -11,10 +11,10 @@ use super::attempts::{attempts, timeline};
 use super::cut::{KEY_ROOM, clipped};
 use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, query, refused, retry_path, still_page};
-use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::{RetryRecord, RetryView};
 use crate::model::utc;
 

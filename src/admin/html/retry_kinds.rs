@@ -4,12 +4,12 @@ use maud::{Markup, html};
 
 use super::fingerprint_cells::{cells, heads, records, spark, title};
 use super::{group_path, retry_path};
-use crate::admin::Admin;
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::matrix::COUNTED_MAX;
 use crate::admin::operator_actions::{operator, retry_request};
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::action_request::ActionReport;
 use crate::admin::views::fingerprint::{FingerprintKey, RetryFingerprint, RetryFingerprintList};
 use crate::admin::views::{GroupView, RetryView};

@@ -7,11 +7,11 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::cut::{clipped, cut, page_bytes};
-use crate::admin::Options;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::payload::concealment::Concealment;
 use crate::admin::payload::json::{has_members, indented, json_text};
+use crate::admin::state::Options;
 
 /// Room of the value on a page.
 const VALUE_ROOM: usize = 48 << 10;

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use super::cut::cell;
 use super::matrix::NO_LEVEL;
 use super::{group_path, page, query, refused, retry_path};
-use crate::admin::Admin;
 use crate::admin::answer::Refusal;
 use crate::admin::matrix::{DUE_COLUMNS, due_span};
 use crate::admin::source::Source;
+use crate::admin::state::Admin;
 use crate::admin::views::RetryView;
 use crate::model::utc;
 

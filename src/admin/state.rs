@@ -1,0 +1,25 @@
+//! The state that all handlers share.
+
+use super::access::operator_tokens::{OperatorTokens, Sessions};
+use super::payload::mask::Mask;
+use crate::observe::Metrics;
+
+/// The configuration of the admin port.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether keys, values and headers of records are shown.
+    pub show_payloads: bool,
+    /// Parts of records that are not shown.
+    pub mask: Mask,
+    /// Tokens, one of which callers from other hosts must send.
+    pub tokens: OperatorTokens,
+    /// Host names served besides `localhost` and plain addresses.
+    pub hosts: Vec<String>,
+}
+
+pub(super) struct Admin<S> {
+    pub(super) source: S,
+    pub(super) metrics: Metrics,
+    pub(super) options: Options,
+    pub(super) sessions: Sessions,
+}
