@@ -16,6 +16,7 @@ use crate::engine::{Attempts, Destinations, Driver, Engine, EngineParts, LetterT
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
+use crate::server::limits::size;
 use crate::server::panic_guard::Guard;
 use crate::server::probe::JournalProbe;
 use crate::server::renamed_topics;
@@ -166,8 +167,4 @@ fn durability(config: &Config) -> Durability {
         ConfigDurability::Fsync => Durability::Fsync,
         ConfigDurability::Os => Durability::Os,
     }
-}
-
-pub(super) fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

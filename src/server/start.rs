@@ -13,7 +13,7 @@ use crate::admin::{self, Mask, OperatorTokens};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
-use crate::client::{Acceptor, ClientLimits, LeaveSignal, Listener, accept};
+use crate::client::{Acceptor, LeaveSignal, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, DrainMode, Ephemeral, HostPort, Payloads, ms};
 use crate::journal::{Disk, Journal, RealDisk};
@@ -34,11 +34,13 @@ use crate::route::topics::reserved_names::Names;
 use crate::route::transactions::pending_transactions::PendingTransactions;
 use crate::route::transactions::transaction_ends;
 use crate::route::{self, ProduceDelay, Router};
-use crate::server::core::{DurableCore, size};
+use crate::server::core::DurableCore;
 use crate::server::credentials::{CredentialChannels, ServerCredentials};
 use crate::server::forwarding::ForwardStatuses;
 use crate::server::housekeeping_rate::JournalThrottle;
+use crate::server::limits::{limits, memory, size};
 use crate::server::panic_guard::Guard;
+use crate::server::running_server::Server;
 use crate::server::source::AdminSource;
 use crate::server::source::job_runner::JobRunner;
 use crate::server::source::oldest_letters::OldestLetters;
@@ -46,7 +48,7 @@ use crate::server::source::state_matrix::Matrices;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::start_error::StartError;
 use crate::server::{
-    Server, broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping, traces,
+    broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping, traces,
 };
 use crate::socket::Budget;
 use crate::wire::names::Templates;
@@ -362,24 +364,6 @@ fn names(templates: Templates, core: &DurableCore) -> Names {
         names.meet(group);
     }
     names
-}
-
-/// Memory of all connections, in bytes.
-pub(super) fn memory(config: &Config) -> usize {
-    size(config.limits.memory_bytes)
-}
-
-pub(super) fn limits(config: &Config) -> ClientLimits {
-    let limits = &config.limits;
-    ClientLimits {
-        connections: limits.connections,
-        per_ip: limits.per_ip,
-        frame_bytes: size(limits.frame_bytes),
-        first_frame_bytes: size(limits.preauth_frame_bytes),
-        upload_rate_min: size(limits.upload_rate_min),
-        idle: limits.idle,
-        handshake: limits.handshake,
-    }
 }
 
 fn route_config(config: &Config, cluster_id: &str) -> route::NodeConfig {
