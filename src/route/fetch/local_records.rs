@@ -13,14 +13,14 @@ use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, Fet
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::delivery::{ClientBatches, FinalForm, ReadOutcome, RelayExtent, TrackedFetch};
-use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, aborted, cut};
+use crate::route::fetch::narrow::{
+    DeliveryDecision, DeliveryExtent, UNPACKED_BYTES_MAX, aborted, cut,
+};
+use crate::route::fetch::partition_data::{empty, from_log};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
-use crate::route::fetch::{empty, from_log};
 use crate::route::topics::topic_kind::TopicKind;
 use crate::wire::batch::{Batch, CutError, UnreadableBatch, whole_at};
 
-/// Bound of an unpacked compressed batch.
-pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 /// Bytes read to find the end of an unreadable batch.
 const WHOLE_BYTES: usize = 1 << 20;
 /// The plan of an unattributed Fetch: nothing is withheld.

@@ -9,6 +9,7 @@ mod conditioned;
 mod local_records;
 mod named_fetch;
 mod narrow;
+mod partition_data;
 mod plan;
 mod retry_fetch;
 mod tracked;
@@ -17,20 +18,17 @@ mod transaction_outcome;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kafka_protocol::messages::fetch_response::{
-    AbortedTransaction, FetchableTopicResponse, PartitionData,
-};
+use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::broker::CommittedRead;
-use crate::broker::transactions::AbortedRange;
 use crate::retry::detector::{DeliveredRange, FetchDecision};
+use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::fetch::local_records::{FetchMember, PartitionAnswer};
+use crate::route::fetch::partition_data::{empty, refused};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
-use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
 pub(in crate::route) use conditioned::relayed;
@@ -216,57 +214,4 @@ fn deleted(router: &Router, log: &PartitionRead, id: Uuid) -> Option<PartitionAn
         _ => ResponseError::UnknownTopicId,
     };
     Some(PartitionAnswer { data: refused(error), handed: None, stops: 0, at_once: true })
-}
-
-fn from_log(router: &Router, log: &PartitionRead, bytes_max: usize) -> PartitionData {
-    let Some(partition) = log.topic.partition(log.index) else {
-        return refused(ResponseError::UnknownTopicOrPartition);
-    };
-    let broker = &router.broker;
-    let read = if log.committed {
-        broker.read_committed(partition, log.offset, bytes_max)
-    } else {
-        broker.read(partition, log.offset, bytes_max).map(|read| {
-            let stable_end = broker.stable_end(partition).min(read.bounds.visible_end);
-            CommittedRead { read, stable_end, aborted: Vec::new() }
-        })
-    };
-    match read {
-        Ok(CommittedRead { read, stable_end, aborted }) => {
-            let mut data = empty(read.bounds.start, read.bounds.visible_end);
-            data.last_stable_offset = stable_end;
-            data.aborted_transactions =
-                log.committed.then(|| aborted.into_iter().map(aborted_by).collect());
-            data.records = Some(read.records);
-            data
-        }
-        Err(error) => {
-            let mut data = refused(code::of_broker(&error));
-            let bounds = router.broker.bounds(partition);
-            data.log_start_offset = bounds.start;
-            data
-        }
-    }
-}
-
-fn aborted_by(aborted: AbortedRange) -> AbortedTransaction {
-    let mut told = AbortedTransaction::default();
-    (told.producer_id, told.first_offset) = (aborted.producer_id.into(), aborted.first);
-    told
-}
-
-/// An answer without records.
-fn empty(log_start: i64, high_watermark: i64) -> PartitionData {
-    let mut data = PartitionData::default();
-    data.high_watermark = high_watermark;
-    data.last_stable_offset = high_watermark;
-    data.log_start_offset = log_start;
-    data.records = Some(bytes::Bytes::new());
-    data
-}
-
-fn refused(error: ResponseError) -> PartitionData {
-    let mut data = empty(-1, -1);
-    data.error_code = error.code();
-    data
 }

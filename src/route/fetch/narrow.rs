@@ -12,11 +12,13 @@ use uuid::Uuid;
 
 use crate::model::{OffsetRuns, Sparse, TopicPartition};
 use crate::retry::detector::{DeliveredRange, FetchDecision};
-use crate::route::fetch::local_records::UNPACKED_BYTES_MAX;
-use crate::route::fetch::{empty, refused};
+use crate::route::fetch::partition_data::{empty, refused};
 use crate::wire::ResponseError;
 use crate::wire::batch::cut::{self, CutError};
 use crate::wire::batch::{Batch, Hidden};
+
+/// Bound of an unpacked compressed batch.
+pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 /// The decision for one requested partition.
 #[derive(Clone, Debug, PartialEq, Eq)]

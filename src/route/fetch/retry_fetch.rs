@@ -7,8 +7,8 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use crate::engine::LaneRecord;
 use crate::model::{GroupId, LaneOffset};
 use crate::retry::TAKE_MAX;
+use crate::route::fetch::partition_data::{empty, refused};
 use crate::route::fetch::transaction_outcome::{TransactionOutcome, keep_deliverable, outcome_of};
-use crate::route::fetch::{empty, refused};
 use crate::route::{Router, code};
 
 /// Records of the snapshot in one answer.

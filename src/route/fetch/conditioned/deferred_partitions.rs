@@ -11,7 +11,8 @@ use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
 use crate::route::fetch::local_records::{only_skips, throws_at_skips};
-use crate::route::fetch::{empty, narrow};
+use crate::route::fetch::narrow;
+use crate::route::fetch::partition_data::empty;
 use crate::wire::ResponseError;
 use crate::wire::batch::end_of;
 

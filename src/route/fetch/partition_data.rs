@@ -1,0 +1,62 @@
+//! The answer for one partition: records of a local log, nothing, or an error.
+
+use kafka_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
+
+use crate::broker::CommittedRead;
+use crate::broker::transactions::AbortedRange;
+use crate::route::fetch::plan::PartitionRead;
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+
+pub(super) fn from_log(router: &Router, log: &PartitionRead, bytes_max: usize) -> PartitionData {
+    let Some(partition) = log.topic.partition(log.index) else {
+        return refused(ResponseError::UnknownTopicOrPartition);
+    };
+    let broker = &router.broker;
+    let read = if log.committed {
+        broker.read_committed(partition, log.offset, bytes_max)
+    } else {
+        broker.read(partition, log.offset, bytes_max).map(|read| {
+            let stable_end = broker.stable_end(partition).min(read.bounds.visible_end);
+            CommittedRead { read, stable_end, aborted: Vec::new() }
+        })
+    };
+    match read {
+        Ok(CommittedRead { read, stable_end, aborted }) => {
+            let mut data = empty(read.bounds.start, read.bounds.visible_end);
+            data.last_stable_offset = stable_end;
+            data.aborted_transactions =
+                log.committed.then(|| aborted.into_iter().map(aborted_by).collect());
+            data.records = Some(read.records);
+            data
+        }
+        Err(error) => {
+            let mut data = refused(code::of_broker(&error));
+            let bounds = router.broker.bounds(partition);
+            data.log_start_offset = bounds.start;
+            data
+        }
+    }
+}
+
+fn aborted_by(aborted: AbortedRange) -> AbortedTransaction {
+    let mut told = AbortedTransaction::default();
+    (told.producer_id, told.first_offset) = (aborted.producer_id.into(), aborted.first);
+    told
+}
+
+/// An answer without records.
+pub(super) fn empty(log_start: i64, high_watermark: i64) -> PartitionData {
+    let mut data = PartitionData::default();
+    data.high_watermark = high_watermark;
+    data.last_stable_offset = high_watermark;
+    data.log_start_offset = log_start;
+    data.records = Some(bytes::Bytes::new());
+    data
+}
+
+pub(super) fn refused(error: ResponseError) -> PartitionData {
+    let mut data = empty(-1, -1);
+    data.error_code = error.code();
+    data
+}
