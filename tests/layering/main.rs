@@ -2,6 +2,8 @@
 //! and each outside crate is limited to its modules.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
