@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::letters::dead_letter::DeadLetter;
+use crate::journal::{JournalOptions, MemDisk};
 use crate::model::Origin;
 use crate::retry::{Disposition, Entry, RecordShape};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
@@ -190,4 +191,27 @@ fn a_filter_requires_all_its_conditions() {
         assert!(!other.admits(&letter, &entry), "{other:?}");
     }
     assert!(LetterFilter { header: header(None), ..all }.admits(&letter, &entry));
+}
+
+#[test]
+fn damaged_jobs_are_left_out() {
+    let disk = MemDisk::new(3).disk();
+    let (journal, mut writer, recovery) = Journal::open(disk, JournalOptions::default()).unwrap();
+    recovery.replay(0, &mut |_, _| {}).unwrap();
+    let mut append = |entries| {
+        journal.append(entries).unwrap();
+        for _ in 0..3 {
+            writer.step();
+        }
+    };
+    let of = |key: &[u8], head: &[u8]| {
+        let (key, head) = (Bytes::copy_from_slice(key), EncodedHead::new(head.to_vec()));
+        NewEntry::keyed(kind::JOB, key, head, Bytes::new())
+    };
+    append(Jobs::default().entries(&job(0)));
+    append(vec![of(&9_u64.to_be_bytes(), b"\x01"), entry(LIST_KEY, &vec![7_u64, 8, 9])]);
+    let jobs = Jobs::read(&journal).unwrap();
+    assert_eq!(jobs.all().map(|job| job.id).collect::<Vec<_>>(), [7], "8 has no entry");
+    append(vec![of(LIST_KEY, b"\x01\xff")]);
+    assert!(Jobs::read(&journal).unwrap().all().next().is_none());
 }
