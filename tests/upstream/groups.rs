@@ -192,6 +192,34 @@ fn a_member_that_is_none_any_more_commits_nothing() {
 }
 
 #[test]
+fn an_error_of_a_topic_refuses_no_acknowledgement() {
+    let server = house();
+    let mut member = Member::new(&server, "shop", TOPICS);
+    member.join(PARTITIONS);
+    member.client.nack("shop", "orders-0@1", Rec::new("x"));
+    let retry = member.retry_once();
+    let commit = |member: &mut Member, others: &[&str]| {
+        let mut request = member.commit_request("nowhere", 0, 1, "");
+        let more = others.iter().flat_map(|topic| member.commit_request(topic, 0, 1, "").topics);
+        request.topics.extend(more);
+        let lane = member.commit_request("reprise.retry.shop", 0, retry.offset + 1, "");
+        request.topics.extend(lane.topics);
+        let answer = member.client.call(9, &request);
+        answer.topics.iter().map(|topic| topic.partitions[0].error_code).collect::<Vec<_>>()
+    };
+    let missing = ResponseError::UnknownTopicOrPartition.code();
+    let generation = std::mem::replace(&mut member.generation, 99);
+    let refused = ResponseError::IllegalGeneration.code();
+    assert_eq!(commit(&mut member, &[]).last(), Some(&refused));
+    member.generation = generation;
+    assert_eq!(commit(&mut member, &["orders"]), [missing, 0, 0]);
+    assert_eq!(server.json("/api/v1/groups/shop")["pending"], 0);
+    member.client.nack("shop", "orders-0@2", Rec::new("y"));
+    assert_eq!(member.retries_from(retry.offset + 1)[0].text(), "y");
+    assert_eq!(commit(&mut member, &[]), [missing, 0], "a heartbeat proves the membership");
+}
+
+#[test]
 fn non_members_acknowledge_no_retry() {
     let server = house();
     let mut member = Member::new(&server, "shop", TOPICS);

@@ -1,6 +1,6 @@
 //! `OffsetCommit` in front of a cluster: the cluster stores its offsets, and its coordinator
 //! decides whether the member may commit. Offsets of our topics are stored here afterwards, unless
-//! the cluster refused any of its own: nothing is acknowledged for a member that it refuses.
+//! the cluster refused the member. An error of one topic refuses no member.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,11 @@ pub(in crate::route) async fn relayed(
     } else {
         let resets = resets(router, &group, &theirs, offsets(&theirs));
         let mut response = link.call(head, &theirs).await?;
-        let refusal = first_error(&response);
+        let refusal = match verdict(&response) {
+            MemberVerdict::Accepted => None,
+            MemberVerdict::Refused(error) => Some(error),
+            MemberVerdict::Unknown => may_commit(router, conn, link, head, &request).await?,
+        };
         stored(router, &patience, &group, &theirs, &mut response).await;
         if resets.is_empty() || refusal.is_some() {
             tell_watch(router, &group, &key, &theirs, &response);
@@ -142,10 +146,38 @@ fn without(
     ours.extend(refused.iter().map(|(named, error)| (named.clone(), CommitPart::Refuse(*error))));
 }
 
-fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
+/// The verdict of the cluster on the member of a commit.
+enum MemberVerdict {
+    /// An offset was stored.
+    Accepted,
+    Refused(ResponseError),
+    /// A broker refuses topics before it looks at the member.
+    Unknown,
+}
+
+fn verdict(response: &OffsetCommitResponse) -> MemberVerdict {
     let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
-    let mut errors = partitions.map(|p| ResponseError::try_from_code(p.error_code));
-    errors.find_map(|error| error)
+    let mut verdict = MemberVerdict::Unknown;
+    for partition in partitions {
+        match ResponseError::try_from_code(partition.error_code) {
+            None => verdict = MemberVerdict::Accepted,
+            Some(error) if is_of_topic(error) => {}
+            Some(error) => return MemberVerdict::Refused(error),
+        }
+    }
+    verdict
+}
+
+/// Whether an error concerns a topic or partition of a commit, and not its member.
+fn is_of_topic(error: ResponseError) -> bool {
+    matches!(
+        error,
+        ResponseError::UnknownTopicOrPartition
+            | ResponseError::UnknownTopicId
+            | ResponseError::TopicAuthorizationFailed
+            | ResponseError::InvalidTopicException
+            | ResponseError::OffsetMetadataTooLarge
+    )
 }
 
 /// Asks the coordinator about a commit of our topics only. A heartbeat checks the member of a
