@@ -10,6 +10,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -19,9 +20,19 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use reprise::config::Config;
 use support::{Got, Member, Rec, Server, instant, until, wall_ms};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
+
+/// A process of this test with these variables is the sidecar: `yes` where it exports.
+const IS_TRUSTED: &str = "TRACES_TEST_IS_TRUSTED";
+
+trait Exchange: Read + Write {}
+
+impl<T: Read + Write> Exchange for T {}
 
 /// A collector that accepts every export.
 #[derive(Clone)]
@@ -38,6 +49,21 @@ struct Request {
 impl Collector {
     /// The first answers have these statuses, the others are 200.
     fn start(statuses: &'static [u16]) -> Self {
+        Self::behind(statuses, |stream| Box::new(stream))
+    }
+
+    /// A collector that speaks TLS.
+    fn secure(config: Arc<ServerConfig>) -> Self {
+        Self::behind(&[], move |stream| {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            Box::new(StreamOwned::new(session, stream))
+        })
+    }
+
+    fn behind(
+        statuses: &'static [u16],
+        open: impl Fn(TcpStream) -> Box<dyn Exchange> + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let collector = Self { addr, requests: Arc::default() };
@@ -45,8 +71,8 @@ impl Collector {
         let mut statuses = statuses.iter();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let request = read(&mut stream);
+                let mut stream = open(stream.unwrap());
+                let Some(request) = read(&mut stream) else { continue };
                 let status = statuses.next().copied().unwrap_or(200);
                 let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
                 stream.write_all(answer.as_bytes()).unwrap();
@@ -90,18 +116,19 @@ impl Collector {
     }
 }
 
-fn read(stream: &mut TcpStream) -> Request {
+/// A request; `None` for a connection that ends before its head.
+fn read(stream: &mut impl Read) -> Option<Request> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
+        stream.read_exact(&mut byte).ok()?;
         head.extend(byte);
     }
     let head = String::from_utf8(head).unwrap();
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
     stream.read_exact(&mut body).unwrap();
-    Request { head, message: ExportTraceServiceRequest::decode(&body[..]).unwrap() }
+    Some(Request { head, message: ExportTraceServiceRequest::decode(&body[..]).unwrap() })
 }
 
 fn text(attributes: &[KeyValue], key: &str) -> String {
@@ -312,4 +339,55 @@ fn headers_of_the_configuration_are_sent_and_masked() {
     let head = collector.requests.lock().unwrap()[0].head.clone();
     assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("\r\nX-Token: hush\r\n"), "{head}");
+}
+
+/// The authorities of the system are read from a file that a variable names, so the sidecar of this
+/// test runs in a process of its own: this test again.
+#[test]
+fn a_collector_under_https_must_be_trusted() {
+    if let Ok(is_trusted) = std::env::var(IS_TRUSTED) {
+        return export_under_https(is_trusted == "yes");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    for name in ["collector", "other"] {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        std::fs::write(file(&format!("{name}.pem")), made.cert.pem()).unwrap();
+        std::fs::write(file(&format!("{name}.der")), made.cert.der()).unwrap();
+        std::fs::write(file(&format!("{name}.key")), made.signing_key.serialize_der()).unwrap();
+    }
+    for (trusted, is_trusted) in [("collector.pem", "yes"), ("other.pem", "no")] {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "a_collector_under_https_must_be_trusted"]).current_dir(&dir);
+        again.env("SSL_CERT_FILE", file(trusted)).env(IS_TRUSTED, is_trusted);
+        let output = again.output().unwrap();
+        assert!(output.status.success(), "{trusted}: {output:?}");
+    }
+}
+
+/// Exports a span to a collector whose certificate is in this directory.
+fn export_under_https(is_trusted: bool) {
+    let certificate = CertificateDer::from(std::fs::read("collector.der").unwrap());
+    let key = PrivateKeyDer::try_from(std::fs::read("collector.key").unwrap()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let collector = Collector::secure(Arc::new(config));
+    let server = Server::with(&format!(
+        "retry: {{levels: 20ms}}\ntraces: {{endpoint: 'https://{}'}}",
+        collector.addr
+    ));
+    let mut member = failing(&server, None);
+    let got = member.retry_once();
+    member.done(got.offset + 1);
+    if is_trusted {
+        collector.await_spans(1);
+    } else {
+        let series = "reprise_spans_dropped_total{reason=\"not_exported\"}";
+        until("the count", || server.metric(series) >= 1.0);
+        assert!(collector.spans().is_empty());
+    }
 }
