@@ -1,4 +1,6 @@
 //! The process's clock. No other file reads the system's clocks.
+//!
+//! **Bounds.** Milliseconds since 1970 or since the start fit 63 bits for 292 million years.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -129,3 +129,23 @@ fn a_folder_has_at_most_25_files_side_by_side() {
         .collect();
     none(&faults);
 }
+
+/// Numbers saturate in place of a panic; the head of each room says why their ends do no harm.
+#[test]
+fn each_room_says_why_its_numbers_saturate() {
+    let saturates = ["saturating_", "unwrap_or(u64::MAX)", "unwrap_or(i32::MAX)"];
+    let mut faults = Vec::new();
+    let files: BTreeMap<String, String> = rust().into_iter().collect();
+    for (path, text) in &files {
+        let Some(path) = path.strip_prefix("src/") else { continue };
+        let head = match path.split_once('/') {
+            Some((room, _)) => format!("src/{room}/mod.rs"),
+            None => format!("src/{path}"),
+        };
+        let says = files.get(&head).is_some_and(|text| text.contains("//! **Bounds.** "));
+        if !says && saturates.iter().any(|word| text.contains(word)) {
+            faults.push(format!("{head}: no **Bounds.** for the numbers of {path}"));
+        }
+    }
+    none(&faults);
+}

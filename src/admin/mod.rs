@@ -1,4 +1,8 @@
 //! HTTP: page, probes, metrics, JSON API. A GET only reads; what changes anything is a POST.
+//!
+//! **Bounds.** Numbers of a request saturate: an offset past the end finds nothing, and a time past
+//! the calendar means never. Sizes and ages are those of the engine, far from the ends of their
+//! types.
 
 mod access;
 mod advice;

@@ -2,6 +2,9 @@
 //!
 //! Topic partitions are streams of the journal. The broker reads through the journal's indexes and
 //! writes through the journal's single writer. This module does not know about retries.
+//!
+//! **Bounds.** Offsets count up from 0, and 64 bits suffice. `wire` bounds the counts of a request.
+//! A sum of bytes that saturates is over its limit and is refused.
 
 mod arrivals;
 mod committed;

@@ -1,4 +1,7 @@
 //! One file per subcommand: flags in, data on stdout, everything else on stderr, an exit code out.
+//!
+//! **Bounds.** Numbers are only shown, so a saturated one shows as the largest. A terminal that is
+//! too small has no columns left.
 
 mod audit;
 mod bulk;

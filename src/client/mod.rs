@@ -4,6 +4,9 @@
 //! listener ─▶ accept ─▶ connection (one task each)
 //!   token      limits     frame ─▶ route ─▶ replies, in request order
 //! ```
+//!
+//! **Bounds.** The configuration limits connections and bytes far below the ends of their types. A
+//! deadline that saturates is none.
 
 mod accept;
 mod close_cause;

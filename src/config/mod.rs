@@ -6,6 +6,9 @@
 //!                ▼
 //!             Config, or every problem with line, column and the line itself
 //! ```
+//!
+//! **Bounds.** Each number is checked against the range of its key before it is converted, and no
+//! range reaches the ends of a type.
 
 mod convert;
 mod keys;

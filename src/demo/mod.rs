@@ -2,6 +2,8 @@
 //!
 //! A sidecar runs in this process, on free ports and in a temporary directory. The application is
 //! an ordinary consumer that subscribes to one more topic, and all its requests go over TCP.
+//!
+//! **Bounds.** The demo has twenty orders, so no number saturates.
 
 mod client;
 mod connection;

@@ -3,6 +3,9 @@
 //! A machine is one group: [`Classic`], or [`Consumer`] for KIP-848. A request is a [`GroupInput`].
 //! A [`GroupOutput`] is an answer, a state to persist or an event. The machine reads no clock and
 //! makes no ids.
+//!
+//! **Bounds.** Epochs and generations count rebalances: 2^31 of them take centuries. Counts of
+//! members and partitions are lowered only where they were raised.
 
 mod assignor;
 mod classic;

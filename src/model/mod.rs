@@ -1,4 +1,7 @@
 //! Ids, offsets, moments and secrets: newtypes without behaviour, shared by every module.
+//!
+//! **Bounds.** A time past the end of the calendar means never. A time before another one is 0 ms
+//! after it.
 
 mod ids;
 mod lane;

@@ -1,4 +1,6 @@
 //! Observability: names of metrics, typed handles to them, and the log.
+//!
+//! **Bounds.** Counts begin at 0 with the process and stay at the largest number.
 
 mod labels;
 mod log_limit;

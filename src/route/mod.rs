@@ -1,5 +1,8 @@
 //! Request routing: one file for each API, in folders by subject. `router.rs` holds the
 //! router, `dispatch.rs` finds the API of a request.
+//!
+//! **Bounds.** A client may send any number: an offset, a wait or a size that saturates is past
+//! every limit. Lengths and counts in an answer are below 2 GiB, because a frame is.
 #![expect(clippy::needless_pass_by_value, reason = "a handler is given its request for good")]
 
 pub mod clients;

@@ -6,6 +6,9 @@
 //!           writer     each owner from             housekeeping, timers, membership
 //!           thread     its own checkpoint
 //! ```
+//!
+//! **Bounds.** Counts and sizes are those of the engine and of the disk. A pause past the end of
+//! the clock means never.
 
 mod broker_discovery;
 mod core;

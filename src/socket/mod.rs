@@ -6,6 +6,9 @@
 //! broker ◀─ ClientTls::connect ──┘
 //! ```
 //! **Invariant:** a broker's certificate is always checked for the name that was dialled.
+//!
+//! **Bounds.** The budget limits bytes far below the ends of their types, and each read has a
+//! largest size.
 
 mod ahead;
 mod budget;

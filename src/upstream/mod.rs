@@ -8,6 +8,9 @@
 //! ```
 //! A client's requests go over the client's own link: its credentials, transactions and quotas stay
 //! its own. Requests of the sidecar go over separate links with the sidecar's credentials.
+//!
+//! **Bounds.** Attempts and waits begin at 0 with a connection. The protocol counts partitions and
+//! sequence numbers in 31 bits.
 
 mod backoff;
 mod error;
