@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 /// Sizes above the limit and below it.
 const SIZES: [usize; 8] = [100, 40, 100, 40, 100, 40, 100, 40];
 /// Growth: one refused nack, while its buffer grows, and two waiting ones.
-const GROWN_MIB_MAX: f64 = 300.0;
+const GROWN_MIB_MAX: f64 = 260.0;
 
 /// A nack of less than 1 MiB whose record unpacks to `mib` MiB.
 fn bomb(origin: usize, mib: usize) -> Bytes {

@@ -15,6 +15,8 @@ use super::records::RecordError;
 /// the lowest compatible version follow, 4 bytes each.
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER_BYTES: usize = 16;
+/// First step of a buffer that doubles.
+const STEP_BYTES_MIN: usize = 1 << 10;
 /// A snappy element of 3 bytes yields 64 at most, so a longer claimed length is false.
 const SNAPPY_RATIO_MAX: usize = 22;
 /// Magic of an LZ4 frame: little-endian 0x184D2204.
@@ -62,14 +64,24 @@ impl BoundedBuffer {
         self.bytes_max.saturating_sub(self.bytes.len())
     }
 
-    /// Reads to the end, or to one byte past the bound, which shows that there is more.
-    fn read(&mut self, decoder: impl Read, codec: &'static str) -> Result<(), RecordError> {
-        let limit = u64::try_from(self.left()).unwrap_or(u64::MAX).saturating_add(1);
-        let ended = decoder.take(limit).read_to_end(&mut self.bytes);
-        if self.bytes.len() > self.bytes_max {
-            return Err(RecordError::TooLarge { max: self.bytes_max });
+    /// Reads to the end, or to one byte past the bound, which shows that there is more. The buffer
+    /// doubles, but never past that byte.
+    fn read(&mut self, mut decoder: impl Read, codec: &'static str) -> Result<(), RecordError> {
+        loop {
+            let most = self.left().saturating_add(1);
+            let step = self.bytes.len().max(STEP_BYTES_MIN).min(most);
+            self.bytes.reserve_exact(step);
+            let limit = u64::try_from(step).unwrap_or(u64::MAX);
+            let ended = decoder.by_ref().take(limit).read_to_end(&mut self.bytes);
+            if self.bytes.len() > self.bytes_max {
+                return Err(RecordError::TooLarge { max: self.bytes_max });
+            }
+            match ended {
+                Err(_) => return Err(RecordError::Decompress(codec)),
+                Ok(read) if read < step => return Ok(()),
+                Ok(_) => {}
+            }
         }
-        ended.map(|_| ()).map_err(|_| RecordError::Decompress(codec))
     }
 }
 
