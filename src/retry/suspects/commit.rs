@@ -102,9 +102,8 @@ impl SuspectSet {
         }
         let was_suspected = self.remaining.remove_below(partition, offset);
         let was_passed_over = self.passed_over.remove_below(partition, offset);
-        if had_part && self.part.is_empty() {
-            self.end_part();
-            self.isolation.quiet = None;
+        if had_part {
+            self.end_empty_part();
         }
         was_suspected || was_passed_over
     }

@@ -56,7 +56,11 @@ impl Suspects {
         if let Some(granted) = set.part.get(partition)
             && granted.contains(&position)
         {
-            return Grant::Range(position..granted.end);
+            let end = granted.end;
+            if set.holders.insert(member.clone()) {
+                set.part_touched = now.mono;
+            }
+            return Grant::Range(position..end);
         }
         if is_busy_elsewhere {
             return Grant::Nothing;
@@ -92,8 +96,7 @@ impl Suspects {
 
     /// The owner of a set's isolated record.
     pub(super) fn isolated_owner(&self, index: usize) -> Option<&MemberId> {
-        let set = self.sets.get(index).filter(|set| set.is_tested)?;
-        let (partition, _) = set.remaining.only()?;
+        let (partition, _) = self.sets.get(index)?.only_suspect()?;
         self.owners.get(partition)
     }
 

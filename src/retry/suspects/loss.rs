@@ -16,12 +16,11 @@ impl Suspects {
             self.exempt_uncommitted(&outstanding);
         }
         outstanding.retain(|partition| !self.exempt.contains(&partition.topic));
-        if outstanding.is_empty() {
-            self.end_rounds_of(&member);
-        } else {
+        if !outstanding.is_empty() {
             self.lose(now, &member, outstanding, LossCause::MemberEnded);
         }
-        self.forget_member(&member);
+        self.take_back(&member, |_| true);
+        self.disconnected.remove(&member);
     }
 
     /// A live member fetches records again. Only its partitions that went back are lost. The first
@@ -67,25 +66,10 @@ impl Suspects {
 
     fn forget_topic(&mut self, topic: &TopicName) {
         for set in &mut self.sets {
-            for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
-                ranges.retain(|partition| partition.topic != *topic);
-            }
+            set.forget(|of| of.topic == *topic);
         }
         self.drop_empty_sets();
         self.decide(Decision::Changed);
-    }
-
-    fn end_rounds_of(&mut self, member: &MemberId) {
-        for set in &mut self.sets {
-            if set.holders.contains(member) {
-                set.end_round();
-            }
-        }
-    }
-
-    fn forget_member(&mut self, member: &MemberId) {
-        self.disconnected.remove(member);
-        self.owners.retain(|_, owner| owner != member);
     }
 
     /// The loss of a part: each set tested at the member keeps what it was granted. True if there
@@ -203,10 +187,6 @@ impl Suspects {
     ) {
         let replacement = self.take_wrong_suspicions(now, member, &lost, cause);
         self.end_deferrals_of(member);
-        // A live member still has the parts of its other partitions.
-        if cause == LossCause::MemberEnded {
-            self.end_rounds_of(member);
-        }
         for set in self.sets.iter().filter(|set| set.is_tested) {
             for (partition, range) in set.remaining.iter() {
                 lost.remove_from(partition, range.start);

@@ -141,7 +141,7 @@ pub enum SuspectEvent {
     /// A commit, or the committed offset in an OffsetFetch answer. `passes_records`: it passes
     /// records that were not committed before.
     Committed { partition: TopicPartition, offset: i64, passes_records: bool },
-    /// The connection of a member is closed; its end may follow.
+    /// A connection of a member is closed; its end may follow.
     Disconnected(MemberId),
     /// The end of a member.
     Lost(LostDelivery),
@@ -217,6 +217,11 @@ impl Suspects {
         }
     }
 
+    /// Notes that a member sent a request, so that its part has a timeout.
+    pub fn note_connected(&mut self, member: &MemberId) {
+        self.disconnected.remove(member);
+    }
+
     /// Whether every Fetch of the group is unlimited.
     pub fn is_unlimited(&self) -> bool {
         !self.sets.iter().any(|set| set.is_tested)
@@ -230,7 +235,9 @@ impl Suspects {
                     self.owners.insert(partition, member.clone());
                 }
             }
-            SuspectEvent::Revoked { member, partitions } => self.on_revoked(&member, &partitions),
+            SuspectEvent::Revoked { member, partitions } => {
+                self.take_back(&member, |partition| partitions.contains(partition));
+            }
             SuspectEvent::Committed { partition, offset, passes_records } => {
                 self.on_committed(now.mono, &partition, offset, passes_records);
             }
@@ -266,16 +273,20 @@ impl Suspects {
         self.owners.get(partition) == Some(member)
     }
 
-    /// Takes the revoked partitions out of the parts: their new owner gets them again.
-    fn on_revoked(&mut self, member: &MemberId, partitions: &[TopicPartition]) {
+    /// Takes partitions from their owner. Records that it was granted there, and neither committed
+    /// nor lost, are granted to the next owner again.
+    fn take_back(&mut self, member: &MemberId, is_taken: impl Fn(&TopicPartition) -> bool) {
+        let is_taken = |of: &TopicPartition| self.owners.get(of) == Some(member) && is_taken(of);
         for set in &mut self.sets {
-            for partition in partitions {
-                set.part.remove(partition);
+            set.take_back(member, &is_taken);
+            let has_more = |of: &TopicPartition| self.owners.get(of) == Some(member);
+            if !set.part.partitions().any(has_more) {
+                set.holders.remove(member);
             }
-            if set.part.is_empty() && set.holders.contains(member) {
-                set.end_part();
-                set.isolation.quiet = None;
-            }
+        }
+        let taken: Vec<_> = self.owners.keys().filter(|of| is_taken(of)).cloned().collect();
+        for partition in taken {
+            self.owners.remove(&partition);
         }
     }
 
@@ -284,9 +295,7 @@ impl Suspects {
         self.exempt.remove(&partition.topic);
         self.owners.remove(partition);
         for set in &mut self.sets {
-            for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
-                ranges.remove(partition);
-            }
+            set.forget(|of| of == partition);
         }
         self.drop_empty_sets();
         self.decide(Decision::Changed);
@@ -317,9 +326,8 @@ impl Suspects {
             for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
                 has_changed |= ranges.drop(partition, offsets);
             }
-            if had_part && set.part.is_empty() {
-                set.end_part();
-                set.isolation.quiet = None;
+            if had_part {
+                set.end_empty_part();
             }
         }
         if has_changed {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{MemberId, MonoMs, Origin, WallMs};
+use crate::model::{MemberId, MonoMs, Origin, TopicPartition, WallMs};
 use crate::retry::suspects::{OffsetRanges, PARTS};
 
 /// Doublings of the patience of an isolated record: 2^8 × 5 s is above every bound.
@@ -125,8 +125,14 @@ impl SuspectSet {
 
     /// The record that is left of a set under test.
     pub(super) fn isolated(&self) -> Option<Origin> {
-        let (of, offset) = self.remaining.only().filter(|_| self.is_tested)?;
+        let (of, offset) = self.only_suspect()?;
         Some(Origin { topic: of.topic.clone(), partition: of.partition, offset })
+    }
+
+    /// The place of the isolated record. The last record of a round is not isolated while others
+    /// are passed over: they are suspects as well.
+    pub(super) fn only_suspect(&self) -> Option<(&TopicPartition, i64)> {
+        self.remaining.only().filter(|_| self.is_tested && self.passed_over.is_empty())
     }
 
     /// Whether no commit passes the isolated record before it is a dead letter. A live member may
@@ -152,6 +158,49 @@ impl SuspectSet {
         self.part = OffsetRanges::default();
         self.holders.clear();
         self.part_left = 0;
+    }
+
+    /// Ends a part without a record.
+    pub(super) fn end_empty_part(&mut self) {
+        if self.part.is_empty() {
+            self.end_part();
+            self.isolation.quiet = None;
+        }
+    }
+
+    /// Forgets the suspects in these partitions.
+    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&TopicPartition) -> bool) {
+        let had_part = !self.part.is_empty();
+        for ranges in [&mut self.remaining, &mut self.passed_over, &mut self.part] {
+            ranges.retain(|of| !is_forgotten(of));
+        }
+        if had_part {
+            self.end_empty_part();
+        }
+    }
+
+    /// Takes granted records in these partitions from their owner, and the record behind a withheld
+    /// one.
+    pub(super) fn take_back(
+        &mut self,
+        member: &MemberId,
+        is_taken: impl Fn(&TopicPartition) -> bool,
+    ) {
+        let had_part = !self.part.is_empty();
+        self.part.retain(|of| !is_taken(of));
+        if had_part {
+            self.end_empty_part();
+        }
+        if !self.only_suspect().is_some_and(|(of, _)| is_taken(of)) {
+            return;
+        }
+        let isolation = &mut self.isolation;
+        isolation.quiet.take_if(|(of, _)| of == member);
+        if let Some(probe) = &mut isolation.probe
+            && probe.member.as_ref() == Some(member)
+        {
+            *probe = ProbeDelivery::default();
+        }
     }
 
     /// Ends the round: the next grant begins with the first of the remaining suspects. The caller

@@ -194,3 +194,154 @@ fn an_explanation_names_the_stage_and_next_step() {
     suspects.sets.first_mut().unwrap().isolation.is_ended = true;
     assert_eq!(told(&suspects, 3_200), [(Stage::Ended, 1, NextStep::Entry)]);
 }
+
+fn ask(suspects: &mut Suspects, at: u64, member: &str, (partition, position): (i32, i64)) -> Grant {
+    let nothing = MemberOutstanding::new();
+    suspects.grant(now(at), &MemberId::new(member), &of(partition), position, &nothing)
+}
+
+fn end_cleanly(suspects: &mut Suspects, member: &str) {
+    lose(suspects, member, &[]);
+}
+
+/// A withheld record at offset 8 of partition 0; its owner got the record behind it.
+fn probed() -> Suspects {
+    let mut suspects = group(1);
+    let mut withheld = skipped(0, 8);
+    withheld.isolation.probe = Some(ProbeDelivery::default());
+    suspects.sets = vec![withheld];
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 8)), Grant::Range(9..10));
+    suspects
+}
+
+#[test]
+fn a_probe_ends_with_its_member() {
+    let mut suspects = probed();
+    end_cleanly(&mut suspects, "owner");
+    suspects.handle_timeout(now(60_000));
+    assert!(!suspects.sets[0].isolation.probe.as_ref().unwrap().has_stood, "nobody had a record");
+    assert_eq!(ask(&mut suspects, 61_000, "next", (0, 8)), Grant::Range(9..10));
+}
+
+#[test]
+fn a_probe_ends_with_its_assignment() {
+    let mut suspects = probed();
+    let (member, partitions) = (MemberId::new("owner"), vec![of(0)]);
+    suspects.handle(now(2_500), SuspectEvent::Revoked { member, partitions });
+    suspects.handle_timeout(now(60_000));
+    assert_eq!(ask(&mut suspects, 61_000, "next", (0, 8)), Grant::Range(9..10));
+}
+
+#[test]
+fn a_member_that_ended_waits_for_no_record() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(0, 0..1)]);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (1, 0)), Grant::Nothing, "the record first");
+    end_cleanly(&mut suspects, "owner");
+    suspects.handle_timeout(now(2_000 + 3 * QUIET_MS_MAX));
+    assert!(suspects.is_tested(&of(0), 0), "its next owner gets it by itself");
+}
+
+#[test]
+fn a_revoked_record_has_no_owner() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(0, 0..1)]);
+    let (member, partitions) = (MemberId::new("owner"), vec![of(0)]);
+    suspects.handle(now(1_500), SuspectEvent::Revoked { member, partitions });
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (1, 0)), Grant::From(0));
+}
+
+#[test]
+fn holders_of_a_cleared_part_get_other_sets() {
+    for ends in [0, 1] {
+        let mut suspects = group(2);
+        tested(&mut suspects, &[(0, 0..8)]);
+        assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 0)), Grant::Range(0..1));
+        let mut other = SuspectSet::counted(ranges(&[(1, 0..8)]), MonoMs(0), 5_000);
+        other.is_tested = true;
+        other.remaining.insert(TopicPartition { topic: "b".into(), partition: 0 }, 0..8);
+        suspects.sets[0].remaining.insert(TopicPartition { topic: "b".into(), partition: 1 }, 0..8);
+        suspects.sets.push(other);
+        assert_eq!(ask(&mut suspects, 2_001, "owner", (1, 0)), Grant::Nothing, "one set at a time");
+        match ends {
+            0 => suspects.handle(now(2_002), SuspectEvent::Cleared(of(0))),
+            _ => suspects
+                .handle(now(2_002), SuspectEvent::Dropped { partition: of(0), offsets: 0..8 }),
+        }
+        assert_eq!(ask(&mut suspects, 2_003, "owner", (1, 0)), Grant::Range(0..2));
+    }
+}
+
+#[test]
+fn holders_of_an_exempt_topic_get_other_sets() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(0, 0..8)]);
+    let loader = TopicPartition { topic: "loader".into(), partition: 0 };
+    suspects.sets[0].remaining.insert(loader.clone(), 0..8);
+    let nothing = MemberOutstanding::new();
+    let granted = suspects.grant(now(2_000), &"owner".into(), &loader, 0, &nothing);
+    assert_eq!(granted, Grant::Range(0..2));
+    let outstanding = OffsetRanges::from_iter([(loader, 0..2)]);
+    suspects.exempt_uncommitted(&outstanding);
+    assert!(suspects.sets[0].holders.is_empty());
+}
+
+#[test]
+fn the_last_suspect_of_a_round_acquits_no_other() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(0, 0..1), (1, 0..1)]);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 0)), Grant::Range(0..1));
+    suspects.handle_timeout(now(7_000));
+    assert_eq!(ask(&mut suspects, 7_001, "owner", (1, 0)), Grant::Range(0..1));
+    let (partition, offset, passes_records) = (of(1), 1, true);
+    suspects.handle(now(7_002), SuspectEvent::Committed { partition, offset, passes_records });
+    // Record 0 of the other partition still runs, and ends its consumer.
+    lose(&mut suspects, "owner", &[(0, 0..1)]);
+    let set = suspects.sets.first().unwrap();
+    assert_eq!((set.remaining.clone(), set.losses), (ranges(&[(0, 0..1)]), 4));
+    assert_eq!(set.patience_ms, 10_000, "its crash took longer than the patience");
+}
+
+#[test]
+fn a_member_heard_of_again_has_a_timeout() {
+    let mut suspects = group(1);
+    tested(&mut suspects, &[(0, 0..64)]);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 0)), Grant::Range(0..8));
+    suspects.handle(now(2_500), SuspectEvent::Disconnected("owner".into()));
+    suspects.handle_timeout(now(60_000));
+    assert!(suspects.is_under_test(&of(0), 0), "its end is awaited");
+    suspects.note_connected(&"owner".into());
+    suspects.handle_timeout(now(60_001));
+    assert!(!suspects.is_under_test(&of(0), 0));
+}
+
+#[test]
+fn a_second_holder_of_a_part_has_its_timeout() {
+    let mut suspects = group(1);
+    tested(&mut suspects, &[(0, 0..64)]);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 0)), Grant::Range(0..8));
+    assert_eq!(ask(&mut suspects, 6_000, "second", (0, 4)), Grant::Range(4..8));
+    suspects.handle_timeout(now(8_000));
+    assert!(suspects.is_under_test(&of(0), 4), "granted 2 s ago");
+    lose(&mut suspects, "second", &[(0, 4..8)]);
+    assert_eq!(suspects.sets[0].remaining, ranges(&[(0, 4..8)]));
+}
+
+#[test]
+fn a_clean_end_acquits_no_suspect_of_others() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(0, 0..8), (1, 0..8)]);
+    assert_eq!(ask(&mut suspects, 2_000, "slow", (0, 0)), Grant::Range(0..2));
+    suspects.handle_timeout(now(7_000));
+    assert_eq!(ask(&mut suspects, 7_001, "quick", (1, 0)), Grant::Range(0..2));
+    let (member, partitions) = ("quick".into(), vec![of(1)]);
+    suspects.handle(now(7_001), SuspectEvent::Assigned { member, partitions });
+    end_cleanly(&mut suspects, "quick");
+    let mut all = ranges(&[(0, 0..8), (1, 0..8)]);
+    assert_eq!(suspects.sets[0].suspects(), all);
+    assert!(suspects.sets[0].holders.is_empty() && suspects.sets[0].part.is_empty());
+    // The member with the passed-over records is lost.
+    lose(&mut suspects, "slow", &[(0, 0..2)]);
+    all = ranges(&[(0, 0..2)]);
+    assert_eq!(suspects.sets[0].suspects(), all);
+}
