@@ -220,6 +220,7 @@ impl Acceptor {
         connections.spawn(async move {
             let cause = connection.run(stream, tls).await;
             connection.ended(cause);
+            connection.router.disconnected(&connection.conn);
             metrics.disconnected(&name, cause.word());
             drop(seat);
         });

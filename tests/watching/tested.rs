@@ -6,7 +6,7 @@ use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use crate::app::{began, dead_letters};
 use crate::support::batch::unpack;
 use crate::support::client::s;
-use crate::support::{Member, Rec, Server, rebalance};
+use crate::support::{Member, Rec, Server, rebalance, until};
 use crate::suspects::{fetched, joined};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
@@ -72,6 +72,27 @@ fn a_seek_past_the_suspects_gets_the_rest() {
     assert_eq!(fetched(&mut member, 8), ["a", "b"]);
     assert_eq!(fetched(&mut member, 0), ["0"], "and the suspects when it comes to them");
     assert_eq!(stages(&server), ["tested"]);
+}
+
+/// The next step of the only suspect set.
+fn next_step(server: &Server) -> String {
+    let explained = server.json("/api/v1/explain?group=shop");
+    explained["suspects"][0]["next"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_part_waits_for_the_end_of_a_disconnected_member() {
+    let server = tested();
+    let mut member = joined(&server, 1);
+    assert_eq!(fetched(&mut member, 0), ["0"]);
+    let waits = next_step(&server);
+    assert!(waits.starts_with("passed over in "), "{waits}");
+    member.client = server.client();
+    let is_awaited = || next_step(&server).starts_with("its member has no connection");
+    until("the end of the member is awaited", is_awaited);
+    assert_eq!(member.heartbeat(), 0, "it was another connection only");
+    let waits = next_step(&server);
+    assert!(waits.starts_with("passed over in "), "{waits}");
 }
 
 #[test]

@@ -67,6 +67,21 @@ impl Detector {
         self.suspects.handle(now, SuspectEvent::Assigned { member: member.clone(), partitions });
     }
 
+    /// A member sent a request.
+    pub(in crate::retry) fn heard_of(&mut self, now: Moment, member: &MemberId) {
+        if let Some(known) = self.members.get_mut(member) {
+            known.alive = now.mono;
+            self.suspects.note_connected(member);
+        }
+    }
+
+    /// A connection of a member is closed. A member that lives sends its next heartbeat on another.
+    pub(in crate::retry) fn on_disconnected(&mut self, now: Moment, member: MemberId) {
+        if self.members.contains_key(&member) {
+            self.suspects.handle(now, SuspectEvent::Disconnected(member));
+        }
+    }
+
     /// A commit, or a committed offset that the coordinator returned.
     pub(in crate::retry) fn acquit(
         &mut self,
@@ -218,6 +233,11 @@ impl Detector {
     /// Whether a record may be withheld.
     pub fn withholds(&self) -> bool {
         !self.suspects.is_unlimited()
+    }
+
+    /// The withheld record of a partition.
+    pub fn withheld(&self, of: &TopicPartition) -> Option<i64> {
+        self.suspects.withheld(of)
     }
 
     /// The withheld record below a commit of `offset`. It becomes a dead letter before the commit

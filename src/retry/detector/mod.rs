@@ -356,6 +356,7 @@ impl Detector {
                 self.on_commit_refused(now, &member, &partition);
             }
             GroupObservation::Alive { member } => self.heard_of(now, &member),
+            GroupObservation::Disconnected { member } => self.on_disconnected(now, member),
             GroupObservation::Lost { member, left } => self.on_member_gone(now, &member, left),
             GroupObservation::GaveUp { member } => self.on_gave_up(&member),
             GroupObservation::Uncommitted { partition } => self.on_uncommitted(now, &partition),
@@ -393,12 +394,6 @@ impl Detector {
         }
         self.outputs.push_back(DetectorOutput::Wake);
         self.keep(partition);
-    }
-
-    fn heard_of(&mut self, now: Moment, member: &MemberId) {
-        if let Some(known) = self.members.get_mut(member) {
-            known.alive = now.mono;
-        }
     }
 
     pub(super) fn push(&mut self, output: DetectorOutput) {

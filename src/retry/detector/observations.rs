@@ -156,6 +156,11 @@ pub enum GroupObservation {
         /// The member's key, as in [`GroupObservation::Assigned`].
         member: MemberId,
     },
+    /// A connection on which the member sent requests is closed.
+    Disconnected {
+        /// The member's key, as in [`GroupObservation::Assigned`].
+        member: MemberId,
+    },
     /// `lost-delivery`: the member left, or its session expired.
     Lost {
         member: MemberId,

@@ -79,6 +79,13 @@ impl Router {
         self.seen(group, GroupObservation::Alive { member: key.clone() });
     }
 
+    /// The connection is closed: a process that crashed closes it long before its session expires.
+    pub fn disconnected(&self, conn: &Conn) {
+        for (group, member) in conn.members() {
+            self.seen(&group, GroupObservation::Disconnected { member });
+        }
+    }
+
     /// Removes a member. `left`: it left the group; `member_id`: that process of it, if known.
     pub(in crate::route) fn lost(
         &self,
