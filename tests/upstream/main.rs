@@ -29,3 +29,4 @@ mod silent;
 mod tools;
 mod transactions;
 mod watched;
+mod withheld;

@@ -41,22 +41,35 @@ impl Router {
         self.detectors.find(group).filter(|of| of.lock().detector.binds_commits())
     }
 
-    /// Makes each withheld record a dead letter if the commit passes it. A record that cannot be
-    /// read now stays, and the commit is held back to it.
+    /// The positions of a commit that pass a withheld record.
+    pub(in crate::route) fn passing_withheld(
+        &self,
+        group: &GroupId,
+        commit: impl Iterator<Item = (TopicName, i32, i64)>,
+    ) -> Vec<(TopicPartition, i64)> {
+        let of = self.detectors.find(group).filter(|of| of.lock().detector.withholds());
+        let Some(of) = of else { return Vec::new() };
+        let state = of.lock();
+        let place = |(topic, partition, offset)| {
+            let topic = self.names.canonical(&topic);
+            (TopicPartition { topic, partition }, offset)
+        };
+        let passes = |(place, offset): &(TopicPartition, i64)| {
+            state.detector.withheld(place).is_some_and(|withheld| withheld < *offset)
+        };
+        commit.map(place).filter(passes).collect()
+    }
+
+    /// Makes the withheld records that a commit passes dead letters. A record that cannot be read
+    /// now stays, and the commit is held back to it.
     pub(in crate::route) async fn settle_withheld(
         &self,
         group: &GroupId,
-        request: &OffsetCommitRequest,
+        passing: Vec<(TopicPartition, i64)>,
     ) {
-        let of = self.detectors.find(group).filter(|of| of.lock().detector.withholds());
-        let Some(of) = of else { return };
-        for topic in &request.topics {
-            let name = self.names.canonical(&topic_of(&topic.name));
-            for asked in &topic.partitions {
-                let partition = asked.partition_index;
-                let place = TopicPartition { topic: name.clone(), partition };
-                self.settle_before(group, &of, &place, asked.committed_offset).await;
-            }
+        let Some(of) = self.detectors.find(group) else { return };
+        for (place, offset) in passing {
+            self.settle_before(group, &of, &place, offset).await;
         }
     }
 

@@ -21,7 +21,7 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
     CommitDeadline, NamedPartition, is_marked, is_ours, may_commit, may_here, noted, own_parts,
-    part, passes_nacks,
+    part, passes_nacks, settle_passed,
 };
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
@@ -63,7 +63,8 @@ pub(in crate::route) async fn answer(
         refuse_marked(router, conn, &group);
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
-    router.settle_withheld(&group, &plain).await;
+    let passing = router.passing_withheld(&group, offsets(&request));
+    router.settle_withheld(&group, passing).await;
     if router.passes_awaited(&group, &plain) {
         return respond(&request, |_| ResponseError::IllegalGeneration.code());
     }
@@ -203,7 +204,7 @@ pub(in crate::route) async fn relayed(
         refuse_marked(router, conn, &group);
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
-    router.settle_withheld(&group, &plain).await;
+    settle_passed(router, conn, (&mut *link, head), &plain, offsets(&request)).await?;
     if router.passes_awaited(&group, &plain) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }

@@ -41,7 +41,7 @@ use crate::wire::{RequestHead, ResponseError};
 
 pub(in crate::route) use marked::is_marked;
 pub(in crate::route) use relayed::{
-    NamedPartition, is_ours, may_commit, noted, own_parts, passes_nacks, relayed,
+    NamedPartition, is_ours, may_commit, noted, own_parts, passes_nacks, relayed, settle_passed,
 };
 
 /// Bound of a commit's wait for the nacks it passes and for the disk (docs/semantics.md).
@@ -80,7 +80,8 @@ pub(in crate::route) async fn answer(
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
-    router.settle_withheld(&group, &request).await;
+    let passing = router.passing_withheld(&group, unrefused(&request, &refused));
+    router.settle_withheld(&group, passing).await;
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
@@ -201,6 +202,16 @@ fn refusal(
         return None;
     }
     refused.get(&(topic.clone(), asked.partition_index)).copied()
+}
+
+/// The offsets of a request, without the partitions that are refused.
+fn unrefused(
+    request: &OffsetCommitRequest,
+    refused: &RefusedPartitions,
+) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    let is_refused =
+        |topic: &TopicName, partition| refused.contains_key(&(topic.clone(), partition));
+    offsets(request).filter(move |(topic, partition, _)| !is_refused(topic, *partition))
 }
 
 /// The time bound of one commit, for all its waits together. Heartbeats wait behind the commit on

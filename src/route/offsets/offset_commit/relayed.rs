@@ -16,7 +16,7 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::marked::{self, RefusedPartitions};
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, lane_part, offsets, part, refusal, resets, respond, store,
+    CommitDeadline, lane_part, offsets, part, refusal, resets, respond, store, unrefused,
 };
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -48,7 +48,8 @@ pub(in crate::route) async fn relayed(
     }
     let marked = marked::taken_off(&mut request);
     let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
-    router.settle_withheld(&group, &request).await;
+    settle_passed(router, conn, (&mut *link, head), &request, unrefused(&request, &refused))
+        .await?;
     router.hold_back(&group, &mut request);
     if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
         return Ok(respond(&request, |_, _| late.code()));
@@ -105,6 +106,23 @@ pub(in crate::route) async fn relayed(
         ),
     };
     Ok(merge(&request, &response, |named| ours.get(named).map(|part| part.code(lane, kept))))
+}
+
+/// Makes the withheld records that the commit passes dead letters, if the cluster accepts the
+/// member.
+pub(in crate::route) async fn settle_passed(
+    router: &Router,
+    conn: &Conn,
+    (link, head): (&mut Link, &RequestHead),
+    request: &OffsetCommitRequest,
+    commit: impl Iterator<Item = (TopicName, i32, i64)>,
+) -> Result<(), UpstreamError> {
+    let group = group_of(&request.group_id);
+    let passing = router.passing_withheld(&group, commit);
+    if !passing.is_empty() && may_commit(router, conn, link, head, request).await?.is_none() {
+        router.settle_withheld(&group, passing).await;
+    }
+    Ok(())
 }
 
 pub(in crate::route) fn is_ours(router: &Router, topic: &TopicName) -> bool {
