@@ -47,10 +47,11 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// Whether the record may be a dead letter. A record that never failed may be one if its member
-    /// was lost twice with it as the last delivery, once with nothing else outstanding.
-    pub(crate) fn may_end(&self) -> bool {
-        self.failed > 0 || (self.lost_alone > 0 && self.lost_last > 1)
+    /// Whether the record may be a dead letter after so many failures. A record that never failed
+    /// may be one if its member was lost twice with it as the last delivery, once with nothing else
+    /// outstanding. With a limit of one failure, the latter is enough.
+    pub(crate) fn may_end_after(&self, times: u32) -> bool {
+        self.failed > 0 || (self.lost_alone > 0 && (self.lost_last > 1 || times == 1))
     }
 
     /// The most failures that may be counted.

@@ -27,8 +27,8 @@ pub(crate) struct Law {
     settling: Option<ExhaustedRecord>,
     /// Failures of records in their own places.
     in_place: BTreeMap<RecordOrigin, u32>,
-    /// Expected state and count after the last nack.
-    came: Option<(RetryState, u32)>,
+    /// Evidence, expected state and expected count after the last nack.
+    came: Option<(Evidence, RetryState, u32)>,
     /// Dead letters, and the failures of each.
     pub(crate) dead: BTreeMap<RecordOrigin, u32>,
     /// Failures that did not count because the breaker was open.
@@ -79,7 +79,7 @@ impl Law {
     }
 
     /// The expected outcome of the last nack, if the nack was new.
-    pub(crate) fn came(&mut self) -> Option<(RetryState, u32)> {
+    pub(crate) fn came(&mut self) -> Option<(Evidence, RetryState, u32)> {
         self.came.take()
     }
 
@@ -212,6 +212,10 @@ impl Law {
     }
 
     fn judge_entry(&mut self, now: Moment, before: Option<&Entry>, entry: &Entry, why: Evidence) {
+        if before.is_some_and(|before| before.redrives < entry.redrives) {
+            assert_eq!(why, Evidence::Redrive);
+            return self.judge_redrive(now, before, entry);
+        }
         let count = before.map_or(0, |before| before.reconsume_times);
         assert!(entry.reconsume_times >= count, "a count fell: {before:?} {entry:?}");
         let stood = before.map(|before| before.state);
@@ -258,6 +262,16 @@ impl Law {
         }
     }
 
+    /// Checks a dead letter whose origin a nack names: its retries begin again, at once.
+    fn judge_redrive(&mut self, now: Moment, before: Option<&Entry>, entry: &Entry) {
+        self.said.1 = FailureHistory::default();
+        let place = place(entry.origin.as_ref().unwrap());
+        assert!(self.dead.remove(&place).is_some(), "no dead letter: {before:?}");
+        let waits = RetryState::Waiting { due: now.wall, delay_ms: 0, level: None };
+        assert_eq!((entry.state, entry.reconsume_times), (waits, 0), "from {before:?}");
+        self.came = Some((Evidence::Redrive, waits, 0));
+    }
+
     /// Checks the entry after a nack.
     fn judge_said(&mut self, now: Moment, before: Option<&Entry>, entry: &Entry) {
         let said = std::mem::take(&mut self.said.1);
@@ -283,7 +297,7 @@ impl Law {
         };
         let found = (entry.state, entry.reconsume_times);
         assert_eq!(found, expected, "a limit of {}, from {before:?}", self.max);
-        self.came = Some(expected);
+        self.came = Some((self.said.0, expected.0, expected.1));
     }
 
     /// Checks the entry or dead letter after an inferred failure.

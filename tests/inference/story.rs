@@ -193,7 +193,7 @@ impl<'a> Telling<'a> {
     fn changed(&mut self, entry: Entry, why: Evidence) {
         let count = entry.reconsume_times;
         let did = match why {
-            Evidence::CommitMarker | Evidence::Nack | Evidence::AdminNack => {
+            Evidence::CommitMarker | Evidence::Nack | Evidence::AdminNack | Evidence::Redrive => {
                 Some(Did::Said(why, entry.state, count))
             }
             Evidence::HandOut => entry.inflight().map(Did::Out),

@@ -60,7 +60,8 @@ impl Retries {
         let came = self.law.came();
         if is_heard && let Some(entry) = self.law.named(&named) {
             let place = place(entry.origin.as_ref().unwrap());
-            self.story.said(place, way, came.unwrap());
+            let (why, state, count) = came.unwrap();
+            self.story.said(place, why, (state, count));
         }
         is_heard
     }

@@ -29,6 +29,10 @@ const TABLES: [&str; 5] =
 /// Limits below and above the one for inferred failures in place.
 const LIMITS: [u32; 6] = [0, 1, 2, 3, 4, 8];
 
+/// Scripts that failed once: redrives by a nack, an outage that doubled its wait, and failures of a
+/// waiting record that were forgotten once it was isolated.
+const ONCE_WRONG: [u64; 7] = [127, 154, 1472, 1632, 2032, 3717, 3859];
+
 /// Polls of an idle hour. A process that throws for ever polls as often in a moment.
 const ROUNDS: u32 = 7_000;
 
@@ -43,8 +47,8 @@ pub(crate) struct Script {
     pub(crate) is_lonely: bool,
     /// Offsets are reset by hand now and then.
     pub(crate) is_operated: bool,
-    /// Outstanding records when the sidecar ended. With `order.mode: key` they wait behind a failed
-    /// record only after the member's next Fetch.
+    /// Outstanding records when the sidecar ended, or when a commit was refused for good. With
+    /// `order.mode: key` they wait behind a failed record only after the member's next Fetch.
     pub(crate) in_hand: BTreeSet<RecordOrigin>,
     /// The script produces only records that are handled.
     is_calm: bool,
@@ -227,12 +231,14 @@ impl Script {
     }
 
     /// Two neighbours that always fail without a nack would stay for ever: one of them succeeds.
+    /// Each of its failures doubles `give_up_after`, so it fails once.
     fn truth_behind(&mut self, place: &RecordOrigin) -> Truth {
         let truth = self.truth();
         let is_silent = |truth: &Truth| truth.left == ALWAYS && truth.way != FailureWay::Says;
+        let may_fail = truth.left > 1 && truth.way != FailureWay::Says;
         let mut before = self.handler.truths.range(..place).rev();
         let before = before.next().filter(|((of, _), _)| *of == place.0);
-        if is_silent(&truth) && before.is_some_and(|(_, before)| is_silent(before)) {
+        if may_fail && before.is_some_and(|(_, before)| is_silent(before)) {
             return Truth { left: 1, ..truth };
         }
         truth
@@ -327,7 +333,10 @@ impl Script {
     fn is_done(&self) -> bool {
         let retries = self.world.retries.as_ref().unwrap();
         let open = [StateKind::Waiting, StateKind::Inflight, StateKind::Behind];
-        self.is_all_committed() && open.map(|kind| retries.count(kind)) == [0; 3]
+        // No member reads the retry topic then. A nack of a record that the group has committed
+        // waits there, and so does a dead letter whose origin is nacked after a reset.
+        let is_unread = !self.world.has_lane();
+        self.is_all_committed() && (is_unread || open.map(|kind| retries.count(kind)) == [0; 3])
     }
 
     /// Produces the last records, and runs until all have ended.
@@ -361,7 +370,12 @@ impl Script {
                 }
             }
             let is_late = rounds > 48 * ROUNDS;
-            assert!(!is_late, "it never ends: {:?}", self.world.detector.view(self.world.now()));
+            if is_late {
+                let law = &self.world.retries.as_ref().unwrap().law;
+                let open: Vec<_> = law.all().filter(|entry| !entry.is_settled()).collect();
+                let view = self.world.detector.view(self.world.now());
+                panic!("it never ends: {open:?}, {view:?}");
+            }
         }
     }
 
@@ -372,11 +386,12 @@ impl Script {
         assert_eq!(retries.unheard.iter().find(|one| !retries.twice.contains(*one)), None);
         for (place, truth) in &self.handler.truths {
             let dead = law.dead.get(place);
-            let is_at_its_end = dead.is_some() || truth.done > 0 || truth.is_skipped;
+            let is_unread = !self.world.has_lane() && law.of(place).is_some();
+            let is_at_its_end = dead.is_some() || truth.done > 0 || truth.is_skipped || is_unread;
             assert!(is_at_its_end, "{place:?} is lost: {truth:?}");
             if let Some(times) = dead {
                 assert!(
-                    truth.may_end() && truth.may_count() >= *times,
+                    truth.may_end_after(*times) && truth.may_count() >= *times,
                     "{place:?} ended after {times}: {truth:?}"
                 );
             }
@@ -437,7 +452,8 @@ fn run(seed: u64) -> Ran {
 fn random_worlds_retry_failures_and_charge_no_other_record() {
     let one: Option<u64> = std::env::var("INFERENCE_SEED").ok().map(|n| n.parse().unwrap());
     let many = std::env::var("INFERENCE_SEEDS").map_or(100, |n| n.parse().unwrap());
-    let seeds = one.map_or(0..many, |seed| seed..seed + 1);
+    let seeds: Vec<u64> =
+        one.map_or_else(|| (0..many).chain(ONCE_WRONG).collect(), |seed| vec![seed]);
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for seed in seeds {
         if let Ok(ran) = catch_unwind(AssertUnwindSafe(|| run(seed))) {

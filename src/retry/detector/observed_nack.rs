@@ -11,23 +11,23 @@ use crate::retry::detector::Detector;
 pub const NACKED_MAX: usize = 4_096;
 
 impl Detector {
-    /// Failures that the detector has counted against a record so far.
+    /// Failures that the detector has counted against a record so far: those that were reported
+    /// while its partition waits for it, and lost deliveries of it alone.
     pub fn charged(&self, of: &TopicPartition, offset: i64) -> FailureHistory {
+        let mut charged = FailureHistory { spared: self.is_paused(), ..FailureHistory::default() };
+        let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
+        if let Some(suspect) = suspect {
+            charged.reconsume_times = suspect.reconsume_times;
+            charged.history.clone_from(&suspect.history);
+        }
         let isolated = self.suspects.isolated_in(of);
         if let Some(record) = isolated.filter(|record| record.offset == offset) {
             let (disposition, _) = record.cause();
-            let history = record.failed_at.into_iter().map(|at| (at, disposition));
-            let (reconsume_times, history) = (record.failures, history.collect());
-            return FailureHistory { reconsume_times, history, spared: self.is_paused() };
+            charged.reconsume_times = charged.reconsume_times.saturating_add(record.failures);
+            charged.history.extend(record.failed_at.into_iter().map(|at| (at, disposition)));
+            charged.history.sort_by_key(|(at, _)| *at);
         }
-        let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
-        let of_suspect = |suspect: &crate::retry::detector::Suspect| FailureHistory {
-            reconsume_times: suspect.reconsume_times,
-            history: suspect.history.clone(),
-            spared: false,
-        };
-        let carried = suspect.map(of_suspect).unwrap_or_default();
-        FailureHistory { spared: self.is_paused(), ..carried }
+        charged
     }
 
     /// Offsets of a partition that were delivered to its member and not committed.
