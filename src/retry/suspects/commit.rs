@@ -55,7 +55,7 @@ impl Suspects {
     ) -> CommitEffect {
         let owner = self.owners.get(partition);
         let is_of_owner = owner.is_some() && owner == self.isolated_owner(index);
-        let set = self.sets.get_mut(index).filter(|set| !set.isolation.is_ended);
+        let set = self.sets.get_mut(index).filter(|set| !set.isolation.is_ended());
         let Some(set) = set else { return CommitEffect::Continues };
         if !set.is_tested {
             // Progress in a partition is no crash loop there, so none of its records is suspected.
@@ -91,7 +91,7 @@ impl SuspectSet {
             return false;
         }
         self.isolation.works_otherwise = true;
-        self.isolation.deferral.take().is_some()
+        self.isolation.end_deferral()
     }
 
     /// Removes what the commit passes; true if grants change.

@@ -2,7 +2,9 @@
 
 use crate::model::{MemberId, Moment, MonoMs, Origin, TopicPartition};
 use crate::retry::suspects::ranges::length;
-use crate::retry::suspects::{Decision, MemberOutstanding, SuspectSet, Suspects, is_in};
+use crate::retry::suspects::{
+    Decision, IsolatedStage, MemberOutstanding, QuietOwner, SuspectSet, Suspects, is_in,
+};
 
 /// The records of one partition that a Fetch may deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +49,10 @@ impl Suspects {
         if position < suspected.start {
             return Grant::Range(position..suspected.start);
         }
-        if set.isolation.is_ended {
+        if set.isolation.is_ended() {
             return Grant::Nothing;
         }
-        if set.isolation.probe.is_some() {
+        if set.isolation.probe().is_some() {
             return set.grant_behind_withheld(now.mono, member, position);
         }
         if let Some(granted) = set.part.get(partition)
@@ -86,7 +88,7 @@ impl Suspects {
             let owner = self.isolated_owner(index);
             let is_owner = owner.is_none_or(|owner| owner == member);
             if let Some(set) = self.sets.get_mut(index)
-                && let Some(deferral) = &mut set.isolation.deferral
+                && let Some(deferral) = set.isolation.deferral_mut()
                 && is_owner
             {
                 deferral.is_owner_idle = is_idle;
@@ -114,17 +116,21 @@ impl Suspects {
             let Some(record) = set.isolated() else { continue };
             let is_behind = is_in(partition, &record) && position > record.offset;
             let is_elsewhere = !is_in(partition, &record) || is_behind;
-            if let Some(probe) = &set.isolation.probe {
-                if is_behind && probe.member.is_some() && !probe.has_stood {
-                    return true;
+            match &mut set.isolation.stage {
+                IsolatedStage::Withheld(probe) => {
+                    if is_behind && probe.member.is_some() && !probe.has_stood {
+                        return true;
+                    }
+                    continue;
                 }
-                continue;
-            }
-            if !set.is_first_in_line() || !is_owner {
-                continue;
-            }
-            if set.isolation.quiet.as_ref().is_none_or(|(of, _)| of != member) {
-                set.isolation.quiet = Some((member.clone(), now));
+                IsolatedStage::First(quiet) if is_owner => {
+                    if quiet.as_ref().is_none_or(|quiet| quiet.member != *member) {
+                        *quiet = Some(QuietOwner { member: member.clone(), since: now });
+                    }
+                }
+                IsolatedStage::First(_) | IsolatedStage::Deferred(_) | IsolatedStage::Ended => {
+                    continue;
+                }
             }
             // Only the first of its isolated records comes first: two would wait for each other
             // (seed 109 of `tests/inference/world.rs`).
@@ -140,7 +146,7 @@ impl SuspectSet {
     fn grant_behind_withheld(&mut self, now: MonoMs, member: &MemberId, position: i64) -> Grant {
         let next = position.saturating_add(1);
         self.isolation.is_skipped = true;
-        let Some(probe) = &mut self.isolation.probe else { return Grant::Nothing };
+        let Some(probe) = self.isolation.probe_mut() else { return Grant::Nothing };
         let next = next.max(probe.next);
         if probe.has_stood {
             return Grant::From(next);
@@ -161,12 +167,12 @@ impl SuspectSet {
         outstanding: &MemberOutstanding,
         patience_ms_max: u64,
     ) -> bool {
-        if let Some(deferral) = &mut self.isolation.deferral {
+        if let Some(deferral) = self.isolation.deferral_mut() {
             deferral.since.get_or_insert(now);
             return false;
         }
         let has_others = outstanding.keys().any(|other| other != partition);
-        let quiet_since = self.isolation.quiet.as_ref().map_or(now, |(_, since)| *since);
+        let quiet_since = self.isolation.quiet().map_or(now, |quiet| quiet.since);
         if has_others && now < quiet_since.plus(self.patience_ms) {
             return false;
         }

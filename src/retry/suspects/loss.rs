@@ -2,8 +2,8 @@
 
 use crate::model::{MemberId, Moment, MonoMs, Origin, TopicName, TopicPartition};
 use crate::retry::suspects::{
-    Decision, Deferral, LIFETIME_MS_MAX, LossCause, LostDelivery, OffsetRanges, ProbeDelivery,
-    SuspectRules, SuspectSet, Suspects,
+    Decision, Deferral, IsolatedStage, LIFETIME_MS_MAX, LossCause, LostDelivery, OffsetRanges,
+    ProbeDelivery, SuspectRules, SuspectSet, Suspects,
 };
 
 /// Times of failed deliveries that are kept of one record.
@@ -72,8 +72,8 @@ impl Suspects {
         self.decide(Decision::Changed);
     }
 
-    /// The loss of a part: each set tested at the member keeps what it was granted. True if there
-    /// was such a set.
+    /// The loss of a part or of a probe: each set tested at the member keeps what it was granted.
+    /// True if there was such a set.
     fn lose_part(
         &mut self,
         now: Moment,
@@ -85,19 +85,11 @@ impl Suspects {
         let lost_alone = self.isolated_at(member);
         let (mut is_hit, mut ended, mut failed_alone) = (false, Vec::new(), false);
         for set in self.sets.iter_mut().filter(|set| set.is_tested) {
-            let is_elsewhere = set.isolated().is_some_and(|record| {
-                let of = TopicPartition { topic: record.topic, partition: record.partition };
-                cause == LossCause::SeekBack && outstanding.get(&of).is_none()
-            });
-            if let Some(probe) = &mut set.isolation.probe {
-                if probe.member.as_ref() != Some(member) || is_elsewhere {
-                    continue;
-                }
-                is_hit = true;
-                if probe.has_stood && lost_alone.is_some() {
-                    *probe = ProbeDelivery::default();
-                } else {
-                    set.end_probe(now);
+            if set.isolation.probe().is_some() {
+                let is_its = set.has_probe_of(member, (outstanding, cause));
+                is_hit |= is_its;
+                if is_its {
+                    set.lose_probe(now, lost_alone.is_some());
                 }
                 continue;
             }
@@ -124,7 +116,7 @@ impl Suspects {
                 }
             }
             set.defer_or_withhold(now, &self.rules, under_test.contains(&record.topic));
-            if set.isolation.probe.is_some() {
+            if set.isolation.probe().is_some() {
                 under_test.push(record.topic);
             }
         }
@@ -155,18 +147,18 @@ impl Suspects {
                 && is_owner
                 && set.is_first_in_line()
             {
-                set.isolation.deferral = Some(Deferral::default());
+                set.isolation.stage = IsolatedStage::Deferred(Deferral::default());
             }
         }
     }
 
     /// Topics with records under test that are not isolated, or with a withheld record.
     fn topics_under_test(&self) -> Vec<TopicName> {
-        let is_company = |set: &&SuspectSet| {
+        let is_under_test = |set: &&SuspectSet| {
             let is_isolated = set.isolated().is_some();
-            set.is_tested && (!is_isolated || set.isolation.probe.is_some())
+            set.is_tested && (!is_isolated || set.isolation.probe().is_some())
         };
-        let sets = self.sets.iter().filter(is_company);
+        let sets = self.sets.iter().filter(is_under_test);
         sets.flat_map(|set| set.remaining.partitions().map(|of| of.topic.clone())).collect()
     }
 
@@ -212,8 +204,9 @@ impl Suspects {
         }
     }
 
-    /// Sets whose owner was lost without a part of them, or with all of them passed over, suspect
-    /// the wrong records: one set with more patience replaces them.
+    /// Takes the sets that suspect the wrong records: their owner was lost without a part of them,
+    /// or with records that were passed over. One set with more patience replaces them; the caller
+    /// gives it the records of this loss. It has no failures yet, as those were of other records.
     fn take_wrong_suspicions(
         &mut self,
         now: MonoMs,
@@ -231,7 +224,7 @@ impl Suspects {
             let is_owner = set.remaining.partitions().any(is_lost);
             let is_its_turn = is_owner && set.is_first_in_line();
             let is_wrong = set.passed_over.intersects(lost) || is_its_turn;
-            let is_kept = set.isolation.is_ended || set.isolation.probe.is_some();
+            let is_kept = set.isolation.is_ended() || set.isolation.probe().is_some();
             if !set.is_tested || is_kept || !is_wrong {
                 self.sets.push(set);
                 continue;
@@ -259,7 +252,7 @@ impl Suspects {
             if let Some(set) = self.sets.get_mut(index)
                 && is_owner
             {
-                set.isolation.deferral = None;
+                set.isolation.end_deferral();
             }
         }
     }
@@ -337,21 +330,41 @@ impl SuspectSet {
     }
 
     /// The owner's next session goes on without the record; after `give_up_after` the record is
-    /// withheld. Only one record of a topic is withheld at a time, and a second one after it. The
-    /// records behind each would be the other's test, and neither would end.
-    fn defer_or_withhold(&mut self, now: Moment, rules: &SuspectRules, has_company: bool) {
+    /// withheld. With two withheld records in a topic, the record behind one might be the other,
+    /// and neither would end: so the second waits. `is_topic_tested`: other records of the topic
+    /// are under test, or one is withheld.
+    fn defer_or_withhold(&mut self, now: Moment, rules: &SuspectRules, is_topic_tested: bool) {
         let isolation = &mut self.isolation;
-        isolation.deferral = Some(Deferral::default());
         let is_due = rules.give_up_after_ms.is_some() && now.wall >= isolation.give_up_at;
-        if is_due && !has_company && isolation.losses_alone >= rules.in_place_limit {
-            isolation.probe = Some(ProbeDelivery::default());
-            isolation.deferral = None;
-        }
+        let is_withheld =
+            is_due && !is_topic_tested && isolation.losses_alone >= rules.in_place_limit;
+        isolation.stage = if is_withheld {
+            IsolatedStage::Withheld(ProbeDelivery::default())
+        } else {
+            IsolatedStage::Deferred(Deferral::default())
+        };
     }
 
-    /// Ends the test: the record behind the withheld one was lost too, so others fail as well.
-    fn end_probe(&mut self, now: Moment) {
-        self.isolation.probe = None;
+    /// Whether the lost member got the record behind the withheld one. A live member that went back
+    /// in other partitions only still has it.
+    fn has_probe_of(&self, member: &MemberId, lost: (&OffsetRanges, LossCause)) -> bool {
+        let (outstanding, cause) = lost;
+        let is_its =
+            self.isolation.probe().is_some_and(|probe| probe.member.as_ref() == Some(member));
+        let is_lost = |(of, _): (&TopicPartition, i64)| outstanding.get(of).is_some();
+        is_its && (cause == LossCause::MemberEnded || self.only_suspect().is_some_and(is_lost))
+    }
+
+    /// The record behind the withheld one was lost too, so others fail as well: the withheld one is
+    /// delivered again, and waits twice as long for the next probe. Once the probe stood, an
+    /// isolated record of another set explains the loss, and the probe begins again.
+    fn lose_probe(&mut self, now: Moment, is_explained: bool) {
+        let has_stood = self.isolation.probe().is_some_and(|probe| probe.has_stood);
+        if has_stood && is_explained {
+            self.isolation.stage = IsolatedStage::Withheld(ProbeDelivery::default());
+            return;
+        }
+        self.isolation.stage = IsolatedStage::First(None);
         self.isolation.give_up_wait_ms = self.isolation.give_up_wait_ms.saturating_mul(2);
         self.isolation.give_up_at = now.wall.plus(self.isolation.give_up_wait_ms);
         self.end_round();

@@ -14,7 +14,7 @@
 //! | round | one walk over the suspects of a set, part by part; a loss ends it |
 //! | part | the suspects that are granted now, an eighth of the round |
 //! | passed over | its part had no commit and no loss in time; suspected again in the next round |
-//! | patience | that time: `isolation_timeout`, doubled when a loss proves it too short |
+//! | patience | that time: `isolation_timeout`; a loss that proves it too short doubles it |
 //! | first in line | the owner gets nothing but the isolated record |
 //! | quiet | the owner has nothing outstanding or waits for that |
 //! | deferral | after a failure the owner gets everything but the record, for a time |
@@ -22,6 +22,7 @@
 //! | skipped | a probe has ended, and the record was not delivered since |
 //! | stands | its timeout is over without a loss |
 //! | behind | at a higher offset of the partition |
+//! | prefix | the records before the isolated one in its partition, with a patience of their own |
 //!
 //! The state machine does no I/O. Without a lost delivery there is no set, and every Fetch is
 //! unlimited. Sources: KAFKA-17541 (share groups halve the batch of a record that is delivered
@@ -46,7 +47,7 @@ use crate::model::{Deadline, MemberId, Moment, MonoMs, Origin, TopicName, TopicP
 
 pub use grant::Grant;
 pub use ranges::OffsetRanges;
-use set::{Deferral, LossCause, ProbeDelivery, SuspectSet};
+use set::{Deferral, IsolatedStage, LossCause, ProbeDelivery, QuietOwner, SuspectSet};
 pub use suspects_explanation::{NextStep, SetView, Stage};
 pub use suspects_record::{SetRecord, SuspectsRecord};
 pub use suspects_view::EndedRecord;
@@ -60,8 +61,8 @@ const LIFETIME_MS_MAX: u64 = 15 * 60 * 1000;
 const FORGET_MS: u64 = 60 * 60 * 1000;
 /// An owner's session goes on without its isolated record for this long at most: 90 s.
 const DEFERRAL_MS_MAX: u64 = 90 * 1000;
-/// Bound of the patience for an owner that does not fetch its isolated record: 300 s. Three of them
-/// pass before the owner gets everything.
+/// Bound of the patience of the prefix while an owner does not fetch its isolated record: 300 s.
+/// Three of them pass before the owner gets everything.
 const QUIET_MS_MAX: u64 = 300 * 1000;
 
 /// The settings of one group.
@@ -278,7 +279,7 @@ impl Suspects {
     fn take_back(&mut self, member: &MemberId, is_taken: impl Fn(&TopicPartition) -> bool) {
         let is_taken = |of: &TopicPartition| self.owners.get(of) == Some(member) && is_taken(of);
         for set in &mut self.sets {
-            set.take_back(member, &is_taken);
+            set.take_back(member, is_taken);
             let has_more = |of: &TopicPartition| self.owners.get(of) == Some(member);
             if !set.part.partitions().any(has_more) {
                 set.holders.remove(member);
@@ -310,7 +311,7 @@ impl Suspects {
                 is_in(partition, &record) && offsets.contains(&record.offset)
             });
             if is_its {
-                if let Some(probe) = &mut set.isolation.probe {
+                if let Some(probe) = set.isolation.probe_mut() {
                     probe.next = probe.next.max(offsets.end);
                 }
                 return self.decide(Decision::Changed);
@@ -340,14 +341,13 @@ impl Suspects {
         self.sets.retain(|set| !set.remaining.is_empty() || !set.passed_over.is_empty());
     }
 
-    /// Makes the record an entry or a dead letter. It is withheld until [`SuspectEvent::Dropped`]
-    /// reports the entry.
+    /// Makes the record an entry or a dead letter. No Fetch delivers it until
+    /// [`SuspectEvent::Dropped`] reports the entry, which ends the set.
     fn end_record(&mut self, decision: Decision, record: &Origin) {
         let ended = self.sets.iter_mut().filter(|set| set.isolated().as_ref() == Some(record));
         for set in ended {
             set.end_round();
-            (set.isolation.deferral, set.isolation.probe) = (None, None);
-            set.isolation.is_ended = true;
+            set.isolation.stage = IsolatedStage::Ended;
         }
         self.decide(decision);
         self.decide(Decision::Changed);

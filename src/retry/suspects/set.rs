@@ -51,35 +51,59 @@ pub(super) struct SuspectSet {
 }
 
 /// The state of a set that is one record.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Isolation {
+    pub stage: IsolatedStage,
     /// Failed deliveries that count.
     pub failures: u32,
     /// The times of the latest ones, latest last.
     pub failed_at: Vec<WallMs>,
     /// The cause of the latest one.
     pub cause: LossCause,
-    /// The record becomes an entry: no Fetch delivers it.
-    pub is_ended: bool,
     /// Losses of the record while it was delivered by itself, counted or not.
     pub losses_alone: u32,
     /// The owner has committed another record of the topic since the last failure that counts.
     pub works_otherwise: bool,
     /// The record's last delivery had no other partition outstanding beside it.
     pub is_alone: bool,
-    /// The member that gets nothing else, and the start of that.
-    pub quiet: Option<(MemberId, MonoMs)>,
-    /// The owner's session gets everything but the record.
-    pub deferral: Option<Deferral>,
-    /// The record is withheld, and the next record tells whether others fail as well.
-    pub probe: Option<ProbeDelivery>,
-    /// Records behind it were delivered, and the record itself was not delivered since.
+    /// Records behind it were delivered, and the record itself was not delivered since. No commit
+    /// passes it before it is a dead letter, whatever its stage.
     pub is_skipped: bool,
     /// From this time on, a loss makes the record withheld.
     pub give_up_at: WallMs,
     /// The wait until then, doubled with each probe that was lost.
     pub give_up_wait_ms: u64,
+}
+
+/// The deliveries to the owner of an isolated record. A commit of the record ends the set in the
+/// first two stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum IsolatedStage {
+    /// The owner gets the record, and nothing else until its timeout is over. A loss of the record
+    /// alone defers it, withholds it after `give_up_after`, or ends it at the last failure.
+    First(Option<QuietOwner>),
+    /// The owner gets everything but the record. A commit of another record, the owner's loss or
+    /// 90 s make it the first again.
+    Deferred(Deferral),
+    /// The owner gets the record behind it alone, and the rest once that one stood. A commit past
+    /// it ends it; a loss makes it the first again.
+    Withheld(ProbeDelivery),
+    /// No Fetch delivers the record. Its entry ends the set.
+    Ended,
+}
+
+impl Default for IsolatedStage {
+    fn default() -> Self {
+        Self::First(None)
+    }
+}
+
+/// The owner of an isolated record, while it gets nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct QuietOwner {
+    pub member: MemberId,
+    /// Time of the first Fetch that was refused.
+    pub since: MonoMs,
 }
 
 /// A session that gets everything but an isolated record.
@@ -99,6 +123,55 @@ pub(super) struct ProbeDelivery {
     pub has_stood: bool,
     /// No record below this offset can be delivered.
     pub next: i64,
+}
+
+impl Isolation {
+    pub(super) fn is_ended(&self) -> bool {
+        self.stage == IsolatedStage::Ended
+    }
+
+    pub(super) fn probe(&self) -> Option<&ProbeDelivery> {
+        match &self.stage {
+            IsolatedStage::Withheld(probe) => Some(probe),
+            _ => None,
+        }
+    }
+
+    pub(super) fn probe_mut(&mut self) -> Option<&mut ProbeDelivery> {
+        match &mut self.stage {
+            IsolatedStage::Withheld(probe) => Some(probe),
+            _ => None,
+        }
+    }
+
+    pub(super) fn quiet(&self) -> Option<&QuietOwner> {
+        match &self.stage {
+            IsolatedStage::First(quiet) => quiet.as_ref(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn deferral_mut(&mut self) -> Option<&mut Deferral> {
+        match &mut self.stage {
+            IsolatedStage::Deferred(deferral) => Some(deferral),
+            _ => None,
+        }
+    }
+
+    pub(super) fn end_quiet(&mut self) {
+        if let IsolatedStage::First(quiet) = &mut self.stage {
+            *quiet = None;
+        }
+    }
+
+    /// Makes a deferred record the first again; true if it was deferred.
+    pub(super) fn end_deferral(&mut self) -> bool {
+        let is_deferred = matches!(self.stage, IsolatedStage::Deferred(_));
+        if is_deferred {
+            self.stage = IsolatedStage::First(None);
+        }
+        is_deferred
+    }
 }
 
 impl SuspectSet {
@@ -139,18 +212,17 @@ impl SuspectSet {
     /// commit past a skipped record after its probe has ended (seed 43 of
     /// `tests/inference/world.rs`), so the record binds commits until it is delivered again.
     pub(super) fn is_withheld(&self) -> bool {
-        self.isolation.probe.is_some() || self.isolation.is_skipped
+        self.isolation.probe().is_some() || self.isolation.is_skipped
     }
 
     /// Whether a delivery left out the set's record. Such a set ends with a commit past the record.
     pub(super) fn is_bound(&self) -> bool {
-        self.isolation.is_ended || self.is_withheld()
+        self.isolation.is_ended() || self.is_withheld()
     }
 
     /// Whether the isolated record is delivered to its owner before anything else.
     pub(super) fn is_first_in_line(&self) -> bool {
-        let isolation = &self.isolation;
-        isolation.deferral.is_none() && isolation.probe.is_none() && !isolation.is_ended
+        matches!(self.isolation.stage, IsolatedStage::First(_))
     }
 
     /// Ends the part: the next grant begins another one.
@@ -164,7 +236,7 @@ impl SuspectSet {
     pub(super) fn end_empty_part(&mut self) {
         if self.part.is_empty() {
             self.end_part();
-            self.isolation.quiet = None;
+            self.isolation.end_quiet();
         }
     }
 
@@ -194,12 +266,14 @@ impl SuspectSet {
         if !self.only_suspect().is_some_and(|(of, _)| is_taken(of)) {
             return;
         }
-        let isolation = &mut self.isolation;
-        isolation.quiet.take_if(|(of, _)| of == member);
-        if let Some(probe) = &mut isolation.probe
-            && probe.member.as_ref() == Some(member)
-        {
-            *probe = ProbeDelivery::default();
+        match &mut self.isolation.stage {
+            IsolatedStage::First(quiet) => {
+                quiet.take_if(|quiet| quiet.member == *member);
+            }
+            IsolatedStage::Withheld(probe) if probe.member.as_ref() == Some(member) => {
+                *probe = ProbeDelivery::default();
+            }
+            IsolatedStage::Withheld(_) | IsolatedStage::Deferred(_) | IsolatedStage::Ended => {}
         }
     }
 
@@ -209,8 +283,8 @@ impl SuspectSet {
         self.end_part();
         self.part_size = 0;
         self.passed_over = OffsetRanges::default();
-        self.isolation.quiet = None;
-        if let Some(probe) = &mut self.isolation.probe {
+        self.isolation.end_quiet();
+        if let Some(probe) = self.isolation.probe_mut() {
             *probe = ProbeDelivery::default();
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, TopicPartition};
-use crate::retry::suspects::{OffsetRanges, SuspectSet, Suspects};
+use crate::retry::suspects::{IsolatedStage, OffsetRanges, SuspectSet, Suspects};
 
 /// Ranges that are listed per set.
 const RANGES_MAX: usize = 16;
@@ -103,19 +103,19 @@ impl Suspects {
             Stage::Ended => NextStep::Entry,
             Stage::Counted => NextStep::Losses(self.rules.crash_limit.saturating_sub(set.losses)),
             _ if is_out && !self.waits_for_live_members(index) => NextStep::MemberEnds,
-            Stage::Withheld => match &set.isolation.probe {
+            Stage::Withheld => match set.isolation.probe() {
                 Some(probe) if !probe.has_stood => {
                     NextStep::RecordBehind(probe.member.as_ref().map(|_| stands))
                 }
                 _ => NextStep::Commit,
             },
             Stage::Tested | Stage::Isolated if is_out => NextStep::PassedOver(stands),
-            Stage::Isolated => match set.isolation.deferral {
-                Some(_) => {
+            Stage::Isolated => match set.isolation.stage {
+                IsolatedStage::Deferred(_) => {
                     let ends_at = set.deferral_ends_at(self.rules.order_interval_ms);
                     NextStep::Deferred(ends_at.map(|at| at.since(now)))
                 }
-                None => NextStep::FirstInLine,
+                _ => NextStep::FirstInLine,
             },
             Stage::Tested if set.remaining.is_empty() => NextStep::Losses(1),
             Stage::Tested => NextStep::Grant(set.records_of_part()),
@@ -126,8 +126,8 @@ impl Suspects {
 impl SuspectSet {
     fn stage(&self) -> Stage {
         match self.isolated() {
-            Some(_) if self.isolation.is_ended => Stage::Ended,
-            Some(_) if self.isolation.probe.is_some() => Stage::Withheld,
+            Some(_) if self.isolation.is_ended() => Stage::Ended,
+            Some(_) if self.isolation.probe().is_some() => Stage::Withheld,
             Some(_) => Stage::Isolated,
             None if self.is_tested => Stage::Tested,
             None => Stage::Counted,

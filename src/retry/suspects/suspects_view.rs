@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::{MemberId, Moment, Origin, TopicPartition, WallMs};
-use crate::retry::suspects::{LossCause, SuspectSet, Suspects, is_in};
+use crate::retry::suspects::{IsolatedStage, LossCause, SuspectSet, Suspects, is_in};
 
 /// A record that becomes an entry: the last delivery that counts has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +20,14 @@ pub struct EndedRecord {
 impl Suspects {
     /// The first record at or above `from` that becomes an entry.
     pub fn ended(&self, partition: &TopicPartition, from: i64) -> Option<EndedRecord> {
-        let of_partition = self.sets.iter().filter(|set| set.isolation.is_ended);
+        let of_partition = self.sets.iter().filter(|set| set.isolation.is_ended());
         let records = of_partition.filter_map(|set| set.record_in(partition));
         records.filter(|record| record.offset >= from).min_by_key(|record| record.offset)
     }
 
     /// Partitions with a record that becomes an entry.
     pub fn partitions_with_ended(&self) -> impl Iterator<Item = &TopicPartition> {
-        let ended = self.sets.iter().filter(|set| set.isolation.is_ended);
+        let ended = self.sets.iter().filter(|set| set.isolation.is_ended());
         let partitions: BTreeSet<&TopicPartition> =
             ended.flat_map(|set| set.remaining.partitions()).collect();
         partitions.into_iter()
@@ -43,7 +43,11 @@ impl Suspects {
     /// A withheld record becomes an entry, because a commit is about to pass it.
     pub fn end_withheld(&mut self, partition: &TopicPartition) {
         for set in self.sets.iter_mut().filter(|set| set.is_withheld()) {
-            set.isolation.is_ended |= set.record_in(partition).is_some();
+            if set.record_in(partition).is_some() {
+                // The entry may come late: until then no commit passes the record.
+                set.isolation.is_skipped = true;
+                set.isolation.stage = IsolatedStage::Ended;
+            }
         }
     }
 
@@ -75,9 +79,9 @@ impl Suspects {
         self.sets.iter().any(|set| {
             let has_record = set.isolated().is_some();
             let is_out = has_record && set.holders.contains(member);
-            let quiet = set.isolation.quiet.as_ref().filter(|(of, _)| of == member);
-            let is_next = quiet.is_some_and(|(_, since)| now.mono < since.plus(set.patience_ms));
-            is_out || (has_record && set.is_first_in_line() && is_next)
+            let quiet = set.isolation.quiet().filter(|quiet| quiet.member == *member);
+            let is_next = quiet.is_some_and(|quiet| now.mono < quiet.since.plus(set.patience_ms));
+            is_out || (has_record && is_next)
         })
     }
 }

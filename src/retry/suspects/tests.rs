@@ -75,7 +75,7 @@ fn a_passed_over_record_is_suspected_beside_a_deferred_one() {
     let set = suspects.sets.first_mut().unwrap();
     set.passed_over.cover(&ranges(&[(0, 0..1)]));
     set.remaining.remove(&of(0));
-    set.isolation.deferral = Some(Deferral::default());
+    set.isolation.stage = IsolatedStage::Deferred(Deferral::default());
     lose(&mut suspects, "owner", &[(0, 0..1)]);
     let left: Vec<_> = suspects.sets.iter().map(|set| set.remaining.clone()).collect();
     assert_eq!(left, [ranges(&[(0, 0..1)])]);
@@ -121,7 +121,7 @@ fn records_under_test_are_granted_or_behind_a_withheld_one() {
     suspects.grant(now(2_000), &owner, &of(0), 0, &nothing);
     assert!(suspects.is_under_test(&of(0), 0) && !suspects.is_under_test(&of(0), 1));
     let mut withheld = skipped(1, 8);
-    withheld.isolation.probe = Some(ProbeDelivery::default());
+    withheld.isolation.stage = IsolatedStage::Withheld(ProbeDelivery::default());
     suspects.sets = vec![withheld];
     assert!(!suspects.is_under_test(&of(1), 8), "nobody asked");
     assert_eq!(suspects.grant(now(2_000), &owner, &of(1), 8, &nothing), Grant::Range(9..10));
@@ -182,16 +182,18 @@ fn an_explanation_names_the_stage_and_next_step() {
     lose(&mut suspects, "owner", &[(0, 0..1)]);
     assert_eq!(told(&suspects, 3_000), [(Stage::Isolated, 1, NextStep::FirstInLine)]);
     let set = suspects.sets.first_mut().unwrap();
-    set.isolation.deferral = Some(Deferral { since: Some(MonoMs(3_000)), is_owner_idle: true });
+    let deferral = Deferral { since: Some(MonoMs(3_000)), is_owner_idle: true };
+    set.isolation.stage = IsolatedStage::Deferred(deferral);
     let deferred = NextStep::Deferred(Some(800));
     assert_eq!(told(&suspects, 3_200), [(Stage::Isolated, 1, deferred)], "order.interval is 1 s");
     let set = suspects.sets.first_mut().unwrap();
-    (set.isolation.deferral, set.isolation.probe) = (None, Some(ProbeDelivery::default()));
+    set.isolation.stage = IsolatedStage::Withheld(ProbeDelivery::default());
     assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, NextStep::RecordBehind(None))]);
     let set = suspects.sets.first_mut().unwrap();
-    set.isolation.probe = Some(ProbeDelivery { has_stood: true, ..ProbeDelivery::default() });
+    let probe = ProbeDelivery { has_stood: true, ..ProbeDelivery::default() };
+    set.isolation.stage = IsolatedStage::Withheld(probe);
     assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, NextStep::Commit)]);
-    suspects.sets.first_mut().unwrap().isolation.is_ended = true;
+    suspects.sets.first_mut().unwrap().isolation.stage = IsolatedStage::Ended;
     assert_eq!(told(&suspects, 3_200), [(Stage::Ended, 1, NextStep::Entry)]);
 }
 
@@ -208,7 +210,7 @@ fn end_cleanly(suspects: &mut Suspects, member: &str) {
 fn probed() -> Suspects {
     let mut suspects = group(1);
     let mut withheld = skipped(0, 8);
-    withheld.isolation.probe = Some(ProbeDelivery::default());
+    withheld.isolation.stage = IsolatedStage::Withheld(ProbeDelivery::default());
     suspects.sets = vec![withheld];
     assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 8)), Grant::Range(9..10));
     suspects
@@ -219,7 +221,7 @@ fn a_probe_ends_with_its_member() {
     let mut suspects = probed();
     end_cleanly(&mut suspects, "owner");
     suspects.handle_timeout(now(60_000));
-    assert!(!suspects.sets[0].isolation.probe.as_ref().unwrap().has_stood, "nobody had a record");
+    assert!(!suspects.sets[0].isolation.probe().unwrap().has_stood, "nobody had a record");
     assert_eq!(ask(&mut suspects, 61_000, "next", (0, 8)), Grant::Range(9..10));
 }
 

@@ -2,8 +2,8 @@
 
 use crate::model::{Moment, MonoMs};
 use crate::retry::suspects::{
-    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, OffsetRanges, ProbeDelivery, QUIET_MS_MAX,
-    SuspectSet, Suspects,
+    DEFERRAL_MS_MAX, Decision, FORGET_MS, IsolatedStage, MemberId, OffsetRanges, ProbeDelivery,
+    QUIET_MS_MAX, QuietOwner, SuspectSet, Suspects,
 };
 
 /// Timeouts to wait for an owner that does not fetch its isolated record, before it gets
@@ -86,14 +86,14 @@ impl Suspects {
     pub(super) fn waits_for_live_members(&self, index: usize) -> bool {
         let is_closed = |member: &MemberId| self.disconnected.contains(member);
         self.sets.get(index).is_some_and(|set| {
-            let probe = set.isolation.probe.as_ref().and_then(|probe| probe.member.as_ref());
+            let probe = set.isolation.probe().and_then(|probe| probe.member.as_ref());
             !set.holders.iter().any(is_closed) && !probe.is_some_and(is_closed)
         })
     }
 
     fn quiet_ends_at(&self, index: usize) -> Option<MonoMs> {
         let set = self.sets.get(index)?;
-        let (member, since) = set.isolation.quiet.as_ref()?;
+        let QuietOwner { member, since } = set.isolation.quiet()?;
         if !set.part.is_empty() || self.disconnected.contains(member) {
             return None;
         }
@@ -104,7 +104,7 @@ impl Suspects {
 
 impl SuspectSet {
     pub(super) fn is_probe_out(&self) -> bool {
-        let probe = self.isolation.probe.as_ref();
+        let probe = self.isolation.probe();
         probe.is_some_and(|probe| probe.member.is_some() && !probe.has_stood)
     }
 
@@ -113,7 +113,7 @@ impl SuspectSet {
         if !self.is_probe_out() {
             return false;
         }
-        if let Some(probe) = &mut self.isolation.probe {
+        if let Some(probe) = self.isolation.probe_mut() {
             probe.has_stood = true;
         }
         true
@@ -126,17 +126,17 @@ impl SuspectSet {
         }
         self.passed_over.cover(&part);
         self.end_part();
-        self.isolation.quiet = None;
+        self.isolation.end_quiet();
     }
 
     /// Delivers everything until the next loss, because the owner does not fetch the record. A
     /// withheld record stays withheld.
     fn open(&mut self) {
-        let quiet = self.isolation.quiet.take();
+        let IsolatedStage::First(quiet) = &mut self.isolation.stage else { return };
+        let member = quiet.take().map(|quiet| quiet.member);
         if self.is_withheld() {
-            let member = quiet.map(|(member, _)| member);
-            self.isolation.probe =
-                Some(ProbeDelivery { member, has_stood: true, ..ProbeDelivery::default() });
+            let probe = ProbeDelivery { member, has_stood: true, ..ProbeDelivery::default() };
+            self.isolation.stage = IsolatedStage::Withheld(probe);
             return;
         }
         let remaining = std::mem::take(&mut self.remaining);
@@ -144,16 +144,13 @@ impl SuspectSet {
     }
 
     pub(super) fn deferral_ends_at(&self, interval_ms: u64) -> Option<MonoMs> {
-        let deferral = self.isolation.deferral?;
+        let IsolatedStage::Deferred(deferral) = self.isolation.stage else { return None };
         let wait_ms = if deferral.is_owner_idle { interval_ms } else { DEFERRAL_MS_MAX };
         deferral.since.map(|since| since.plus(wait_ms))
     }
 
     fn end_deferral(&mut self, now: MonoMs, interval_ms: u64) -> bool {
         let is_over = self.deferral_ends_at(interval_ms).is_some_and(|at| now >= at);
-        if is_over {
-            self.isolation.deferral = None;
-        }
-        is_over
+        is_over && self.isolation.end_deferral()
     }
 }

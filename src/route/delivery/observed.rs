@@ -132,9 +132,9 @@ impl Router {
         self.all_seen(group, self.real(offsets).map(of).collect());
     }
 
-    /// The group's current position in each partition of a commit from outside the group (an offset
-    /// reset).
-    pub(in crate::route) fn stands(
+    /// A commit from outside the group resets its offsets: the former offset of each partition, and
+    /// the new one.
+    pub(in crate::route) fn offset_resets(
         &self,
         group: &GroupId,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,

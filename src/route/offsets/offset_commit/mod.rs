@@ -337,14 +337,14 @@ impl Router {
     }
 }
 
-/// The current positions of the partitions that a commit from outside the group resets.
+/// The offset resets of a commit without a member id; empty for a commit of a member.
 fn resets(
     router: &Router,
     group: &GroupId,
     request: &OffsetCommitRequest,
     offsets: impl Iterator<Item = (TopicName, i32, i64)>,
 ) -> Vec<GroupObservation> {
-    if request.member_id.is_empty() { router.stands(group, offsets) } else { Vec::new() }
+    if request.member_id.is_empty() { router.offset_resets(group, offsets) } else { Vec::new() }
 }
 
 /// The offsets that are stored.
