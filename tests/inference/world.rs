@@ -33,6 +33,9 @@ const LIMITS: [u32; 6] = [0, 1, 2, 3, 4, 8];
 /// waiting record that were forgotten once it was isolated.
 const ONCE_WRONG: [u64; 7] = [127, 154, 1472, 1632, 2032, 3717, 3859];
 
+/// Records before a record that may be its neighbour, once those between them are handled.
+const NEIGHBOURS: usize = 8;
+
 /// Polls of an idle hour. A process that throws for ever polls as often in a moment.
 const ROUNDS: u32 = 7_000;
 
@@ -231,14 +234,15 @@ impl Script {
     }
 
     /// Two neighbours that always fail without a nack would stay for ever: one of them succeeds.
-    /// Each of its failures doubles `give_up_after`, so it fails once.
+    /// Each of its failures doubles `give_up_after`, so it fails once. Records of aborted
+    /// transactions may lie between them.
     fn truth_behind(&mut self, place: &RecordOrigin) -> Truth {
         let truth = self.truth();
         let is_silent = |truth: &Truth| truth.left == ALWAYS && truth.way != FailureWay::Says;
         let may_fail = truth.left > 1 && truth.way != FailureWay::Says;
-        let mut before = self.handler.truths.range(..place).rev();
-        let before = before.next().filter(|((of, _), _)| *of == place.0);
-        if may_fail && before.is_some_and(|(_, before)| is_silent(before)) {
+        let before = self.handler.truths.range(..place).rev().take(NEIGHBOURS);
+        let mut before = before.filter(|((of, _), _)| *of == place.0);
+        if may_fail && before.any(|(_, before)| is_silent(before)) {
             return Truth { left: 1, ..truth };
         }
         truth

@@ -86,7 +86,7 @@ impl Suspects {
         let (mut is_hit, mut ended, mut failed_alone) = (false, Vec::new(), false);
         for set in self.sets.iter_mut().filter(|set| set.is_tested) {
             if set.isolation.probe().is_some() {
-                let is_its = set.has_probe_of(member, (outstanding, cause));
+                let is_its = set.has_probe_of(member, outstanding);
                 is_hit |= is_its;
                 if is_its {
                     set.lose_probe(now, lost_alone.is_some());
@@ -345,14 +345,15 @@ impl SuspectSet {
         };
     }
 
-    /// Whether the lost member got the record behind the withheld one. A live member that went back
-    /// in other partitions only still has it.
-    fn has_probe_of(&self, member: &MemberId, lost: (&OffsetRanges, LossCause)) -> bool {
-        let (outstanding, cause) = lost;
-        let is_its =
-            self.isolation.probe().is_some_and(|probe| probe.member.as_ref() == Some(member));
-        let is_lost = |(of, _): (&TopicPartition, i64)| outstanding.get(of).is_some();
-        is_its && (cause == LossCause::MemberEnded || self.only_suspect().is_some_and(is_lost))
+    /// Whether the member is lost with a record behind the withheld one.
+    fn has_probe_of(&self, member: &MemberId, outstanding: &OffsetRanges) -> bool {
+        let (Some(probe), Some((of, offset))) = (self.isolation.probe(), self.only_suspect())
+        else {
+            return false;
+        };
+        let next = offset.saturating_add(1).max(probe.next);
+        let is_delivered = outstanding.get(of).is_some_and(|range| next < range.end);
+        probe.member.as_ref() == Some(member) && is_delivered
     }
 
     /// The record behind the withheld one was lost too, so others fail as well: the withheld one is

@@ -226,6 +226,22 @@ fn a_probe_ends_with_its_member() {
 }
 
 #[test]
+fn a_probe_is_lost_with_a_record_behind_only() {
+    for (outstanding, is_lost) in [
+        (ranges(&[(1, 0..1)]), false),
+        (ranges(&[(0, 8..9), (1, 0..1)]), false),
+        (ranges(&[(0, 8..10)]), true),
+    ] {
+        let mut suspects = probed();
+        let (member, lived_ms) = ("owner".into(), 1_000);
+        let lost = LostDelivery { member, outstanding, lived_ms, has_left: false };
+        suspects.handle(now(2_500), SuspectEvent::Lost(lost));
+        let set = suspects.sets.first().unwrap();
+        assert_eq!(set.isolation.probe().is_none(), is_lost);
+    }
+}
+
+#[test]
 fn a_probe_ends_with_its_assignment() {
     let mut suspects = probed();
     let (member, partitions) = (MemberId::new("owner"), vec![of(0)]);
