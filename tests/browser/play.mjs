@@ -1,6 +1,6 @@
 // play.mjs BINARY FOLDER: the story of `run`, against a sidecar of its own.
 import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, existsSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, existsSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -109,6 +109,32 @@ async function judgeBoth(page, name) {
   await page.setViewport(DESK);
 }
 
+// Draws the page into an SVG file of text, with its own style: README shows it.
+async function draw(page, name) {
+  const svg = await page.evaluate(() => {
+    const style = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
+    const copy = document.documentElement.cloneNode(true);
+    copy.querySelectorAll("script, link, meta, title").forEach((one) => one.remove());
+    const own = document.createElement("style");
+    own.textContent = style.map((rule) => rule.cssText).join("\n");
+    copy.querySelector("head").append(own);
+    const xhtml = new XMLSerializer().serializeToString(copy);
+    const [width, height] = [innerWidth, document.documentElement.scrollHeight];
+    return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" ` +
+      `width="${width}" height="${height}"><foreignObject width="100%" height="100%">` +
+      `${xhtml}</foreignObject></svg>\n`;
+  });
+  writeFileSync(join(folder, `${name}.svg`), svg);
+  const drawn = await page.evaluate(async (source) => {
+    const image = new Image();
+    image.src = `data:image/svg+xml;base64,${btoa(unescape(encodeURIComponent(source)))}`;
+    await image.decode();
+    return [image.naturalWidth, image.naturalHeight];
+  }, svg);
+  check(drawn[0] === DESK.width && drawn[1] > 300, `${name}: drawn in ${drawn} pixels`);
+  check(svg.length <= PAGE_BYTES_MAX, `${name}: ${Math.round(svg.length / 1024)} KiB as a picture`);
+}
+
 async function text(page) {
   return page.evaluate(() => document.body.innerText);
 }
@@ -164,6 +190,7 @@ async function play(kafka, admin) {
   check(now.includes("Dead letters by cause and age"), "the first page has the sums");
   check(now.includes("no stock for item #") && now.includes("a-#"), "the first page has kinds");
   await judge(page, "now");
+  await draw(page, "page");
   await follow(page, 'a[href="/groups/shop"]');
   const kinds = await text(page);
   check(kinds.includes("395 × explicit_dlq of payments: no stock for item #"), "395 of one kind");
