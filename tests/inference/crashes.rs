@@ -308,9 +308,9 @@ fn a_refused_commit_and_its_member_are_one_loss() {
     let app = world.start(Commits::Never);
     world.fetch(&app, None);
     let (now, member) = (world.now(), app.by.member.clone());
-    world
-        .detector
-        .handle(now, GroupObservation::CommitRefused { member: member.clone(), partition: of(0) });
+    let refused =
+        GroupObservation::CommitRefused { member: member.clone(), partitions: vec![of(0)] };
+    world.detector.handle(now, refused);
     world.detector.handle(now, GroupObservation::Lost { member, left: false });
     world.drain();
     assert_eq!(world.losses(), 1);

@@ -8,9 +8,9 @@ use crate::app::{App, World, of};
 use crate::world::Script;
 
 impl World {
-    fn refuse(&mut self, member: &MemberId, of: &TopicPartition) {
-        let (now, member, partition) = (self.now(), member.clone(), of.clone());
-        self.detector.handle(now, GroupObservation::CommitRefused { member, partition });
+    fn refuse(&mut self, member: &MemberId, partitions: Vec<TopicPartition>) {
+        let (now, member) = (self.now(), member.clone());
+        self.detector.handle(now, GroupObservation::CommitRefused { member, partitions });
         self.drain();
     }
 
@@ -115,9 +115,7 @@ impl Script {
             self.note_in_hand(&self.partitions(n));
         }
         if way > 0 {
-            for partition in self.partitions(n) {
-                self.world.refuse(&member, &partition);
-            }
+            self.world.refuse(&member, self.partitions(n));
         }
         self.ran.refused += 1;
         match way {

@@ -122,6 +122,14 @@ impl World {
         false
     }
 
+    /// The reported failures of a record, without lost deliveries of it alone.
+    fn reported(&self, of: &TopicPartition, offset: i64) -> u32 {
+        let windows = self.detector.explain(self.now()).into_iter();
+        let suspects = windows.filter(|window| window.partition == *of).flat_map(|of| of.suspects);
+        let mut counts = suspects.filter(|known| known.offset == offset);
+        counts.next().map_or(0, |known| known.reconsume_times)
+    }
+
     fn waits_for(&mut self, (of, offset): &RecordOrigin) -> bool {
         let now = self.now();
         let Some(retries) =
@@ -138,8 +146,9 @@ impl World {
         match waits {
             OrderEffect::Waits => {
                 let after = self.detector.charged(of, *offset).reconsume_times;
+                let said = self.reported(of, *offset);
                 if let Some(retries) = self.retries.as_mut().filter(|_| after > before) {
-                    retries.story.waits((of.clone(), *offset), after);
+                    retries.story.waits((of.clone(), *offset), said);
                 }
                 let is_last = before >= max;
                 assert!(!is_last || self.rules.breaker.is_some(), "it had its last retry");

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use reprise::model::{MemberId, Moment, MonoMs, Origin, TopicPartition, WallMs};
 use reprise::retry::suspects::{
-    Decision, LostDelivery, MemberOutstanding, OffsetRanges, Outstanding, SuspectEvent,
+    Decision, LostDelivery, LostMember, MemberOutstanding, OffsetRanges, Outstanding, SuspectEvent,
     SuspectRules, Suspects,
 };
 
@@ -439,7 +439,8 @@ impl World {
         let first = self.first_delivery.remove(&id).unwrap_or(self.now);
         let lived_ms = (self.now - first) / 1000;
         let member = member_id(id);
-        self.tell(SuspectEvent::Lost(LostDelivery { member, outstanding, lived_ms, has_left }));
+        let end = if has_left { LostMember::Left } else { LostMember::Expired };
+        self.tell(SuspectEvent::Lost(LostDelivery { member, outstanding, lived_ms, end }));
     }
 
     fn outstanding(&self, id: u64) -> MemberOutstanding {

@@ -8,8 +8,8 @@ use crate::retry::detector::{
     Detector, DetectorOutput, ExhaustedRecord, FetchDecision, FetchPosition, Window,
 };
 use crate::retry::suspects::{
-    Decision, EndedRecord, Grant, LostDelivery, MemberOutstanding, OffsetRanges, Outstanding,
-    SuspectEvent, SuspectRules,
+    Decision, EndedRecord, Grant, LostDelivery, LostMember, MemberOutstanding, OffsetRanges,
+    Outstanding, SuspectEvent, SuspectRules,
 };
 use crate::retry::{Disposition, Evidence};
 
@@ -23,7 +23,7 @@ impl Detector {
         now: Moment,
         member: &MemberId,
         held: &[TopicPartition],
-        (until, has_left): (MonoMs, bool),
+        (until, end): (MonoMs, LostMember),
     ) {
         if !self.rules.infers_crashes() {
             return;
@@ -35,7 +35,7 @@ impl Detector {
         let has_retry_topic = known.is_some_and(|known| known.has_lane);
         self.suspects.set_rules(SuspectRules { has_retry_topic, ..self.rules.suspects });
         let member = member.clone();
-        let lost = LostDelivery { member, outstanding, lived_ms, has_left };
+        let lost = LostDelivery { member, outstanding, lived_ms, end };
         self.tell_suspects(now, SuspectEvent::Lost(lost));
     }
 
@@ -77,7 +77,7 @@ impl Detector {
 
     /// A connection of a member is closed. A member that lives sends its next heartbeat on another.
     pub(in crate::retry) fn on_disconnected(&mut self, now: Moment, member: MemberId) {
-        if self.members.contains_key(&member) {
+        if self.members.contains_key(&member) && self.rules.infers_crashes() {
             self.suspects.handle(now, SuspectEvent::Disconnected(member));
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::model::{MemberId, Moment, TopicPartition};
 use crate::retry::detector::{Detector, FetchPosition};
+use crate::retry::suspects::LostMember;
 
 impl Detector {
     /// `lost-delivery`: the outstanding records of a member are lost with it.
@@ -9,7 +10,8 @@ impl Detector {
         let known = self.members.get(member).filter(|_| !left);
         let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
         let held = self.held_by(member);
-        self.lose(now, member, &held, (until, left));
+        let end = if left { LostMember::Left } else { LostMember::Expired };
+        self.lose(now, member, &held, (until, end));
         self.lanes.gone(member);
         self.aparts.remove(member);
         self.members.remove(member);
@@ -53,27 +55,32 @@ impl Detector {
                 lost.push(ask.partition.clone());
             }
         }
-        if lost.is_empty() {
-            return;
-        }
-        self.lose(now, member, &lost, (now.mono, false));
-        for partition in lost {
-            self.begin_after_loss(now, member, &partition);
-        }
+        self.lose_partitions(now, member, lost);
     }
 
-    /// `lost-delivery`: the records that a refused commit would have covered.
+    /// `lost-delivery`: the records that a refused commit would have covered, in one loss.
     pub(in crate::retry) fn on_commit_refused(
         &mut self,
         now: Moment,
         member: &MemberId,
-        of: &TopicPartition,
+        mut partitions: Vec<TopicPartition>,
     ) {
-        if self.windows.get(of).is_none_or(|window| !window.is_held_by(member)) {
+        let is_held = |of: &TopicPartition| {
+            self.windows.get(of).is_some_and(|window| window.is_held_by(member))
+        };
+        partitions.retain(is_held);
+        self.lose_partitions(now, member, partitions);
+    }
+
+    /// The outstanding records of a live member in these partitions are lost.
+    fn lose_partitions(&mut self, now: Moment, member: &MemberId, lost: Vec<TopicPartition>) {
+        if lost.is_empty() {
             return;
         }
-        self.lose(now, member, std::slice::from_ref(of), (now.mono, false));
-        self.begin_after_loss(now, member, of);
+        self.lose(now, member, &lost, (now.mono, LostMember::Lives));
+        for partition in lost {
+            self.begin_after_loss(now, member, &partition);
+        }
     }
 
     pub(in crate::retry) fn held_by(&self, member: &MemberId) -> Vec<TopicPartition> {

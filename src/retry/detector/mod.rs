@@ -352,8 +352,8 @@ impl Detector {
                 self.on_lane_nacked(lane);
                 self.on_lane_failed(now);
             }
-            GroupObservation::CommitRefused { member, partition } => {
-                self.on_commit_refused(now, &member, &partition);
+            GroupObservation::CommitRefused { member, partitions } => {
+                self.on_commit_refused(now, &member, partitions);
             }
             GroupObservation::Alive { member } => self.heard_of(now, &member),
             GroupObservation::Disconnected { member } => self.on_disconnected(now, member),

@@ -149,7 +149,8 @@ pub enum GroupObservation {
     CommitRefused {
         /// The member's key, as in [`GroupObservation::Assigned`].
         member: MemberId,
-        partition: TopicPartition,
+        /// All partitions of the commit that were refused.
+        partitions: Vec<TopicPartition>,
     },
     /// A member sent a request: it lives.
     Alive {

@@ -20,8 +20,7 @@ impl Detector {
             charged.reconsume_times = suspect.reconsume_times;
             charged.history.clone_from(&suspect.history);
         }
-        let isolated = self.suspects.isolated_in(of);
-        if let Some(record) = isolated.filter(|record| record.offset == offset) {
+        if let Some(record) = self.suspects.isolated_record(of, offset) {
             let (disposition, _) = record.cause();
             charged.reconsume_times = charged.reconsume_times.saturating_add(record.failures);
             charged.history.extend(record.failed_at.into_iter().map(|at| (at, disposition)));

@@ -40,7 +40,7 @@ impl Suspects {
         if is_well {
             // The owner handled the record that all losses pointed at, so no other set explains
             // them either.
-            self.sets.retain(SuspectSet::is_bound);
+            self.sets.retain(SuspectSet::is_proven);
             self.decide(Decision::Changed);
         }
         self.drop_empty_sets();
@@ -72,8 +72,14 @@ impl Suspects {
                     return CommitEffect::WithheldPassed;
                 }
                 progress = CommitEffect::IsolatedCommitted;
-            } else if is_elsewhere && set.commit_elsewhere() {
-                self.decisions.push_back(Decision::Changed);
+            } else {
+                if is_in(partition, &record) && passes_records {
+                    // The owner comes nearer to its record.
+                    set.isolation.extend_quiet(now);
+                }
+                if is_elsewhere && set.commit_elsewhere() {
+                    self.decisions.push_back(Decision::Changed);
+                }
             }
         }
         if set.commit(now, partition, offset) {

@@ -110,27 +110,22 @@ impl Suspects {
         partition: &TopicPartition,
         position: i64,
     ) -> bool {
+        let is_behind_probe = |set: &SuspectSet| {
+            let record = set.isolated().filter(|_| set.is_probe_out());
+            record.is_some_and(|record| is_in(partition, &record) && position > record.offset)
+        };
+        if self.sets.iter().any(is_behind_probe) {
+            return true;
+        }
         for index in 0..self.sets.len() {
             let is_owner = self.isolated_owner(index) == Some(member);
-            let Some(set) = self.sets.get_mut(index) else { continue };
+            let Some(set) = self.sets.get_mut(index).filter(|_| is_owner) else { continue };
             let Some(record) = set.isolated() else { continue };
             let is_behind = is_in(partition, &record) && position > record.offset;
             let is_elsewhere = !is_in(partition, &record) || is_behind;
-            match &mut set.isolation.stage {
-                IsolatedStage::Withheld(probe) => {
-                    if is_behind && probe.member.is_some() && !probe.has_stood {
-                        return true;
-                    }
-                    continue;
-                }
-                IsolatedStage::First(quiet) if is_owner => {
-                    if quiet.as_ref().is_none_or(|quiet| quiet.member != *member) {
-                        *quiet = Some(QuietOwner { member: member.clone(), since: now });
-                    }
-                }
-                IsolatedStage::First(_) | IsolatedStage::Deferred(_) | IsolatedStage::Ended => {
-                    continue;
-                }
+            let IsolatedStage::First(quiet) = &mut set.isolation.stage else { continue };
+            if quiet.as_ref().is_none_or(|quiet| quiet.member != *member) {
+                *quiet = Some(QuietOwner { member: member.clone(), since: now });
             }
             // Only the first of its isolated records comes first: two would wait for each other
             // (seed 109 of `tests/inference/world.rs`).

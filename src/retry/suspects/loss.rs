@@ -2,8 +2,8 @@
 
 use crate::model::{MemberId, Moment, MonoMs, Origin, TopicName, TopicPartition};
 use crate::retry::suspects::{
-    Decision, Deferral, IsolatedStage, LIFETIME_MS_MAX, LossCause, LostDelivery, OffsetRanges,
-    ProbeDelivery, SuspectRules, SuspectSet, Suspects,
+    Decision, Deferral, IsolatedStage, LIFETIME_MS_MAX, LossCause, LostDelivery, LostMember,
+    OffsetRanges, ProbeDelivery, SuspectRules, SuspectSet, Suspects,
 };
 
 /// Times of failed deliveries that are kept of one record.
@@ -11,16 +11,23 @@ const FAILED_AT_MAX: usize = 64;
 
 impl Suspects {
     pub(super) fn on_lost(&mut self, now: Moment, lost: LostDelivery) {
-        let LostDelivery { member, mut outstanding, lived_ms, has_left } = lost;
-        if has_left || lived_ms > LIFETIME_MS_MAX {
+        let LostDelivery { member, mut outstanding, lived_ms, end } = lost;
+        if end == LostMember::Left || lived_ms > LIFETIME_MS_MAX {
             self.exempt_uncommitted(&outstanding);
         }
+        let all = outstanding.clone();
         outstanding.retain(|partition| !self.exempt.contains(&partition.topic));
+        let lives = end == LostMember::Lives;
         if !outstanding.is_empty() {
-            self.lose(now, &member, outstanding, LossCause::MemberEnded);
+            let cause = if lives { LossCause::PartitionsLost } else { LossCause::MemberEnded };
+            self.lose(now, &member, outstanding, cause);
         }
-        self.take_back(&member, |_| true);
-        self.disconnected.remove(&member);
+        if lives {
+            self.take_back(&member, |of| all.get(of).is_some());
+        } else {
+            self.take_back(&member, |_| true);
+            self.disconnected.remove(&member);
+        }
     }
 
     /// A live member fetches records again. Only its partitions that went back are lost. The first

@@ -120,16 +120,26 @@ pub struct Outstanding {
 /// The outstanding records of one member.
 pub type MemberOutstanding = BTreeMap<TopicPartition, Outstanding>;
 
-/// The end of a member: it leaves, expires, is replaced or fenced, or its commit is refused for
-/// good. A rebalance is none.
+/// The outstanding records of a member are lost: the member leaves, expires, is replaced or fenced,
+/// or its commit is refused for good. A rebalance is no loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostDelivery {
     pub member: MemberId,
     pub outstanding: OffsetRanges,
     /// Milliseconds from its first delivery to its last request.
     pub lived_ms: u64,
+    pub end: LostMember,
+}
+
+/// The fate of a member whose records are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostMember {
     /// The member left by itself.
-    pub has_left: bool,
+    Left,
+    /// The session expired, or another process replaced the member.
+    Expired,
+    /// The commit was refused for good, or the member joined anew: these records only are lost.
+    Lives,
 }
 
 /// An observation of the edge.

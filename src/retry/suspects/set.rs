@@ -14,6 +14,8 @@ pub(super) enum LossCause {
     /// A member ended.
     #[default]
     MemberEnded,
+    /// A live member lost these partitions, as its commit was refused.
+    PartitionsLost,
     /// A live member fetched the records again.
     SeekBack,
 }
@@ -158,6 +160,13 @@ impl Isolation {
         }
     }
 
+    /// The wait of the quiet owner begins again.
+    pub(super) fn extend_quiet(&mut self, now: MonoMs) {
+        if let IsolatedStage::First(Some(quiet)) = &mut self.stage {
+            quiet.since = now;
+        }
+    }
+
     pub(super) fn end_quiet(&mut self) {
         if let IsolatedStage::First(quiet) = &mut self.stage {
             *quiet = None;
@@ -215,9 +224,11 @@ impl SuspectSet {
         self.isolation.probe().is_some() || self.isolation.is_skipped
     }
 
-    /// Whether a delivery left out the set's record. Such a set ends with a commit past the record.
-    pub(super) fn is_bound(&self) -> bool {
-        self.isolation.is_ended() || self.is_withheld()
+    /// Whether the set stays when a record of another set is handled, because its own record failed
+    /// by itself while others were handled. An outage counts one failure only. A record that was
+    /// left out stays as well, until a commit passes it.
+    pub(super) fn is_proven(&self) -> bool {
+        self.isolation.failures > 1 || self.isolation.is_ended() || self.is_withheld()
     }
 
     /// Whether the isolated record is delivered to its owner before anything else.

@@ -51,6 +51,12 @@ impl Suspects {
         }
     }
 
+    /// An isolated record, with its failed deliveries that count.
+    pub fn isolated_record(&self, partition: &TopicPartition, offset: i64) -> Option<EndedRecord> {
+        let mut records = self.sets.iter().filter_map(|set| set.record_in(partition));
+        records.find(|record| record.offset == offset)
+    }
+
     /// The only suspect of its set in a partition, with its failed deliveries that count.
     pub fn isolated_in(&self, partition: &TopicPartition) -> Option<EndedRecord> {
         self.sets.iter().find_map(|set| set.record_in(partition))

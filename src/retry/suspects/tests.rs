@@ -35,7 +35,7 @@ fn lose(suspects: &mut Suspects, member: &str, outstanding: &[(i32, Range<i64>)]
         member: member.into(),
         outstanding: ranges(outstanding),
         lived_ms: 1_000,
-        has_left: false,
+        end: LostMember::Expired,
     };
     suspects.handle(now(1_000), SuspectEvent::Lost(lost));
 }
@@ -234,7 +234,7 @@ fn a_probe_is_lost_with_a_record_behind_only() {
     ] {
         let mut suspects = probed();
         let (member, lived_ms) = ("owner".into(), 1_000);
-        let lost = LostDelivery { member, outstanding, lived_ms, has_left: false };
+        let lost = LostDelivery { member, outstanding, lived_ms, end: LostMember::Expired };
         suspects.handle(now(2_500), SuspectEvent::Lost(lost));
         let set = suspects.sets.first().unwrap();
         assert_eq!(set.isolation.probe().is_none(), is_lost);
@@ -362,4 +362,73 @@ fn a_clean_end_acquits_no_suspect_of_others() {
     lose(&mut suspects, "slow", &[(0, 0..2)]);
     all = ranges(&[(0, 0..2)]);
     assert_eq!(suspects.sets[0].suspects(), all);
+}
+
+fn lose_partitions(suspects: &mut Suspects, outstanding: OffsetRanges) {
+    let (member, lived_ms, end) = ("owner".into(), 1_000, LostMember::Lives);
+    let lost = LostDelivery { member, outstanding, lived_ms, end };
+    suspects.handle(now(1_000), SuspectEvent::Lost(lost));
+}
+
+#[test]
+fn a_refused_commit_takes_no_other_partition_from_its_member() {
+    let mut suspects = group(3);
+    tested(&mut suspects, &[(0, 0..8), (1, 0..8)]);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 0)), Grant::Range(0..2));
+    // The commit concerned another partition.
+    lose_partitions(&mut suspects, ranges(&[(2, 0..8)]));
+    assert!(suspects.is_under_test(&of(0), 0));
+    assert_eq!(suspects.sets[0].remaining, ranges(&[(0, 0..8), (1, 0..8)]));
+    lose_partitions(&mut suspects, ranges(&[(0, 0..2), (2, 0..8)]));
+    assert_eq!(suspects.sets[0].remaining, ranges(&[(0, 0..2)]), "the part is lost");
+}
+
+#[test]
+fn a_record_that_failed_twice_stays_a_suspect() {
+    for (failures, sets) in [(1, 0), (2, 1)] {
+        let mut suspects = group(2);
+        tested(&mut suspects, &[(0, 0..1)]);
+        suspects.sets[0].isolation.failures = failures;
+        suspects.sets[0].isolation.stage = IsolatedStage::Deferred(Deferral::default());
+        tested(&mut suspects, &[(1, 0..1)]);
+        let (partition, offset, passes_records) = (of(1), 1, true);
+        suspects.handle(now(2_000), SuspectEvent::Committed { partition, offset, passes_records });
+        assert_eq!(suspects.sets.len(), sets, "after {failures} failures");
+    }
+}
+
+#[test]
+fn progress_before_an_isolated_record_extends_the_wait() {
+    let mut suspects = group(1);
+    tested(&mut suspects, &[(0, 8..9)]);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 0)), Grant::Range(0..8));
+    for offset in 1..8 {
+        let at = 2_000 + 10_000 * u64::try_from(offset).unwrap();
+        suspects.handle_timeout(now(at));
+        let (partition, passes_records) = (of(0), true);
+        suspects.handle(now(at), SuspectEvent::Committed { partition, offset, passes_records });
+    }
+    assert!(suspects.is_tested(&of(0), 8), "the owner comes to it");
+    suspects.handle_timeout(now(72_000 + 15_000));
+    assert!(!suspects.is_tested(&of(0), 8), "it does not");
+}
+
+#[test]
+fn records_behind_a_probe_wait_beside_another_isolated_record() {
+    let mut suspects = group(1);
+    let mut first = SuspectSet::counted(ranges(&[(0, 20..21)]), MonoMs(0), 5_000);
+    first.is_tested = true;
+    let mut withheld = skipped(0, 8);
+    withheld.isolation.stage = IsolatedStage::Withheld(ProbeDelivery::default());
+    suspects.sets = vec![first, withheld];
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 8)), Grant::Range(9..10));
+    assert_eq!(ask(&mut suspects, 2_001, "owner", (0, 10)), Grant::Nothing);
+}
+
+#[test]
+fn each_isolated_record_of_a_partition_is_found() {
+    let mut suspects = group(1);
+    suspects.sets = vec![skipped(0, 20), skipped(0, 15)];
+    let found = suspects.isolated_record(&of(0), 15).unwrap();
+    assert_eq!((found.offset, found.failures), (15, 4));
 }

@@ -62,7 +62,7 @@ impl Suspects {
     /// losses.
     fn keep_only(&mut self, index: usize) {
         let set = self.sets.swap_remove(index);
-        self.sets.retain(SuspectSet::is_bound);
+        self.sets.retain(SuspectSet::is_proven);
         self.sets.push(set);
     }
 

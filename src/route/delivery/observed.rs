@@ -196,10 +196,9 @@ impl Router {
             if detector.is_replaced(key, member_id) {
                 return;
             }
-            for (partition, _) in self.real(offsets) {
-                let member = key.clone();
-                detector.handle(now, GroupObservation::CommitRefused { member, partition });
-            }
+            let partitions = self.real(offsets).map(|(partition, _)| partition).collect();
+            let member = key.clone();
+            detector.handle(now, GroupObservation::CommitRefused { member, partitions });
         });
     }
 

@@ -64,7 +64,7 @@ pub(in crate::route) async fn answer(
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
     let passing = router.passing_withheld(&group, offsets(&request));
-    router.settle_withheld(&group, passing).await;
+    patience.cuts(router.settle_withheld(&group, passing)).await;
     if router.passes_awaited(&group, &plain) {
         return respond(&request, |_| ResponseError::IllegalGeneration.code());
     }
@@ -204,7 +204,8 @@ pub(in crate::route) async fn relayed(
         refuse_marked(router, conn, &group);
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
-    settle_passed(router, conn, (&mut *link, head), &plain, offsets(&request)).await?;
+    let commit = offsets(&request);
+    settle_passed(router, conn, (&mut *link, head), &patience, &plain, commit).await?;
     if router.passes_awaited(&group, &plain) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }

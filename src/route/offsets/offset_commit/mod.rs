@@ -80,8 +80,8 @@ pub(in crate::route) async fn answer(
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
-    let passing = router.passing_withheld(&group, unrefused(&request, &refused));
-    router.settle_withheld(&group, passing).await;
+    let passing = router.passing_withheld(&group, storable(router, &group, &request, &refused));
+    patience.cuts(router.settle_withheld(&group, passing)).await;
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
@@ -214,6 +214,24 @@ fn unrefused(
     offsets(request).filter(move |(topic, partition, _)| !is_refused(topic, *partition))
 }
 
+/// The offsets that are stored if the member may commit: none of a refused partition.
+fn storable<'a>(
+    router: &'a Router,
+    group: &'a GroupId,
+    request: &'a OffsetCommitRequest,
+    refused: &'a RefusedPartitions,
+) -> impl Iterator<Item = (TopicName, i32, i64)> + 'a {
+    request.topics.iter().flat_map(move |topic| {
+        let name = topic_of(&topic.name);
+        let stored =
+            move |asked: &OffsetCommitRequestPartition| match refusal(refused, &name, asked) {
+                Some(_) => None,
+                None => part(router, group, &name, asked).stored(),
+            };
+        topic.partitions.iter().filter_map(stored)
+    })
+}
+
 /// The time bound of one commit, for all its waits together. Heartbeats wait behind the commit on
 /// the same connection.
 pub(in crate::route) struct CommitDeadline<'a> {
@@ -229,6 +247,13 @@ impl<'a> CommitDeadline<'a> {
     /// The rest of the time.
     fn left(&self) -> Duration {
         PATIENCE.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
+    }
+
+    /// Waits for a part no longer than the rest of the time. A withheld record that is not settled
+    /// by then holds the commit back.
+    pub(in crate::route) async fn cuts(&self, part: impl Future<Output = ()>) {
+        // A late part is no error: the caller looks at the state afterwards.
+        let _ = tokio::time::timeout(self.left(), part).await;
     }
 
     /// Refuses a part that is not durable in time. A timeout undoes nothing: the client repeats the

@@ -48,8 +48,8 @@ pub(in crate::route) async fn relayed(
     }
     let marked = marked::taken_off(&mut request);
     let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
-    settle_passed(router, conn, (&mut *link, head), &request, unrefused(&request, &refused))
-        .await?;
+    let commit = unrefused(&request, &refused);
+    settle_passed(router, conn, (&mut *link, head), &patience, &request, commit).await?;
     router.hold_back(&group, &mut request);
     if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
         return Ok(respond(&request, |_, _| late.code()));
@@ -114,13 +114,14 @@ pub(in crate::route) async fn settle_passed(
     router: &Router,
     conn: &Conn,
     (link, head): (&mut Link, &RequestHead),
+    patience: &CommitDeadline<'_>,
     request: &OffsetCommitRequest,
     commit: impl Iterator<Item = (TopicName, i32, i64)>,
 ) -> Result<(), UpstreamError> {
     let group = group_of(&request.group_id);
     let passing = router.passing_withheld(&group, commit);
     if !passing.is_empty() && may_commit(router, conn, link, head, request).await?.is_none() {
-        router.settle_withheld(&group, passing).await;
+        patience.cuts(router.settle_withheld(&group, passing)).await;
     }
     Ok(())
 }
