@@ -11,6 +11,14 @@
 //! answered or journalled until the log is read again: at a restart, or at a renewal, which opens
 //! the store's tables anew and replays the log into them.
 //!
+//! | term | meaning |
+//! |---|---|
+//! | ahead | a decision is in memory and not in the log: nothing is acknowledged until a restart |
+//! | renewal | a failed store is rebuilt from the log (`renewal.rs`) |
+//! | crowded | the disk is full, and as many changes wait in memory as may |
+//! | letters | dead letters in their topics: a settled one is removed there |
+//! | finals | final outcomes, each to be a line of the log |
+//!
 //! Appended is not durable: an answer carries the sequence it rests on, and its caller waits for
 //! the fdatasync. A wake is a hint; a woken Fetch asks the ledger again.
 

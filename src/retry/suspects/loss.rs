@@ -229,6 +229,7 @@ impl Suspects {
                 self.owns(member, of) && (cause == LossCause::MemberEnded || lost.get(of).is_some())
             };
             let is_owner = set.remaining.partitions().any(is_lost);
+            // The owner was to get a part next, and was lost before: by another record.
             let is_its_turn = is_owner && set.is_first_in_line();
             let is_wrong = set.passed_over.intersects(lost) || is_its_turn;
             let is_kept = set.isolation.is_ended() || set.isolation.probe().is_some();
@@ -364,8 +365,9 @@ impl SuspectSet {
     }
 
     /// The record behind the withheld one was lost too, so others fail as well: the withheld one is
-    /// delivered again, and waits twice as long for the next probe. Once the probe stood, an
-    /// isolated record of another set explains the loss, and the probe begins again.
+    /// delivered again, and waits twice as long for the next probe. `is_explained`: the member had
+    /// an isolated record of another set as well. Once the probe stood, that one explains the loss,
+    /// and the probe begins again. Before, either may be the cause.
     fn lose_probe(&mut self, now: Moment, is_explained: bool) {
         let has_stood = self.isolation.probe().is_some_and(|probe| probe.has_stood);
         if has_stood && is_explained {

@@ -1,4 +1,10 @@
 //! One suspect set: its records, the part under test, and its last record once isolated.
+//!
+//! A set is *counted* before `crash_limit` losses, then *tested*: its records are granted part by
+//! part. A round is one walk over them. One record that is left is *isolated*, and its owner passes
+//! from stage to stage ([`IsolatedStage`]). A *probe* is the delivery of the record behind a
+//! withheld one: it tells whether other records fail as well. A withheld record is *skipped* once a
+//! probe was granted.
 
 use std::collections::BTreeSet;
 
@@ -305,7 +311,8 @@ impl SuspectSet {
         self.part_touched.plus(self.patience_ms)
     }
 
-    /// The timeout of other records in the partition of the isolated one.
+    /// The timeout of the records before the isolated one in its partition. Each loss of that one
+    /// alone doubles it, as a slow record before it may be the cause.
     pub(super) fn prefix_patience_ms(&self, bound_ms: u64) -> u64 {
         let doublings = self.isolation.losses_alone.min(DOUBLINGS_MAX);
         (self.patience_ms << doublings).min(bound_ms)

@@ -48,7 +48,8 @@ impl Suspects {
         self.sets.retain(is_kept);
     }
 
-    /// Exempts topics without a commit after a set was granted whole and no member was lost.
+    /// Exempts topics without a commit once all records of a set are passed over: each was granted,
+    /// and no member was lost.
     fn exempt_granted_whole(&mut self) {
         let is_open = |set: &&SuspectSet| set.is_tested && set.remaining.is_empty();
         let open: Vec<OffsetRanges> =
@@ -58,8 +59,8 @@ impl Suspects {
         }
     }
 
-    /// Drops the other sets: the isolated record passed its timeout, so no other set explains the
-    /// losses.
+    /// Drops the other sets that are not proven: the isolated record passed its timeout, so no set
+    /// explains the losses.
     fn keep_only(&mut self, index: usize) {
         let set = self.sets.swap_remove(index);
         self.sets.retain(SuspectSet::is_proven);
