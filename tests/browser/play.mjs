@@ -127,7 +127,7 @@ async function draw(page, name) {
   writeFileSync(join(folder, `${name}.svg`), svg);
   const drawn = await page.evaluate(async (source) => {
     const image = new Image();
-    image.src = `data:image/svg+xml;base64,${btoa(unescape(encodeURIComponent(source)))}`;
+    image.src = `data:image/svg+xml,${encodeURIComponent(source)}`;
     await image.decode();
     return [image.naturalWidth, image.naturalHeight];
   }, svg);

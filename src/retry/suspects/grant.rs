@@ -53,7 +53,7 @@ impl Suspects {
             return Grant::Nothing;
         }
         if set.isolation.probe().is_some() {
-            return set.grant_behind_withheld(now.mono, member, position);
+            return set.grant_behind_withheld(now.mono, member);
         }
         if let Some(granted) = set.part.get(partition)
             && granted.contains(&position)
@@ -138,11 +138,10 @@ impl Suspects {
 impl SuspectSet {
     /// Skips a withheld record: the next record by itself first, and the rest once that one passed
     /// its timeout.
-    fn grant_behind_withheld(&mut self, now: MonoMs, member: &MemberId, position: i64) -> Grant {
-        let next = position.saturating_add(1);
+    fn grant_behind_withheld(&mut self, now: MonoMs, member: &MemberId) -> Grant {
+        let Some(next) = self.first_behind() else { return Grant::Nothing };
         self.isolation.is_skipped = true;
         let Some(probe) = self.isolation.probe_mut() else { return Grant::Nothing };
-        let next = next.max(probe.next);
         if probe.has_stood {
             return Grant::From(next);
         }

@@ -73,7 +73,7 @@ impl Suspects {
 
     fn forget_topic(&mut self, topic: &TopicName) {
         for set in &mut self.sets {
-            set.forget(|of| of.topic == *topic);
+            set.remove(|ranges| ranges.retain(|of| of.topic != *topic));
         }
         self.drop_empty_sets();
         self.decide(Decision::Changed);
@@ -355,13 +355,10 @@ impl SuspectSet {
 
     /// Whether the member is lost with a record behind the withheld one.
     fn has_probe_of(&self, member: &MemberId, outstanding: &OffsetRanges) -> bool {
-        let (Some(probe), Some((of, offset))) = (self.isolation.probe(), self.only_suspect())
-        else {
-            return false;
-        };
-        let next = offset.saturating_add(1).max(probe.next);
-        let is_delivered = outstanding.get(of).is_some_and(|range| next < range.end);
-        probe.member.as_ref() == Some(member) && is_delivered
+        let is_its =
+            self.isolation.probe().is_some_and(|probe| probe.member.as_ref() == Some(member));
+        let delivered = self.only_suspect().and_then(|(of, _)| outstanding.get(of));
+        is_its && delivered.zip(self.first_behind()).is_some_and(|(range, next)| next < range.end)
     }
 
     /// The record behind the withheld one was lost too, so others fail as well: the withheld one is

@@ -287,18 +287,14 @@ impl Suspects {
     /// Takes partitions from their owner. Records that it was granted there, and neither committed
     /// nor lost, are granted to the next owner again.
     fn take_back(&mut self, member: &MemberId, is_taken: impl Fn(&TopicPartition) -> bool) {
-        let is_taken = |of: &TopicPartition| self.owners.get(of) == Some(member) && is_taken(of);
+        let is_owned = |of: &TopicPartition| self.owners.get(of) == Some(member);
         for set in &mut self.sets {
-            set.take_back(member, is_taken);
-            let has_more = |of: &TopicPartition| self.owners.get(of) == Some(member);
-            if !set.part.partitions().any(has_more) {
+            set.take_back(member, |of| is_owned(of) && is_taken(of));
+            if !set.part.partitions().any(is_owned) {
                 set.holders.remove(member);
             }
         }
-        let taken: Vec<_> = self.owners.keys().filter(|of| is_taken(of)).cloned().collect();
-        for partition in taken {
-            self.owners.remove(&partition);
-        }
+        self.owners.retain(|of, owner| owner != member || !is_taken(of));
     }
 
     fn on_cleared(&mut self, partition: &TopicPartition) {
@@ -306,7 +302,7 @@ impl Suspects {
         self.exempt.remove(&partition.topic);
         self.owners.remove(partition);
         for set in &mut self.sets {
-            set.forget(|of| of == partition);
+            set.remove(|ranges| ranges.remove(partition));
         }
         self.drop_empty_sets();
         self.decide(Decision::Changed);
@@ -333,13 +329,7 @@ impl Suspects {
     fn on_dropped(&mut self, partition: &TopicPartition, offsets: &Range<i64>) {
         let mut has_changed = false;
         for set in &mut self.sets {
-            let had_part = !set.part.is_empty();
-            for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
-                has_changed |= ranges.drop(partition, offsets);
-            }
-            if had_part {
-                set.end_empty_part();
-            }
+            has_changed |= set.remove(|ranges| ranges.drop(partition, offsets));
         }
         if has_changed {
             self.drop_empty_sets();

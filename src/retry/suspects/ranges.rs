@@ -49,9 +49,11 @@ impl OffsetRanges {
         self.0.remove(partition).is_some()
     }
 
-    /// Keeps the partitions for which `is_kept` holds.
-    pub fn retain(&mut self, is_kept: impl Fn(&TopicPartition) -> bool) {
+    /// Keeps the partitions for which `is_kept` holds; true if one went.
+    pub fn retain(&mut self, is_kept: impl Fn(&TopicPartition) -> bool) -> bool {
+        let before = self.0.len();
         self.0.retain(|partition, _| is_kept(partition));
+        self.0.len() < before
     }
 
     /// The offsets that both have.

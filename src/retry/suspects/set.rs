@@ -257,15 +257,24 @@ impl SuspectSet {
         }
     }
 
-    /// Forgets the suspects in these partitions.
-    pub(super) fn forget(&mut self, is_forgotten: impl Fn(&TopicPartition) -> bool) {
+    /// Removes suspects wherever they are listed; true if there was one.
+    pub(super) fn remove(&mut self, remove: impl Fn(&mut OffsetRanges) -> bool) -> bool {
         let had_part = !self.part.is_empty();
+        let mut has_changed = false;
         for ranges in [&mut self.remaining, &mut self.passed_over, &mut self.part] {
-            ranges.retain(|of| !is_forgotten(of));
+            has_changed |= remove(ranges);
         }
         if had_part {
             self.end_empty_part();
         }
+        has_changed
+    }
+
+    /// The first record that may be delivered behind the isolated one.
+    pub(super) fn first_behind(&self) -> Option<i64> {
+        let (_, offset) = self.only_suspect()?;
+        let next = self.isolation.probe().map_or(0, |probe| probe.next);
+        Some(offset.saturating_add(1).max(next))
     }
 
     /// Takes granted records in these partitions from their owner, and the record behind a withheld

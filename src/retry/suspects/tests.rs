@@ -31,12 +31,12 @@ fn group(partitions: i32) -> Suspects {
 }
 
 fn lose(suspects: &mut Suspects, member: &str, outstanding: &[(i32, Range<i64>)]) {
-    let lost = LostDelivery {
-        member: member.into(),
-        outstanding: ranges(outstanding),
-        lived_ms: 1_000,
-        end: LostMember::Expired,
-    };
+    lose_ranges(suspects, member, ranges(outstanding), LostMember::Expired);
+}
+
+fn lose_ranges(suspects: &mut Suspects, member: &str, outstanding: OffsetRanges, end: LostMember) {
+    let (member, lived_ms) = (member.into(), 1_000);
+    let lost = LostDelivery { member, outstanding, lived_ms, end };
     suspects.handle(now(1_000), SuspectEvent::Lost(lost));
 }
 
@@ -233,9 +233,7 @@ fn a_probe_is_lost_with_a_record_behind_only() {
         (ranges(&[(0, 8..10)]), true),
     ] {
         let mut suspects = probed();
-        let (member, lived_ms) = ("owner".into(), 1_000);
-        let lost = LostDelivery { member, outstanding, lived_ms, end: LostMember::Expired };
-        suspects.handle(now(2_500), SuspectEvent::Lost(lost));
+        lose_ranges(&mut suspects, "owner", outstanding, LostMember::Expired);
         let set = suspects.sets.first().unwrap();
         assert_eq!(set.isolation.probe().is_none(), is_lost);
     }
@@ -365,9 +363,7 @@ fn a_clean_end_acquits_no_suspect_of_others() {
 }
 
 fn lose_partitions(suspects: &mut Suspects, outstanding: OffsetRanges) {
-    let (member, lived_ms, end) = ("owner".into(), 1_000, LostMember::Lives);
-    let lost = LostDelivery { member, outstanding, lived_ms, end };
-    suspects.handle(now(1_000), SuspectEvent::Lost(lost));
+    lose_ranges(suspects, "owner", outstanding, LostMember::Lives);
 }
 
 #[test]

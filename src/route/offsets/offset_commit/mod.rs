@@ -183,7 +183,11 @@ fn parts(
 ) -> Vec<Vec<CommitPart>> {
     let of_topic = |topic: &OffsetCommitRequestTopic| {
         let name = topic_of(&topic.name);
-        let of = |asked| match refusal(refused, &name, asked) {
+        let of = |asked: &OffsetCommitRequestPartition| match refusal(
+            refused,
+            &name,
+            asked.partition_index,
+        ) {
             Some(error) => CommitPart::Refuse(error),
             None => part(router, group, &name, asked),
         };
@@ -196,12 +200,12 @@ fn parts(
 fn refusal(
     refused: &RefusedPartitions,
     topic: &TopicName,
-    asked: &OffsetCommitRequestPartition,
+    partition: i32,
 ) -> Option<ResponseError> {
     if refused.is_empty() {
         return None;
     }
-    refused.get(&(topic.clone(), asked.partition_index)).copied()
+    refused.get(&(topic.clone(), partition)).copied()
 }
 
 /// The offsets of a request, without the partitions that are refused.
@@ -209,9 +213,7 @@ fn unrefused(
     request: &OffsetCommitRequest,
     refused: &RefusedPartitions,
 ) -> impl Iterator<Item = (TopicName, i32, i64)> {
-    let is_refused =
-        |topic: &TopicName, partition| refused.contains_key(&(topic.clone(), partition));
-    offsets(request).filter(move |(topic, partition, _)| !is_refused(topic, *partition))
+    offsets(request).filter(|(topic, partition, _)| refusal(refused, topic, *partition).is_none())
 }
 
 /// The offsets that are stored if the member may commit: none of a refused partition.
@@ -223,11 +225,14 @@ fn storable<'a>(
 ) -> impl Iterator<Item = (TopicName, i32, i64)> + 'a {
     request.topics.iter().flat_map(move |topic| {
         let name = topic_of(&topic.name);
-        let stored =
-            move |asked: &OffsetCommitRequestPartition| match refusal(refused, &name, asked) {
-                Some(_) => None,
-                None => part(router, group, &name, asked).stored(),
-            };
+        let stored = move |asked: &OffsetCommitRequestPartition| match refusal(
+            refused,
+            &name,
+            asked.partition_index,
+        ) {
+            Some(_) => None,
+            None => part(router, group, &name, asked).stored(),
+        };
         topic.partitions.iter().filter_map(stored)
     })
 }

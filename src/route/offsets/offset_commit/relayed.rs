@@ -159,7 +159,7 @@ fn without(
     }
     for topic in &mut theirs.topics {
         let name = topic_of(&topic.name);
-        topic.partitions.retain(|asked| refusal(refused, &name, asked).is_none());
+        topic.partitions.retain(|asked| refusal(refused, &name, asked.partition_index).is_none());
     }
     theirs.topics.retain(|topic| !topic.partitions.is_empty());
     ours.extend(refused.iter().map(|(named, error)| (named.clone(), CommitPart::Refuse(*error))));
