@@ -86,7 +86,7 @@ async function fill(client, admin) {
   await producer.disconnect();
 }
 
-// Judges a page by axe-core and its size, and takes its picture.
+// Judges a page by axe-core, its size and its line breaks, and takes its picture.
 async function judge(page, name) {
   await page.evaluate(AXE);
   const found = await page.evaluate((tags) => axe.run(document, { runOnly: tags }), TAGS);
@@ -94,6 +94,16 @@ async function judge(page, name) {
   check(found.violations.length === 0, `${name}: WCAG AA by axe-core ${says}`);
   const bytes = await page.evaluate(() => document.documentElement.outerHTML.length);
   check(bytes <= PAGE_BYTES_MAX, `${name}: ${Math.round(bytes / 1024)} KiB`);
+  const [sideways, broken] = await page.evaluate(() => [
+    document.documentElement.scrollWidth - innerWidth,
+    [...document.querySelectorAll("time, .number")].filter((one) => {
+      const lines = document.createRange();
+      lines.selectNodeContents(one);
+      return new Set([...lines.getClientRects()].map((line) => Math.round(line.bottom))).size > 1;
+    }).length,
+  ]);
+  check(sideways <= 0, `${name}: only tables scroll sideways ${sideways}`);
+  check(broken === 0, `${name}: times and numbers stay on one line ${broken}`);
   const paint = await page.evaluate(() => performance.getEntriesByName("first-paint")[0]?.startTime);
   console.log(`measured: ${name}: first paint after ${Math.round(paint)} ms`);
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: false });

@@ -3,11 +3,11 @@
 use maud::{Markup, html};
 
 use super::cut::cell;
+use super::table::{moment, scroll_table};
 use crate::admin::answer::Refusal;
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::explanation::PastView;
-use crate::model::utc;
 
 /// Events on a page, the latest.
 const EVENTS_MAX: usize = 50;
@@ -57,13 +57,13 @@ pub(super) fn timeline(
             (remembered(history))
         } @else {
             @if first > 0 { p { "The last " (EVENTS_MAX) " of " (events.len()) " events." } }
-            table {
+            (scroll_table("Attempts", &html! {
                 thead { tr {
                     th { "When" } th.number { "Failures" } th { "Event" } th { "Reason" }
                     th { "Member" } th { "Waits until" }
                 } }
                 tbody { @for event in events.iter().skip(first) { (row(event, show)) } }
-            }
+            }))
         }
     }
 }
@@ -72,12 +72,12 @@ fn row(event: &PastView, show: bool) -> Markup {
     let reason = event.reason.as_deref().filter(|_| show);
     html! {
         tr {
-            td { @if let Some(at) = event.at { time { (utc(at)) } } }
+            td { @if let Some(at) = event.at { (moment(at)) } }
             td.number { @if let Some(times) = event.reconsume_times { (times) } }
             td { (event.says) }
-            td { @if let Some(reason) = reason { (cell(reason)) } }
-            td { @if let Some(member) = &event.member { (cell(member)) } }
-            td { @if let Some(until) = event.until { (utc(until)) } }
+            td.text { @if let Some(reason) = reason { (cell(reason)) } }
+            td.text { @if let Some(member) = &event.member { (cell(member)) } }
+            td { @if let Some(until) = event.until { (moment(until)) } }
         }
     }
 }
@@ -90,12 +90,12 @@ fn remembered(history: &[(i64, String)]) -> Markup {
                 "compaction removes them; a record that a client produced here has had none."
             }
         } @else {
-            table {
+            (scroll_table("Attempts", &html! {
                 thead { tr { th { "When" } th { "Cause" } } }
                 tbody {
-                    @for (at, cause) in history { tr { td { time { (utc(*at)) } } td { (cause) } } }
+                    @for (at, cause) in history { tr { td { (moment(*at)) } td { (cause) } } }
                 }
-            }
+            }))
         }
     }
 }

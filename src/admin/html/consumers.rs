@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::cut::cell;
+use super::table::{breakable, scroll_table};
 use crate::admin::payload::percent::percent_encoded;
 use crate::admin::views::explanation::{GroupExplanation, RuleView, SuspectsView};
 use crate::admin::views::{GroupView, MemberView, OffsetView};
@@ -52,14 +53,14 @@ fn members(group: &GroupView) -> Markup {
                 code { (group.retry_topic) } "."
             }
         } @else {
-            table {
+            (scroll_table("Members", &html! {
                 thead { tr {
                     th { "Member" } th { "Client" } th { "Takes retries" } th { "Partitions" }
                 } }
                 tbody {
                     @for member in group.members.iter().take(ROWS_MAX) { (member_row(member)) }
                 }
-            }
+            }))
             (rest(group.members.len()))
         }
     }
@@ -69,10 +70,10 @@ fn member_row(member: &MemberView) -> Markup {
     let name = member.instance_id.as_deref().unwrap_or(&member.member_id);
     html! {
         tr {
-            td { (cell(name)) @if member.silent { " " span.chip { "silent" } } }
-            td { (cell(&member.client_id)) " " (member.host) }
+            td.text { (cell(name)) @if member.silent { " " span.chip { "silent" } } }
+            td.text { (cell(&member.client_id)) " " (member.host) }
             td { (if member.takes_retries { "yes" } else { "no" }) }
-            td { (cell(&member.assignment.join(", "))) }
+            td.text { (cell(&member.assignment.join(", "))) }
         }
     }
 }
@@ -85,7 +86,7 @@ fn offsets(offsets: &[OffsetView]) -> Markup {
                 "one with enable.auto.commit commits every 5 s."
             }
         } @else {
-            table {
+            (scroll_table("Committed offsets", &html! {
                 thead { tr {
                     th { "Partition" } th.number { "Committed" } th.number { "End" }
                     th.number { "Behind" }
@@ -93,7 +94,7 @@ fn offsets(offsets: &[OffsetView]) -> Markup {
                 tbody {
                     @for offset in offsets.iter().take(ROWS_MAX) {
                         tr {
-                            td { (offset.topic) "-" (offset.partition) }
+                            td { (breakable(&offset.topic)) "-" (offset.partition) }
                             td.number { (offset.committed) }
                             td.number { @if let Some(end) = offset.end { (end) } @else { "-" } }
                             td.number {
@@ -104,7 +105,7 @@ fn offsets(offsets: &[OffsetView]) -> Markup {
                         }
                     }
                 }
-            }
+            }))
             (rest(offsets.len()))
         }
     }
@@ -123,7 +124,7 @@ fn suspects(explained: &GroupExplanation) -> Markup {
                 "without a commit appears here, with the next step."
             }
         } @else {
-            table {
+            (scroll_table("Suspects", &html! {
                 thead { tr {
                     th { "Stage" } th { "Records" } th.number { "Lost" } th { "Why" } th { "Next" }
                 } }
@@ -132,14 +133,14 @@ fn suspects(explained: &GroupExplanation) -> Markup {
                     @for alone in explained.alone.iter().take(ROWS_MAX) {
                         tr {
                             td { "alone" }
-                            td { (cell(alone.retry.as_deref().unwrap_or("-"))) }
+                            td.text { (cell(alone.retry.as_deref().unwrap_or("-"))) }
                             td.number {}
-                            td { (cell(&alone.member)) }
+                            td.text { (cell(&alone.member)) }
                             td { (alone.stands) }
                         }
                     }
                 }
-            }
+            }))
             (rest(explained.suspects.len()))
         }
     }
@@ -149,7 +150,7 @@ fn suspects_row(set: &SuspectsView) -> Markup {
     html! {
         tr {
             td { (set.stage) }
-            td { (set.records) ": " (cell(&set.offsets.join(", "))) }
+            td.text { (set.records) ": " (cell(&set.offsets.join(", "))) }
             td.number { (set.losses) }
             td { (set.why) }
             td { (set.next) }
@@ -166,18 +167,18 @@ fn policy(group: &GroupView, rules: &[RuleView]) -> Markup {
         }
         details {
             summary { "Every setting, and the place that makes it what it is" }
-            table {
+            (scroll_table("Policy in force", &html! {
                 thead { tr { th { "Key of retry" } th { "Value" } th { "From" } } }
                 tbody {
                     @for rule in rules {
                         tr {
                             td { code { (rule.key) } }
-                            td { (cell(&rule.value)) }
-                            td { (cell(&rule.from)) }
+                            td.text { (cell(&rule.value)) }
+                            td.text { (cell(&rule.from)) }
                         }
                     }
                 }
-            }
+            }))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::table::breakable;
 use crate::admin::views::fingerprint::FingerprintKey;
 
 /// The heads of a table of fingerprints; `count` names its entries.
@@ -10,7 +11,7 @@ pub(super) fn heads(count: &str) -> Markup {
         thead { tr {
             th.number { (count) } th { "Group" } th { "Cause" } th { "Topic" } th { "Reason" }
             th { "Key" } th { "Size" }
-            th { "First" } th { "Last" } th { "24 hours" } th { "Act" }
+            th { "First, last" } th { "24 hours" } th { "Act" }
         } }
     }
 }
@@ -19,10 +20,10 @@ pub(super) fn heads(count: &str) -> Markup {
 pub(super) fn cells(key: &FingerprintKey, show: bool) -> Markup {
     html! {
         td { (key.cause) }
-        td { (key.topic) }
-        td { @if show { (key.reason.as_deref().unwrap_or_default()) } }
+        td { (breakable(&key.topic)) }
+        td.text { @if show { (key.reason.as_deref().unwrap_or_default()) } }
         td { @if show { (key.key_shape.as_deref().unwrap_or_default()) } }
-        td { (key.size) }
+        td.short { (key.size) }
     }
 }
 

@@ -10,6 +10,7 @@ use super::cut::cell;
 use super::fingerprint_cells::{records, spark, title};
 use super::jobs::kind_form;
 use super::letters::letter_cells;
+use super::table::{breakable, moment, scroll_table};
 use super::{
     ActionNotice, consumers, group_path, letter_path, matrix, page, refused, retry_kinds,
     retry_path, states,
@@ -21,7 +22,6 @@ use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::Fingerprint;
 use crate::admin::views::{DeadLetterView, GroupView, RetryView};
 use crate::engine::OPERATE_MAX;
-use crate::model::utc;
 
 /// Dead letters that a page reads.
 const LETTERS_MAX: usize = 2_000;
@@ -130,7 +130,7 @@ fn cause(group: &GroupView, kind: &Fingerprint, show: bool) -> Markup {
             (title(kind.letters, &kind.key, show))
             p {
                 (records(&kind.key, show))
-                "First " (utc(kind.first_ms)) ", last " (utc(kind.last_ms)) ". "
+                "First " (moment(kind.first_ms)) ", last " (moment(kind.last_ms)) ". "
                 (spark(&kind.hours))
                 @if let Some(example) = kind.example {
                     " " a href=(letter_path(&group.group, example)) { "Look at one" }
@@ -179,7 +179,7 @@ fn joined(offsets: &[i64]) -> String {
 
 fn letter_table(group: &str, letters: &[DeadLetterView], show: bool) -> Markup {
     html! {
-        table {
+        (scroll_table("Dead letters", &html! {
             thead { tr {
                 th.number { "Offset" } th { "Origin" } th { "Cause" } th.number { "Failures" }
                 th { "Since" } th { "Key" } th { "Reason" }
@@ -189,7 +189,7 @@ fn letter_table(group: &str, letters: &[DeadLetterView], show: bool) -> Markup {
                     tr { (letter_cells(group, letter, show)) }
                 }
             }
-        }
+        }))
         p { a href={ (group_path(group)) "/letters" } { "All dead letters, in pages" } }
     }
 }
@@ -199,13 +199,13 @@ fn retry_table(group: &GroupView, retries: &[RetryView], show: bool) -> Markup {
         @if retries.is_empty() {
             p.empty { "No retry waits." }
         } @else {
-            table {
+            (scroll_table("Retries", &html! {
                 thead { tr {
                     th.number { "Id" } th { "Origin" } th { "State" } th.number { "Failures" }
                     th { "Due" } th { "Reason" } th { "Act" }
                 } }
                 tbody { @for retry in retries { (retry_row(&group.group, retry, show)) } }
-            }
+            }))
             p { a href={ (group_path(&group.group)) "/waiting" } { "All that wait, in pages" } }
         }
     }
@@ -216,11 +216,11 @@ fn retry_row(group: &str, retry: &RetryView, show: bool) -> Markup {
     html! {
         tr {
             td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }
-            td { (retry.origin.as_deref().unwrap_or("-")) }
+            td { (breakable(retry.origin.as_deref().unwrap_or("-"))) }
             td { (retry.state) }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
-            td { (retry.due_ms.map(utc).unwrap_or_default()) }
-            td { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
+            td { @if let Some(due) = retry.due_ms { (moment(due)) } }
+            td.text { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
             td {
                 @if waits {
                     form.row method="post" action={ (group_path(group)) "/act" } {

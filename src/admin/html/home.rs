@@ -8,6 +8,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::fingerprint_cells::{cells, heads, spark};
+use super::table::{breakable, moment, scroll_table};
 use super::{group_path, letter_path, matrix, page, refused, retry_kinds, states};
 use crate::admin::answer::Refusal;
 use crate::admin::matrix_sum::MatrixSum;
@@ -16,7 +17,6 @@ use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::{Fingerprint, RetryFingerprint};
 use crate::admin::views::{GroupView, Overview, Readiness};
 use crate::engine::AuditRecord;
-use crate::model::utc;
 
 /// Groups of the first page.
 const GROUPS_MAX: usize = 500;
@@ -112,7 +112,7 @@ fn troubles(readiness: &Readiness) -> Markup {
 
 fn table(groups: &[GroupView]) -> Markup {
     html! {
-        table {
+        (scroll_table("Groups", &html! {
             thead { tr {
                 th { "Group" } th.number { "Dead letters" } th { "Retries" } th { "Breaker" }
                 th.number { "Members" }
@@ -120,7 +120,7 @@ fn table(groups: &[GroupView]) -> Markup {
             tbody {
                 @for group in groups {
                     tr {
-                        td { a href=(group_path(&group.group)) { (group.group) } }
+                        td { a href=(group_path(&group.group)) { (breakable(&group.group)) } }
                         td.number { (group.dead_letters) }
                         td {
                             @for (state, count) in states(&group.states) {
@@ -132,14 +132,14 @@ fn table(groups: &[GroupView]) -> Markup {
                     }
                 }
             }
-        }
+        }))
     }
 }
 
 /// The dead letters of all groups by cause.
 fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
     html! {
-        table {
+        (scroll_table("Dead letters by cause", &html! {
             (heads("Letters"))
             tbody {
                 @for (group, kind) in causes {
@@ -149,10 +149,9 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
                                 a href=(letter_path(group, example)) { (kind.letters) }
                             } @else { (kind.letters) }
                         }
-                        td { a href=(group_path(group)) { (group) } }
+                        td { a href=(group_path(group)) { (breakable(group)) } }
                         (cells(&kind.key, show))
-                        td { (utc(kind.first_ms)) }
-                        td { (utc(kind.last_ms)) }
+                        td { (moment(kind.first_ms)) " " (moment(kind.last_ms)) }
                         td { (spark(&kind.hours)) }
                         td {
                             @if let Some(example) = kind.example { (short_form(group, example)) }
@@ -160,7 +159,7 @@ fn cause_table(causes: &[(String, Fingerprint)], show: bool) -> Markup {
                     }
                 }
             }
-        }
+        }))
     }
 }
 
@@ -210,7 +209,7 @@ fn audit_table(records: &[(i64, AuditRecord)]) -> Markup {
         @if records.is_empty() {
             p.empty { "No operator has acted in the last 90 days. Each action is recorded here." }
         } @else {
-            table {
+            (scroll_table("Audit", &html! {
                 thead { tr {
                     th { "When" } th { "Who" } th { "Action" } th { "Group" }
                     th.number { "Changed" } th.number { "Left" } th { "Why" }
@@ -218,17 +217,17 @@ fn audit_table(records: &[(i64, AuditRecord)]) -> Markup {
                 tbody {
                     @for (_, record) in records {
                         tr {
-                            td { (utc(record.at.0)) }
+                            td { (moment(record.at.0)) }
                             td { (record.by.name) " " (record.by.peer) }
                             td { (record.action) }
-                            td { (record.group) }
+                            td { (breakable(record.group.as_str())) }
                             td.number { (record.changed) }
                             td.number { (record.left) }
-                            td { (record.by.why) }
+                            td.text { (record.by.why) }
                         }
                     }
                 }
-            }
+            }))
         }
     }
 }

@@ -10,6 +10,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::table::moment;
 use super::{ActionNotice, back_to, form, group_path, page, refused};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
@@ -18,7 +19,6 @@ use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::GroupView;
 use crate::engine::{Job, JobState, mask};
-use crate::model::utc;
 
 /// The page of the jobs.
 const JOBS: &str = "/jobs";
@@ -187,8 +187,8 @@ fn section(job: &Job) -> Markup {
                 }
             }
             p {
-                "Started " (utc(job.started.0))
-                @if let Some(ended) = job.ended { ", ended " (utc(ended.0)) }
+                "Started " (moment(job.started.0))
+                @if let Some(ended) = job.ended { ", ended " (moment(ended.0)) }
                 ", by " (job.by.name) " " (job.by.peer)
                 @if !job.by.why.is_empty() { ": " (job.by.why) }
             }

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::table::{breakable, scroll_table};
 use super::{group_path, page, refused};
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
@@ -75,7 +76,7 @@ fn facts(journal: &JournalView) -> Markup {
 
 fn letters(groups: &[LetterSpace]) -> Markup {
     html! {
-        table {
+        (scroll_table("Room of dead letters", &html! {
             thead { tr {
                 th { "Group" } th { "Topic" } th.number { "First offset" }
                 th.number { "Next offset" } th.number { "Size" } th.number { "Limit" }
@@ -83,8 +84,8 @@ fn letters(groups: &[LetterSpace]) -> Markup {
             tbody {
                 @for of in groups {
                     tr {
-                        td { a href=(group_path(&of.group)) { (of.group) } }
-                        td { (of.topic) }
+                        td { a href=(group_path(&of.group)) { (breakable(&of.group)) } }
+                        td { (breakable(&of.topic)) }
                         td.number { (of.start) }
                         td.number { (of.end) }
                         td.number { (size(of.bytes)) }
@@ -98,7 +99,7 @@ fn letters(groups: &[LetterSpace]) -> Markup {
                     }
                 }
             }
-        }
+        }))
     }
 }
 

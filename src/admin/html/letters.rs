@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::cut::cell;
+use super::table::{breakable, moment, scroll_table};
 use super::{group_path, letter_path, page, percent_encoded, query, refused};
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
@@ -171,13 +172,13 @@ fn filter_form(group: &str, query: &LettersQuery) -> Markup {
 fn rows_form(group: &str, rows: &[DeadLetterView], show: bool) -> Markup {
     html! {
         form.list method="post" action={ (group_path(group)) "/act" } {
-            table {
+            (scroll_table("Dead letters", &html! {
                 thead { tr {
                     th.mark { "Mark" } th.number { "Offset" } th { "Origin" } th { "Cause" }
                     th.number { "Failures" } th { "Since" } th { "Key" } th { "Reason" }
                 } }
                 tbody { @for letter in rows { (row(group, letter, show)) } }
-            }
+            }))
             p {
                 label { "Why " input name="why" maxlength="1000"; } " "
                 button name="verb" value="redrive" { "Send marked back" } " "
@@ -191,12 +192,12 @@ fn rows_form(group: &str, rows: &[DeadLetterView], show: bool) -> Markup {
 pub(super) fn letter_cells(group: &str, letter: &DeadLetterView, show: bool) -> Markup {
     html! {
         td.number { a href=(letter_path(group, letter.offset)) { (letter.offset) } }
-        td { (letter.origin.as_deref().unwrap_or("-")) }
+        td { (breakable(letter.origin.as_deref().unwrap_or("-"))) }
         td { (letter.disposition) }
         td.number { (letter.reconsume_times) }
-        td { (utc(letter.at_ms)) }
-        td { (cell(&payload::text(letter.key.as_deref(), show))) }
-        td { @if show { (cell(letter.reason.as_deref().unwrap_or(""))) } }
+        td { (moment(letter.at_ms)) }
+        td.text { (cell(&payload::text(letter.key.as_deref(), show))) }
+        td.text { @if show { (cell(letter.reason.as_deref().unwrap_or(""))) } }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
+use super::table::scroll_table;
 use super::{group_path, percent_encoded};
 use crate::admin::matrix::{AGE_COLUMNS, COUNTED_MAX, DUE_COLUMNS, Span};
 use crate::admin::matrix_sum::MatrixSum;
@@ -90,7 +91,7 @@ fn waiting_rows(sum: &MatrixSum) -> BTreeMap<Option<u32>, [MatrixCell; 6]> {
 
 fn dead_table(rows: &BTreeMap<&str, [MatrixCell; 4]>) -> Markup {
     html! {
-        table {
+        (scroll_table("Dead letters by cause and age", &html! {
             thead { tr {
                 th scope="col" { "Cause" }
                 @for column in &AGE_COLUMNS { th.number scope="col" { (column.title) } }
@@ -103,13 +104,13 @@ fn dead_table(rows: &BTreeMap<&str, [MatrixCell; 4]>) -> Markup {
                     }
                 }
             }
-        }
+        }))
     }
 }
 
 fn waiting_table(rows: &BTreeMap<Option<u32>, [MatrixCell; 6]>) -> Markup {
     html! {
-        table {
+        (scroll_table("Retries by level and due time", &html! {
             thead { tr {
                 th scope="col" { "Level" }
                 @for column in &DUE_COLUMNS { th.number scope="col" { (column.title) } }
@@ -124,7 +125,7 @@ fn waiting_table(rows: &BTreeMap<Option<u32>, [MatrixCell; 6]>) -> Markup {
                     }
                 }
             }
-        }
+        }))
     }
 }
 

@@ -17,6 +17,7 @@ mod matrix;
 mod retry;
 mod retry_kinds;
 mod style;
+mod table;
 mod value;
 mod waiting;
 

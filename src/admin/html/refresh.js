@@ -21,12 +21,23 @@ main.addEventListener("mouseenter", () => { isHovered = true; });
 main.addEventListener("mouseleave", () => { isHovered = false; });
 main.addEventListener("change", () => { isTouched = true; });
 
+// A click into the box of a table focuses it, which is no work on the page.
+function isFocused() {
+  const focused = document.activeElement;
+  return main.contains(focused)
+    && (!focused.matches(".table") || focused.matches(":focus-visible"));
+}
+
+function tableBoxes() {
+  return [...main.querySelectorAll(".table")];
+}
+
 function isBusy() {
   const fields = [...main.querySelectorAll("input:not([type=hidden]), textarea")];
   return isHovered
     || isTouched
     || document.hidden
-    || main.contains(document.activeElement)
+    || isFocused()
     || main.querySelector("details[open]") !== null
     || document.querySelector("dialog[open]") !== null
     || fields.some((field) => field.value !== field.defaultValue)
@@ -40,7 +51,9 @@ async function refresh() {
   if (!answer.ok || next === null) throw new Error(answer.status);
   if (isBusy() || next.innerHTML === sent) return;
   sent = next.innerHTML;
+  const scrolled = tableBoxes().map((box) => box.scrollLeft);
   main.replaceChildren(...next.childNodes);
+  for (const [at, box] of tableBoxes().entries()) box.scrollLeft = scrolled[at] ?? 0;
   addMarks();
 }
 

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::fingerprint_cells::{cells, heads, records, spark, title};
+use super::table::{breakable, moment, scroll_table};
 use super::{group_path, retry_path};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
@@ -14,7 +15,6 @@ use crate::admin::views::action_request::ActionReport;
 use crate::admin::views::fingerprint::{FingerprintKey, RetryFingerprint, RetryFingerprintList};
 use crate::admin::views::{GroupView, RetryView};
 use crate::engine::{OPERATE_MAX, mask};
-use crate::model::utc;
 
 /// Retries asked of the source at once.
 const PIECE: usize = 256;
@@ -35,22 +35,25 @@ fn key_of(retry: &RetryView) -> FingerprintKey {
 /// The retries of all groups that wait, by cause.
 pub(super) fn table(kinds: &[(String, RetryFingerprint)], show: bool) -> Markup {
     html! {
-        table {
+        (scroll_table("Retries by cause", &html! {
             (heads("Retries"))
             tbody {
                 @for (group, kind) in kinds {
                     tr {
                         td.number { a href=(retry_path(group, kind.example)) { (kind.retries) } }
-                        td { a href=(group_path(group)) { (group) } }
+                        td { a href=(group_path(group)) { (breakable(group)) } }
                         (cells(&kind.key, show))
-                        td { (kind.first_ms.map(utc).unwrap_or_default()) }
-                        td { (kind.last_ms.map(utc).unwrap_or_default()) }
+                        td {
+                            @for at in [kind.first_ms, kind.last_ms].into_iter().flatten() {
+                                (moment(at)) " "
+                            }
+                        }
                         td { (spark(&kind.hours)) }
                         td { (form(group, kind.example)) }
                     }
                 }
             }
-        }
+        }))
     }
 }
 
@@ -73,7 +76,7 @@ fn section(group: &str, kind: &RetryFingerprint, show: bool) -> Markup {
             p {
                 (records(&kind.key, show))
                 @if let Some((first, last)) = kind.first_ms.zip(kind.last_ms) {
-                    "First " (utc(first)) ", last " (utc(last)) ". "
+                    "First " (moment(first)) ", last " (moment(last)) ". "
                 }
                 (spark(&kind.hours))
                 " " a href=(retry_path(group, kind.example)) { "Look at one" }

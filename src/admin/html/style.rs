@@ -16,27 +16,36 @@ header { display: flex; flex-wrap: wrap; gap: .5rem 2rem; align-items: baseline;
   border-bottom: 1px solid var(--line); }
 header .name { font-weight: 700; color: inherit; text-decoration: none; }
 nav a { margin-right: 1rem; } #live { margin-left: auto; font-size: .9rem; }
-main { max-width: 72rem; margin: 0 auto; padding: 1rem; overflow-x: auto; }
+main { max-width: 72rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 h3 { font-size: 1rem; margin: 0; overflow-wrap: anywhere; }
 a { color: var(--link); }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: anywhere; }
-th { font-weight: 600; overflow-wrap: normal; }
+p { overflow-wrap: anywhere; }
+.table { overflow-x: auto; margin: .5rem 0; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; padding: .35rem .45rem; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
+th { font-weight: 600; }
+.number, .short, .chip, time { white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
+.text { overflow-wrap: anywhere; min-width: 7rem; }
+td form { width: 10rem; margin: 0; gap: .25rem; }
+td label { display: flex; width: 100%; gap: .25rem; align-items: center; }
+td input { min-width: 0; width: 100%; }
+td input, td button { padding: .1rem .35rem; min-height: 1.7rem; }
 .chip { display: inline-block; background: var(--soft); border: 1px solid var(--line);
   border-radius: 1rem; padding: 0 .6rem; }
 .cause { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem;
   margin: .75rem 0; }
 .cause p { margin: .25rem 0; } .cause label { display: inline-block; margin: .25rem .5rem 0 0; }
 .spark { vertical-align: middle; border-bottom: 1px solid var(--line); }
+td .spark { width: 4.5rem; } td time { display: block; }
 .spark rect { fill: var(--link); }
 .alarm { border-left: .3rem solid var(--alarm); padding: .4rem .8rem; background: var(--soft); }
 .said { border-left: .3rem solid var(--link); padding: .4rem .8rem; background: var(--soft); }
 .empty { background: var(--soft); padding: 1rem; border-radius: .5rem; }
 form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin: .5rem 0; }
-form.row { margin: 0; } form.list { display: block; }
+form.row { width: auto; flex-wrap: nowrap; } form.list { display: block; }
 button, input, select { font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: .3rem; padding: .3rem .7rem; min-height: 2rem; }
 textarea { font: inherit; font-family: monospace; color: inherit; background: var(--soft);
@@ -51,8 +60,8 @@ pre { background: var(--soft); padding: 1rem; overflow-x: auto; white-space: pre
 .mark input { min-height: 0; width: 1.2rem; height: 1.2rem; }
 pre.hex { white-space: pre; overflow-wrap: normal; font-size: .85rem; }
 dialog { background: var(--paper); color: var(--ink); border: 1px solid var(--line); }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } th, td { padding: .3rem;
-  overflow-wrap: break-word; } }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } th, td { padding: .3rem; }
+  td.text, td:has(wbr) { min-width: 12rem; } }
 ";
 
 const SCRIPT: &str = include_str!("refresh.js");

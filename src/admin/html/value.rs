@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::cut::{clipped, cut, page_bytes};
+use super::table::scroll_table;
 use crate::admin::answer::Refusal;
 use crate::admin::payload;
 use crate::admin::payload::concealment::Concealment;
@@ -261,9 +262,9 @@ fn headers(of: ShownRecord<'_>, from: usize) -> Markup {
         @if of.headers.is_empty() {
             p.empty { "The record has no headers." }
         } @else {
-            table { tbody {
-                @for (name, value) in &shown { tr { th { (name) } td { (value) } } }
-            } }
+            (scroll_table("Headers", &html! { tbody {
+                @for (name, value) in &shown { tr { th.text { (name) } td.text { (value) } } }
+            } }))
             @if from > 0 || next < of.headers.len() {
                 p {
                     (shown.len()) " of " (of.headers.len()) " headers, from " (from) " on. "

@@ -10,13 +10,13 @@ use serde::Deserialize;
 
 use super::cut::cell;
 use super::matrix::NO_LEVEL;
+use super::table::{breakable, moment, scroll_table};
 use super::{group_path, page, query, refused, retry_path};
 use crate::admin::answer::Refusal;
 use crate::admin::matrix::{DUE_COLUMNS, due_span};
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::RetryView;
-use crate::model::utc;
 
 /// Rows of one page.
 const ROWS_MAX: usize = 100;
@@ -184,13 +184,13 @@ fn filter_form(group: &str, query: &WaitingQuery) -> Markup {
 fn rows_form(group: &str, rows: &[RetryView], show: bool) -> Markup {
     html! {
         form.list method="post" action={ (group_path(group)) "/act" } {
-            table {
+            (scroll_table("Retries", &html! {
                 thead { tr {
                     th.mark { "Mark" } th.number { "Id" } th { "Origin" } th.number { "Level" }
                     th.number { "Failures" } th { "Due" } th { "Reason" }
                 } }
                 tbody { @for retry in rows { (row(group, retry, show)) } }
-            }
+            }))
             p {
                 label { "Why " input name="why" maxlength="1000"; } " "
                 button name="verb" value="now" { "Retry marked now" } " "
@@ -211,11 +211,11 @@ fn row(group: &str, retry: &RetryView, show: bool) -> Markup {
         tr {
             td.mark { input type="checkbox" name="ids" value=(retry.id) aria-label=(label); }
             td.number { a href=(retry_path(group, retry.id)) { (retry.id) } }
-            td { (retry.origin.as_deref().unwrap_or("-")) }
+            td { (breakable(retry.origin.as_deref().unwrap_or("-"))) }
             td.number { @if let Some(level) = retry.level { (level) } @else { "exact" } }
             td.number { (retry.reconsume_times) "/" (retry.max_reconsume_times) }
-            td { (retry.due_ms.map(utc).unwrap_or_default()) }
-            td { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
+            td { @if let Some(due) = retry.due_ms { (moment(due)) } }
+            td.text { @if show { (cell(retry.reason.as_deref().unwrap_or(""))) } }
         }
     }
 }
