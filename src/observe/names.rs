@@ -90,7 +90,7 @@ metrics! {
     RECORDS_FAILED Counter "reprise_records_failed_total" ["group", "topic", "reason"]
         "Deliveries charged as failed";
     RECORDS_INFLIGHT Gauge "reprise_records_inflight" ["group"]
-        "Retries handed out and not yet settled";
+        "Retries delivered and not yet settled";
     SEEK_BACKS Counter "reprise_seek_backs_total" ["group"]
         "Fetches of a member below its last delivery, of records that are not committed";
     FETCHES_UNATTRIBUTED Counter "reprise_fetches_unattributed_total" []
@@ -98,12 +98,12 @@ metrics! {
     BATCHES_UNREADABLE Counter "reprise_batches_unreadable_total" []
         "Answers kept back because a failed record could not be taken out of its batch";
     INFLIGHT_OLDEST Gauge "reprise_inflight_oldest_seconds" ["group"]
-        "Age of the oldest unsettled hand-out";
+        "Age of the oldest unsettled delivery";
 
     RETRIES_SCHEDULED Counter "reprise_retries_scheduled_total" ["group", "level"]
         "Retries accepted, by delay level";
     RETRIES_REDELIVERED Counter "reprise_retries_redelivered_total" ["group", "level"]
-        "Retries handed out after their delay, by delay level";
+        "Retries delivered after their delay, by delay level";
     RECORDS_WAITING Gauge "reprise_records_waiting" ["group"] "Retries whose delay runs";
     RECORDS_READY Gauge "reprise_records_ready" ["group"]
         "Due retries of a group with a live subscriber to the retry topic";
@@ -124,7 +124,7 @@ metrics! {
     RETRY_OVERDUE Gauge "reprise_retry_overdue_seconds" ["group"]
         "How long the oldest due retry has waited to be fetched";
     REDELIVERY_LATENESS Histogram(LATE_S) "reprise_redelivery_lateness_seconds" ["group"]
-        "From due to handed out";
+        "From due to delivered";
     SUCCESS_RECONSUME_TIMES Histogram(TRIES) "reprise_success_reconsume_times" ["group"]
         "Failures a record had when it was acknowledged";
     RETRY_TO_SUCCESS Histogram(LADDER_S) "reprise_retry_to_success_seconds" ["group"]
