@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::admin::{COUNTED_MAX, Matrix, RetryFingerprint, RetryFingerprintList, Unavailable};
 use crate::engine::{EngineError, EntryClass};
 use crate::model::{GroupId, MonoMs};
-use crate::retry::{Disposition, RetryState};
+use crate::retry::{Disposition, Entry, RetryState, StateKind};
 use crate::server::source::AdminSource;
 use crate::server::source::waiting_shapes::WaitingShapes;
 
@@ -153,8 +153,20 @@ impl AdminSource {
         let began = self.router.clock.now();
         let mut matrix = Matrix::at(began.wall.0);
         let mut shapes = WaitingShapes::at(began.wall);
-        self.count_waiting(group, &mut matrix, &mut shapes).await?;
-        self.count_dead(group, &mut matrix).await?;
+        let waiting = |entry: &Entry| {
+            if let RetryState::Waiting { due, level, .. } = entry.state {
+                matrix.add_waiting(level, due.0);
+                shapes.add(entry);
+            }
+        };
+        matrix.is_waiting_cut = self.count_in(group, StateKind::Waiting, waiting).await?;
+        let dead = |entry: &Entry| {
+            if let RetryState::Dead { at } = entry.state {
+                let cause = entry.disposition.unwrap_or(Disposition::Manual);
+                matrix.add_dead(cause.as_str(), at.0);
+            }
+        };
+        matrix.is_dead_cut = self.count_in(group, StateKind::Dead, dead).await?;
         let now = self.router.clock.now().mono;
         // A product that saturates is 500 million years: such a count is kept for ever.
         let until = now.plus(now.since(began.mono).saturating_mul(SERVES_FOR));
@@ -164,52 +176,46 @@ impl AdminSource {
         Ok(counts)
     }
 
-    async fn count_waiting(
+    /// Counts entries of one state, a piece at a time. Returns whether the count left some out.
+    async fn count_in(
         &self,
         group: &GroupId,
-        matrix: &mut Matrix,
-        shapes: &mut WaitingShapes,
-    ) -> Result<(), EngineError> {
-        let (mut after, mut counted) = (None, 0);
+        kind: StateKind,
+        mut add: impl FnMut(&Entry),
+    ) -> Result<bool, EngineError> {
+        let (mut last, mut counted) = (None, 0);
         loop {
-            let piece = self.router.engine.due_page(group, after, None, PIECE).await?;
-            for entry in &piece {
-                let RetryState::Waiting { due, level, .. } = entry.state else { continue };
-                matrix.add_waiting(level, due.0);
-                shapes.add(entry);
-                after = Some((due, entry.id));
-            }
+            let mut piece = self.entries_after(group, kind, last.as_ref()).await?;
+            piece.iter().for_each(&mut add);
             counted += piece.len();
             if piece.len() < PIECE {
-                return Ok(());
+                return Ok(false);
             }
             if counted >= COUNTED_MAX {
-                matrix.is_waiting_cut = true;
-                return Ok(());
+                return Ok(true);
             }
+            last = piece.pop();
         }
     }
 
-    async fn count_dead(&self, group: &GroupId, matrix: &mut Matrix) -> Result<(), EngineError> {
-        let (mut after, mut counted) = (None, 0);
-        loop {
-            let dead = Some(EntryClass::Dead);
-            let piece = self.router.engine.page(group, dead, after, PIECE).await?;
-            for entry in piece.iter().map(|seen| &seen.entry) {
-                let RetryState::Dead { at } = entry.state else { continue };
-                let cause = entry.disposition.unwrap_or(Disposition::Manual);
-                matrix.add_dead(cause.as_str(), at.0);
-                after = Some(entry.id);
-            }
-            counted += piece.len();
-            if piece.len() < PIECE {
-                return Ok(());
-            }
-            if counted >= COUNTED_MAX {
-                matrix.is_dead_cut = true;
-                return Ok(());
-            }
+    /// The next entries of one state, waiting or dead: by due time or by id.
+    async fn entries_after(
+        &self,
+        group: &GroupId,
+        kind: StateKind,
+        last: Option<&Entry>,
+    ) -> Result<Vec<Entry>, EngineError> {
+        let engine = &self.router.engine;
+        if kind == StateKind::Dead {
+            let after = last.map(|entry| entry.id);
+            let page = engine.page(group, Some(EntryClass::Dead), after, PIECE).await?;
+            return Ok(page.into_iter().map(|seen| seen.entry).collect());
         }
+        let after = last.and_then(|entry| match entry.state {
+            RetryState::Waiting { due, .. } => Some((due, entry.id)),
+            _ => None,
+        });
+        engine.due_page(group, after, None, PIECE).await
     }
 }
 
