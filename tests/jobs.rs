@@ -134,13 +134,9 @@ fn a_bulk_redrive_with_canary_is_proved_later() {
 fn a_job_takes_one_kind_of_records() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);
-    let large = "x".repeat(20_000);
-    for (key, value) in [("user-1", "a"), ("user-2", "b"), ("9", "c"), ("user-3", &large)] {
-        let record = Rec { key: Some(key.to_owned().into()), ..Rec::new(value) };
-        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
-        let nack = record.header("x-retry-reason", "no stock").header("x-retry-level", "-1");
-        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
-    }
+    member.nack_kinds(Some("9"), |record, _| {
+        record.header("x-retry-reason", "no stock").header("x-retry-level", "-1")
+    });
     let discard = |terms: &[&str]| {
         let all = ["dlq", "discard", "shop", "--all", "--execute", "--why", "INC-9"];
         done(&server, &[&all[..], terms].concat())

@@ -72,18 +72,9 @@ fn retries_that_look_alike_are_moved_together() {
 fn letters_of_other_keys_and_sizes_are_not_alike() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);
-    let of = |key: Option<&str>, value: &str| Rec {
-        key: key.map(|key| key.to_owned().into()),
-        ..Rec::new(value)
-    };
-    let large = "x".repeat(20_000);
-    let records =
-        [(Some("user-1"), "a"), (Some("user-2"), "b"), (None, "c"), (Some("user-3"), &large)];
-    for record in records.map(|(key, value)| of(key, value)) {
-        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
-        let nack = record.header("x-retry-reason", "no stock").header("x-retry-level", "-1");
-        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
-    }
+    member.nack_kinds(None, |record, _| {
+        record.header("x-retry-reason", "no stock").header("x-retry-level", "-1")
+    });
     let kinds = || {
         let found = server.json("/api/v1/dead-letters/fingerprints?group=shop");
         let each = found["items"].as_array().unwrap().iter();

@@ -19,7 +19,7 @@ use reprise::model::TopicName;
 use reprise::wire::ResponseError;
 use reprise::wire::assignment::{Assignment, Subscription};
 
-use super::batch::{Got, unpack};
+use super::batch::{Got, Rec, unpack};
 use super::client::{Client, SentRequest, s};
 use super::{Server, until};
 
@@ -175,6 +175,20 @@ impl Member {
         let answer = self.client.call(5, &request);
         self.generation = -1;
         answer.members.first().map_or(answer.error_code, |member| member.error_code)
+    }
+
+    /// Puts four records into `orders` and nacks each: two small ones whose keys look alike, one
+    /// with another key, and a large one. `nack` makes the nack of a record at its offset.
+    pub fn nack_kinds(&mut self, other_key: Option<&str>, nack: impl Fn(Rec, i64) -> Rec) {
+        let large = "x".repeat(20_000);
+        let keys = [Some("user-1"), Some("user-2"), other_key, Some("user-3")];
+        for (key, value) in keys.into_iter().zip(["a", "b", "c", &large]) {
+            let key = key.map(|key| key.to_owned().into());
+            let record = Rec { key, ..Rec::new(value) };
+            let offset = self.client.put("orders", 0, std::slice::from_ref(&record));
+            let origin = format!("orders-0@{offset}");
+            self.client.nack(&self.group, &origin, nack(record, offset));
+        }
     }
 
     /// The error code of a commit.
