@@ -1,21 +1,8 @@
-//! Views of the engine for the admin port and metrics.
+//! The summary of a group for the admin port and metrics.
 
 use crate::engine::store::Store;
 use crate::model::{GroupId, WallMs};
-use crate::retry::{Entries, Entry, EntryCounts, SlotRecord};
-
-/// One entry, for the admin port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryView {
-    /// The entry without its record's bytes.
-    pub entry: Entry,
-}
-
-impl From<Entry> for EntryView {
-    fn from(entry: Entry) -> Self {
-        Self { entry }
-    }
-}
+use crate::retry::{Entries, EntryCounts, SlotRecord};
 
 /// One group, for the admin port and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]

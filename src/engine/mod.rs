@@ -75,6 +75,6 @@ pub use recover::{EngineParts, Replay};
 pub use store::{EntryClass, Flusher, Shape, ShapeList, ShapeView, TakenEntry};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
-pub use group_summary::{EntryView, GroupSummary};
+pub use group_summary::GroupSummary;
 pub use render::{LaneRecord, dead_letter_headers};
 pub use topic_ids::TopicIds;

@@ -72,3 +72,5 @@ pub use policy::{
     Policy, UNLIMITED, delayed,
 };
 pub use record_shape::{RecordShape, SizeClass, UNKNOWN_SHAPE};
+#[cfg(test)]
+pub(crate) use tests::entries_of;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
-use crate::engine::group_summary::{EntryView, GroupSummary};
+use crate::engine::group_summary::GroupSummary;
 use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
 use crate::engine::store::{EntryClass, TakenEntry};
@@ -15,7 +15,7 @@ use crate::retry::{DELAYED, Entries, Entry, RetryState};
 /// Asks for entries of a group, by id.
 struct PageEntries {
     group: GroupId,
-    class: Option<EntryClass>,
+    class: EntryClass,
     after: Option<EntryId>,
     limit: usize,
 }
@@ -116,14 +116,14 @@ impl Engine {
         Ok((total, records))
     }
 
-    /// Entries of a group by id, for the admin port: of one class, or all.
+    /// Entries of a group and a class by id, for the admin port.
     pub async fn page(
         &self,
         group: &GroupId,
-        class: Option<EntryClass>,
+        class: EntryClass,
         after: Option<EntryId>,
         limit: usize,
-    ) -> Result<Vec<EntryView>, EngineError> {
+    ) -> Result<Vec<Entry>, EngineError> {
         let page = PageEntries { group: group.clone(), class, after, limit };
         Ok(self.call_at_once(page).await?.0)
     }
@@ -199,14 +199,11 @@ fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
 }
 
 impl Request for PageEntries {
-    type Answer = Vec<EntryView>;
+    type Answer = Vec<Entry>;
 
-    fn run(self, driver: &mut Driver) -> Result<Vec<EntryView>, EngineError> {
-        let entries = {
-            let Self { group, class, after, limit } = self;
-            driver.ledger.store().page_entries(&group, class, after, limit)
-        };
-        Ok(entries.into_iter().map(EntryView::from).collect())
+    fn run(self, driver: &mut Driver) -> Result<Vec<Entry>, EngineError> {
+        let Self { group, class, after, limit } = self;
+        Ok(driver.ledger.store().page_entries(&group, class, after, limit))
     }
 }
 

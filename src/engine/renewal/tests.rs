@@ -15,7 +15,9 @@ use crate::engine::{
 };
 use crate::journal::{Disk, DiskFile, Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, GroupId, LaneOffset, MemberId, Origin, WallMs};
-use crate::retry::{LedgerSnapshot, Nack, NackTarget, OtherDeliveries, Reporter, StateKind};
+use crate::retry::{
+    LedgerSnapshot, Nack, NackTarget, OtherDeliveries, Reporter, StateKind, entries_of,
+};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// Slightly more than the delay of the first level.
@@ -282,9 +284,8 @@ impl House {
         self.faults.lock().unwrap().fault = None;
     }
 
-    fn entries(&mut self) -> usize {
-        let engine = self.engine.clone();
-        self.ask(engine.page(&shop(), None, None, 10_000)).unwrap().len()
+    fn entries(&self) -> usize {
+        entries_of(&self.driver.ledger, &shop()).len()
     }
 
     /// Runs failures, deliveries and checkpoints; returns whether all of them succeeded.
@@ -369,8 +370,8 @@ fn a_leave_during_a_failure_counts_after_the_renewal() {
     house.settle();
     house.heal();
     house.recover();
-    let page = house.ask(engine.page(&shop(), None, None, 10)).unwrap();
-    let kinds: Vec<StateKind> = page.iter().map(|view| view.entry.state.kind()).collect();
+    let entries = entries_of(&house.driver.ledger, &shop());
+    let kinds: Vec<StateKind> = entries.iter().map(|entry| entry.state.kind()).collect();
     assert_eq!(kinds, [StateKind::Waiting, StateKind::Waiting]);
 }
 

@@ -52,18 +52,15 @@ impl Store {
         found
     }
 
-    /// Entries of a group with an id above `after`, by id, at most `limit`: of one class, or all.
+    /// Entries of a group with an id above `after`, by id, at most `limit`, of one class.
     pub(in crate::engine) fn page_entries(
         &self,
         group: &GroupId,
-        class: Option<EntryClass>,
+        class: EntryClass,
         after: Option<EntryId>,
         limit: usize,
     ) -> Vec<Entry> {
-        let ids = match class {
-            Some(class) => self.of_class(group, class, after, limit),
-            None => self.page(group, after, limit),
-        };
+        let ids = self.of_class(group, class, after, limit);
         ids.into_iter().filter_map(|id| self.get(id)).collect()
     }
 

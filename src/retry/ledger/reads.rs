@@ -1,10 +1,7 @@
 //! Read access for the admin API and the retry topic.
 
 use crate::model::{EntryId, GroupId, MemberId, Moment, RetryPartition, WallMs};
-use crate::retry::{Entries, Entry, EntryCounts, Ledger, SlotRecord, SlotView, StateKind};
-
-/// Page size of a filtered read.
-const PAGE: usize = 256;
+use crate::retry::{Entries, Entry, EntryCounts, Ledger, SlotRecord, SlotView};
 
 impl<S: Entries> Ledger<S> {
     /// Every group with an entry or a slot, in order.
@@ -14,28 +11,6 @@ impl<S: Entries> Ledger<S> {
 
     pub fn entry(&self, id: EntryId) -> Option<Entry> {
         self.store.get(id)
-    }
-
-    /// At most `limit` entries of the group with an id above `after`, by id. `kind: None`: of every
-    /// state.
-    pub fn list(
-        &self,
-        group: &GroupId,
-        kind: Option<StateKind>,
-        after: Option<EntryId>,
-        limit: usize,
-    ) -> Vec<Entry> {
-        let mut found = Vec::new();
-        let mut after = after;
-        while found.len() < limit {
-            let ids = self.store.page(group, after, PAGE);
-            let Some(last) = ids.last() else { break };
-            after = Some(*last);
-            let entries = ids.into_iter().filter_map(|id| self.store.get(id));
-            let wanted = entries.filter(|entry| kind.is_none_or(|kind| entry.state.kind() == kind));
-            found.extend(wanted.take(limit.saturating_sub(found.len())));
-        }
-        found
     }
 
     /// Waiting entries of the group, earliest due time first: the retry topic as seen by a reader

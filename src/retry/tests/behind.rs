@@ -22,7 +22,7 @@ pub(super) fn behind(rig: &mut Rig, records: &[(i64, OrderKey)]) -> Vec<OrderDec
 
 /// Offset and state of every entry, by offset.
 fn stands(rig: &Rig) -> Vec<(i64, StateKind)> {
-    let all = rig.ledger.list(&shop(), None, None, 100).into_iter();
+    let all = rig.entries().into_iter();
     let mut all: Vec<_> = all.map(|e| (e.origin.unwrap().offset, e.state.kind())).collect();
     all.sort_unstable();
     all
@@ -47,7 +47,7 @@ fn later_ones_of_the_key_wait_and_others_do_not() {
     assert_eq!(outcomes, expected);
     let waits = [(5, StateKind::Waiting), (7, StateKind::Behind), (9, StateKind::Behind)];
     assert_eq!(stands(&rig), waits);
-    let seven = rig.ledger.list(&shop(), Some(StateKind::Behind), None, 1).remove(0);
+    let seven = rig.entries_in(StateKind::Behind).remove(0);
     assert_eq!((seven.reconsume_times, seven.disposition), (0, None), "nothing is charged");
     assert_eq!(behind(&mut rig, &[(7, K)]), [OrderDecision::Known], "once is enough");
 }
@@ -92,7 +92,7 @@ fn a_failed_key_blocked_record_also_waits_its_own_delay() {
     rig.nack(fail_keyed(7, K)).unwrap();
     rig.nack(fail_keyed(7, K)).unwrap();
     assert_eq!(stands(&rig), [(5, StateKind::Waiting), (7, StateKind::Behind)]);
-    let seven = rig.ledger.list(&shop(), Some(StateKind::Behind), None, 1).remove(0);
+    let seven = rig.entries_in(StateKind::Behind).remove(0);
     assert_eq!(seven.reconsume_times, 1);
     rig.advance(1_000);
     let (lane, _) = rig.take_one(slot);
@@ -163,7 +163,7 @@ fn a_blocked_key_is_exported_from_its_first_record() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K)]);
-    let all = rig.ledger.list(&shop(), None, None, 10);
+    let all = rig.entries();
     let (first, second) = (all[0].id, all[1].id);
     assert_eq!(export(&mut rig, ExportStep::Begin, &[second]), [ExportOutcome::Left]);
     assert_eq!(export(&mut rig, ExportStep::Begin, &[first]), [ExportOutcome::Done]);
@@ -179,8 +179,7 @@ fn undone_exports_return_to_their_places() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail_keyed(5, K)).unwrap();
     behind(&mut rig, &[(7, K)]);
-    let ids: Vec<EntryId> =
-        rig.ledger.list(&shop(), None, None, 10).iter().map(|entry| entry.id).collect();
+    let ids: Vec<EntryId> = rig.entries().iter().map(|entry| entry.id).collect();
     export(&mut rig, ExportStep::Begin, &ids);
     export(&mut rig, ExportStep::Undo, &[ids[1], ids[0]]);
     assert_eq!(stands(&rig), [(5, StateKind::Waiting), (7, StateKind::Behind)]);

@@ -12,7 +12,7 @@ impl Rig {
     }
 
     fn put_off(&self) -> Vec<Entry> {
-        self.ledger.list(&delayed(), None, None, 100)
+        entries_of(&self.ledger, &delayed())
     }
 
     fn cancel(&mut self, name: &str) -> bool {

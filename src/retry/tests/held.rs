@@ -96,8 +96,7 @@ fn batches_and_rechecks_never_exceed_the_quota() {
     rig.tell(TWO / 2);
     rig.advance(30_000);
     assert_eq!((rig.dead(), rig.held()), (3, 2), "the first held goes first");
-    let held: Vec<EntryId> =
-        rig.ledger.list(&shop(), Some(StateKind::Held), None, 9).iter().map(|e| e.id).collect();
+    let held: Vec<EntryId> = rig.entries_in(StateKind::Held).iter().map(|e| e.id).collect();
     assert_eq!(held, [EntryId(3), EntryId(4)]);
 }
 

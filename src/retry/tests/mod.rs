@@ -22,9 +22,9 @@ use std::sync::Arc;
 use crate::model::{GroupId, LaneOffset, Moment, MonoMs, Origin, RetryPartition, WallMs};
 use crate::retry::ledger::AT_ONCE;
 use crate::retry::{
-    BTreeEntries, BadNack, Bytes, Entry, Fact, FailureHistory, IsolatedRetry, Ledger, LedgerAnswer,
-    LedgerInput, LedgerOutput, LevelTable, Nack, NackOutcome, NackTarget, OtherDeliveries,
-    Policies, Policy, Reporter, RequestedDelay, SlotView, StateKind,
+    BTreeEntries, BadNack, Bytes, Entries, Entry, Fact, FailureHistory, IsolatedRetry, Ledger,
+    LedgerAnswer, LedgerInput, LedgerOutput, LevelTable, Nack, NackOutcome, NackTarget,
+    OtherDeliveries, Policies, Policy, Reporter, RequestedDelay, SlotView, StateKind,
 };
 
 /// A ledger, its journal and its clock.
@@ -155,9 +155,19 @@ impl Rig {
         assert_eq!(answer, None);
     }
 
+    /// The group's entries by id.
+    fn entries(&self) -> Vec<Entry> {
+        entries_of(&self.ledger, &shop())
+    }
+
+    /// The group's entries in one state, by id.
+    fn entries_in(&self, kind: StateKind) -> Vec<Entry> {
+        self.entries().into_iter().filter(|entry| entry.state.kind() == kind).collect()
+    }
+
     /// The group's entry; expects exactly one.
     fn only(&self) -> Entry {
-        let mut all = self.ledger.list(&"shop".into(), None, None, 10);
+        let mut all = self.entries();
         assert_eq!(all.len(), 1);
         all.remove(0)
     }
@@ -173,6 +183,12 @@ impl Rig {
         self.advance(10_000);
         self.take_one(slot)
     }
+}
+
+/// All entries of a group, by id.
+pub(crate) fn entries_of<S: Entries>(ledger: &Ledger<S>, group: &GroupId) -> Vec<Entry> {
+    let store = ledger.store();
+    store.page(group, None, usize::MAX).into_iter().filter_map(|id| store.get(id)).collect()
 }
 
 fn shop() -> GroupId {

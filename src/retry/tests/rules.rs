@@ -44,7 +44,7 @@ fn a_topic_rule_applies_only_to_its_topic() {
     let mut rig = Rig::with(policies);
     let outcomes = rig.nacks("shop", vec![of("fast-1", 1), of("far", 2), of("orders", 3)]);
     let LedgerAnswer::Nacked(outcomes) = outcomes else { panic!() };
-    let all = rig.ledger.list(&shop(), None, None, 10);
+    let all = rig.entries();
     assert_eq!((delay_ms(&all[0]), all[0].max_reconsume_times), (7_000, 5), "the first that fits");
     assert!(matches!(outcomes[1], NackOutcome::Discarded { .. }), "{outcomes:?}");
     assert_eq!((delay_ms(&all[2]), all[2].max_reconsume_times), (10_000, 5));
@@ -93,7 +93,7 @@ fn jitter_lengthens_delays_by_origin_and_attempt_reproducibly() {
         let mut rig = Rig::new(backoff(jitter));
         let nacks = (0..50).map(fail).collect();
         rig.nacks("shop", nacks);
-        let all = rig.ledger.list(&shop(), None, None, 100);
+        let all = rig.entries();
         all.iter().map(delay_ms).collect::<Vec<u64>>()
     };
     let spread = waits(500);

@@ -111,7 +111,7 @@ fn an_isolated_retry_is_delivered_alone() {
     assert!(matches!(first.state, RetryState::Inflight { .. }), "not alone any more: {first:?}");
     rig.leave("a");
     rig.advance(60_000);
-    let all = rig.ledger.list(&shop(), None, None, 10);
+    let all = rig.entries();
     assert!(all.iter().all(|entry| entry.reconsume_times == 1));
     let b = rig.join("b");
     let (together, single) = rig.take_in(b.next, OtherDeliveries::None);

@@ -159,7 +159,7 @@ fn one_invalid_nack_refuses_its_whole_batch() {
     let bad = vec![(1, BadNack::Unreadable), (3, BadNack::BytesGone)];
     assert_eq!(answer, LedgerAnswer::BadNacks(bad));
     assert_eq!(rig.journal.len(), facts);
-    assert_eq!(rig.ledger.list(&shop(), None, None, 10), []);
+    assert_eq!(rig.entries(), []);
 }
 
 #[test]

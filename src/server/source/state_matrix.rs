@@ -208,8 +208,7 @@ impl AdminSource {
         let engine = &self.router.engine;
         if kind == StateKind::Dead {
             let after = last.map(|entry| entry.id);
-            let page = engine.page(group, Some(EntryClass::Dead), after, PIECE).await?;
-            return Ok(page.into_iter().map(|seen| seen.entry).collect());
+            return engine.page(group, EntryClass::Dead, after, PIECE).await;
         }
         let after = last.and_then(|entry| match entry.state {
             RetryState::Waiting { due, .. } => Some((due, entry.id)),

@@ -18,8 +18,7 @@ impl AdminSource {
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
         let after = after.map(EntryId);
-        let page = self.router.engine.page(group, Some(EntryClass::Open), after, limit).await?;
-        let found: Vec<Entry> = page.into_iter().map(|seen| seen.entry).collect();
+        let found = self.router.engine.page(group, EntryClass::Open, after, limit).await?;
         self.retry_views(group, &found).await
     }
 

@@ -10,16 +10,16 @@ use super::*;
 use crate::clock::Clock;
 use crate::engine::delayed::AppendBatch;
 use crate::engine::detectors::window_entries::{self, Windows};
-use crate::engine::{
-    EngineParts, EntryView, NackRequest, Replay, SettleRequest, TransactionEnd, kind,
-};
+use crate::engine::{EngineParts, NackRequest, Replay, SettleRequest, TransactionEnd, kind};
 use crate::journal::{Journal, JournalOptions, MemDisk, NewEntry, Writer};
 use crate::model::{ClientId, MemberId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;
 use crate::retry::detector::{
     DeliveredRange, Detector, FetchPosition, GroupObservation, MemberFetch,
 };
-use crate::retry::{BadNack, NackOutcome, NackTarget, OrderMode, Policies, Policy, Reporter};
+use crate::retry::{
+    BadNack, NackOutcome, NackTarget, OrderMode, Policies, Policy, Reporter, entries_of,
+};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 struct House {
@@ -156,16 +156,6 @@ impl House {
         self.driver.ledger.store().by_origin(&shop(), &origin(offset)).is_some()
     }
 
-    fn page(&mut self) -> Vec<EntryView> {
-        let group = shop();
-        let mut asked = pin!(self.engine.page(&group, None, None, 10));
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(asked.as_mut().poll(&mut context).is_pending());
-        self.driver.step();
-        let Poll::Ready(page) = asked.as_mut().poll(&mut context) else { panic!("no answer") };
-        page.unwrap()
-    }
-
     fn counted(&self) -> bool {
         let counter = "reprise_records_failed_total{group=\"shop\"";
         self.metrics.render().unwrap().lines().any(|line| line.starts_with(counter))
@@ -276,8 +266,8 @@ fn each_nack_of_a_batch_is_answered() {
     let NackReply::Taken(outcomes) = taken else { panic!("{taken:?}") };
     let [None, Some(NackOutcome::Dead { .. }), None] = outcomes[..] else { panic!("{outcomes:?}") };
     assert_eq!([0, 1, 2].map(|offset| house.knows(offset)), [false, false, true]);
-    let views = house.page();
-    let counts: Vec<u32> = views.iter().map(|view| view.entry.reconsume_times).collect();
+    let entries = entries_of(&house.driver.ledger, &shop());
+    let counts: Vec<u32> = entries.iter().map(|entry| entry.reconsume_times).collect();
     assert_eq!(counts, [2], "with the failure before");
     assert_eq!(house.awaited(), [0, 1]);
 }

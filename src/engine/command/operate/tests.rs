@@ -6,11 +6,12 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::clock::{Clock, Hand};
 use crate::engine::audit;
-use crate::engine::{EngineParts, EntryView, NackBatch, NackRequest, Replay};
+use crate::engine::{EngineParts, NackBatch, NackRequest, Replay};
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, LaneOffset, Origin, WallMs};
 use crate::retry::{
-    Nack, NackTarget, OtherDeliveries, RESTORE_MS, Reporter, RequestedDelay, StateKind,
+    Entry, Nack, NackTarget, OtherDeliveries, RESTORE_MS, Reporter, RequestedDelay, StateKind,
+    entries_of,
 };
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
@@ -88,16 +89,14 @@ impl House {
         Some(())
     }
 
-    fn entries(&mut self) -> Vec<EntryView> {
-        let engine = self.engine.clone();
-        let page = async move { engine.page(&shop(), None, None, 100).await };
-        self.ask(page).unwrap()
+    fn entries(&self) -> Vec<Entry> {
+        entries_of(&self.driver.ledger, &shop())
     }
 
     fn operate(&mut self, action: Action, offsets: &[i64]) -> Option<Vec<ActionOutcome>> {
         let all = self.entries();
         let of = |offset: &i64| {
-            let mut known = all.iter().map(|view| &view.entry);
+            let mut known = all.iter();
             known.find(|known| known.origin.as_ref().is_some_and(|o| o.offset == *offset))
         };
         let ids = offsets.iter().map(|offset| of(offset).unwrap().id).collect();
@@ -127,7 +126,7 @@ impl House {
     }
 
     fn count(&mut self, kind: StateKind) -> usize {
-        self.entries().iter().filter(|view| view.entry.state.kind() == kind).count()
+        self.entries().iter().filter(|entry| entry.state.kind() == kind).count()
     }
 
     /// Delivers everything due and acknowledges it.
@@ -376,12 +375,12 @@ fn no_power_cut_loses_or_doubles_a_letter() {
         }
         let mut house = House::open_at(&disk, WallMs(2_000)).unwrap();
         let letters = house.offsets();
-        for view in house.entries() {
-            let (state, offset) = (view.entry.state, view.entry.origin.unwrap().offset);
+        for entry in house.entries() {
+            let (state, offset) = (entry.state, entry.origin.unwrap().offset);
             let is_there = letters.contains(&offset);
             match state.kind() {
                 StateKind::Dead => assert!(is_there, "cut {cut}: letter {offset} is lost"),
-                StateKind::Waiting => assert_eq!(view.entry.redrives, 1, "cut {cut}"),
+                StateKind::Waiting => assert_eq!(entry.redrives, 1, "cut {cut}"),
                 StateKind::Discarded => assert_eq!(offset, 2, "cut {cut}"),
                 other => panic!("cut {cut}: {offset} is {other:?}"),
             }

@@ -10,7 +10,7 @@ use crate::engine::{
 };
 use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, Origin, WallMs};
-use crate::retry::{Nack, NackTarget, Reporter, RequestedDelay, StateKind};
+use crate::retry::{Nack, NackTarget, Reporter, RequestedDelay, StateKind, entries_of};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// File name of the log's first segment.
@@ -90,10 +90,9 @@ impl House {
         self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None))).unwrap()
     }
 
-    fn kinds(&mut self) -> Vec<StateKind> {
-        let engine = self.engine.clone();
-        let page = self.ask(engine.page(&shop(), None, None, 10)).unwrap();
-        page.iter().map(|view| view.entry.state.kind()).collect()
+    fn kinds(&self) -> Vec<StateKind> {
+        let entries = entries_of(&self.driver.ledger, &shop());
+        entries.iter().map(|entry| entry.state.kind()).collect()
     }
 
     /// Value and exception message of each dead letter.

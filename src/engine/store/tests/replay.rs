@@ -13,7 +13,7 @@ use crate::model::{EntryId, GroupId, LaneOffset, Moment, MonoMs, Origin, RetryPa
 use crate::retry::{
     BTreeEntries, Entries, Evidence, Fact, Ledger, LedgerInput, LedgerOutput, LedgerSnapshot,
     LevelTable, Nack, NackTarget, OtherDeliveries, PayloadChange, Policies, Policy, Reporter,
-    RequestedDelay, RetryState, StateKind,
+    RequestedDelay, RetryState, StateKind, entries_of,
 };
 
 /// A log whose released entries leave the disk when the test says so.
@@ -159,7 +159,8 @@ impl World {
     }
 
     fn delete_a_dead_letter(&mut self, group: &GroupId) -> LedgerInput {
-        let dead = self.ledger.list(group, Some(StateKind::Dead), None, usize::MAX);
+        let mut dead = entries_of(&self.ledger, group);
+        dead.retain(|entry| entry.state.kind() == StateKind::Dead);
         let id = self.rng.choice(dead).map_or(EntryId(u64::MAX), |entry| entry.id);
         if let Some(letter) = self.ledger.store().payload(id) {
             assert!(self.log.dead_letters.borrow().contains(&letter.seq));
@@ -304,7 +305,7 @@ fn only_the_last_tombstone_remains_when_all_entries_are_forgotten() {
     }
     let groups = ["keeps", "drops", "bound"].map(GroupId::from);
     for group in groups.clone() {
-        for entry in world.ledger.list(&group, None, None, usize::MAX) {
+        for entry in entries_of(&world.ledger, &group) {
             world.ledger.store_mut().remove(entry.id);
             let cause = crate::retry::Cause {
                 evidence: crate::retry::Evidence::MemoryEnded,
