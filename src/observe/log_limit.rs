@@ -89,7 +89,7 @@ pub(super) struct RepeatFilter {
 struct Repeats {
     budget: LogBudget,
     /// Dropped lines to report with the line about to be written.
-    to_tell: u64,
+    unreported: u64,
 }
 
 /// A call site and its failure without digits: sizes and offsets change with each attempt.
@@ -143,7 +143,7 @@ impl RepeatFilter {
         let now = (self.elapsed)();
         self.with_repeats(event, |repeats| match repeats.budget.spend(now, REPEATS) {
             Some(left_out) => {
-                repeats.to_tell = repeats.to_tell.saturating_add(left_out);
+                repeats.unreported = repeats.unreported.saturating_add(left_out);
                 true
             }
             None => false,
@@ -152,8 +152,8 @@ impl RepeatFilter {
     }
 
     fn left_out(&self, event: &Event<'_>) -> DroppedLines {
-        let told = self.with_repeats(event, |repeats| std::mem::take(&mut repeats.to_tell));
-        DroppedLines(told.unwrap_or(0))
+        let dropped = self.with_repeats(event, |repeats| std::mem::take(&mut repeats.unreported));
+        DroppedLines(dropped.unwrap_or(0))
     }
 
     fn with_repeats<T>(&self, event: &Event<'_>, f: impl FnOnce(&mut Repeats) -> T) -> Option<T> {

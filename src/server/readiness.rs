@@ -12,7 +12,7 @@ const NAMES_TOLD_MAX: usize = 5;
 
 /// The present readiness.
 pub(super) fn readiness(source: &AdminSource) -> Readiness {
-    let AdminSource { router, journal, board, .. } = source;
+    let AdminSource { router, journal, forward_statuses, .. } = source;
     let mut degraded = Vec::new();
     if is_full(journal) {
         degraded
@@ -22,7 +22,7 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
         degraded.push("upstream lost: no broker of the cluster can be reached".to_owned());
     }
     degraded.extend(name_conflict(router));
-    match board.troubled() {
+    match forward_statuses.count_stopped() {
         0 => {}
         groups => degraded.push(format!(
             "dead letters waiting: those of {groups} groups cannot be sent to the cluster; they \

@@ -97,11 +97,11 @@ pub(super) async fn start_on(
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen, leaving);
     let (config_sent, config_seen) = watch::channel(config.clone());
     core.broker.groups.open();
-    let board = ForwardStatuses::default();
+    let forward_statuses = ForwardStatuses::default();
     let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", lost_members::run(Arc::clone(&router), core.events));
-    spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &board));
+    spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &forward_statuses));
     tasks.spawn_unbound("traces", exporter);
     let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
     let (listening, doors) =
@@ -112,7 +112,7 @@ pub(super) async fn start_on(
         journal: core.journal.clone(),
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
-        board,
+        forward_statuses,
         oldest: Arc::new(OldestLetters::default()),
         matrices: Arc::new(Matrices::default()),
         draining: told_to_drain,
@@ -153,13 +153,13 @@ fn spawn_upkeep(
     tasks: &mut Tasks,
     journal: &Journal,
     router: &Arc<Router>,
-    (config, board): (&Config, &ForwardStatuses),
+    (config, forward_statuses): (&Config, &ForwardStatuses),
 ) {
     tasks.spawn("detection", delivery::run(Arc::clone(router)));
     tasks.spawn("member-timers", lost_members::watch(Arc::clone(router)));
     tasks.spawn("transactions", transaction_ends::run(Arc::clone(router)));
     tasks.spawn("dead-letter-lines", final_lines::run(router.engine.clone()));
-    tasks.spawn("forwarding", forwarding::begin(router, board));
+    tasks.spawn("forwarding", forwarding::begin(router, forward_statuses));
     let pace = JournalThrottle { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(journal.clone(), Arc::clone(router), pace);
     tasks.spawn("housekeeping", upkeep);

@@ -46,14 +46,14 @@ impl Numbers {
     }
 
     /// The broker has written the batch.
-    pub(super) fn taken(&mut self, place: &WrittenPartition, records: usize) {
+    pub(super) fn record_written(&mut self, place: &WrittenPartition, records: usize) {
         let sequence = after(self.next(place), records);
         self.0.insert(place.clone(), NextSequence { sequence, sent: None });
     }
 
     /// The broker refused the batch. Only a first attempt frees the number: an earlier one may have
     /// been written.
-    pub(super) fn refused(&mut self, place: &WrittenPartition, sent: SentBatch) {
+    pub(super) fn record_refused(&mut self, place: &WrittenPartition, sent: SentBatch) {
         if let Some(next) = self.0.get_mut(place).filter(|_| sent.is_first) {
             next.sent = None;
         }
@@ -84,11 +84,11 @@ mod tests {
         assert!(numbers.send(&place, b"b").is_none());
         assert!(numbers.send(&("failed".into(), 1), b"b").is_some());
         let again = numbers.send(&place, b"a").unwrap();
-        numbers.refused(&place, again);
+        numbers.record_refused(&place, again);
         assert!(numbers.send(&place, b"b").is_none(), "the first attempt may have been taken");
-        numbers.refused(&place, first);
+        numbers.record_refused(&place, first);
         assert!(numbers.send(&place, b"b").is_some(), "nothing lies there");
-        numbers.taken(&place, 2);
+        numbers.record_written(&place, 2);
         assert_eq!(numbers.next(&place), 2);
         assert!(numbers.send(&place, b"a").is_some());
     }

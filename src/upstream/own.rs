@@ -27,7 +27,7 @@ const RENEWED_AT_PERCENT: u32 = 85;
 /// A request for any broker goes to another one when the first has not answered by then.
 const ANY_PATIENCE: Duration = Duration::from_millis(1500);
 /// Bound of those attempts, the first included.
-const ANY_ASKED_MAX: usize = 3;
+const ANY_ATTEMPTS_MAX: usize = 3;
 /// Map key of the connection to any broker; no node id is negative.
 const ANY: i32 = -1;
 
@@ -37,7 +37,7 @@ pub(super) struct Identity {
     credentials: Option<Credentials>,
     clock: Clock,
     refused: Mutex<Option<LoginBackoff>>,
-    told_plain: AtomicBool,
+    has_warned_of_plain: AtomicBool,
 }
 
 /// The last login failed.
@@ -62,7 +62,12 @@ pub struct OwnLinks(BTreeMap<i32, OwnLink>);
 impl Identity {
     /// `None`: the cluster needs no credentials.
     pub(super) fn new(credentials: Option<Credentials>, clock: Clock) -> Self {
-        Self { credentials, clock, refused: Mutex::default(), told_plain: AtomicBool::new(false) }
+        Self {
+            credentials,
+            clock,
+            refused: Mutex::default(),
+            has_warned_of_plain: AtomicBool::new(false),
+        }
     }
 
     /// Fails during the pause after a refused login.
@@ -105,7 +110,7 @@ impl Identity {
     /// Warns once that a password or token crosses the network in plain text.
     fn warn_of_plain(&self, address: &Address, credentials: &Credentials) {
         let is_open = credentials.mechanism.sends_secret() && !address.is_loopback();
-        if is_open && !self.told_plain.swap(true, Ordering::Relaxed) {
+        if is_open && !self.has_warned_of_plain.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 broker = %address, mechanism = credentials.mechanism.as_str(),
                 "R0215 the sidecar's own password or token is sent in plain text: set \
@@ -136,10 +141,10 @@ impl OwnLinks {
         if node.is_some() {
             return self.call_one(upstream, node, api, request).await;
         }
-        for _ in 0..ANY_ASKED_MAX {
-            let asked = self.call_one(upstream, None, api, request);
-            if let Ok(told) = tokio::time::timeout(ANY_PATIENCE, asked).await {
-                return told;
+        for _ in 0..ANY_ATTEMPTS_MAX {
+            let call = self.call_one(upstream, None, api, request);
+            if let Ok(answer) = tokio::time::timeout(ANY_PATIENCE, call).await {
+                return answer;
             }
         }
         Err(UpstreamError::TooSlow)

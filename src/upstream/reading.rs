@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::model::{Origin, TopicName};
-use crate::upstream::record::{FETCH_ANYWHERE, OriginAnswer, fetch, found};
+use crate::upstream::record::{FETCH_ANYWHERE, OriginAnswer, answer_for, fetch};
 use crate::upstream::topic::LeaderLookup;
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::Api;
 
 /// Attempts to read one record, each with a new look-up of the leader.
-const ASKED_MAX: usize = 3;
+const ATTEMPTS_MAX: usize = 3;
 
 /// Brokers that must report no such partition before it counts as removed; all of a smaller
 /// cluster.
@@ -49,10 +49,10 @@ impl Upstream {
     /// [`OriginAnswer::Elsewhere`]; after an error a later call may succeed.
     pub async fn read_record(&self, origin: &Origin) -> Result<OriginAnswer, UpstreamError> {
         let mut is_closed = false;
-        for _ in 0..ASKED_MAX {
-            match self.ask_for(origin).await {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.read_once(origin).await {
                 Ok(OriginAnswer::Elsewhere) | Err(UpstreamError::TooSlow) => is_closed = false,
-                Ok(found) => return Ok(found),
+                Ok(answer) => return Ok(answer),
                 // The cached connection may be older than a restart of its broker: a new one
                 // decides.
                 Err(UpstreamError::Closed | UpstreamError::Io(_)) => is_closed = true,
@@ -63,13 +63,13 @@ impl Upstream {
         if is_closed { Ok(OriginAnswer::Denied) } else { Err(UpstreamError::NoLeader) }
     }
 
-    async fn ask_for(&self, origin: &Origin) -> Result<OriginAnswer, UpstreamError> {
+    async fn read_once(&self, origin: &Origin) -> Result<OriginAnswer, UpstreamError> {
         let partition = (origin.topic.clone(), origin.partition);
         // The leader is cached again only after a whole answer.
         let known = self.reading.state().leaders.remove(&partition);
         let leader = match known {
             Some(leader) => leader,
-            None => match self.placed(origin).await? {
+            None => match self.look_up_leader(origin).await? {
                 LeaderLookup::LedBy(leader) => leader,
                 LeaderLookup::Unled | LeaderLookup::Unknown => return Ok(OriginAnswer::Elsewhere),
                 LeaderLookup::Denied => return Ok(OriginAnswer::Denied),
@@ -81,28 +81,28 @@ impl Upstream {
             let (mut links, request) = (links.lock().await, fetch(origin));
             links.call(self, Some(leader), (Api::Fetch, FETCH_ANYWHERE), &request).await
         });
-        let found = found(&answer.await?, origin);
+        let answer = answer_for(&answer.await?, origin);
         let mut state = self.reading.state();
-        if matches!(found, OriginAnswer::Record(_)) && state.leaders.len() < LEADERS_MAX {
+        if matches!(answer, OriginAnswer::Record(_)) && state.leaders.len() < LEADERS_MAX {
             state.leaders.insert(partition, leader);
         }
-        Ok(found)
+        Ok(answer)
     }
 
     /// Looks up the partition's leader. A broker that lags behind the cluster may not know the
     /// partition yet. So the answer "unknown" is checked with other brokers.
-    async fn placed(&self, origin: &Origin) -> Result<LeaderLookup, UpstreamError> {
-        let told = self.placed_by(None, origin).await?;
-        if told != LeaderLookup::Unknown {
-            return Ok(told);
+    async fn look_up_leader(&self, origin: &Origin) -> Result<LeaderLookup, UpstreamError> {
+        let lookup = self.look_up_leader_at(None, origin).await?;
+        if lookup != LeaderLookup::Unknown {
+            return Ok(lookup);
         }
         let nodes = self.nodes_in_turn();
         let enough = nodes.len().min(WITNESSES);
         let mut agree = 0;
-        for node in nodes.into_iter().take(ASKED_MAX) {
-            match in_time(self.placed_by(Some(node), origin)).await {
+        for node in nodes.into_iter().take(ATTEMPTS_MAX) {
+            match in_time(self.look_up_leader_at(Some(node), origin)).await {
                 Ok(LeaderLookup::Unknown) => agree += 1,
-                Ok(told) => return Ok(told),
+                Ok(lookup) => return Ok(lookup),
                 Err(error) => tracing::debug!(%origin, node, %error, "nothing is said of it"),
             }
             if agree == enough {
@@ -112,19 +112,22 @@ impl Upstream {
         Ok(LeaderLookup::Unknown)
     }
 
-    async fn placed_by(
+    async fn look_up_leader_at(
         &self,
         node: Option<i32>,
         origin: &Origin,
     ) -> Result<LeaderLookup, UpstreamError> {
         let links = self.reading.links(node);
         let mut links = links.lock().await;
-        Ok(self.see_topic_at(&mut links, node, &origin.topic).await?.placed(origin.partition))
+        Ok(self
+            .see_topic_at(&mut links, node, &origin.topic)
+            .await?
+            .leader_lookup(origin.partition))
     }
 }
 
 async fn in_time<T>(
-    asked: impl Future<Output = Result<T, UpstreamError>>,
+    call: impl Future<Output = Result<T, UpstreamError>>,
 ) -> Result<T, UpstreamError> {
-    tokio::time::timeout(PATIENCE, asked).await.unwrap_or(Err(UpstreamError::TooSlow))
+    tokio::time::timeout(PATIENCE, call).await.unwrap_or(Err(UpstreamError::TooSlow))
 }

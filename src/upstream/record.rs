@@ -63,7 +63,7 @@ impl Question {
     pub fn answered(self, correlation_id: i32, frame: &Bytes) -> Result<(), UpstreamError> {
         let answer = decode_answer(Api::Fetch, FETCH_ANYWHERE, correlation_id, frame)?;
         // The waiter may be gone.
-        drop(self.reply.send(found(&answer, &self.origin)));
+        drop(self.reply.send(answer_for(&answer, &self.origin)));
         Ok(())
     }
 }
@@ -92,7 +92,7 @@ impl Link {
         origin: &Origin,
     ) -> Result<OriginAnswer, UpstreamError> {
         let answer = self.call_at(Api::Fetch, version, head, &fetch(origin)).await?;
-        Ok(found(&answer, origin))
+        Ok(answer_for(&answer, origin))
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
     request
 }
 
-pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> OriginAnswer {
+pub(super) fn answer_for(answer: &FetchResponse, origin: &Origin) -> OriginAnswer {
     let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
     // A broker answers with no partitions when the client exceeds its quota (KIP-219).
     let Some(partition) = partition else { return OriginAnswer::Elsewhere };
@@ -195,7 +195,7 @@ mod tests {
     use crate::wire::batch::{Headers, TimestampType, empty_batch, marker_batch, produce_batch};
 
     /// The result for offset 7 of an answer without records.
-    fn said(high_watermark: i64, error: i16) -> OriginAnswer {
+    fn answer_at(high_watermark: i64, error: i16) -> OriginAnswer {
         let mut partition = PartitionData::default();
         (partition.high_watermark, partition.error_code) = (high_watermark, error);
         partition.records = Some(Bytes::new());
@@ -203,7 +203,7 @@ mod tests {
         topic.partitions = vec![partition];
         let mut answer = FetchResponse::default();
         answer.responses = vec![topic];
-        found(&answer, &Origin { topic: "orders".into(), partition: 0, offset: 7 })
+        answer_for(&answer, &Origin { topic: "orders".into(), partition: 0, offset: 7 })
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn aborted_emptied_and_control_offsets_have_no_record() {
-        let said = |records: Bytes, aborted: &[(i64, i64)]| {
+        let answer_in = |records: Bytes, aborted: &[(i64, i64)]| {
             let mut partition = PartitionData::default();
             (partition.high_watermark, partition.records) = (9, Some(records));
             let aborted = aborted.iter().map(|(producer, first)| {
@@ -254,19 +254,22 @@ mod tests {
         let marker = transactional(&marker_batch(1, 0, false, 0), 7, 1);
         for records in [&emptied, &behind, &marker] {
             for aborted in [&[][..], &[(2, 5)], &[(1, 5)]] {
-                assert!(matches!(said(records.clone(), aborted), Some(OriginAnswer::Empty)));
+                assert!(matches!(answer_in(records.clone(), aborted), Some(OriginAnswer::Empty)));
             }
         }
     }
 
     #[test]
     fn a_lagging_replica_does_not_make_a_record_missing() {
-        assert!(matches!(said(7, 0), OriginAnswer::Elsewhere), "a replica behind, or a new leader");
-        assert!(matches!(said(8, 0), OriginAnswer::Gone), "it lies below, and there is none");
+        assert!(
+            matches!(answer_at(7, 0), OriginAnswer::Elsewhere),
+            "a replica behind, or a new leader"
+        );
+        assert!(matches!(answer_at(8, 0), OriginAnswer::Gone), "it lies below, and there is none");
         let out_of_range = ResponseError::OffsetOutOfRange.code();
-        assert!(matches!(said(-1, out_of_range), OriginAnswer::Gone));
+        assert!(matches!(answer_at(-1, out_of_range), OriginAnswer::Gone));
         let denied = ResponseError::TopicAuthorizationFailed.code();
-        assert!(matches!(said(-1, denied), OriginAnswer::Denied));
+        assert!(matches!(answer_at(-1, denied), OriginAnswer::Denied));
     }
 
     #[test]
@@ -278,13 +281,13 @@ mod tests {
         let mut answer = FetchResponse::default();
         answer.responses = vec![topic];
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
-        assert!(matches!(found(&answer, &origin), OriginAnswer::Damaged));
+        assert!(matches!(answer_for(&answer, &origin), OriginAnswer::Damaged));
     }
 
     #[test]
     fn an_answer_without_a_record_does_not_make_it_missing() {
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
-        let throttled = found(&FetchResponse::default(), &origin);
+        let throttled = answer_for(&FetchResponse::default(), &origin);
         assert!(matches!(throttled, OriginAnswer::Elsewhere), "{throttled:?}");
         for error in [
             ResponseError::UnknownServerError,
@@ -292,7 +295,7 @@ mod tests {
             ResponseError::UnsupportedCompressionType,
             ResponseError::RequestTimedOut,
         ] {
-            assert!(matches!(said(-1, error.code()), OriginAnswer::Elsewhere), "{error}");
+            assert!(matches!(answer_at(-1, error.code()), OriginAnswer::Elsewhere), "{error}");
         }
     }
 }

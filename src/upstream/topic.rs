@@ -61,7 +61,7 @@ impl Upstream {
         let answer: MetadataResponse =
             links.call(self, node, (Api::Metadata, METADATA), &request).await?;
         self.learn_from(&answer);
-        Ok(seen(&answer))
+        Ok(topic_in(&answer))
     }
 
     /// Looks up all brokers and the cluster id, and learns the brokers' addresses.
@@ -71,7 +71,7 @@ impl Upstream {
         let mut links = OwnLinks::default();
         let answer: MetadataResponse =
             links.call(self, None, (Api::Metadata, METADATA), &request).await?;
-        let brokers: Brokers = named(&answer).collect();
+        let brokers: Brokers = broker_addresses(&answer).collect();
         self.learn_all(brokers.clone());
         Ok((brokers, answer.cluster_id.map(|id| id.to_string())))
     }
@@ -86,11 +86,11 @@ impl Upstream {
         let request = request(&origin.topic);
         let answer = link.call_at(Api::Metadata, METADATA, head, &request).await?;
         self.learn_from(&answer);
-        Ok(seen(&answer).leader(origin.partition))
+        Ok(topic_in(&answer).leader(origin.partition))
     }
 
     fn learn_from(&self, answer: &MetadataResponse) {
-        for (node, address) in named(answer) {
+        for (node, address) in broker_addresses(answer) {
             self.learn(node, address);
         }
     }
@@ -104,7 +104,7 @@ impl TopicSeen {
     }
 
     /// Like [`TopicSeen::leader`], with the reason why there is no leader.
-    pub(super) fn placed(&self, partition: i32) -> LeaderLookup {
+    pub(super) fn leader_lookup(&self, partition: i32) -> LeaderLookup {
         if let Some(leader) = self.leader(partition) {
             return LeaderLookup::LedBy(leader);
         }
@@ -121,7 +121,7 @@ impl TopicSeen {
     }
 }
 
-fn named(answer: &MetadataResponse) -> impl Iterator<Item = (i32, Address)> {
+fn broker_addresses(answer: &MetadataResponse) -> impl Iterator<Item = (i32, Address)> {
     answer
         .brokers
         .iter()
@@ -129,15 +129,15 @@ fn named(answer: &MetadataResponse) -> impl Iterator<Item = (i32, Address)> {
 }
 
 fn request(topic: &TopicName) -> MetadataRequest {
-    let mut asked = MetadataRequestTopic::default();
-    asked.name = Some(StrBytes::from_string(topic.as_str().to_owned()).into());
+    let mut topic_request = MetadataRequestTopic::default();
+    topic_request.name = Some(StrBytes::from_string(topic.as_str().to_owned()).into());
     let mut request = MetadataRequest::default();
-    request.topics = Some(vec![asked]);
+    request.topics = Some(vec![topic_request]);
     request.allow_auto_topic_creation = false;
     request
 }
 
-fn seen(answer: &MetadataResponse) -> TopicSeen {
+fn topic_in(answer: &MetadataResponse) -> TopicSeen {
     let mut seen = TopicSeen {
         controller: Some(answer.controller_id.0).filter(|node| *node >= 0),
         ..TopicSeen::default()
@@ -168,17 +168,17 @@ mod tests {
 
     #[test]
     fn only_an_invalid_topic_name_is_certainly_nowhere() {
-        let placed = |error| TopicSeen { error, ..TopicSeen::default() }.placed(0);
-        assert_eq!(placed(Some(E::InvalidTopicException)), LeaderLookup::Nowhere);
-        assert_eq!(placed(Some(E::TopicAuthorizationFailed)), LeaderLookup::Denied);
+        let leader_lookup = |error| TopicSeen { error, ..TopicSeen::default() }.leader_lookup(0);
+        assert_eq!(leader_lookup(Some(E::InvalidTopicException)), LeaderLookup::Nowhere);
+        assert_eq!(leader_lookup(Some(E::TopicAuthorizationFailed)), LeaderLookup::Denied);
         for error in [None, Some(E::UnknownTopicOrPartition)] {
-            assert_eq!(placed(error), Unknown, "{error:?}");
+            assert_eq!(leader_lookup(error), Unknown, "{error:?}");
         }
         for error in [E::UnknownServerError, E::LeaderNotAvailable, E::RequestTimedOut] {
-            assert_eq!(placed(Some(error)), Unled, "{error}");
+            assert_eq!(leader_lookup(Some(error)), Unled, "{error}");
         }
         let seen = TopicSeen { leaders: vec![Some(7), None], ..TopicSeen::default() };
-        let placed = [0, 1, 2, -1].map(|partition| seen.placed(partition));
-        assert_eq!(placed, [LedBy(7), Unled, Unknown, Unknown]);
+        let leader_lookup = [0, 1, 2, -1].map(|partition| seen.leader_lookup(partition));
+        assert_eq!(leader_lookup, [LedBy(7), Unled, Unknown, Unknown]);
     }
 }

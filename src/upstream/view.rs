@@ -44,29 +44,29 @@ pub(super) struct View(RwLock<KnownBrokers>);
 
 #[derive(Debug, Default)]
 struct KnownBrokers {
-    told: BTreeMap<i32, Address>,
+    listed: BTreeMap<i32, Address>,
     /// Addresses kept from an earlier start, until the cluster lists all its brokers.
-    before: BTreeMap<i32, Address>,
+    earlier: BTreeMap<i32, Address>,
 }
 
 impl View {
     pub(super) fn address(&self, node: i32) -> Option<Address> {
         let known = self.read();
-        known.told.get(&node).or_else(|| known.before.get(&node)).cloned()
+        known.listed.get(&node).or_else(|| known.earlier.get(&node)).cloned()
     }
 
     /// Only brokers that the cluster has named since the start; an older address may be another
     /// cluster's.
     pub(super) fn addresses(&self) -> Vec<Address> {
-        self.read().told.values().cloned().collect()
+        self.read().listed.values().cloned().collect()
     }
 
     pub(super) fn nodes(&self) -> Vec<i32> {
-        self.read().told.keys().copied().collect()
+        self.read().listed.keys().copied().collect()
     }
 
     pub(super) fn remember(&self, brokers: BTreeMap<i32, Address>) {
-        self.write().before = brokers;
+        self.write().earlier = brokers;
     }
 
     /// An empty list is ignored: a broker that has just started knows no others.
@@ -76,21 +76,21 @@ impl View {
         }
         let brokers: BTreeMap<_, _> = brokers.into_iter().take(NODES_MAX).collect();
         let known = self.read();
-        if known.told == brokers && known.before.is_empty() {
+        if known.listed == brokers && known.earlier.is_empty() {
             return;
         }
         drop(known);
         tracing::info!(brokers = brokers.len(), "the cluster's brokers have changed");
-        *self.write() = KnownBrokers { told: brokers, before: BTreeMap::new() };
+        *self.write() = KnownBrokers { listed: brokers, earlier: BTreeMap::new() };
     }
 
     pub(super) fn insert(&self, node: i32, address: Address) {
         let known = self.read();
-        let room = known.told.len() < NODES_MAX || known.told.contains_key(&node);
-        let news = known.told.get(&node) != Some(&address);
+        let has_space = known.listed.len() < NODES_MAX || known.listed.contains_key(&node);
+        let is_new = known.listed.get(&node) != Some(&address);
         drop(known);
-        if room && news {
-            self.write().told.insert(node, address);
+        if has_space && is_new {
+            self.write().listed.insert(node, address);
         }
     }
 

@@ -47,7 +47,7 @@ pub struct TopicWriter {
     /// Bound of one write, with the look-up or creation of its topic.
     patience: Duration,
     /// A topic that is not there is made.
-    makes_topics: bool,
+    creates_topics: bool,
     links: OwnLinks,
     topics: BTreeMap<TopicName, TopicSeen>,
     producer: ProducerIdentity,
@@ -79,7 +79,7 @@ impl TopicWriter {
     pub fn patient(patience: Duration) -> Self {
         Self {
             patience,
-            makes_topics: true,
+            creates_topics: true,
             links: OwnLinks::default(),
             topics: BTreeMap::new(),
             producer: ProducerIdentity::default(),
@@ -89,7 +89,7 @@ impl TopicWriter {
 
     /// Writes into topics that are there, and makes none.
     pub fn to_existing_topics() -> Self {
-        Self { makes_topics: false, ..Self::default() }
+        Self { creates_topics: false, ..Self::default() }
     }
 
     /// Forgets what the cluster has told of its topics.
@@ -103,9 +103,9 @@ impl TopicWriter {
         upstream: &Upstream,
         topic: &TopicName,
     ) -> Result<i32, WriteError> {
-        let seen = tokio::time::timeout(self.patience, self.seen(upstream, topic));
-        let seen = seen.await.map_err(|_| UpstreamError::TooSlow)??;
-        Ok(i32::try_from(seen.leaders.len()).unwrap_or(i32::MAX))
+        let metadata = tokio::time::timeout(self.patience, self.topic_metadata(upstream, topic));
+        let metadata = metadata.await.map_err(|_| UpstreamError::TooSlow)??;
+        Ok(i32::try_from(metadata.leaders.len()).unwrap_or(i32::MAX))
     }
 
     /// Writes the records as one batch; every replica in sync has them on return.
@@ -127,7 +127,7 @@ impl TopicWriter {
             self.topics.remove(topic);
         }
         if written.as_ref().is_err_and(|error| error.kind() == FailureKind::Forgotten) {
-            self.begin_anew();
+            self.reset_producer();
         }
         written
     }
@@ -141,9 +141,9 @@ impl TopicWriter {
     ) -> Result<(), WriteError> {
         let no_leader =
             || WriteError::Topic { topic: topic.clone(), error: ResponseError::LeaderNotAvailable };
-        let seen = self.seen(upstream, topic).await?;
+        let metadata = self.topic_metadata(upstream, topic).await?;
         let index = usize::try_from(partition).ok();
-        let leader = index.and_then(|index| seen.leaders.get(index).copied().flatten());
+        let leader = index.and_then(|index| metadata.leaders.get(index).copied().flatten());
         let leader = leader.ok_or_else(no_leader)?;
         let place = (topic.clone(), partition);
         let Some((batch, sent)) = self.batch(upstream, &place, records).await? else {
@@ -152,17 +152,18 @@ impl TopicWriter {
         let request = produce_request(topic, partition, batch);
         let answer: ProduceResponse =
             self.links.call(upstream, Some(leader), (Api::Produce, PRODUCE), &request).await?;
-        let told = answer.responses.first().and_then(|topic| topic.partition_responses.first());
-        let told = told.filter(|told| told.index == partition).ok_or(WriteError::NoAnswer)?;
-        match ResponseError::try_from_code(told.error_code) {
+        let written = answer.responses.first().and_then(|topic| topic.partition_responses.first());
+        let written =
+            written.filter(|written| written.index == partition).ok_or(WriteError::NoAnswer)?;
+        match ResponseError::try_from_code(written.error_code) {
             // The broker has the records from an attempt whose answer was lost.
             None | Some(ResponseError::DuplicateSequenceNumber) => {
-                self.numbers.taken(&place, records.len());
+                self.numbers.record_written(&place, records.len());
                 Ok(())
             }
             Some(error) => {
                 if kind_of(error) == FailureKind::Refused {
-                    self.numbers.refused(&place, sent);
+                    self.numbers.record_refused(&place, sent);
                 }
                 Err(WriteError::Topic { topic: topic.clone(), error })
             }
@@ -186,52 +187,52 @@ impl TopicWriter {
             if let Some(sent) = self.numbers.send(place, &batch) {
                 return Ok(Some((batch, sent)));
             }
-            self.begin_anew();
+            self.reset_producer();
         }
     }
 
     /// The next batch gets a new producer id.
-    fn begin_anew(&mut self) {
+    fn reset_producer(&mut self) {
         self.producer = ProducerIdentity::Unasked;
         self.numbers = Numbers::default();
     }
 
     /// Looks up a topic, and creates it if it does not exist.
-    async fn seen(
+    async fn topic_metadata(
         &mut self,
         upstream: &Upstream,
         topic: &TopicName,
     ) -> Result<TopicSeen, WriteError> {
-        if let Some(seen) = self.topics.get(topic) {
-            return Ok(seen.clone());
+        if let Some(metadata) = self.topics.get(topic) {
+            return Ok(metadata.clone());
         }
-        let mut seen = upstream.see_topic(&mut self.links, topic).await?;
-        if self.makes_topics && seen.error == Some(ResponseError::UnknownTopicOrPartition) {
-            self.create(upstream, topic, seen.controller).await?;
-            seen = upstream.see_topic(&mut self.links, topic).await?;
+        let mut metadata = upstream.see_topic(&mut self.links, topic).await?;
+        if self.creates_topics && metadata.error == Some(ResponseError::UnknownTopicOrPartition) {
+            self.create_topic(upstream, topic, metadata.controller).await?;
+            metadata = upstream.see_topic(&mut self.links, topic).await?;
         }
-        if let Some(error) = seen.error {
+        if let Some(error) = metadata.error {
             return Err(WriteError::Topic { topic: topic.clone(), error });
         }
-        if seen.leaders.is_empty() {
+        if metadata.leaders.is_empty() {
             let error = ResponseError::LeaderNotAvailable;
             return Err(WriteError::Topic { topic: topic.clone(), error });
         }
-        self.topics.insert(topic.clone(), seen.clone());
-        Ok(seen)
+        self.topics.insert(topic.clone(), metadata.clone());
+        Ok(metadata)
     }
 
-    async fn create(
+    async fn create_topic(
         &mut self,
         upstream: &Upstream,
         topic: &TopicName,
         controller: Option<i32>,
     ) -> Result<(), WriteError> {
-        let mut wanted = CreatableTopic::default();
-        wanted.name = wire_text(topic.as_str()).into();
-        wanted.num_partitions = PARTITIONS;
-        wanted.replication_factor = REPLICAS;
-        wanted.configs = CONFIGS
+        let mut topic_request = CreatableTopic::default();
+        topic_request.name = wire_text(topic.as_str()).into();
+        topic_request.num_partitions = PARTITIONS;
+        topic_request.replication_factor = REPLICAS;
+        topic_request.configs = CONFIGS
             .iter()
             .map(|(name, value)| {
                 let mut config = CreatableTopicConfig::default();
@@ -241,22 +242,22 @@ impl TopicWriter {
             })
             .collect();
         let mut request = CreateTopicsRequest::default();
-        request.topics = vec![wanted];
+        request.topics = vec![topic_request];
         request.timeout_ms = BROKER_WAIT_MS;
         let api = (Api::CreateTopics, CREATE_TOPICS);
         let answer: CreateTopicsResponse =
             self.links.call(upstream, controller, api, &request).await?;
-        let told = answer.topics.first().ok_or(WriteError::NoAnswer)?;
-        match ResponseError::try_from_code(told.error_code) {
+        let created = answer.topics.first().ok_or(WriteError::NoAnswer)?;
+        match ResponseError::try_from_code(created.error_code) {
             None => {
                 tracing::info!(%topic, "a topic for dead letters was made in the cluster");
                 Ok(())
             }
             Some(ResponseError::TopicAlreadyExists) => Ok(()),
             Some(error) => {
-                let says = told.error_message.as_ref().map(ToString::to_string);
-                let says = says.unwrap_or_else(|| error.to_string());
-                Err(WriteError::NotMade { topic: topic.clone(), error, says })
+                let message = created.error_message.as_ref().map(ToString::to_string);
+                let message = message.unwrap_or_else(|| error.to_string());
+                Err(WriteError::NotMade { topic: topic.clone(), error, says: message })
             }
         }
     }
@@ -272,12 +273,13 @@ impl TopicWriter {
             request.transactional_id = None;
             request.transaction_timeout_ms = BROKER_WAIT_MS;
             let api = (Api::InitProducerId, INIT_PRODUCER_ID);
-            let told: InitProducerIdResponse =
+            let answer: InitProducerIdResponse =
                 self.links.call(upstream, None, api, &request).await?;
-            self.producer = match ResponseError::try_from_code(told.error_code) {
-                None => {
-                    ProducerIdentity::Known { id: told.producer_id.0, epoch: told.producer_epoch }
-                }
+            self.producer = match ResponseError::try_from_code(answer.error_code) {
+                None => ProducerIdentity::Known {
+                    id: answer.producer_id.0,
+                    epoch: answer.producer_epoch,
+                },
                 Some(error) if kind_of(error) == FailureKind::Denied => {
                     tracing::warn!(
                         %error,

@@ -1,28 +1,29 @@
 //! Sends dead letters to the real cluster (`retry.dead_letters.upstream_topic`).
 //!
 //! ```text
-//! dead letter, durable here ──▶ parcel ──▶ Produce, acks=all ──▶ mark, durable here ──▶ discarded
-//!                                 ▲  not taken: after a pause, the same again │
-//!                                 └───────────────────────────────────────────┘
+//! dead letter, durable here ──▶ batch ──▶ Produce, acks=all ──▶ cursor, durable here ──▶ discarded
+//!                                ▲  not stored: after a pause, repeated │
+//!                                └──────────────────────────────────────┘
 //! ```
-//! **Invariant:** the mark passes a dead letter only when every replica in sync of the cluster has
-//! it, or when it is written down as refused; only what the mark has passed is ever discarded.
+//! **Invariant:** the cursor passes a dead letter only when every replica in sync of the cluster
+//! has it, or when it is written down as refused. Only dead letters that the cursor has passed are
+//! ever discarded.
 //!
 //! The entry is settled by the local dead letter, before the cluster has it. So the engine waits
 //! for no network, and a cluster that is away for days costs disk only. A crash repeats at most the
-//! letters between an acknowledgement and its mark.
+//! letters between an acknowledgement and its cursor.
 
-mod board;
-mod lane;
-mod parcel;
+mod batch;
+mod statuses;
+mod topic;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-pub(super) use board::{ForwardStatus, ForwardStatuses};
-use lane::ForwardedTopic;
-use parcel::{ForwardBatch, partition_of};
+use batch::{ForwardBatch, partition_of};
+pub(super) use statuses::{ForwardStatus, ForwardStatuses};
+use topic::ForwardedTopic;
 
 use crate::engine::{DeadLetter, EngineError, ForwardProgress, REFUSED_MAX};
 use crate::journal::Bounds;
@@ -35,14 +36,14 @@ use crate::wire::names::Templates;
 const REST: Duration = Duration::from_millis(500);
 /// Bytes of dead letters in one batch: below the smallest usual `max.message.bytes`, 1 MiB. A
 /// larger dead letter is sent by itself.
-const PARCEL_BYTES: usize = 512 << 10;
+const BATCH_BYTES: usize = 512 << 10;
 
 /// The forwarding task, which runs for as long as the server does.
 struct Forwarder {
     router: Arc<Router>,
-    board: ForwardStatuses,
+    statuses: ForwardStatuses,
     writer: TopicWriter,
-    lanes: BTreeMap<TopicName, ForwardedTopic>,
+    topics: BTreeMap<TopicName, ForwardedTopic>,
 }
 
 /// The reason why an attempt failed.
@@ -58,17 +59,17 @@ enum ForwardError {
 /// the server does. Without a cluster the task does nothing.
 pub(super) fn begin(
     router: &Arc<Router>,
-    board: &ForwardStatuses,
+    statuses: &ForwardStatuses,
 ) -> impl Future<Output = ()> + use<> {
     let mut forwarder = Forwarder {
         router: Arc::clone(router),
-        board: board.clone(),
+        statuses: statuses.clone(),
         writer: TopicWriter::default(),
-        lanes: BTreeMap::new(),
+        topics: BTreeMap::new(),
     };
     for (source, bounds) in router.engine.dead_letter_topics() {
-        let lane = forwarder.lane(&source, bounds);
-        forwarder.lanes.extend(lane.map(|lane| (source, lane)));
+        let target = forwarder.target(&source, bounds);
+        forwarder.topics.extend(target.map(|target| (source, target)));
     }
     async move {
         while forwarder.router.upstream.is_some() {
@@ -83,34 +84,33 @@ impl Forwarder {
     /// Visits every topic once; returns whether anything was sent or discarded.
     async fn round(&mut self) -> bool {
         let mut moved = false;
-        let mut standings = BTreeMap::new();
-        let topics = self.router.engine.dead_letter_topics();
-        for (source, bounds) in topics {
-            let Some(mut lane) = self.lane(&source, bounds) else { continue };
-            match self.step(&source, bounds, &mut lane).await {
+        let mut current = BTreeMap::new();
+        for (source, bounds) in self.router.engine.dead_letter_topics() {
+            let Some(mut target) = self.target(&source, bounds) else { continue };
+            match self.step(&source, bounds, &mut target).await {
                 Ok(step_moved) => moved |= step_moved,
                 Err(ForwardError::There(error)) => {
                     let metrics = &self.router.metrics;
-                    metrics.dead_letters_not_forwarded(lane.group.as_str(), &error.word());
-                    lane.failed(&error, self.router.clock.elapsed());
+                    metrics.dead_letters_not_forwarded(target.group.as_str(), &error.word());
+                    target.record_failure(&error, self.router.clock.elapsed());
                 }
                 Err(ForwardError::Here(error)) => {
                     unreadable(&source, &error);
                 }
             }
-            standings.insert(lane.group.clone(), standing(&lane, bounds));
-            self.lanes.insert(source, lane);
+            current.insert(target.group.clone(), status_of(&target, bounds));
+            self.topics.insert(source, target);
         }
-        self.board.replace(standings);
-        self.router.metrics.set_degraded("dead_letters_waiting", self.board.troubled() > 0);
+        self.statuses.replace(current);
+        self.router.metrics.set_degraded("dead_letters_waiting", self.statuses.count_stopped() > 0);
         moved
     }
 
-    /// The lane of a topic, if its dead letters are forwarded.
-    fn lane(&mut self, source: &TopicName, bounds: Bounds) -> Option<ForwardedTopic> {
-        let known = self.lanes.remove(source);
-        let group = match &known {
-            Some(lane) => lane.group.clone(),
+    /// The target of a topic, if its dead letters are forwarded.
+    fn target(&mut self, source: &TopicName, bounds: Bounds) -> Option<ForwardedTopic> {
+        let cached = self.topics.remove(source);
+        let group = match &cached {
+            Some(target) => target.group.clone(),
             None if bounds.start < bounds.next => self.group_of(source, bounds)?,
             None => return None,
         };
@@ -118,10 +118,10 @@ impl Forwarder {
         let template = policies.of(&group).dead_letters_topic.clone();
         drop(policies);
         let topic = Templates::cluster_topic(&template?, &group);
-        match known {
-            Some(lane) if lane.topic == topic => Some(lane),
+        match cached {
+            Some(target) if target.topic == topic => Some(target),
             _ => match self.router.engine.forwarded(source) {
-                Ok(mark) => Some(ForwardedTopic::new(group, topic, mark, bounds.next)),
+                Ok(cursor) => Some(ForwardedTopic::new(group, topic, cursor, bounds.next)),
                 Err(error) => {
                     unreadable(source, &error);
                     None
@@ -134,8 +134,8 @@ impl Forwarder {
     /// says.
     fn group_of(&self, source: &TopicName, bounds: Bounds) -> Option<GroupId> {
         let first = self.router.engine.letters(source, bounds.start, 1).ok()?;
-        let told = first.letters.into_iter().find_map(|letter| Some(letter.entry?.group));
-        told.or_else(|| self.router.names.group_of(source))
+        let named = first.letters.into_iter().find_map(|letter| Some(letter.entry?.group));
+        named.or_else(|| self.router.names.group_of(source))
     }
 
     /// Takes the next step for a topic; returns whether another one may follow at once.
@@ -143,35 +143,35 @@ impl Forwarder {
         &mut self,
         source: &TopicName,
         bounds: Bounds,
-        lane: &mut ForwardedTopic,
+        target: &mut ForwardedTopic,
     ) -> Result<bool, ForwardError> {
         let router = Arc::clone(&self.router);
         let Some(upstream) = &router.upstream else { return Ok(false) };
         let now = router.clock.elapsed();
         let mut moved = false;
         // A refused dead letter that fails again must not hold up the later ones.
-        let mut tried = Ok(());
-        if lane.may_try(now) {
-            if lane.is_refused_due(now) {
-                tried = self.try_refused(upstream, source, lane).await;
-                lane.were_tried(now, tried.is_ok());
+        let mut attempt = Ok(());
+        if target.may_try(now) {
+            if target.is_refused_due(now) {
+                attempt = self.try_refused(upstream, source, target).await;
+                target.record_refused_attempt(now, attempt.is_ok());
             }
-            if lane.mark.next.max(bounds.start) < bounds.visible_end {
-                if lane.mark.is_full() {
-                    lane.is_full(now);
+            if target.cursor.next.max(bounds.start) < bounds.visible_end {
+                if target.cursor.is_full() {
+                    target.stop_full(now);
                 } else {
-                    self.send(upstream, source, lane).await?;
+                    self.send(upstream, source, target).await?;
                     moved = true;
                 }
             }
         }
-        let taken = lane.mark.taken_up_to();
-        if bounds.start < taken.min(bounds.visible_end) && lane.is_discard_due(now) {
-            let gone = router.engine.discard_forwarded(source, taken).await?;
-            lane.discarded(gone, now);
-            moved |= gone > 0;
+        let end = target.cursor.taken_up_to();
+        if bounds.start < end.min(bounds.visible_end) && target.is_discard_due(now) {
+            let discards = router.engine.discard_forwarded(source, end).await?;
+            target.record_discards(discards, now);
+            moved |= discards > 0;
         }
-        tried.map(|()| moved)
+        attempt.map(|()| moved)
     }
 
     /// Sends the batch in flight, or the next one.
@@ -179,56 +179,56 @@ impl Forwarder {
         &mut self,
         upstream: &Upstream,
         source: &TopicName,
-        lane: &mut ForwardedTopic,
+        target: &mut ForwardedTopic,
     ) -> Result<(), ForwardError> {
         let router = Arc::clone(&self.router);
-        let letters = router.engine.letters(source, lane.mark.next, PARCEL_BYTES)?;
-        let mut parcel = lane.parcel.take().unwrap_or_else(|| ForwardBatch::new(&letters));
-        let sent = self.send_parcel(upstream, lane, &mut parcel, &letters.letters).await;
+        let letters = router.engine.letters(source, target.cursor.next, BATCH_BYTES)?;
+        let mut batch = target.batch.take().unwrap_or_else(|| ForwardBatch::new(&letters));
+        let sent = self.send_batch(upstream, target, &mut batch, &letters.letters).await;
         if let Err(error) = sent {
-            lane.parcel = Some(parcel);
+            target.batch = Some(batch);
             return Err(error.into());
         }
-        let mut mark = lane.mark.clone();
-        mark.next = parcel.end;
-        for (offset, why) in &parcel.refused {
-            let (group, topic) = (&lane.group, &lane.topic);
+        let mut cursor = target.cursor.clone();
+        cursor.next = batch.end;
+        for (offset, why) in &batch.refused {
+            let (group, topic) = (&target.group, &target.topic);
             tracing::warn!(
                 %group, %topic, offset, %why,
                 "R0217 the cluster refuses a dead letter: it is kept here and tried again every \
                  10 minutes, the next ones go on; change the topic"
             );
             router.metrics.dead_letters_not_forwarded(group.as_str(), "Refused");
-            mark.refuse(*offset, why);
+            cursor.refuse(*offset, why);
         }
-        self.mark(source, lane, mark).await?;
-        if !parcel.refused.is_empty() {
-            lane.were_tried(router.clock.elapsed(), true);
+        self.save_cursor(source, target, cursor).await?;
+        if !batch.refused.is_empty() {
+            target.record_refused_attempt(router.clock.elapsed(), true);
         }
-        router.metrics.dead_letters_forwarded(lane.group.as_str(), parcel.count_taken());
-        lane.worked();
+        router.metrics.dead_letters_forwarded(target.group.as_str(), batch.count_stored());
+        target.record_success();
         Ok(())
     }
 
-    async fn send_parcel(
+    async fn send_batch(
         &mut self,
         upstream: &Upstream,
-        lane: &ForwardedTopic,
-        parcel: &mut ForwardBatch,
+        target: &ForwardedTopic,
+        batch: &mut ForwardBatch,
         letters: &[DeadLetter],
     ) -> Result<(), WriteError> {
-        let topic = &lane.topic;
+        let topic = &target.topic;
         let partitions = self.writer.partitions(upstream, topic).await?;
-        while let Some(piece) = parcel.next(letters, partitions) {
-            if parcel.refused.len() + lane.mark.refused.len() >= REFUSED_MAX {
-                parcel.cut(letters);
+        while let Some(request) = batch.next(letters, partitions) {
+            if batch.refused.len() + target.cursor.refused.len() >= REFUSED_MAX {
+                batch.cut(letters);
                 break;
             }
-            let partition = piece.partition;
-            match self.writer.write(upstream, topic, partition, &piece.records).await {
-                Ok(()) => parcel.taken(&piece),
+            let partition = request.partition;
+            match self.writer.write(upstream, topic, partition, &request.records).await {
+                Ok(()) => batch.record_stored(&request),
                 Err(error) if error.kind() == FailureKind::Refused => {
-                    parcel.refuse(&piece, &error.to_string());
+                    batch.refuse(&request, &error.to_string());
                 }
                 Err(error) => return Err(error),
             }
@@ -242,19 +242,19 @@ impl Forwarder {
         &mut self,
         upstream: &Upstream,
         source: &TopicName,
-        lane: &mut ForwardedTopic,
+        target: &mut ForwardedTopic,
     ) -> Result<(), ForwardError> {
-        let mut mark = lane.mark.clone();
-        let tried = self.send_refused(upstream, source, lane, &mut mark).await;
-        let taken = lane.mark.refused.len() - mark.refused.len();
-        if taken > 0 {
-            self.mark(source, lane, mark).await?;
-            let taken = u64::try_from(taken).unwrap_or(u64::MAX);
-            self.router.metrics.dead_letters_forwarded(lane.group.as_str(), taken);
+        let mut cursor = target.cursor.clone();
+        let attempt = self.send_refused(upstream, source, target, &mut cursor).await;
+        let stored = target.cursor.refused.len() - cursor.refused.len();
+        if stored > 0 {
+            self.save_cursor(source, target, cursor).await?;
+            let stored = u64::try_from(stored).unwrap_or(u64::MAX);
+            self.router.metrics.dead_letters_forwarded(target.group.as_str(), stored);
         }
-        tried?;
-        if !lane.mark.is_full() {
-            lane.worked();
+        attempt?;
+        if !target.cursor.is_full() {
+            target.record_success();
         }
         Ok(())
     }
@@ -265,20 +265,20 @@ impl Forwarder {
         &mut self,
         upstream: &Upstream,
         source: &TopicName,
-        lane: &ForwardedTopic,
-        mark: &mut ForwardProgress,
+        target: &ForwardedTopic,
+        cursor: &mut ForwardProgress,
     ) -> Result<(), ForwardError> {
-        let partitions = self.writer.partitions(upstream, &lane.topic).await?;
-        for offset in lane.mark.refused.keys() {
+        let partitions = self.writer.partitions(upstream, &target.topic).await?;
+        for offset in target.cursor.refused.keys() {
             let letters = self.router.engine.letters(source, *offset, 1)?.letters;
             let Some(letter) = letters.into_iter().find(|letter| letter.offset == *offset) else {
                 continue;
             };
             let partition = partition_of(&letter, partitions);
             let records = [letter.record];
-            match self.writer.write(upstream, &lane.topic, partition, &records).await {
+            match self.writer.write(upstream, &target.topic, partition, &records).await {
                 Ok(()) => {
-                    mark.refused.remove(offset);
+                    cursor.refused.remove(offset);
                 }
                 Err(error) if error.kind() == FailureKind::Refused => {}
                 Err(error) => return Err(error.into()),
@@ -287,16 +287,16 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Saves the cursor of a lane. It counts at once, even if saving fails: records that the
+    /// Saves the cursor of a target. It counts at once, even if saving fails: records that the
     /// cluster has stored are not sent a second time.
-    async fn mark(
+    async fn save_cursor(
         &self,
         source: &TopicName,
-        lane: &mut ForwardedTopic,
-        mark: ForwardProgress,
+        target: &mut ForwardedTopic,
+        cursor: ForwardProgress,
     ) -> Result<(), EngineError> {
-        lane.mark = mark;
-        self.router.engine.set_forwarded(source, &lane.mark).await
+        target.cursor = cursor;
+        self.router.engine.set_forwarded(source, &target.cursor).await
     }
 }
 
@@ -307,12 +307,12 @@ fn unreadable(topic: &TopicName, error: &EngineError) {
     );
 }
 
-fn standing(lane: &ForwardedTopic, bounds: Bounds) -> ForwardStatus {
-    let pending = bounds.visible_end.saturating_sub(lane.mark.next.max(bounds.start));
+fn status_of(target: &ForwardedTopic, bounds: Bounds) -> ForwardStatus {
+    let pending = bounds.visible_end.saturating_sub(target.cursor.next.max(bounds.start));
     ForwardStatus {
-        topic: lane.topic.clone(),
+        topic: target.topic.clone(),
         pending: u64::try_from(pending).unwrap_or(0),
-        refused: u64::try_from(lane.mark.refused.len()).unwrap_or(u64::MAX),
-        trouble: lane.trouble().map(str::to_owned),
+        refused: u64::try_from(target.cursor.refused.len()).unwrap_or(u64::MAX),
+        trouble: target.trouble().map(str::to_owned),
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::server) struct AdminSource {
     pub(in crate::server) journal: Journal,
     pub(in crate::server) config: watch::Receiver<Config>,
     pub(in crate::server) listening: Vec<String>,
-    pub(in crate::server) board: ForwardStatuses,
+    pub(in crate::server) forward_statuses: ForwardStatuses,
     pub(in crate::server) oldest: Arc<OldestLetters>,
     pub(in crate::server) matrices: Arc<Matrices>,
     /// Whether the server was told to drain.

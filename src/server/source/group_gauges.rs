@@ -32,7 +32,7 @@ impl AdminSource {
                 self.router.breaker(id),
                 BreakerView::Paused { .. } | BreakerView::Testing { .. }
             ),
-            forward: self.board.of(id).map(|standing| (standing.pending, standing.refused)),
+            forward: self.forward_statuses.of(id).map(|status| (status.pending, status.refused)),
             ..GroupGauges::default()
         };
         let Some(known) = known else { return gauge };

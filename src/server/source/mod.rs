@@ -366,11 +366,11 @@ impl AdminSource {
             dead_letters: retries.map_or(0, dead),
             dead_letter_bytes: self.dead_letter_bytes(group),
             breaker: breaker(self.router.breaker(group)),
-            forward: self.board.of(group).map(|standing| ForwardView {
-                topic: standing.topic.to_string(),
-                pending: standing.pending,
-                refused: standing.refused,
-                trouble: standing.trouble,
+            forward: self.forward_statuses.of(group).map(|status| ForwardView {
+                topic: status.topic.to_string(),
+                pending: status.pending,
+                refused: status.refused,
+                trouble: status.trouble,
             }),
             offsets: self.offsets(group),
             ..GroupView::default()

@@ -146,11 +146,11 @@ impl Talk<'_> {
     async fn agree(&mut self, mechanism: Mechanism) -> Result<(), LoginFailure> {
         let id = self.next();
         let answer = self.ask(&handshake(id, CLIENT_ID, mechanism.as_str())).await?;
-        let told = read_handshake(id, &answer).map_err(UpstreamError::from)?;
-        match ResponseError::try_from_code(told.error_code) {
+        let reply = read_handshake(id, &answer).map_err(UpstreamError::from)?;
+        match ResponseError::try_from_code(reply.error_code) {
             None => Ok(()),
             Some(ResponseError::UnsupportedSaslMechanism) => {
-                let offered = shortened(&told.mechanisms.join(", "));
+                let offered = shortened(&reply.mechanisms.join(", "));
                 Err(SaslError::Mechanism { wanted: mechanism.as_str(), offered }.into())
             }
             Some(_) => Err(SaslError::NotWanted.into()),
@@ -205,12 +205,12 @@ impl Talk<'_> {
     ) -> Result<(Vec<u8>, u64), LoginFailure> {
         let id = self.next();
         let answer = self.ask(&authenticate_frame(version, id, CLIENT_ID, &token)).await?;
-        let told = read_authenticate(version, id, &answer).map_err(UpstreamError::from)?;
-        if told.error_code == 0 {
-            return Ok((told.token, told.session_ms));
+        let reply = read_authenticate(version, id, &answer).map_err(UpstreamError::from)?;
+        if reply.error_code == 0 {
+            return Ok((reply.token, reply.session_ms));
         }
-        let code = ResponseError::try_from_code(told.error_code);
-        let words = told.error_message.or_else(|| code.map(|code| code.to_string()));
+        let code = ResponseError::try_from_code(reply.error_code);
+        let words = reply.error_message.or_else(|| code.map(|code| code.to_string()));
         Err(refused(credentials, &words.unwrap_or_default()).into())
     }
 

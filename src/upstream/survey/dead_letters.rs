@@ -41,6 +41,6 @@ pub(super) async fn ask(link: &mut Link, node: i32) -> Result<ShareDeadLetters, 
     let configs = answer.results.iter().flat_map(|result| &result.configs);
     let value =
         configs.filter(|config| config.name.as_str() == PREFIX).find_map(|c| c.value.as_ref());
-    let told = |value: &StrBytes| ShareDeadLetters { prefix: value.to_string(), is_told: true };
-    Ok(value.map(told).unwrap_or_default())
+    let returned = |value: &StrBytes| ShareDeadLetters { prefix: value.to_string(), is_told: true };
+    Ok(value.map(returned).unwrap_or_default())
 }

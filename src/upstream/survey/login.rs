@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn mechanisms_are_read_and_nothing_else_is_believed() {
         let whole = b"\0\0\0\x01\0\x21\0\0\0\x02\0\x05PLAIN\0\x0dSCRAM-SHA-256";
-        let told = read(whole).unwrap();
-        assert_eq!(told, ["PLAIN", "SCRAM-SHA-256"]);
+        let mechanisms = read(whole).unwrap();
+        assert_eq!(mechanisms, ["PLAIN", "SCRAM-SHA-256"]);
         for end in 0..whole.len() {
             assert_eq!(read(&whole[..end]), None, "{end}");
         }

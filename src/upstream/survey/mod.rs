@@ -81,8 +81,8 @@ pub struct ClusterSeen {
 impl Upstream {
     /// Surveys every broker of the configuration, then every other one that the cluster lists.
     pub async fn survey(&self, clock: Clock) -> Survey {
-        let looked = self.bootstrap.iter().map(|address| self.look_at(address, clock));
-        let mut survey = Survey { brokers: join_all(looked).await, cluster: None };
+        let reports = self.bootstrap.iter().map(|address| self.examine(address, clock));
+        let mut survey = Survey { brokers: join_all(reports).await, cluster: None };
         for seen in &survey.brokers {
             let answers = matches!(
                 &seen.reached,
@@ -103,8 +103,8 @@ impl Upstream {
                 None => others.push((node, address)),
             }
         }
-        let looked = others.iter().map(|(_, address)| self.look_at(address, clock));
-        for (mut seen, (node, _)) in join_all(looked).await.into_iter().zip(&others) {
+        let reports = others.iter().map(|(_, address)| self.examine(address, clock));
+        for (mut seen, (node, _)) in join_all(reports).await.into_iter().zip(&others) {
             seen.node = Some(*node);
             survey.brokers.push(seen);
         }
@@ -124,19 +124,19 @@ impl Upstream {
         };
         let seen = brokers.iter().find(has_them)?;
         let Some(node) = seen.node else { return Some(ShareDeadLetters::default()) };
-        let asked = async {
+        let call = async {
             let (mut link, _) = self.open_seen(&seen.address, true).await?;
             dead_letters::ask(&mut link, node).await
         };
-        Some(self.in_time(asked).await.unwrap_or_default())
+        Some(self.in_time(call).await.unwrap_or_default())
     }
 
-    async fn look_at(&self, address: &Address, clock: Clock) -> BrokerSeen {
-        let reached = self.reached(address, clock).await;
+    async fn examine(&self, address: &Address, clock: Clock) -> BrokerSeen {
+        let reached = self.inspect(address, clock).await;
         BrokerSeen { address: address.clone(), node: None, reached }
     }
 
-    async fn reached(
+    async fn inspect(
         &self,
         address: &Address,
         clock: Clock,
@@ -165,11 +165,11 @@ impl Upstream {
             Ok(_) => LoginRequirement::NotWanted,
             // A broker closes the connection of a client that does not authenticate.
             Err(error @ (UpstreamError::Closed | UpstreamError::Io(_))) => {
-                let asked = async {
+                let call = async {
                     let (mut link, _) = self.open_seen(address, false).await?;
                     login::mechanisms(&mut link).await
                 };
-                match self.in_time(asked).await {
+                match self.in_time(call).await {
                     Ok(Some(mechanisms)) => LoginRequirement::Wanted(mechanisms),
                     _ => LoginRequirement::Unclear(error),
                 }
@@ -180,13 +180,13 @@ impl Upstream {
 
     async fn describe(&self, address: &Address) -> Result<ClusterSeen, UpstreamError> {
         let (mut link, _) = self.in_time(self.open_seen(address, true)).await?;
-        let told = self.in_time(metadata(&mut link, None)).await?;
-        let nodes = told.brokers.iter().filter_map(|broker| {
+        let answer = self.in_time(metadata(&mut link, None)).await?;
+        let nodes = answer.brokers.iter().filter_map(|broker| {
             Some((broker.node_id.0, Address::of_wire(&broker.host, broker.port)?))
         });
-        let names = told.topics.iter().filter_map(|topic| topic.name.as_ref());
+        let names = answer.topics.iter().filter_map(|topic| topic.name.as_ref());
         Ok(ClusterSeen {
-            id: told.cluster_id.as_ref().map(ToString::to_string),
+            id: answer.cluster_id.as_ref().map(ToString::to_string),
             nodes: nodes.collect(),
             topics: names.map(|name| name.0.to_string()).collect(),
             dead_letters: None,
@@ -203,8 +203,8 @@ impl Upstream {
         let (mut halves, seen) = match self.tls() {
             None => (plain(stream), None),
             Some(tls) => {
-                let looked = tls.look(&address.host, stream, &self.budget).await;
-                let (halves, seen) = looked.map_err(|cause| no_tls(address, cause))?;
+                let handshake = tls.look(&address.host, stream, &self.budget).await;
+                let (halves, seen) = handshake.map_err(|cause| no_tls(address, cause))?;
                 (halves, Some(seen))
             }
         };
@@ -216,9 +216,9 @@ impl Upstream {
 
     async fn in_time<T>(
         &self,
-        asked: impl Future<Output = Result<T, UpstreamError>>,
+        call: impl Future<Output = Result<T, UpstreamError>>,
     ) -> Result<T, UpstreamError> {
-        let answered = tokio::time::timeout(self.connect_timeout, asked).await;
+        let answered = tokio::time::timeout(self.connect_timeout, call).await;
         answered.unwrap_or(Err(UpstreamError::TooSlow))
     }
 }
@@ -230,8 +230,8 @@ async fn served(link: &mut Link, clock: Clock) -> Result<BrokerReport, UpstreamE
     let first = versions(link, 0).await?;
     let round_trip = clock.elapsed().saturating_sub(began);
     let ranges = served::ranges(&first);
-    let tells = ranges.get(&Api::ApiVersions.key()).is_some_and(|(_, max)| *max >= FEATURES);
-    let features = if tells { versions(link, FEATURES).await.ok() } else { None };
+    let has_features = ranges.get(&Api::ApiVersions.key()).is_some_and(|(_, max)| *max >= FEATURES);
+    let features = if has_features { versions(link, FEATURES).await.ok() } else { None };
     Ok(BrokerReport::of(round_trip, &ranges, features.as_ref()))
 }
 

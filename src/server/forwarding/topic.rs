@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::ForwardProgress;
 use crate::model::{GroupId, TopicName};
-use crate::server::forwarding::parcel::ForwardBatch;
+use crate::server::forwarding::batch::ForwardBatch;
 use crate::upstream::{Failures, WriteError};
 
 /// Pauses between two attempts that fail.
@@ -23,8 +23,8 @@ pub(super) struct ForwardedTopic {
     pub(super) group: GroupId,
     /// The topic in the cluster.
     pub(super) topic: TopicName,
-    pub(super) mark: ForwardProgress,
-    pub(super) parcel: Option<ForwardBatch>,
+    pub(super) cursor: ForwardProgress,
+    pub(super) batch: Option<ForwardBatch>,
     failures: Failures,
     again_at: Duration,
     refused_at: Duration,
@@ -39,16 +39,16 @@ impl ForwardedTopic {
     pub(super) fn new(
         group: GroupId,
         topic: TopicName,
-        mut mark: ForwardProgress,
+        mut cursor: ForwardProgress,
         next: i64,
     ) -> Self {
-        mark.next = mark.next.min(next);
-        mark.refused.retain(|offset, _| *offset < next);
+        cursor.next = cursor.next.min(next);
+        cursor.refused.retain(|offset, _| *offset < next);
         Self {
             group,
             topic,
-            mark,
-            parcel: None,
+            cursor,
+            batch: None,
             failures: Failures::default(),
             again_at: Duration::ZERO,
             refused_at: Duration::ZERO,
@@ -64,11 +64,11 @@ impl ForwardedTopic {
 
     /// Whether refused dead letters are due to be sent again.
     pub(super) fn is_refused_due(&self, now: Duration) -> bool {
-        !self.mark.refused.is_empty() && self.refused_at <= now
+        !self.cursor.refused.is_empty() && self.refused_at <= now
     }
 
     /// Refused dead letters were sent again. The next try comes later if each of them was judged.
-    pub(super) fn were_tried(&mut self, now: Duration, judged: bool) {
+    pub(super) fn record_refused_attempt(&mut self, now: Duration, judged: bool) {
         let pause = if judged { REFUSED_AGAIN } else { PAUSE_MOST };
         self.refused_at = now.saturating_add(pause);
     }
@@ -79,8 +79,8 @@ impl ForwardedTopic {
     }
 
     /// A search has discarded so many dead letters.
-    pub(super) fn discarded(&mut self, gone: u64, now: Duration) {
-        let pause = if gone == 0 { DISCARD_AGAIN } else { Duration::ZERO };
+    pub(super) fn record_discards(&mut self, count: u64, now: Duration) {
+        let pause = if count == 0 { DISCARD_AGAIN } else { Duration::ZERO };
         self.discard_at = now.saturating_add(pause);
     }
 
@@ -90,7 +90,7 @@ impl ForwardedTopic {
     }
 
     /// An attempt worked.
-    pub(super) fn worked(&mut self) {
+    pub(super) fn record_success(&mut self) {
         self.failures = Failures::default();
         self.again_at = Duration::ZERO;
         if self.trouble.take().is_some() {
@@ -99,39 +99,39 @@ impl ForwardedTopic {
     }
 
     /// An attempt failed: the next one follows after a pause. Each reason is logged once.
-    pub(super) fn failed(&mut self, error: &WriteError, now: Duration) {
+    pub(super) fn record_failure(&mut self, error: &WriteError, now: Duration) {
         let pause = self.failures.add(PAUSE_FIRST, PAUSE_MOST);
-        let says = match &self.trouble {
-            Some(said) if error.is_pause() => said.clone(),
+        let reason = match &self.trouble {
+            Some(before) if error.is_pause() => before.clone(),
             _ => error.to_string(),
         };
-        self.stop(says, now.saturating_add(pause));
+        self.stop(reason, now.saturating_add(pause));
     }
 
     /// The cluster refuses so many dead letters that the topic itself must be wrong.
-    pub(super) fn is_full(&mut self, now: Duration) {
-        let says = format!(
+    pub(super) fn stop_full(&mut self, now: Duration) {
+        let reason = format!(
             "the cluster refuses {} dead letters: nothing more is sent to {} before that changes; \
              check what the topic takes (max.message.bytes, cleanup.policy, timestamps)",
-            self.mark.refused.len(),
+            self.cursor.refused.len(),
             self.topic
         );
-        self.stop(says, now.saturating_add(PAUSE_MOST));
+        self.stop(reason, now.saturating_add(PAUSE_MOST));
     }
 
-    fn stop(&mut self, says: String, again_at: Duration) {
+    fn stop(&mut self, reason: String, again_at: Duration) {
         self.again_at = again_at;
         let (group, topic) = (&self.group, &self.topic);
-        if self.trouble.as_ref() == Some(&says) {
-            tracing::debug!(%group, %topic, %says, "dead letters still wait");
+        if self.trouble.as_ref() == Some(&reason) {
+            tracing::debug!(%group, %topic, says = %reason, "dead letters still wait");
         } else {
             tracing::warn!(
-                %group, %topic, %says,
+                %group, %topic, says = %reason,
                 "R0216 dead letters cannot be sent to the cluster and wait here: correct what \
                  `says` names"
             );
         }
-        self.trouble = Some(says);
+        self.trouble = Some(reason);
     }
 }
 
@@ -140,48 +140,48 @@ mod tests {
     use super::*;
     use crate::upstream::UpstreamError;
 
-    fn lane(next: i64) -> ForwardedTopic {
-        let mut mark = ForwardProgress { next: 10, ..ForwardProgress::default() };
-        mark.refuse(3, "large");
-        mark.refuse(8, "large");
-        ForwardedTopic::new("shop".into(), "failed.shop".into(), mark, next)
+    fn topic(next: i64) -> ForwardedTopic {
+        let mut cursor = ForwardProgress { next: 10, ..ForwardProgress::default() };
+        cursor.refuse(3, "large");
+        cursor.refuse(8, "large");
+        ForwardedTopic::new("shop".into(), "failed.shop".into(), cursor, next)
     }
 
     #[test]
     fn replacements_of_lost_dead_letters_are_sent() {
-        assert_eq!(lane(10).mark.next, 10);
-        let repaired = lane(5).mark;
+        assert_eq!(topic(10).cursor.next, 10);
+        let repaired = topic(5).cursor;
         assert_eq!((repaired.next, repaired.refused.len()), (5, 1));
     }
 
     #[test]
     fn the_pause_grows_with_failures_and_success_ends_it() {
         let at = Duration::from_millis;
-        let mut lane = lane(10);
+        let mut topic = topic(10);
         let error = WriteError::Upstream(UpstreamError::Closed);
-        assert!(lane.may_try(at(0)));
-        lane.failed(&error, at(0));
-        assert!(!lane.may_try(at(374)) && lane.may_try(at(500)));
-        lane.failed(&error, at(500));
-        assert!(!lane.may_try(at(1_249)) && lane.may_try(at(1_500)));
-        assert!(lane.trouble().unwrap().contains("closed the connection"));
+        assert!(topic.may_try(at(0)));
+        topic.record_failure(&error, at(0));
+        assert!(!topic.may_try(at(374)) && topic.may_try(at(500)));
+        topic.record_failure(&error, at(500));
+        assert!(!topic.may_try(at(1_249)) && topic.may_try(at(1_500)));
+        assert!(topic.trouble().unwrap().contains("closed the connection"));
         for _ in 0..20 {
-            lane.failed(&error, at(0));
+            topic.record_failure(&error, at(0));
         }
-        assert!(lane.may_try(at(30_000)), "30 s at most");
-        lane.worked();
-        assert!(lane.may_try(at(0)) && lane.trouble().is_none());
+        assert!(topic.may_try(at(30_000)), "30 s at most");
+        topic.record_success();
+        assert!(topic.may_try(at(0)) && topic.trouble().is_none());
     }
 
     #[test]
     fn refused_dead_letters_are_retried_at_start_and_periodically() {
-        let mut lane = lane(10);
-        assert!(lane.is_refused_due(Duration::ZERO));
-        lane.were_tried(Duration::ZERO, true);
-        assert!(!lane.is_refused_due(Duration::from_secs(599)));
-        assert!(lane.is_refused_due(Duration::from_mins(10)));
-        lane.were_tried(Duration::ZERO, false);
-        assert!(!lane.is_refused_due(Duration::from_secs(29)));
-        assert!(lane.is_refused_due(Duration::from_secs(30)), "that one was not judged");
+        let mut topic = topic(10);
+        assert!(topic.is_refused_due(Duration::ZERO));
+        topic.record_refused_attempt(Duration::ZERO, true);
+        assert!(!topic.is_refused_due(Duration::from_secs(599)));
+        assert!(topic.is_refused_due(Duration::from_mins(10)));
+        topic.record_refused_attempt(Duration::ZERO, false);
+        assert!(!topic.is_refused_due(Duration::from_secs(29)));
+        assert!(topic.is_refused_due(Duration::from_secs(30)), "that one was not judged");
     }
 }

@@ -59,14 +59,14 @@ impl ForwardBatch {
     }
 
     /// The cluster has stored the records.
-    pub(super) fn taken(&mut self, piece: &ForwardRequest) {
-        self.settled.extend(&piece.offsets);
+    pub(super) fn record_stored(&mut self, request: &ForwardRequest) {
+        self.settled.extend(&request.offsets);
     }
 
     /// The cluster refuses a request: several records are then sent one by one, a single record is
     /// refused.
-    pub(super) fn refuse(&mut self, piece: &ForwardRequest, why: &str) {
-        match piece.offsets.as_slice() {
+    pub(super) fn refuse(&mut self, request: &ForwardRequest, why: &str) {
+        match request.offsets.as_slice() {
             [offset] => {
                 self.settled.insert(*offset);
                 self.refused.insert(*offset, why.to_owned());
@@ -84,9 +84,9 @@ impl ForwardBatch {
     }
 
     /// The number of records that the cluster has stored.
-    pub(super) fn count_taken(&self) -> u64 {
-        let taken = self.settled.iter().filter(|offset| !self.refused.contains_key(offset));
-        u64::try_from(taken.count()).unwrap_or(u64::MAX)
+    pub(super) fn count_stored(&self) -> u64 {
+        let stored = self.settled.iter().filter(|offset| !self.refused.contains_key(offset));
+        u64::try_from(stored.count()).unwrap_or(u64::MAX)
     }
 }
 
@@ -122,34 +122,34 @@ mod tests {
     #[test]
     fn a_partition_gets_one_batch_and_attempts_repeat_exactly() {
         let all = letters(&[None, None, None, None]);
-        let mut parcel = ForwardBatch::new(&all);
-        let first = parcel.next(&all.letters, 2).unwrap();
+        let mut batch = ForwardBatch::new(&all);
+        let first = batch.next(&all.letters, 2).unwrap();
         assert_eq!((first.partition, first.offsets.as_slice()), (0, &[10, 12][..]));
         // More letters have arrived since: they are for the next batch.
         let more = letters(&[None, None, None, None, None, None]);
-        assert_eq!(parcel.next(&more.letters, 2), Some(first));
-        let first = parcel.next(&more.letters, 2).unwrap();
-        parcel.taken(&first);
-        assert_eq!(parcel.next(&more.letters, 2).unwrap().offsets, [11, 13]);
+        assert_eq!(batch.next(&more.letters, 2), Some(first));
+        let first = batch.next(&more.letters, 2).unwrap();
+        batch.record_stored(&first);
+        assert_eq!(batch.next(&more.letters, 2).unwrap().offsets, [11, 13]);
     }
 
     #[test]
     fn only_the_refused_dead_letter_of_a_batch_is_recorded() {
         let all = letters(&[None, None, None]);
-        let mut parcel = ForwardBatch::new(&all);
+        let mut batch = ForwardBatch::new(&all);
         let mut sent = Vec::new();
-        while let Some(piece) = parcel.next(&all.letters, 1) {
-            sent.push(piece.offsets.clone());
-            if piece.offsets.contains(&11) {
-                parcel.refuse(&piece, "large");
+        while let Some(request) = batch.next(&all.letters, 1) {
+            sent.push(request.offsets.clone());
+            if request.offsets.contains(&11) {
+                batch.refuse(&request, "large");
             } else {
-                parcel.taken(&piece);
+                batch.record_stored(&request);
             }
         }
         assert_eq!(sent, [vec![10, 11, 12], vec![10], vec![11], vec![12]]);
-        parcel.settled.remove(&12);
-        parcel.cut(&all.letters);
-        assert_eq!((parcel.end, parcel.count_taken()), (12, 1));
-        assert_eq!(parcel.refused.into_iter().collect::<Vec<_>>(), [(11, "large".to_owned())]);
+        batch.settled.remove(&12);
+        batch.cut(&all.letters);
+        assert_eq!((batch.end, batch.count_stored()), (12, 1));
+        assert_eq!(batch.refused.into_iter().collect::<Vec<_>>(), [(11, "large".to_owned())]);
     }
 }

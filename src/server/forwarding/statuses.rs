@@ -29,13 +29,13 @@ impl ForwardStatuses {
     }
 
     /// The number of groups whose forwarding has stopped.
-    pub(in crate::server) fn troubled(&self) -> usize {
-        self.lock().values().filter(|standing| standing.trouble.is_some()).count()
+    pub(in crate::server) fn count_stopped(&self) -> usize {
+        self.lock().values().filter(|status| status.trouble.is_some()).count()
     }
 
     /// Replaces all states; a group that is missing forwards nothing.
-    pub(super) fn replace(&self, standings: BTreeMap<GroupId, ForwardStatus>) {
-        *self.lock() = standings;
+    pub(super) fn replace(&self, statuses: BTreeMap<GroupId, ForwardStatus>) {
+        *self.lock() = statuses;
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, ForwardStatus>> {
