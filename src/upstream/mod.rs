@@ -19,6 +19,7 @@ mod link;
 mod numbers;
 mod outcome;
 mod own;
+mod read_connections;
 mod reading;
 mod record;
 mod sasl;
@@ -43,16 +44,16 @@ pub use link::{Arrived, Link, LinkReader, LinkWriter, RelayTiming};
 pub use outcome::{FailureKind, WriteError};
 use own::Identity;
 pub use own::OwnLinks;
-use reading::ReadConnections;
+use read_connections::ReadConnections;
 pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, OriginAnswer, Question};
 pub use sasl::{Credentials, SaslError, SecretError, SecretPlace};
 pub use survey::{
     BrokerReport, BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, LoginRequirement, ReachedBroker,
     ShareDeadLetters, Survey,
 };
-pub use topic::{Brokers, TopicSeen};
-pub use view::Address;
+pub use topic::TopicSeen;
 use view::View;
+pub use view::{Address, Brokers};
 pub use writer::TopicWriter;
 
 use crate::socket::{Budget, ClientTls, ConnectError, ReadHalf, WriteHalf, plain};

@@ -1,13 +1,11 @@
 //! Reads single records back from the cluster on the sidecar's own connections.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::model::{Origin, TopicName};
+use crate::model::Origin;
 use crate::upstream::record::{FETCH_ANYWHERE, OriginAnswer, answer_for, fetch};
 use crate::upstream::topic::LeaderLookup;
-use crate::upstream::{OwnLinks, Upstream, UpstreamError};
+use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::Api;
 
 /// Attempts to read one record, each with a new look-up of the leader.
@@ -22,27 +20,6 @@ const LEADERS_MAX: usize = 10_000;
 
 /// After this time without an answer the request is sent again on another connection.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The sidecar's connections for reading, and the leaders they found.
-#[derive(Debug, Default)]
-pub(super) struct ReadConnections(Mutex<ReadLinks>);
-
-#[derive(Debug, Default)]
-struct ReadLinks {
-    /// By node (`None`: any), so that one slow broker does not delay requests to others.
-    links: BTreeMap<Option<i32>, Arc<tokio::sync::Mutex<OwnLinks>>>,
-    leaders: BTreeMap<(TopicName, i32), i32>,
-}
-
-impl ReadConnections {
-    fn state(&self) -> MutexGuard<'_, ReadLinks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn links(&self, node: Option<i32>) -> Arc<tokio::sync::Mutex<OwnLinks>> {
-        Arc::clone(self.state().links.entry(node).or_default())
-    }
-}
 
 impl Upstream {
     /// Reads the record at `origin` with the sidecar's own credentials. Never returns

@@ -5,16 +5,13 @@ use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::model::{Origin, TopicName};
-use crate::upstream::{Address, Link, OwnLinks, Upstream, UpstreamError};
+use crate::upstream::{Address, Brokers, Link, OwnLinks, Upstream, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
 
 /// The first Metadata that can forbid the creation of topics; Kafka 2.1 and 4.x both serve it.
 pub(super) const METADATA: i16 = 4;
 /// Bound of the partitions read; no topic has more.
 const PARTITIONS_MAX: usize = 100_000;
-
-/// Node ids and addresses.
-pub type Brokers = Vec<(i32, Address)>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicSeen {

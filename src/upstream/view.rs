@@ -15,6 +15,9 @@ pub struct Address {
     pub port: u16,
 }
 
+/// Node ids and addresses.
+pub type Brokers = Vec<(i32, Address)>;
+
 impl Address {
     /// Takes host and port of a Kafka answer; `None`: the port is 0 or not a port.
     pub fn of_wire(host: &str, port: i32) -> Option<Self> {
@@ -70,7 +73,7 @@ impl View {
     }
 
     /// An empty list is ignored: a broker that has just started knows no others.
-    pub(super) fn replace(&self, brokers: Vec<(i32, Address)>) {
+    pub(super) fn replace(&self, brokers: Brokers) {
         if brokers.is_empty() {
             return;
         }
