@@ -3,7 +3,9 @@
 use kafka_protocol::messages as m;
 use kafka_protocol::protocol::{HeaderVersion, Request};
 
-use crate::wire::scan::{self, Schema};
+use crate::wire::scan::{
+    Schema, cluster, consumer, data, groups, offsets, replicas, security, topics, transactions,
+};
 
 #[derive(Debug)]
 struct ApiRow {
@@ -65,64 +67,64 @@ macro_rules! apis {
 }
 
 apis! {
-    Produce ProduceRequest 3..=13 scan::data::PRODUCE;
-    Fetch FetchRequest 4..=18 scan::data::FETCH;
-    ListOffsets ListOffsetsRequest 1..=10 scan::data::LIST_OFFSETS;
-    Metadata MetadataRequest 0..=13 scan::cluster::METADATA;
-    OffsetCommit OffsetCommitRequest 2..=9 scan::offsets::OFFSET_COMMIT;
-    OffsetFetch OffsetFetchRequest 1..=9 scan::offsets::OFFSET_FETCH;
-    FindCoordinator FindCoordinatorRequest 0..=6 scan::groups::FIND_COORDINATOR;
-    JoinGroup JoinGroupRequest 0..=9 scan::groups::JOIN_GROUP;
-    Heartbeat HeartbeatRequest 0..=4 scan::groups::HEARTBEAT;
-    LeaveGroup LeaveGroupRequest 0..=5 scan::groups::LEAVE_GROUP;
-    SyncGroup SyncGroupRequest 0..=5 scan::groups::SYNC_GROUP;
-    DescribeGroups DescribeGroupsRequest 0..=6 scan::groups::DESCRIBE_GROUPS;
-    ListGroups ListGroupsRequest 0..=5 scan::groups::LIST_GROUPS;
-    SaslHandshake SaslHandshakeRequest 0..=1 scan::cluster::SASL_HANDSHAKE;
-    ApiVersions ApiVersionsRequest 0..=4 scan::cluster::API_VERSIONS;
-    CreateTopics CreateTopicsRequest 2..=7 scan::topics::CREATE_TOPICS;
-    DeleteTopics DeleteTopicsRequest 1..=6 scan::topics::DELETE_TOPICS;
-    DeleteRecords DeleteRecordsRequest 0..=2 scan::topics::DELETE_RECORDS;
-    InitProducerId InitProducerIdRequest 0..=5 scan::data::INIT_PRODUCER_ID;
-    OffsetForLeaderEpoch OffsetForLeaderEpochRequest 2..=4 scan::offsets::OFFSET_FOR_LEADER_EPOCH;
-    DescribeConfigs DescribeConfigsRequest 1..=4 scan::topics::DESCRIBE_CONFIGS;
-    AlterConfigs AlterConfigsRequest 0..=2 scan::topics::ALTER_CONFIGS;
-    DescribeLogDirs DescribeLogDirsRequest 1..=4 scan::topics::DESCRIBE_LOG_DIRS;
-    CreatePartitions CreatePartitionsRequest 0..=3 scan::topics::CREATE_PARTITIONS;
-    DeleteGroups DeleteGroupsRequest 0..=2 scan::groups::DELETE_GROUPS;
+    Produce ProduceRequest 3..=13 data::PRODUCE;
+    Fetch FetchRequest 4..=18 data::FETCH;
+    ListOffsets ListOffsetsRequest 1..=10 data::LIST_OFFSETS;
+    Metadata MetadataRequest 0..=13 cluster::METADATA;
+    OffsetCommit OffsetCommitRequest 2..=9 offsets::OFFSET_COMMIT;
+    OffsetFetch OffsetFetchRequest 1..=9 offsets::OFFSET_FETCH;
+    FindCoordinator FindCoordinatorRequest 0..=6 groups::FIND_COORDINATOR;
+    JoinGroup JoinGroupRequest 0..=9 groups::JOIN_GROUP;
+    Heartbeat HeartbeatRequest 0..=4 groups::HEARTBEAT;
+    LeaveGroup LeaveGroupRequest 0..=5 groups::LEAVE_GROUP;
+    SyncGroup SyncGroupRequest 0..=5 groups::SYNC_GROUP;
+    DescribeGroups DescribeGroupsRequest 0..=6 groups::DESCRIBE_GROUPS;
+    ListGroups ListGroupsRequest 0..=5 groups::LIST_GROUPS;
+    SaslHandshake SaslHandshakeRequest 0..=1 cluster::SASL_HANDSHAKE;
+    ApiVersions ApiVersionsRequest 0..=4 cluster::API_VERSIONS;
+    CreateTopics CreateTopicsRequest 2..=7 topics::CREATE_TOPICS;
+    DeleteTopics DeleteTopicsRequest 1..=6 topics::DELETE_TOPICS;
+    DeleteRecords DeleteRecordsRequest 0..=2 topics::DELETE_RECORDS;
+    InitProducerId InitProducerIdRequest 0..=5 data::INIT_PRODUCER_ID;
+    OffsetForLeaderEpoch OffsetForLeaderEpochRequest 2..=4 offsets::OFFSET_FOR_LEADER_EPOCH;
+    DescribeConfigs DescribeConfigsRequest 1..=4 topics::DESCRIBE_CONFIGS;
+    AlterConfigs AlterConfigsRequest 0..=2 topics::ALTER_CONFIGS;
+    DescribeLogDirs DescribeLogDirsRequest 1..=4 topics::DESCRIBE_LOG_DIRS;
+    CreatePartitions CreatePartitionsRequest 0..=3 topics::CREATE_PARTITIONS;
+    DeleteGroups DeleteGroupsRequest 0..=2 groups::DELETE_GROUPS;
     IncrementalAlterConfigs IncrementalAlterConfigsRequest 0..=1
-        scan::topics::INCREMENTAL_ALTER_CONFIGS;
-    OffsetDelete OffsetDeleteRequest 0..=0 scan::offsets::OFFSET_DELETE;
-    DescribeCluster DescribeClusterRequest 0..=2 scan::cluster::DESCRIBE_CLUSTER;
-    SaslAuthenticate SaslAuthenticateRequest 0..=2 scan::cluster::SASL_AUTHENTICATE;
+        topics::INCREMENTAL_ALTER_CONFIGS;
+    OffsetDelete OffsetDeleteRequest 0..=0 offsets::OFFSET_DELETE;
+    DescribeCluster DescribeClusterRequest 0..=2 cluster::DESCRIBE_CLUSTER;
+    SaslAuthenticate SaslAuthenticateRequest 0..=2 cluster::SASL_AUTHENTICATE;
     ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest 0..=1
-        scan::consumer::CONSUMER_GROUP_HEARTBEAT;
+        consumer::CONSUMER_GROUP_HEARTBEAT;
     ConsumerGroupDescribe ConsumerGroupDescribeRequest 0..=1
-        scan::consumer::CONSUMER_GROUP_DESCRIBE;
-    DescribeAcls DescribeAclsRequest 1..=3 scan::security::DESCRIBE_ACLS;
-    CreateAcls CreateAclsRequest 1..=3 scan::security::CREATE_ACLS;
-    DeleteAcls DeleteAclsRequest 1..=3 scan::security::DELETE_ACLS;
-    AlterReplicaLogDirs AlterReplicaLogDirsRequest 1..=2 scan::replicas::ALTER_LOG_DIRS;
-    ElectLeaders ElectLeadersRequest 0..=2 scan::replicas::ELECT_LEADERS;
+        consumer::CONSUMER_GROUP_DESCRIBE;
+    DescribeAcls DescribeAclsRequest 1..=3 security::DESCRIBE_ACLS;
+    CreateAcls CreateAclsRequest 1..=3 security::CREATE_ACLS;
+    DeleteAcls DeleteAclsRequest 1..=3 security::DELETE_ACLS;
+    AlterReplicaLogDirs AlterReplicaLogDirsRequest 1..=2 replicas::ALTER_LOG_DIRS;
+    ElectLeaders ElectLeadersRequest 0..=2 replicas::ELECT_LEADERS;
     AlterPartitionReassignments AlterPartitionReassignmentsRequest 0..=1
-        scan::replicas::ALTER_REASSIGNMENTS;
+        replicas::ALTER_REASSIGNMENTS;
     ListPartitionReassignments ListPartitionReassignmentsRequest 0..=0
-        scan::replicas::LIST_REASSIGNMENTS;
-    DescribeClientQuotas DescribeClientQuotasRequest 0..=1 scan::security::DESCRIBE_QUOTAS;
+        replicas::LIST_REASSIGNMENTS;
+    DescribeClientQuotas DescribeClientQuotasRequest 0..=1 security::DESCRIBE_QUOTAS;
     DescribeUserScramCredentials DescribeUserScramCredentialsRequest 0..=0
-        scan::security::DESCRIBE_SCRAM;
-    AlterUserScramCredentials AlterUserScramCredentialsRequest 0..=0 scan::security::ALTER_SCRAM;
-    DescribeQuorum DescribeQuorumRequest 0..=2 scan::replicas::DESCRIBE_QUORUM;
-    ListConfigResources ListConfigResourcesRequest 0..=1 scan::replicas::LIST_CONFIG_RESOURCES;
+        security::DESCRIBE_SCRAM;
+    AlterUserScramCredentials AlterUserScramCredentialsRequest 0..=0 security::ALTER_SCRAM;
+    DescribeQuorum DescribeQuorumRequest 0..=2 replicas::DESCRIBE_QUORUM;
+    ListConfigResources ListConfigResourcesRequest 0..=1 replicas::LIST_CONFIG_RESOURCES;
     DescribeTopicPartitions DescribeTopicPartitionsRequest 0..=0
-        scan::cluster::DESCRIBE_TOPIC_PARTITIONS;
-    AddPartitionsToTxn AddPartitionsToTxnRequest 0..=3 scan::transactions::ADD_PARTITIONS;
-    AddOffsetsToTxn AddOffsetsToTxnRequest 0..=4 scan::transactions::ADD_OFFSETS;
-    TxnOffsetCommit TxnOffsetCommitRequest 0..=5 scan::transactions::TXN_OFFSET_COMMIT;
-    EndTxn EndTxnRequest 0..=5 scan::transactions::END_TXN;
-    DescribeProducers DescribeProducersRequest 0..=0 scan::transactions::DESCRIBE_PRODUCERS;
-    DescribeTransactions DescribeTransactionsRequest 0..=0 scan::transactions::DESCRIBE;
-    ListTransactions ListTransactionsRequest 0..=2 scan::transactions::LIST;
+        cluster::DESCRIBE_TOPIC_PARTITIONS;
+    AddPartitionsToTxn AddPartitionsToTxnRequest 0..=3 transactions::ADD_PARTITIONS;
+    AddOffsetsToTxn AddOffsetsToTxnRequest 0..=4 transactions::ADD_OFFSETS;
+    TxnOffsetCommit TxnOffsetCommitRequest 0..=5 transactions::TXN_OFFSET_COMMIT;
+    EndTxn EndTxnRequest 0..=5 transactions::END_TXN;
+    DescribeProducers DescribeProducersRequest 0..=0 transactions::DESCRIBE_PRODUCERS;
+    DescribeTransactions DescribeTransactionsRequest 0..=0 transactions::DESCRIBE;
+    ListTransactions ListTransactionsRequest 0..=2 transactions::LIST;
 }
 
 impl Api {

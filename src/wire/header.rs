@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::model::ClientId;
 use crate::wire::api::Api;
 use crate::wire::reader::{ReadError, Reader};
-use crate::wire::scan;
+use crate::wire::scan::skip_tagged_fields;
 
 /// A request with a parsed header and an unparsed body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl RequestHead {
         }
         let client_id = reader.nullable_string()?.map(ClientId::new);
         if api.is_flexible(version) {
-            scan::skip_tagged_fields(&mut reader)?;
+            skip_tagged_fields(&mut reader)?;
         }
         let body = frame.slice_ref(reader.rest());
         Ok(Self { api, api_key, version, correlation_id, client_id, body })
