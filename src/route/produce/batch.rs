@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::broker::{AdmissionError, TimeBounds};
 use crate::model::AHEAD_MS_MAX;
 use crate::route::Router;
-use crate::route::produce::ProduceOutcome;
+use crate::route::produce::produce_outcome::ProduceOutcome;
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, BatchError, Codec, RecordError, batches};
 

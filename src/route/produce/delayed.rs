@@ -16,7 +16,7 @@ use crate::engine::{DelayBatch, EntrySource};
 use crate::model::WallMs;
 use crate::retry::{DelayEnd, FailureOutcome, RequestedDelay, delayed};
 use crate::route::produce::batch::refused;
-use crate::route::produce::{PendingOutcome, ProduceOutcome, done};
+use crate::route::produce::produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, Headers, cut, records};

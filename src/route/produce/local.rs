@@ -9,9 +9,9 @@ use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::route::Router;
 use crate::route::produce::batch::one_batch;
-use crate::route::produce::{
-    OUTSIDE_TRANSACTION, PendingOutcome, ProduceOutcome, ProduceTransaction, delayed, done,
-};
+use crate::route::produce::delayed;
+use crate::route::produce::produce_outcome::{PendingOutcome, ProduceOutcome, done};
+use crate::route::produce::produce_transaction::{OUTSIDE_TRANSACTION, ProduceTransaction};
 
 pub(super) fn begin<'a>(
     router: &'a Router,

@@ -9,10 +9,12 @@ mod delayed;
 mod local;
 mod nack;
 mod produce_delay;
+mod produce_outcome;
+mod produce_sender;
+mod produce_transaction;
 mod read_back_records;
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::Poll;
 
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -34,6 +36,10 @@ use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
 pub(super) use nack::{by_reference, held, name, origin_at, origin_record};
 pub use produce_delay::ProduceDelay;
+use produce_outcome::{PendingOutcome, ProduceOutcome, done};
+use produce_sender::ProduceSender;
+pub(super) use produce_transaction::{NO_DEAD_LETTERS, NOT_TRANSACTIONAL};
+use produce_transaction::{OUTSIDE_TRANSACTION, ProduceTransaction};
 
 /// The values of `acks`.
 const ALL: i16 = -1;
@@ -42,67 +48,6 @@ const NONE: i16 = 0;
 
 /// First version whose first batch adds its partition to the transaction (KIP-890).
 const IMPLIED_SINCE: i16 = 12;
-
-/// The refusal of a dead-letter topic in a transaction.
-pub(super) const NO_DEAD_LETTERS: &str = "dead-letter topics take no part in transactions";
-
-/// The advice for a nack inside a transaction.
-pub(super) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
-    transactions; produce outside, with a producer that has no transactional.id";
-
-/// The refusal of a transactional batch in a request without a transactional id.
-const OUTSIDE_TRANSACTION: (ResponseError, &str) = (
-    ResponseError::TransactionalIdAuthorizationFailed,
-    "a batch of a transaction comes in a request that names its id",
-);
-
-/// The result of one partition.
-pub(super) struct ProduceOutcome {
-    error: Option<ResponseError>,
-    message: Option<String>,
-    record_errors: Vec<(i32, String)>,
-    base_offset: i64,
-    log_start: i64,
-}
-
-impl ProduceOutcome {
-    fn refused(error: ResponseError, message: impl Into<String>) -> Self {
-        Self {
-            error: Some(error),
-            message: Some(message.into()),
-            record_errors: Vec::new(),
-            base_offset: -1,
-            log_start: -1,
-        }
-    }
-
-    fn taken(base_offset: i64, log_start: i64) -> Self {
-        Self { error: None, message: None, record_errors: Vec::new(), base_offset, log_start }
-    }
-
-    fn of_broker(error: &BrokerError) -> Self {
-        Self::refused(code::of_broker(error), error.to_string())
-    }
-}
-
-/// The transaction of a Produce.
-#[derive(Clone, Copy)]
-struct ProduceTransaction<'a> {
-    id: &'a str,
-    /// Whether the first batch of a partition adds the partition to the transaction.
-    implied: bool,
-}
-
-#[derive(Clone, Copy)]
-struct ProduceSender<'a> {
-    conn: &'a Conn,
-    /// The records of the cluster that were read back for its nacks.
-    back: &'a ReadBack,
-    version: i16,
-}
-
-/// The result of an appended partition, once it is durable.
-type PendingOutcome<'a> = Pin<Box<dyn Future<Output = ProduceOutcome> + Send + 'a>>;
 
 pub(super) struct PendingProduce<'a> {
     acks: i16,
@@ -302,17 +247,6 @@ fn one<'a>(
             done(ProduceOutcome::of_broker(&BrokerError::UnknownTopicOrPartition))
         }
     }
-}
-
-/// Refuses a batch outside the transaction in a request with a transactional id. A nack in it would
-/// count at once, although the transaction may abort.
-fn refused_inside() -> ProduceOutcome {
-    let why = "a request that names a transactional id has batches of its transaction";
-    ProduceOutcome::refused(ResponseError::InvalidTxnState, why)
-}
-
-fn done<'a>(outcome: ProduceOutcome) -> PendingOutcome<'a> {
-    Box::pin(std::future::ready(outcome))
 }
 
 fn respond(index: i32, outcome: ProduceOutcome) -> PartitionProduceResponse {

@@ -17,9 +17,10 @@ use crate::route::clients::conn::Conn;
 use crate::route::nacks::nack_batches::word_of;
 use crate::route::nacks::origin_records::{ReadBack, UnreadReason};
 use crate::route::produce::batch::one_batch;
-use crate::route::produce::{
-    OUTSIDE_TRANSACTION, PendingOutcome, ProduceOutcome, ProduceSender, ProduceTransaction, done,
-    refused_inside,
+use crate::route::produce::produce_outcome::{PendingOutcome, ProduceOutcome, done};
+use crate::route::produce::produce_sender::ProduceSender;
+use crate::route::produce::produce_transaction::{
+    OUTSIDE_TRANSACTION, ProduceTransaction, refused_inside,
 };
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};

@@ -1,0 +1,33 @@
+//! The transaction that a Produce names, and the refusals of batches that do not belong in it.
+
+use crate::route::produce::produce_outcome::ProduceOutcome;
+use crate::wire::ResponseError;
+
+/// The refusal of a dead-letter topic in a transaction.
+pub(in crate::route) const NO_DEAD_LETTERS: &str =
+    "dead-letter topics take no part in transactions";
+
+/// The advice for a nack inside a transaction.
+pub(in crate::route) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
+    transactions; produce outside, with a producer that has no transactional.id";
+
+/// The refusal of a transactional batch in a request without a transactional id.
+pub(super) const OUTSIDE_TRANSACTION: (ResponseError, &str) = (
+    ResponseError::TransactionalIdAuthorizationFailed,
+    "a batch of a transaction comes in a request that names its id",
+);
+
+/// The transaction of a Produce.
+#[derive(Clone, Copy)]
+pub(super) struct ProduceTransaction<'a> {
+    pub(super) id: &'a str,
+    /// Whether the first batch of a partition adds the partition to the transaction.
+    pub(super) implied: bool,
+}
+
+/// Refuses a batch outside the transaction in a request with a transactional id. A nack in it would
+/// count at once, although the transaction may abort.
+pub(super) fn refused_inside() -> ProduceOutcome {
+    let why = "a request that names a transactional id has batches of its transaction";
+    ProduceOutcome::refused(ResponseError::InvalidTxnState, why)
+}
