@@ -11,8 +11,8 @@ use kafka_protocol::messages::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::Clock;
-use crate::demo::DemoError;
 use crate::demo::connection::DemoConnection;
+use crate::demo::demo_error::DemoError;
 use crate::demo::messages::{self, Membership, text_of};
 use crate::demo::shop::{self, DEAD_LETTERS, GROUP, PARTITIONS, RETRY_TOPIC, TOPIC};
 use crate::demo::tally::{Delivery, DemoEvent, ShopDeadLetter};

@@ -5,7 +5,7 @@ use kafka_protocol::protocol::{Decodable, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::demo::DemoError;
+use crate::demo::demo_error::DemoError;
 use crate::wire::{Api, decode_answer, encode_request};
 
 /// The name under which the sidecar knows the connection.

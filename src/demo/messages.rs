@@ -13,7 +13,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use crate::demo::DemoError;
+use crate::demo::demo_error::DemoError;
 use crate::model::{TopicName, TopicPartition};
 use crate::wire::assignment::{Assignment, Subscription};
 use crate::wire::batch::{Batch, RawRecord, RecordView, produce_batch, records};

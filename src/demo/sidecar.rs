@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::demo::DemoError;
+use crate::demo::demo_error::DemoError;
 use crate::demo::ladder::{DemoLadder, RETRIES_MAX};
 use crate::demo::shop::{GROUP, PARTITIONS, TOPIC};
 use crate::server::Server;
