@@ -1,28 +1,15 @@
 //! Index of all configuration keys, for hints where a misplaced or misspelt key belongs.
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
 
-use super::Config;
 use super::node::{ConfigPosition, MappingEntry, Value};
 use super::problem::nearest;
-use super::raw;
-use super::section::{Findings, Section};
 
 /// The prefix of all environment variables of reprise.
 pub(super) const PREFIX: &str = "REPRISE_";
 const HINTS_MAX: usize = 3;
 /// A shorter name resembles some unrelated key by chance.
 const NEAR_BYTES_LEAST: usize = 5;
-
-/// A configuration with every part that is absent by default.
-const WHOLE: &str = "listen: [{address: 'a:1', tls: {}, sasl: {}}]
-upstream: {bootstrap: 'a:1', tls: {}, sasl: {}}
-topics: {list: [{name: a}]}
-retry: {breaker: {}}
-groups: [{match: a}]
-traces: {endpoint: 'http://a'}
-";
 
 /// Names from Kafka and RocketMQ, with the key that each one has here.
 const FOREIGN: [(&str, &str); 13] = [
@@ -46,16 +33,8 @@ const FOREIGN: [(&str, &str); 13] = [
 pub(super) struct KeyIndex(BTreeSet<String>);
 
 impl KeyIndex {
-    /// The index of this build.
-    pub(super) fn get() -> &'static Self {
-        static INDEX: OnceLock<KeyIndex> = OnceLock::new();
-        INDEX.get_or_init(|| {
-            let findings = Findings { without_hints: true, ..Findings::default() };
-            if let Ok(tree) = raw::parse(WHOLE) {
-                Config::read(Section::root(&tree, &findings));
-            }
-            Self(findings.keys.into_inner())
-        })
+    pub(super) fn new(keys: BTreeSet<String>) -> Self {
+        Self(keys)
     }
 
     /// Whether a variable without `__` may be meant as a key. It is one if it is a top-level key or
@@ -154,10 +133,13 @@ fn squeezed(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::known_keys::{WHOLE, known_keys};
+    use crate::config::section::{Findings, Section};
+    use crate::config::{Config, raw};
 
     #[test]
     fn the_index_has_every_key_and_no_other() {
-        let index = KeyIndex::get();
+        let index = known_keys();
         for key in [
             "node_id",
             "listen[].sasl.users_file",
@@ -171,7 +153,7 @@ mod tests {
         ] {
             assert!(index.0.contains(key), "{key}");
         }
-        let mut findings = Findings { without_hints: true, ..Findings::default() };
+        let mut findings = Findings::default();
         let tree = raw::parse(WHOLE).unwrap();
         Config::read(Section::root(&tree, &findings));
         let problems = std::mem::take(findings.problems.get_mut());

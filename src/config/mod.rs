@@ -12,6 +12,7 @@
 
 mod convert;
 mod keys;
+mod known_keys;
 mod kubernetes;
 mod node;
 mod parts;
@@ -40,6 +41,7 @@ pub use reload::{Reload, RestartKey};
 pub use ruling::ActiveKey;
 pub use units::{duration_text, ms, parse_duration, size_text};
 
+use known_keys::known_keys;
 use node::{ConfigNode, Value};
 use section::{Findings, Section, int, text};
 
@@ -140,7 +142,7 @@ impl Config {
     ) -> Result<LoadedConfig, ConfigError> {
         let mut tree = raw::parse(file_text)
             .map_err(|(at, says)| ConfigError::syntax(name, file_text, at, &says))?;
-        let findings = Findings::default();
+        let findings = Findings { index: Some(known_keys()), ..Findings::default() };
         let usable = matches!(tree.value, Value::Map(_) | Value::Null);
         if !usable {
             Section::root(&tree, &findings).finish();

@@ -52,8 +52,8 @@ pub(super) struct Findings {
     pub(super) secrets: RefCell<Vec<String>>,
     /// Every key that was read, dotted; an item of a list is `[]`.
     pub(super) keys: RefCell<BTreeSet<String>>,
-    /// No hints: the index of keys is built by this reading.
-    pub(super) without_hints: bool,
+    /// The index for hints; `None`: this reading builds it.
+    pub(super) index: Option<&'static KeyIndex>,
 }
 
 /// One map of the tree, or its absence.
@@ -255,11 +255,8 @@ impl<'a> Section<'a> {
         if let Some(near) = nearest(key, &self.known) {
             return format!("unknown key; did you mean {near}?");
         }
-        let hints = if self.findings.without_hints {
-            Vec::new()
-        } else {
-            KeyIndex::get().hints(&self.at(key), entry)
-        };
+        let index = self.findings.index;
+        let hints = index.map(|index| index.hints(&self.at(key), entry)).unwrap_or_default();
         match (hints.is_empty(), key.split_once('.')) {
             (true, _) => format!("unknown key; known here: {}", self.known.join(", ")),
             (false, Some((first, rest))) if hints.iter().any(|hint| hint == key) => {

@@ -1,6 +1,6 @@
 //! Sources of settings besides the file: `--set` flags, `REPRISE_*` variables, `${env:NAME}`.
 
-use super::keys::{KeyIndex, PREFIX};
+use super::keys::PREFIX;
 use super::kubernetes::is_service_variable;
 use super::node::{ConfigNode, ConfigPosition, PathStep, Value};
 use super::parts::ListenerConfig;
@@ -26,7 +26,8 @@ pub(super) fn overlay(
             continue;
         }
         let key = rest.to_ascii_lowercase();
-        if !key.contains("__") && !KeyIndex::get().is_like_a_key(&key) {
+        let is_like_a_key = findings.index.is_some_and(|index| index.is_like_a_key(&key));
+        if !key.contains("__") && !is_like_a_key {
             findings.warnings.borrow_mut().push(format!(
                 "environment {name}: no key has this name, so the variable is ignored; variables \
                  of keys are {PREFIX} and the key, with __ between levels"
