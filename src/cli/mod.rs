@@ -188,13 +188,6 @@ fn report(result: Result<(), CommandFailure>) -> Exit {
     }
 }
 
-/// All environment variables that are UTF-8.
-fn environment() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::environment;
 use crate::config::{Config, ConfigError, LoadedConfig};
 
 /// Flags of `serve`.
@@ -85,6 +84,13 @@ impl ServeArgs {
     pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
         self.source.load_with(self.keys.settings())
     }
+}
+
+/// All environment variables that are UTF-8.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 #[cfg(test)]

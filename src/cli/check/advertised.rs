@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// Timeout of resolving a name, and of bytes on their way.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -171,7 +171,7 @@ async fn arrives(socket: &TcpListener, word: [u8; 16]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Grade;
+    use super::super::finding::Grade;
     use super::*;
 
     async fn bound() -> (TcpListener, u16) {

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-use super::Finding;
+use super::finding::Finding;
 use super::reserved::ReservedPorts;
 use crate::client::DOORS_MAX;
 use crate::clock::Clock;
@@ -295,7 +295,7 @@ fn clashing_template(config: &Config, prefix: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Grade;
+    use super::super::finding::Grade;
     use super::*;
 
     fn found(names: (&str, &str), prefix: &str) -> Finding {

@@ -6,7 +6,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::Finding;
+use super::finding::Finding;
 use super::reserved::ReservedPorts;
 use crate::client::Listener;
 use crate::clock::Clock;
@@ -196,7 +196,7 @@ fn open_files(config: &Config) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Grade;
+    use super::super::finding::Grade;
     use super::*;
 
     #[test]

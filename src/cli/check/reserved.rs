@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use super::Finding;
 use super::advertised::{self, Port};
+use super::finding::Finding;
 use crate::client::Listener;
 use crate::config::Config;
 use crate::route::clients::broker_ports::BrokerPorts;

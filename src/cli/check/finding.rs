@@ -1,0 +1,118 @@
+//! The finding of one check, with its grade and its remedy.
+
+use serde_json::{Value, json};
+
+use crate::model::WallMs;
+use crate::socket::ValidUntil;
+
+/// Days of validity below which a certificate gets a warning.
+const RENEW_DAYS: i64 = 30;
+const MS_PER_DAY: i64 = 86_400_000;
+
+/// The grade of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Grade {
+    Ok,
+    /// The sidecar works, but the operator should know.
+    Warn,
+    /// The sidecar would not work.
+    Fail,
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// A word for the check, the same one at every run.
+    pub(super) check: &'static str,
+    /// The subject of the check, such as an address or a file.
+    pub(super) on: String,
+    pub(super) grade: Grade,
+    /// A sentence for the operator.
+    pub(super) found: String,
+    /// The remedy; empty where there is nothing to do.
+    pub(super) way_out: String,
+}
+
+impl Grade {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+impl Finding {
+    pub(super) fn ok(check: &'static str, on: &str, found: impl Into<String>) -> Self {
+        Self::new(check, on, Grade::Ok, found.into(), "")
+    }
+
+    pub(super) fn warn(
+        check: &'static str,
+        on: &str,
+        found: impl Into<String>,
+        way_out: &str,
+    ) -> Self {
+        Self::new(check, on, Grade::Warn, found.into(), way_out)
+    }
+
+    pub(super) fn fail(
+        check: &'static str,
+        on: &str,
+        found: impl Into<String>,
+        way_out: &str,
+    ) -> Self {
+        Self::new(check, on, Grade::Fail, found.into(), way_out)
+    }
+
+    fn new(check: &'static str, on: &str, grade: Grade, found: String, way_out: &str) -> Self {
+        Self { check, on: on.to_owned(), grade, found, way_out: way_out.to_owned() }
+    }
+
+    /// A finding about a certificate, by the time it has left.
+    pub(super) fn of_certificate(
+        check: &'static str,
+        on: &str,
+        until: &ValidUntil,
+        now: WallMs,
+        found: &str,
+    ) -> Self {
+        let days = until.at.0.saturating_sub(now.0).div_euclid(MS_PER_DAY);
+        let found = format!("{found}valid until {} ({days} days)", until.text);
+        let renew = "renew it, then SIGHUP where the file is ours";
+        match days {
+            ..0 => Self::fail(check, on, found, renew),
+            0..RENEW_DAYS => Self::warn(check, on, found, renew),
+            _ => Self::ok(check, on, found),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let way_out = Some(&self.way_out).filter(|way_out| !way_out.is_empty());
+        json!({
+            "check": self.check,
+            "on": self.on,
+            "state": self.grade.as_str(),
+            "found": self.found,
+            "way_out": way_out,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_near_expiry_warns_and_an_expired_one_fails() {
+        let until = ValidUntil { at: WallMs(40 * MS_PER_DAY), text: "then".to_owned() };
+        let seen = |day: i64| {
+            let now = WallMs(day * MS_PER_DAY);
+            Finding::of_certificate("tls", "kafka-1:9093", &until, now, "TLS 1.3, ")
+        };
+        assert_eq!(seen(10).found, "TLS 1.3, valid until then (30 days)");
+        let grades = [seen(10), seen(11), seen(40), seen(41)].map(|found| found.grade);
+        assert_eq!(grades, [Grade::Ok, Grade::Warn, Grade::Warn, Grade::Fail]);
+    }
+}
