@@ -1,7 +1,8 @@
 //! Import circles: files that import one another, directly or through others. A file that only
-//! re-exports names of its children imports nothing by that.
+//! re-exports names of its children imports nothing by that, and nothing by their declarations.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use super::{expand, paths_after, sources, without_comments_and_strings, without_tests};
 
@@ -28,7 +29,7 @@ impl Modules {
         for (path, text) in texts {
             for tree in exported(text) {
                 let mut names = Vec::new();
-                expand(tree, "", &mut names);
+                expand(&text[tree], "", &mut names);
                 for name in names {
                     let from = absolute(path, &name);
                     let last = name.rsplit("::").next().unwrap_or_default().to_owned();
@@ -83,16 +84,16 @@ fn absolute(file: &str, path: &str) -> String {
     base.join("::")
 }
 
-/// The trees of all `pub use`.
-fn exported(text: &str) -> Vec<&str> {
+/// The places of the trees of all `pub use`.
+fn exported(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("use ") {
         let head = text[..at].trim_end();
         let start = head.rfind([';', '}', ']', '\n']).map_or(0, |end| end + 1);
         let head = head[start..].trim_start();
         if head == "pub" || head.starts_with("pub(") && head.ends_with(')') {
-            let rest = &text[at + 4..];
-            found.push(&rest[..rest.find(';').unwrap_or(rest.len())]);
+            let end = text[at..].find(';').map_or(text.len(), |length| at + length);
+            found.push(at + 4..end);
         }
     }
     found
@@ -110,19 +111,51 @@ fn graph(files: &[(String, String)]) -> Graph {
 }
 
 fn imports(modules: &Modules, path: &str, text: &str) -> BTreeSet<String> {
-    let mut own = text.to_owned();
-    for tree in exported(text) {
-        own = own.replace(tree, " ");
+    // A visibility names a module and imports nothing.
+    let mut own = text.replace("pub(in crate::", "pub(");
+    for tree in exported(&own).into_iter().rev() {
+        own.replace_range(tree, " ");
     }
     let heads = ["crate::", "super::", "self::"].into_iter();
     let paths = heads.flat_map(|head| {
         let paths = paths_after(&own, head).into_iter();
         paths.map(move |rest| format!("{head}{rest}"))
     });
+    let below = below(&own);
     let mut files: BTreeSet<String> =
-        paths.filter_map(|to| modules.definer(&absolute(path, &to))).collect();
+        paths.chain(below).filter_map(|to| modules.definer(&absolute(path, &to))).collect();
     files.remove(path);
     files
+}
+
+/// The paths that begin with a child module, in a `use` or in code.
+fn below(text: &str) -> Vec<String> {
+    let (mut code, mut paths) = (String::new(), Vec::new());
+    for part in text.split_inclusive("use ") {
+        let item = if is_use(&code) { expand(part, "", &mut paths) } else { part };
+        code.push_str(item);
+    }
+    let children: Vec<&str> = code.split("mod ").skip(1).filter_map(declared).collect();
+    paths.retain(|path| path.split_once("::").is_some_and(|(head, _)| children.contains(&head)));
+    for child in &children {
+        let head = format!("{child}::");
+        paths.extend(paths_after(&code, &head).into_iter().map(|rest| format!("{head}{rest}")));
+    }
+    paths
+}
+
+/// Whether the text ends with the keyword `use`.
+fn is_use(text: &str) -> bool {
+    text.strip_suffix("use ").is_some_and(|head| !head.ends_with(is_name))
+}
+
+/// The name of a module whose declaration follows.
+fn declared(text: &str) -> Option<&str> {
+    text.split_once(';').map(|(name, _)| name).filter(|name| name.chars().all(is_name))
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 fn reached<'g>(graph: &'g Graph, from: &'g str) -> BTreeSet<&'g str> {
@@ -173,4 +206,40 @@ fn planted_circles_are_found() {
     assert_eq!(circles(&graph(&four)).len(), 1, "through a name that the folder re-exports");
     four[3] = file("a/e.rs", "pub(super) use super::b::B;");
     assert_eq!(circles(&graph(&four)), BTreeSet::new(), "a re-export is no import");
+}
+
+#[test]
+fn planted_imports_of_children_are_found() {
+    let file = |path: &str, source: &str| (path.to_owned(), source.to_owned());
+    let found = |head: &str, parent: &str| {
+        let files = [
+            file(head, &format!("mod b; mod c; pub(super) mod e; {parent}")),
+            file("a/b.rs", "use super::c::C;"),
+            file("a/c.rs", "use crate::a::e::E;"),
+            file("a/e.rs", "use crate::a::A;"),
+            file("e.rs", ""),
+        ];
+        circles(&graph(&files)).len()
+    };
+    for head in ["a/mod.rs", "a.rs"] {
+        for parent in [
+            "use b::B;",
+            "pub use b::B;\nuse b::B1;",
+            "use e::E;\nuse {b::B, c::C};",
+            "fn f() { match cause { _ => b::f() } }",
+        ] {
+            assert_eq!(found(head, parent), 1, "{head}: {parent}");
+        }
+        for parent in [
+            "",
+            "pub use b::B;",
+            "pub(in crate::a) fn f() {}",
+            "use crate::{b::B, e};",
+            "use std::{b::B, c};",
+            "fn f() { x::b::f() }",
+            "#[cfg(all(test, unix))] mod tests { fn f() { b::f() } }",
+        ] {
+            assert_eq!(found(head, parent), 0, "{head}: {parent}");
+        }
+    }
 }

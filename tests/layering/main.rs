@@ -359,11 +359,15 @@ fn character(text: &str) -> usize {
     }
 }
 
-/// Removes every item marked `#[cfg(test)]`.
+/// Removes every item marked `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn without_tests(text: &str) -> String {
+    let marked = |text: &str| {
+        let marks = ["#[cfg(test)]", "#[cfg(all(test,"].into_iter();
+        marks.filter_map(|mark| text.find(mark)).min()
+    };
     let mut out = String::new();
     let mut rest = text;
-    while let Some(at) = rest.find("#[cfg(test)]") {
+    while let Some(at) = marked(rest) {
         out.push_str(&rest[..at]);
         let item = &rest[at..];
         let end = item.find(['{', ';']).unwrap_or(item.len());
