@@ -15,7 +15,7 @@ use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Encodable, Request};
 use reprise::wire::Api;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use support::{Client, Rec, Server, instant, until};
+use support::{Client, Rec, Server, instant};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -66,14 +66,10 @@ struct House {
 }
 
 impl House {
-    fn disconnects(&self, cause: &str) -> f64 {
-        self.server.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
-    }
-
     /// Sends `bytes` on a new connection. The sidecar closes it, allocates little, and logs one
     /// line that contains `says`.
     fn refused(&mut self, what: &str, bytes: &[u8], says: &str) {
-        let before = self.disconnects("protocol");
+        let before = self.server.disconnects("protocol");
         let mut bad = self.server.client();
         self.lines.warnings();
         let region = Region::new(ALLOCATOR);
@@ -83,7 +79,7 @@ impl House {
         let grown = usize::try_from(change.bytes_reallocated.max(0)).unwrap();
         let allocated = change.bytes_allocated + grown;
         assert!(allocated <= ALLOCATED_BYTES_MAX, "{what}: {allocated} bytes allocated");
-        until("the counter", || self.disconnects("protocol") >= before + 1.0);
+        self.server.until_disconnects("protocol", before + 1.0);
         let warnings = self.lines.warnings();
         assert_eq!(warnings.len(), 1, "{what}: {warnings:#?}");
         assert!(
@@ -236,7 +232,7 @@ fn cut_messages_in_every_api(house: &mut House) {
 }
 
 fn a_slow_frame_is_closed_after_the_handshake_time(house: &mut House) {
-    let before = house.disconnects("slow");
+    let before = house.server.disconnects("slow");
     for first in [&[0][..], &[0, 0, 0, 10], &[0, 0, 0, 10, 0, 3, 0, 8]] {
         let mut slow = house.server.client();
         let began = instant();
@@ -246,7 +242,7 @@ fn a_slow_frame_is_closed_after_the_handshake_time(house: &mut House) {
         assert!(took >= Duration::from_millis(290), "after {took:?}");
         assert!(took < Duration::from_secs(10), "after {took:?}");
     }
-    until("the counter", || house.disconnects("slow") >= before + 3.0);
+    house.server.until_disconnects("slow", before + 3.0);
     house.goes_on("after slow ones");
 }
 
@@ -284,13 +280,13 @@ fn a_frame_that_never_comes_costs_no_memory(house: &mut House) {
 }
 
 fn a_client_that_just_goes_away_is_no_warning(house: &mut House) {
-    let before = house.disconnects("client");
+    let before = house.server.disconnects("client");
     house.lines.warnings();
     drop(house.server.client());
     let mut half = house.server.client();
     half.raw(&[0, 0]);
     drop(half);
-    until("both are gone", || house.disconnects("client") >= before + 2.0);
+    house.server.until_disconnects("client", before + 2.0);
     assert_eq!(house.lines.warnings(), Vec::<String>::new());
     house.goes_on("after those that left");
 }

@@ -3,11 +3,7 @@
 use reprise::config::Config;
 
 use crate::at_leader;
-use crate::support::{Client, Rec, Server, until};
-
-fn ended(server: &Server, cause: &str) -> f64 {
-    server.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
-}
+use crate::support::{Client, Rec, Server};
 
 #[test]
 fn a_connection_over_the_limit_is_closed_at_once() {
@@ -17,12 +13,12 @@ fn a_connection_over_the_limit_is_closed_at_once() {
         client.metadata(9, &[]);
     }
     assert_eq!(server.client().frame(), None);
-    assert_eq!((ended(&server, "limit"), ended(&server, "client")), (1.0, 0.0));
+    assert_eq!((server.disconnects("limit"), server.disconnects("client")), (1.0, 0.0));
     for client in &mut held {
         client.metadata(9, &[]);
     }
     drop(held.pop());
-    until("the place is free", || ended(&server, "client") >= 1.0);
+    server.until_disconnects("client", 1.0);
     server.client().metadata(9, &[]);
 }
 
@@ -42,7 +38,7 @@ fn silence_ends_it(server: &Server) {
     let data = waits.fetch("t", 0, 0, 5_000);
     assert_eq!(data.error_code, 0, "answered after more than that");
     assert_eq!((silent.frame(), spoke.frame()), (None, None));
-    until("both are counted", || ended(server, "idle") >= 2.0);
+    server.until_disconnects("idle", 2.0);
     assert_eq!(at_leader(server.client(), "t").put("t", 0, &[Rec::new("x")]), 0);
 }
 
@@ -64,6 +60,6 @@ fn only_this_host_is_served_by_default() {
         let asked = client.encoded(9, &kafka_protocol::messages::MetadataRequest::default());
         client.raw_lossy(&asked);
         assert_eq!(client.frame(), None);
-        until("it is counted", || ended(&server, "not_loopback") >= 1.0);
+        server.until_disconnects("not_loopback", 1.0);
     }
 }

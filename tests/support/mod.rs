@@ -105,6 +105,12 @@ impl Server {
         Self::over(dir, config, None).holding(port)
     }
 
+    /// Starts by itself with this configuration, in any test binary.
+    pub fn alone_with(yaml: &str) -> Self {
+        let (dir, config) = prepare(yaml);
+        Self::over(dir, config, None)
+    }
+
     /// A cluster by itself, reached through the program that listens at `addr`.
     pub fn alone_as(addr: SocketAddr) -> Self {
         let (dir, mut config) = prepare(BEHIND);
@@ -332,6 +338,17 @@ impl Server {
             .lines()
             .find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
         line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    }
+
+    /// Connections that ended with `cause`.
+    pub fn disconnects(&self, cause: &str) -> f64 {
+        self.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
+    }
+
+    /// Waits until `count` connections ended with `cause`: a client sees the end before the
+    /// sidecar counts it.
+    pub fn until_disconnects(&self, cause: &str, count: f64) {
+        until(cause, || self.disconnects(cause) >= count);
     }
 
     fn server(&self) -> &reprise::server::Server {

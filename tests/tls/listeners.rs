@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{CipherSuite, HandshakeKind, ProtocolVersion};
 
 use crate::authority::{Authority, BOTH, HOST, OLD};
 use crate::heard::{hear, heard, listen};
-use crate::support::{Client, Rec, Server, Stream, Trust, until};
+use crate::support::{Client, Rec, Server, Stream, Trust};
 
 /// A sidecar with a valid certificate; `more` keys of `tls`.
 fn server(authority: &Authority, more: &str) -> Server {
@@ -22,11 +22,6 @@ fn secure(server: &Server, trust: &Trust) -> Client {
 
 fn asks(client: &mut Client) -> Option<i16> {
     client.try_call(3, &ApiVersionsRequest::default()).map(|told| told.error_code)
-}
-
-/// Connections that ended with this cause.
-fn ended(server: &Server, cause: &str) -> f64 {
-    server.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
 }
 
 #[test]
@@ -95,14 +90,14 @@ fn only_clients_with_a_valid_required_certificate_are_served() {
         (authority.showing(&stranger), "the peer's certificate is refused: "),
         (authority.showing(&old), "the peer's certificate is refused: "),
     ] {
-        let before = ended(&server, "tls");
+        let before = server.disconnects("tls");
         // In TLS 1.3 a client learns of the refusal at its first read.
         let mut client = secure(&server, &trust);
         let peer = client.stream.tcp().local_addr().unwrap().to_string();
         let refused = client.stream.read(&mut [0]).unwrap_err().to_string();
         assert!(refused.contains("alert"), "{refused}");
         hear(&[&format!("peer={peer}"), " WARN ", words]);
-        until("it is counted", || ended(&server, "tls") > before);
+        server.until_disconnects("tls", before + 1.0);
     }
 }
 
@@ -118,7 +113,8 @@ fn plaintext_clients_on_a_tls_listener_are_closed_and_logged() {
         " WARN ",
         "the peer does not speak TLS and this listener does",
     ]);
-    assert_eq!((ended(&server, "tls"), ended(&server, "protocol")), (1.0, 0.0));
+    server.until_disconnects("tls", 1.0);
+    assert_eq!((server.disconnects("tls"), server.disconnects("protocol")), (1.0, 0.0));
 }
 
 #[test]
@@ -130,7 +126,7 @@ fn tls_clients_on_a_plaintext_listener_are_closed_and_logged() {
     stream.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).unwrap();
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     hear(&[&format!("peer={peer}"), " WARN ", "begins a TLS handshake on a plaintext listener"]);
-    until("it is counted", || ended(&server, "protocol") >= 1.0);
+    server.until_disconnects("protocol", 1.0);
 }
 
 #[test]
@@ -139,11 +135,11 @@ fn an_unfinished_tls_handshake_is_cut_at_the_limit() {
     let made = authority.signs("server", &[HOST]).listen("");
     let server = Server::with(&format!("{made}limits: {{handshake: 100ms}}\n"));
     for bytes in [&b""[..], &[0x16, 3, 1, 2, 0, 1]] {
-        let before = ended(&server, "slow");
+        let before = server.disconnects("slow");
         let mut stream = Stream::connect(server.addr());
         stream.write_all(bytes).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-        until("it is counted", || ended(&server, "slow") > before);
+        server.until_disconnects("slow", before + 1.0);
     }
 }
 
@@ -152,7 +148,7 @@ fn a_port_check_is_no_failure() {
     let authority = Authority::new();
     let server = server(&authority, "");
     let peer = TcpStream::connect(server.addr()).unwrap().local_addr().unwrap();
-    until("it is counted", || ended(&server, "client") >= 1.0);
+    server.until_disconnects("client", 1.0);
     assert_eq!(heard(&[&format!("peer={peer}"), " WARN "]), Vec::<String>::new());
 }
 
@@ -165,7 +161,7 @@ fn a_client_that_does_not_trust_the_certificate_is_named() {
     assert!(
         Stream::secure(([127, 0, 0, 1], port).into(), "localhost", &authority.trust()).is_err()
     );
-    until("both are counted", || ended(&server, "tls") >= 2.0);
+    server.until_disconnects("tls", 2.0);
     hear(&["UnknownCA", "does it trust the authority of this listener's certificate"]);
 }
 

@@ -9,15 +9,14 @@ use kafka_protocol::messages::ApiVersionsRequest;
 
 use crate::authority::{Authority, CertificateFiles, HOST};
 use crate::heard::{hear, listen};
-use crate::support::{Server, until};
+use crate::support::Server;
 use crate::upstreams::{cluster, upstream};
 
 /// Checks that a request in front of `cluster` ends its connection, and that the log says so.
 fn refuses(cluster: &Server, tls: &str, words: &[&str]) {
     let server = Server::with(&upstream(cluster.addr(), tls));
     ends(&server, &cluster.addr().to_string(), words);
-    let series = "reprise_client_disconnects_total{cause=\"upstream\"}";
-    until("it is counted", || server.metric(series) >= 1.0);
+    server.until_disconnects("upstream", 1.0);
 }
 
 fn ends(server: &Server, broker: &str, words: &[&str]) {
