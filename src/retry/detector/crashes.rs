@@ -68,7 +68,7 @@ impl Detector {
     }
 
     /// A member sent a request.
-    pub(in crate::retry) fn heard_of(&mut self, now: Moment, member: &MemberId) {
+    pub(in crate::retry) fn note_alive(&mut self, now: Moment, member: &MemberId) {
         if let Some(known) = self.members.get_mut(member) {
             known.alive = now.mono;
             self.suspects.note_connected(member);

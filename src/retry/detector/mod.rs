@@ -215,7 +215,7 @@ impl Detector {
         if self.gone.has(&by.member) {
             return self.plan_of_gone(asked);
         }
-        self.heard_of(now, &by.member);
+        self.note_alive(now, &by.member);
         if let Some(known) = self.members.get_mut(&by.member) {
             known.has_lane = by.has_lane;
         }
@@ -355,7 +355,7 @@ impl Detector {
             GroupObservation::CommitRefused { member, partitions } => {
                 self.on_commit_refused(now, &member, partitions);
             }
-            GroupObservation::Alive { member } => self.heard_of(now, &member),
+            GroupObservation::Alive { member } => self.note_alive(now, &member),
             GroupObservation::Disconnected { member } => self.on_disconnected(now, member),
             GroupObservation::Lost { member, left } => self.on_member_gone(now, &member, left),
             GroupObservation::GaveUp { member } => self.on_gave_up(&member),

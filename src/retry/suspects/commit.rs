@@ -68,7 +68,7 @@ impl Suspects {
         if let Some(record) = set.isolated() {
             let is_elsewhere = passes_records && is_of_owner && partition.topic == record.topic;
             if is_in(partition, &record) && offset > record.offset {
-                if set.is_withheld() {
+                if set.binds_commits() {
                     return CommitEffect::WithheldPassed;
                 }
                 progress = CommitEffect::IsolatedCommitted;

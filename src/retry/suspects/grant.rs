@@ -142,7 +142,7 @@ impl SuspectSet {
         let Some(next) = self.first_behind() else { return Grant::Nothing };
         self.isolation.is_skipped = true;
         let Some(probe) = self.isolation.probe_mut() else { return Grant::Nothing };
-        if probe.has_stood {
+        if probe.has_passed {
             return Grant::From(next);
         }
         if probe.member.is_none() {

@@ -1,4 +1,12 @@
-//! The end of a member with records outstanding.
+//! Losses: a member ends, loses partitions or seeks back with records outstanding, which means
+//! delivered and not committed (terms: `set.rs`).
+//!
+//! 1. A tested set that granted the member some of them keeps these (`lose_part`). The
+//!    loss of an isolated record by itself is its failure.
+//! 2. Otherwise, a tested set whose part was due next suspects the wrong records: one set of this
+//!    loss replaces it, with a longer timeout.
+//! 3. Otherwise, counted sets keep what they have in common with the loss, and records of no set
+//!    begin one.
 
 use crate::model::{MemberId, Moment, MonoMs, Origin, TopicName, TopicPartition};
 use crate::retry::suspects::{
@@ -31,8 +39,8 @@ impl Suspects {
     }
 
     /// A live member fetches records again. Only its partitions that went back are lost. The first
-    /// part is the record it went back to, so three returns, one part and four failures suffice:
-    /// Spring Kafka gives a record up after ten attempts.
+    /// part is the record it went back to. Spring Kafka gives a record up after ten attempts, so
+    /// finding the record may take few.
     pub(super) fn on_returned(
         &mut self,
         now: Moment,
@@ -89,7 +97,7 @@ impl Suspects {
         cause: LossCause,
     ) -> bool {
         let mut under_test = self.topics_under_test();
-        let lost_alone = self.isolated_at(member);
+        let lost_alone = self.isolated_at(member, outstanding);
         let (mut is_hit, mut ended, mut failed_alone) = (false, Vec::new(), false);
         for set in self.sets.iter_mut().filter(|set| set.is_tested) {
             if set.isolation.probe().is_some() {
@@ -169,9 +177,10 @@ impl Suspects {
         sets.flat_map(|set| set.remaining.partitions().map(|of| of.topic.clone())).collect()
     }
 
-    /// The isolated record that the member was granted.
-    fn isolated_at(&self, member: &MemberId) -> Option<Origin> {
-        let is_granted = |set: &&SuspectSet| !set.part.is_empty() && set.holders.contains(member);
+    /// The lost isolated record that the member was granted.
+    fn isolated_at(&self, member: &MemberId, outstanding: &OffsetRanges) -> Option<Origin> {
+        let is_granted =
+            |set: &&SuspectSet| set.part.intersects(outstanding) && set.holders.contains(member);
         self.sets.iter().filter(is_granted).find_map(SuspectSet::isolated)
     }
 
@@ -361,13 +370,13 @@ impl SuspectSet {
         is_its && delivered.zip(self.first_behind()).is_some_and(|(range, next)| next < range.end)
     }
 
-    /// The record behind the withheld one was lost too, so others fail as well: the withheld one is
-    /// delivered again, and waits twice as long for the next probe. `is_explained`: the member had
-    /// an isolated record of another set as well. Once the probe stood, that one explains the loss,
-    /// and the probe begins again. Before, either may be the cause.
+    /// The probe was lost too, so other records fail as well: the withheld one is delivered again,
+    /// and waits twice as long for the next probe. `is_explained`: an isolated record of another
+    /// set was lost beside the probe. It is the cause once the probe has passed, and the probe
+    /// begins again. Before, either may be the cause.
     fn lose_probe(&mut self, now: Moment, is_explained: bool) {
-        let has_stood = self.isolation.probe().is_some_and(|probe| probe.has_stood);
-        if has_stood && is_explained {
+        let has_passed = self.isolation.probe().is_some_and(|probe| probe.has_passed);
+        if has_passed && is_explained {
             self.isolation.stage = IsolatedStage::Withheld(ProbeDelivery::default());
             return;
         }

@@ -20,7 +20,7 @@
 //! | deferral | after a failure the owner gets everything but the record, for a time |
 //! | withheld, probe | the record is left out, and the next record tells whether others fail too |
 //! | skipped | a probe has ended, and the record was not delivered since |
-//! | stands | its timeout is over without a loss |
+//! | passed | its timeout is over without a loss |
 //! | behind | at a higher offset of the partition |
 //! | prefix | the records before the isolated one in its partition, with a patience of their own |
 //!
@@ -312,7 +312,7 @@ impl Suspects {
     /// behind the range.
     fn on_empty(&mut self, partition: &TopicPartition, offsets: &Range<i64>) {
         for set in &mut self.sets {
-            let record = set.isolated().filter(|_| set.is_withheld());
+            let record = set.isolated().filter(|_| set.binds_commits());
             let is_its = record.is_some_and(|record| {
                 is_in(partition, &record) && offsets.contains(&record.offset)
             });

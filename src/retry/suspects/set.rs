@@ -1,17 +1,28 @@
 //! One suspect set: its records, the part under test, and its last record once isolated.
 //!
-//! A set is *counted* before `crash_limit` losses, then *tested*: its records are granted part by
-//! part. A round is one walk over them. One record that is left is *isolated*, and its owner passes
-//! from stage to stage ([`IsolatedStage`]). A *probe* is the delivery of the record behind a
-//! withheld one: it tells whether other records fail as well. A withheld record is *skipped* once a
-//! probe was granted.
+//! | term | meaning |
+//! |---|---|
+//! | loss | a delivery ended uncommitted: its member ended, lost the partition or sought back |
+//! | counted set | fewer than `retry.crash_limit` losses: every Fetch delivers as usual |
+//! | tested set | from then on, its suspects are delivered part by part |
+//! | grant | the offsets of a tested set that one Fetch may deliver |
+//! | round | one walk over the suspects |
+//! | timeout, patience | the wait for a commit or loss after the last grant or commit of a part |
+//! | passed over | still uncommitted at the timeout of its part |
+//! | owner | the member to which a record's partition is assigned |
+//! | isolated | the only suspect left; [`IsolatedStage`] says what its owner gets |
+//! | withheld | left out after `retry.give_up_after`, so that records behind it are delivered |
+//! | probe | the delivery of the record behind a withheld one: do others fail as well? |
+//!
+//! A record that was withheld binds commits. A commit past it makes it a dead letter first; if that
+//! fails, the stored offset is lowered to the record.
 
 use std::collections::BTreeSet;
 
 use crate::model::{MemberId, MonoMs, Origin, TopicPartition, WallMs};
 use crate::retry::suspects::{OffsetRanges, PARTS};
 
-/// Doublings of the patience of an isolated record: 2^8 × 5 s is above every bound.
+/// Doublings of the patience of an isolated record; callers bound the product as well.
 const DOUBLINGS_MAX: u32 = 8;
 
 /// The kind of a loss.
@@ -31,7 +42,7 @@ pub(super) enum LossCause {
 pub(super) struct SuspectSet {
     /// Suspects that this round has not passed over yet, the part under test included.
     pub remaining: OffsetRanges,
-    /// Suspects of this round whose timeout is over: uncommitted, but no consumer was lost.
+    /// Suspects of this round whose timeout is over: uncommitted, but no member was lost.
     pub passed_over: OffsetRanges,
     /// Granted, and neither committed nor passed over.
     pub part: OffsetRanges,
@@ -62,7 +73,7 @@ pub(super) struct SuspectSet {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Isolation {
     pub stage: IsolatedStage,
-    /// Failed deliveries that count.
+    /// Failed deliveries that count: the first one, and each later one after `works_otherwise`.
     pub failures: u32,
     /// The times of the latest ones, latest last.
     pub failed_at: Vec<WallMs>,
@@ -74,10 +85,9 @@ pub(super) struct Isolation {
     pub works_otherwise: bool,
     /// The record's last delivery had no other partition outstanding beside it.
     pub is_alone: bool,
-    /// Records behind it were delivered, and the record itself was not delivered since. No commit
-    /// passes it before it is a dead letter, whatever its stage.
+    /// Records behind it were delivered, and the record itself was not delivered since.
     pub is_skipped: bool,
-    /// From this time on, a loss makes the record withheld.
+    /// From this time on, a loss makes the record withheld (`retry.give_up_after`).
     pub give_up_at: WallMs,
     /// The wait until then, doubled with each probe that was lost.
     pub give_up_wait_ms: u64,
@@ -88,15 +98,16 @@ pub(super) struct Isolation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IsolatedStage {
     /// The owner gets the record, and nothing else until its timeout is over. A loss of the record
-    /// alone defers it, withholds it after `give_up_after`, or ends it at the last failure.
+    /// alone defers it, withholds it after `retry.give_up_after`, or ends it at the last failure of
+    /// the policy.
     First(Option<QuietOwner>),
     /// The owner gets everything but the record. A commit of another record, the owner's loss or
-    /// 90 s make it the first again.
+    /// the end of the wait ([`DEFERRAL_MS_MAX`]) make it the first again.
     Deferred(Deferral),
-    /// The owner gets the record behind it alone, and the rest once that one stood. A commit past
-    /// it ends it; a loss makes it the first again.
+    /// The owner gets the probe alone, and the rest once that one has passed. A commit past the
+    /// record makes it a dead letter; a loss of the probe makes it the first again.
     Withheld(ProbeDelivery),
-    /// No Fetch delivers the record. Its entry ends the set.
+    /// The last failure: no Fetch delivers the record. Its retry or dead letter ends the set.
     Ended,
 }
 
@@ -110,14 +121,14 @@ impl Default for IsolatedStage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QuietOwner {
     pub member: MemberId,
-    /// Time of the first Fetch that was refused.
+    /// Time of its first Fetch that got no records because of the set.
     pub since: MonoMs,
 }
 
-/// A session that gets everything but an isolated record.
+/// The time during which the owner gets everything but an isolated record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deferral {
-    /// The owner's first Fetch that was refused.
+    /// Time of the owner's first Fetch that got no records because of the set.
     pub since: Option<MonoMs>,
     /// The owner had nothing outstanding at its last Fetch.
     pub is_owner_idle: bool,
@@ -127,9 +138,9 @@ pub(super) struct Deferral {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProbeDelivery {
     pub member: Option<MemberId>,
-    /// The timeout of that record is over, so everything behind the withheld one is delivered.
-    pub has_stood: bool,
-    /// No record below this offset can be delivered.
+    /// The timeout is over without a loss, so everything behind the withheld record is delivered.
+    pub has_passed: bool,
+    /// The first offset that can be delivered: offsets below are compacted or aborted.
     pub next: i64,
 }
 
@@ -223,21 +234,21 @@ impl SuspectSet {
         self.remaining.only().filter(|_| self.is_tested && self.passed_over.is_empty())
     }
 
-    /// Whether no commit passes the isolated record before it is a dead letter. A live member may
-    /// commit past a skipped record after its probe has ended (seed 43 of
-    /// `tests/inference/world.rs`), so the record binds commits until it is delivered again.
-    pub(super) fn is_withheld(&self) -> bool {
+    /// Whether no commit passes the isolated record before it is a dead letter. A member that got
+    /// records behind it may commit them after the record is the first again, so a skipped record
+    /// binds commits until it is delivered again.
+    pub(super) fn binds_commits(&self) -> bool {
         self.isolation.probe().is_some() || self.isolation.is_skipped
     }
 
-    /// Whether the set stays when a record of another set is handled, because its own record failed
-    /// by itself while others were handled. An outage counts one failure only. A record that was
-    /// left out stays as well, until a commit passes it.
+    /// Whether the set stays when a record of another set is committed. An outage counts one
+    /// failure only, so two are the record's own. A record that was left out stays as well, until a
+    /// commit passes it.
     pub(super) fn is_proven(&self) -> bool {
-        self.isolation.failures > 1 || self.isolation.is_ended() || self.is_withheld()
+        self.isolation.failures > 1 || self.isolation.is_ended() || self.binds_commits()
     }
 
-    /// Whether the isolated record is delivered to its owner before anything else.
+    /// Whether the isolated record, or the next part, is delivered before anything else.
     pub(super) fn is_first_in_line(&self) -> bool {
         matches!(self.isolation.stage, IsolatedStage::First(_))
     }
@@ -304,7 +315,8 @@ impl SuspectSet {
     }
 
     /// Ends the round: the next grant begins with the first of the remaining suspects. The caller
-    /// has put those that were passed over back, unless a loss without them acquits them.
+    /// has put back those that were passed over, without those that were not outstanding at the
+    /// loss.
     pub(super) fn end_round(&mut self) {
         self.end_part();
         self.part_size = 0;
@@ -315,13 +327,14 @@ impl SuspectSet {
         }
     }
 
-    /// The end of the timeout of the part, or of the record behind a withheld one.
-    pub(super) fn part_stands_at(&self) -> MonoMs {
+    /// The end of the timeout of the part, or of the probe.
+    pub(super) fn part_timeout_at(&self) -> MonoMs {
         self.part_touched.plus(self.patience_ms)
     }
 
-    /// The timeout of the records before the isolated one in its partition. Each loss of that one
-    /// alone doubles it, as a slow record before it may be the cause.
+    /// The wait for a quiet owner, or for a commit of the records before the isolated one in its
+    /// partition. Each loss of that one alone doubles it, as a slow record before it may be the
+    /// cause.
     pub(super) fn prefix_patience_ms(&self, bound_ms: u64) -> u64 {
         let doublings = self.isolation.losses_alone.min(DOUBLINGS_MAX);
         (self.patience_ms << doublings).min(bound_ms)

@@ -98,13 +98,13 @@ impl Suspects {
 
     fn next_of(&self, index: usize, set: &SuspectSet, stage: Stage, now: MonoMs) -> NextStep {
         let is_out = !set.part.is_empty() || set.is_probe_out();
-        let stands = set.part_stands_at().since(now);
+        let stands = set.part_timeout_at().since(now);
         match stage {
             Stage::Ended => NextStep::Entry,
             Stage::Counted => NextStep::Losses(self.rules.crash_limit.saturating_sub(set.losses)),
-            _ if is_out && !self.waits_for_live_members(index) => NextStep::MemberEnds,
+            _ if is_out && !self.is_timeout_running(index) => NextStep::MemberEnds,
             Stage::Withheld => match set.isolation.probe() {
-                Some(probe) if !probe.has_stood => {
+                Some(probe) if !probe.has_passed => {
                     NextStep::RecordBehind(probe.member.as_ref().map(|_| stands))
                 }
                 _ => NextStep::Commit,

@@ -76,7 +76,7 @@ impl SuspectSet {
             works_otherwise: isolation.works_otherwise,
             give_up_at: (isolation.failures > 0).then_some(isolation.give_up_at),
             give_up_wait_ms: isolation.give_up_wait_ms,
-            is_skipped: self.is_withheld(),
+            is_skipped: self.binds_commits(),
             is_seek_back: isolation.cause == LossCause::SeekBack,
         }
     }

@@ -35,14 +35,14 @@ impl Suspects {
 
     /// The withheld record of a partition: it is a dead letter before a commit passes it.
     pub fn withheld(&self, partition: &TopicPartition) -> Option<i64> {
-        let withheld = self.sets.iter().filter(|set| set.is_withheld());
+        let withheld = self.sets.iter().filter(|set| set.binds_commits());
         let records = withheld.filter_map(|set| set.record_in(partition));
         records.map(|record| record.offset).min()
     }
 
     /// A withheld record becomes an entry, because a commit is about to pass it.
     pub fn end_withheld(&mut self, partition: &TopicPartition) {
-        for set in self.sets.iter_mut().filter(|set| set.is_withheld()) {
+        for set in self.sets.iter_mut().filter(|set| set.binds_commits()) {
             if set.record_in(partition).is_some() {
                 // The entry may come late: until then no commit passes the record.
                 set.isolation.is_skipped = true;

@@ -190,7 +190,7 @@ fn an_explanation_names_the_stage_and_next_step() {
     set.isolation.stage = IsolatedStage::Withheld(ProbeDelivery::default());
     assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, NextStep::RecordBehind(None))]);
     let set = suspects.sets.first_mut().unwrap();
-    let probe = ProbeDelivery { has_stood: true, ..ProbeDelivery::default() };
+    let probe = ProbeDelivery { has_passed: true, ..ProbeDelivery::default() };
     set.isolation.stage = IsolatedStage::Withheld(probe);
     assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, NextStep::Commit)]);
     suspects.sets.first_mut().unwrap().isolation.stage = IsolatedStage::Ended;
@@ -221,7 +221,7 @@ fn a_probe_ends_with_its_member() {
     let mut suspects = probed();
     end_cleanly(&mut suspects, "owner");
     suspects.handle_timeout(now(60_000));
-    assert!(!suspects.sets[0].isolation.probe().unwrap().has_stood, "nobody had a record");
+    assert!(!suspects.sets[0].isolation.probe().unwrap().has_passed, "nobody had a record");
     assert_eq!(ask(&mut suspects, 61_000, "next", (0, 8)), Grant::Range(9..10));
 }
 
@@ -427,4 +427,22 @@ fn each_isolated_record_of_a_partition_is_found() {
     suspects.sets = vec![skipped(0, 20), skipped(0, 15)];
     let found = suspects.isolated_record(&of(0), 15).unwrap();
     assert_eq!((found.offset, found.failures), (15, 4));
+}
+
+#[test]
+fn a_lost_probe_is_explained_by_lost_records_only() {
+    let mut suspects = group(2);
+    let mut isolated = SuspectSet::counted(ranges(&[(1, 0..1)]), MonoMs(0), 5_000);
+    isolated.is_tested = true;
+    isolated.part = isolated.remaining.clone();
+    isolated.holders.insert("owner".into());
+    let mut withheld = skipped(0, 8);
+    let member = Some("owner".into());
+    let probe = ProbeDelivery { member, has_passed: true, next: 0 };
+    withheld.isolation.stage = IsolatedStage::Withheld(probe);
+    suspects.sets = vec![isolated, withheld];
+    let (member, outstanding) = ("owner".into(), ranges(&[(0, 9..10)]));
+    suspects
+        .handle(now(3_000), SuspectEvent::Returned { member, outstanding, has_retry_topic: true });
+    assert!(suspects.sets[1].isolation.probe().is_none(), "the probe itself is lost");
 }

@@ -1,4 +1,5 @@
-//! Timeouts: a part without a commit or loss is passed over, and a waiting session goes on.
+//! Timeouts of suspect sets (terms: `set.rs`). At the timeout of a part without a commit or loss,
+//! its records are passed over. An owner that fetches nothing gets all records after a longer wait.
 
 use crate::model::{Moment, MonoMs};
 use crate::retry::suspects::{
@@ -6,40 +7,40 @@ use crate::retry::suspects::{
     QUIET_MS_MAX, QuietOwner, SuspectSet, Suspects,
 };
 
-/// Timeouts to wait for an owner that does not fetch its isolated record, before it gets
-/// everything.
+/// Timeouts to wait for an owner that does not fetch its isolated record, such as one that has
+/// paused the partition, before it gets all other records.
 const QUIET_PATIENCES: u64 = 3;
 
 impl Suspects {
     /// Handles due timeouts. Early and repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Moment) {
         let now = now.mono;
-        let mut stood = None;
+        let mut passed = None;
         for index in 0..self.sets.len() {
-            let is_waiting = self.waits_for_live_members(index);
+            let is_waiting = self.is_timeout_running(index);
             let is_quiet_over = self.quiet_ends_at(index).is_some_and(|at| now >= at);
             let interval_ms = self.rules.order_interval_ms;
             let Some(set) = self.sets.get_mut(index) else { continue };
             let mut has_changed = set.end_deferral(now, interval_ms);
-            if is_waiting && now >= set.part_stands_at() {
-                has_changed |= set.end_waiting_probe();
+            if is_waiting && now >= set.part_timeout_at() {
+                has_changed |= set.pass_probe();
                 if !set.part.is_empty() {
                     if set.isolated().is_some() {
-                        stood = Some(index);
+                        passed = Some(index);
                     }
                     set.pass_over_part();
                     has_changed = true;
                 }
             }
             if is_quiet_over && set.part.is_empty() {
-                set.open();
+                set.deliver_all();
                 has_changed = true;
             }
             if has_changed {
                 self.decisions.push_back(Decision::Changed);
             }
         }
-        if let Some(index) = stood {
+        if let Some(index) = passed {
             self.keep_only(index);
         }
         self.exempt_granted_whole();
@@ -71,8 +72,8 @@ impl Suspects {
         let of = |index: usize| {
             let set = self.sets.get(index)?;
             let is_part_out = !set.part.is_empty() || set.is_probe_out();
-            let part = Some(set.part_stands_at())
-                .filter(|_| is_part_out && self.waits_for_live_members(index));
+            let part = Some(set.part_timeout_at())
+                .filter(|_| is_part_out && self.is_timeout_running(index));
             let deferral = set.deferral_ends_at(self.rules.order_interval_ms);
             let quiet = self.quiet_ends_at(index);
             let forgotten =
@@ -82,9 +83,9 @@ impl Suspects {
         (0..self.sets.len()).filter_map(of).min()
     }
 
-    /// Whether the timeout runs: it stops once a holder's connection is closed, as that member's
-    /// end is near.
-    pub(super) fn waits_for_live_members(&self, index: usize) -> bool {
+    /// Whether the timeout of the part or probe runs. It stops once the connection of a member that
+    /// was granted some of it is closed: that member's end is near, and decides.
+    pub(super) fn is_timeout_running(&self, index: usize) -> bool {
         let is_closed = |member: &MemberId| self.disconnected.contains(member);
         self.sets.get(index).is_some_and(|set| {
             let probe = set.isolation.probe().and_then(|probe| probe.member.as_ref());
@@ -106,16 +107,17 @@ impl Suspects {
 impl SuspectSet {
     pub(super) fn is_probe_out(&self) -> bool {
         let probe = self.isolation.probe();
-        probe.is_some_and(|probe| probe.member.is_some() && !probe.has_stood)
+        probe.is_some_and(|probe| probe.member.is_some() && !probe.has_passed)
     }
 
-    /// Delivers the rest after the timeout of the record behind the withheld one. True if so.
-    fn end_waiting_probe(&mut self) -> bool {
+    /// Delivers the rest behind the withheld record, as the timeout of the probe is over; true if a
+    /// probe was waiting.
+    fn pass_probe(&mut self) -> bool {
         if !self.is_probe_out() {
             return false;
         }
         if let Some(probe) = self.isolation.probe_mut() {
-            probe.has_stood = true;
+            probe.has_passed = true;
         }
         true
     }
@@ -132,11 +134,11 @@ impl SuspectSet {
 
     /// Delivers everything until the next loss, because the owner does not fetch the record. A
     /// withheld record stays withheld.
-    fn open(&mut self) {
+    fn deliver_all(&mut self) {
         let IsolatedStage::First(quiet) = &mut self.isolation.stage else { return };
         let member = quiet.take().map(|quiet| quiet.member);
-        if self.is_withheld() {
-            let probe = ProbeDelivery { member, has_stood: true, ..ProbeDelivery::default() };
+        if self.binds_commits() {
+            let probe = ProbeDelivery { member, has_passed: true, ..ProbeDelivery::default() };
             self.isolation.stage = IsolatedStage::Withheld(probe);
             return;
         }
