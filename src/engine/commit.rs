@@ -5,22 +5,27 @@
 //!                                │
 //!                      facts + records + further entries ──▶ journal (one atomic group)
 //!                                                               │
-//!                                     rows, counts, dead letters ◀── place in the log
+//!                                   tables, counts, dead letters ◀── place in the journal
 //! ```
-//! **Invariant:** the ledger applies a fact before the log has it. After a failed append nothing is
-//! answered or journalled until the log is read again: at a restart, or at a renewal, which opens
-//! the store's tables anew and replays the log into them.
+//! The journal is the truth. The store's tables only index it, so they can be rebuilt from it.
+//!
+//! **Invariant:** the ledger applies a fact before the journal has it. After a failed append
+//! nothing is answered or journalled until the journal is read again. If the store failed, a
+//! renewal does that (`renewal.rs`): it opens the tables anew and replays the journal into them,
+//! without the decision that was not appended. After any other failure only a restart does.
 //!
 //! | term | meaning |
 //! |---|---|
-//! | ahead | a decision is in memory and not in the log: nothing is acknowledged until a restart |
-//! | renewal | a failed store is rebuilt from the log (`renewal.rs`) |
-//! | crowded | the disk is full, and as many changes wait in memory as may |
+//! | ahead | a decision is in memory and not in the journal, and no renewal will drop it |
+//! | crowded | the disk is full, and the store keeps as many table changes in memory as it may |
+//! | body | an entry's record; the store reads it back from the journal |
+//! | unwritten | entries that are appended and not yet durable, with their bodies |
 //! | letters | dead letters in their topics: a settled one is removed there |
-//! | finals | final outcomes, each to be a line of the log |
+//! | finals | final outcomes, each to be a line of the log output |
+//! | trouble | the reason why the engine is not ready, for `/readyz` |
 //!
-//! Appended is not durable: an answer carries the sequence it rests on, and its caller waits for
-//! the fdatasync. A wake is a hint; a woken Fetch asks the ledger again.
+//! Appended is not durable: the caller of an answer waits for the fdatasync of the last sequence. A
+//! wake is a hint; a woken Fetch asks the ledger again.
 
 use bytes::Bytes;
 
@@ -33,11 +38,11 @@ use crate::model::Moment;
 use crate::retry::{DELAYED, Fact, LedgerAnswer, LedgerInput, LedgerOutput, RecordShape};
 use crate::wire::batch::RawRecord;
 
-/// Most facts in one group of the log, where they need not be atomic. A reload may move millions of
-/// entries at once, and the journal bounds a group.
+/// Most facts in one group of the journal, where they need not be atomic. A reload of the
+/// configuration may move millions of entries at once, and the journal bounds a group.
 const GROUP_FACTS_MAX: usize = 4_096;
 
-/// The shape of a record in its stored form; `None` for bytes without a readable head.
+/// The shape of a record in its stored form; `None` for a missing record or an unreadable head.
 fn shape_of(record: &Bytes) -> Option<RecordShape> {
     if record.is_empty() {
         return None;
@@ -47,8 +52,9 @@ fn shape_of(record: &Bytes) -> Option<RecordShape> {
 }
 
 impl Driver {
-    /// Tells the ledger an observation that has no caller.
-    pub(super) fn hear(&mut self, input: LedgerInput, what: &str) {
+    /// Gives the ledger an observation that has no caller.
+    pub(super) fn note_input(&mut self, input: LedgerInput, what: &str) {
+        let Some(input) = self.wait_for_room(input) else { return };
         if let Err(error) = self.ask(input) {
             tracing::warn!(%error, "R0421 {what} could not be journalled; check the disk");
         }
@@ -116,7 +122,7 @@ impl Driver {
             self.append(facts, records, more)
         };
         if let Err(error) = &appended {
-            self.stop(error);
+            self.append_failed(error);
         }
         appended
     }
@@ -136,21 +142,21 @@ impl Driver {
             return Ok(());
         }
         let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
-        // The store may have failed meanwhile, which leaves records without bytes.
+        // The store may have failed while it read the bodies: then some are missing.
         self.usable()?;
         let appended = self.journal.append_reserved(entries)?;
-        self.placed(facts, &appended.refs, bodies);
+        self.after_append(facts, &appended.refs, bodies);
         Ok(())
     }
 
-    /// The log's entry for a fact; `records` as in [`new_entry`].
+    /// The journal's entry for a fact; `records` as in [`new_entry`].
     pub(super) fn entry_of(&self, fact: &Fact, records: &[Bytes]) -> Result<NewEntry, EngineError> {
         let store = self.ledger.store();
         new_entry(store, &self.journal, &self.render, &self.unwritten, fact, records)
     }
 
-    /// Records the places of facts in the log, and of the entries appended after them.
-    pub(super) fn placed(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<Bytes>) {
+    /// Records the places of facts in the journal, and of the entries appended after them.
+    pub(super) fn after_append(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<Bytes>) {
         self.unwritten.appended(refs, bodies, self.journal.durable_seq());
         self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));
         for (fact, entry) in facts.iter().zip(refs) {
@@ -166,8 +172,8 @@ impl Driver {
         self.remove_letters();
     }
 
-    /// Removes dead letters that are no longer needed from their topics. A failure leaves them
-    /// there until the next decision.
+    /// Removes dead letters that are no longer needed from their topics, by an entry behind the
+    /// settlement. A failure leaves them there until the next decision.
     pub(super) fn remove_letters(&mut self) {
         let letters = self.ledger.store_mut().take_letters();
         if letters.is_empty() {
@@ -194,16 +200,19 @@ impl Driver {
         Err(error)
     }
 
-    /// Checks whether a new decision may be made. An existing decision is journalled as long as the
-    /// store is usable.
+    /// Checks whether a new decision may be made, and makes those first that waited for room. An
+    /// existing decision is journalled as long as the store is usable.
     pub(super) fn may_decide(&mut self) -> Result<(), EngineError> {
         self.usable()?;
-        if self.is_crowded() { Err(EngineError::Crowded) } else { Ok(()) }
+        if self.is_crowded() {
+            return Err(EngineError::Crowded);
+        }
+        self.note_waiting()
     }
 
-    /// Records that a decision is not in the log. The renewal of a failed store drops it; otherwise
-    /// a restart must.
-    pub(super) fn stop(&mut self, why: &EngineError) {
+    /// Records that a decision is not in the journal. The renewal of a failed store drops it;
+    /// otherwise a restart must.
+    pub(super) fn append_failed(&mut self, why: &EngineError) {
         if !self.is_renewing() {
             self.give_up(why);
         }

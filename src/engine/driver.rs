@@ -177,8 +177,10 @@ impl Driver {
     }
 
     fn sleep(&mut self) -> Duration {
+        let is_short_of_room = self.is_short_of_room();
         let store = self.ledger.store_mut();
-        if self.ahead.is_none() && (store.is_leaving() || store.failed().is_some()) {
+        let is_looked_at = store.is_leaving() || store.failed().is_some() || is_short_of_room;
+        if self.ahead.is_none() && is_looked_at {
             return renewal::LOOK;
         }
         let now = self.clock.now();

@@ -8,6 +8,9 @@
 //!                                      └──▶ new ledger, deferred events, trouble ends
 //! ```
 //! The driver never waits: it checks the attempt between commands.
+//!
+//! A full disk is another case: the store accepts no more changes until there is room (crowded).
+//! Requests are refused, and observations without a caller wait until it does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use crate::engine::driver::{Driver, OWNER};
 use crate::engine::error::EngineError;
 use crate::engine::store::{Renewal, RenewalOutcome, Store};
 use crate::model::{EntryId, MonoMs};
-use crate::retry::{Entries, Ledger};
+use crate::retry::{Entries, Ledger, LedgerInput};
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +35,8 @@ const PAUSE_MS: u64 = 1_000;
 const PAUSE_MS_MAX: u64 = 30_000;
 /// Free bytes below which an attempt would fail: the file of tables grows by as much.
 const ROOM_BYTES: u64 = 1 << 20;
-/// Most events that wait for a renewal. A leaving member brings one, so more is a fault.
+/// Most events that wait for a renewal or for room. A leaving member brings one, so more is a
+/// fault.
 const DEFERRED_MAX: usize = 64 << 10;
 
 /// The state of renewals.
@@ -46,6 +50,8 @@ pub(super) struct Renewals {
     /// The rows were renewed, and have made no checkpoint since.
     is_suspect: Arc<AtomicBool>,
     deferred: VecDeque<Command>,
+    /// Observations that wait for room.
+    waiting: VecDeque<LedgerInput>,
 }
 
 impl Renewals {
@@ -73,6 +79,34 @@ impl Driver {
         self.ledger.store_mut().is_crowded() && self.journal.stats().disk_full
     }
 
+    /// Keeps an observation while the store is crowded, since nobody repeats it; returns it
+    /// otherwise.
+    pub(super) fn wait_for_room(&mut self, input: LedgerInput) -> Option<LedgerInput> {
+        if self.usable().is_err() || !self.is_crowded() {
+            return Some(input);
+        }
+        if self.renewals.waiting.len() >= DEFERRED_MAX {
+            self.give_up(&EngineError::Deferred(DEFERRED_MAX));
+            return Some(input);
+        }
+        self.renewals.waiting.push_back(input);
+        None
+    }
+
+    /// Gives the ledger the observations that waited for room.
+    pub(super) fn note_waiting(&mut self) -> Result<(), EngineError> {
+        while let Some(input) = self.renewals.waiting.pop_front() {
+            let (_, facts) = self.handle(input);
+            self.persist(&facts, &[], Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Whether observations wait for room.
+    pub(super) fn is_short_of_room(&self) -> bool {
+        !self.renewals.waiting.is_empty()
+    }
+
     /// Keeps an event that is not repeated until the store is renewed; returns every other command.
     pub(super) fn defer(&mut self, command: Command) -> Option<Command> {
         if !command.is_event() || !self.is_renewing() {
@@ -98,6 +132,8 @@ impl Driver {
     /// Starts or checks a renewal of a failed store.
     pub(super) fn see_to_store(&mut self) {
         if !self.is_renewing() {
+            // An error is that of a failed append, which is reported already.
+            let _ = self.is_short_of_room().then(|| self.may_decide());
             return;
         }
         // Reports the failure, if no request has done so.

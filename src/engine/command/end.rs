@@ -88,7 +88,7 @@ impl Driver {
         match appended {
             Some(refs) if was_asked => {
                 let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
-                self.placed(&facts, &refs, bodies);
+                self.after_append(&facts, &refs, bodies);
             }
             // The transaction was ended before, or cannot be ended.
             _ if !was_asked => return Ok(Vec::new()),
@@ -171,7 +171,7 @@ impl Driver {
     /// Stops the engine: a decision is not in the log.
     fn stops(&mut self, failed: Option<EngineError>) -> EngineError {
         let error = failed.unwrap_or(EngineError::Stopped);
-        self.stop(&error);
+        self.append_failed(&error);
         error
     }
 }

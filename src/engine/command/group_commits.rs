@@ -23,6 +23,11 @@ impl Engine {
     ) -> Result<(), EngineError> {
         self.call(GroupCommits { group: group.clone(), offsets }).await
     }
+
+    /// Waits until every earlier nack of the group is durable.
+    pub async fn nacks_durable(&self, group: &GroupId) -> Result<(), EngineError> {
+        self.origin_commits(group, Vec::new()).await
+    }
 }
 
 impl Request for GroupCommits {

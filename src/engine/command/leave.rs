@@ -38,9 +38,9 @@ impl Request for Leave {
         let of = group.clone();
         driver.tell_room(driver.clock.now(), &of);
         if is_for_good {
-            driver.hear(LedgerInput::Leave { group, member }, "a member's leaving");
+            driver.note_input(LedgerInput::Leave { group, member }, "a member's leaving");
         } else {
-            driver.hear(LedgerInput::Silent { group, member }, "a member's silence");
+            driver.note_input(LedgerInput::Silent { group, member }, "a member's silence");
         }
         driver.see_room(&of);
         Ok(())

@@ -136,7 +136,7 @@ impl Driver {
             Command::Call(call) => call.answer(self),
             Command::Keep(reply) => self.keep(reply),
             Command::KeepDetector(group) => self.keep_detector(&group),
-            Command::Tell(input) => self.hear(*input, "an observation"),
+            Command::Tell(input) => self.note_input(*input, "an observation"),
             Command::Look | Command::Stop => {}
         }
     }

@@ -203,7 +203,7 @@ impl Driver {
                 Err(EngineError::TopicGone)
             }
             Err(error) => {
-                self.stop(&error);
+                self.append_failed(&error);
                 Err(error)
             }
         }

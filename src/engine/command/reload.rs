@@ -30,7 +30,7 @@ impl Request for PolicyReload {
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let before = ruled(&driver.ledger);
-        driver.hear(LedgerInput::Policies(Box::new(self.0)), "new rules");
+        driver.note_input(LedgerInput::Policies(Box::new(self.0)), "new rules");
         tell(&driver.ledger, before);
         Ok(())
     }

@@ -103,7 +103,7 @@ impl Driver {
                 self.persist(&facts, &[], Vec::new())?;
             }
             Err(error) => {
-                self.stop(&error);
+                self.append_failed(&error);
                 return Err(error);
             }
         }

@@ -117,7 +117,7 @@ impl Driver {
                 for at in &refs {
                     self.put_off.backlog.begins(u64::from(at.len));
                 }
-                self.placed(&facts, &refs, bodies);
+                self.after_append(&facts, &refs, bodies);
             }
             _ => return self.take_back(facts),
         }
@@ -137,7 +137,7 @@ impl Driver {
         facts.extend(ended);
         let appended = self.append(&facts, &[], Vec::new());
         if let Err(error) = &appended {
-            self.stop(error);
+            self.append_failed(error);
         }
         appended
     }

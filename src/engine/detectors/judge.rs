@@ -141,10 +141,10 @@ impl Driver {
     ) -> T {
         let mut state = of.lock();
         let changed = f(&mut state.detector, self.clock.now());
-        let inputs = of.hear(&mut state, group, &self.metrics);
+        let inputs = of.process_outputs(&mut state, group, &self.metrics);
         drop(state);
         for input in inputs {
-            self.hear(input, "an output of a detector");
+            self.note_input(input, "an output of a detector");
         }
         changed
     }

@@ -37,7 +37,7 @@ impl Engine {
     ) -> T {
         let mut state = of.lock();
         let changed = f(&mut state.detector, now);
-        let inputs = of.hear(&mut state, group, &self.metrics);
+        let inputs = of.process_outputs(&mut state, group, &self.metrics);
         // Under the lock, so that the driver gets the changes in order.
         if state.pending.must_be_told() {
             self.tell(Command::KeepDetector(group.clone()));

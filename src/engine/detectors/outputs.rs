@@ -12,7 +12,7 @@ const LET_GO_NAMED: usize = 16;
 
 impl GroupDetector {
     /// Processes a detector's outputs; returns the inputs for the ledger.
-    pub(super) fn hear(
+    pub(super) fn process_outputs(
         &self,
         state: &mut DetectorState,
         group: &GroupId,

@@ -390,6 +390,10 @@ fn a_refused_batch_is_taken_when_its_producer_repeats_it() {
     assert_eq!(house.fail_by(producer(1), &[2]).unwrap(), NackReply::Repeated);
 }
 
+fn is_member(house: &House, member: &str) -> bool {
+    house.driver.ledger.member_slot(&shop(), &MemberId::new(member)).is_some()
+}
+
 #[test]
 fn a_full_disk_bounds_waiting_changes_by_refusals() {
     let mut house = House::new();
@@ -411,9 +415,13 @@ fn a_full_disk_bounds_waiting_changes_by_refusals() {
     house.settle();
     let refused = house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap_err();
     assert!(matches!(refused, EngineError::Crowded), "{refused}");
+    let leaving = LedgerInput::Leave { group: shop(), member: MemberId::new("m-1") };
+    house.driver.note_input(leaving, "a member's leaving");
+    assert!(is_member(&house, "m-1"), "it waits for room");
     house.mem.set_capacity(None);
     house.flushes = true;
     house.settle();
+    assert!(!is_member(&house, "m-1"));
     house.ask(waits).unwrap();
     house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap();
 }
