@@ -361,7 +361,7 @@ fn names(templates: Templates, core: &DurableCore) -> Names {
     let names = Names::new(templates, core.broker.cluster_id());
     let names = names.with_former(core.former_topics.clone());
     for group in &core.groups_of_retries {
-        names.meet(group);
+        names.register(group);
     }
     names
 }

@@ -148,3 +148,21 @@ fn a_recreated_topic_is_read_from_its_beginning() {
     server.restart();
     assert_eq!(offset_fetch(&mut server.client(), 7, "g", "t", 0).0, -1);
 }
+
+#[test]
+fn a_retry_topic_has_one_partition_to_commit() {
+    let server = Server::with("retry: {levels: 20ms}");
+    server.client().create("t", 1);
+    let mut member = Member::new(&server, "shop", &["t", "reprise.retry.shop"]);
+    member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
+    member.client.put("t", 0, &[Rec::new("x")]);
+    member.client.nack("shop", "t-0@0", Rec::new("x"));
+    let retry = member.retry_once();
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    for partition in [1, -1] {
+        assert_eq!(member.commit("reprise.retry.shop", partition, retry.offset + 1), unknown);
+    }
+    assert_eq!(member.position(), retry.offset, "nothing is acknowledged");
+    assert_eq!(member.commit("reprise.retry.shop", 0, retry.offset + 1), 0);
+    assert_eq!(member.position(), retry.offset + 1);
+}

@@ -320,7 +320,7 @@ fn a_request_in_pieces_is_read_in_order() {
     let frame = leader.encoded(12, &asked);
     let (first, rest) = frame.split_at(frame.len() / 2);
     leader.raw(first);
-    // Another request cannot overtake it; the second half comes with the next write.
+    // Another request cannot drop_superseded it; the second half comes with the next write.
     let mut other = house.sidecar.client();
     other.metadata(9, &["orders"]);
     leader.raw(rest);

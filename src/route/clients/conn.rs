@@ -225,7 +225,7 @@ impl Conn {
     }
 
     /// Records the member of `group` on this connection; whether it changed.
-    pub fn speaks_for(&self, group: &GroupId, member: MemberId) -> bool {
+    pub fn bind_member(&self, group: &GroupId, member: MemberId) -> bool {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         if members.get(group) == Some(&member) {
             return false;

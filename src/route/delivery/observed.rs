@@ -54,7 +54,7 @@ impl Router {
 
     /// The coordinator answers the member with that generation. A member that was taken for lost
     /// still has its assignment, since the coordinator will not send it again.
-    pub(in crate::route) fn goes_on_with(
+    pub(in crate::route) fn note_generation(
         &self,
         conn: &Conn,
         group: &GroupId,
@@ -110,7 +110,7 @@ impl Router {
             // A negative offset means that nothing is committed. A commit of that value means the
             // same.
             let is_none = offset < 0;
-            let of = self.real([(topic, partition, if is_none { 0 } else { offset })]);
+            let of = self.origin_offsets([(topic, partition, if is_none { 0 } else { offset })]);
             all.extend(of.map(|(partition, offset)| {
                 if is_none {
                     GroupObservation::Uncommitted { partition }
@@ -129,7 +129,7 @@ impl Router {
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
     ) {
         let of = |(partition, offset)| GroupObservation::Committed { partition, offset };
-        self.all_seen(group, self.real(offsets).map(of).collect());
+        self.all_seen(group, self.origin_offsets(offsets).map(of).collect());
     }
 
     /// A commit from outside the group resets its offsets: the former offset of each partition, and
@@ -144,7 +144,7 @@ impl Router {
             let before = self.committed(group, &Origin { topic, partition: index, offset });
             GroupObservation::Reset { partition, offset, before }
         };
-        self.real(offsets).map(of).collect()
+        self.origin_offsets(offsets).map(of).collect()
     }
 
     /// Records an offset reset.
@@ -158,7 +158,7 @@ impl Router {
 
     /// Evidence `incomplete-offsets`: the progress that an accepted commit's metadata reports above
     /// its offset.
-    pub(in crate::route) fn commit_explained<'a>(
+    pub(in crate::route) fn report_progress<'a>(
         &self,
         group: &GroupId,
         metadata: impl Iterator<Item = (&'a TopicName, i32, i64, &'a str)>,
@@ -196,7 +196,7 @@ impl Router {
             if detector.is_replaced(key, member_id) {
                 return;
             }
-            let partitions = self.real(offsets).map(|(partition, _)| partition).collect();
+            let partitions = self.origin_offsets(offsets).map(|(partition, _)| partition).collect();
             let member = key.clone();
             detector.handle(now, GroupObservation::CommitRefused { member, partitions });
         });
@@ -212,7 +212,7 @@ impl Router {
     }
 
     /// Keeps offsets of topics that are not ours, without the special values −1 and −2.
-    pub(in crate::route) fn real(
+    pub(in crate::route) fn origin_offsets(
         &self,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
     ) -> impl Iterator<Item = (TopicPartition, i64)> {

@@ -7,7 +7,6 @@
 use std::sync::{Arc, PoisonError};
 
 use kafka_protocol::messages::OffsetCommitRequest;
-use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
 use kafka_protocol::protocol::StrBytes;
 
 use crate::engine::GroupDetector;
@@ -141,19 +140,14 @@ impl Router {
     pub(in crate::route) fn passes_awaited(
         &self,
         group: &GroupId,
-        request: &OffsetCommitRequest,
+        mut commit: impl Iterator<Item = (TopicName, i32, i64)>,
     ) -> bool {
         let Some(of) = self.binding(group) else { return false };
         let state = of.lock();
-        request.topics.iter().any(|topic| {
-            let name = self.names.canonical(&topic_of(&topic.name));
-            let passes = |asked: &OffsetCommitRequestPartition| {
-                let partition = asked.partition_index;
-                let first =
-                    state.detector.commit_bound(&TopicPartition { topic: name.clone(), partition });
-                first.is_some_and(|first| first < asked.committed_offset)
-            };
-            topic.partitions.iter().any(passes)
+        commit.any(|(topic, partition, offset)| {
+            let topic = self.names.canonical(&topic);
+            let first = state.detector.commit_bound(&TopicPartition { topic, partition });
+            first.is_some_and(|first| first < offset)
         })
     }
 

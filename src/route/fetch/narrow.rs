@@ -302,14 +302,14 @@ pub(super) fn aborted(data: &PartitionData) -> impl Iterator<Item = (i64, i64)> 
 /// Whether the answer has news for the client, so that it leaves at once.
 pub(super) fn says_something(response: &FetchResponse) -> bool {
     let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
-    response.error_code != 0 || partitions.into_iter().any(is_news)
+    response.error_code != 0 || partitions.into_iter().any(has_result)
 }
 
 pub(super) fn has_records(data: &PartitionData) -> bool {
     data.records.as_ref().is_some_and(|records| !records.is_empty())
 }
 
-fn is_news(data: &PartitionData) -> bool {
+fn has_result(data: &PartitionData) -> bool {
     data.error_code != 0
         || has_records(data)
         || data.preferred_read_replica.0 >= 0

@@ -25,7 +25,7 @@ pub(in crate::route) fn answer(
     let mut response = HeartbeatResponse::default();
     match router.broker.groups.heartbeat(&group, beat) {
         Ok(()) => {
-            router.speaks_for(conn, &group, key.clone());
+            router.bind_member(conn, &group, key.clone());
             response.error_code = router.calls_back(&group, &key).map_or(0, |error| error.code());
         }
         Err(error) => {
@@ -53,11 +53,11 @@ pub(in crate::route) async fn relayed(
     }
     match ResponseError::try_from_code(response.error_code) {
         None => {
-            router.heard_of(conn, &group, (&key, &member_id));
-            router.goes_on_with(conn, &group, (&key, &member_id), request.generation_id);
+            router.note_alive(conn, &group, (&key, &member_id));
+            router.note_generation(conn, &group, (&key, &member_id), request.generation_id);
         }
         Some(ResponseError::RebalanceInProgress) => {
-            router.heard_of(conn, &group, (&key, &member_id));
+            router.note_alive(conn, &group, (&key, &member_id));
         }
         // A fenced static member is not lost: another process has its instance id.
         Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),

@@ -75,7 +75,7 @@ pub(in crate::route) async fn answer(
                 joined.generation,
                 AssignmentStep::Joined,
             );
-            router.speaks_for(conn, &group, key);
+            router.bind_member(conn, &group, key);
             accepted(head.version, joined)
         }
         Err(refusal) => refused(head.version, &refusal),
@@ -129,7 +129,7 @@ pub(in crate::route) async fn relayed(
         response.generation_id,
         AssignmentStep::Joined,
     );
-    router.heard_of(conn, &group, (&key, &member_id));
+    router.note_alive(conn, &group, (&key, &member_id));
     router.look_for_conflicts_of(link, head, &group).await?;
     let topics = router.members.wants(&group, &key).unwrap_or_default();
     router.list_node_to_subscriber(conn, topics.iter());

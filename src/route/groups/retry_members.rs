@@ -17,17 +17,17 @@ pub(super) const STREAMS: &str = "stream";
 
 impl Router {
     /// Records the member of `group` on this connection.
-    pub(in crate::route) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
+    pub(in crate::route) fn bind_member(&self, conn: &Conn, group: &GroupId, member: MemberId) {
         self.alive(group, &member);
         let bind = |token| self.tokens.bind(token, group, member.clone());
         let bound = conn.token.is_some_and(bind);
-        if conn.speaks_for(group, member) || bound {
+        if conn.bind_member(group, member) || bound {
             self.detectors.change_owners();
         }
     }
 
     /// Records a sign of life of a member of a cluster group on this connection.
-    pub(in crate::route) fn heard_of(
+    pub(in crate::route) fn note_alive(
         &self,
         conn: &Conn,
         group: &GroupId,
@@ -38,7 +38,7 @@ impl Router {
         if is_live_anew || is_other {
             self.detectors.change_owners();
         }
-        self.speaks_for(conn, group, key.clone());
+        self.bind_member(conn, group, key.clone());
     }
 
     /// Removes a member of a cluster group: its retries return to the group's queue.

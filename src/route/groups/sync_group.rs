@@ -49,7 +49,7 @@ pub(in crate::route) async fn answer(
         Ok(synced) => synced,
         Err(error) => return refused(code::of_group(error)),
     };
-    router.speaks_for(conn, &group, key.clone());
+    router.bind_member(conn, &group, key.clone());
     router.assigned(
         conn,
         &group,
@@ -102,7 +102,7 @@ pub(in crate::route) async fn relayed(
     if response.error_code != 0 {
         return Ok(response);
     }
-    router.heard_of(conn, &group, (&key, &member_id));
+    router.note_alive(conn, &group, (&key, &member_id));
     router.missed(&group);
     router.assigned(
         conn,
@@ -214,7 +214,7 @@ async fn with_lane(
         Err(_) => return Ok(given.clone()),
     };
     router.engine.join(group, member.key.clone()).await?;
-    router.names.meet(group);
+    router.names.register(group);
     assignment.append(&retry, 0);
     Ok(assignment.to_bytes())
 }

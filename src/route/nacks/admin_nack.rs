@@ -160,7 +160,7 @@ impl Router {
             }
             Err(error) => return Err(PostRefusal::Engine(error)),
         };
-        self.names.meet(&group);
+        self.names.register(&group);
         self.stop_keys(stops, &reply).await;
         match reply {
             NackReply::Taken(outcomes) => {

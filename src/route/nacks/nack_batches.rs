@@ -12,7 +12,7 @@ use crate::wire::batch::{RawRecord, order_key};
 
 /// The keys that a batch of nacks stops (`order.mode: key`).
 #[derive(Debug)]
-pub(in crate::route) struct KeyStops {
+pub(in crate::route) struct StoppedKeys {
     group: GroupId,
     /// One element for each nack; empty if the group has no key order.
     each: Vec<Option<Stop>>,
@@ -24,20 +24,20 @@ impl Router {
         &self,
         batch: NackBatch,
         evidence: Evidence,
-    ) -> (KeyStops, impl Future<Output = Result<NackReply, EngineError>> + use<>) {
+    ) -> (StoppedKeys, impl Future<Output = Result<NackReply, EngineError>> + use<>) {
         (self.key_stops(&batch), self.engine.said(batch, evidence))
     }
 
-    pub(in crate::route) fn key_stops(&self, batch: &NackBatch) -> KeyStops {
+    pub(in crate::route) fn key_stops(&self, batch: &NackBatch) -> StoppedKeys {
         let group = batch.group.clone();
         let keyed = if self.keeps_keys(&group) { &batch.nacks[..] } else { &[] };
-        KeyStops { each: keyed.iter().map(stop).collect(), group }
+        StoppedKeys { each: keyed.iter().map(stop).collect(), group }
     }
 
     /// Called once the entries of a batch are durable: later records of their keys become
     /// key-blocked.
-    pub(in crate::route) async fn stop_keys(&self, stops: KeyStops, reply: &NackReply) {
-        let KeyStops { group, mut each } = stops;
+    pub(in crate::route) async fn stop_keys(&self, stops: StoppedKeys, reply: &NackReply) {
+        let StoppedKeys { group, mut each } = stops;
         if let NackReply::Taken(outcomes) = reply {
             let mut outcomes = outcomes.iter();
             each.retain(|_| outcomes.next().is_some_and(Option::is_some));

@@ -26,7 +26,7 @@ const TOGETHER: usize = 64;
 
 impl Router {
     /// Adds a record that the request names without its bytes.
-    pub(in crate::route) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: NamedOrigin) {
+    pub(in crate::route) fn add_named(&self, conn: &Conn, back: &mut ReadBack, of: NamedOrigin) {
         if back.records.contains_key(&of) || back.unread.contains(&of) {
             return;
         }

@@ -64,7 +64,7 @@ impl ClusterOffsetCache {
 
     /// Whether the offset differs from the cached one. [`ClusterOffsetCache::see`] caches it after
     /// the engine has recorded it.
-    pub(in crate::route) fn is_news(
+    pub(in crate::route) fn differs(
         &self,
         group: &GroupId,
         topic: &TopicName,
@@ -107,11 +107,11 @@ mod tests {
         let (positions, group, topic) =
             (ClusterOffsetCache::default(), GroupId::from("shop"), TopicName::from("orders"));
         assert_eq!(positions.committed(&group, &topic, 0), None);
-        assert!(positions.is_news(&group, &topic, 0, 7));
-        assert!(positions.is_news(&group, &topic, 0, 7), "until it is seen");
+        assert!(positions.differs(&group, &topic, 0, 7));
+        assert!(positions.differs(&group, &topic, 0, 7), "until it is seen");
         positions.see(&group, vec![(topic.clone(), 0, 7)]);
-        assert!(!positions.is_news(&group, &topic, 0, 7), "nothing new");
-        assert!(positions.is_news(&group, &topic, 0, 3), "a reset is news");
+        assert!(!positions.differs(&group, &topic, 0, 7), "nothing new");
+        assert!(positions.differs(&group, &topic, 0, 3), "a reset is news");
         positions.see(&group, vec![(topic.clone(), 0, 3)]);
         assert_eq!(positions.committed(&group, &topic, 0), Some(3));
         assert_eq!(positions.committed(&group, &topic, 1), None);

@@ -1,27 +1,28 @@
-//! The kind of one partition in a commit.
+//! The effect of a commit on one partition.
 
 use crate::broker::offsets::CommitItem;
 use crate::model::{LaneOffset, TopicName};
 use crate::wire::ResponseError;
 
-/// The common result of all partitions of one kind.
+/// The common result of all partitions with one effect.
 pub(super) type PartitionResult = Result<(), ResponseError>;
 
-/// The kind of one partition in the request.
+/// The effect of a commit on one of its partitions.
 #[derive(Clone, Debug)]
 pub(in crate::route) enum CommitPart {
     /// An offset to store.
     Store(CommitItem),
-    /// An offset of a retry partition of the group.
-    Lane(LaneOffset),
-    /// An offset without effect: of the snapshot, or of another group's retry topic.
+    /// Acknowledges the deliveries of the group's retry topic below the offset.
+    Acknowledge(LaneOffset),
+    /// Stores nothing and succeeds: an offset that no delivery of a retry topic had, or one of
+    /// another group's retry topic.
     Ignore,
     Refuse(ResponseError),
 }
 
 impl CommitPart {
     /// An offset to store, with the client's metadata.
-    pub(super) fn explained(&self) -> Option<(&TopicName, i32, i64, &str)> {
+    pub(super) fn with_metadata(&self) -> Option<(&TopicName, i32, i64, &str)> {
         match self {
             Self::Store(item) => Some((&item.topic, item.partition, item.offset, &item.metadata)),
             _ => None,
@@ -36,11 +37,11 @@ impl CommitPart {
         }
     }
 
-    /// The error code of this partition, from the results of the two kinds.
-    pub(super) fn code(&self, lane: PartitionResult, stored: PartitionResult) -> i16 {
+    /// The error code of this partition.
+    pub(super) fn code(&self, acknowledged: PartitionResult, stored: PartitionResult) -> i16 {
         let done = match self {
             Self::Store(_) => stored,
-            Self::Lane(_) => lane,
+            Self::Acknowledge(_) => acknowledged,
             Self::Ignore => Ok(()),
             Self::Refuse(error) => Err(*error),
         };

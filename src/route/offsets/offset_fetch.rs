@@ -180,7 +180,7 @@ async fn begins_anew(
     bare: impl Iterator<Item = (TopicName, i32, i64)>,
 ) {
     let of = |(of, offset): (TopicPartition, i64)| (of.topic, of.partition, offset);
-    let bare: Vec<_> = router.real(bare).map(of).collect();
+    let bare: Vec<_> = router.origin_offsets(bare).map(of).collect();
     if bare.is_empty() {
         return;
     }
@@ -296,7 +296,7 @@ async fn seen(
         *offset = (*offset).max(0);
     }
     told.retain(|(topic, partition, offset)| {
-        router.positions.is_news(group, topic, *partition, *offset)
+        router.positions.differs(group, topic, *partition, *offset)
     });
     let noting = router.note(group, told);
     let error = match tokio::time::timeout(NOTING, noting).await {

@@ -48,7 +48,7 @@ pub(super) fn begin<'a>(
         Ok(request) => router.send_nacks(request, Evidence::Nack),
         Err(outcome) => return done(outcome),
     };
-    router.names.meet(group);
+    router.names.register(group);
     let group = group.clone();
     Box::pin(async move {
         match sent.await {
@@ -85,7 +85,7 @@ pub(super) fn hold<'a>(
         Ok(seq) => seq,
         Err(outcome) => return done(outcome),
     };
-    router.names.meet(group);
+    router.names.register(group);
     Box::pin(async move {
         match router.broker.durable(seq).await {
             Ok(()) => ProduceOutcome::taken(0, 0),

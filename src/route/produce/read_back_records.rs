@@ -47,7 +47,7 @@ impl Router {
                     && asked.by_reference
                     && self.is_of_cluster(&origin.topic)
                 {
-                    self.names_ahead(conn, back, (group.clone(), origin));
+                    self.add_named(conn, back, (group.clone(), origin));
                 }
             }
         }

@@ -100,7 +100,7 @@ impl Names {
     }
 
     /// Called when the group has retries: its two topics get their ids, and appear in listings.
-    pub fn meet(&self, group: &GroupId) {
+    pub fn register(&self, group: &GroupId) {
         let names = [self.retry_topic(group), self.dead_letter_topic(group)];
         if self.read().listed.contains(&names[0]) {
             return;
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn topic_ids_derive_from_the_cluster_id_once_known() {
         let names = Names::new(Templates::default(), "ours");
-        names.meet(&"shop".into());
+        names.register(&"shop".into());
         let before = names.topic_id(&"reprise.retry.shop".into());
         names.of_cluster("theirs");
         let after = names.topic_id(&"reprise.retry.shop".into());
@@ -317,7 +317,7 @@ mod tests {
     fn only_groups_with_retries_are_listed_but_any_id_resolves() {
         let names = Names::new(Templates::default(), "c");
         names.retry_topic(&"quiet".into());
-        names.meet(&"shop".into());
+        names.register(&"shop".into());
         let listed: Vec<_> = names.listed().iter().map(ToString::to_string).collect();
         assert_eq!(listed, ["reprise.dlq.shop", "reprise.retry.shop"]);
         let id = names.topic_id(&"reprise.retry.other".into());

@@ -127,12 +127,16 @@ impl Router {
     }
 }
 
+/// Partitions of a retry topic: each member reads its own deliveries in partition 0.
+pub(in crate::route) const RETRY_PARTITIONS: i32 = 1;
+
 impl TopicKind {
     /// The number of partitions that a client may request.
     pub(in crate::route) fn partitions(&self) -> i32 {
         match self {
             Self::Local(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
-            Self::Retry(_) | Self::DeadLetters(..) => 1,
+            Self::Retry(_) => RETRY_PARTITIONS,
+            Self::DeadLetters(..) => 1,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::{self, EngineError, EntrySource};
 use crate::observe::Metrics;
 use crate::route::clients::conn::Conn;
 use crate::route::nacks::nack_batches::word_of;
-use crate::route::offsets::offset_commit::{CommitDeadline, noted};
+use crate::route::offsets::offset_commit::{CommitDeadline, commit_result};
 use crate::route::transactions::pending_transactions::PendingTransactions;
 use crate::route::{Router, code, produce};
 use crate::upstream::{Link, UpstreamError};
@@ -56,13 +56,13 @@ async fn end(
     may()?;
     // A producer that was fenced meanwhile learns that, instead of a retriable error.
     let late = |late| may().err().unwrap_or(late);
-    let patience = CommitDeadline::begins(&router.clock);
+    let deadline = CommitDeadline::begins(&router.clock);
     let mut nacks = HeldBatches::default();
     if request.committed {
         // Offsets of the transaction go behind every nack that was queued before it.
         for group in router.broker.transactions.groups(id) {
-            let nacks = router.engine.origin_commits(&group, Vec::new());
-            patience.bounds(noted(nacks)).await.map_err(late)?;
+            let nacks = router.engine.nacks_durable(&group);
+            deadline.bounds(commit_result(nacks)).await.map_err(late)?;
         }
         nacks = router.broker.held_in_transaction(id, by).map_err(of)?;
     }
@@ -71,7 +71,7 @@ async fn end(
         let ended = router.broker.end_transaction(id, by, request.committed, raises);
         end.told((&router.metrics, &router.transactions), ended)
     } else {
-        patience.bounds(end.with(router, conn, nacks)).await.map_err(late)?
+        deadline.bounds(end.with(router, conn, nacks)).await.map_err(late)?
     };
     let EndResult { producer, seq, .. } = ended.map_err(of)?;
     router.broker.durable(seq).await.map_err(of)?;

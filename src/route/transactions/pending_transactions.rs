@@ -176,7 +176,11 @@ impl PendingTransactions {
     }
 
     /// Drops pending offsets of partitions in which the cluster has stored a later OffsetCommit.
-    pub(in crate::route) fn overtake(&self, group: &GroupId, stored: &[(TopicName, i32, i64)]) {
+    pub(in crate::route) fn drop_superseded(
+        &self,
+        group: &GroupId,
+        stored: &[(TopicName, i32, i64)],
+    ) {
         let is_stored = |topic: &TopicName, partition: i32| {
             stored.iter().any(|(of, index, _)| of == topic && *index == partition)
         };
@@ -228,13 +232,14 @@ mod tests {
 
     fn commit(sequence: u64) -> TransactionCommit {
         let lane = LaneOffset { slot: RetryPartition(1), sequence };
-        let ours = BTreeMap::from([(("reprise.retry.shop".into(), 0), CommitPart::Lane(lane))]);
+        let ours =
+            BTreeMap::from([(("reprise.retry.shop".into(), 0), CommitPart::Acknowledge(lane))]);
         TransactionCommit { group: "shop".into(), ours, theirs: Vec::new() }
     }
 
     fn sequence(held: &OpenTransaction) -> u64 {
         match held.groups[&"shop".into()].ours[&("reprise.retry.shop".into(), 0)] {
-            CommitPart::Lane(lane) => lane.sequence,
+            CommitPart::Acknowledge(lane) => lane.sequence,
             _ => panic!("not of the lane"),
         }
     }
@@ -312,8 +317,8 @@ mod tests {
         let theirs = vec![("orders".into(), 0, 7), ("orders".into(), 1, 8)];
         let commit = TransactionCommit { theirs, ..commit(1) };
         all.hold("a", (7, 0), MonoMs(1), commit, || true).unwrap();
-        all.overtake(&"audit".into(), &[("orders".into(), 0, 9)]);
-        all.overtake(&"shop".into(), &[("orders".into(), 1, 9)]);
+        all.drop_superseded(&"audit".into(), &[("orders".into(), 0, 9)]);
+        all.drop_superseded(&"shop".into(), &[("orders".into(), 1, 9)]);
         all.ended("a", (7, 0), true, Vec::new(), 0);
         let held = all.first_untold("a").unwrap().held;
         assert_eq!(held.groups[&"shop".into()].theirs, [("orders".into(), 0, 7)]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::retry::detector::GroupObservation;
 use crate::route::offsets::commit_part::CommitPart;
-use crate::route::offsets::offset_commit::{CommitDeadline, lane_part, store};
+use crate::route::offsets::offset_commit::{CommitDeadline, acknowledge_retries, store};
 use crate::route::transactions::pending_transactions::OpenTransaction;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -88,14 +88,14 @@ pub async fn run(router: Arc<Router>) {
 impl OpenTransaction {
     /// Applies the commit; idempotent.
     async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
-        let patience = CommitDeadline::begins(&router.clock);
+        let deadline = CommitDeadline::begins(&router.clock);
         for (group, commits) in &self.groups {
             let theirs = router.note(group, commits.theirs.clone());
             let noted = async { theirs.await.map_err(|error| code::of_commit(&error)) };
-            patience.bounds(noted).await?;
+            deadline.bounds(noted).await?;
             let ours: Vec<CommitPart> = commits.ours.values().cloned().collect();
-            patience.bounds(lane_part(router, group, ours.iter())).await?;
-            patience.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
+            deadline.bounds(acknowledge_retries(router, group, ours.iter())).await?;
+            deadline.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
             router.commit_stored(group, commits.theirs.iter().cloned());
         }
         Ok(())
@@ -105,7 +105,7 @@ impl OpenTransaction {
     fn abort(&self, router: &Router) {
         for (group, commits) in &self.groups {
             for part in commits.ours.values() {
-                if let CommitPart::Lane(up_to) = part {
+                if let CommitPart::Acknowledge(up_to) = part {
                     router.engine.lane_aborted(group, *up_to);
                     router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
                 }

@@ -20,8 +20,8 @@ use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, NamedPartition, is_marked, is_ours, may_commit, may_here, noted, own_parts,
-    part, passes_nacks, settle_passed,
+    CommitDeadline, NamedPartition, RefusedPartitions, commit_result, is_marked, is_ours,
+    may_commit, may_here, own_parts, part, passes_nacks, settle_passed, storable,
 };
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
@@ -47,10 +47,10 @@ pub(in crate::route) async fn answer(
     if let Err(error) = may(router, &group, &request) {
         return refused(error);
     }
-    let patience = CommitDeadline::begins(&router.clock);
+    let deadline = CommitDeadline::begins(&router.clock);
     // Queued behind every earlier nack: the commit waits for those that it passes.
-    let nacks = router.engine.origin_commits(&group, Vec::new());
-    let waited = patience.bounds(noted(nacks)).await;
+    let nacks = router.engine.nacks_durable(&group);
+    let waited = deadline.bounds(commit_result(nacks)).await;
     // A lost membership wins over any result of the wait.
     if let Err(error) = may(router, &group, &request) {
         return refused(error);
@@ -63,9 +63,11 @@ pub(in crate::route) async fn answer(
         refuse_marked(router, conn, &group);
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
-    let passing = router.passing_withheld(&group, offsets(&request));
-    patience.cuts(router.settle_withheld(&group, passing)).await;
-    if router.passes_awaited(&group, &plain) {
+    let refused = RefusedPartitions::new();
+    let to_store = || storable(router, &group, &plain, &refused);
+    let passing = router.passing_withheld(&group, to_store());
+    deadline.waits(router.settle_withheld(&group, passing)).await;
+    if router.passes_awaited(&group, to_store()) {
         return respond(&request, |_| ResponseError::IllegalGeneration.code());
     }
     let mut parts = BTreeMap::new();
@@ -75,7 +77,7 @@ pub(in crate::route) async fn answer(
         let partitions = topic.partitions.iter();
         parts.extend(partitions.map(|asked| ((name.clone(), asked.partition_index), of(asked))));
     }
-    let kept = patience.bounds(keep(router, head.version, &request, group, &parts)).await;
+    let kept = deadline.bounds(keep(router, head.version, &request, group, &parts)).await;
     let kept = kept.map_or_else(|error| error.code(), |()| 0);
     respond(&request, |named| match parts.get(named) {
         Some(CommitPart::Refuse(error)) => error.code(),
@@ -121,7 +123,7 @@ async fn keep(
         router.keep_group(&group);
     }
     router.broker.durable(seq).await.map_err(of)?;
-    let lanes = parts.iter().filter(|(_, part)| matches!(part, CommitPart::Lane(_)));
+    let lanes = parts.iter().filter(|(_, part)| matches!(part, CommitPart::Acknowledge(_)));
     let ours: BTreeMap<_, _> = lanes.map(|(named, part)| (named.clone(), part.clone())).collect();
     if ours.is_empty() {
         return Ok(());
@@ -193,9 +195,9 @@ pub(in crate::route) async fn relayed(
     request: TxnOffsetCommitRequest,
 ) -> Result<TxnOffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
-    let patience = CommitDeadline::begins(&router.clock);
+    let deadline = CommitDeadline::begins(&router.clock);
     let plain = as_commit(&request);
-    if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
+    if let Err(late) = deadline.bounds(passes_nacks(router, &group, offsets(&request))).await {
         // A missing membership wins over the timeout, which would make the client try again.
         let error = may_commit(router, conn, link, head, &plain).await?.unwrap_or(late);
         return Ok(respond(&request, |_| error.code()));
@@ -205,11 +207,11 @@ pub(in crate::route) async fn relayed(
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
     let commit = offsets(&request);
-    settle_passed(router, conn, (&mut *link, head), &patience, &plain, commit).await?;
-    if router.passes_awaited(&group, &plain) {
+    settle_passed(router, conn, (&mut *link, head), &deadline, &plain, commit).await?;
+    if router.passes_awaited(&group, offsets(&request)) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }
-    if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
+    if let Err(late) = deadline.bounds(commit_result(router.engine.settled(&group))).await {
         return Ok(respond(&request, |_| late.code()));
     }
     let ours = own_parts(router, &group, &plain);
@@ -245,7 +247,7 @@ pub(in crate::route) async fn relayed(
         let theirs = offsets(&theirs).collect();
         let commit = TransactionCommit { group, ours: ours.clone(), theirs };
         let done = hold(router, request.transactional_id.as_str(), by, commit);
-        patience.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
+        deadline.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
     };
     Ok(respond(&request, |named| match ours.get(named) {
         Some(CommitPart::Refuse(error)) => error.code(),
@@ -292,7 +294,7 @@ async fn hold(
     commit: TransactionCommit,
 ) -> Result<(), ResponseError> {
     for part in commit.ours.values() {
-        if let CommitPart::Lane(up_to) = part {
+        if let CommitPart::Acknowledge(up_to) = part {
             let may = router.engine.may_commit_lane(&commit.group, *up_to).await;
             may.map_err(|error| code::of_commit(&error))?;
         }

@@ -162,7 +162,7 @@ impl AdminSource {
             }
         }
         for (group, (places, entries)) in groups {
-            self.router.names.meet(&group);
+            self.router.names.register(&group);
             let (source, by) = (source.clone(), by.clone());
             let batch = ImportBatch { group, source, entries, by };
             let judged = self.router.engine.import(batch).await?;

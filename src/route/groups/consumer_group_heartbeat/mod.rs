@@ -73,7 +73,7 @@ pub(in crate::route) async fn answer(
     response.heartbeat_interval_ms = i32::try_from(alive.heartbeat_interval_ms).unwrap_or(i32::MAX);
     let key = router.broker.groups.key_of(&group, &alive.member_id);
     let key = key.unwrap_or_else(|| alive.member_id.clone());
-    router.speaks_for(conn, &group, key.clone());
+    router.bind_member(conn, &group, key.clone());
     router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, AssignmentStep::Assigned);
     if stays && router.calls_back(&group, &key).is_some() {
         return called_back();
@@ -175,7 +175,7 @@ async fn with_lane(
     match lane.filter(|_| takes_part) {
         Some(lane) => {
             router.engine.join(group, key).await?;
-            router.names.meet(group);
+            router.names.register(group);
             topics.push(TopicPartitions::default().with_topic_id(lane).with_partitions(vec![0]));
         }
         // A member that unsubscribes from the retry topic returns its retries to the group's queue.

@@ -50,7 +50,7 @@ pub(in crate::route) async fn relayed(
         None if request.member_epoch == LEAVES => router.gone_from(&group, &key, true),
         None if request.member_epoch < 0 => {}
         None => {
-            router.heard_of(conn, &group, (&key, &member));
+            router.note_alive(conn, &group, (&key, &member));
             if response.assignment.is_some() {
                 for gone in router.members.quiet(&group, router.clock.now().mono) {
                     router.lost(&group, &gone, None, false);
@@ -164,7 +164,7 @@ async fn with_ours(
     let Some(mut topics) = held else { return Ok(None) };
     if wanted.contains(&retry) {
         router.engine.join(group, key).await?;
-        router.names.meet(group);
+        router.names.register(group);
     } else {
         router.engine.leave(group, key);
     }

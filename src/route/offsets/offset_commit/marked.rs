@@ -1,4 +1,5 @@
-//! Evidence `commit-nack`: a partition's commit whose metadata names failed records.
+//! Markers: the metadata of a partition's commit may name failed records, such as `!retry:812`.
+//! Each named record is nacked (evidence `commit-nack`).
 //!
 //! **Invariant:** the nacks are durable before the commit is stored or relayed to the cluster. The
 //! marker is removed from the stored metadata. A client that reads the offset back and commits it
@@ -21,7 +22,7 @@ use crate::retry::{
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::nacks::nack_batches::KeyStops;
+use crate::route::nacks::nack_batches::StoppedKeys;
 use crate::route::nacks::origin_records::{NAMED_BYTES_MAX, ReadBack, UnreadReason};
 use crate::route::offsets::commit_markers::MarkedCommit;
 use crate::route::offsets::offset_commit::{CommitDeadline, NamedPartition};
@@ -102,8 +103,8 @@ pub(in crate::route) fn is_marked(request: &OffsetCommitRequest) -> bool {
     partitions.filter_map(|p| p.committed_metadata.as_deref()).any(is_mark)
 }
 
-/// Removes the markers from a request and returns them.
-pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<MarkedPartition> {
+/// Removes the markers from a request and returns them. Their partitions stay in it.
+pub(super) fn take_markers(request: &mut OffsetCommitRequest) -> Vec<MarkedPartition> {
     let mut marked = Vec::new();
     for topic in &mut request.topics {
         for partition in &mut topic.partitions {
@@ -118,14 +119,14 @@ pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<MarkedPartitio
 }
 
 /// Takes the nacks of the markers; returns the refused partitions.
-pub(super) async fn here(
+pub(super) async fn nack_here(
     router: &Router,
     conn: &Conn,
     group: &GroupId,
-    patience: &CommitDeadline<'_>,
+    deadline: &CommitDeadline<'_>,
     marked: Vec<MarkedPartition>,
 ) -> RefusedPartitions {
-    let mut taking = CommitMarkers::new(router, conn, group, patience);
+    let mut taking = CommitMarkers::new(router, conn, group, deadline);
     for one in marked {
         // An unknown partition is refused later, when the offsets are stored.
         let place = router.place(&router.names.canonical(&one.named.0));
@@ -141,15 +142,15 @@ pub(super) async fn here(
 
 /// In front of a cluster, which holds the records and decides who may nack them. An error ends the
 /// connection, and the client tries again.
-pub(super) async fn relayed(
+pub(super) async fn nack_relayed(
     router: &Router,
     conn: &Conn,
     (link, head): (&mut Link, &RequestHead),
     group: &GroupId,
-    patience: &CommitDeadline<'_>,
+    deadline: &CommitDeadline<'_>,
     marked: Vec<MarkedPartition>,
 ) -> Result<RefusedPartitions, UpstreamError> {
-    let mut taking = CommitMarkers::new(router, conn, group, patience);
+    let mut taking = CommitMarkers::new(router, conn, group, deadline);
     if marked.is_empty() {
         return Ok(taking.refused);
     }
@@ -168,11 +169,11 @@ pub(super) async fn relayed(
         if let NamedBy::Origin(origin) = place
             && router.is_of_cluster(&origin.topic)
         {
-            router.names_ahead(conn, &mut back, (group.clone(), origin.clone()));
+            router.add_named(conn, &mut back, (group.clone(), origin.clone()));
         }
     }
     if !back.is_whole() {
-        router.read_within(patience.left(), (conn, link, head), &mut back).await?;
+        router.read_within(deadline.left(), (conn, link, head), &mut back).await?;
     }
     for asked in all {
         let found = taking.at_hand(&back, &asked.places);
@@ -201,10 +202,10 @@ struct CommitMarkers<'a> {
     router: &'a Router,
     conn: &'a Conn,
     group: &'a GroupId,
-    patience: &'a CommitDeadline<'a>,
+    deadline: &'a CommitDeadline<'a>,
     /// Bytes of the records collected so far.
     bytes: usize,
-    sent: Vec<(MarkerRequest, KeyStops, NackFuture)>,
+    sent: Vec<(MarkerRequest, StoppedKeys, NackFuture)>,
     refused: RefusedPartitions,
 }
 
@@ -213,10 +214,10 @@ impl<'a> CommitMarkers<'a> {
         router: &'a Router,
         conn: &'a Conn,
         group: &'a GroupId,
-        patience: &'a CommitDeadline<'a>,
+        deadline: &'a CommitDeadline<'a>,
     ) -> Self {
         let (sent, refused) = (Vec::new(), RefusedPartitions::new());
-        Self { router, conn, group, patience, bytes: 0, sent, refused }
+        Self { router, conn, group, deadline, bytes: 0, sent, refused }
     }
 
     /// Parses a marker; `None`: it is refused, or repeats one that was taken before.
@@ -301,7 +302,7 @@ impl<'a> CommitMarkers<'a> {
             producer: None,
             nacks: nacks.collect(),
         };
-        self.router.names.meet(self.group);
+        self.router.names.register(self.group);
         let (stops, answer) = self.router.send_nacks(batch, Evidence::CommitMarker);
         self.sent.push((asked, stops, Box::pin(answer)));
     }
@@ -310,7 +311,7 @@ impl<'a> CommitMarkers<'a> {
     /// durable; the client repeats it, and the ledger charges no repeat.
     async fn end(mut self) -> RefusedPartitions {
         for (asked, stops, answer) in std::mem::take(&mut self.sent) {
-            let taken = match tokio::time::timeout(self.patience.left(), answer).await {
+            let taken = match tokio::time::timeout(self.deadline.left(), answer).await {
                 Ok(Ok(reply)) => Ok(reply),
                 Ok(Err(error)) => Err(refusal_of(&error, &asked.mark.offsets)),
                 Err(_) => Err(MarkerRefusal::Later("it could not be written in time".to_owned())),

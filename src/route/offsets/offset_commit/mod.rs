@@ -4,11 +4,14 @@
 //! [`answer`] serves the embedded cluster, [`relayed`] a member of the upstream cluster:
 //!
 //! 1. Check the membership, here and after every wait.
-//! 2. Take the nacks that the metadata names (evidence `commit-nack`).
-//! 3. Make withheld records that the commit passes dead letters. Lower an offset to the record that
-//!    its partition waits for (`order.mode: partition`); the client sees success.
-//! 4. Acknowledge deliveries of the retry topic.
-//! 5. Store the other offsets.
+//! 2. Take the nacks out of the metadata, in which a consumer may name failed records
+//!    (`marked.rs`).
+//! 3. A withheld record is one that crashed its consumers and is left out for now. If the commit
+//!    passes it, the record becomes a dead letter.
+//! 4. Lower an offset to the first record of its partition that is still to be retried in place
+//!    (`order.mode: partition`); the client sees success.
+//! 5. Acknowledge deliveries of the retry topic.
+//! 6. Store the other offsets.
 //!
 //! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
 //! every earlier nack, and is stored only when those are durable.
@@ -34,18 +37,18 @@ use crate::retry::detector::GroupObservation;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::{CommitPart, PartitionResult};
-use crate::route::offsets::offset_commit::marked::RefusedPartitions;
-use crate::route::topics::topic_kind::TopicKind;
+use crate::route::topics::topic_kind::{RETRY_PARTITIONS, TopicKind};
 use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
-pub(in crate::route) use marked::is_marked;
+pub(in crate::route) use marked::{RefusedPartitions, is_marked};
 pub(in crate::route) use relayed::{
-    NamedPartition, is_ours, may_commit, noted, own_parts, passes_nacks, relayed, settle_passed,
+    NamedPartition, commit_result, is_ours, may_commit, own_parts, passes_nacks, relayed,
+    settle_passed,
 };
 
-/// Bound of a commit's wait for the nacks it passes and for the disk (docs/semantics.md).
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Bound of a commit's wait for the nacks it passes and for the disk.
+const COMMIT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// First version with member epochs, and `GROUP_ID_NOT_FOUND` for an unknown group (KIP-848).
 const EPOCHS_SINCE: i16 = 9;
@@ -62,15 +65,15 @@ pub(in crate::route) async fn answer(
         return committer.refused(&request, error);
     }
     if !committer.key.as_str().is_empty() {
-        router.speaks_for(conn, &group, committer.key.clone());
+        router.bind_member(conn, &group, committer.key.clone());
     }
-    let patience = CommitDeadline::begins(&router.clock);
-    let marked = marked::taken_off(&mut request);
-    let refused = marked::here(router, conn, &group, &patience, marked).await;
+    let deadline = CommitDeadline::begins(&router.clock);
+    let marked = marked::take_markers(&mut request);
+    let refused = marked::nack_here(router, conn, &group, &deadline, marked).await;
     if router.is_in_order(&group) {
-        // Queued behind every earlier nack: a record charged by one of them holds this commit back.
-        let nacks = router.engine.origin_commits(&group, Vec::new());
-        if let Err(late) = patience.bounds(noted(nacks)).await {
+        // A record that an earlier nack put back into its partition lowers this commit.
+        let nacks = router.engine.nacks_durable(&group);
+        if let Err(late) = deadline.bounds(commit_result(nacks)).await {
             return match committer.may(&request) {
                 Err(error) => committer.refused(&request, error),
                 Ok(()) => respond(&request, |_, _| late.code()),
@@ -81,16 +84,17 @@ pub(in crate::route) async fn answer(
         return committer.refused(&request, error);
     }
     let passing = router.passing_withheld(&group, storable(router, &group, &request, &refused));
-    patience.cuts(router.settle_withheld(&group, passing)).await;
+    deadline.waits(router.settle_withheld(&group, passing)).await;
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let resets = resets(router, &group, &request, stored_in(&parts));
-    let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
+    let acknowledged =
+        deadline.bounds(acknowledge_retries(router, &group, parts.iter().flatten())).await;
     let storing = store(router, &group, parts.iter().flatten(), || committer.may(&request));
-    let stored = patience.bounds(storing).await;
+    let stored = deadline.bounds(storing).await;
     if stored.is_ok() {
         if resets.is_empty() {
             router.commit_stored(&group, stored_in(&parts));
@@ -98,13 +102,14 @@ pub(in crate::route) async fn answer(
             // A commit from outside the group is an offset reset: no record was processed.
             router.was_reset(&group, resets);
         }
-        router.commit_explained(&group, parts.iter().flatten().filter_map(CommitPart::explained));
+        router
+            .report_progress(&group, parts.iter().flatten().filter_map(CommitPart::with_metadata));
     } else if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
-            Some(part) => part.code(lane, stored),
+            Some(part) => part.code(acknowledged, stored),
             None => ResponseError::UnknownServerError.code(),
         }
     })
@@ -217,7 +222,7 @@ fn unrefused(
 }
 
 /// The offsets that are stored if the member may commit: none of a refused partition.
-fn storable<'a>(
+pub(in crate::route) fn storable<'a>(
     router: &'a Router,
     group: &'a GroupId,
     request: &'a OffsetCommitRequest,
@@ -251,12 +256,12 @@ impl<'a> CommitDeadline<'a> {
 
     /// The rest of the time.
     fn left(&self) -> Duration {
-        PATIENCE.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
+        COMMIT_WAIT_MAX.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
     }
 
     /// Waits for a part no longer than the rest of the time. A withheld record that is not settled
     /// by then holds the commit back.
-    pub(in crate::route) async fn cuts(&self, part: impl Future<Output = ()>) {
+    pub(in crate::route) async fn waits(&self, part: impl Future<Output = ()>) {
         // A late part is no error: the caller looks at the state afterwards.
         let _ = tokio::time::timeout(self.left(), part).await;
     }
@@ -279,17 +284,19 @@ pub(in crate::route) fn part(
     asked: &OffsetCommitRequestPartition,
 ) -> CommitPart {
     let canonical = router.names.canonical(topic);
-    if let Some(owner) = router.names.group_of_retry(&canonical) {
+    let retry_owner = router.names.group_of_retry(&canonical);
+    let partitions = match &retry_owner {
+        Some(_) => Some(RETRY_PARTITIONS),
+        None => router.place(&canonical).map(|place| place.partitions()),
+    };
+    if !partitions.is_some_and(|count| (0..count).contains(&asked.partition_index)) {
+        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
+    }
+    if let Some(owner) = retry_owner {
         return match LaneOffset::from_kafka(asked.committed_offset) {
-            Some(lane) if owner == *group => CommitPart::Lane(lane),
+            Some(up_to) if owner == *group => CommitPart::Acknowledge(up_to),
             _ => CommitPart::Ignore,
         };
-    }
-    let Some(place) = router.place(&canonical) else {
-        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
-    };
-    if !(0..place.partitions()).contains(&asked.partition_index) {
-        return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
     }
     let metadata = asked.committed_metadata.as_ref().map(ToString::to_string);
     let item = CommitItem {
@@ -309,13 +316,13 @@ pub(in crate::route) fn part(
 }
 
 /// Acknowledges deliveries of the group's retry topic.
-pub(in crate::route) async fn lane_part(
+pub(in crate::route) async fn acknowledge_retries(
     router: &Router,
     group: &GroupId,
     parts: impl Iterator<Item = &CommitPart>,
 ) -> Result<(), ResponseError> {
     for part in parts {
-        if let CommitPart::Lane(up_to) = part {
+        if let CommitPart::Acknowledge(up_to) = part {
             let done = router.engine.lane_commit(group, *up_to).await;
             let acknowledged = done.map_err(|error| code::of_commit(&error))?;
             router.seen(group, GroupObservation::LaneBelow { up_to: *up_to });
@@ -345,7 +352,7 @@ pub(in crate::route) async fn store(
     if items.is_empty() {
         return Ok(());
     }
-    noted(router.engine.origin_commits(group, Vec::new())).await?;
+    commit_result(router.engine.nacks_durable(group)).await?;
     may()?;
     let offsets = items.iter().map(|i| (i.topic.clone(), i.partition, i.offset)).collect();
     router.keep_group(group);
@@ -372,7 +379,7 @@ fn resets(
     router: &Router,
     group: &GroupId,
     request: &OffsetCommitRequest,
-    offsets: impl Iterator<Item = (TopicName, i32, i64)>,
+    offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
 ) -> Vec<GroupObservation> {
     if request.member_id.is_empty() { router.offset_resets(group, offsets) } else { Vec::new() }
 }

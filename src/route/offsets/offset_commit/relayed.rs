@@ -1,6 +1,7 @@
 //! `OffsetCommit` in front of a cluster: the cluster stores its offsets, and its coordinator
-//! decides whether the member may commit. Offsets of our topics are stored here afterwards, unless
-//! the cluster refused the member. An error of one topic refuses no member.
+//! decides whether the member may commit. Our topics are the retry topics and dead-letter topics.
+//! Their offsets are stored here afterwards, unless the cluster refused the member. An error of one
+//! topic refuses no member.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,13 @@ use kafka_protocol::messages::{
 
 use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
+use crate::retry::detector::GroupObservation;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::marked::{self, RefusedPartitions};
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, lane_part, offsets, part, refusal, resets, respond, store, unrefused,
+    CommitDeadline, acknowledge_retries, offsets, part, refusal, resets, respond, store, unrefused,
 };
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -40,18 +42,19 @@ pub(in crate::route) async fn relayed(
     mut request: OffsetCommitRequest,
 ) -> Result<OffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
-    let patience = CommitDeadline::begins(&router.clock);
-    if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
+    let deadline = CommitDeadline::begins(&router.clock);
+    if let Err(late) = deadline.bounds(passes_nacks(router, &group, offsets(&request))).await {
         // A missing membership wins over the timeout, which would make the client try again.
         let error = may_commit(router, conn, link, head, &request).await?.unwrap_or(late);
         return Ok(respond(&request, |_, _| error.code()));
     }
-    let marked = marked::taken_off(&mut request);
-    let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
+    let marked = marked::take_markers(&mut request);
+    let refused =
+        marked::nack_relayed(router, conn, (link, head), &group, &deadline, marked).await?;
     let commit = unrefused(&request, &refused);
-    settle_passed(router, conn, (&mut *link, head), &patience, &request, commit).await?;
+    settle_passed(router, conn, (&mut *link, head), &deadline, &request, commit).await?;
     router.hold_back(&group, &mut request);
-    if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
+    if let Err(late) = deadline.bounds(commit_result(router.engine.settled(&group))).await {
         return Ok(respond(&request, |_, _| late.code()));
     }
     let mut ours = own_parts(router, &group, &request);
@@ -67,45 +70,41 @@ pub(in crate::route) async fn relayed(
         let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
     } else {
-        let resets = resets(router, &group, &theirs, offsets(&theirs));
+        let resets = named_resets(router, &group, &theirs);
         let mut response = link.call(head, &theirs).await?;
         let refusal = match verdict(&response) {
             MemberVerdict::Accepted => None,
             MemberVerdict::Refused(error) => Some(error),
             MemberVerdict::Unknown => may_commit(router, conn, link, head, &request).await?,
         };
-        stored(router, &patience, &group, &theirs, &mut response).await;
-        if resets.is_empty() || refusal.is_some() {
-            tell_watch(router, &group, &key, &theirs, &response);
-        } else {
-            // A commit from outside the group is an offset reset: no record was processed.
-            router.was_reset(&group, resets);
-        }
+        stored(router, &deadline, &group, &theirs, &mut response).await;
+        report_to_detector(router, &group, &key, (&theirs, resets), &response);
         (response, refusal)
     };
     match refusal {
         Some(error) => router.metrics.commit_failed(group.as_str(), &code::name(error)),
         None if member.as_str().is_empty() => {}
         None => {
-            router.heard_of(conn, &group, (&key, &member));
+            router.note_alive(conn, &group, (&key, &member));
             let generation = request.generation_id_or_member_epoch;
-            router.goes_on_with(conn, &group, (&key, &member), generation);
+            router.note_generation(conn, &group, (&key, &member), generation);
         }
     }
-    // Offsets of dead letters are stored here: nothing of ours appears in the cluster.
-    let (lane, kept) = match refusal {
+    // Nothing of ours appears in the cluster.
+    let (acknowledged, kept) = match refusal {
         Some(error) => (Err(error), Err(error)),
         // Without a member id there are no deliveries of the retry topic to acknowledge.
         None if request.member_id.is_empty() => (
             Err(ResponseError::UnknownMemberId),
-            patience.bounds(store(router, &group, ours.values(), || Ok(()))).await,
+            deadline.bounds(store(router, &group, ours.values(), || Ok(()))).await,
         ),
         None => (
-            patience.bounds(lane_part(router, &group, ours.values())).await,
-            patience.bounds(store(router, &group, ours.values(), || Ok(()))).await,
+            deadline.bounds(acknowledge_retries(router, &group, ours.values())).await,
+            deadline.bounds(store(router, &group, ours.values(), || Ok(()))).await,
         ),
     };
-    Ok(merge(&request, &response, |named| ours.get(named).map(|part| part.code(lane, kept))))
+    let code = |named: &NamedPartition| ours.get(named).map(|part| part.code(acknowledged, kept));
+    Ok(merge(&request, &response, code))
 }
 
 /// Makes the withheld records that the commit passes dead letters, if the cluster accepts the
@@ -114,14 +113,14 @@ pub(in crate::route) async fn settle_passed(
     router: &Router,
     conn: &Conn,
     (link, head): (&mut Link, &RequestHead),
-    patience: &CommitDeadline<'_>,
+    deadline: &CommitDeadline<'_>,
     request: &OffsetCommitRequest,
     commit: impl Iterator<Item = (TopicName, i32, i64)>,
 ) -> Result<(), UpstreamError> {
     let group = group_of(&request.group_id);
     let passing = router.passing_withheld(&group, commit);
     if !passing.is_empty() && may_commit(router, conn, link, head, request).await?.is_none() {
-        patience.cuts(router.settle_withheld(&group, passing)).await;
+        deadline.waits(router.settle_withheld(&group, passing)).await;
     }
     Ok(())
 }
@@ -275,7 +274,7 @@ async fn fetch_refusal(
 /// although it is stored, and the client repeats it.
 async fn stored(
     router: &Router,
-    patience: &CommitDeadline<'_>,
+    deadline: &CommitDeadline<'_>,
     group: &GroupId,
     asked: &OffsetCommitRequest,
     response: &mut OffsetCommitResponse,
@@ -289,12 +288,12 @@ async fn stored(
             let (index, offset) = (partition.partition_index, partition.committed_offset);
             let mut answer = answers.iter().filter(|answer| answer.partition_index == index);
             let is_stored = answer.next().is_some_and(|answer| answer.error_code == 0);
-            if is_stored && router.positions.is_news(group, &name, index, offset) {
+            if is_stored && router.positions.differs(group, &name, index, offset) {
                 news.push((name.clone(), index, offset));
             }
         }
     }
-    let noted = patience.bounds(noted(router.note(group, news))).await;
+    let noted = deadline.bounds(commit_result(router.note(group, news))).await;
     if let Err(error) = noted {
         for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
             if partition.error_code == 0 {
@@ -304,12 +303,23 @@ async fn stored(
     }
 }
 
-/// Reports the stored and the refused offsets to the detector.
-fn tell_watch(
+/// The offset resets of a commit without a member, by the partition of the request.
+type NamedResets = Vec<(NamedPartition, Vec<GroupObservation>)>;
+
+/// The resets if the cluster stores the offsets; their former offsets are known only before.
+fn named_resets(router: &Router, group: &GroupId, asked: &OffsetCommitRequest) -> NamedResets {
+    let reset = |offset: (TopicName, i32, i64)| {
+        ((offset.0.clone(), offset.1), resets(router, group, asked, [offset]))
+    };
+    offsets(asked).map(reset).collect()
+}
+
+/// Reports the stored and the refused offsets to the group's failure detector.
+fn report_to_detector(
     router: &Router,
     group: &GroupId,
     key: &MemberId,
-    asked: &OffsetCommitRequest,
+    (asked, resets): (&OffsetCommitRequest, NamedResets),
     response: &OffsetCommitResponse,
 ) {
     let mut codes = BTreeMap::new();
@@ -320,8 +330,14 @@ fn tell_watch(
     }
     let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
     let stored: Vec<_> = offsets(asked).filter(|offset| code(offset) == Some(0)).collect();
-    router.transactions.overtake(group, &stored);
-    router.commit_stored(group, stored);
+    router.transactions.drop_superseded(group, &stored);
+    if asked.member_id.is_empty() {
+        // A commit from outside the group is an offset reset: no record was processed.
+        let stored = resets.into_iter().filter(|(named, _)| codes.get(named) == Some(&0));
+        router.was_reset(group, stored.flat_map(|(_, reset)| reset).collect());
+    } else {
+        router.commit_stored(group, stored);
+    }
     for topic in &asked.topics {
         let name = topic_of(&topic.name);
         let explained = topic.partitions.iter().filter_map(|asked| {
@@ -329,7 +345,7 @@ fn tell_watch(
             let offset = (name.clone(), asked.partition_index, asked.committed_offset);
             (code(&offset) == Some(0)).then_some((&name, offset.1, offset.2, metadata))
         });
-        router.commit_explained(group, explained);
+        router.report_progress(group, explained);
     }
     let refused = offsets(asked).filter_map(|offset| {
         let error = ResponseError::try_from_code(code(&offset)?)?;
@@ -347,13 +363,13 @@ pub(in crate::route) async fn passes_nacks(
 ) -> Result<(), ResponseError> {
     let reading = router.origins.reading();
     if !reading.is_idle() {
-        let commit: Vec<_> = router.real(commit).collect();
+        let commit: Vec<_> = router.origin_offsets(commit).collect();
         reading.passed_by(group, &commit).await;
     }
-    noted(router.engine.origin_commits(group, Vec::new())).await
+    commit_result(router.engine.nacks_durable(group)).await
 }
 
-pub(in crate::route) async fn noted(
+pub(in crate::route) async fn commit_result(
     noting: impl Future<Output = Result<(), EngineError>>,
 ) -> Result<(), ResponseError> {
     noting.await.map_err(|error| code::of_commit(&error))
