@@ -52,10 +52,10 @@ fn shape_of(record: &Bytes) -> Option<RecordShape> {
 }
 
 impl Driver {
-    /// Gives the ledger an observation that has no caller.
+    /// Gives the ledger an observation that has no caller; on a full disk it waits for room.
     pub(super) fn note_input(&mut self, input: LedgerInput, what: &str) {
-        let Some(input) = self.wait_for_room(input) else { return };
-        if let Err(error) = self.ask(input) {
+        let noted = self.queue_input(input).and_then(|()| self.note_queued());
+        if let Err(error) = noted {
             tracing::warn!(%error, "R0421 {what} could not be journalled; check the disk");
         }
     }
@@ -200,14 +200,12 @@ impl Driver {
         Err(error)
     }
 
-    /// Checks whether a new decision may be made, and makes those first that waited for room. An
+    /// Checks whether a new decision may be made; observations that wait for room come first. An
     /// existing decision is journalled as long as the store is usable.
     pub(super) fn may_decide(&mut self) -> Result<(), EngineError> {
         self.usable()?;
-        if self.is_crowded() {
-            return Err(EngineError::Crowded);
-        }
-        self.note_waiting()
+        self.note_queued()?;
+        if self.is_crowded() { Err(EngineError::Crowded) } else { Ok(()) }
     }
 
     /// Records that a decision is not in the journal. The renewal of a failed store drops it;

@@ -79,23 +79,22 @@ impl Driver {
         self.ledger.store_mut().is_crowded() && self.journal.stats().disk_full
     }
 
-    /// Keeps an observation while the store is crowded, since nobody repeats it; returns it
-    /// otherwise.
-    pub(super) fn wait_for_room(&mut self, input: LedgerInput) -> Option<LedgerInput> {
-        if self.usable().is_err() || !self.is_crowded() {
-            return Some(input);
-        }
+    /// Queues an observation behind those that wait for room, since nobody repeats it.
+    pub(super) fn queue_input(&mut self, input: LedgerInput) -> Result<(), EngineError> {
+        self.usable()?;
         if self.renewals.waiting.len() >= DEFERRED_MAX {
             self.give_up(&EngineError::Deferred(DEFERRED_MAX));
-            return Some(input);
+            return self.usable();
         }
         self.renewals.waiting.push_back(input);
-        None
+        Ok(())
     }
 
-    /// Gives the ledger the observations that waited for room.
-    pub(super) fn note_waiting(&mut self) -> Result<(), EngineError> {
-        while let Some(input) = self.renewals.waiting.pop_front() {
+    /// Gives the ledger the queued observations, as long as there is room.
+    pub(super) fn note_queued(&mut self) -> Result<(), EngineError> {
+        while !self.is_crowded()
+            && let Some(input) = self.renewals.waiting.pop_front()
+        {
             let (_, facts) = self.handle(input);
             self.persist(&facts, &[], Vec::new())?;
         }
