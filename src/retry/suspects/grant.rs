@@ -1,4 +1,10 @@
-//! The limit of one Fetch while a set is tested.
+//! The limit of one Fetch while records are suspected of ending their consumers (terms: `set.rs`).
+//! Behind an offset means at a higher one. The first rule that fits decides:
+//!
+//! 1. An owner of an isolated record that comes first gets nothing else.
+//! 2. Records before the first suspects of the partition are delivered.
+//! 3. Behind a withheld record, the probe is delivered by itself, and the rest after its timeout.
+//! 4. Suspects are delivered in parts; an isolated record waits for the member's other records.
 
 use crate::model::{MemberId, Moment, MonoMs, Origin, TopicPartition};
 use crate::retry::suspects::ranges::length;
@@ -52,8 +58,14 @@ impl Suspects {
         if set.isolation.is_ended() {
             return Grant::Nothing;
         }
-        if set.isolation.probe().is_some() {
-            return set.grant_behind_withheld(now.mono, member);
+        if let Some(probe) = set.isolation.probe() {
+            let Some(next) = set.first_behind() else { return Grant::Nothing };
+            if probe.has_passed {
+                set.isolation.is_skipped = true;
+                // Suspects of other sets may be behind the withheld record.
+                return self.grant(now, member, partition, next, outstanding);
+            }
+            return set.grant_probe(now.mono, member, next);
         }
         if let Some(granted) = set.part.get(partition)
             && granted.contains(&position)
@@ -117,35 +129,32 @@ impl Suspects {
         if self.sets.iter().any(is_behind_probe) {
             return true;
         }
-        for index in 0..self.sets.len() {
-            let is_owner = self.isolated_owner(index) == Some(member);
-            let Some(set) = self.sets.get_mut(index).filter(|_| is_owner) else { continue };
-            let Some(record) = set.isolated() else { continue };
-            let is_behind = is_in(partition, &record) && position > record.offset;
-            let is_elsewhere = !is_in(partition, &record) || is_behind;
-            let IsolatedStage::First(quiet) = &mut set.isolation.stage else { continue };
-            if quiet.as_ref().is_none_or(|quiet| quiet.member != *member) {
-                *quiet = Some(QuietOwner { member: member.clone(), since: now });
-            }
-            // Only the first of its isolated records comes first: two would wait for each other
-            // (seed 109 of `tests/inference/world.rs`).
-            return is_elsewhere;
+        let owned =
+            (0..self.sets.len()).filter(|index| self.isolated_owner(*index) == Some(member));
+        let in_line = owned.filter_map(|index| {
+            let set = self.sets.get(index).filter(|set| set.is_first_in_line())?;
+            Some((set.isolated()?, index))
+        });
+        // Only one of them comes first: two would wait for each other. In a partition the member
+        // reaches the one at the lowest offset first.
+        let Some((record, index)) = in_line.min() else { return false };
+        if let Some(set) = self.sets.get_mut(index)
+            && let IsolatedStage::First(quiet) = &mut set.isolation.stage
+            && quiet.as_ref().is_none_or(|quiet| quiet.member != *member)
+        {
+            *quiet = Some(QuietOwner { member: member.clone(), since: now });
         }
-        false
+        !is_in(partition, &record) || position > record.offset
     }
 }
 
 impl SuspectSet {
-    /// Skips a withheld record: the next record by itself first, and the rest once that one passed
-    /// its timeout.
-    fn grant_behind_withheld(&mut self, now: MonoMs, member: &MemberId) -> Grant {
-        let Some(next) = self.first_behind() else { return Grant::Nothing };
+    /// Skips a withheld record and grants the next one by itself, the probe.
+    fn grant_probe(&mut self, now: MonoMs, member: &MemberId, next: i64) -> Grant {
         self.isolation.is_skipped = true;
-        let Some(probe) = self.isolation.probe_mut() else { return Grant::Nothing };
-        if probe.has_passed {
-            return Grant::From(next);
-        }
-        if probe.member.is_none() {
+        if let Some(probe) = self.isolation.probe_mut()
+            && probe.member.is_none()
+        {
             probe.member = Some(member.clone());
             self.part_touched = now;
         }

@@ -238,8 +238,9 @@ impl Suspects {
                 self.owns(member, of) && (cause == LossCause::MemberEnded || lost.get(of).is_some())
             };
             let is_owner = set.remaining.partitions().any(is_lost);
-            // The owner was to get a part next, and was lost before: by another record.
-            let is_its_turn = is_owner && set.is_first_in_line();
+            // The owner was to get a part next, and was lost before: by another record. A record
+            // that is proven stays suspected beside that one.
+            let is_its_turn = is_owner && set.is_first_in_line() && !set.is_proven();
             let is_wrong = set.passed_over.intersects(lost) || is_its_turn;
             let is_kept = set.isolation.is_ended() || set.isolation.probe().is_some();
             if !set.is_tested || is_kept || !is_wrong {

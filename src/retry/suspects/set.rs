@@ -66,6 +66,8 @@ pub(super) struct SuspectSet {
     pub is_tested: bool,
     /// The wait for a commit in the part.
     pub patience_ms: u64,
+    /// The last suspect was passed over without a grant, since its owner did not fetch it.
+    pub is_opened_ungranted: bool,
     pub isolation: Isolation,
 }
 
@@ -321,6 +323,7 @@ impl SuspectSet {
         self.end_part();
         self.part_size = 0;
         self.passed_over = OffsetRanges::default();
+        self.is_opened_ungranted = false;
         self.isolation.end_quiet();
         if let Some(probe) = self.isolation.probe_mut() {
             *probe = ProbeDelivery::default();

@@ -446,3 +446,52 @@ fn a_lost_probe_is_explained_by_lost_records_only() {
         .handle(now(3_000), SuspectEvent::Returned { member, outstanding, has_retry_topic: true });
     assert!(suspects.sets[1].isolation.probe().is_none(), "the probe itself is lost");
 }
+
+#[test]
+fn a_paused_partition_does_not_exempt_its_topic() {
+    let mut suspects = Suspects::new(SuspectRules::default());
+    let partitions = vec![of(0), of(1)];
+    suspects.handle(now(0), SuspectEvent::Assigned { member: "owner".into(), partitions });
+    tested(&mut suspects, &[(0, 0..1)]);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (1, 0)), Grant::Nothing, "the record first");
+    suspects.handle_timeout(now(2_000 + 3 * QUIET_MS_MAX));
+    assert!(!suspects.is_tested(&of(0), 0), "everything is delivered");
+    assert!(suspects.exempt.is_empty(), "the record was never granted");
+}
+
+#[test]
+fn suspects_behind_a_withheld_record_are_granted_in_parts() {
+    let mut suspects = group(1);
+    tested(&mut suspects, &[(0, 12..28)]);
+    let mut withheld = skipped(0, 8);
+    let probe = ProbeDelivery { has_passed: true, ..ProbeDelivery::default() };
+    withheld.isolation.stage = IsolatedStage::Withheld(probe);
+    suspects.sets.push(withheld);
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 8)), Grant::Range(9..12));
+    assert_eq!(ask(&mut suspects, 2_000, "owner", (0, 12)), Grant::Range(12..14));
+}
+
+#[test]
+fn the_lowest_isolated_record_of_a_partition_comes_first() {
+    let mut suspects = group(2);
+    for offset in [20, 10] {
+        let mut set = SuspectSet::counted(ranges(&[(0, offset..offset + 1)]), MonoMs(0), 5_000);
+        set.is_tested = true;
+        suspects.sets.push(set);
+    }
+    let delivered_at = MonoMs(1_000);
+    let elsewhere = MemberOutstanding::from([(of(1), Outstanding { offsets: 0..1, delivered_at })]);
+    let mut ask = |at| suspects.grant(now(at), &"owner".into(), &of(0), 10, &elsewhere);
+    assert_eq!(ask(2_000), Grant::Nothing, "another partition has outstanding records");
+    assert_eq!(ask(7_000), Grant::Range(10..11), "it waited long enough");
+}
+
+#[test]
+fn a_loss_elsewhere_leaves_a_record_that_failed_twice() {
+    let mut suspects = group(2);
+    let mut set = SuspectSet::counted(ranges(&[(0, 0..1)]), MonoMs(0), 5_000);
+    (set.is_tested, set.isolation.failures) = (true, 2);
+    suspects.sets = vec![set];
+    lose(&mut suspects, "owner", &[(1, 0..1)]);
+    assert!(suspects.is_tested(&of(0), 0), "it fails by itself");
+}

@@ -1,5 +1,5 @@
-//! Timeouts of suspect sets (terms: `set.rs`). At the timeout of a part without a commit or loss,
-//! its records are passed over. An owner that fetches nothing gets all records after a longer wait.
+//! Timeouts of suspect sets (terms: `set.rs`). A part without a commit or loss is passed over at
+//! its timeout. An owner that fetches nothing gets everything after a longer wait.
 
 use crate::model::{Moment, MonoMs};
 use crate::retry::suspects::{
@@ -8,7 +8,7 @@ use crate::retry::suspects::{
 };
 
 /// Timeouts to wait for an owner that does not fetch its isolated record, such as one that has
-/// paused the partition, before it gets all other records.
+/// paused the partition, before it gets everything.
 const QUIET_PATIENCES: u64 = 3;
 
 impl Suspects {
@@ -50,9 +50,12 @@ impl Suspects {
     }
 
     /// Exempts topics without a commit once all records of a set are passed over: each was granted,
-    /// and no member was lost.
+    /// and no member was lost. A group that never commits a topic reads it from the beginning at
+    /// each start, and its losses say nothing.
     fn exempt_granted_whole(&mut self) {
-        let is_open = |set: &&SuspectSet| set.is_tested && set.remaining.is_empty();
+        let is_open = |set: &&SuspectSet| {
+            set.is_tested && set.remaining.is_empty() && !set.is_opened_ungranted
+        };
         let open: Vec<OffsetRanges> =
             self.sets.iter().filter(is_open).map(|set| set.passed_over.clone()).collect();
         for granted in &open {
@@ -133,7 +136,7 @@ impl SuspectSet {
     }
 
     /// Delivers everything until the next loss, because the owner does not fetch the record. A
-    /// withheld record stays withheld.
+    /// record that binds commits is withheld instead, and the rest is delivered.
     fn deliver_all(&mut self) {
         let IsolatedStage::First(quiet) = &mut self.isolation.stage else { return };
         let member = quiet.take().map(|quiet| quiet.member);
@@ -144,6 +147,7 @@ impl SuspectSet {
         }
         let remaining = std::mem::take(&mut self.remaining);
         self.passed_over.cover(&remaining);
+        self.is_opened_ungranted = true;
     }
 
     pub(super) fn deferral_ends_at(&self, interval_ms: u64) -> Option<MonoMs> {
