@@ -52,10 +52,15 @@ fn shape_of(record: &Bytes) -> Option<RecordShape> {
 }
 
 impl Driver {
-    /// Gives the ledger an observation that has no caller; on a full disk it waits for room.
+    /// Gives the ledger an observation that nobody repeats; on a full disk it waits for room.
+    pub(super) fn note(&mut self, input: LedgerInput) -> Result<(), EngineError> {
+        self.queue_input(input)?;
+        self.note_queued()
+    }
+
+    /// Notes an observation that has no caller.
     pub(super) fn note_input(&mut self, input: LedgerInput, what: &str) {
-        let noted = self.queue_input(input).and_then(|()| self.note_queued());
-        if let Err(error) = noted {
+        if let Err(error) = self.note(input) {
             tracing::warn!(%error, "R0421 {what} could not be journalled; check the disk");
         }
     }

@@ -177,9 +177,9 @@ impl Driver {
     }
 
     fn sleep(&mut self) -> Duration {
-        let is_short_of_room = self.is_short_of_room();
+        let has_queued_inputs = self.has_queued_inputs();
         let store = self.ledger.store_mut();
-        let is_looked_at = store.is_leaving() || store.failed().is_some() || is_short_of_room;
+        let is_looked_at = store.is_leaving() || store.failed().is_some() || has_queued_inputs;
         if self.ahead.is_none() && is_looked_at {
             return renewal::LOOK;
         }

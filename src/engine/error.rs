@@ -85,7 +85,7 @@ pub enum EngineError {
     #[error("{0} events wait for the retry tables")]
     Deferred(usize),
     /// The stored progress of forwarding dead letters is damaged, or of an unknown version.
-    #[error("the mark of forwarded dead letters cannot be read; run `reprise log verify`")]
+    #[error("the cursor of forwarded dead letters cannot be read; run `reprise log verify`")]
     Mark,
     /// The engine's thread has ended.
     #[error("the retry engine has stopped; restart reprise, nothing acknowledged is lost")]

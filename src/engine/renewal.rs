@@ -10,7 +10,7 @@
 //! The driver never waits: it checks the attempt between commands.
 //!
 //! A full disk is another case: the store accepts no more changes until there is room (crowded).
-//! Requests are refused, and observations without a caller wait until it does.
+//! Requests are refused, and observations are queued until it does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,9 +35,10 @@ const PAUSE_MS: u64 = 1_000;
 const PAUSE_MS_MAX: u64 = 30_000;
 /// Free bytes below which an attempt would fail: the file of tables grows by as much.
 const ROOM_BYTES: u64 = 1 << 20;
-/// Most events that wait for a renewal or for room. A leaving member brings one, so more is a
-/// fault.
+/// Most events that wait for a renewal. A leaving member brings one, so more is a fault.
 const DEFERRED_MAX: usize = 64 << 10;
+/// Most observations that wait for room; later ones are dropped with a warning.
+const QUEUED_MAX: usize = 64 << 10;
 
 /// The state of renewals.
 #[derive(Default)]
@@ -50,8 +51,8 @@ pub(super) struct Renewals {
     /// The rows were renewed, and have made no checkpoint since.
     is_suspect: Arc<AtomicBool>,
     deferred: VecDeque<Command>,
-    /// Observations that wait for room.
-    waiting: VecDeque<LedgerInput>,
+    /// Observations for the ledger, which wait for room.
+    queued: VecDeque<LedgerInput>,
 }
 
 impl Renewals {
@@ -82,28 +83,28 @@ impl Driver {
     /// Queues an observation behind those that wait for room, since nobody repeats it.
     pub(super) fn queue_input(&mut self, input: LedgerInput) -> Result<(), EngineError> {
         self.usable()?;
-        if self.renewals.waiting.len() >= DEFERRED_MAX {
-            self.give_up(&EngineError::Deferred(DEFERRED_MAX));
-            return self.usable();
+        if self.renewals.queued.len() >= QUEUED_MAX {
+            return Err(EngineError::Crowded);
         }
-        self.renewals.waiting.push_back(input);
+        self.renewals.queued.push_back(input);
         Ok(())
     }
 
-    /// Gives the ledger the queued observations, as long as there is room.
+    /// Gives the ledger the queued observations, as long as there is room. One whose decision is
+    /// not appended stays for the ledger of a renewal.
     pub(super) fn note_queued(&mut self) -> Result<(), EngineError> {
         while !self.is_crowded()
-            && let Some(input) = self.renewals.waiting.pop_front()
+            && let Some(input) = self.renewals.queued.front().cloned()
         {
             let (_, facts) = self.handle(input);
             self.persist(&facts, &[], Vec::new())?;
+            self.renewals.queued.pop_front();
         }
         Ok(())
     }
 
-    /// Whether observations wait for room.
-    pub(super) fn is_short_of_room(&self) -> bool {
-        !self.renewals.waiting.is_empty()
+    pub(super) fn has_queued_inputs(&self) -> bool {
+        !self.renewals.queued.is_empty()
     }
 
     /// Keeps an event that is not repeated until the store is renewed; returns every other command.
@@ -128,11 +129,13 @@ impl Driver {
         }
     }
 
-    /// Starts or checks a renewal of a failed store.
+    /// Starts or checks a renewal of a failed store; notes queued observations of a good one.
     pub(super) fn see_to_store(&mut self) {
         if !self.is_renewing() {
-            // An error is that of a failed append, which is reported already.
-            let _ = self.is_short_of_room().then(|| self.may_decide());
+            if self.has_queued_inputs() {
+                // An error is that of a failed append, which is reported already.
+                let _ = self.may_decide();
+            }
             return;
         }
         // Reports the failure, if no request has done so.

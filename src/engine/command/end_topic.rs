@@ -14,7 +14,7 @@ struct EndTopic {
 
 impl Engine {
     /// Reports that a topic was deleted. The command is queued on return; the future ends when it
-    /// is durable.
+    /// is durable, or waits for room on a full disk.
     pub fn topic_gone(
         &self,
         topic: &TopicName,
@@ -29,8 +29,8 @@ impl Request for EndTopic {
     const IS_EVENT: bool = true;
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
-        let told = driver.ask(LedgerInput::TopicGone { topic: self.topic.clone() });
+        let noted = driver.note(LedgerInput::TopicGone { topic: self.topic.clone() });
         driver.destination_gone(&self.topic);
-        told.map(|_| ())
+        noted
     }
 }

@@ -35,6 +35,11 @@ impl Request for Leave {
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
         let Self { group, member, is_for_good } = self;
+        let has_slot = driver.ledger.member_slot(&group, &member).is_some();
+        // A failed store finds no slots.
+        if !has_slot && driver.usable().is_ok() {
+            return Ok(());
+        }
         let of = group.clone();
         driver.tell_room(driver.clock.now(), &of);
         if is_for_good {

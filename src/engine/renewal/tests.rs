@@ -415,13 +415,21 @@ fn a_full_disk_bounds_waiting_changes_by_refusals() {
     house.settle();
     let refused = house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap_err();
     assert!(matches!(refused, EngineError::Crowded), "{refused}");
-    let leaving = LedgerInput::Leave { group: shop(), member: MemberId::new("m-1") };
-    house.driver.note_input(leaving, "a member's leaving");
+    engine.leave(&shop(), MemberId::new("m-9"));
+    house.settle();
+    assert!(!house.driver.has_queued_inputs(), "this one has no retries");
+    engine.leave(&shop(), MemberId::new("m-1"));
+    let gone = engine.topic_gone(&"orders".into());
+    house.settle();
     assert!(is_member(&house, "m-1"), "it waits for room");
     house.mem.set_capacity(None);
     house.flushes = true;
     house.settle();
     assert!(!is_member(&house, "m-1"));
     house.ask(waits).unwrap();
+    house.ask(gone).unwrap();
     house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap();
+    let before = house.entries();
+    house.fail(&[0]).unwrap();
+    assert_eq!(house.entries(), before + 1, "it is a record of another topic");
 }
