@@ -1,8 +1,8 @@
 //! Losses: a member ends, loses partitions or seeks back with records outstanding, which means
 //! delivered and not committed (terms: `set.rs`).
 //!
-//! 1. A tested set that granted the member some of them keeps these (`lose_part`). The
-//!    loss of an isolated record by itself is its failure.
+//! 1. A tested set that granted the member some of them keeps these (`lose_part`). The loss of an
+//!    isolated record by itself is its failure.
 //! 2. Otherwise, a tested set whose part was due next suspects the wrong records: one set of this
 //!    loss replaces it, with a longer timeout.
 //! 3. Otherwise, counted sets keep what they have in common with the loss, and records of no set

@@ -19,7 +19,7 @@
 //! | quiet | the owner has nothing outstanding or waits for that |
 //! | deferral | after a failure the owner gets everything but the record, for a time |
 //! | withheld, probe | the record is left out, and the next record tells whether others fail too |
-//! | skipped | a probe has ended, and the record was not delivered since |
+//! | skipped | its probe was granted, and the record itself was not delivered since |
 //! | passed | its timeout is over without a loss |
 //! | behind | at a higher offset of the partition |
 //! | prefix | the records before the isolated one in its partition, with a patience of their own |

@@ -67,7 +67,7 @@ pub(super) struct SuspectSet {
     /// The wait for a commit in the part.
     pub patience_ms: u64,
     /// The last suspect was passed over without a grant, since its owner did not fetch it.
-    pub is_opened_ungranted: bool,
+    pub is_passed_ungranted: bool,
     pub isolation: Isolation,
 }
 
@@ -243,9 +243,9 @@ impl SuspectSet {
         self.isolation.probe().is_some() || self.isolation.is_skipped
     }
 
-    /// Whether the set stays when a record of another set is committed. An outage counts one
-    /// failure only, so two are the record's own. A record that was left out stays as well, until a
-    /// commit passes it.
+    /// Whether the set stays when another record ends, passes its timeout or is committed. An
+    /// outage counts one failure only, so two are the record's own. A record that was left out
+    /// stays as well, until a commit passes it.
     pub(super) fn is_proven(&self) -> bool {
         self.isolation.failures > 1 || self.isolation.is_ended() || self.binds_commits()
     }
@@ -323,7 +323,7 @@ impl SuspectSet {
         self.end_part();
         self.part_size = 0;
         self.passed_over = OffsetRanges::default();
-        self.is_opened_ungranted = false;
+        self.is_passed_ungranted = false;
         self.isolation.end_quiet();
         if let Some(probe) = self.isolation.probe_mut() {
             *probe = ProbeDelivery::default();

@@ -54,7 +54,7 @@ impl Suspects {
     /// each start, and its losses say nothing.
     fn exempt_granted_whole(&mut self) {
         let is_open = |set: &&SuspectSet| {
-            set.is_tested && set.remaining.is_empty() && !set.is_opened_ungranted
+            set.is_tested && set.remaining.is_empty() && !set.is_passed_ungranted
         };
         let open: Vec<OffsetRanges> =
             self.sets.iter().filter(is_open).map(|set| set.passed_over.clone()).collect();
@@ -147,7 +147,7 @@ impl SuspectSet {
         }
         let remaining = std::mem::take(&mut self.remaining);
         self.passed_over.cover(&remaining);
-        self.is_opened_ungranted = true;
+        self.is_passed_ungranted = true;
     }
 
     pub(super) fn deferral_ends_at(&self, interval_ms: u64) -> Option<MonoMs> {

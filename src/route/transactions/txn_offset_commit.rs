@@ -63,8 +63,8 @@ pub(in crate::route) async fn answer(
         refuse_marked(router, conn, &group);
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
-    let refused = RefusedPartitions::new();
-    let to_store = || storable(router, &group, &plain, &refused);
+    let none_refused = RefusedPartitions::new();
+    let to_store = || storable(router, &group, &plain, &none_refused);
     let passing = router.passing_withheld(&group, to_store());
     deadline.waits(router.settle_withheld(&group, passing)).await;
     if router.passes_awaited(&group, to_store()) {
@@ -123,8 +123,8 @@ async fn keep(
         router.keep_group(&group);
     }
     router.broker.durable(seq).await.map_err(of)?;
-    let lanes = parts.iter().filter(|(_, part)| matches!(part, CommitPart::Acknowledge(_)));
-    let ours: BTreeMap<_, _> = lanes.map(|(named, part)| (named.clone(), part.clone())).collect();
+    let retries = parts.iter().filter(|(_, part)| matches!(part, CommitPart::Acknowledge(_)));
+    let ours: BTreeMap<_, _> = retries.map(|(named, part)| (named.clone(), part.clone())).collect();
     if ours.is_empty() {
         return Ok(());
     }

@@ -179,7 +179,7 @@ pub(in crate::route) fn may_here(
     checked.map_err(code::of_group)
 }
 
-/// The kind of each partition of a request, by topic.
+/// The effect on each partition of a request, by topic.
 fn parts(
     router: &Router,
     group: &GroupId,

@@ -308,6 +308,9 @@ type NamedResets = Vec<(NamedPartition, Vec<GroupObservation>)>;
 
 /// The resets if the cluster stores the offsets; their former offsets are known only before.
 fn named_resets(router: &Router, group: &GroupId, asked: &OffsetCommitRequest) -> NamedResets {
+    if !asked.member_id.is_empty() {
+        return NamedResets::new();
+    }
     let reset = |offset: (TopicName, i32, i64)| {
         ((offset.0.clone(), offset.1), resets(router, group, asked, [offset]))
     };
@@ -369,10 +372,11 @@ pub(in crate::route) async fn passes_nacks(
     commit_result(router.engine.nacks_durable(group)).await
 }
 
+/// Waits for the engine, and maps its error to the error of a commit.
 pub(in crate::route) async fn commit_result(
-    noting: impl Future<Output = Result<(), EngineError>>,
+    answer: impl Future<Output = Result<(), EngineError>>,
 ) -> Result<(), ResponseError> {
-    noting.await.map_err(|error| code::of_commit(&error))
+    answer.await.map_err(|error| code::of_commit(&error))
 }
 
 /// The answer for all requested partitions, in the order of the request.
