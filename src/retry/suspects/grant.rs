@@ -3,7 +3,8 @@
 //!
 //! 1. An owner of an isolated record that comes first gets nothing else.
 //! 2. Records before the first suspects of the partition are delivered.
-//! 3. Behind a withheld record, the probe is delivered by itself, and the rest after its timeout.
+//! 3. A withheld record is left out: the probe, the next record, is delivered by itself, and the
+//!    rest after its timeout.
 //! 4. Suspects are delivered in parts; an isolated record waits for the member's other records.
 
 use crate::model::{MemberId, Moment, MonoMs, Origin, TopicPartition};
@@ -208,8 +209,12 @@ impl SuspectSet {
         }
         self.part_left -= count;
         let end = position.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
-        let start = self.part.get(partition).map_or(position, |granted| granted.start);
-        self.part.insert(partition.clone(), start..end);
+        // A consumer may also continue before the records that were granted.
+        let part = match self.part.get(partition) {
+            Some(granted) => granted.start.min(position)..granted.end.max(end),
+            None => position..end,
+        };
+        self.part.insert(partition.clone(), part);
         self.holders.insert(member.clone());
         self.part_touched = now;
         Grant::Range(position..end)

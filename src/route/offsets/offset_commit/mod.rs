@@ -6,10 +6,10 @@
 //! 1. Check the membership, here and after every wait.
 //! 2. Take the nacks out of the metadata, in which a consumer may name failed records
 //!    (`marked.rs`).
-//! 3. A withheld record is one that crashed its consumers and is left out for now. If the commit
+//! 3. A withheld record is one that ended its consumers and is left out for now. If the commit
 //!    passes it, the record becomes a dead letter.
-//! 4. Lower an offset to the first record of its partition that is still to be retried in place
-//!    (`order.mode: partition`); the client sees success.
+//! 4. Lower an offset to the first record of its partition that is withheld still, or still to be
+//!    retried in place (`order.mode: partition`); the client sees success.
 //! 5. Acknowledge deliveries of the retry topic.
 //! 6. Store the other offsets.
 //!
@@ -88,6 +88,7 @@ pub(in crate::route) async fn answer(
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
+    // Lowers offsets to a record that is withheld, or still to be retried in place.
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let resets = resets(router, &group, &request, stored_in(&parts));

@@ -53,6 +53,7 @@ pub(in crate::route) async fn relayed(
         marked::nack_relayed(router, conn, (link, head), &group, &deadline, marked).await?;
     let commit = unrefused(&request, &refused);
     settle_passed(router, conn, (&mut *link, head), &deadline, &request, commit).await?;
+    // Lowers offsets to a record that is withheld, or still to be retried in place.
     router.hold_back(&group, &mut request);
     if let Err(late) = deadline.bounds(commit_result(router.engine.settled(&group))).await {
         return Ok(respond(&request, |_, _| late.code()));
@@ -90,7 +91,8 @@ pub(in crate::route) async fn relayed(
             router.note_generation(conn, &group, (&key, &member), generation);
         }
     }
-    // Nothing of ours appears in the cluster.
+    // Nothing of ours appears in the cluster: retry topics are acknowledged here, and offsets of
+    // dead-letter topics are stored here.
     let (acknowledged, kept) = match refusal {
         Some(error) => (Err(error), Err(error)),
         // Without a member id there are no deliveries of the retry topic to acknowledge.
@@ -108,7 +110,7 @@ pub(in crate::route) async fn relayed(
 }
 
 /// Makes the withheld records that the commit passes dead letters, if the cluster accepts the
-/// member.
+/// member. A withheld record ended its consumers, and is left out for now.
 pub(in crate::route) async fn settle_passed(
     router: &Router,
     conn: &Conn,
@@ -357,8 +359,8 @@ fn report_to_detector(
     router.commit_refused(group, (key, &MemberId::new(&asked.member_id)), refused);
 }
 
-/// Waits for every nack before the commit: first for nacks whose records are read back, then for
-/// those in the engine's queue.
+/// Waits for every nack before the commit: first for nacks whose records are read back from the
+/// cluster, then for those in the engine's queue.
 pub(in crate::route) async fn passes_nacks(
     router: &Router,
     group: &GroupId,
