@@ -244,7 +244,7 @@ impl Detector {
     /// is passed on.
     pub fn settling_before(&mut self, of: &TopicPartition, offset: i64) -> Option<ExhaustedRecord> {
         self.suspects.withheld(of).filter(|withheld| *withheld < offset)?;
-        self.suspects.end_withheld(of);
+        self.suspects.end_withheld(of, offset);
         let window = self.windows.get(of)?;
         self.crash_settling((of, window), i64::MIN, false)
     }
@@ -253,7 +253,7 @@ impl Detector {
     /// delivered by itself, so a withheld record ends as well.
     pub fn unreadable(&mut self, of: &TopicPartition) -> bool {
         if self.suspects.withheld(of).is_some() {
-            self.suspects.end_withheld(of);
+            self.suspects.end_withheld(of, i64::MAX);
             self.push(DetectorOutput::Wake);
         }
         self.unreadable.insert(of.clone())

@@ -40,10 +40,10 @@ impl Suspects {
         records.map(|record| record.offset).min()
     }
 
-    /// A withheld record becomes an entry, because a commit is about to pass it.
-    pub fn end_withheld(&mut self, partition: &TopicPartition) {
+    /// The withheld records below an offset become entries, because a commit is about to pass them.
+    pub fn end_withheld(&mut self, partition: &TopicPartition, below: i64) {
         for set in self.sets.iter_mut().filter(|set| set.binds_commits()) {
-            if set.record_in(partition).is_some() {
+            if set.record_in(partition).is_some_and(|record| record.offset < below) {
                 // The entry may come late: until then no commit passes the record.
                 set.isolation.is_skipped = true;
                 set.isolation.stage = IsolatedStage::Ended;

@@ -418,3 +418,12 @@ fn a_loss_elsewhere_leaves_a_record_that_failed_twice() {
     lose(&mut suspects, "owner", &[(1, 0..1)]);
     assert!(suspects.is_tested(&of(0), 0), "it fails by itself");
 }
+
+#[test]
+fn a_commit_ends_the_withheld_records_that_it_passes() {
+    let mut suspects = group(1);
+    suspects.sets = vec![skipped(0, 10), skipped(0, 50)];
+    suspects.end_withheld(&of(0), 11);
+    assert!(suspects.sets[0].isolation.is_ended());
+    assert!(!suspects.sets[1].isolation.is_ended(), "it is retried");
+}
