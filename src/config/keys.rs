@@ -148,7 +148,6 @@ mod tests {
             "retry.breaker.window",
             "topics.list[].name",
             "groups[].match",
-            "traces.headers",
             "log.filter",
         ] {
             assert!(index.0.contains(key), "{key}");

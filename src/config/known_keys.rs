@@ -12,7 +12,6 @@ upstream: {bootstrap: 'a:1', tls: {}, sasl: {}}
 topics: {list: [{name: a}]}
 retry: {breaker: {}}
 groups: [{match: a}]
-traces: {endpoint: 'http://a'}
 ";
 
 /// The index of this build.

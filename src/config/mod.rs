@@ -31,10 +31,10 @@ use serde::Serialize;
 
 pub use parts::{
     AdminConfig, Backoff, BindMode, DeadLetterRule, DeadLetters, DrainConfig, DrainMode,
-    ElapsedLimit, Endpoint, Ephemeral, GroupRule, HostPort, JournalConfig, LaneChoice,
-    LimitsConfig, ListenerConfig, ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig,
-    MetricsBound, NamesConfig, OnReset, Order, Payloads, ProduceDurability, Retry, Rewind,
-    TopicConfig, TopicKeys, TopicsConfig, Traces, UpstreamConfig, UpstreamSasl, UpstreamTls,
+    ElapsedLimit, Ephemeral, GroupRule, HostPort, JournalConfig, LaneChoice, LimitsConfig,
+    ListenerConfig, ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig, MetricsBound,
+    NamesConfig, OnReset, Order, Payloads, ProduceDurability, Retry, Rewind, TopicConfig,
+    TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{Reload, RestartKey};
@@ -82,9 +82,6 @@ pub struct Config {
     pub drain: DrainConfig,
     /// The limit of metric series.
     pub metrics: MetricsBound,
-    /// The collector of spans; `None`: no spans.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traces: Option<Traces>,
     pub log: LogConfig,
 }
 
@@ -105,7 +102,6 @@ impl Default for Config {
             limits: LimitsConfig::default(),
             drain: DrainConfig::default(),
             metrics: MetricsBound::default(),
-            traces: None,
             log: LogConfig::default(),
         }
     }
@@ -186,7 +182,6 @@ impl Config {
         config.limits = LimitsConfig::read(root.section("limits"));
         config.drain = DrainConfig::read(root.section("drain"));
         config.metrics = MetricsBound::read(root.section("metrics"));
-        config.traces = Traces::read(&mut root);
         config.log = LogConfig::read(root.section("log"));
         config.check_whole(&root);
         root.finish();

@@ -1,7 +1,5 @@
 //! Reload of the configuration: keys that may change at run time, and keys that need a restart.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::Config;
@@ -37,9 +35,6 @@ impl Config {
             // The serialized tree has a mask instead of the password, so it shows no difference.
             changed.push("upstream.sasl.password".to_owned());
         }
-        if headers(old) != headers(&new) && !changed.iter().any(|key| key.starts_with("traces")) {
-            changed.push("traces.headers".to_owned());
-        }
         let refused: Vec<RestartKey> =
             changed.iter().filter(|key| !reloadable(key)).cloned().map(RestartKey).collect();
         if refused.is_empty() { Ok(Reload { config: new, changed }) } else { Err(refused) }
@@ -48,10 +43,6 @@ impl Config {
 
 fn password(config: &Config) -> Option<&Secret> {
     config.upstream.as_ref()?.sasl.as_ref()?.password.as_ref()
-}
-
-fn headers(config: &Config) -> Option<&BTreeMap<String, Secret>> {
-    Some(&config.traces.as_ref()?.headers)
 }
 
 fn reloadable(key: &str) -> bool {
@@ -98,7 +89,7 @@ fn differences(path: &str, old: &Value, new: &Value, out: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ListenerTls, Traces};
+    use crate::config::ListenerTls;
 
     #[test]
     fn certificate_files_may_change_but_not_tls_itself() {
@@ -129,18 +120,6 @@ mod tests {
         assert_eq!(Config::reload_from(&of("a"), of("a")).unwrap().changed, [""; 0]);
         let refused = Config::reload_from(&of("a"), of("b")).unwrap_err();
         assert_eq!(refused, [RestartKey("upstream.sasl.password".to_owned())]);
-    }
-
-    #[test]
-    fn another_header_is_seen_behind_its_mask() {
-        let of = |token: &str| {
-            let headers = BTreeMap::from([("a".to_owned(), Secret::new(token))]);
-            let traces = Traces { headers, ..Traces::default() };
-            Config { traces: Some(traces), ..Config::default() }
-        };
-        assert_eq!(Config::reload_from(&of("a"), of("a")).unwrap().changed, [""; 0]);
-        let refused = Config::reload_from(&of("a"), of("b")).unwrap_err();
-        assert_eq!(refused, [RestartKey("traces.headers".to_owned())]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! unknown.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -143,35 +143,6 @@ impl<'a> Section<'a> {
                 );
                 self.refuse(&node.place, &self.at(key), &says);
             }
-        }
-    }
-
-    /// Reads secrets by name, each written as `${env:NAME}`. The names are free.
-    pub(super) fn secrets(&mut self, key: &'static str, out: &mut BTreeMap<String, Secret>) {
-        let Some(node) = self.value(key) else { return };
-        let path = self.at(key);
-        let entries = match &node.value {
-            Value::Map(entries) => entries.as_slice(),
-            other => {
-                self.hide(node);
-                let says = format!("expected names with a value each, found {}", other.kind());
-                return self.refuse(&node.place, &path, &says);
-            }
-        };
-        for MappingEntry { key: name, node, .. } in entries {
-            let says = match &node.value {
-                Value::FromEnv(text) if !text.is_empty() => {
-                    out.insert(name.clone(), Secret::new(text));
-                    continue;
-                }
-                Value::FromEnv(_) => "the environment variable is empty",
-                _ => {
-                    "a value may be a secret, and a secret does not belong here; write \
-                     ${env:NAME} into the configuration file to take it from the environment"
-                }
-            };
-            self.hide(node);
-            self.refuse(&node.place, &format!("{path}.{name}"), says);
         }
     }
 

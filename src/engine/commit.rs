@@ -167,7 +167,6 @@ impl Driver {
         for (fact, entry) in facts.iter().zip(refs) {
             self.ledger.store_mut().journalled(&self.journal, fact, *entry);
             count(&self.metrics, fact);
-            self.render.attempts().observe(fact);
             if let Fact::Entry { entry: known, cause, .. } = fact
                 && is_final(known, cause.evidence)
             {

@@ -15,7 +15,6 @@
 //! refused. Ids and sequences count up from the first start and cannot reach 2^64.
 
 mod arrival;
-mod attempts;
 mod audit;
 mod batch_limits;
 mod command;
@@ -45,7 +44,6 @@ mod store;
 mod topic_ids;
 
 pub use arrival::Arrival;
-pub use attempts::{Attempt, AttemptOutcome, Attempts};
 pub use audit::AuditRecord;
 pub use batch_limits::RECORD_BYTES_MAX;
 pub use command::{

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
-use crate::engine::attempts::Attempts;
 use crate::engine::delayed::{DelayedState, Destinations};
 use crate::engine::detectors::staged_windows::StagedWindows;
 use crate::engine::detectors::suspect_entries::{self, GroupSuspects};
@@ -39,8 +38,6 @@ pub struct EngineParts {
     pub policies: Policies,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Delivery attempts, for traces.
-    pub attempts: Attempts,
     /// Destinations of delayed records.
     pub destinations: Destinations,
     /// Milliseconds of silence after which a producer to a retry topic is forgotten.
@@ -58,7 +55,6 @@ impl EngineParts {
             policies: Policies::default(),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            attempts: Attempts::default(),
             destinations: Destinations::default(),
             producers_expire_ms: 86_400_000,
         }
@@ -185,7 +181,7 @@ impl Replay {
         let (commands, receiver) = channel();
         let wakes = Arc::new(FetchWaiters::default());
         let (detectors, topic_ids) = self.detectors(&parts);
-        let render = Render::new(parts.templates, parts.letter_streams, parts.attempts);
+        let render = Render::new(parts.templates, parts.letter_streams);
         let engine = Engine {
             commands,
             journal: parts.journal.clone(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::attempts::Attempts;
 use crate::engine::error::EngineError;
 use crate::engine::store::TakenEntry;
 use crate::journal::{Bounds, Journal, StreamId};
@@ -49,16 +48,11 @@ impl LaneRecord {
 pub(super) struct Render {
     templates: Arc<Templates>,
     streams: LetterStreams,
-    attempts: Attempts,
 }
 
 impl Render {
-    pub(super) fn new(templates: Templates, streams: LetterStreams, attempts: Attempts) -> Self {
-        Self { templates: Arc::new(templates), streams, attempts }
-    }
-
-    pub(super) fn attempts(&self) -> &Attempts {
-        &self.attempts
+    pub(super) fn new(templates: Templates, streams: LetterStreams) -> Self {
+        Self { templates: Arc::new(templates), streams }
     }
 
     pub(super) fn streams(&self) -> &LetterStreams {
@@ -116,7 +110,6 @@ impl Render {
             None => return Err(EngineError::PayloadLost(taken.entry.id)),
         };
         let record = RawRecord::parse(&body)?;
-        self.attempts.link(taken.entry.id, taken.lane, &record.headers);
         let offset = taken.lane.to_kafka();
         let headers = mark_headers(&mark(&taken.entry, None));
         Ok(LaneRecord {

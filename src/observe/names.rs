@@ -180,11 +180,6 @@ metrics! {
     SERIES_DROPPED Counter "reprise_metric_series_dropped_total" ["metric"]
         "Updates folded into the label value other because the set of values is full";
 
-    SPANS_EXPORTED Counter "reprise_spans_exported_total" []
-        "Spans of delivery attempts that the collector has taken";
-    SPANS_DROPPED Counter "reprise_spans_dropped_total" ["reason"]
-        "Spans of delivery attempts that are lost";
-
     PANICS Counter "reprise_panics_total" ["thread"]
         "Long-lived threads and tasks that ended by a panic: a restart is due";
 

@@ -12,7 +12,7 @@ use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
 use crate::config::{Config, ProduceDurability as ConfigDurability, ms};
-use crate::engine::{Attempts, Destinations, Driver, Engine, EngineParts, LetterTopics, Replay};
+use crate::engine::{Destinations, Driver, Engine, EngineParts, LetterTopics, Replay};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
@@ -46,7 +46,6 @@ impl DurableCore {
         clock: Clock,
         metrics: &Metrics,
         guard: &Guard,
-        attempts: Attempts,
     ) -> Result<Self, StartError> {
         let began = clock.elapsed();
         let mut settings = config.journal_config();
@@ -75,7 +74,6 @@ impl DurableCore {
             policies: config.policies(),
             clock,
             metrics: metrics.clone(),
-            attempts,
             destinations: destinations(&broker)
                 .with_bytes_max(config.topics.produce_delay_max_bytes),
             producers_expire_ms: expiration(config).producer_id_ms,

@@ -31,7 +31,6 @@ mod source;
 mod start;
 mod start_error;
 mod threads;
-mod traces;
 
 use std::pin::Pin;
 use std::sync::Arc;

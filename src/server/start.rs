@@ -47,9 +47,7 @@ use crate::server::source::oldest_letters::OldestLetters;
 use crate::server::source::state_matrix::Matrices;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::start_error::StartError;
-use crate::server::{
-    broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping, traces,
-};
+use crate::server::{broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping};
 use crate::socket::Budget;
 use crate::wire::names::Templates;
 
@@ -84,8 +82,7 @@ pub(super) async fn start_on(
     let credentials = ServerCredentials::read(&config)?.put_to_use();
     let guard = Guard::new(metrics.clone());
     let (stop, stopped) = watch::channel(false);
-    let (attempts, exporter) = traces::begin(&config, (&metrics, clock), &stopped);
-    let core = DurableCore::open(&config, &templates, disk, clock, &metrics, &guard, attempts)?;
+    let core = DurableCore::open(&config, &templates, disk, clock, &metrics, &guard)?;
     begin_broker(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
@@ -102,7 +99,6 @@ pub(super) async fn start_on(
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", lost_members::run(Arc::clone(&router), core.events));
     spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &forward_statuses));
-    tasks.spawn_unbound("traces", exporter);
     let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;

@@ -27,7 +27,6 @@ pub mod reassignments;
 pub mod relay;
 pub mod sasl;
 pub mod scan;
-mod traceparent;
 pub mod unserved;
 mod varint;
 
@@ -40,4 +39,3 @@ pub use header::{HeadError, RequestHead};
 pub use kafka_protocol::error::ResponseError;
 pub use parallel::{ParallelProgress, read_progress};
 pub use reader::ReadError;
-pub use traceparent::TraceParent;

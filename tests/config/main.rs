@@ -5,7 +5,6 @@
 mod admin;
 mod drain;
 mod places;
-mod traces;
 mod users;
 
 use std::path::Path;

@@ -49,8 +49,6 @@ const FENCES: &[(&str, &[&str])] = &[
     ("axum", &["admin"]),
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),
-    ("opentelemetry_proto", &["server"]),
-    ("prost", &["server"]),
     ("httparse", &["cli/sidecars/http.rs"]),
     ("clap", &["cli"]),
     ("tracing_subscriber", &["observe"]),

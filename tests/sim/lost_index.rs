@@ -57,7 +57,6 @@ impl House {
             policies: Policies::new(policy, Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            attempts: reprise::engine::Attempts::default(),
             destinations: Destinations::default(),
             producers_expire_ms: 86_400_000,
         };

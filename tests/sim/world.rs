@@ -245,7 +245,6 @@ impl World {
             policies: policies(&self.model.rules),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            attempts: reprise::engine::Attempts::default(),
             destinations: Destinations::default(),
             producers_expire_ms: 86_400_000,
         };

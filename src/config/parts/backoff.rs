@@ -70,7 +70,7 @@ impl Backoff {
 }
 
 /// A number with at most three decimals, in thousandths.
-pub(super) fn thousandths(value: &Value) -> Option<u32> {
+fn thousandths(value: &Value) -> Option<u32> {
     let text = match value {
         Value::Int(n) => n.to_string(),
         Value::Float(n) => n.to_string(),
@@ -85,7 +85,7 @@ pub(super) fn thousandths(value: &Value) -> Option<u32> {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
-pub(super) fn ser_thousandths<S: Serializer>(n: &u32, s: S) -> Result<S::Ok, S::Error> {
+fn ser_thousandths<S: Serializer>(n: &u32, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_f64(f64::from(*n) / f64::from(THOUSAND))
 }
 

@@ -12,7 +12,6 @@ mod sasl;
 mod tls;
 mod topic_rule;
 mod topics;
-mod traces;
 mod upstream;
 
 pub use admin::{AdminConfig, MaskKeys, Payloads};
@@ -29,7 +28,6 @@ pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
 pub use topic_rule::{DeadLetterRule, ElapsedLimit, TopicKeys};
 pub use topics::{ProduceDurability, TopicConfig, TopicsConfig};
-pub use traces::{Endpoint, Traces};
 pub use upstream::UpstreamConfig;
 
 pub(super) use listen::host_port;

@@ -3,7 +3,6 @@
 mod edge;
 mod groups;
 mod snapshot;
-mod spans;
 mod storage;
 mod zero;
 

@@ -37,8 +37,6 @@ const TRANSACTION_OUTCOMES: [&str; 3] = ["committed", "aborted", "timed_out"];
 /// Words of `engine::delayed`.
 const DELAYED_OUTCOMES: [&str; 6] =
     ["scheduled", "delivered", "cancelled", "dropped", "refused", "unreadable"];
-/// Words of `engine::attempts` and `server::traces`.
-const SPAN_DROP_REASONS: [&str; 4] = ["too_many_open", "queue_full", "not_exported", "rejected"];
 /// Errors of a commit that consumers meet in a rebalance.
 const COMMIT_ERRORS: [&str; 3] =
     ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS"];
@@ -56,9 +54,6 @@ impl Metrics {
         }
         for outcome in DELAYED_OUTCOMES {
             self.expect(&names::DELAYED_RECORDS, &[outcome]);
-        }
-        for reason in SPAN_DROP_REASONS {
-            self.expect(&names::SPANS_DROPPED, &[reason]);
         }
     }
 

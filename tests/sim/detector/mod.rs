@@ -231,7 +231,6 @@ impl Shop {
             policies: Policies::new(policy.clone(), Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            attempts: reprise::engine::Attempts::default(),
             destinations: Destinations::default(),
             producers_expire_ms: 86_400_000,
         };
