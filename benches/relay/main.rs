@@ -12,7 +12,7 @@
     reason = "a measurement that cannot be made ends the run"
 )]
 
-#[path = "../../tests/tls/authority.rs"]
+#[path = "../../tests/operator/tls/authority.rs"]
 #[expect(dead_code, reason = "the tests' own, used in part")]
 mod authority;
 mod bare;

@@ -6,7 +6,7 @@ use kafka_protocol::messages::ApiVersionsRequest;
 use reprise::wire::batch::{Batch, Codec, batches, crc_of, cut, records, whole_at};
 use reprise::wire::{self, RequestHead};
 
-use crate::batch::{Around, Rec, batch, plain};
+use crate::support::batch::{Around, Rec, batch, plain};
 use crate::{ALLOCATED_BYTES_MAX, bounded, within};
 
 /// Limit of the unpacked bytes of a batch.

@@ -1,14 +1,15 @@
 //! Frames with false counts are refused without a panic or a large allocation. Every served API and
-//! version is decoded from the codec crate's encoding.
+//! version is decoded from the codec crate's encoding. `frames` sends bytes to a sidecar.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
-#[path = "../support/batch.rs"]
-#[expect(dead_code, unreachable_pub, clippy::panic, reason = "of other tests, used in part")]
-mod batch;
 mod bombs;
 mod cases;
+mod frames;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::alloc::System;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::*;
@@ -20,8 +21,15 @@ use cases::{Case, cases};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that the decoder may allocate for one frame.
+/// Bytes that one frame may make the process allocate, the test's own part included.
 const ALLOCATED_BYTES_MAX: usize = 1 << 20;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Waits until no other test runs: the allocator's count belongs to the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Calls `look` with every frame of every API and version.
 fn every(mut look: impl FnMut(&Case, i16, Bytes)) {
@@ -58,6 +66,7 @@ fn within<T>(bytes_max: usize, what: &str, work: impl FnOnce() -> T) -> T {
 /// One test for all cases: the allocator's count belongs to the whole process.
 #[test]
 fn hostile_frames_are_refused_without_panic_or_allocation() {
+    let _alone = alone();
     encoded_requests_are_read_back_equal();
     a_frame_cut_anywhere_is_refused();
     a_lying_number_anywhere_costs_no_memory();

@@ -30,7 +30,7 @@ mod model;
 mod nacks;
 mod script;
 mod transactions;
-#[path = "../inference/turn.rs"]
+#[path = "../detection/inference/turn.rs"]
 mod turn;
 mod world;
 

@@ -211,7 +211,7 @@ impl Client {
 /// Whether each answer must equal the codec crate's encoding in its version. Set in the tests that
 /// call every API in every version.
 fn is_held_against_its_encoding() -> bool {
-    env!("CARGO_CRATE_NAME") == "apis"
+    env!("CARGO_CRATE_NAME") == "node"
 }
 
 fn read<R: Request>(sent: SentRequest, mut frame: Bytes) -> R::Response {

@@ -16,6 +16,7 @@ pub mod secure;
 pub mod terminal;
 pub mod told;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -39,10 +40,27 @@ pub use told::SimulatedParts;
 /// Longer than any wait of a test; only a broken build comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether the sidecars of this test binary stand in front of a cluster, which is another sidecar
-/// by itself. The same tests hold in both modes.
+thread_local! {
+    static IN_FRONT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the sidecars of this test stand in front of a cluster, which is another sidecar by
+/// itself. Threads that a test starts do not know it.
 pub fn in_front() -> bool {
-    env!("CARGO_CRATE_NAME").ends_with("upstream")
+    env!("CARGO_CRATE_NAME") == "upstream" || IN_FRONT.get()
+}
+
+/// Runs a test whose sidecars stand in front of a cluster.
+pub fn in_front_of_a_cluster(test: fn()) {
+    struct Left;
+    impl Drop for Left {
+        fn drop(&mut self) {
+            IN_FRONT.set(false);
+        }
+    }
+    let _left = Left;
+    IN_FRONT.set(true);
+    test();
 }
 
 /// Configuration of the cluster. Its topic names differ from the sidecar's, so a name that slips

@@ -1,5 +1,5 @@
 //! Key lines of an earlier build, which accepted `order.mode: key` in front of a cluster. The mode
-//! is refused there now (tests/config), but blocked entries are delivered.
+//! is refused there now (tests/operator/config), but blocked entries are delivered.
 
 use bytes::Bytes;
 use reprise::engine::Followers;

@@ -1,7 +1,7 @@
 //! Random scripts of healthy consumers against a sidecar with default rules: slow ones, late and
 //! backward commits, pauses, rebalances, restarts, replays. No record may count as failed.
 //!
-//! `tests/inference/random.rs` plays many more such scripts with a model.
+//! `tests/detection/inference/random.rs` plays many more such scripts with a model.
 
 mod consumer;
 mod java;

@@ -1,0 +1,140 @@
+//! Records outstanding for too long, or at a lost member, and the fields that a record keeps.
+
+use crate::parity::row::{Comparison, Row};
+use crate::parity::shop::{LONG_SESSIONS, Shop, given, joined};
+use crate::support::batch::unpack;
+use crate::support::{Member, Rec, Server, until};
+
+const MINUTE_MS: u64 = 60_000;
+
+pub(crate) const Q21: Row = Row {
+    id: "Q21",
+    theirs: "A consume timeout of 1 min fires after 111 to 122 s, at level 3, counted 1; a \
+             success that comes late does not withdraw the retry, a failure that comes late adds \
+             none.",
+    ours: "A retry in a member's hands for `consume_timeout` goes back to its group at that \
+           millisecond, 1 s later, and nothing is charged; a success that comes before it has left \
+           again withdraws it, a failure that comes late adds none. A record of a topic stays with \
+           its member and is counted (`reprise_stalled_records`).",
+    stands: Comparison::Differs(
+        "it fires on time, and Kafka takes no record away from a live member",
+    ),
+};
+
+#[test]
+fn q21_a_retry_returns_uncharged_after_the_consume_timeout() {
+    let mut shop = Shop::with("");
+    let place = shop.delivered(Rec::new("x"));
+    shop.fail(&place);
+    shop.server.pass(10_000);
+    let in_hand = given(&mut shop.member).remove(0);
+    // the engine reads the clock with each request, and the next answer shows the new time
+    let state = |shop: &Shop| (shop.only(), shop.only()).1["state"].clone();
+    shop.server.pass(15 * MINUTE_MS - 1);
+    assert_eq!(state(&shop), "inflight");
+    shop.server.pass(1);
+    assert_eq!(state(&shop), "waiting");
+    shop.fail(&format!("reprise.retry.shop-0@{}", in_hand.offset));
+    let retry = shop.only();
+    assert_eq!((&retry["reconsume_times"], &retry["state"]), (&1.into(), &"waiting".into()));
+    let (_, again) = shop.comes_after(1_000);
+    assert_eq!(again.reconsume_times(), 1);
+    assert!(again.offset > in_hand.offset, "another hand-out");
+}
+
+#[test]
+fn q21_a_late_success_withdraws_a_returned_retry() {
+    let mut shop = Shop::with("");
+    let place = shop.delivered(Rec::new("x"));
+    shop.fail(&place);
+    shop.server.pass(10_000);
+    let in_hand = given(&mut shop.member).remove(0);
+    let state = |shop: &Shop| (shop.only(), shop.only()).1["state"].clone();
+    shop.server.pass(15 * MINUTE_MS);
+    assert_eq!(state(&shop), "waiting");
+    shop.member.done(in_hand.offset + 1);
+    until("it is withdrawn", || shop.open().is_empty());
+    shop.server.pass(1_000);
+    assert_eq!(given(&mut shop.member), []);
+}
+
+pub(crate) const Q35: Row = Row {
+    id: "Q35",
+    theirs: "A push client of 5.x is killed: what it had is back after 120 s, and counted.",
+    ours: "With the end of its session: a retry 1 s later, a record of a topic with the next \
+           Fetch. Nothing is charged before it was lost again and again (Q22).",
+    stands: Comparison::Differs("who dies has said nothing about any one record"),
+};
+
+#[test]
+fn q35_a_killed_members_retries_return_uncharged_after_its_session() {
+    let server = Server::told(LONG_SESSIONS);
+    let mut tool = server.client();
+    tool.create("orders", 1);
+    tool.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
+    member.session_ms = 300;
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
+    let soon = Rec::new("a").header("x-retry-delay-ms", "100");
+    assert_eq!(member.client.nack("shop", "orders-0@0", soon).error_code, 0);
+    let fetched = member.client.fetch("orders", 0, 0, 0).records.unwrap();
+    assert_eq!(unpack(&fetched).len(), 2);
+    server.pass(100);
+    assert_eq!(given(&mut member).len(), 1);
+    drop(member);
+    server.pass(300);
+    let mut retry = serde_json::Value::Null;
+    until("its session is over", || {
+        retry = server.json("/api/v1/retries?group=shop")["items"][0].clone();
+        retry["state"] != "inflight"
+    });
+    assert_eq!(retry["due_ms"], server.now_ms() + 1_000);
+    assert_eq!(retry["reconsume_times"], 1);
+    let mut next = joined(&server, "shop", &["orders", "reprise.retry.shop"]);
+    assert_eq!(next.position_of("orders", 0), -1);
+    let again = next.client.fetch("orders", 0, 0, 0).records.unwrap();
+    assert_eq!(unpack(&again).len(), 2);
+    let known = server.json("/api/v1/explain?group=shop");
+    let told = ["stage", "losses", "next"].map(|key| known["suspects"][0][key].clone());
+    let expected = serde_json::json!(["counted", 1, "tested after 2 more lost deliveries"]);
+    assert_eq!(serde_json::json!(told), expected);
+    assert_eq!(known["partitions"][0]["suspects"], serde_json::json!([]));
+    server.pass(999);
+    assert_eq!(given(&mut next), []);
+    server.pass(1);
+    let got = given(&mut next);
+    assert_eq!((got.len(), got[0].reconsume_times()), (1, 1));
+    assert_eq!(next.heartbeat(), 0);
+}
+
+pub(crate) const Q38: Row = Row {
+    id: "Q38",
+    theirs: "On a retry the application sees the origin's topic, the same message id, the time \
+             it was born, its tags, keys and properties; RETRY_TOPIC and ORIGIN_MESSAGE_ID are \
+             the same over all hops.",
+    ours: "Key, value, headers and timestamp byte for byte, ORIGIN_MESSAGE_ID and RETRY_TOPIC \
+           the same over all hops. In place: the record itself, at its own offset. Through the \
+           retry topic: `reprise.retry.<group>`, the origin's topic in RETRY_TOPIC.",
+    stands: Comparison::Partly("the virtual lane, which shows the origin's topic there too"),
+};
+
+#[test]
+fn q38_records_keep_their_bytes_and_origin_over_all_hops() {
+    let mut shop = Shop::with("");
+    let sent = Rec::odd();
+    let mut place = shop.delivered(sent.clone());
+    let mut failed = sent.clone();
+    for _ in 0..17 {
+        // error handlers send the record as received, our headers included
+        shop.fail_with(&place, failed.clone());
+        shop.server.pass(7_200_000);
+        let got = shop.given().pop().unwrap_or_else(|| shop.letters().remove(0));
+        assert_eq!((&got.key, &got.value, got.time_ms), (&sent.key, &sent.value, sent.time_ms));
+        assert_eq!(got.headers[..sent.headers.len()], sent.headers);
+        assert_eq!(got.header("RETRY_TOPIC").unwrap(), "orders");
+        assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@0");
+        place = format!("reprise.retry.shop-0@{}", got.offset);
+        failed.headers = got.headers;
+    }
+    assert_eq!(shop.letters()[0].reconsume_times(), 17);
+}

@@ -1,0 +1,294 @@
+//! An operator lists dead letters, redrives some, discards others, and can prove it later.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+
+use std::process::Output;
+
+use crate::support::{Member, Rec, Server, until};
+use serde_json::{Value, json};
+
+/// Runs a command against the sidecar: code, stdout, stderr.
+fn cli(server: &Server, args: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = server.reprise(args);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// Runs a command that must succeed. Returns its stdout.
+fn done(server: &Server, args: &[&str]) -> String {
+    let (code, out, err) = cli(server, args);
+    assert_eq!(code, 0, "{args:?}: {out}{err}");
+    out
+}
+
+/// Makes dead letters of orders 0 to 4; the last one has another reason.
+fn fill(member: &mut Member) {
+    for at in 0..5 {
+        let record = Rec::new(&format!("order-{at}"));
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let why = if at == 4 { "bad address" } else { "no stock" };
+        let nack = record.header("x-retry-reason", why).header("x-retry-level", "-1");
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    assert_eq!(member.commit("orders", 0, 5), 0);
+}
+
+/// Offsets of the dead letters in a state.
+fn letters(server: &Server, state: &str) -> Vec<i64> {
+    let found = server.json(&format!("/api/v1/dead-letters?group=shop&state={state}"));
+    let items = found["items"].as_array().unwrap();
+    items.iter().map(|item| item["offset"].as_i64().unwrap()).collect()
+}
+
+fn dead_letters(server: &Server) -> u64 {
+    server.json("/api/v1/groups/shop")["dead_letters"].as_u64().unwrap()
+}
+
+#[test]
+fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
+    let mut server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    let dry = done(&server, &["dlq", "redrive", "shop", "--all", "--contains", "no stock"]);
+    assert!(dry.starts_with("4 records match\n  0  orders-0@0  no stock"), "{dry}");
+    assert_eq!(dead_letters(&server), 5, "a dry run changes nothing");
+    let redrive = ["dlq", "redrive", "shop", "--all", "--contains", "no stock", "--execute"];
+    let (code, _, err) = cli(&server, &redrive);
+    assert_eq!((code, err.contains("needs a reason: why")), (2, true), "{err}");
+    let with_why = [&redrive[..], &["--why", "INC-7: stock is back"]].concat();
+    assert_eq!(done(&server, &with_why), "4 sent back, 0 left as they were\n");
+    assert_eq!(
+        (letters(&server, "dead"), letters(&server, "redriven")),
+        (vec![4], vec![0, 1, 2, 3])
+    );
+    let (code, _, err) = cli(&server, &["dlq", "redrive", "shop", "0"]);
+    assert_eq!((code, err.contains("0: this was done before")), (3, true), "{err}");
+
+    let got = member.retries();
+    assert_eq!(got.len(), 4);
+    for (at, got) in got.iter().enumerate() {
+        assert_eq!(got.text(), format!("order-{at}"));
+        assert_eq!((got.number("RECONSUME_TIME"), got.number("x-retry-redrive-count")), (0, 1));
+        assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), format!("orders-0@{at}"));
+    }
+    // The last one becomes a dead letter again.
+    let last = &got[3];
+    let again = format!("reprise.retry.shop-0@{}", last.offset);
+    member.client.nack("shop", &again, Rec::new("order-3").header("x-retry-level", "-1"));
+    member.done(last.offset + 1);
+    assert_eq!(letters(&server, "dead"), [4, 5], "one letter of each");
+    assert!(letters(&server, "redriven").is_empty(), "acknowledged ones have left");
+    let shown = done(&server, &["dlq", "show", "shop", "5"]);
+    assert!(shown.contains("redrives      1\n") && shown.contains("order-3"), "{shown}");
+
+    assert_eq!(
+        done(&server, &["dlq", "discard", "shop", "4"]),
+        "1 discarded, 0 left as they were\n"
+    );
+    assert_eq!((letters(&server, "dead"), letters(&server, "discarded")), (vec![5], vec![4]));
+    server.restart();
+    let restored = ["dlq", "restore", "shop", "--all", "--execute", "--why", "not yet"];
+    assert_eq!(done(&server, &restored), "1 restored, 0 left as they were\n");
+    assert_eq!(letters(&server, "dead"), [4, 5]);
+    done(&server, &["dlq", "discard", "shop", "4", "5", "--why", "INC-7"]);
+    assert_eq!(dead_letters(&server), 0);
+    let metrics = server.get("/metrics");
+    assert!(metrics.contains("reprise_dlq_records{group=\"shop\"} 0"), "{metrics}");
+    assert!(
+        metrics.contains("reprise_dlq_oldest_timestamp_seconds{group=\"shop\"} 0"),
+        "{metrics}"
+    );
+
+    let audit = done(&server, &["audit", "--format", "jsonl"]);
+    let audit: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = audit.iter().map(|record| {
+        let text = |key: &str| record[key].as_str().unwrap().to_owned();
+        (text("action"), record["changed"].as_u64().unwrap(), text("why"))
+    });
+    let expected = [
+        ("job-start", 0, "INC-7: stock is back"),
+        ("job-done", 4, "INC-7: stock is back"),
+        ("redrive", 0, ""),
+        ("discard", 1, ""),
+        ("restore", 1, "not yet"),
+        ("discard", 2, "INC-7"),
+    ];
+    let expected = expected.map(|(action, n, why)| (action.to_owned(), n, why.to_owned()));
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(audit[0]["peer"], "127.0.0.1");
+}
+
+#[test]
+fn a_nack_of_an_old_letter_redrives() {
+    let server = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    let mended = json!({"group": "shop", "topic": "orders", "partition": 0, "offset": 2});
+    let post = || server.post("/api/v1/nack", &mended.to_string()).1["outcome"].clone();
+    assert_eq!(post(), "known", "it may be of a delivery that was out before");
+    crate::support::until("the letter is old enough", || post() == "scheduled");
+    let got = member.retry_once();
+    assert_eq!(got.text(), "order-2");
+    assert_eq!((got.number("RECONSUME_TIME"), got.number("x-retry-redrive-count")), (0, 1));
+    member.done(got.offset + 1);
+    assert_eq!(letters(&server, "dead"), [0, 1, 3, 4]);
+}
+
+#[test]
+fn a_reader_passes_letters_that_have_left() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    done(&server, &["dlq", "redrive", "shop", "0", "1", "3", "4", "--why", "test"]);
+    let got = member.retries();
+    member.done(got.last().unwrap().offset + 1);
+    let read = server.client().read_all("reprise.dlq.shop");
+    let read: Vec<_> = read.iter().map(|got| (got.offset, got.text())).collect();
+    assert_eq!(read, [(2, "order-2".to_owned())]);
+}
+
+#[test]
+fn delete_records_deletes_dead_letters_for_good() {
+    let mut server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    done(&server, &["dlq", "discard", "shop", "0"]);
+    done(&server, &["dlq", "redrive", "shop", "1"]);
+    let mut client = server.client();
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 1, 1), (3, -1), "one partition");
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, 6), (1, -1), "beyond its end");
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, 3), (0, 3));
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, 2), (0, 3), "it is so already");
+    server.restart();
+    let mut client = server.client();
+    assert_eq!(client.list_offset("reprise.dlq.shop", 0, -2).1, 3);
+    assert_eq!(letters(&server, "dead"), [3, 4]);
+    assert_eq!(cli(&server, &["dlq", "restore", "shop", "0"]).0, 3, "it cannot be taken back");
+    assert_eq!(Member::of_shop(&server).retry_once().text(), "order-1");
+    assert_eq!(client.ask_delete_records("reprise.dlq.shop", 0, -1), (0, 5));
+    assert_eq!(dead_letters(&server), 0);
+    let audit = server.json("/api/v1/audit?group=shop");
+    let last = audit["items"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["action"], &last["changed"]), (&json!("delete"), &json!(2)));
+    assert_eq!(last["why"], "DeleteRecords");
+}
+
+#[test]
+fn hidden_payloads_hide_reasons() {
+    let server = Server::with("retry: {levels: 1h}\nadmin: {payloads: hide}");
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    member.client.put("orders", 0, &[Rec::new("order-5")]);
+    let nack = Rec::new("order-5").header("x-retry-reason", "no stock");
+    member.client.nack("shop", "orders-0@5", nack);
+    let (code, plan) = server.post("/api/v1/jobs/plan", "{\"group\":\"shop\"}");
+    assert_eq!((code, &plan["matched"]), (200, &json!(5)), "{plan}");
+    let answers = [
+        plan,
+        server.json("/api/v1/retries?group=shop"),
+        server.json("/api/v1/dead-letters?group=shop"),
+        server.json("/api/v1/dead-letters/fingerprints?group=shop"),
+        server.json("/api/v1/explain?group=shop&record=orders-0@5"),
+    ];
+    for answer in answers {
+        let text = answer.to_string();
+        assert!(text.contains("orders") && !text.contains("no stock"), "{text}");
+    }
+}
+
+#[test]
+fn retries_that_wait_are_hastened_delayed_and_ended() {
+    let server = Server::with("retry: {levels: 1h 2h}");
+    let mut member = Member::of_shop(&server);
+    for at in 0..3 {
+        let offset = member.client.put("orders", 0, &[Rec::new(&format!("order-{at}"))]);
+        let nack = Rec::new(&format!("order-{at}"));
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    let list = server.json("/api/v1/retries?group=shop");
+    let id = |at: usize| list["items"][at]["id"].to_string();
+    assert_eq!(
+        done(&server, &["retry", "now", "shop", &id(0)]),
+        "1 due now, 0 left as they were\n"
+    );
+    let got = member.retry_once();
+    assert_eq!(got.text(), "order-0");
+    let (code, _, err) = cli(&server, &["retry", "now", "shop", &id(0)]);
+    assert_eq!((code, err.contains("the record is at a member")), (3, true), "{err}");
+    done(&server, &["retry", "delay", "shop", &id(1), "--for", "6h"]);
+    let due = server.json("/api/v1/retries?group=shop")["items"][1]["due_ms"].as_i64().unwrap();
+    let before = list["items"][1]["due_ms"].as_i64().unwrap();
+    assert!((due - before - 4 * 3_600_000).abs() < 60_000, "{before} {due}");
+    let killed = done(&server, &["retry", "kill", "shop", &id(2)]);
+    assert_eq!(killed, "1 dead letters now, 0 left as they were\n");
+    assert_eq!(letters(&server, "dead"), [0]);
+    let letter = server.json("/api/v1/dead-letters/shop/0");
+    assert_eq!(letter["disposition"], "manual");
+}
+
+#[test]
+fn bad_requests_are_refused_with_a_sentence_and_change_nothing() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member);
+    let ask = |path: &str, body: Value| {
+        let (code, answer) = server.post(path, &body.to_string());
+        (code, answer.to_string())
+    };
+    let cases = [
+        ("dead-letters/redrive", json!({"group": "shop", "offsets": []}), 400, "name 1 to 1000"),
+        ("dead-letters/redrive", json!({"group": "shop", "offsets": [0, 1]}), 400, "reason: why"),
+        ("dead-letters/burn", json!({"group": "shop", "offsets": [0]}), 404, "take redrive"),
+        ("dead-letters/discard", json!({"group": "shop"}), 422, "missing field"),
+        ("dead-letters/discard", json!({"group": "shop", "offsets": [0], "x": 1}), 422, "unknown"),
+        ("retries/delay", json!({"group": "shop", "ids": [1]}), 400, "needs one of"),
+        (
+            "retries/now",
+            json!({"group": "shop", "ids": [1], "delay_ms": 5}),
+            400,
+            "belong to delay",
+        ),
+    ];
+    for (path, body, status, says) in cases {
+        let (code, answer) = ask(&format!("/api/v1/{path}"), body);
+        assert_eq!(code, status, "{path}: {answer}");
+        assert!(answer.contains(says), "{path}: {answer}");
+    }
+    let (code, answer) =
+        ask("/api/v1/dead-letters/redrive", json!({"group": "shop", "offsets": [9]}));
+    assert_eq!(code, 200);
+    assert!(answer.contains("no dead letter at this offset"), "{answer}");
+    assert_eq!(dead_letters(&server), 5);
+}
+
+#[test]
+fn waiting_retries_of_one_kind_are_ended() {
+    let server = Server::with("retry: {levels: 1h 2h}");
+    let mut member = Member::of_shop(&server);
+    member.nack_kinds(Some("9"), |record, offset| {
+        record.header("x-retry-reason", format!("no stock of {offset}"))
+    });
+    let kinds = || {
+        let kinds = done(&server, &["retry", "group-by", "shop", "--format", "jsonl"]);
+        let kinds = kinds.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut kinds: Vec<Value> = kinds
+            .map(|kind| {
+                json!([kind["retries"], kind["fingerprint"], kind["key_shape"], kind["size"]])
+            })
+            .collect();
+        kinds.sort_by_key(Value::to_string);
+        kinds
+    };
+    let (plain, number) = (
+        json!([2, "no stock of #", "a-#", "< 1 KiB"]),
+        json!([1, "no stock of #", "#", "< 1 KiB"]),
+    );
+    let big = json!([1, "no stock of #", "a-#", "16-256 KiB"]);
+    assert_eq!(kinds(), [number.clone(), big.clone(), plain]);
+    let kill = ["retry", "kill", "shop", "--all", "--key-shape", "a-#", "--size", "< 1 KiB"];
+    assert!(done(&server, &kill).starts_with("2 records match\n"), "a dry run");
+    let kill = [&kill[..], &["--execute", "--why", "INC-5"]].concat();
+    assert_eq!(done(&server, &kill), "2 dead letters now, 0 left as they were\n");
+    until("the counts are renewed", || kinds() == [number.clone(), big.clone()]);
+    assert_eq!(dead_letters(&server), 2);
+}
