@@ -133,5 +133,5 @@ impl fmt::Display for TopicPartition {
 }
 
 /// Hash of a record's key, for the order of keys: half of a longer hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OrderKey(pub [u8; 16]);

@@ -53,16 +53,11 @@ pub struct Entry {
     pub last_level: Option<u32>,
     /// A reset below the origin unlinked the entry from it, so that the origin may fail anew.
     pub superseded: bool,
-    /// Hash of the record's key, in a group that keeps keys in order. The codec stores it before
-    /// the postcard body.
-    #[serde(skip)]
+    /// Hash of the record's key, in a group that keeps keys in order.
     pub key: Option<OrderKey>,
-    /// Redrives of the dead letter so far. The codec stores the count before the postcard body.
-    #[serde(skip)]
+    /// Redrives of the dead letter so far.
     pub redrives: u32,
-    /// Shape of the record; `None` where an older build began the entry, or the bytes are damaged.
-    /// The codec stores it before the postcard body.
-    #[serde(skip)]
+    /// Shape of the record; `None` where its bytes are damaged.
     pub shape: Option<RecordShape>,
 }
 

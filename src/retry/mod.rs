@@ -44,9 +44,7 @@ mod tests;
 
 #[cfg(test)]
 pub use btree_entries::BTreeEntries;
-pub use codec::{
-    CodecError, EntryParts, FACT_VERSION, decode_fact, encode_fact, put_parts, take_parts,
-};
+pub use codec::{CodecError, decode_fact, encode_fact};
 pub use disposition::{Disposition, FailureHistory};
 pub use entry::{Entry, Rank, RetryState, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};

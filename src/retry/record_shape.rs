@@ -8,7 +8,7 @@ const PATTERN_CHARS: usize = 32;
 const KEY_BYTES: usize = 256;
 /// The number of a UUID's characters.
 const UUID_CHARS: usize = 36;
-/// The word for the key pattern and the size of a record that an older build journalled.
+/// The word for the key pattern and the size of a record whose bytes are damaged.
 pub const UNKNOWN_SHAPE: &str = "unknown";
 
 /// Size class of a record in its stored form, headers included. The order is stored: append only.
@@ -39,19 +39,6 @@ impl SizeClass {
             Self::Huge => ">= 256 KiB",
         }
     }
-
-    fn number(self) -> u8 {
-        match self {
-            Self::Small => 0,
-            Self::Medium => 1,
-            Self::Large => 2,
-            Self::Huge => 3,
-        }
-    }
-
-    fn of_number(number: u8) -> Option<Self> {
-        [Self::Small, Self::Medium, Self::Large, Self::Huge].get(usize::from(number)).copied()
-    }
 }
 
 /// Pattern of a record's key, and its size class.
@@ -66,22 +53,6 @@ impl RecordShape {
     /// The shape of a record with this key and so many stored bytes.
     pub fn of(key: Option<&[u8]>, bytes: usize) -> Self {
         Self { key: key.map_or_else(|| "null".into(), pattern), size: SizeClass::of(bytes) }
-    }
-
-    /// Appends the size class u8, the length of the pattern u8, and the pattern.
-    pub(super) fn put(&self, bytes: &mut Vec<u8>) {
-        // 33 characters of at most 4 bytes are fewer than 256 bytes.
-        let len = u8::try_from(self.key.len()).unwrap_or(u8::MAX);
-        bytes.extend([self.size.number(), len]);
-        bytes.extend(self.key.as_bytes().iter().take(usize::from(len)));
-    }
-
-    /// Reads the result of [`RecordShape::put`]; returns the bytes behind it.
-    pub(super) fn take(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let ([size, len], rest) = bytes.split_first_chunk()?;
-        let (key, rest) = rest.split_at_checked(usize::from(*len))?;
-        let key = std::str::from_utf8(key).ok()?.into();
-        Some((Self { key, size: SizeClass::of_number(*size)? }, rest))
     }
 }
 
@@ -163,21 +134,5 @@ mod tests {
         let sizes = [1023, 1024, 16_383, 16_384, 262_143, 262_144];
         let classes = ["< 1 KiB", "1-16 KiB", "1-16 KiB", "16-256 KiB", "16-256 KiB", ">= 256 KiB"];
         assert_eq!(sizes.map(at), classes);
-    }
-
-    #[test]
-    fn stored_shapes_are_read_and_damage_is_none() {
-        for size in [0, 1024, 16_384, 262_144] {
-            let shape = RecordShape::of(Some("\u{20ac}".repeat(99).as_bytes()), size);
-            let mut bytes = Vec::new();
-            shape.put(&mut bytes);
-            for end in 0..bytes.len() {
-                assert_eq!(RecordShape::take(&bytes[..end]), None);
-            }
-            bytes.push(7);
-            assert_eq!(RecordShape::take(&bytes), Some((shape, &[7][..])));
-        }
-        assert_eq!(RecordShape::take(&[4, 0]), None, "no such class");
-        assert_eq!(RecordShape::take(&[0, 1, 0xff]), None, "no text");
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::engine::store::needed::Refs;
 use crate::engine::store::short::ShortBytes;
-use crate::engine::store::value::{self, ROW_VERSION};
+use crate::engine::store::value;
 use crate::journal::TablesError;
-use crate::retry::{Entry, put_parts, take_parts};
+use crate::retry::Entry;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Row {
@@ -52,27 +52,13 @@ impl From<EntryRow> for Row {
 }
 
 impl EntryRow {
-    /// Encodes an entry and its references. The parts follow that the entry's postcard form leaves
-    /// out, unless it has none.
     fn bytes(&self) -> Result<Vec<u8>, TablesError> {
-        let mut row = value::bytes(&(self.entry.as_deref(), self.refs.as_deref()))?;
-        let has_parts =
-            |entry: &&Entry| entry.redrives > 0 || entry.key.is_some() || entry.shape.is_some();
-        if let Some(entry) = self.entry.as_deref().filter(has_parts) {
-            put_parts(entry, &mut row);
-        }
-        Ok(row)
+        value::bytes(&(self.entry.as_deref(), self.refs.as_deref()))
     }
 
     /// Decodes an encoded entry; `None` for anything else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
-        let read = postcard::take_from_bytes::<(Option<Entry>, Option<Refs>)>(body);
-        let ((mut entry, refs), rest) = read.ok()?;
-        if !rest.is_empty() {
-            let (parts, []) = take_parts(rest)? else { return None };
-            parts.complete(entry.as_mut()?);
-        }
+        let (entry, refs) = value::decode::<(Option<Entry>, Option<Refs>)>(bytes)?;
         Some(Self { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
     }
 }

