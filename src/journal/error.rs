@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::segment::FORMAT;
 use super::{EntryEncodeError, HousekeepingReport};
 
 /// Why a journal could not be opened.
@@ -36,14 +37,13 @@ pub enum OpenError {
         dir: String,
     },
     #[error(
-        "the data directory {dir} has journal format {found}, this build reads up to {known}; \
-         start the newer build again (a newer format cannot be read by an older build)"
+        "the data directory {dir} has format {found} and this build reads only format {FORMAT}: \
+         start the build that wrote it, or give this one an empty directory"
     )]
-    Newer {
+    Format {
         /// Path of the data directory, as configured.
         dir: String,
-        found: u32,
-        known: u32,
+        found: u16,
     },
     #[error(
         "{file} in {dir} is damaged at byte {offset}; nothing was changed. \

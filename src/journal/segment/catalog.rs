@@ -36,7 +36,7 @@ pub(in crate::journal) struct Catalog {
     pub(in crate::journal) foreign: Vec<String>,
 }
 
-/// Refuses a directory of a newer format; writes the format file of a new directory.
+/// Refuses a directory of another format; writes the format file of a new directory.
 pub(in crate::journal) fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
     let io = |source| open_error(disk.describe(), "reading its format", source);
     match disk.open(FORMAT_NAME) {
@@ -44,12 +44,10 @@ pub(in crate::journal) fn check_format(disk: &dyn Disk) -> Result<(), OpenError>
             let len = usize::try_from(file.len().map_err(io)?.min(64)).unwrap_or(0);
             let mut text = vec![0; len];
             file.read_at(0, &mut text).map_err(io)?;
-            let found = String::from_utf8_lossy(&text).trim().parse::<u32>();
+            let found = String::from_utf8_lossy(&text).trim().parse::<u16>();
             match found {
-                Ok(found) if found > FORMAT => {
-                    return Err(OpenError::Newer { dir: disk.describe(), found, known: FORMAT });
-                }
-                Ok(_) => return Ok(()),
+                Ok(FORMAT) => return Ok(()),
+                Ok(found) => return Err(OpenError::Format { dir: disk.describe(), found }),
                 // torn when the directory was made; every segment names its format as well
                 Err(_) => {}
             }
@@ -102,9 +100,8 @@ impl Catalog {
         match SegmentHeader::decode(&header) {
             Ok(header) if header.id == id => self.segments.push(FoundSegment { header, file }),
             Ok(_) | Err(HeaderError::Damaged) => self.headless.push(HeadlessSegment { id, len }),
-            Err(HeaderError::Newer(version)) => {
-                let found = u32::from(version);
-                return Err(OpenError::Newer { dir: disk.describe(), found, known: FORMAT });
+            Err(HeaderError::Format(found)) => {
+                return Err(OpenError::Format { dir: disk.describe(), found });
             }
         }
         Ok(())

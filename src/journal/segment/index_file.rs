@@ -2,7 +2,7 @@
 //! segment when it is missing or wrong.
 //!
 //! ```text
-//! "REPRISEX" | version u16 | 0 u16 | count u32 | epoch u64 | base_seq u64 | 0 u32 | crc32c u32
+//! "REPRISEX" | format u16 | 0 u16 | count u32 | epoch u64 | base_seq u64 | 0 u32 | crc32c u32
 //! then count × (seq - base_seq u32, offset u32)                          little-endian
 //! ```
 //! The checksum covers the 36 bytes before it; the entry at its offset verifies a pair.
@@ -50,7 +50,7 @@ pub(in crate::journal) fn write(
     let mut bytes = vec![0; HEADER_LEN];
     bytes.reserve(pairs.len() * 8);
     put(&mut bytes, 0, MAGIC);
-    put(&mut bytes, 8, &u16::try_from(FORMAT).unwrap_or(0).to_le_bytes());
+    put(&mut bytes, 8, &FORMAT.to_le_bytes());
     put(&mut bytes, 12, &count.to_le_bytes());
     put(&mut bytes, 16, &epoch.to_le_bytes());
     put(&mut bytes, 24, &id.base.to_le_bytes());

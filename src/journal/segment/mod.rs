@@ -1,7 +1,7 @@
 //! The header of a segment, and the names of the journal's files.
 //!
 //! ```text
-//! "REPRISEJ" | version u16 | 0 u16 | generation u32 | epoch u64 | base_seq u64 | end_seq u64
+//! "REPRISEJ" | format u16 | 0 u16 | generation u32 | epoch u64 | base_seq u64 | end_seq u64
 //! | 0 u32 | crc32c u32                                          48 bytes, little-endian
 //! ```
 //! `end_seq` is 0 for a segment that the writer fills. For a copy it is one past the last sequence
@@ -19,8 +19,8 @@ pub(super) mod scan;
 
 use super::segment::format::{put, u16_at, u32_at, u64_at};
 
-/// Newest format this build reads and writes.
-pub(super) const FORMAT: u32 = 1;
+/// The format of a data directory that this build reads and writes; it is in each header too.
+pub(super) const FORMAT: u16 = 2;
 /// Bytes before the first entry.
 pub(super) const SEGMENT_HEADER_LEN: usize = 48;
 /// [`SEGMENT_HEADER_LEN`] as a file offset.
@@ -35,7 +35,6 @@ pub(super) const LOCK_NAME: &str = "LOCK";
 pub(super) const QUARANTINE: &str = "quarantine";
 
 const MAGIC: &[u8; 8] = b"REPRISEJ";
-const VERSION: u16 = 1;
 const CRC_AT: usize = 44;
 
 /// Identity of a segment file.
@@ -60,7 +59,7 @@ pub(super) struct SegmentHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderError {
     Damaged,
-    Newer(u16),
+    Format(u16),
 }
 
 /// A byte offset or an entry count within a segment, as stored. A segment has less than 4 GiB: its
@@ -74,7 +73,7 @@ impl SegmentHeader {
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER_LEN] {
         let mut bytes = [0; SEGMENT_HEADER_LEN];
         put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 8, &VERSION.to_le_bytes());
+        put(&mut bytes, 8, &FORMAT.to_le_bytes());
         put(&mut bytes, 12, &self.id.generation.to_le_bytes());
         put(&mut bytes, 16, &self.epoch.to_le_bytes());
         put(&mut bytes, 24, &self.id.base.to_le_bytes());
@@ -85,9 +84,10 @@ impl SegmentHeader {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
-        Self::fields(bytes).ok_or(HeaderError::Damaged).and_then(|(version, header)| {
-            if version > VERSION { Err(HeaderError::Newer(version)) } else { Ok(header) }
-        })
+        match Self::fields(bytes).ok_or(HeaderError::Damaged)? {
+            (FORMAT, header) => Ok(header),
+            (format, _) => Err(HeaderError::Format(format)),
+        }
     }
 
     fn fields(bytes: &[u8]) -> Option<(u16, Self)> {

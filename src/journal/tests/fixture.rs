@@ -1,15 +1,20 @@
-//! The on-disk format, which must never change.
+//! The bytes of segments: a change needs another `FORMAT`.
 
 use bytes::Bytes;
 
 use crate::journal::segment::format::{
     QueuedEntry, crc_seed, decode, decode_header, encode, is_whole,
 };
-use crate::journal::segment::{SegmentHeader, SegmentId};
+use crate::journal::segment::{HeaderError, SegmentHeader, SegmentId};
 use crate::journal::{EntryKind, StreamId, StreamPart};
 
 const EPOCH: u64 = 0x0123_4567_89ab_cdef;
 const SEGMENT: &str = concat!(
+    "524550524953454a0200000003000000efcdab8967452301",
+    "2a00000000000000630000000000000000000000cfc0f92e",
+);
+/// A segment of format 1.
+const FORMER: &str = concat!(
     "524550524953454a0100000003000000efcdab8967452301",
     "2a000000000000006300000000000000000000000b0cac7a",
 );
@@ -30,16 +35,17 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_segment_header_of_version_1_is_read_for_ever() {
+fn the_layout_of_a_segment_header_is_fixed() {
     let id = SegmentId { base: 42, generation: 3 };
     let header = SegmentHeader { id, epoch: EPOCH, end: 99 };
     assert_eq!(hex(&header.encode()), SEGMENT);
     assert_eq!(SegmentHeader::decode(&unhex(SEGMENT)), Ok(header));
+    assert_eq!(SegmentHeader::decode(&unhex(FORMER)), Err(HeaderError::Format(1)));
     assert_eq!(id.log_name(), "00000000000000000042.0003.log");
 }
 
 #[test]
-fn an_entry_of_version_1_is_read_for_ever() {
+fn the_layout_of_an_entry_is_fixed() {
     let part =
         StreamPart { stream: StreamId(7), base_offset: 11, records: 2, max_timestamp_ms: 1234 };
     let entry = QueuedEntry {

@@ -92,16 +92,18 @@ fn a_second_process_is_refused() {
 }
 
 #[test]
-fn a_newer_directory_is_refused_and_foreign_files_stay() {
+fn a_directory_of_another_format_is_refused_and_foreign_files_stay() {
     let disk = MemDisk::new(1);
     disk.plant("notes.txt", b"mine");
     drop(open(&disk));
     let (_, _, recovery) = open(&disk);
     assert_eq!(recovery.foreign(), ["notes.txt"]);
     assert_eq!(disk.contents("notes.txt").unwrap(), b"mine");
-    disk.plant("FORMAT", b"2\n");
-    let refused = try_open(&disk).unwrap_err();
-    assert!(matches!(refused, OpenError::Newer { found: 2, known: 1, .. }), "{refused}");
+    for other in [1, 3] {
+        disk.plant("FORMAT", format!("{other}\n").as_bytes());
+        let refused = try_open(&disk).unwrap_err();
+        assert!(matches!(refused, OpenError::Format { found, .. } if found == other), "{refused}");
+    }
 }
 
 #[test]
