@@ -81,7 +81,7 @@ mod tests {
             (RetryState::Discarded { at: AT }, "0480a0abfef962"),
             (
                 RetryState::Held { since, disposition: Disposition::MaxAttempts, charged: true },
-                "0580a0abfef9620501",
+                "0580a0abfef9620301",
             ),
             (RetryState::Exported { since, due, delay_ms, level }, "0680a0abfef96204904e0103"),
             (RetryState::Behind { since, due, delay_ms, level }, "0780a0abfef96204904e0103"),
@@ -97,12 +97,12 @@ mod tests {
         (Evidence::Exported, 0x0b),
         (Evidence::ExportEnded, 0x0c),
         (Evidence::Imported, 0x0e),
-        (Evidence::CommitMarker, 0x13),
-        (Evidence::Delayed, 0x14),
-        (Evidence::AdminNack, 0x17),
-        (Evidence::Undecided, 0x1b),
-        (Evidence::Damaged, 0x1c),
-        (Evidence::Send, 0x26),
+        (Evidence::CommitMarker, 0x11),
+        (Evidence::Delayed, 0x12),
+        (Evidence::AdminNack, 0x15),
+        (Evidence::Undecided, 0x19),
+        (Evidence::Damaged, 0x1a),
+        (Evidence::Send, 0x24),
     ];
 
     fn fixtures() -> Vec<(Fact, String)> {

@@ -10,20 +10,15 @@ use crate::model::WallMs;
 pub enum Disposition {
     /// The application reported the failure.
     Rejected,
-    /// Written by earlier builds: outstanding for the consume timeout.
-    Timeout,
     /// The member fetched the record again, below its last delivery.
     SeekBack,
     /// The member was lost with the delivery.
     Crashed,
-    /// Written by earlier builds: the broker refused the covering commit for good.
-    CommitFailed,
     /// The limit of retries was reached.
     MaxAttempts,
     /// The application asked for a dead letter.
     ExplicitDlq,
     Expired,
-    TooLarge,
     Undecodable,
     Manual,
 }
@@ -31,21 +26,18 @@ pub enum Disposition {
 impl Disposition {
     /// The detector inferred the failure; no nack reported it.
     pub(super) fn is_inferred(self) -> bool {
-        matches!(self, Self::Timeout | Self::SeekBack | Self::Crashed | Self::CommitFailed)
+        matches!(self, Self::SeekBack | Self::Crashed)
     }
 
     /// The word in headers, metrics and lists.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
-            Self::Timeout => "timeout",
             Self::SeekBack => "seek_back",
             Self::Crashed => "crashed",
-            Self::CommitFailed => "commit_failed",
             Self::MaxAttempts => "max_attempts",
             Self::ExplicitDlq => "explicit_dlq",
             Self::Expired => "expired",
-            Self::TooLarge => "too_large",
             Self::Undecodable => "undecodable",
             Self::Manual => "manual",
         }

@@ -88,10 +88,6 @@ pub enum Evidence {
     Aborted,
     /// `lost-delivery`: the member fetched the record again.
     SeekBack,
-    /// `lost-delivery`: a commit went back, and the member fetched the record again.
-    BackwardCommit,
-    /// `lost-delivery`: the broker refused the covering commit for good.
-    CommitRefused,
     /// `commit-nack`: the metadata of a commit names the record.
     CommitMarker,
     /// A record was produced with a delay before it enters its topic.
@@ -155,8 +151,6 @@ impl Evidence {
             Self::Imported => "imported",
             Self::Aborted => "aborted",
             Self::SeekBack => "seek_back",
-            Self::BackwardCommit => "backward_commit",
-            Self::CommitRefused => "commit_refused",
             Self::CommitMarker => "commit_marker",
             Self::Delayed => "delayed",
             Self::Delivered => "delivered",

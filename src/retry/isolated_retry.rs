@@ -47,12 +47,12 @@ impl Entry {
 
     /// The previous isolated delivery was lost too, or such a loss was charged before.
     pub(super) fn is_suspect(&self) -> bool {
-        self.disposition.is_some_and(is_a_loss)
+        self.disposition == Some(Disposition::Crashed)
     }
 
     /// The last charged failure is a loss.
     pub(super) fn has_crashed(&self) -> bool {
-        self.history.last().is_some_and(|(_, last)| is_a_loss(*last))
+        self.history.last().is_some_and(|(_, last)| *last == Disposition::Crashed)
     }
 
     /// Marks a lost isolated delivery; the next one in a row is charged.
@@ -67,8 +67,4 @@ impl Entry {
             self.disposition = self.history.last().map(|(_, last)| *last);
         }
     }
-}
-
-fn is_a_loss(disposition: Disposition) -> bool {
-    matches!(disposition, Disposition::Crashed | Disposition::CommitFailed)
 }

@@ -173,11 +173,7 @@ impl FinalRecord {
         match (&self.reason, self.disposition) {
             (Some(reason), _) => reason,
             (None, Some(Disposition::Crashed)) => "its member was lost with this delivery",
-            (None, Some(Disposition::Timeout)) => {
-                "neither committed nor failed within consume_timeout"
-            }
             (None, Some(Disposition::SeekBack)) => "its member went back to it again and again",
-            (None, Some(Disposition::CommitFailed)) => "the commit that covered it was refused",
             (None, Some(Disposition::Expired)) => "max_elapsed is over",
             (None, Some(Disposition::Undecodable)) => "its bytes cannot be read back",
             (None, _) => "none given",
@@ -191,10 +187,7 @@ fn word_of(evidence: Evidence) -> &'static str {
         Evidence::CommitMarker => "commit-nack",
         Evidence::Nack => "produced-nack",
         Evidence::AdminNack => "admin-nack",
-        Evidence::SeekBack
-        | Evidence::BackwardCommit
-        | Evidence::MemberLost
-        | Evidence::CommitRefused => "lost-delivery",
+        Evidence::SeekBack | Evidence::MemberLost => "lost-delivery",
         Evidence::Timeout => "timeout",
         Evidence::HeldEnded => "dead-letter-quota",
         other => other.as_str(),

@@ -91,8 +91,6 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Imported => "brought from another sidecar",
         Evidence::Aborted => "the transaction that acknowledged it was aborted",
         Evidence::SeekBack => "its member asked for it again",
-        Evidence::BackwardCommit => "its member committed below it and asked for it again",
-        Evidence::CommitRefused => "the commit that covered it was refused for good",
         Evidence::Delayed => "produced, to enter its topic later",
         Evidence::Delivered => "it has entered its topic",
         Evidence::Cancelled => "an operator ended its waiting",

@@ -218,7 +218,7 @@ impl<'a> Telling<'a> {
         assert!(count <= truth.may_count(), "{place:?}: {count} of {truth:?}");
         let is_it = match why {
             Disposition::SeekBack => matches!(truth.way, FailureWay::Throws | FailureWay::Any),
-            Disposition::Crashed | Disposition::CommitFailed => {
+            Disposition::Crashed => {
                 matches!(truth.way, FailureWay::Dies | FailureWay::Any)
             }
             _ => false,

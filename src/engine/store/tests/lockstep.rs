@@ -74,7 +74,7 @@ impl Script {
             losses: 0,
             first_failed: None,
             last_failed: Some(self.wall()),
-            disposition: Some(Disposition::Timeout),
+            disposition: Some(Disposition::SeekBack),
             reason: Some("why".repeat(self.rng.usize(..40))),
             lanes: Vec::new(),
             history: vec![(WallMs(1), Disposition::Rejected)],

@@ -87,7 +87,6 @@ fn words(seen: &Observations) -> String {
     let known = match word {
         Some("seek_back") => "it goes back to the record",
         Some("crashed") => "its consumer is lost with the record",
-        Some("commit_failed") => "its commit is refused",
         Some(word) => word,
         None if seen.is_sought_back => "it goes back, and gives up before the record is found",
         None => "nothing",
