@@ -110,10 +110,9 @@ impl Driver {
     }
 
     /// Journals the start's own decisions (clock, delay tables) and reports committed offsets.
-    pub(super) fn settle(&mut self, seeds: Vec<LedgerInput>, unstaged: Vec<NewEntry>) {
+    pub(super) fn settle(&mut self, seeds: Vec<LedgerInput>) {
         let (_, facts) = self.drain();
-        let mut settled =
-            self.persist(&facts, &[], Vec::new()).and_then(|()| self.append_parted(unstaged));
+        let mut settled = self.persist(&facts, &[], Vec::new());
         for seed in seeds {
             settled = settled.and(self.ask(seed).map(|_| ()));
         }

@@ -24,9 +24,6 @@ pub(super) const TEMPLATES: EntryKind = EntryKind(79);
 pub(super) const BROUGHT: EntryKind = EntryKind(71);
 /// Deliveries and suspects of a group in a partition; key: partition, group, topic.
 pub(super) const WINDOW: EntryKind = EntryKind(72);
-/// Written by earlier builds: a window that precedes its own group of the log; key as in
-/// [`WINDOW`].
-pub(super) const STAGED: EntryKind = EntryKind(74);
 /// Suspects of a group: records that may crash its members; key: the group.
 pub(super) const SUSPECTS: EntryKind = EntryKind(80);
 /// A delayed record that enters its topic: a batch of that topic.

@@ -47,11 +47,6 @@ pub enum EventKind {
     Lost(u32),
     /// The record became a suspect; with the time until which it is withheld, if any.
     Suspected(Option<WallMs>),
-    /// The record was delivered to a member.
-    Out {
-        /// No other record was outstanding.
-        alone: bool,
-    },
     /// The n-th failure was charged by inference.
     Charged(u32, Disposition),
     /// The record is no longer a suspect: a commit passed it, or its topic was recreated.
@@ -247,12 +242,7 @@ fn changes(
     let suspect = |window: &WindowRecord| {
         window.suspects.iter().find(|suspect| suspect.offset == offset).cloned()
     };
-    let out = |window: &WindowRecord| window.out.filter(|out| out.offset == offset);
     let mut told = Vec::new();
-    let was_open = after.lost_from <= offset && offset < after.suspects_end;
-    if after.losses > before.losses && was_open {
-        told.push((None, EventKind::Lost(after.losses)));
-    }
     let (known, now) = (suspect(before), suspect(after));
     if let Some(now) = &now {
         let charged = known.as_ref().map_or(0, |known| known.reconsume_times);
@@ -265,12 +255,6 @@ fn changes(
         if known.as_ref().is_none_or(|known| known.due != now.due) {
             told.push((None, EventKind::Suspected(now.due)));
         }
-    }
-    match (out(before), out(after)) {
-        (known, Some(now)) if known != Some(now) => {
-            told.push((None, EventKind::Out { alone: now.alone }));
-        }
-        _ => {}
     }
     let skipped = |window: &WindowRecord| window.skipped.contains(&offset);
     match (skipped(before), skipped(after)) {
@@ -285,10 +269,10 @@ fn changes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::retry::detector::{OutRecord, SuspectRecord};
+    use crate::retry::detector::SuspectRecord;
 
     fn window(suspect: Option<SuspectRecord>) -> WindowRecord {
-        WindowRecord { from: 5, end: 9, suspects: suspect.into_iter().collect(), ..idle() }
+        WindowRecord { suspects: suspect.into_iter().collect(), ..idle() }
     }
 
     fn idle() -> WindowRecord {
@@ -309,26 +293,15 @@ mod tests {
         let crash = |at| (WallMs(at), Disposition::Crashed);
         let held = window(Some(suspect(&[], Some(WallMs(3)))));
         assert_eq!(told(&idle(), &held), [EventKind::Suspected(Some(WallMs(3)))]);
-        let alone = Some(OutRecord { offset: 7, alone: true });
-        let out = WindowRecord { out: alone, ..held.clone() };
-        assert_eq!(told(&held, &out), [EventKind::Out { alone: true }]);
         let twice = window(Some(suspect(&[crash(4), crash(5)], Some(WallMs(6)))));
         let charged = |n| EventKind::Charged(n, Disposition::Crashed);
         let again = EventKind::Suspected(Some(WallMs(6)));
-        assert_eq!(told(&out, &twice), [charged(1), charged(2), again]);
-        let at: Vec<_> = changes(7, &out, &twice).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(told(&held, &twice), [charged(1), charged(2), again]);
+        let at: Vec<_> = changes(7, &held, &twice).into_iter().map(|(at, _)| at).collect();
         assert_eq!(at, [Some(WallMs(4)), Some(WallMs(5)), None]);
         let settled = WindowRecord { skipped: vec![7], ..window(None) };
         assert_eq!(told(&twice, &settled), [EventKind::Skipped]);
         assert_eq!(told(&settled, &idle()), [EventKind::Passed]);
         assert_eq!(told(&twice, &idle()), [EventKind::Cleared]);
-    }
-
-    #[test]
-    fn a_loss_is_reported_only_for_records_outstanding_then() {
-        let lost = |end| WindowRecord { losses: 2, lost_from: 5, suspects_end: end, ..idle() };
-        assert_eq!(told(&idle(), &lost(8)), [EventKind::Lost(2)]);
-        assert_eq!(told(&idle(), &lost(7)), []);
-        assert_eq!(told(&lost(8), &lost(8)), [], "once");
     }
 }

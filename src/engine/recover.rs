@@ -5,8 +5,8 @@ use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
 use crate::engine::delayed::{DelayedState, Destinations};
-use crate::engine::detectors::staged_windows::StagedWindows;
 use crate::engine::detectors::suspect_entries::{self, GroupSuspects};
+use crate::engine::detectors::window_entries::{self, Windows};
 use crate::engine::detectors::{Detectors, StoredDetectors, UnpassedOffsets};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
 use crate::engine::engine_trouble::EngineTrouble;
@@ -68,7 +68,7 @@ pub struct Replay {
     ledger: Ledger<Store>,
     stamps: ProducerSequences,
     seeds: Vec<LedgerInput>,
-    windows: StagedWindows,
+    windows: Windows,
     /// Committed offsets of partitions with a window, and their metadata.
     committed: Vec<(GroupId, TopicPartition, i64, String)>,
     suspects: GroupSuspects,
@@ -87,7 +87,7 @@ impl Replay {
             ledger: Ledger::new(store, parts.policies.clone()),
             stamps: ProducerSequences::new(parts.producers_expire_ms),
             seeds: Vec::new(),
-            windows: StagedWindows::default(),
+            windows: Windows::new(),
             committed: Vec::new(),
             suspects: GroupSuspects::new(),
             last_seq,
@@ -109,7 +109,7 @@ impl Replay {
         self.last_seq = self.last_seq.max(entry.seq);
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
-            kind::WINDOW | kind::STAGED => self.windows.entry(entry),
+            kind::WINDOW => window_entries::replay(&mut self.windows, entry),
             kind::SUSPECTS => suspect_entries::replay(&mut self.suspects, entry),
             _ => apply(&mut self.ledger, &self.journal, entry, at),
         }
@@ -131,7 +131,7 @@ impl Replay {
     /// Restores the detectors of groups, with their known committed offsets, and the ids of topics.
     fn detectors(&mut self, parts: &EngineParts) -> (Arc<Detectors>, TopicIds) {
         let now = parts.clock.now();
-        let windows = self.windows.take();
+        let windows = std::mem::take(&mut self.windows);
         let topic_ids = TopicIds::remembered(&windows);
         let remembered = StoredDetectors {
             windows,
@@ -165,7 +165,9 @@ impl Replay {
             partition,
             offset,
         });
-        if self.windows.knows(&group, &of) {
+        let key = (group, of);
+        if self.windows.contains_key(&key) {
+            let (group, of) = key;
             self.committed.push((group, of, offset, metadata));
         }
     }
@@ -225,7 +227,7 @@ impl Replay {
             jobs,
             turn: TimeSlice::of(TURN_MAX),
         };
-        driver.settle(self.seeds, self.windows.unstaged());
+        driver.settle(self.seeds);
         (engine, driver)
     }
 }

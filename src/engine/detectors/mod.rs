@@ -10,7 +10,6 @@ mod observe;
 mod outputs;
 pub(super) mod pending_records;
 mod persist;
-pub(super) mod staged_windows;
 pub(super) mod suspect_entries;
 pub(super) mod window_entries;
 

@@ -11,10 +11,7 @@ use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::retry::detector::WindowRecord;
 
 /// The version byte of a stored window.
-const VERSION: u8 = 2;
-/// The version byte of a window without its topic's id, and without whether its group ever
-/// committed.
-const NAMED: u8 = 1;
+const VERSION: u8 = 3;
 
 /// A window and the id of its topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +57,7 @@ pub(in crate::engine) fn replay(windows: &mut Windows, entry: &JournalEntry) {
 }
 
 /// Logs a window that the log does not give back.
-pub(super) fn unreadable(entry: &JournalEntry) {
+fn unreadable(entry: &JournalEntry) {
     tracing::error!(
         seq = entry.seq,
         "R0419 the stored progress of a partition cannot be read: its failures count from zero; \
@@ -90,28 +87,17 @@ pub(in crate::engine) fn entry(
     let Some(window) = window else {
         return NewEntry::tombstone(kind::WINDOW, key(group, of));
     };
-    let whole = (topic_id.as_bytes(), window.has_committed, window);
+    let whole = (topic_id.as_bytes(), window);
     let head = EncodedHead::of(postcard::to_extend(&whole, vec![VERSION]));
     NewEntry::keyed(kind::WINDOW, key(group, of), head, Bytes::new())
 }
 
 fn parse(head: &[u8]) -> Option<KeptWindow> {
-    let (version, rest) = head.split_first()?;
-    let (kept, rest) = match *version {
-        NAMED => {
-            let (window, rest) = postcard::take_from_bytes(rest).ok()?;
-            (KeptWindow { window, topic_id: Uuid::nil() }, rest)
-        }
-        VERSION => {
-            let (whole, rest) =
-                postcard::take_from_bytes::<([u8; 16], bool, WindowRecord)>(rest).ok()?;
-            let (id, has_committed, window) = whole;
-            let window = WindowRecord { has_committed, ..window };
-            (KeptWindow { window, topic_id: Uuid::from_bytes(id) }, rest)
-        }
-        _ => return None,
-    };
-    rest.is_empty().then_some(kept)
+    let (&VERSION, body) = head.split_first()? else { return None };
+    match postcard::take_from_bytes::<([u8; 16], WindowRecord)>(body) {
+        Ok(((id, window), [])) => Some(KeptWindow { window, topic_id: Uuid::from_bytes(id) }),
+        _ => None,
+    }
 }
 
 /// Partition, length of the group's name, group, topic. A name comes from a request, whose strings
@@ -125,7 +111,7 @@ fn key(group: &GroupId, of: &TopicPartition) -> Bytes {
     key.into()
 }
 
-pub(super) fn read_key(key: &[u8]) -> Option<(GroupId, TopicPartition)> {
+fn read_key(key: &[u8]) -> Option<(GroupId, TopicPartition)> {
     let (partition, rest) = key.split_first_chunk::<4>()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
@@ -141,7 +127,7 @@ mod tests {
     use super::*;
     use crate::model::WallMs;
     use crate::retry::Disposition;
-    use crate::retry::detector::{OutRecord, SuspectRecord};
+    use crate::retry::detector::SuspectRecord;
 
     fn stored(kept: &KeptWindow) -> NewEntry {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
@@ -155,28 +141,15 @@ mod tests {
             due: Some(WallMs(9)),
             history: vec![(WallMs(5), Disposition::Crashed)],
         };
-        WindowRecord {
-            from: 50,
-            end: 58,
-            out: Some(OutRecord { offset: 57, alone: true }),
-            losses: 4,
-            lost_from: 50,
-            suspects_end: 100,
-            last: None,
-            doublings: 1,
-            suspects: vec![suspect],
-            skipped: vec![51],
-            has_committed: true,
-        }
+        WindowRecord { suspects: vec![suspect], skipped: vec![51], has_committed: true }
     }
 
     fn kept() -> KeptWindow {
         KeptWindow { window: window(), topic_id: Uuid::from_u128(0x0102_0304) }
     }
 
-    /// A window as every version wrote it.
-    const WINDOW: [u8; 21] =
-        [100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
+    /// A window behind its version and its topic's id.
+    const WINDOW: [u8; 11] = [1, 114, 2, 1, 18, 1, 10, 2, 1, 102, 1];
     const KEY: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
 
     fn replayed(head: Vec<u8>) -> Windows {
@@ -192,19 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn a_window_stored_by_version_1_is_read_for_ever() {
-        let of = TopicPartition { topic: "orders".into(), partition: 3 };
-        let window = WindowRecord { has_committed: false, ..window() };
-        let known = KeptWindow { window, topic_id: Uuid::nil() };
-        let windows = replayed([&[1][..], &WINDOW].concat());
-        assert_eq!(windows, Windows::from([(("shop".into(), of), known)]));
-    }
-
-    #[test]
-    fn a_window_stored_by_version_2_is_read_for_ever() {
+    fn the_layout_of_a_window_is_fixed() {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let new = stored(&kept());
-        let bytes = [&[2][..], &[0; 12], &[1, 2, 3, 4], &[1], &WINDOW].concat();
+        let bytes = [&[VERSION][..], &[0; 12], &[1, 2, 3, 4], &WINDOW].concat();
         assert_eq!(new.head()[..], bytes[..], "the format has changed: give it a new version");
         assert_eq!(new.key.as_deref(), Some(KEY), "the format has changed");
         let mut windows = replayed(bytes);
@@ -226,7 +190,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_window_are_left_out() {
-        for bad in [&b"\x03\x00"[..], b"\x02\x00", b"\x01\x64", b"\x01"] {
+        for bad in [&b"\x03\x00"[..], b"\x02\x00", b"\x03"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
         for bad in [&b""[..], b"\0\0\0\x03\0\0\0\x09shop", b"\0\0\0\x03\xff\xff\xff\xff"] {

@@ -53,7 +53,7 @@ pub use plan::{ExhaustedRecord, FetchDecision, Plan};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
 pub(super) use window::{Holder, Suspect, WaitPhase, Window};
-pub use window_record::{OutRecord, SuspectRecord, WindowRecord};
+pub use window_record::{SuspectRecord, WindowRecord};
 
 /// A group without a Fetch for this long is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;

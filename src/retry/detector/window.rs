@@ -146,13 +146,9 @@ impl Window {
             let mut suspect = Suspect::new();
             suspect.reconsume_times = known.reconsume_times;
             suspect.history.clone_from(&known.history);
-            if !suspect.was_said() {
-                // The suspicion comes from an earlier build, which judged each seek back.
-                continue;
-            }
             // An awaited record keeps its due time until it is delivered.
             suspect.is_awaited = known.due.is_some();
-            suspect.due = known.due.filter(|_| suspect.is_awaited);
+            suspect.due = known.due;
             if let Some(due) = known.due.filter(|due| *due > now.wall) {
                 suspect.hold(now, due.since(now.wall).min(rules.interval_ms));
             }
@@ -258,7 +254,6 @@ impl Window {
             suspects: suspects.collect(),
             skipped: self.skipped.iter().copied().collect(),
             has_committed: self.has_committed(),
-            ..WindowRecord::default()
         }
     }
 

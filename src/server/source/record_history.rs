@@ -45,8 +45,6 @@ fn view(router: &Router, happened: &RecordEvent) -> PastView {
             let held = if due.is_some() { "its partition is held, then " } else { "" };
             format!("suspected: {held}it goes alone")
         }
-        EventKind::Out { alone: true } => "given out, alone".to_owned(),
-        EventKind::Out { alone: false } => "given out, the last of several".to_owned(),
         EventKind::Charged(times, why) => {
             view.reconsume_times = Some(*times);
             format!("a failure is inferred: {}", why.as_str())

@@ -192,7 +192,7 @@ impl Source for Fake {
         let mut past = vec![
             PastView {
                 group: "shop".into(),
-                says: "given out, alone".into(),
+                says: "a commit has passed it".into(),
                 ..PastView::default()
             },
             PastView {

@@ -258,11 +258,6 @@ impl Window {
 }
 
 impl Suspect {
-    /// Whether the last failure was a nack.
-    pub(in crate::retry) fn was_said(&self) -> bool {
-        self.history.last().is_some_and(|(_, why)| *why == Disposition::Rejected)
-    }
-
     /// Whether the next failure is the last.
     fn is_over(&self, ladder: &Ladder, now: WallMs) -> bool {
         let first_failed = self.history.first().map(|(at, _)| *at);
