@@ -10,11 +10,8 @@ use crate::journal::{EncodedHead, JournalEntry, NewEntry};
 use crate::model::GroupId;
 use crate::retry::suspects::SuspectsRecord;
 
-/// The version byte of a stored record. Version 2 adds to each set whether its last failed delivery
-/// was a return of a live member.
-const VERSION: u8 = 2;
-/// The version byte of earlier builds.
-const WITHOUT_RETURNS: u8 = 1;
+/// The version byte of a stored record.
+const VERSION: u8 = 3;
 
 /// The latest records of the log, by group.
 pub(in crate::engine) type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
@@ -24,8 +21,7 @@ pub(in crate::engine) fn entry(group: &GroupId, record: Option<&SuspectsRecord>)
     let key = Bytes::copy_from_slice(group.as_str().as_bytes());
     match record {
         Some(record) => {
-            let returns: Vec<bool> = record.sets.iter().map(|set| set.is_seek_back).collect();
-            let head = EncodedHead::of(postcard::to_extend(&(record, returns), vec![VERSION]));
+            let head = EncodedHead::of(postcard::to_extend(record, vec![VERSION]));
             NewEntry::keyed(kind::SUSPECTS, key, head, Bytes::new())
         }
         None => NewEntry::tombstone(kind::SUSPECTS, key),
@@ -60,17 +56,11 @@ pub(in crate::engine) fn read(entry: &JournalEntry) -> Option<(GroupId, Option<S
 }
 
 fn parse(head: &[u8]) -> Option<SuspectsRecord> {
-    let (version, rest) = head.split_first()?;
-    let (mut record, rest) = postcard::take_from_bytes::<SuspectsRecord>(rest).ok()?;
-    let (returns, rest) = match *version {
-        WITHOUT_RETURNS => (Vec::new(), rest),
-        VERSION => postcard::take_from_bytes::<Vec<bool>>(rest).ok()?,
-        _ => return None,
-    };
-    for (set, is_seek_back) in record.sets.iter_mut().zip(returns) {
-        set.is_seek_back = is_seek_back;
+    let (&VERSION, body) = head.split_first()? else { return None };
+    match postcard::take_from_bytes(body) {
+        Ok((record, [])) => Some(record),
+        _ => None,
     }
-    rest.is_empty().then_some(record)
 }
 
 #[cfg(test)]
@@ -97,25 +87,16 @@ mod tests {
         SuspectsRecord { sets: vec![set] }
     }
 
-    /// A record as version 1 wrote it.
-    const RECORD: [u8; 25] = [
-        1, 6, 111, 114, 100, 101, 114, 115, 6, 114, 116, 5, 1, 136, 39, 1, 1, 10, 2, 1, 1, 18, 132,
-        7, 1,
+    const RECORD: [u8; 28] = [
+        VERSION, 1, 1, 6, 111, 114, 100, 101, 114, 115, 6, 114, 116, 5, 1, 136, 39, 1, 1, 10, 2, 1,
+        1, 18, 132, 7, 1, 1,
     ];
 
     #[test]
-    fn suspects_stored_by_version_1_are_read_for_ever() {
-        let mut former = record();
-        former.sets[0].is_seek_back = false;
-        assert_eq!(parse(&[&[WITHOUT_RETURNS, 1][..], &RECORD].concat()), Some(former));
-    }
-
-    #[test]
-    fn suspects_stored_by_version_2_are_read_for_ever() {
+    fn the_layout_of_suspects_is_fixed() {
         let shop = GroupId::new("shop");
         let new = entry(&shop, Some(&record()));
-        let bytes = [&[VERSION, 1][..], &RECORD, &[1, 1]].concat();
-        assert_eq!(new.head()[..], bytes[..], "the format has changed: give it a new version");
+        assert_eq!(new.head()[..], RECORD, "the format has changed: give it a new version");
         let mut suspects = GroupSuspects::new();
         replay(&mut suspects, &new.read_back());
         assert_eq!(suspects, GroupSuspects::from([(shop.clone(), record())]));
@@ -125,7 +106,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_suspects_are_left_out() {
-        for bad in [&b"\x03\x00\x00"[..], b"\x02\x00", b"\x01", b"\x01\x01", b"\x01\x00\x00"] {
+        for bad in [&b"\x02\x00"[..], b"\x03", b"\x03\x01", b"\x03\x00\x00"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
     }

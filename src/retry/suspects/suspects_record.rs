@@ -38,8 +38,7 @@ pub struct SetRecord {
     pub give_up_wait_ms: u64,
     /// Records behind it were delivered: no commit passes it before it is a dead letter.
     pub is_skipped: bool,
-    /// The last failed delivery was a return of a live member. Journalled beside the rest.
-    #[serde(skip)]
+    /// The last failed delivery was a return of a live member.
     pub is_seek_back: bool,
 }
 
