@@ -18,7 +18,6 @@ pub mod nodes;
 pub mod offsets;
 pub mod patterns;
 pub mod producers;
-mod renamed_topics;
 mod retention;
 pub mod settings;
 pub mod topic;

@@ -16,7 +16,7 @@ use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::broker::topic::{Partition, Topic, TopicRecord};
 use crate::journal::{EncodedHead, Journal, JournalEntry, NewEntry, StreamId};
 use crate::model::TopicName;
-use crate::wire::names::{LetterStreams, is_legal_topic};
+use crate::wire::names::{dead_letter_stream, is_legal_topic};
 
 pub use change::SettingChange;
 
@@ -29,7 +29,6 @@ pub struct Topics {
     defaults: TopicSettings,
     /// Limit on a request, and so on a batch.
     request_bytes_max: usize,
-    letter_streams: LetterStreams,
     state: RwLock<TopicsState>,
 }
 
@@ -45,15 +44,7 @@ struct TopicsState {
 impl Topics {
     /// An empty registry; `replay` fills it.
     pub fn new(journal: Journal, defaults: TopicSettings, request_bytes_max: usize) -> Self {
-        let letter_streams = LetterStreams::default();
-        Self { journal, defaults, request_bytes_max, letter_streams, state: RwLock::default() }
-    }
-
-    /// Sets the streams of renamed dead-letter topics.
-    #[must_use]
-    pub fn with_letter_streams(mut self, letter_streams: LetterStreams) -> Self {
-        self.letter_streams = letter_streams;
-        self
+        Self { journal, defaults, request_bytes_max, state: RwLock::default() }
     }
 
     /// Settings of a topic without overrides.
@@ -140,7 +131,7 @@ impl Topics {
         if let Some(topic) = self.find(name) {
             return Ok(Some(topic));
         }
-        let key = self.letter_streams.stream(name);
+        let key = dead_letter_stream(name);
         let stream = match self.journal.stream_find(&key) {
             Some(stream) => stream,
             None if open => self.journal.stream_open(&key)?,

@@ -19,7 +19,7 @@ use crate::engine::render::Render;
 use crate::engine::renewal::{self, Renewals};
 use crate::engine::store::Store;
 use crate::engine::topic_ids::TopicIds;
-use crate::journal::{Journal, NewEntry, TimeSlice};
+use crate::journal::{Journal, TimeSlice};
 use crate::model::{GroupId, Moment};
 use crate::observe::Metrics;
 use crate::retry::{Ledger, LedgerInput, LedgerSnapshot};

@@ -16,8 +16,6 @@ pub(super) const SLOT: EntryKind = EntryKind(68);
 pub(super) const TABLES: EntryKind = EntryKind(69);
 /// Progress of forwarding a topic's dead letters: head = the progress; key: the topic.
 pub(super) const FORWARDED: EntryKind = EntryKind(70);
-/// The name of a dead-letter topic at the last start; key: the topic's name when its stream began.
-pub(super) const SERVED_AS: EntryKind = EntryKind(78);
 /// The templates of topic names at the last start; one key.
 pub(super) const TEMPLATES: EntryKind = EntryKind(79);
 /// Imported entries of another sidecar; key: a page of its entry numbers, its cluster id.

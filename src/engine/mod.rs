@@ -64,7 +64,7 @@ pub use job::{
 pub use letters::dead_letter::{DeadLetter, Letters};
 pub use letters::final_log::ROUND as FINAL_ROUND;
 pub use letters::forward_progress::{ForwardProgress, REFUSED_MAX};
-pub use letters::letter_topics::{LetterTopics, Rename};
+pub use letters::start_names::{StartNamesError, check_start_names};
 pub use nack_batch::{NackBatch, NackReply, NackRequest};
 pub use operator::Operator;
 pub use producer_sequences::ProducerSequence;

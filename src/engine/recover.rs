@@ -25,16 +25,14 @@ use crate::journal::{EntryRef, Journal, JournalEntry, Tables, TablesError, TimeS
 use crate::model::{EntryId, GroupId, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::detector::NACKED_MAX;
-use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies};
-use crate::wire::names::{LetterStreams, Templates};
+use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
+use crate::wire::names::Templates;
 
 /// The parts of an engine other than its state.
 #[derive(Debug)]
 pub struct EngineParts {
     pub journal: Journal,
     pub templates: Templates,
-    /// Streams of renamed dead-letter topics.
-    pub letter_streams: LetterStreams,
     pub policies: Policies,
     pub clock: Clock,
     pub metrics: Metrics,
@@ -51,7 +49,6 @@ impl EngineParts {
         Self {
             journal: journal.clone(),
             templates: Templates::default(),
-            letter_streams: LetterStreams::default(),
             policies: Policies::default(),
             clock,
             metrics: Metrics::new(8).unwrap(),
@@ -128,6 +125,16 @@ impl Replay {
         groups
     }
 
+    /// Whether a group has a retry that is not final. Valid after the replay.
+    pub fn has_retries(&self) -> bool {
+        let store = self.ledger.store();
+        let final_states = [StateKind::Committed, StateKind::Dead, StateKind::Discarded];
+        self.groups().iter().any(|group| {
+            let by_state = store.counts(group).by_state;
+            by_state.iter().any(|(state, count)| *count > 0 && !final_states.contains(state))
+        })
+    }
+
     /// Restores the detectors of groups, with their known committed offsets, and the ids of topics.
     fn detectors(&mut self, parts: &EngineParts) -> (Arc<Detectors>, TopicIds) {
         let now = parts.clock.now();
@@ -183,7 +190,7 @@ impl Replay {
         let (commands, receiver) = channel();
         let wakes = Arc::new(FetchWaiters::default());
         let (detectors, topic_ids) = self.detectors(&parts);
-        let render = Render::new(parts.templates, parts.letter_streams);
+        let render = Render::new(parts.templates);
         let engine = Engine {
             commands,
             journal: parts.journal.clone(),

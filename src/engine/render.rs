@@ -12,7 +12,7 @@ use crate::model::{EntryId, GroupId, Origin, TopicName};
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
-use crate::wire::names::{LetterStreams, Templates};
+use crate::wire::names::{Templates, dead_letter_stream};
 
 /// The disposition of a delayed record that never failed.
 const DELAYED: &str = "rejected";
@@ -47,16 +47,11 @@ impl LaneRecord {
 #[derive(Clone, Debug)]
 pub(super) struct Render {
     templates: Arc<Templates>,
-    streams: LetterStreams,
 }
 
 impl Render {
-    pub(super) fn new(templates: Templates, streams: LetterStreams) -> Self {
-        Self { templates: Arc::new(templates), streams }
-    }
-
-    pub(super) fn streams(&self) -> &LetterStreams {
-        &self.streams
+    pub(super) fn new(templates: Templates) -> Self {
+        Self { templates: Arc::new(templates) }
     }
 
     /// The dead-letter topic of a group.
@@ -66,7 +61,7 @@ impl Render {
 
     /// The journal's name for the stream of a group's dead letters; `broker` reads it.
     pub(super) fn dead_letter_stream(&self, group: &GroupId) -> String {
-        self.streams.stream(&self.dead_letter_topic(group))
+        dead_letter_stream(&self.dead_letter_topic(group))
     }
 
     /// The stream of a group's dead letters and its bounds; `None` if there are none.
@@ -84,7 +79,7 @@ impl Render {
         journal: &Journal,
         topic: &TopicName,
     ) -> Option<(StreamId, Bounds)> {
-        let stream = journal.stream_find(&self.streams.stream(topic))?;
+        let stream = journal.stream_find(&dead_letter_stream(topic))?;
         Some((stream, journal.stream_bounds(stream)?))
     }
 

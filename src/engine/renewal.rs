@@ -194,7 +194,7 @@ impl Driver {
         self.put_off.renew(EntryId(self.ledger.store().marks().next_id));
         self.trouble.end();
         tracing::info!("the retry tables were rebuilt from the log; retries go on");
-        self.settle(Vec::new(), Vec::new());
+        self.settle(Vec::new());
         for (group, _) in self.detectors.all() {
             self.keep_detector(&group);
         }

@@ -1,6 +1,5 @@
 //! The durable half of the server, which is recovered before a client is let in.
 
-use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
@@ -12,14 +11,13 @@ use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
 use crate::config::{Config, ProduceDurability as ConfigDurability, ms};
-use crate::engine::{Destinations, Driver, Engine, EngineParts, LetterTopics, Replay};
+use crate::engine::{Destinations, Driver, Engine, EngineParts, Replay, check_start_names};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
-use crate::model::{GroupId, TopicName, TopicPartition};
+use crate::model::{GroupId, TopicPartition};
 use crate::observe::Metrics;
 use crate::server::limits::size;
 use crate::server::panic_guard::Guard;
 use crate::server::probe::JournalProbe;
-use crate::server::renamed_topics;
 use crate::server::start_error::StartError;
 use crate::wire::names::Templates;
 
@@ -32,8 +30,6 @@ pub(super) struct DurableCore {
     /// The writer threads: of the retry tables first, then of the journal.
     pub(super) writers: Vec<thread::JoinHandle<()>>,
     pub(super) groups_of_retries: Vec<GroupId>,
-    /// Dead-letter topics that this configuration does not name.
-    pub(super) former_topics: BTreeMap<TopicName, GroupId>,
     pub(super) events: tokio::sync::mpsc::UnboundedReceiver<GroupEvent>,
 }
 
@@ -56,10 +52,8 @@ impl DurableCore {
             let now = move || clock.now();
             Groups::new(journal.clone(), config.classic(), config.consumer(), now)
         };
-        let mut letters = LetterTopics::find(&journal, templates)?;
         let broker = Broker::new(
-            Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes))
-                .with_letter_streams(letters.streams.clone()),
+            Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes)),
             groups,
             OffsetStore::new(journal.clone()),
             journal.clone(),
@@ -70,7 +64,6 @@ impl DurableCore {
         let parts = EngineParts {
             journal: journal.clone(),
             templates: templates.clone(),
-            letter_streams: letters.streams.clone(),
             policies: config.policies(),
             clock,
             metrics: metrics.clone(),
@@ -85,7 +78,11 @@ impl DurableCore {
         read_back(&recovery, &broker, &mut replay)?;
         replay.check()?;
         let groups_of_retries = replay.groups();
-        renamed_topics::keep(&letters, &journal, &broker, clock, !groups_of_retries.is_empty());
+        if let Some(entry) = check_start_names(&journal, templates, replay.has_retries())?
+            && let Err(error) = journal.append_reserved(vec![entry])
+        {
+            tracing::debug!(%error, "the next start stores the names of topics");
+        }
         let (engine, driver) = replay.finish(parts);
         let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
         report(&recovery, metrics, seconds);
@@ -96,7 +93,6 @@ impl DurableCore {
             driver,
             writers: vec![flusher, writer],
             groups_of_retries,
-            former_topics: std::mem::take(&mut letters.former),
             events,
         })
     }

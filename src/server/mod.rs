@@ -24,7 +24,6 @@ mod panic_guard;
 mod probe;
 mod process;
 mod readiness;
-mod renamed_topics;
 mod running_server;
 mod shortage;
 mod source;

@@ -60,7 +60,10 @@ impl ServeError {
 
     /// The error is in the configuration.
     pub fn is_config(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Log(_) | Self::Start(StartError::Config(_)))
+        let Self::Start(error) = self else {
+            return matches!(self, Self::Config(_) | Self::Log(_));
+        };
+        matches!(error, StartError::Config(_) | StartError::StartNames(_))
     }
 }
 

@@ -355,7 +355,6 @@ fn router(
 
 fn names(templates: Templates, core: &DurableCore) -> Names {
     let names = Names::new(templates, core.broker.cluster_id());
-    let names = names.with_former(core.former_topics.clone());
     for group in &core.groups_of_retries {
         names.register(group);
     }

@@ -3,7 +3,7 @@
 use crate::broker::error::BrokerError;
 use crate::client::BindError;
 use crate::config::ConfigError;
-use crate::engine::EngineError;
+use crate::engine::StartNamesError;
 use crate::journal::{EntryReadError, OpenError, TablesError};
 use crate::observe::MetricsError;
 use crate::server::data_dir::EphemeralError;
@@ -46,9 +46,9 @@ pub enum StartError {
     /// The first writes of the broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
-    /// Dead letters cannot be read.
-    #[error("the dead letters cannot be read: {0}")]
-    DeadLetters(#[from] EngineError),
+    /// Retries or dead letters lie under other names of topics.
+    #[error(transparent)]
+    StartNames(#[from] StartNamesError),
     /// No thread can be started.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),

@@ -1,7 +1,6 @@
 //! Topic names: legality, the retry and dead-letter topics of a group, topic ids.
 
 mod cluster_topic;
-mod letter_streams;
 
 use std::fmt::Write;
 
@@ -11,7 +10,6 @@ use uuid::Uuid;
 use crate::model::{GroupId, TopicName};
 
 pub use cluster_topic::ClusterTopicError;
-pub use letter_streams::LetterStreams;
 
 /// Kafka's limit on topic names, in bytes.
 pub const TOPIC_BYTES_MAX: usize = 249;
@@ -58,14 +56,6 @@ impl GroupKey {
     /// The key read as a group, for keys without a stored mapping: most groups are their own key.
     pub fn as_group(&self) -> GroupId {
         GroupId::new(&self.0)
-    }
-
-    /// Whether the key may be a mangled group; the stored mapping then decides.
-    pub fn may_be_mangled(&self) -> bool {
-        self.0.rsplit_once('-').is_some_and(|(_, hash)| {
-            hash.len() == MANGLE_BYTES - 1
-                && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        })
     }
 }
 
@@ -295,7 +285,6 @@ mod tests {
                 Some(SidecarTopic::Dlq(t.key(&group)))
             );
             assert_eq!(t.key(&group).as_group(), group);
-            assert!(!t.key(&group).may_be_mangled());
         }
     }
 
@@ -308,7 +297,7 @@ mod tests {
         for group in groups {
             let topic = t.retry_topic(&group.into());
             assert!(is_legal_topic(topic.as_str()), "{topic}");
-            assert!(t.key(&group.into()).may_be_mangled());
+            assert_ne!(t.key(&group.into()).as_str(), group);
             assert!(t.key(&group.into()).as_str().len() <= 235);
             assert!(seen.insert(topic), "{group} shares its topic");
         }
@@ -326,7 +315,7 @@ mod tests {
             let fits = GroupId::new(&"g".repeat(longest));
             assert_eq!(t.key(&fits).as_group(), fits);
             let longer = t.key(&GroupId::new(&"g".repeat(longest + 1)));
-            assert!(longer.may_be_mangled());
+            assert_ne!(longer.as_str(), "g".repeat(longest + 1));
             let topic = t.retry.topic(longer.as_str());
             assert!(is_legal_topic(topic.as_str()), "{topic}");
         }

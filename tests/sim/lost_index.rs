@@ -15,7 +15,7 @@ use reprise::retry::{
     LevelTable, Nack, NackTarget, OtherDeliveries, Policies, Policy, Reporter, RequestedDelay,
 };
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
-use reprise::wire::names::{LetterStreams, Templates};
+use reprise::wire::names::Templates;
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 const HOUR_MS: u64 = 3_600_000;
@@ -53,7 +53,6 @@ impl House {
         let parts = EngineParts {
             journal: journal.clone(),
             templates: Templates::default(),
-            letter_streams: LetterStreams::default(),
             policies: Policies::new(policy, Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),

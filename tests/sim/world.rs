@@ -21,7 +21,7 @@ use reprise::model::{GroupId, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{LevelTable, NackOutcome, Policies, Policy};
 use reprise::wire::batch::{Batch, records};
-use reprise::wire::names::{LetterStreams, Templates};
+use reprise::wire::names::Templates;
 
 use crate::invariants;
 use crate::model::{
@@ -241,7 +241,6 @@ impl World {
         let parts = EngineParts {
             journal: journal.clone(),
             templates: Templates::default(),
-            letter_streams: LetterStreams::default(),
             policies: policies(&self.model.rules),
             clock,
             metrics: Metrics::new(8).unwrap(),

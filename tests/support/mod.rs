@@ -210,6 +210,17 @@ impl Server {
         self.start_again();
     }
 
+    /// The error of a start with a changed configuration on a copy of the data directory.
+    pub fn refused_with(&self, change: impl FnOnce(&mut Config)) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        copy(Path::new(&self.config.data_dir), &dir.path().join("data"));
+        let mut config = self.config.clone();
+        config.data_dir = dir.path().join("data").display().to_string();
+        change(&mut config);
+        let started = self.runtime.block_on(reprise::server::Server::start(config));
+        started.map(drop).unwrap_err().to_string()
+    }
+
     pub fn stop(&mut self) {
         let running = self.running.take().unwrap();
         self.runtime.block_on(running.shutdown());

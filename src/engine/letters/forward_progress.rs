@@ -14,6 +14,7 @@ use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::journal::{Bounds, EncodedHead, NewEntry};
 use crate::model::TopicName;
+use crate::wire::names::dead_letter_topic;
 
 /// The version byte of a stored cursor.
 const VERSION: u8 = 1;
@@ -66,14 +67,14 @@ impl Engine {
     pub fn dead_letter_topics(&self) -> Vec<(TopicName, Bounds)> {
         let streams = self.journal.stream_list().into_iter();
         let known = streams.filter_map(|(name, stream)| {
-            Some((self.render.streams().topic(&name)?, self.journal.stream_bounds(stream)?))
+            Some((dead_letter_topic(&name)?, self.journal.stream_bounds(stream)?))
         });
         known.collect()
     }
 
     /// The forwarding progress of a topic.
     pub fn forwarded(&self, topic: &TopicName) -> Result<ForwardProgress, EngineError> {
-        let key = self.render.streams().begun_as(topic).as_str().as_bytes();
+        let key = topic.as_str().as_bytes();
         let Some(at) = self.journal.keyed_get(kind::FORWARDED, key)? else {
             return Ok(ForwardProgress::default());
         };
@@ -90,8 +91,7 @@ impl Engine {
             self.forwarded(topic).is_ok_and(|known| known.next <= forwarded.next),
             "the cursor of {topic} goes back"
         );
-        let begun = self.render.streams().begun_as(topic);
-        let key = Bytes::copy_from_slice(begun.as_str().as_bytes());
+        let key = Bytes::copy_from_slice(topic.as_str().as_bytes());
         let entry = NewEntry::keyed(kind::FORWARDED, key, forwarded.encode(), Bytes::new());
         // The cursor frees dead letters, so it may use the reserve of a full disk.
         let seq = self.journal.append_reserved(vec![entry])?.seq();
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_of_version_1_is_read_for_ever() {
+    fn the_layout_of_a_cursor_is_fixed() {
         let mut mark = ForwardProgress { next: 812, ..ForwardProgress::default() };
         mark.refuse(7, "large");
         let bytes = b"\x01\xd8\x0c\x01\x0e\x05large";

@@ -6,8 +6,8 @@
 pub(super) mod dead_letter;
 pub(super) mod final_log;
 pub(super) mod forward_progress;
-pub(super) mod letter_topics;
 pub(super) mod quota_levels;
+pub(super) mod start_names;
 
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;

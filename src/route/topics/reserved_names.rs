@@ -19,8 +19,6 @@ const REMEMBERED_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct Names {
     templates: Templates,
-    /// Dead-letter topics of an earlier configuration, which are still served.
-    former: BTreeMap<TopicName, GroupId>,
     known: RwLock<KnownNames>,
     /// The size of `conflicts`, for a fast check: most processes have none.
     conflict_count: AtomicUsize,
@@ -46,27 +44,7 @@ impl Names {
     /// Topic ids are UUID v5 of `<cluster id>/<name>`.
     pub fn new(templates: Templates, cluster_id: &str) -> Self {
         let known = KnownNames { cluster_id: cluster_id.to_owned(), ..KnownNames::default() };
-        Self {
-            templates,
-            former: BTreeMap::new(),
-            known: RwLock::new(known),
-            conflict_count: AtomicUsize::new(0),
-        }
-    }
-
-    /// Adds dead-letter topics that no template of this configuration matches.
-    #[must_use]
-    pub fn with_former(mut self, former: BTreeMap<TopicName, GroupId>) -> Self {
-        let mut known = self.write();
-        for (name, group) in &former {
-            let id = topic_id(&known.cluster_id, name.as_str());
-            known.by_id.insert(id, name.clone());
-            known.listed.insert(name.clone());
-            known.groups.insert(name.clone(), group.clone());
-        }
-        drop(known);
-        self.former = former;
-        self
+        Self { templates, known: RwLock::new(known), conflict_count: AtomicUsize::new(0) }
     }
 
     /// In front of a cluster, topic ids derive from its id, so that they are equal in every
@@ -149,10 +127,7 @@ impl Names {
 
     /// The topic kind and group of a reserved name, also if it is in conflict.
     pub(in crate::route) fn spelled(&self, name: &TopicName) -> Option<(SidecarTopic, GroupId)> {
-        let owned = match self.templates.owned(name.as_str()) {
-            Some(owned) => owned,
-            None => SidecarTopic::Dlq(self.templates.key(self.former.get(name)?)),
-        };
+        let owned = self.templates.owned(name.as_str())?;
         let (SidecarTopic::Retry(key) | SidecarTopic::Dlq(key)) = &owned;
         let group = self.full_group(name, key.as_group());
         Some((owned, group))
@@ -165,7 +140,7 @@ impl Names {
 
     /// Whether the bytes of a request may contain a reserved name.
     pub(super) fn may_be_in(&self, request: &[u8]) -> bool {
-        !self.former.is_empty() || self.templates.may_be_in(request)
+        self.templates.may_be_in(request)
     }
 
     /// Whether another owner has a topic with this reserved name.

@@ -25,7 +25,7 @@ use reprise::observe::Metrics;
 use reprise::retry::detector::{Detector, DetectorView, MemberFetch};
 use reprise::retry::{OrderMode, Policies, Policy};
 use reprise::wire::batch::{Headers, RawRecord, TimestampType};
-use reprise::wire::names::{LetterStreams, Templates};
+use reprise::wire::names::Templates;
 
 const PARTITIONS: i32 = 2;
 const RECORDS: i64 = 24;
@@ -227,7 +227,6 @@ impl Shop {
         let parts = EngineParts {
             journal: journal.clone(),
             templates: Templates::default(),
-            letter_streams: LetterStreams::default(),
             policies: Policies::new(policy.clone(), Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),

@@ -69,7 +69,9 @@ impl Observations {
             if happened.iter().any(|one| one["reconsume_times"].as_u64() > Some(0)) {
                 return Err(format!("was charged: {past}"));
             }
-            let says = |one: &Value| one["says"].as_str().is_some_and(|says| says.starts_with("suspected"));
+            let says = |one: &Value| {
+                one["says"].as_str().is_some_and(|says| says.starts_with("suspected"))
+            };
             let alone = happened.iter().filter(|one| says(one)).count();
             self.alone = self.alone.max(alone);
         }
