@@ -13,36 +13,6 @@ use super::raw;
 use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::model::Secret;
 
-/// Planned keys that this build does not have: refused with a message of their own.
-const NOT_IN_THIS_BUILD: [&str; 16] = [
-    "brokers",
-    "consumers_only",
-    "headers",
-    "no_lane",
-    "on_commit_failed",
-    "on_release",
-    "per_partition",
-    "read_only",
-    "rocketmq_names",
-    "schema",
-    "share",
-    "transactions",
-    "virtual",
-    "in_place",
-    "fleet",
-    "oauth",
-];
-
-/// Keys of earlier builds, and the keys that replace them.
-const FORMER: [(&str, &str); 3] = [
-    ("narrow_patience", "is called isolation_timeout now"),
-    (
-        "seek_back_limit",
-        "is called in_place_limit now; on_seek_back says whether going back counts",
-    ),
-    ("timeout_level", "is gone: a record that is open for consume_timeout is counted, not retried"),
-];
-
 /// Problems, warnings and secrets that reading finds besides the values.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -217,12 +187,6 @@ impl<'a> Section<'a> {
 
     fn unknown(&self, entry: &MappingEntry) -> String {
         let key = entry.key.as_str();
-        if NOT_IN_THIS_BUILD.contains(&key) {
-            return "unknown key; this build does not have it".to_owned();
-        }
-        if let Some((_, says)) = FORMER.iter().find(|(former, _)| *former == key) {
-            return (*says).to_owned();
-        }
         if let Some(near) = nearest(key, &self.known) {
             return format!("unknown key; did you mean {near}?");
         }
