@@ -16,7 +16,6 @@ mod groups;
 mod healthy;
 mod imported;
 mod kafka;
-mod key_lines;
 mod listing;
 mod nacks;
 mod names;

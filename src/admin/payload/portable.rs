@@ -94,10 +94,6 @@ pub struct PortableRecord {
     pub value: Option<Base64>,
     /// Key and value of each header, in order.
     pub headers: Vec<(Base64, Option<Base64>)>,
-    /// Earlier builds exported `true` while the record's transaction was open. An import accepts
-    /// and ignores it.
-    #[serde(default, skip_serializing)]
-    pub undecided: bool,
 }
 
 /// The outcome of a step of an export.

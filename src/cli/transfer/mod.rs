@@ -96,8 +96,7 @@ impl ExportKind {
                 return Err(format!("is no export; it is what `{command} export` writes"));
             }
         }
-        // Earlier builds exported retries alone, and wrote no kind.
-        let word = first.get("kind").and_then(Value::as_str).unwrap_or(Self::Retries.word());
+        let word = first.get("kind").and_then(Value::as_str).unwrap_or_default();
         match Self::of_word(word) {
             Some(kind) if kind == self => {}
             Some(kind) => {

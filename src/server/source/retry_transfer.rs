@@ -268,7 +268,6 @@ fn portable(entry: Entry, record: RawRecord) -> Portable {
             headers: headers.map(|h| (base64(h.key), h.value.map(base64))).collect(),
             key: record.key.map(base64),
             value: record.value.map(base64),
-            undecided: false,
         },
     }
 }

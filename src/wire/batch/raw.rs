@@ -1,8 +1,8 @@
 //! One record as the retry journal stores it, byte for byte.
 //!
 //! ```text
-//! 0 version            u8    1; earlier builds wrote 2 with flag 8
-//! 1 flags              u8    1 `LogAppendTime`, 2 has a key, 4 has a value, 8 in version 2
+//! 0 version            u8    1
+//! 1 flags              u8    1 `LogAppendTime`, 2 has a key, 4 has a value
 //! 2 timestamp, Unix ms i64   little-endian, full width
 //!   key                u32 length, bytes     only when flagged
 //!   value              u32 length, bytes     only when flagged
@@ -17,11 +17,9 @@ use super::headers::Headers;
 use crate::wire::reader::ReadError;
 
 const VERSION: u8 = 1;
-const UNDECIDED_VERSION: u8 = 2;
 const LOG_APPEND_TIME: u8 = 1;
 const HAS_KEY: u8 = 2;
 const HAS_VALUE: u8 = 4;
-const UNDECIDED: u8 = 8;
 
 /// A record without its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +37,7 @@ pub struct RawRecord {
 /// Reason why stored bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RawRecordError {
-    /// A later build wrote the record.
-    #[error("a stored record has format {version}; this build reads 1 and 2")]
+    #[error("a stored record has format {version}; this build reads {VERSION}")]
     Version {
         /// First byte of the record.
         version: u8,
@@ -126,13 +123,10 @@ impl RecordHead {
     fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
         let mut rest = bytes.clone();
         let [version, flags] = chunk(&mut rest)?;
-        let known = LOG_APPEND_TIME | HAS_KEY | HAS_VALUE;
-        let (known, needed) = match version {
-            VERSION => (known, 0),
-            UNDECIDED_VERSION => (known | UNDECIDED, UNDECIDED),
-            version => return Err(RawRecordError::Version { version }),
-        };
-        if flags & !known != 0 || flags & needed != needed {
+        if version != VERSION {
+            return Err(RawRecordError::Version { version });
+        }
+        if flags & !(LOG_APPEND_TIME | HAS_KEY | HAS_VALUE) != 0 {
             return Err(RawRecordError::Flags { flags });
         }
         let timestamp_ms = i64::from_le_bytes(chunk(&mut rest)?);
@@ -194,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_written_by_version_1_are_read_for_ever() {
+    fn the_layout_of_a_stored_record_is_fixed() {
         let fixture: &[u8] = &[
             0x01, 0x07, 0xfa, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0x01, 0x00, 0x00, 0x00,
             0x6b, 0x04, 0x00, 0x00, 0x00, 0x70, 0x61, 0x69, 0x64, 0x02, 0x00, 0x00, 0x00, 0x02,
@@ -205,25 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn a_record_stored_in_version_2_loses_its_flag() {
-        let stored = sample().to_bytes();
-        let undecided: Bytes = [&[2, 0x0f], &stored[2..]].concat().into();
-        assert_eq!(RawRecord::parse(&undecided), Ok(sample()));
-        for (version, flags) in [(1, 0x0f), (2, 0x07)] {
-            let wrong: Bytes = [&[version, flags], &stored[2..]].concat().into();
-            assert_eq!(RawRecord::parse(&wrong), Err(RawRecordError::Flags { flags }));
-        }
-    }
-
-    #[test]
-    fn every_cut_and_every_later_version_is_refused() {
+    fn every_cut_other_version_and_unknown_flag_is_refused() {
         let whole = sample().to_bytes();
         for len in 0..whole.len() {
             assert!(RawRecord::parse(&whole.slice(..len)).is_err(), "{len} bytes");
         }
-        let mut later = whole.to_vec();
-        later[0] = 3;
-        let answer = RawRecord::parse(&later.into());
-        assert_eq!(answer, Err(RawRecordError::Version { version: 3 }));
+        let with = |version, flags| [&[version, flags], &whole[2..]].concat().into();
+        let answer = RawRecord::parse(&with(2, 7));
+        assert_eq!(answer, Err(RawRecordError::Version { version: 2 }));
+        let answer = RawRecord::parse(&with(1, 0x0f));
+        assert_eq!(answer, Err(RawRecordError::Flags { flags: 0x0f }));
     }
 }
