@@ -156,7 +156,7 @@ impl OffsetStore {
                 commit_ms: at,
             };
             let key = offset_record::key(group, &item.topic, item.partition);
-            let head = offset_record::write(&committed);
+            let head = offset_record::write(&committed, None);
             entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
             accepted.push((item.topic, item.partition, committed));
         }
@@ -204,7 +204,7 @@ impl OffsetStore {
                 commit_ms: at,
             };
             let key = offset_record::key(group, &item.topic, item.partition);
-            let head = offset_record::write_ordered(&committed, *order);
+            let head = offset_record::write(&committed, Some(*order));
             entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
             accepted.push((group, item, OrderedOffset { committed, order: *order }));
         }

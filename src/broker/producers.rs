@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::broker::error::BrokerError;
+use crate::broker::fact_encoding;
 use crate::broker::transactions::{PartitionTransactions, TransactionError};
 use crate::journal::{Bounds, EncodedHead};
 use crate::model::WallMs;
 use crate::wire::batch::BatchHeader;
 use crate::wire::idempotence::{ProducerWindow, SeenBatch, SequenceCheck};
 
-/// The version byte of a stored snapshot without transactions.
-const PLAIN: u8 = 1;
-/// The version byte of a stored snapshot with transactions.
-const WITH_TRANSACTIONS: u8 = 2;
+/// The version byte of a stored snapshot: the producers, then the transactions.
+const VERSION: u8 = 3;
 
 /// Limit on remembered producers of one partition; above it, the longest silent ones are forgotten.
 pub const PRODUCERS_MAX: usize = 20_000;
@@ -198,14 +197,8 @@ impl Producers {
         if !self.changed {
             return None;
         }
-        Some(match (self.written.is_empty(), self.known.is_empty()) {
-            (true, true) => None,
-            (true, false) => Some(EncodedHead::of(postcard::to_extend(&self.known, vec![PLAIN]))),
-            (false, _) => {
-                let all = (&self.known, &self.written);
-                Some(EncodedHead::of(postcard::to_extend(&all, vec![WITH_TRANSACTIONS])))
-            }
-        })
+        let has_any = !self.written.is_empty() || !self.known.is_empty();
+        Some(has_any.then(|| fact_encoding::write(VERSION, &(&self.known, &self.written))))
     }
 
     /// Marks the snapshot as journalled.
@@ -215,18 +208,9 @@ impl Producers {
 
     /// Restores a snapshot; a producer with a newer batch stays as it is.
     pub fn restore(&mut self, bytes: &[u8]) {
-        type ProducerTable = BTreeMap<i64, ProducerEntry>;
-        let (stored, written) = match bytes.split_first() {
-            Some((&PLAIN, rest)) => match postcard::from_bytes::<ProducerTable>(rest) {
-                Ok(stored) => (stored, PartitionTransactions::default()),
-                Err(_) => return,
-            },
-            Some((&WITH_TRANSACTIONS, rest)) => match postcard::from_bytes(rest) {
-                Ok(stored) => stored,
-                Err(_) => return,
-            },
-            _ => return,
-        };
+        let read = fact_encoding::read("snapshot of producers", VERSION, bytes);
+        let Ok((stored, written)) = read else { return };
+        let stored: BTreeMap<i64, ProducerEntry> = stored;
         // A snapshot holds all transactions, and the replay reads snapshots in order.
         self.written = written;
         for (id, stored) in stored {
@@ -286,11 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn a_version_one_producer_snapshot_stays_readable() {
+    fn the_layout_of_a_snapshot_is_fixed() {
         let mut producers = Producers::default();
         producers.record(&header(0, 2), 100, 7, WallMs(1));
         let bytes = producers.snapshot(WallMs(3), 9).unwrap();
-        let first: &[u8] = &[1, 1, 18, 1, 0, 1, 0, 2, 200, 1, 7, 2];
+        let first: &[u8] = &[3, 1, 18, 1, 0, 1, 0, 2, 200, 1, 7, 2, 0, 0];
         assert_eq!(&bytes.unwrap()[..], first, "the format has changed: give it a new version");
         let mut again = Producers::default();
         again.restore(first);
@@ -299,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_with_transactions_is_read_for_ever() {
+    fn the_layout_of_a_snapshot_with_transactions_is_fixed() {
         let mut producers = Producers::default();
         let transactional = |first| BatchHeader { attributes: 1 << 4, ..header(first, 1) };
         producers.record(&transactional(0), 100, 7, WallMs(1));
@@ -307,7 +291,7 @@ mod tests {
         producers.record(&transactional(1), 102, 9, WallMs(1));
         let bytes = producers.snapshot(WallMs(3), 9).unwrap();
         let first: &[u8] = &[
-            2, 1, 18, 1, 0, 2, 0, 0, 200, 1, 2, 2, 204, 1, 9, 2, 1, 18, 204, 1, 1, 18, 200, 1, 202,
+            3, 1, 18, 1, 0, 2, 0, 0, 200, 1, 2, 2, 204, 1, 9, 2, 1, 18, 204, 1, 1, 18, 200, 1, 202,
             1,
         ];
         assert_eq!(&bytes.unwrap()[..], first, "the format has changed: give it a new version");

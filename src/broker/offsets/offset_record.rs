@@ -8,10 +8,8 @@ use crate::journal::EncodedHead;
 use crate::model::{GroupId, TopicName, WallMs};
 
 const WHAT: &str = "committed offset";
-/// A commit outside a transaction.
-const VERSION: u8 = 1;
-/// A commit of a transaction: the fields of version 1, then the sequence of its TxnOffsetCommit.
-const ORDERED_VERSION: u8 = 2;
+/// The fields, then the sequence of the TxnOffsetCommit that brought them, if any.
+const VERSION: u8 = 3;
 const NUL: u8 = 0;
 /// The partition (4 bytes), and the NULs before the topic and the partition.
 const KEY_EXTRA_BYTES: usize = 6;
@@ -54,22 +52,14 @@ pub(super) fn split_key(key: &[u8]) -> Result<(GroupId, TopicName, i32), FactErr
     split().ok_or(FactError::Unreadable { what: WHAT })
 }
 
-pub(super) fn write(committed: &CommittedOffset) -> EncodedHead {
-    fact_encoding::write(VERSION, committed)
-}
-
-/// Writes an offset that a TxnOffsetCommit staged at sequence `order`.
-pub(super) fn write_ordered(committed: &CommittedOffset, order: u64) -> EncodedHead {
-    fact_encoding::write(ORDERED_VERSION, &(committed, order))
+/// Writes an offset, and the sequence `order` at which a TxnOffsetCommit brought it.
+pub(super) fn write(committed: &CommittedOffset, order: Option<u64>) -> EncodedHead {
+    fact_encoding::write(VERSION, &(committed, order))
 }
 
 /// A committed offset, and its order if that differs from the entry's sequence number.
 pub(super) fn read(head: &[u8]) -> Result<(CommittedOffset, Option<u64>), FactError> {
-    if head.first() == Some(&VERSION) {
-        return Ok((fact_encoding::read(WHAT, VERSION, head)?, None));
-    }
-    let (committed, order) = fact_encoding::read(WHAT, ORDERED_VERSION, head)?;
-    Ok((committed, Some(order)))
+    fact_encoding::read(WHAT, VERSION, head)
 }
 
 #[cfg(test)]
@@ -77,23 +67,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_one_offset_stays_readable() {
+    fn the_layout_of_an_offset_is_fixed() {
         let committed = CommittedOffset {
             offset: 812,
             leader_epoch: -1,
             metadata: "m".into(),
             commit_ms: WallMs(1_700_000_000_000),
         };
-        let fixture = b"\x01\xd8\x0c\x01\x01m\x80\xa0\xab\xfe\xf9\x62";
-        assert_eq!(read(fixture).unwrap(), (committed.clone(), None));
-        assert_eq!(write(&committed)[..], fixture[..]);
-        let ordered = b"\x02\xd8\x0c\x01\x01m\x80\xa0\xab\xfe\xf9\x62\x85\x02";
-        assert_eq!(read(ordered).unwrap(), (committed.clone(), Some(261)));
-        assert_eq!(write_ordered(&committed, 261)[..], ordered[..]);
+        let plain = &b"\x03\xd8\x0c\x01\x01m\x80\xa0\xab\xfe\xf9\x62\x00"[..];
+        let ordered = &b"\x03\xd8\x0c\x01\x01m\x80\xa0\xab\xfe\xf9\x62\x01\x85\x02"[..];
+        for (bytes, order) in [(plain, None), (ordered, Some(261))] {
+            assert_eq!(read(bytes).unwrap(), (committed.clone(), order));
+            assert_eq!(write(&committed, order)[..], *bytes);
+        }
     }
 
     #[test]
-    fn a_key_of_the_first_version_is_read_for_ever() {
+    fn the_layout_of_a_key_is_fixed() {
         let bytes = b"shop\0orders\0\0\0\0\x03";
         assert_eq!(split_key(bytes).unwrap(), ("shop".into(), "orders".into(), 3));
         assert_eq!(key(&"shop".into(), &"orders".into(), 3)[..], bytes[..]);
@@ -115,9 +105,9 @@ mod tests {
 
     #[test]
     fn a_newer_or_damaged_offset_is_refused() {
-        assert_eq!(read(&[3, 0]), Err(FactError::Newer { what: WHAT, found: 3, known: 2 }));
+        assert_eq!(read(&[4, 0]), Err(FactError::Newer { what: WHAT, found: 4, known: 3 }));
         assert_eq!(read(&[]), Err(FactError::Unreadable { what: WHAT }));
-        assert_eq!(read(&[1, 0x80]), Err(FactError::Unreadable { what: WHAT }));
+        assert_eq!(read(&[3, 0x80]), Err(FactError::Unreadable { what: WHAT }));
         assert_eq!(read(&[0, 0, 0, 0, 0]), Err(FactError::Unreadable { what: WHAT }));
     }
 }

@@ -65,7 +65,6 @@ pub struct PendingOffset {
     pub metadata: String,
     /// Journal sequence of the entry that brought the offset; 0 = the entry that contains this
     /// state.
-    #[serde(skip)]
     pub order: u64,
 }
 
@@ -257,11 +256,6 @@ impl Transaction {
         (self.producer_id, if same { next.epoch } else { self.epoch })
     }
 
-    /// Every pending offset.
-    pub(super) fn pending_mut(&mut self) -> impl Iterator<Item = &mut PendingOffset> {
-        self.groups.values_mut().flat_map(BTreeMap::values_mut)
-    }
-
     /// The order of exactly this offset; `None` if the transaction does not have it.
     pub(super) fn order_of(&self, group: &GroupId, item: &CommitItem) -> Option<u64> {
         let pending = self.groups.get(group)?.get(&(item.topic.clone(), item.partition))?;
@@ -273,7 +267,8 @@ impl Transaction {
 
     /// Sets the order of the pending offsets that came with the entry `seq`.
     pub(super) fn set_order(&mut self, seq: u64) {
-        self.pending_mut()
+        let pending = self.groups.values_mut().flat_map(BTreeMap::values_mut);
+        pending
             .filter(|pending| pending.order == 0)
             .for_each(|pending| pending.order = seq);
     }

@@ -39,11 +39,9 @@ pub struct ConsumerState {
     pub topics: Vec<TargetTopic>,
     /// Sorted by member id.
     pub members: Vec<ConsumerMember>,
-    /// Further state of classic members; persisted separately.
-    #[serde(skip)]
+    /// Further state of classic members.
     pub classic: Vec<ClassicMember>,
-    /// Further state of members with a pattern; persisted separately.
-    #[serde(skip)]
+    /// Further state of members with a pattern.
     pub patterns: Vec<PatternMember>,
 }
 
