@@ -1,8 +1,16 @@
 //! Groups of the cluster whose members are connected to this sidecar, to another one, or directly.
 
-use kafka_protocol::messages::{DescribeGroupsRequest, MetadataRequest};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, OnceLock};
+
+use kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use kafka_protocol::messages::{DescribeGroupsRequest, MetadataRequest, OffsetFetchRequest};
 use reprise::wire::ResponseError;
 
+use crate::broker::{answer, broker, request};
+use crate::relay::pass;
 use crate::support::client::s;
 use crate::support::member::assigned;
 use crate::support::{Client, Consumer, Member, Rec, Server, rebalance, settle, until};
@@ -359,4 +367,61 @@ fn a_kip_848_member_keeps_its_dead_letters_over_restarts() {
         a.orders().len() == 4
     });
     assert!(held(&mut a));
+}
+
+/// A coordinator that refuses every OffsetFetch in the whole: NOT_COORDINATOR at the top of the
+/// answer, or of each group since version 8.
+fn refuses_offsets(mut stream: TcpStream, behind: SocketAddr) {
+    let mut behind = TcpStream::connect(behind).unwrap();
+    while let Some(asked) = request(&mut stream) {
+        let body: &[u8] = match (asked.frame[1], asked.frame[3]) {
+            (9, 2) => &[0, 0, 0, 0, 0, 16],
+            (9, 3..=5) => &[0, 0, 0, 0, 0, 0, 0, 0, 0, 16],
+            (9, 6..=7) => &[0, 0, 0, 0, 0, 1, 0, 16, 0],
+            (9, _) => &[0, 0, 0, 0, 0, 2, 5, b's', b'h', b'o', b'p', 1, 0, 16, 0, 0],
+            _ => match pass(&asked, &mut behind) {
+                Some(told) => {
+                    answer(&mut stream, asked.correlation_id, &told);
+                    continue;
+                }
+                None => return,
+            },
+        };
+        answer(&mut stream, asked.correlation_id, body);
+    }
+}
+
+#[test]
+fn a_refused_offset_fetch_passes_without_retry_offsets() {
+    let behind: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let told = Arc::clone(&behind);
+    let addr = broker(move |stream| refuses_offsets(stream, *told.wait()));
+    let cluster = Server::alone_as(addr);
+    behind.set(cluster.addr()).unwrap();
+    let server = Server::in_front_of(addr, "");
+    let mut client = server.client();
+    let names = ["orders", "reprise.retry.shop"];
+    for version in 2..=9 {
+        let mut request = OffsetFetchRequest::default();
+        if version < 8 {
+            let topic = |name: &str| {
+                let topic = OffsetFetchRequestTopic::default().with_name(s(name));
+                topic.with_partition_indexes(vec![0])
+            };
+            request.group_id = s("shop");
+            request.topics = Some(names.map(topic).to_vec());
+            let told = client.call(version, &request);
+            assert_eq!((told.error_code, told.topics), (16, Vec::new()), "v{version}");
+        } else {
+            let topic = |name: &str| {
+                let topic = OffsetFetchRequestTopics::default().with_name(s(name));
+                topic.with_partition_indexes(vec![0])
+            };
+            let group = OffsetFetchRequestGroup::default().with_group_id(s("shop"));
+            request.groups = vec![group.with_topics(Some(names.map(topic).to_vec()))];
+            let told = client.call(version, &request).groups;
+            assert_eq!((told.len(), told[0].error_code), (1, 16), "v{version}");
+            assert_eq!(told[0].topics, Vec::new(), "v{version}");
+        }
+    }
 }

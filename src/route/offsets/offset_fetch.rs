@@ -208,8 +208,10 @@ pub(in crate::route) async fn relayed(
         }
         let as_of = router.positions.as_of();
         let mut response = link.call(head, &request).await?;
-        let told = response.topics.iter().filter(|_| response.error_code == 0);
-        let told = told.flat_map(|topic| {
+        if response.error_code != 0 {
+            return Ok(response);
+        }
+        let told = response.topics.iter().flat_map(|topic| {
             let known = topic.partitions.iter().filter(|p| p.error_code == 0);
             known.map(|p| {
                 let metadata = p.metadata.as_deref().unwrap_or_default().to_owned();
