@@ -5,8 +5,8 @@ use kafka_protocol::protocol::{Encodable, Request};
 use crate::route::clients::api_versions;
 use crate::route::clients::conn::Conn;
 use crate::route::cluster::{
-    alter_partition_reassignments, alter_replica_log_dirs, describe_client_quotas,
-    describe_cluster, describe_log_dirs, describe_quorum, elect_leaders,
+    alter_client_quotas, alter_partition_reassignments, alter_replica_log_dirs,
+    describe_client_quotas, describe_cluster, describe_log_dirs, describe_quorum, elect_leaders,
     list_partition_reassignments,
 };
 use crate::route::configs::{
@@ -140,6 +140,7 @@ impl Router {
             Api::DescribeQuorum => with!(|r| describe_quorum::answer(self, conn, h, r)),
             Api::ListConfigResources => with!(|r| list_config_resources::answer(self, h, r)),
             Api::DescribeClientQuotas => with!(|r| describe_client_quotas::answer(r)),
+            Api::AlterClientQuotas => with!(|r| alter_client_quotas::answer(r)),
             Api::DescribeUserScramCredentials => {
                 with!(|r| describe_user_scram_credentials::answer(r))
             }

@@ -55,6 +55,7 @@ const BY_ITSELF: &[Api] = &[
     Api::DescribeQuorum,
     Api::ListConfigResources,
     Api::DescribeClientQuotas,
+    Api::AlterClientQuotas,
     Api::DescribeUserScramCredentials,
     Api::AlterUserScramCredentials,
     Api::DescribeAcls,

@@ -102,6 +102,7 @@ refusals! {
     };
     ListConfigResourcesResponse: |it, seen| seen(it.error_code);
     DescribeClientQuotasResponse: |it, seen| seen(it.error_code);
+    AlterClientQuotasResponse: |it, seen| it.entries.iter().for_each(|one| seen(one.error_code));
     DescribeUserScramCredentialsResponse: |it, seen| {
         seen(it.error_code);
         it.results.iter().for_each(|user| seen(user.error_code));

@@ -97,7 +97,7 @@ impl Router {
             | Api::DeleteGroups | Api::OffsetDelete | Api::SaslAuthenticate
             | Api::ConsumerGroupDescribe | Api::DescribeAcls | Api::CreateAcls | Api::DeleteAcls
             | Api::AlterReplicaLogDirs | Api::ElectLeaders | Api::AlterPartitionReassignments
-            | Api::ListPartitionReassignments | Api::DescribeClientQuotas
+            | Api::ListPartitionReassignments | Api::DescribeClientQuotas | Api::AlterClientQuotas
             | Api::DescribeUserScramCredentials | Api::AlterUserScramCredentials
             | Api::DescribeQuorum | Api::ListConfigResources | Api::AddOffsetsToTxn
             | Api::DescribeProducers | Api::DescribeTransactions | Api::ListTransactions => {

@@ -111,6 +111,7 @@ apis! {
     ListPartitionReassignments ListPartitionReassignmentsRequest 0..=0
         replicas::LIST_REASSIGNMENTS;
     DescribeClientQuotas DescribeClientQuotasRequest 0..=1 security::DESCRIBE_QUOTAS;
+    AlterClientQuotas AlterClientQuotasRequest 0..=1 security::ALTER_QUOTAS;
     DescribeUserScramCredentials DescribeUserScramCredentialsRequest 0..=0
         security::DESCRIBE_SCRAM;
     AlterUserScramCredentials AlterUserScramCredentialsRequest 0..=0 security::ALTER_SCRAM;
@@ -186,7 +187,7 @@ mod tests {
             assert_eq!(Api::from_key(api.key()), Some(api));
             assert!(names.insert(api.name()));
         }
-        assert_eq!(names.len(), 51);
+        assert_eq!(names.len(), 52);
         for key in [-1, 27, 67, 76, 88, i16::MAX] {
             assert_eq!(Api::from_key(key), None, "{key}");
         }

@@ -1,6 +1,7 @@
 //! Cases: replicas, the quorum, ACLs, users and quotas.
 
 use bytes::Bytes;
+use kafka_protocol::messages::alter_client_quotas_request as quotas;
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -99,6 +100,13 @@ pub(super) fn right_cases() -> Vec<Case> {
             let mut component = ComponentData::default();
             (component.entity_type, component._match) = (s(), Some(s()));
             (r.components, r.strict) = (vec![component], true);
+        }),
+        case(|_, r: &mut AlterClientQuotasRequest| {
+            let mut entry = quotas::EntryData::default();
+            let entity = quotas::EntityData::default().with_entity_type(s());
+            entry.entity = vec![entity.with_entity_name(Some(s()))];
+            entry.ops = vec![quotas::OpData::default().with_key(s()).with_value(1.5)];
+            (r.entries, r.validate_only) = (vec![entry], true);
         }),
     ]
 }

@@ -101,6 +101,7 @@ pub fn reader(api: Api) -> Reader {
         Api::AlterPartitionReassignments => of::<AlterPartitionReassignmentsRequest>(),
         Api::ListPartitionReassignments => of::<ListPartitionReassignmentsRequest>(),
         Api::DescribeClientQuotas => of::<DescribeClientQuotasRequest>(),
+        Api::AlterClientQuotas => of::<AlterClientQuotasRequest>(),
         Api::DescribeUserScramCredentials => of::<DescribeUserScramCredentialsRequest>(),
         Api::AlterUserScramCredentials => of::<AlterUserScramCredentialsRequest>(),
         Api::DescribeQuorum => of::<DescribeQuorumRequest>(),

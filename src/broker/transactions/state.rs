@@ -268,9 +268,7 @@ impl Transaction {
     /// Sets the order of the pending offsets that came with the entry `seq`.
     pub(super) fn set_order(&mut self, seq: u64) {
         let pending = self.groups.values_mut().flat_map(BTreeMap::values_mut);
-        pending
-            .filter(|pending| pending.order == 0)
-            .for_each(|pending| pending.order = seq);
+        pending.filter(|pending| pending.order == 0).for_each(|pending| pending.order = seq);
     }
 
     /// The offsets that a commit of the transaction applies.

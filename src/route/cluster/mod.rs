@@ -1,5 +1,6 @@
 //! APIs about the brokers of a cluster and their replicas.
 
+pub(super) mod alter_client_quotas;
 pub(super) mod alter_partition_reassignments;
 pub(super) mod alter_replica_log_dirs;
 pub(super) mod describe_client_quotas;

@@ -1,6 +1,6 @@
 //! Layouts: ACLs, SCRAM credentials, client quotas.
 
-use super::schema::{BOOL, Field, FieldKind, I8, I32, Schema, always};
+use super::schema::{BOOL, Field, FieldKind, I8, I32, I64, Schema, always};
 
 /// Type, name and pattern of a resource, principal, host, operation, permission.
 const ACL: &[Field] = &[
@@ -57,6 +57,28 @@ pub(in crate::wire) const DESCRIBE_QUOTAS: Schema = Schema {
             &[],
         )),
         always(BOOL), // strict
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const ALTER_QUOTAS: Schema = Schema {
+    flexible: 1,
+    fields: &[
+        // entries: entity (type, name), ops (key, value as f64, remove)
+        always(FieldKind::Structs(
+            &[
+                always(FieldKind::Structs(
+                    &[always(FieldKind::Text), always(FieldKind::Text)],
+                    &[],
+                )),
+                always(FieldKind::Structs(
+                    &[always(FieldKind::Text), always(I64), always(BOOL)],
+                    &[],
+                )),
+            ],
+            &[],
+        )),
+        always(BOOL), // validate_only
     ],
     tagged: &[],
 };

@@ -1,5 +1,6 @@
 //! Cluster APIs of tools: one node answers as Kafka with one broker does.
 
+use kafka_protocol::messages::alter_client_quotas_request as quotas;
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -202,6 +203,16 @@ fn acls_quotas_and_users_are_answered_as_by_plain_kafka() {
     every::<DescribeClientQuotasRequest>(|version| {
         let answer = client.call(version, &DescribeClientQuotasRequest::default());
         assert_eq!((answer.error_code, answer.entries), (0, Some(Vec::new())), "v{version}");
+    });
+    every::<AlterClientQuotasRequest>(|version| {
+        let entity = quotas::EntityData::default().with_entity_type(s("user"));
+        let entity = vec![entity.with_entity_name(Some(s("alice")))];
+        let entry = quotas::EntryData::default().with_entity(entity);
+        let request = AlterClientQuotasRequest::default().with_entries(vec![entry]);
+        let told = client.call(version, &request).entries;
+        let code = ResponseError::PolicyViolation.code();
+        assert_eq!((told.len(), told[0].error_code), (1, code), "v{version}");
+        assert_eq!(told[0].entity[0].entity_name, Some(s("alice")), "v{version}");
     });
     let all = client.call(0, &DescribeUserScramCredentialsRequest::default());
     assert_eq!((all.error_code, all.results.len()), (0, 0));

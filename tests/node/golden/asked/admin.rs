@@ -1,5 +1,6 @@
 //! Requests about replicas, the quorum, ACLs, users and quotas, to one node.
 
+use kafka_protocol::messages::alter_client_quotas_request as quotas;
 use kafka_protocol::messages::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -17,7 +18,7 @@ use kafka_protocol::messages::describe_user_scram_credentials_request::UserName;
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::list_partition_reassignments_request as listed;
 use kafka_protocol::messages::{
-    AlterPartitionReassignmentsRequest, AlterReplicaLogDirsRequest,
+    AlterClientQuotasRequest, AlterPartitionReassignmentsRequest, AlterReplicaLogDirsRequest,
     AlterUserScramCredentialsRequest, CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest,
     DescribeClientQuotasRequest, DescribeQuorumRequest, DescribeUserScramCredentialsRequest,
     ElectLeadersRequest, ListConfigResourcesRequest, ListPartitionReassignmentsRequest,
@@ -118,6 +119,12 @@ fn ask_rights() -> Vec<Ask> {
         ask(|_, r: &mut DescribeClientQuotasRequest| {
             let component = ComponentData::default().with_entity_type(s("user"));
             r.components = vec![component.with_match_type(2).with_match(None)];
+        }),
+        ask(|_, r: &mut AlterClientQuotasRequest| {
+            let entity = quotas::EntityData::default().with_entity_type(s("user"));
+            let op = quotas::OpData::default().with_key(s("producer_byte_rate")).with_value(1.5);
+            let entity = vec![entity.with_entity_name(Some(s("alice")))];
+            r.entries = vec![quotas::EntryData::default().with_entity(entity).with_ops(vec![op])];
         }),
     ]
 }
