@@ -100,7 +100,7 @@ impl Server {
         self.operator_tokens.replace(reload.config.admin.tokens.clone());
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
-        self.engine.policies(self.router.clock.now(), policies);
+        self.engine.policies(self.router.clock, policies);
         self.limits.send_replace(limits(&reload.config));
         self.router.budget.resize(memory(&reload.config));
         self.config.send_replace(reload.config);

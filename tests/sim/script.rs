@@ -4,8 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 use fastrand::Rng;
+use reprise::clock::Clock;
 use reprise::engine::{NackBatch, NackRequest, ProducerSequence};
-use reprise::model::{GroupId, LaneOffset, MemberId, Moment, Origin, RetryPartition};
+use reprise::model::{GroupId, LaneOffset, MemberId, Origin, RetryPartition, WallMs};
 use reprise::retry::{self, OtherDeliveries, Reporter, RequestedDelay};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 
@@ -344,7 +345,7 @@ impl Script {
         self.world.in_question();
         self.world.model.time(self.world.model.now);
         let engine = &self.world.running.as_ref().unwrap().engine;
-        engine.policies(Moment::default(), world::policies(&rules));
+        engine.policies(Clock::told(WallMs(0)).0, world::policies(&rules));
         self.world.tell();
     }
 

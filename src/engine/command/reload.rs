@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock::Clock;
 use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::model::{GroupId, Moment};
+use crate::model::GroupId;
 use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
 
 /// States of entries that are neither settled nor delivered.
@@ -17,8 +18,8 @@ struct PolicyReload(Policies);
 
 impl Engine {
     /// Replaces the rules.
-    pub fn policies(&self, now: Moment, policies: Policies) {
-        self.detectors.reload(now, &policies);
+    pub fn policies(&self, clock: Clock, policies: Policies) {
+        self.detectors.reload(clock, &policies);
         self.report(PolicyReload(policies));
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use crate::engine::detectors::GroupDetector;
+use crate::engine::detectors::outputs::log_outputs;
 use crate::engine::detectors::pending_records::PendingRecords;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -141,8 +142,9 @@ impl Driver {
     ) -> T {
         let mut state = of.lock();
         let changed = f(&mut state.detector, self.clock.now());
-        let inputs = of.process_outputs(&mut state, group, &self.metrics);
+        let (inputs, lines) = of.process_outputs(&mut state, group, &self.metrics);
         drop(state);
+        log_outputs(group, &lines);
         for input in inputs {
             self.note_input(input, "an output of a detector");
         }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
+use crate::clock::Clock;
 use crate::engine::detectors::pending_records::PendingRecords;
 use crate::engine::detectors::suspect_entries::GroupSuspects;
 use crate::engine::detectors::window_entries::Windows;
@@ -88,9 +89,11 @@ impl Detectors {
     }
 
     /// Replaces the rules.
-    pub(super) fn reload(&self, now: Moment, policies: &Policies) {
+    pub(super) fn reload(&self, clock: Clock, policies: &Policies) {
         for (group, of) in self.all() {
-            of.lock().detector.rule(now, Rules::from(policies.of(&group)));
+            let mut state = of.lock();
+            state.detector.rule(clock.now(), Rules::from(policies.of(&group)));
+            drop(state);
             of.notify();
         }
         self.change_owners();
@@ -142,11 +145,11 @@ impl Detectors {
     }
 
     /// Removes the detectors of groups without members, Fetches and records.
-    pub fn forget_idle(&self, now: Moment) {
+    pub fn forget_idle(&self, clock: Clock) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let known = groups.len();
         // Another holder may be about to change it.
-        groups.retain(|_, of| Arc::strong_count(of) > 1 || !of.lock().is_idle(now));
+        groups.retain(|_, of| Arc::strong_count(of) > 1 || !of.lock().is_idle(clock));
         if groups.len() < known {
             // The detector of members that come back starts empty.
             self.change_owners();
@@ -185,8 +188,8 @@ impl GroupDetector {
 }
 
 impl DetectorState {
-    fn is_idle(&self, now: Moment) -> bool {
-        self.pending.is_empty() && self.detector.is_idle(now)
+    fn is_idle(&self, clock: Clock) -> bool {
+        self.pending.is_empty() && self.detector.is_idle(clock.now())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The outputs of a detector: log lines, wake-ups, records to journal, inputs of the ledger.
+//! The outputs of a detector: wake-ups, records to journal, inputs of the ledger, log lines.
 
 use crate::engine::detectors::{DetectorState, GroupDetector};
 use crate::model::{GroupId, TopicPartition};
@@ -11,14 +11,15 @@ use crate::retry::suspects::Decision;
 const LET_GO_NAMED: usize = 16;
 
 impl GroupDetector {
-    /// Processes a detector's outputs; returns the inputs for the ledger.
+    /// Processes a detector's outputs. Returns the inputs for the ledger, and the outputs to log
+    /// once the mutex is free: a Fetch of the group must not wait for the log.
     pub(super) fn process_outputs(
         &self,
         state: &mut DetectorState,
         group: &GroupId,
         metrics: &Metrics,
-    ) -> Vec<LedgerInput> {
-        let (mut inputs, mut is_news) = (Vec::new(), false);
+    ) -> (Vec<LedgerInput>, Vec<DetectorOutput>) {
+        let (mut inputs, mut lines, mut is_news) = (Vec::new(), Vec::new(), false);
         while let Some(output) = state.detector.poll_output() {
             match output {
                 DetectorOutput::Window { partition, window } => {
@@ -34,35 +35,49 @@ impl GroupDetector {
                     let group = group.clone();
                     inputs.push(LedgerInput::Replayed { group, topic, partition, offsets });
                 }
-                DetectorOutput::SeekBack { partition, offset, is_told } => {
+                DetectorOutput::SeekBack { .. } => {
                     metrics.sought_back(group.as_str());
-                    if is_told {
-                        log_seek_back(group, &partition, offset);
-                    }
+                    lines.push(output);
                 }
-                DetectorOutput::Suspicion(decision) => log_suspicion(group, &decision),
-                DetectorOutput::Held(true) => tracing::warn!(
-                    %group,
-                    "R0514 most records fail: the group is paused, and a test batch follows each \
-                     pause (retry.breaker); look for an outage behind the consumer"
-                ),
-                DetectorOutput::Held(false) => {
-                    tracing::info!(%group, "most records are handled again: the group goes on");
-                }
-                DetectorOutput::Passed { partition, offset } => tracing::warn!(
-                    %group, %partition, offset,
-                    "R0515 the group committed past a failed record without this sidecar: its \
-                     partition goes on; connect each member to the sidecar"
-                ),
-                DetectorOutput::LetGo { partition, offsets, has_queue } => {
-                    log_let_go(group, &partition, &offsets, has_queue);
-                }
+                DetectorOutput::Suspicion(_)
+                | DetectorOutput::Held(_)
+                | DetectorOutput::Passed { .. }
+                | DetectorOutput::LetGo { .. } => lines.push(output),
             }
         }
         if is_news {
             self.notify();
         }
-        inputs
+        (inputs, lines)
+    }
+}
+
+/// Logs outputs of a detector, without its mutex.
+pub(super) fn log_outputs(group: &GroupId, outputs: &[DetectorOutput]) {
+    for output in outputs {
+        match output {
+            DetectorOutput::SeekBack { partition, offset, is_told: true } => {
+                log_seek_back(group, partition, *offset);
+            }
+            DetectorOutput::Suspicion(decision) => log_suspicion(group, decision),
+            DetectorOutput::Held(true) => tracing::warn!(
+                %group,
+                "R0514 most records fail: the group is paused, and a test batch follows each \
+                 pause (retry.breaker); look for an outage behind the consumer"
+            ),
+            DetectorOutput::Held(false) => {
+                tracing::info!(%group, "most records are handled again: the group goes on");
+            }
+            DetectorOutput::Passed { partition, offset } => tracing::warn!(
+                %group, %partition, offset,
+                "R0515 the group committed past a failed record without this sidecar: its \
+                 partition goes on; connect each member to the sidecar"
+            ),
+            DetectorOutput::LetGo { partition, offsets, has_queue } => {
+                log_let_go(group, partition, offsets, *has_queue);
+            }
+            _ => {}
+        }
     }
 }
 

@@ -91,22 +91,21 @@ impl Router {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let is_watched = policies.of(group).inference;
         drop(policies);
-        let now = self.clock.now();
-        let view = self.detectors.find(group).map(|of| of.lock().detector.view(now));
+        let of = self.detectors.find(group);
+        let view = of.map(|of| of.lock().detector.view(self.clock.now()));
         (is_watched, view.unwrap_or_default())
     }
 
     pub fn breaker(&self, group: &GroupId) -> BreakerView {
-        let now = self.clock.now();
         let of = self.detectors.find(group);
-        of.map(|of| of.lock().detector.breaker(now)).unwrap_or_default()
+        of.map(|of| of.lock().detector.breaker(self.clock.now())).unwrap_or_default()
     }
 
     /// Partitions of a group with a record that has been uncommitted for longer than
     /// `consume_timeout`.
     pub fn stalled(&self, group: &GroupId) -> u64 {
-        let now = self.clock.now();
-        self.detectors.find(group).map_or(0, |of| of.lock().detector.stalled(now))
+        let of = self.detectors.find(group);
+        of.map_or(0, |of| of.lock().detector.stalled(self.clock.now()))
     }
 
     /// Whether the deliveries of a group's retry topic change with time: its breaker is open, or a
@@ -159,7 +158,7 @@ impl Router {
         for (group, of) in self.detectors.all() {
             self.tell(&group, &of, Detector::handle_timeout);
         }
-        self.detectors.forget_idle(self.clock.now());
+        self.detectors.forget_idle(self.clock);
     }
 
     /// Orderly shutdown: outstanding records do not count as lost, and no more Fetches are planned.
@@ -187,7 +186,7 @@ impl Router {
         f: impl FnOnce(&mut Detector, Moment) -> T,
         then: impl FnOnce(&GroupDetector),
     ) -> T {
-        self.engine.change(self.clock.now(), (group, of), f, then)
+        self.engine.change(self.clock, (group, of), f, then)
     }
 }
 
