@@ -50,9 +50,7 @@ pub use command::{
     EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, OPERATE_MAX, OperateRequest,
     RetryBatch, SettleRequest, TransactionEnd,
 };
-pub use delayed::{
-    AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, EntrySource,
-};
+pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, EntrySource};
 pub use driver::Driver;
 pub use error::EngineError;
 pub use gates::Gate;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
-use crate::engine::delayed::{DelayedState, Destinations};
+use crate::engine::delayed::DelayedState;
 use crate::engine::detectors::suspect_entries::{self, GroupSuspects};
 use crate::engine::detectors::window_entries::{self, Windows};
 use crate::engine::detectors::{Detectors, StoredDetectors, UnpassedOffsets};
@@ -36,8 +36,8 @@ pub struct EngineParts {
     pub policies: Policies,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Destinations of delayed records.
-    pub destinations: Destinations,
+    /// Quota of delayed records, in bytes of the log.
+    pub delayed_bytes_max: u64,
     /// Milliseconds of silence after which a producer to a retry topic is forgotten.
     pub producers_expire_ms: u64,
 }
@@ -52,7 +52,7 @@ impl EngineParts {
             policies: Policies::default(),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            destinations: Destinations::default(),
+            delayed_bytes_max: u64::MAX,
             producers_expire_ms: 86_400_000,
         }
     }
@@ -206,7 +206,7 @@ impl Replay {
         let applied = self.ledger.store().applied();
         parts.journal.hold_from(OWNER, applied);
         let next = EntryId(self.ledger.store().marks().next_id);
-        let put_off = DelayedState::new(parts.destinations, next);
+        let put_off = DelayedState::new(parts.delayed_bytes_max, next);
         let jobs = Jobs::read(&parts.journal).unwrap_or_else(|error| {
             tracing::error!(%error, "R0411 the jobs cannot be read: none goes on; check the disk");
             Jobs::default()

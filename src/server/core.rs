@@ -11,7 +11,7 @@ use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
 use crate::config::{Config, ProduceDurability as ConfigDurability, ms};
-use crate::engine::{Destinations, Driver, Engine, EngineParts, Replay, check_start_names};
+use crate::engine::{Driver, Engine, EngineParts, Replay, check_start_names};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicPartition};
 use crate::observe::Metrics;
@@ -67,8 +67,7 @@ impl DurableCore {
             policies: config.policies(),
             clock,
             metrics: metrics.clone(),
-            destinations: destinations(&broker)
-                .with_bytes_max(config.topics.produce_delay_max_bytes),
+            delayed_bytes_max: config.topics.produce_delay_max_bytes,
             producers_expire_ms: expiration(config).producer_id_ms,
         };
         let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
@@ -96,15 +95,6 @@ impl DurableCore {
             events,
         })
     }
-}
-
-/// Finds the stream of a partition of this node, for records that enter a topic.
-fn destinations(broker: &Arc<Broker>) -> Destinations {
-    let broker = Arc::clone(broker);
-    Destinations::new(move |topic, partition| {
-        let topic = broker.topics.find(topic)?;
-        topic.partition(partition).map(|partition| partition.stream)
-    })
 }
 
 /// Recovers the broker on a second thread: the recovery of retries waits while rows are written.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{
-    Destinations, Driver, Engine, EngineError, EngineParts, NackBatch, NackRequest, Replay,
-};
+use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackBatch, NackRequest, Replay};
 use reprise::journal::{Disk, Journal, JournalOptions, MemDisk, Writer};
 use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
@@ -56,7 +54,7 @@ impl House {
             policies: Policies::new(policy, Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            destinations: Destinations::default(),
+            delayed_bytes_max: u64::MAX,
             producers_expire_ms: 86_400_000,
         };
         let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{
-    Destinations, Driver, Engine, EngineError, EngineParts, NackReply, Replay, RetryBatch,
-};
+use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackReply, Replay, RetryBatch};
 use reprise::journal::{Disk, Journal, JournalOptions, MemDisk, StepResult, Writer};
 use reprise::model::{GroupId, WallMs};
 use reprise::observe::Metrics;
@@ -244,7 +242,7 @@ impl World {
             policies: policies(&self.model.rules),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            destinations: Destinations::default(),
+            delayed_bytes_max: u64::MAX,
             producers_expire_ms: 86_400_000,
         };
         let mut replay = Replay::new(Some(tables), &parts);

@@ -91,9 +91,8 @@ impl Driver {
                 return Ok(());
             }
         };
-        let arrival = self.destination(stream, &origin);
-        let arrival = arrival.map(|stream| Arrival::new(stream, &record).entry(now));
-        let mut arrived = arrival.is_some();
+        let mut arrived = self.journal.stream_bounds(stream).is_some();
+        let arrival = arrived.then(|| Arrival::new(stream, &record).entry(now));
         let (_, facts) = self.handle(LedgerInput::Delivered { id, arrived });
         match self.append(&facts, &[], arrival.into_iter().collect()) {
             Ok(()) => {}
@@ -142,18 +141,9 @@ impl Driver {
     fn stored(&self, id: EntryId) -> Result<StoredRecord, EngineError> {
         let at = self.ledger.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
         if let Some(body) = self.unwritten.body(at.seq) {
-            return StoredRecord::read(kind::WAITS, &body);
+            return StoredRecord::read(&body);
         }
-        let entry = self.journal.read(at)?;
-        StoredRecord::read(entry.kind, &entry.body)
-    }
-
-    /// The partition that the record was produced to, unless it is deleted.
-    fn destination(&self, stream: Option<StreamId>, origin: &Origin) -> Option<StreamId> {
-        match stream {
-            Some(stream) => self.journal.stream_bounds(stream).map(|_| stream),
-            None => self.put_off.destinations.find(origin),
-        }
+        StoredRecord::read(&self.journal.read(at)?.body)
     }
 
     /// Ends the next records whose topic is deleted.
@@ -166,11 +156,12 @@ impl Driver {
         let (mut facts, mut gone) = (Vec::new(), Vec::new());
         for id in ids {
             let entry = self.ledger.store().get(id);
-            let entry = entry.filter(|entry| entry.group.as_str() == DELAYED);
-            let Some(origin) = entry.and_then(|entry| entry.origin) else { continue };
-            // An unreadable record is matched by its topic's name.
-            let stream = self.stored(id).ok().and_then(|stored| stored.stream);
-            if self.destination(stream, &origin).is_none() {
+            if entry.is_none_or(|entry| entry.group.as_str() != DELAYED) {
+                continue;
+            }
+            // An unreadable record stays until it can be read, or is cancelled.
+            let stored = self.stored(id);
+            if stored.is_ok_and(|stored| self.journal.stream_bounds(stored.stream).is_none()) {
                 gone.push((id, self.ledger.store().record_bytes(id)));
                 facts.extend(self.handle(LedgerInput::Delivered { id, arrived: false }).1);
             }

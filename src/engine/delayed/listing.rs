@@ -33,10 +33,9 @@ impl Engine {
             if sum > bytes_max && !found.is_empty() {
                 break;
             }
-            let read = payload.ok_or(EngineError::PayloadLost(entry.id)).and_then(|at| {
-                let stored = self.journal.read(at)?;
-                Ok(StoredRecord::read(stored.kind, &stored.body)?.record)
-            });
+            let read = payload
+                .ok_or(EngineError::PayloadLost(entry.id))
+                .and_then(|at| Ok(StoredRecord::read(&self.journal.read(at)?.body)?.record));
             found.push(DelayedRecord { entry, record: read, bytes });
         }
         Ok(found)

@@ -18,12 +18,11 @@ mod taking;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::journal::{EntryRef, NewEntry, StreamId};
-use crate::model::{EntryId, MonoMs, Origin, TopicName};
+use crate::model::{EntryId, MonoMs, TopicName};
 use crate::retry::DelayEnd;
 
 use self::backlog::Backlog;
@@ -39,16 +38,6 @@ pub type EntrySource<'a> = &'a mut dyn FnMut() -> Option<Vec<NewEntry>>;
 ///
 /// A closure, because the broker assigns offsets under its own lock, in that atomic group.
 pub type AppendBatch = Box<dyn FnOnce(EntrySource<'_>) -> Option<Vec<EntryRef>> + Send>;
-
-/// Finds the stream of a partition; `None` if there is no such partition.
-type StreamFinder = dyn Fn(&TopicName, i32) -> Option<StreamId> + Send + Sync;
-
-/// The topics that delayed records enter, and the quota of delayed records.
-#[derive(Clone)]
-pub struct Destinations {
-    find: Option<Arc<StreamFinder>>,
-    bytes_max: u64,
-}
 
 /// The delayed records of a producer's batch.
 pub struct DelayBatch {
@@ -69,7 +58,8 @@ pub struct DelayBatch {
 pub(super) struct DelayedState {
     /// Time of the next delivery; `None` if nothing is due.
     pub(super) at: Option<MonoMs>,
-    destinations: Destinations,
+    /// Quota of delayed records, in bytes of the log.
+    bytes_max: u64,
     backlog: Backlog,
     /// Due records that cannot be read, and the time of the next try: a disk error may pass.
     unreadable: BTreeMap<EntryId, MonoMs>,
@@ -79,10 +69,10 @@ pub(super) struct DelayedState {
 
 impl DelayedState {
     /// The state at a start; `next` is the next new entry id.
-    pub(super) fn new(destinations: Destinations, next: EntryId) -> Self {
+    pub(super) fn new(bytes_max: u64, next: EntryId) -> Self {
         Self {
             at: None,
-            destinations,
+            bytes_max,
             backlog: Backlog::before(next),
             unreadable: BTreeMap::new(),
             leaving: VecDeque::new(),
@@ -92,41 +82,12 @@ impl DelayedState {
     /// Resets the state after a renewal of the store; `next` is the next new entry id.
     pub(super) fn renew(&mut self, next: EntryId) {
         let leaving = std::mem::take(&mut self.leaving);
-        *self = Self { leaving, ..Self::new(self.destinations.clone(), next) };
+        *self = Self { leaving, ..Self::new(self.bytes_max, next) };
     }
 
     /// Time of the next work.
     pub(super) fn alarm(&self) -> Option<MonoMs> {
         let at_once = self.backlog.is_counting() || !self.leaving.is_empty();
         self.at.into_iter().chain(at_once.then_some(MonoMs(0))).min()
-    }
-}
-
-impl Default for Destinations {
-    fn default() -> Self {
-        Self { find: None, bytes_max: u64::MAX }
-    }
-}
-
-impl Destinations {
-    /// Finds streams with `find`; no quota.
-    pub fn new(find: impl Fn(&TopicName, i32) -> Option<StreamId> + Send + Sync + 'static) -> Self {
-        Self { find: Some(Arc::new(find)), ..Self::default() }
-    }
-
-    /// Sets the quota of delayed records, in bytes of the log.
-    #[must_use]
-    pub fn with_bytes_max(self, bytes_max: u64) -> Self {
-        Self { bytes_max, ..self }
-    }
-
-    fn find(&self, origin: &Origin) -> Option<StreamId> {
-        self.find.as_ref().and_then(|find| find(&origin.topic, origin.partition))
-    }
-}
-
-impl std::fmt::Debug for Destinations {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Destinations").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
     }
 }

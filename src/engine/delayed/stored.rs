@@ -1,4 +1,4 @@
-//! The format of a delayed record in the log (kind 76; later builds must read it).
+//! The format of a delayed record in the log (kind 76).
 //!
 //! ```text
 //! 0 version = 1                         u8
@@ -10,8 +10,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::engine::error::EngineError;
-use crate::engine::kind;
-use crate::journal::{EntryKind, StreamId};
+use crate::journal::StreamId;
 use crate::wire::batch::RawRecord;
 
 const VERSION: u8 = 1;
@@ -21,8 +20,7 @@ const HEAD_BYTES: usize = 5;
 /// A delayed record and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoredRecord {
-    /// `None` for entries before kind 76, which have only the topic's name.
-    pub(super) stream: Option<StreamId>,
+    pub(super) stream: StreamId,
     pub(super) record: RawRecord,
 }
 
@@ -37,13 +35,10 @@ pub(super) fn body_of(stream: StreamId, record: &[u8]) -> Bytes {
 
 impl StoredRecord {
     /// Decodes the body of an entry.
-    pub(super) fn read(kind: EntryKind, body: &Bytes) -> Result<Self, EngineError> {
-        if kind != kind::WAITS {
-            return Ok(Self { stream: None, record: RawRecord::parse(body)? });
-        }
+    pub(super) fn read(body: &Bytes) -> Result<Self, EngineError> {
         let head = body.first_chunk::<HEAD_BYTES>();
         let Some([VERSION, stream @ ..]) = head else { return Err(EngineError::DelayedRecord) };
-        let stream = Some(StreamId(u32::from_le_bytes(*stream)));
+        let stream = StreamId(u32::from_le_bytes(*stream));
         let record = RawRecord::parse(&body.slice(HEAD_BYTES..))?;
         Ok(Self { stream, record })
     }
@@ -65,24 +60,18 @@ mod tests {
     }
 
     #[test]
-    fn a_record_stored_by_version_1_is_read_for_ever() {
+    fn the_layout_of_a_delayed_record_is_fixed() {
         let body = body_of(StreamId(300), &record().to_bytes());
         let bytes = b"\x01\x2c\x01\0\0\x01\x04\x05\0\0\0\0\0\0\0\x01\0\0\0v\0\0\0\0";
         assert_eq!(body[..], bytes[..], "the format has changed: give it a new version");
-        let stored = StoredRecord { stream: Some(StreamId(300)), record: record() };
-        assert_eq!(StoredRecord::read(kind::WAITS, &body).unwrap(), stored);
-    }
-
-    #[test]
-    fn a_delayed_record_stored_without_a_stream_stays_readable() {
-        let stored = StoredRecord::read(kind::BEGINS, &record().to_bytes()).unwrap();
-        assert_eq!(stored, StoredRecord { stream: None, record: record() });
+        let stored = StoredRecord { stream: StreamId(300), record: record() };
+        assert_eq!(StoredRecord::read(&body).unwrap(), stored);
     }
 
     #[test]
     fn other_bytes_are_no_record_that_waits() {
         for bad in [&b""[..], b"\x01\x2c\x01\0", b"\x02\x2c\x01\0\0\x01", b"\x01\x2c\x01\0\0\x01"] {
-            assert!(StoredRecord::read(kind::WAITS, &Bytes::from_static(bad)).is_err(), "{bad:?}");
+            assert!(StoredRecord::read(&Bytes::from_static(bad)).is_err(), "{bad:?}");
         }
     }
 }

@@ -145,7 +145,7 @@ impl Driver {
     fn check_backlog(&self, records: &[Bytes]) -> Result<(), EngineError> {
         let more = records.iter().map(|record| u64::try_from(record.len()).unwrap_or(u64::MAX));
         let more = more.fold(0, u64::saturating_add);
-        let (bytes, most) = (self.put_off.backlog.bytes(), self.put_off.destinations.bytes_max);
+        let (bytes, most) = (self.put_off.backlog.bytes(), self.put_off.bytes_max);
         if bytes.saturating_add(more) <= most {
             return Ok(());
         }

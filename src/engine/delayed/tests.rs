@@ -49,7 +49,7 @@ impl House {
         let config = JournalOptions { segment_bytes: 8 << 20, ..JournalOptions::default() };
         let (journal, writer, recovery) = Journal::open(self.disk.disk(), config).unwrap();
         let mut parts = EngineParts::plain(&journal, clock);
-        parts.destinations = Destinations::default().with_bytes_max(self.bytes_max);
+        parts.delayed_bytes_max = self.bytes_max;
         let metrics = parts.metrics.clone();
         let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
         let from = replay.from();

@@ -16,9 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 use fastrand::Rng;
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{
-    Destinations, Driver, Engine, EngineError, EngineParts, GroupDetector, Replay,
-};
+use reprise::engine::{Driver, Engine, EngineError, EngineParts, GroupDetector, Replay};
 use reprise::journal::{Journal, JournalOptions, MemDisk, StepResult, Writer};
 use reprise::model::{GroupId, Moment, MonoMs, Origin, TopicPartition, WallMs};
 use reprise::observe::Metrics;
@@ -230,7 +228,7 @@ impl Shop {
             policies: Policies::new(policy.clone(), Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),
-            destinations: Destinations::default(),
+            delayed_bytes_max: u64::MAX,
             producers_expire_ms: 86_400_000,
         };
         let tables = Replay::tables(&journal).map_err(|_| Off)?;
