@@ -14,16 +14,18 @@ use super::sidecars::pages::{List, Listing, Total};
 use crate::admin::percent_encoded;
 use crate::config::duration_text;
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 11] = [
     ("GROUP", |v| field(v, "group")),
     ("PHASE", |v| state(v, "phase")),
     ("MEMBERS", members),
+    ("LAG", lag),
     ("WAITING", |v| field(v, "waiting")),
     ("READY", |v| field(v, "ready")),
     ("PARKED", |v| field(v, "parked")),
     ("INFLIGHT", |v| field(v, "inflight")),
     ("PENDING", |v| field(v, "pending")),
     ("DEAD", |v| field(v, "dead_letters")),
+    ("BREAKER", |v| field(v, "breaker")),
 ];
 
 /// The end of `reprise group list --help`.
@@ -109,13 +111,23 @@ pub(super) fn run(
 }
 
 /// The number of live members, and of silent ones if there are some.
-pub(super) fn members(group: &Value) -> Cell {
+fn members(group: &Value) -> Cell {
     let (silent, live): (Vec<&Value>, Vec<&Value>) =
         items(group, "members").partition(|member| is_silent(member));
     Cell::Text(match silent.len() {
         0 => live.len().to_string(),
         silent => format!("{} (+{silent} silent)", live.len()),
     })
+}
+
+/// Records between the committed offsets of a group and the known ends of its partitions.
+fn lag(group: &Value) -> Cell {
+    let lags = items(group, "offsets").filter_map(|offset| {
+        let number = |key| offset.get(key).and_then(Value::as_i64);
+        u64::try_from(number("end")?.saturating_sub(number("committed")?)).ok()
+    });
+    let lag = lags.reduce(u64::saturating_add);
+    Cell::Text(lag.map_or("-".to_owned(), |lag| lag.to_string()))
 }
 
 fn is_silent(member: &Value) -> bool {
@@ -227,10 +239,11 @@ mod tests {
         let members = json!([{ "silent": false }, { "silent": true }, { "silent": true }]);
         let group = json!({
             "group": "shop", "phase": "InCluster", "members": members, "waiting": 0, "ready": 17,
-            "parked": 0, "inflight": 3, "pending": 20, "dead_letters": 1,
+            "parked": 0, "inflight": 3, "pending": 20, "dead_letters": 1, "breaker": "closed",
+            "offsets": [{"committed": 10, "end": 20}, {"committed": 5, "end": null}],
         });
         let row: Vec<Cell> = COLUMNS.iter().map(|(_, shown)| shown(&group)).collect();
-        let expected = ["1 (+2 silent)", "0", "17", "0", "3", "20", "1"];
+        let expected = ["1 (+2 silent)", "10", "0", "17", "0", "3", "20", "1", "closed"];
         assert_eq!(row[2..], expected.map(|text| Cell::Text(text.to_owned())));
         let shown = lines(&group).join("\n");
         assert!(shown.contains("20 pending: 0 waiting, 17 ready"), "{shown}");

@@ -20,7 +20,6 @@ mod output;
 mod retry;
 mod serve;
 mod sidecars;
-mod top;
 mod transfer;
 mod user;
 
@@ -45,7 +44,6 @@ use job::JobCommand;
 use log::LogCommand;
 use output::terminal_screen::TerminalScreen;
 use retry::RetryCommand;
-use top::TopArgs;
 use user::UserArgs;
 
 /// The end of `reprise --help`.
@@ -59,7 +57,7 @@ EXAMPLES:
   reprise job list                           jobs and their progress
   reprise group list --admin pod-0:9664,pod-1:9664    groups of two sidecars
   reprise audit --group shop                 who did what
-  reprise top                                groups, retries and jobs, live
+  reprise group list --watch                 groups and their retries, live
   reprise completion bash > /etc/bash_completion.d/reprise
 
 EXIT CODES:
@@ -110,8 +108,6 @@ enum CliCommand {
     /// Consumer groups of a running sidecar.
     #[command(subcommand)]
     Group(GroupCommand),
-    /// Groups, retries, dead letters and jobs of running sidecars, live on a terminal.
-    Top(TopArgs),
     /// The journal of a sidecar that is not running.
     #[command(subcommand)]
     Log(LogCommand),
@@ -158,7 +154,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> RemainingWork {
         CliCommand::Retry(command) => retry::run(&command, &screen, out),
         CliCommand::Audit(args) => args.run(&screen, out),
         CliCommand::Group(command) => group::run(&command, &screen, out),
-        CliCommand::Top(args) => args.run(&screen, out),
         CliCommand::Log(command) => log::run(&command, out),
         CliCommand::User(args) => user::run(&args, out),
         CliCommand::Completion { shell } => {

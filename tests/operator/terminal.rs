@@ -1,4 +1,4 @@
-//! Lists and `top` for people: fitted to the terminal, with the answers of several sidecars.
+//! Lists for people: fitted to the terminal, with the answers of several sidecars.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
@@ -120,12 +120,6 @@ fn lists_of_several_sidecars_are_merged() {
     assert!(err.starts_with(&format!("nothing answers at {nobody}")), "{err}");
     let (code, _, err) = run(&list, &nobody);
     assert_eq!(code, 1, "{err}");
-    let (code, out, err) = run(&["top", "--once"], &format!("{nobody},{a},{b}"));
-    assert_eq!(
-        (code, out.contains("sidecars 2") && out.contains(&nobody)),
-        (5, true),
-        "{out}{err}"
-    );
 }
 
 #[test]
@@ -175,54 +169,11 @@ fn a_watched_list_is_redrawn() {
     assert_eq!((code, err.contains("stdout is none")), (2, true), "{err}");
     let watch = ["dlq", "list", "--watch=1", "--admin", &admin];
     let terminal = Terminal::run(&watch, (90, 8));
-    terminal.until(0, "the first frame", |text| text.contains("orders-0@0"));
+    terminal.until("the first frame", |text| text.contains("orders-0@0"));
     fill(&mut member, 9, 0);
-    let text = terminal.until(0, "a later frame", |text| text.contains("of 10 shown"));
+    let text = terminal.until("a later frame", |text| text.contains("of 10 shown"));
     assert!(text.contains("every 1 s, Ctrl-C ends it"), "{text}");
     terminal.kill();
-}
-
-#[test]
-fn top_is_live_until_a_key_ends_it() {
-    let server = Server::with("retry: {levels: 1h}");
-    let mut member = Member::of_shop(&server);
-    fill(&mut member, 1, 2);
-    let admin = server.admin().to_string();
-    let (code, _, err) = run(&["top"], &admin);
-    assert_eq!((code, err.contains("--once")), (2, true), "{err}");
-    let top = ["top", "--every", "1", "--admin", &admin];
-    let mut terminal = Terminal::run(&top, (160, 24));
-    let text = terminal.until(0, "a frame", |text| text.contains("2 (L1:2)"));
-    assert!(terminal.is_raw() && text.starts_with("\x1b[?1049h"), "{text:?}");
-    fill(&mut member, 3, 0);
-    terminal.until(0, "a rate", |text| text.contains("dead letters 4"));
-    let from = terminal.position();
-    terminal.resize((60, 10));
-    let text = terminal.until(from, "a frame of the new size", |text| text.contains("\x1b[10;1H"));
-    assert!(text.split("\x1b[10;1H").next().unwrap().contains('…'), "{text:?}");
-    terminal.press("q");
-    let (code, text) = terminal.end();
-    assert_eq!((code, text.ends_with("\x1b[?1049l")), (Some(0), true), "{text:?}");
-    let mut terminal = Terminal::run(&top, (160, 24));
-    terminal.until(0, "a frame", |text| text.contains("shop"));
-    terminal.press("\u{3}");
-    assert_eq!(terminal.end().0, Some(0), "Ctrl-C");
-    let terminal = Terminal::run(&top, (160, 24));
-    terminal.until(0, "a frame", |text| text.contains("shop"));
-    terminal.terminate();
-    assert!(terminal.end().1.ends_with("\x1b[?1049l"), "a signal restores the terminal as well");
-}
-
-#[test]
-fn top_prints_one_frame_for_scripts() {
-    let server = Server::with("retry: {levels: 1h}");
-    fill(&mut Member::of_shop(&server), 1, 2);
-    let (code, out, err) = run(&["top", "--once"], &server.admin().to_string());
-    assert_eq!((code, err.as_str()), (0, ""));
-    let row = out.lines().find(|line| line.starts_with("shop ")).unwrap();
-    let cells: Vec<&str> = row.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
-    assert!(cells.contains(&"2 (L1:2)") && cells.contains(&"0.0"), "{out}");
-    assert!(!out.contains('\x1b'), "{out}");
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! A pseudo terminal with a command of `reprise` on it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::{PATIENCE, instant};
 
@@ -21,7 +20,6 @@ struct ShownBytes {
 
 /// A running command that believes a person is looking.
 pub struct Terminal {
-    master: File,
     /// The command's end, held open so that its modes stay.
     slave: Option<File>,
     child: Child,
@@ -43,28 +41,24 @@ impl Terminal {
         let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
         let slave = OpenOptions::new().read(true).write(true).open(name).unwrap();
         let master = File::from(master);
-        set_size(&master, size);
+        let (ws_col, ws_row) = size;
+        tcsetwinsize(&master, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let end = || Stdio::from(slave.try_clone().unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
         command.args(args).env_remove("NO_COLOR").env("TERM", "xterm").envs(variables.to_vec());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         drop(command);
         let shown = Arc::<ShownBytes>::default();
-        let reader = read(master.try_clone().unwrap(), Arc::clone(&shown));
-        Self { master, slave: Some(slave), child, shown, reader }
+        let reader = read(master, Arc::clone(&shown));
+        Self { slave: Some(slave), child, shown, reader }
     }
 
-    /// The number of bytes shown so far.
-    pub fn position(&self) -> usize {
-        self.shown.bytes.lock().unwrap().len()
-    }
-
-    /// Waits until the text shown since a position meets a condition; it is returned.
-    pub fn until(&self, from: usize, what: &str, seen: impl Fn(&str) -> bool) -> String {
+    /// Waits until the text shown so far meets a condition; it is returned.
+    pub fn until(&self, what: &str, seen: impl Fn(&str) -> bool) -> String {
         let began = instant();
         let mut bytes = self.shown.bytes.lock().unwrap();
         loop {
-            let text = String::from_utf8_lossy(&bytes[from..]).into_owned();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
             if seen(&text) {
                 return text;
             }
@@ -74,29 +68,9 @@ impl Terminal {
         }
     }
 
-    pub fn press(&mut self, keys: &str) {
-        self.master.write_all(keys.as_bytes()).unwrap();
-    }
-
-    pub fn resize(&self, size: (u16, u16)) {
-        set_size(&self.master, size);
-    }
-
-    /// Whether keys come one by one and unseen, as a program on the whole terminal wants them.
-    pub fn is_raw(&self) -> bool {
-        !tcgetattr(&self.master).unwrap().local_modes.contains(LocalModes::ICANON)
-    }
-
-    /// Asks the command to end, as a supervisor does.
-    pub fn terminate(&self) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
-    }
-
     /// Waits for the end: exit code (none after a signal) and everything shown.
     pub fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
-        assert!(!self.is_raw(), "the terminal is as before");
         drop(self.slave.take());
         self.reader.join().unwrap();
         let shown = String::from_utf8_lossy(&self.shown.bytes.lock().unwrap()).into_owned();
@@ -108,11 +82,6 @@ impl Terminal {
         self.child.kill().unwrap();
         self.end();
     }
-}
-
-fn set_size(master: &File, (columns, rows): (u16, u16)) {
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(master, size).unwrap();
 }
 
 /// Collects bytes until the last holder of the other end is gone, which is an error by name.

@@ -63,7 +63,7 @@ pub(in crate::cli) fn number(count: usize) -> u64 {
 }
 
 /// A bar with its percentage: `[##########..........]  50 %`.
-pub(in crate::cli) fn bar(done: u64, total: u64) -> String {
+fn bar(done: u64, total: u64) -> String {
     let of = |parts: u64| {
         let parts = u128::from(done.min(total)) * u128::from(parts);
         parts.checked_div(u128::from(total)).unwrap_or(0)

@@ -214,7 +214,7 @@ impl Fleet {
     }
 
     /// A sentence for each address that is silent.
-    pub(super) fn complaint(&self) -> String {
+    fn complaint(&self) -> String {
         let says: Vec<&str> = self.silent.iter().map(|silent| silent.says.as_str()).collect();
         says.join("\n")
     }

@@ -227,7 +227,7 @@ impl List<'_> {
 }
 
 /// Refuses an order by a column that a list does not have.
-pub(in crate::cli) fn check_column(order: &str, columns: &[Column]) -> Result<(), CommandFailure> {
+fn check_column(order: &str, columns: &[Column]) -> Result<(), CommandFailure> {
     let title = order.strip_prefix('-').unwrap_or(order);
     let titles = columns.iter().chain([&ADMIN]).map(|(title, _)| title.to_lowercase());
     let titles: Vec<String> = titles.collect();
@@ -242,7 +242,7 @@ pub(in crate::cli) fn check_column(order: &str, columns: &[Column]) -> Result<()
 }
 
 /// Sorts items by a column; items without a value are last.
-pub(in crate::cli) fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
+fn sort(items: &mut Vec<Value>, columns: &[Column], order: &str) {
     let (title, is_reverse) = match order.strip_prefix('-') {
         Some(title) => (title, true),
         None => (order, false),
@@ -269,7 +269,7 @@ pub(in crate::cli) fn items(
 }
 
 /// The list at `path`, at most `limit` items, and whether there are more.
-pub(in crate::cli) fn paged(
+fn paged(
     sidecar: &AdminEndpoint,
     path: &str,
     query: &[(&'static str, String)],
