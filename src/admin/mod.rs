@@ -15,8 +15,6 @@ mod fingerprints;
 mod html;
 mod jobs;
 mod journal;
-mod matrix;
-mod matrix_sum;
 mod operator_actions;
 mod page;
 mod payload;
@@ -49,7 +47,6 @@ use answer::{Refusal, json_answer, not_allowed, text_answer};
 use state::Admin;
 
 pub use access::operator_tokens::OperatorTokens;
-pub use matrix::{COUNTED_MAX, Matrix};
 pub use payload::base64::Base64;
 pub use payload::concealment::Concealment;
 pub use payload::mask::Mask;
@@ -70,7 +67,8 @@ pub use views::explanation::{
 };
 pub use views::failed_record::{FailedRecord, FailedRefused, FailedTaken};
 pub use views::fingerprint::{
-    Fingerprint, FingerprintKey, FingerprintList, RetryFingerprint, RetryFingerprintList,
+    COUNTED_MAX, Fingerprint, FingerprintKey, FingerprintList, RetryFingerprint,
+    RetryFingerprintList,
 };
 pub use views::job_plan::{JobPlan, PlanSample};
 pub use views::journal_view::{FsyncTimes, JournalView, LetterSpace};
@@ -92,7 +90,6 @@ const ROUTES: &[&str] = &[
     "/api/v1/journal",
     "/api/v1/groups?group=&limit=&after=",
     "/api/v1/groups/{group}",
-    "/api/v1/matrix?group=",
     "/api/v1/explain?group=",
     "/api/v1/explain?record=",
     "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
@@ -157,7 +154,6 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/journal", get(journal::journal::<S>))
         .route("/api/v1/groups", get(api::groups::<S>))
         .route("/api/v1/groups/{group}", get(api::group::<S>))
-        .route("/api/v1/matrix", get(matrix_sum::counts::<S>))
         .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
         .route("/api/v1/retries/export", get(transfer::export::<S>).post(transfer::step::<S>))

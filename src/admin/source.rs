@@ -3,7 +3,6 @@
 
 use std::future::Future;
 
-use super::matrix::Matrix;
 use super::payload::portable::{EntryImportOutcome, ExportCounts, Portable, PortableLetters};
 use super::views::action_request::{ActionReport, ActionRequest};
 use super::views::explanation::{GroupExplanation, RecordHistory, RuleView};
@@ -77,22 +76,16 @@ pub trait Source: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
 
-    /// Retries of a group that wait, by due time and id: those after `after` that are due before
-    /// `until_ms`. At most 256.
+    /// Retries of a group that wait, by due time and id, those after `after`. At most 256.
     fn waiting(
         &self,
         group: &str,
         after: Option<(i64, u64)>,
-        until_ms: Option<i64>,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
 
-    /// Counts of a group's retries and dead letters, of a bounded number of entries. Large counts
+    /// Fingerprints of the retries of a group that wait: at most `limit` and 256. A count of many
     /// may be a few seconds old.
-    fn matrix(&self, group: &str) -> impl Future<Output = Result<Matrix, Unavailable>> + Send;
-
-    /// Fingerprints of the retries of a group that wait: at most `limit` and 256. Counted with the
-    /// matrix, and as old.
     fn retry_fingerprints(
         &self,
         group: &str,

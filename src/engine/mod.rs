@@ -68,7 +68,7 @@ pub use operator::Operator;
 pub use producer_sequences::ProducerSequence;
 pub use record_events::{EventKind, HistoryQuery, RecordEvent, Teller};
 pub use recover::{EngineParts, Replay};
-pub use store::{EntryClass, Flusher, Shape, ShapeList, ShapeView, TakenEntry};
+pub use store::{Flusher, Shape, ShapeList, ShapeView, TakenEntry};
 
 pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
 pub use group_summary::GroupSummary;

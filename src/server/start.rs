@@ -44,7 +44,6 @@ use crate::server::running_server::Server;
 use crate::server::source::AdminSource;
 use crate::server::source::job_runner::JobRunner;
 use crate::server::source::oldest_letters::OldestLetters;
-use crate::server::source::state_matrix::Matrices;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::start_error::StartError;
 use crate::server::{broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping};
@@ -110,7 +109,7 @@ pub(super) async fn start_on(
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
         forward_statuses,
         oldest: Arc::new(OldestLetters::default()),
-        matrices: Arc::new(Matrices::default()),
+        waiting_counts: Arc::default(),
         draining: told_to_drain,
         guard: guard.clone(),
         job_wake,

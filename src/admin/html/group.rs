@@ -12,11 +12,10 @@ use super::jobs::kind_form;
 use super::letters::letter_cells;
 use super::table::{breakable, moment, scroll_table};
 use super::{
-    ActionNotice, consumers, group_path, letter_path, matrix, page, refused, retry_kinds,
-    retry_path, states,
+    ActionNotice, consumers, group_path, letter_path, page, refused, retry_kinds, retry_path,
+    states,
 };
 use crate::admin::answer::Refusal;
-use crate::admin::matrix_sum::MatrixSum;
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::Fingerprint;
@@ -64,7 +63,6 @@ async fn content<S: Source>(
     let retries = admin.source.retries(id, None, ROWS_MAX).await?;
     let kinds = admin.source.fingerprints(id, KINDS_MAX).await?;
     let retry_kinds = admin.source.retry_fingerprints(id, KINDS_MAX).await?;
-    let counts = MatrixSum::of_group(id, admin.source.matrix(id).await?);
     let explained = admin.source.explain(id).await?;
     let rules = admin.source.in_force(id, None);
     let show = admin.options.show_payloads;
@@ -76,7 +74,6 @@ async fn content<S: Source>(
             span.chip { (group.dead_letters) " dead letters" } " "
             span.chip { "breaker: " (group.breaker) }
         }
-        (matrix::tables(&counts))
         h2 { "Dead letters by cause" }
         @if letters.is_empty() {
             p.empty { "This group has no dead letters." }

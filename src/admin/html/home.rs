@@ -1,5 +1,5 @@
-//! The first page: the groups with something wrong, causes of their dead letters and retries, and
-//! counts of all groups. Also the page of the audit log.
+//! The first page: the groups with something wrong, and causes of their dead letters and retries.
+//! Also the page of the audit log.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use maud::{Markup, html};
 
 use super::fingerprint_cells::{cells, heads, spark};
 use super::table::{breakable, moment, scroll_table};
-use super::{group_path, letter_path, matrix, page, refused, retry_kinds, states};
+use super::{group_path, letter_path, page, refused, retry_kinds, states};
 use crate::admin::answer::Refusal;
-use crate::admin::matrix_sum::MatrixSum;
 use crate::admin::source::{Source, Unavailable};
 use crate::admin::state::Admin;
 use crate::admin::views::fingerprint::{Fingerprint, RetryFingerprint};
@@ -20,9 +19,12 @@ use crate::engine::AuditRecord;
 
 /// Groups of the first page.
 const GROUPS_MAX: usize = 500;
-/// Causes of dead letters on the first page, and the groups that are read for them.
+/// Causes on the first page, and the groups that are read for them.
 const CAUSES_MAX: usize = 20;
 const CAUSE_GROUPS_MAX: usize = 50;
+/// Time after which the retries of no further group are counted. Counts are remembered, so the next
+/// page reaches further groups.
+const COUNTING_MAX_MS: i64 = 50;
 /// Audit records shown, the latest.
 const AUDIT_MAX: usize = 200;
 
@@ -50,8 +52,7 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
     }
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.letters));
     causes.truncate(CAUSES_MAX);
-    let counts = MatrixSum::of_groups(&admin.source, &wrong).await?;
-    let retries = retry_causes(&admin.source, &counts).await?;
+    let (retries, is_whole) = retry_causes(&admin.source, &wrong).await?;
     Ok(html! {
         h1 { "Now" }
         (troubles(&admin.source.readiness()))
@@ -71,7 +72,7 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
             h2 { "Retries by cause" }
             (retry_kinds::table(&retries, admin.options.show_payloads))
         }
-        (matrix::tables(&counts))
+        @if !is_whole { p { (retry_kinds::COUNTING) } }
         @if !well.is_empty() {
             h2 { "Groups without failures" }
             p { @for group in &well { a href=(group_path(&group.group)) { (group.group) } " " } }
@@ -84,19 +85,26 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
     })
 }
 
-/// The most frequent causes of retries that wait, of the groups that were counted.
+/// The most frequent causes of retries that wait, and whether all groups are counted.
 async fn retry_causes<S: Source>(
     source: &S,
-    counts: &MatrixSum,
-) -> Result<Vec<(String, RetryFingerprint)>, Unavailable> {
-    let mut causes = Vec::new();
-    for (group, _) in &counts.parts {
+    groups: &[GroupView],
+) -> Result<(Vec<(String, RetryFingerprint)>, bool), Unavailable> {
+    let (mut causes, mut is_whole) = (Vec::new(), true);
+    let until_ms = source.now_ms().saturating_add(COUNTING_MAX_MS);
+    let mut groups = groups.iter().filter(|group| group.pending > 0);
+    for GroupView { group, .. } in groups.by_ref().take(CAUSE_GROUPS_MAX) {
         let found = source.retry_fingerprints(group, CAUSES_MAX).await?;
+        is_whole = !found.is_counting;
         causes.extend(found.items.into_iter().map(|kind| (group.clone(), kind)));
+        if !is_whole || source.now_ms() > until_ms {
+            break;
+        }
     }
+    is_whole &= groups.next().is_none();
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.retries));
     causes.truncate(CAUSES_MAX);
-    Ok(causes)
+    Ok((causes, is_whole))
 }
 
 fn troubles(readiness: &Readiness) -> Markup {

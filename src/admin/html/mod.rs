@@ -13,7 +13,6 @@ mod journal;
 mod letter;
 mod letters;
 mod login;
-mod matrix;
 mod retry;
 mod retry_kinds;
 mod style;

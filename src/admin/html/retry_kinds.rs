@@ -7,15 +7,18 @@ use super::table::{breakable, moment, scroll_table};
 use super::{group_path, retry_path};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
-use crate::admin::matrix::COUNTED_MAX;
 use crate::admin::operator_actions::{operator, retry_request};
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::action_request::ActionReport;
-use crate::admin::views::fingerprint::{FingerprintKey, RetryFingerprint, RetryFingerprintList};
+use crate::admin::views::fingerprint::{
+    COUNTED_MAX, FingerprintKey, RetryFingerprint, RetryFingerprintList,
+};
 use crate::admin::views::{GroupView, RetryView};
 use crate::engine::{OPERATE_MAX, mask};
 
+/// The note in place of counts that are not known yet.
+pub(super) const COUNTING: &str = "Further retries are being counted; load the page again.";
 /// Retries asked of the source at once.
 const PIECE: usize = 256;
 /// Retries of one request, with space for another piece.
@@ -60,6 +63,7 @@ pub(super) fn table(kinds: &[(String, RetryFingerprint)], show: bool) -> Markup 
 /// The retries of a group that wait, by cause.
 pub(super) fn sections(group: &str, kinds: &RetryFingerprintList, show: bool) -> Markup {
     html! {
+        @if kinds.is_counting { p { (COUNTING) } }
         @if !kinds.items.is_empty() {
             h2 { "Retries by cause" }
             @for kind in &kinds.items { (section(group, kind, show)) }
@@ -114,7 +118,7 @@ pub(super) async fn act_on_like<S: Source>(
     let (mut report, mut ids) = (ActionReport::default(), Vec::new());
     let (mut after, mut looked_at) = (None, 0);
     loop {
-        let piece = admin.source.waiting(group, after, None, PIECE).await?;
+        let piece = admin.source.waiting(group, after, PIECE).await?;
         let is_over = piece.is_empty() || looked_at >= COUNTED_MAX;
         for retry in &piece {
             after = Some((retry.due_ms.unwrap_or_default(), retry.id));

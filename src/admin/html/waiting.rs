@@ -9,90 +9,33 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::cut::cell;
-use super::matrix::NO_LEVEL;
 use super::table::{breakable, moment, scroll_table};
 use super::{group_path, page, query, refused, retry_path};
 use crate::admin::answer::Refusal;
-use crate::admin::matrix::{DUE_COLUMNS, due_span};
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
 use crate::admin::views::RetryView;
 
 /// Rows of one page.
 const ROWS_MAX: usize = 100;
-/// Retries asked of the source at once, and those that one page looks at.
-const PIECE: usize = 256;
-const LOOKED_AT_MAX: usize = 10_000;
 
-/// The filter of a list and its place.
+/// The place of a page in the list.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct WaitingQuery {
-    /// A level, or `exact`.
-    #[serde(default)]
-    level: String,
-    /// A column of the matrix.
-    #[serde(default)]
-    due: String,
     /// Due time and id of the last retry of the page before, with `:` between them.
     after: Option<String>,
 }
 
-/// The levels of a list.
-enum LevelFilter {
-    Any,
-    /// One level; `None`: exact delays and back-offs.
-    One(Option<u32>),
-}
-
-/// The filter, read.
-struct WaitingFilter {
-    level: LevelFilter,
-    after: Option<(i64, u64)>,
-    until: Option<i64>,
-}
-
-impl LevelFilter {
-    fn admits(&self, found: Option<u32>) -> bool {
-        match self {
-            Self::Any => true,
-            Self::One(level) => *level == found,
-        }
-    }
-}
-
 impl WaitingQuery {
-    fn filter(&self, now_ms: i64) -> Result<WaitingFilter, Refusal> {
-        let level = match self.level.as_str() {
-            "" => LevelFilter::Any,
-            NO_LEVEL => LevelFilter::One(None),
-            number => LevelFilter::One(Some(number.parse().map_err(|_| {
-                Refusal::bad(format!("level={number:?} is unknown: a number, or {NO_LEVEL}"))
-            })?)),
-        };
-        let (from, until) = match self.due.as_str() {
-            "" => (None, None),
-            word => due_span(word, now_ms).ok_or_else(|| {
-                let words = DUE_COLUMNS.map(|column| column.word).join(", ");
-                Refusal::bad(format!("due={word:?} is unknown: one of {words}"))
-            })?,
-        };
+    fn place(&self) -> Result<Option<(i64, u64)>, Refusal> {
         let place = |text: &str| {
             let (due, id) = text.split_once(':')?;
             Some((due.parse().ok()?, id.parse().ok()?))
         };
-        let after = match self.after.as_deref() {
-            None => from.map(|from| (from.saturating_sub(1), u64::MAX)),
-            Some(text) => Some(place(text).ok_or_else(|| {
-                Refusal::bad(format!("after={text:?} is not the address of a next page"))
-            })?),
-        };
-        Ok(WaitingFilter { level, after, until })
-    }
-
-    fn path(&self, group: &str, (due_ms, id): (i64, u64)) -> String {
-        let Self { level, due, .. } = self;
-        format!("{}/waiting?level={level}&due={due}&after={due_ms}:{id}", group_path(group))
+        let Some(text) = self.after.as_deref() else { return Ok(None) };
+        let bad = || Refusal::bad(format!("after={text:?} is not the address of a next page"));
+        place(text).map(Some).ok_or_else(bad)
     }
 }
 
@@ -115,70 +58,31 @@ async fn content<S: Source>(
     if admin.source.group(group).await?.is_none() {
         return Err(Refusal::unknown_group(group));
     }
-    let filter = query.filter(admin.source.now_ms())?;
-    let (rows, next) = found(&admin.source, group, &filter).await?;
+    let mut rows = admin.source.waiting(group, query.place()?, ROWS_MAX + 1).await?;
+    let has_more = rows.len() > ROWS_MAX;
+    rows.truncate(ROWS_MAX);
+    let last = rows.last().filter(|_| has_more);
+    let next = last.map(|retry| (retry.due_ms.unwrap_or_default(), retry.id));
     let show = admin.options.show_payloads;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }
         h1 { "Retries that wait" }
-        (filter_form(group, query))
         @if rows.is_empty() {
             p.empty {
-                "No retry waits with this level and due time. Retries move on by themselves: "
-                "from column to column as time passes, and to a member once they are due."
+                "No retry waits. A record that fails waits here for its delay, and moves on to a "
+                "member by itself once it is due."
             }
         } @else {
             (rows_form(group, &rows, show))
         }
-        @if let Some(next) = next {
-            p { a rel="next" href=(query.path(group, next)) { "Next page" } }
-        }
-    })
-}
-
-/// The retries of a page, and the place of the next page.
-async fn found<S: Source>(
-    source: &S,
-    group: &str,
-    filter: &WaitingFilter,
-) -> Result<(Vec<RetryView>, Option<(i64, u64)>), Refusal> {
-    let (mut rows, mut looked_at, mut after) = (Vec::new(), 0, filter.after);
-    loop {
-        let piece = source.waiting(group, after, filter.until, PIECE).await?;
-        if piece.is_empty() {
-            return Ok((rows, None));
-        }
-        for retry in piece {
-            if rows.len() == ROWS_MAX || looked_at == LOOKED_AT_MAX {
-                return Ok((rows, after));
-            }
-            after = Some((retry.due_ms.unwrap_or_default(), retry.id));
-            looked_at += 1;
-            if filter.level.admits(retry.level) {
-                rows.push(retry);
-            }
-        }
-    }
-}
-
-fn filter_form(group: &str, query: &WaitingQuery) -> Markup {
-    html! {
-        form method="get" action={ (group_path(group)) "/waiting" } {
-            label { "Level " input #filter name="level" value=(query.level) size="6"; }
-            label {
-                "Due "
-                select name="due" {
-                    option value="" { "any time" }
-                    @for column in &DUE_COLUMNS {
-                        option value=(column.word) selected[column.word == query.due] {
-                            (column.title)
-                        }
-                    }
+        @if let Some((due_ms, id)) = next {
+            p {
+                a rel="next" href={ (group_path(group)) "/waiting?after=" (due_ms) ":" (id) } {
+                    "Next page"
                 }
             }
-            button { "Filter" }
         }
-    }
+    })
 }
 
 fn rows_form(group: &str, rows: &[RetryView], show: bool) -> Markup {

@@ -70,13 +70,16 @@ pub struct RetryFingerprint {
     pub hours: Vec<u32>,
 }
 
+/// Waiting retries that the count of a group reads.
+pub const COUNTED_MAX: usize = 1_000_000;
+
 /// Fingerprints of the retries of a group that wait, those with most retries first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RetryFingerprintList {
     pub items: Vec<RetryFingerprint>,
     /// Retries of fingerprints that are not listed.
     pub rest: u64,
-    /// Only the first [`COUNTED_MAX`](crate::admin::COUNTED_MAX) retries were counted.
+    /// Only the first [`COUNTED_MAX`] retries were counted.
     #[serde(rename = "cut")]
     pub is_cut: bool,
     /// The first count of the group still runs, so the list is empty.

@@ -17,7 +17,6 @@ const PAGE_MAX: usize = 256;
 struct PageDue {
     group: GroupId,
     after: Option<(WallMs, EntryId)>,
-    until: Option<WallMs>,
     limit: usize,
 }
 
@@ -28,16 +27,15 @@ struct FindEntry {
 }
 
 impl Engine {
-    /// Waiting entries of a group, by due time and id: after `after`, due before `until`, at most
-    /// `limit` and 256. For the admin port.
+    /// Waiting entries of a group after `after`, by due time and id, at most `limit` and 256. For
+    /// the admin port.
     pub async fn due_page(
         &self,
         group: &GroupId,
         after: Option<(WallMs, EntryId)>,
-        until: Option<WallMs>,
         limit: usize,
     ) -> Result<Vec<Entry>, EngineError> {
-        let page = PageDue { group: group.clone(), after, until, limit };
+        let page = PageDue { group: group.clone(), after, limit };
         Ok(self.call_at_once(page).await?.0)
     }
 
@@ -59,8 +57,8 @@ impl Request for PageDue {
     type Answer = Vec<Entry>;
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Entry>, EngineError> {
-        let Self { group, after, until, limit } = self;
-        Ok(driver.ledger.store().due_page(&group, after, until, limit.min(PAGE_MAX)))
+        let Self { group, after, limit } = self;
+        Ok(driver.ledger.store().due_page(&group, after, limit.min(PAGE_MAX)))
     }
 }
 

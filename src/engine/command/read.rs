@@ -8,14 +8,13 @@ use crate::engine::error::EngineError;
 use crate::engine::group_summary::GroupSummary;
 use crate::engine::handle::Engine;
 use crate::engine::render::LaneRecord;
-use crate::engine::store::{EntryClass, TakenEntry};
+use crate::engine::store::TakenEntry;
 use crate::model::{EntryId, GroupId};
 use crate::retry::{DELAYED, Entries, Entry, RetryState};
 
 /// Asks for entries of a group, by id.
 struct PageEntries {
     group: GroupId,
-    class: EntryClass,
     after: Option<EntryId>,
     limit: usize,
 }
@@ -116,15 +115,14 @@ impl Engine {
         Ok((total, records))
     }
 
-    /// Entries of a group and a class by id, for the admin port.
+    /// Open entries of a group by id, for the admin port.
     pub async fn page(
         &self,
         group: &GroupId,
-        class: EntryClass,
         after: Option<EntryId>,
         limit: usize,
     ) -> Result<Vec<Entry>, EngineError> {
-        let page = PageEntries { group: group.clone(), class, after, limit };
+        let page = PageEntries { group: group.clone(), after, limit };
         Ok(self.call_at_once(page).await?.0)
     }
 
@@ -202,8 +200,8 @@ impl Request for PageEntries {
     type Answer = Vec<Entry>;
 
     fn run(self, driver: &mut Driver) -> Result<Vec<Entry>, EngineError> {
-        let Self { group, class, after, limit } = self;
-        Ok(driver.ledger.store().page_entries(&group, class, after, limit))
+        let Self { group, after, limit } = self;
+        Ok(driver.ledger.store().page_entries(&group, after, limit))
     }
 }
 

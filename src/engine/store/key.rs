@@ -49,7 +49,7 @@ pub(super) const GRAVE: u8 = b'D';
 
 /// Entries of a group that are listed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryClass {
+pub(in crate::engine) enum EntryClass {
     Open,
     Dead,
     /// Remembered for repeated nacks only.

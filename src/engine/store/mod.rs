@@ -48,7 +48,6 @@ pub use flusher::Flusher;
 use flusher::{FlushFailure, FlushJob};
 use group::StoredGroup;
 use holds::Holds;
-pub use key::EntryClass;
 use key::RowKey;
 use layers::Layers;
 use log::StoredRef;

@@ -52,15 +52,14 @@ impl Store {
         found
     }
 
-    /// Entries of a group with an id above `after`, by id, at most `limit`, of one class.
+    /// Open entries of a group with an id above `after`, by id, at most `limit`.
     pub(in crate::engine) fn page_entries(
         &self,
         group: &GroupId,
-        class: EntryClass,
         after: Option<EntryId>,
         limit: usize,
     ) -> Vec<Entry> {
-        let ids = self.of_class(group, class, after, limit);
+        let ids = self.of_class(group, EntryClass::Open, after, limit);
         ids.into_iter().filter_map(|id| self.get(id)).collect()
     }
 
@@ -90,13 +89,11 @@ impl Store {
         (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
     }
 
-    /// Waiting entries of a group, by due time and id: after `after`, due before `until`, at most
-    /// `limit`.
+    /// Waiting entries of a group after `after`, by due time and id, at most `limit`.
     pub(in crate::engine) fn due_page(
         &self,
         group: &GroupId,
         after: Option<(WallMs, EntryId)>,
-        until: Option<WallMs>,
         limit: usize,
     ) -> Vec<Entry> {
         let Some(number) = self.number(group) else { return Vec::new() };
@@ -105,14 +102,7 @@ impl Store {
             Some((due, id)) => waiting.clone().wall(due).id(id).end(),
             None => waiting.clone(),
         };
-        let end = match until {
-            Some(until) => waiting.wall(until),
-            None => waiting.end(),
-        };
-        if from.0 >= end.0 {
-            return Vec::new();
-        }
-        self.ids(&from, &end, limit).into_iter().filter_map(|id| self.get(id)).collect()
+        self.ids(&from, &waiting.end(), limit).into_iter().filter_map(|id| self.get(id)).collect()
     }
 
     /// Waiting and exported entries with an id above `after`, by id, among the next few. Also

@@ -11,8 +11,8 @@ use crate::route::Router;
 use crate::server::forwarding::ForwardStatuses;
 use crate::server::panic_guard::Guard;
 use crate::server::source::oldest_letters::OldestLetters;
-use crate::server::source::state_matrix::Matrices;
 use crate::server::source::topic_sends::RecordSender;
+use crate::server::source::waiting_counts::WaitingCounts;
 
 /// The source of all answers; `retry_transfer.rs` and `operator_actions.rs` hold the changes.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(in crate::server) struct AdminSource {
     pub(in crate::server) listening: Vec<String>,
     pub(in crate::server) forward_statuses: ForwardStatuses,
     pub(in crate::server) oldest: Arc<OldestLetters>,
-    pub(in crate::server) matrices: Arc<Matrices>,
+    pub(in crate::server) waiting_counts: Arc<WaitingCounts>,
     /// Whether the server was told to drain.
     pub(in crate::server) draining: watch::Receiver<bool>,
     pub(in crate::server) guard: Guard,

@@ -17,8 +17,8 @@ pub(super) mod partitioner;
 mod record_history;
 mod retry_list;
 mod retry_transfer;
-pub(super) mod state_matrix;
 pub(super) mod topic_sends;
+pub(super) mod waiting_counts;
 mod waiting_retries;
 mod waiting_shapes;
 
@@ -28,9 +28,9 @@ use std::sync::PoisonError;
 use crate::admin::{
     ActionReport, ActionRequest, DeadLetterView, DelayedView, DrainView, EntryImportOutcome,
     ExportCounts, FailedRecord, FailedRefused, FailedTaken, FingerprintList, ForwardView,
-    GroupExplanation, GroupView, JobPlan, JournalView, LevelView, Matrix, OffsetView, Overview,
-    PolicyView, Portable, PortableLetters, Readiness, RecordHistory, RetryFingerprintList,
-    RetryRecord, RetryView, RuleView, Source, StateCounts, Unavailable,
+    GroupExplanation, GroupView, JobPlan, JournalView, LevelView, OffsetView, Overview, PolicyView,
+    Portable, PortableLetters, Readiness, RecordHistory, RetryFingerprintList, RetryRecord,
+    RetryView, RuleView, Source, StateCounts, Unavailable,
 };
 use crate::config::ActiveKey;
 use crate::engine::{
@@ -151,15 +151,10 @@ impl Source for AdminSource {
         &self,
         group: &str,
         after: Option<(i64, u64)>,
-        until_ms: Option<i64>,
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
         let after = after.map(|(due, id)| (WallMs(due), EntryId(id)));
-        self.due(&GroupId::new(group), after, until_ms.map(WallMs), limit).await
-    }
-
-    async fn matrix(&self, group: &str) -> Result<Matrix, Unavailable> {
-        Ok(self.counted(&GroupId::new(group)).await?.matrix.clone())
+        self.due(&GroupId::new(group), after, limit).await
     }
 
     async fn retry_fingerprints(
@@ -167,7 +162,10 @@ impl Source for AdminSource {
         group: &str,
         limit: usize,
     ) -> Result<RetryFingerprintList, Unavailable> {
-        Ok(self.counted(&GroupId::new(group)).await?.fingerprints(limit))
+        let counted = self.counted(&GroupId::new(group)).await?;
+        let beyond: u64 = counted.items.iter().skip(limit).map(|kind| kind.retries).sum();
+        let items = counted.items.iter().take(limit).cloned().collect();
+        Ok(RetryFingerprintList { items, rest: counted.rest + beyond, ..*counted })
     }
 
     fn now_ms(&self) -> i64 {

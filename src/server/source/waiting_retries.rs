@@ -1,7 +1,7 @@
 //! Retries for the admin port: lists, and one retry with its record.
 
 use crate::admin::{RetryRecord, RetryView, Unavailable};
-use crate::engine::{EngineError, EntryClass};
+use crate::engine::EngineError;
 use crate::model::{EntryId, GroupId, WallMs};
 use crate::retry::Entry;
 use crate::server::source::AdminSource;
@@ -18,7 +18,7 @@ impl AdminSource {
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
         let after = after.map(EntryId);
-        let found = self.router.engine.page(group, EntryClass::Open, after, limit).await?;
+        let found = self.router.engine.page(group, after, limit).await?;
         self.retry_views(group, &found).await
     }
 
@@ -27,13 +27,12 @@ impl AdminSource {
         &self,
         group: &GroupId,
         after: Option<(WallMs, EntryId)>,
-        until: Option<WallMs>,
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
         if group.is_reserved() {
             return Ok(Vec::new());
         }
-        let found = self.router.engine.due_page(group, after, until, limit).await?;
+        let found = self.router.engine.due_page(group, after, limit).await?;
         self.retry_views(group, &found).await
     }
 

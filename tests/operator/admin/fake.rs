@@ -4,7 +4,7 @@ use reprise::admin::{
     ActionReport, ActionRequest, AloneView, DeadLetterView, DelayedView, DrainView,
     EntryImportOutcome, ExportCounts, FailedRecord, FailedRefused, FailedTaken, Fingerprint,
     FingerprintKey, FingerprintList, GroupExplanation, GroupView, JobPlan, JournalView, LeftEntry,
-    Matrix, MemberView, Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters,
+    MemberView, Overview, PartitionView, PastView, PolicyView, Portable, PortableLetters,
     Readiness, RecordHistory, RetryFingerprint, RetryFingerprintList, RetryRecord, RetryView,
     RuleView, SeekBackView, Source, StateCounts, SuspectView, SuspectsView, Unavailable,
 };
@@ -236,7 +236,6 @@ impl Source for Fake {
         &self,
         group: &str,
         after: Option<(i64, u64)>,
-        _: Option<i64>,
         limit: usize,
     ) -> Result<Vec<RetryView>, Unavailable> {
         self.retries(group, after.map(|(_, id)| id), limit).await
@@ -249,9 +248,6 @@ impl Source for Fake {
         let item = RetryFingerprint { retries: 2, example: 7, ..RetryFingerprint::default() };
         let items = vec![item; limit.min(1)];
         Ok(RetryFingerprintList { items, ..RetryFingerprintList::default() })
-    }
-    async fn matrix(&self, _: &str) -> Result<Matrix, Unavailable> {
-        Ok(Matrix::at(5_000))
     }
     fn now_ms(&self) -> i64 {
         5_000

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 
+use crate::engine::store::key::EntryClass;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
-use crate::engine::{EngineError, EntryClass, Shape, mask};
+use crate::engine::{EngineError, Shape, mask};
 use crate::journal::{MemDisk, Tables};
 use crate::model::{
     EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicPartition, WallMs,
