@@ -1,23 +1,23 @@
 //! Encoding of the sidecar's own requests to a broker, and decoding of the answers.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use std::ops::Range;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut, TryGetError};
+use kafka_protocol::protocol::buf::ByteBuf;
 use kafka_protocol::protocol::{Decodable, Request};
 
 use crate::wire::api::Api;
 use crate::wire::codec::EncodeError;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::reader::{ReadError, Reader};
-use crate::wire::scan::{self, ScanError};
+use crate::wire::scan::skip_tagged_fields;
 
 /// Reason why a broker's answer cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerAnswerError {
     #[error("a broker's answer is broken: {0}")]
     Read(#[from] ReadError),
-    /// A count or a length does not fit the bytes.
-    #[error("a broker's answer is broken: {0}")]
-    Scan(#[from] ScanError),
-    /// The codec refuses bytes that the scan accepted.
+    /// The codec refuses the bytes, or a count or a length does not fit them.
     #[error("a broker's answer is broken: {0}")]
     Codec(String),
     /// The answer's correlation id is not that of the request.
@@ -27,9 +27,6 @@ pub enum BrokerAnswerError {
         found: i32,
         wanted: i32,
     },
-    /// No schema exists for the answer: a defect of the sidecar.
-    #[error("an answer to {} is never read here", .0.name())]
-    NotRead(Api),
 }
 
 /// Encodes a request as one frame: length prefix, header, body.
@@ -80,24 +77,91 @@ pub fn decode_answer<Resp: Decodable>(
         return Err(BrokerAnswerError::Correlation { found, wanted: correlation_id });
     }
     if api.response_header_version(version) >= 1 {
-        scan::skip_tagged_fields(&mut reader)?;
+        skip_tagged_fields(&mut reader)?;
     }
-    let mut body = frame.slice_ref(reader.rest());
-    scan::answer_bytes(api, version, &body).ok_or(BrokerAnswerError::NotRead(api))??;
-    let answer = Resp::decode(&mut body, version);
-    let answer = answer.map_err(|e| BrokerAnswerError::Codec(e.to_string()))?;
+    let bytes = frame.slice_ref(reader.rest());
+    let mut body = AnswerBytes { bytes, is_trial: !api.is_flexible(version) };
+    let decode = |body: &mut AnswerBytes| {
+        Resp::decode(body, version).map_err(|e| BrokerAnswerError::Codec(e.to_string()))
+    };
+    if body.is_trial {
+        decode(&mut body.clone())?;
+        body.is_trial = false;
+    }
+    let answer = decode(&mut body)?;
     if body.has_remaining() {
         return Err(BrokerAnswerError::Codec(format!("{} bytes too many", body.remaining())));
     }
     Ok(answer)
 }
 
+/// The bytes of an answer for the codec crate, which allocates arrays by the count on the wire: no
+/// count exceeds the bytes after it by more than [`TAG_MAX`].
+///
+/// Any number of four bytes may be a count. So an answer without compact lengths is read twice,
+/// first as a trial in which each such number is cut to the bytes after it. A trial with a count
+/// that was cut ends at the end of the bytes.
+#[derive(Clone)]
+struct AnswerBytes {
+    bytes: Bytes,
+    is_trial: bool,
+}
+
+/// The largest number of a tagged field, in front of which as few as two bytes may be left.
+const TAG_MAX: usize = 1 << 16;
+
+impl Buf for AnswerBytes {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+
+    /// A boolean, or a byte of a compact length.
+    fn try_get_u8(&mut self) -> Result<u8, TryGetError> {
+        let available = self.bytes.remaining();
+        let length = Reader::new(&self.bytes).uvarint().unwrap_or(u32::MAX);
+        let requested = usize::try_from(length).unwrap_or(usize::MAX);
+        if requested > available.saturating_add(TAG_MAX) {
+            return Err(TryGetError { requested, available });
+        }
+        self.bytes.try_get_u8()
+    }
+
+    fn try_get_i32(&mut self) -> Result<i32, TryGetError> {
+        let number = self.bytes.try_get_i32()?;
+        let most = i32::try_from(self.bytes.remaining().max(1)).unwrap_or(i32::MAX);
+        Ok(if self.is_trial { number.min(most) } else { number })
+    }
+}
+
+impl ByteBuf for AnswerBytes {
+    fn peek_bytes(&mut self, range: Range<usize>) -> Bytes {
+        self.bytes.peek_bytes(range)
+    }
+
+    fn get_bytes(&mut self, size: usize) -> Bytes {
+        self.bytes.get_bytes(size)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use kafka_protocol::messages::{FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse};
+    use kafka_protocol::messages::metadata_response::{
+        MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    };
+    use kafka_protocol::messages::{
+        HeartbeatRequest, HeartbeatResponse, MetadataResponse, TopicName,
+    };
 
     use super::*;
-    use crate::wire::{RequestHead, decode, encode, split};
+    use crate::wire::{RequestHead, decode, encode, encode_at, split};
 
     #[test]
     fn a_request_of_ours_reads_like_any_client_s() {
@@ -138,9 +202,33 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_count_never_reaches_the_codec() {
-        let lie = Bytes::from_static(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]);
-        let read = decode_answer::<FindCoordinatorResponse>(Api::FindCoordinator, 4, 1, &lie);
-        assert!(matches!(read, Err(BrokerAnswerError::Scan(ScanError::Count { .. }))), "{read:?}");
+    fn a_lying_number_anywhere_in_an_answer_costs_no_memory() {
+        let mut answer = MetadataResponse::default();
+        answer.brokers.push(MetadataResponseBroker::default());
+        let mut topic = MetadataResponseTopic::default();
+        topic.name = Some(TopicName::default());
+        topic.partitions.push(MetadataResponsePartition::default());
+        answer.topics.push(topic);
+        let lies: [&[u8]; 4] = [
+            &[0x7f, 0xff, 0xff, 0xff],
+            &[0xff, 0xff, 0xff, 0xff, 0x07],
+            &[0xff, 0xff, 0xff, 0xff, 0x0f],
+            &[0xff; 10],
+        ];
+        for version in [1, 8, 9, 12] {
+            let api = Api::Metadata;
+            let frame = encode_at(api, version, 9, &answer).unwrap().slice(PREFIX_BYTES..);
+            let read = |frame| decode_answer::<MetadataResponse>(api, version, 9, &frame);
+            assert_eq!(read(frame.clone()), Ok(answer.clone()), "{version}");
+            let mut refused = 0;
+            for (at, lie) in (4..frame.len()).flat_map(|at| lies.map(|lie| (at, lie))) {
+                let end = frame.len().min(at + lie.len());
+                let bytes = [&frame[..at], &lie[..end - at], &frame[end..]].concat();
+                refused += usize::from(read(bytes.into()).is_err());
+                let bytes = [&frame[..at], lie].concat();
+                refused += usize::from(read(bytes.into()).is_err());
+            }
+            assert!(refused > frame.len(), "version {version}: {refused}");
+        }
     }
 }

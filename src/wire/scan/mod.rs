@@ -5,7 +5,6 @@
 //! bytes and against bounds. An accepted body costs the crate at most [`COST_BYTES_PER_ITEM`] ×
 //! items, and an item takes at least one byte of the frame.
 
-mod answers;
 pub(in crate::wire) mod cluster;
 pub(in crate::wire) mod consumer;
 pub(in crate::wire) mod data;
@@ -21,7 +20,6 @@ mod walk;
 pub(in crate::wire) use schema::Schema;
 pub(in crate::wire) use walk::{check, skip_tagged_fields};
 
-use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
 use crate::wire::reader::ReadError;
 
@@ -29,8 +27,6 @@ use crate::wire::reader::ReadError;
 /// [`TAGGED_FIELD_ITEMS`]. Kafka's own clients stay far below: their largest requests name every
 /// partition of a cluster once.
 pub const ITEMS_MAX: usize = 200_000;
-/// Items that one answer may hold: a large cluster's Metadata names 200 000 partitions.
-const ANSWER_ITEMS_MAX: usize = 2_000_000;
 /// Tagged fields of one struct; the protocol has two at most.
 pub const TAGGED_FIELDS_MAX: u32 = 64;
 /// Cost of an unknown tagged field, for which the crate allocates a tree node of some 460 bytes.
@@ -53,11 +49,8 @@ pub enum ScanError {
         remaining: usize,
     },
     /// The body has more elements than any client sends.
-    #[error("a message holds more than {most} elements")]
-    TooManyItems {
-        /// Bound of the elements.
-        most: usize,
-    },
+    #[error("a request holds more than {ITEMS_MAX} elements")]
+    TooManyItems,
     /// A struct has more tagged fields than any client sends.
     #[error("{count} tagged fields in one place; at most {TAGGED_FIELDS_MAX} are read")]
     TooManyTaggedFields {
@@ -75,15 +68,4 @@ pub enum ScanError {
 /// Bytes of the body that the request takes by its layout, with all counts checked.
 pub fn message_bytes(head: &RequestHead) -> Result<usize, ScanError> {
     check(head.api.schema(), head.version, &head.body)
-}
-
-/// Like [`message_bytes`], for the body of a broker's answer. `None`: the answer is never read
-/// here.
-pub(in crate::wire) fn answer_bytes(
-    api: Api,
-    version: i16,
-    body: &[u8],
-) -> Option<Result<usize, ScanError>> {
-    let schema = answers::of(api)?;
-    Some(walk::check_within(ANSWER_ITEMS_MAX, schema, version, body))
 }

@@ -1,9 +1,9 @@
-//! Layouts of request and answer bodies, as constant data.
+//! Layouts of request bodies, as constant data.
 
 /// Versions `from..=to` that have a field.
 pub(in crate::wire) type Versions = (i16, i16);
 
-/// The layout of one request or answer.
+/// The layout of one request.
 #[derive(Debug)]
 pub(in crate::wire) struct Schema {
     /// The first version with compact lengths and tagged fields (KIP-482).

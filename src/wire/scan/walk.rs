@@ -11,22 +11,11 @@ pub(in crate::wire) fn check(
     version: i16,
     body: &[u8],
 ) -> Result<usize, ScanError> {
-    check_within(ITEMS_MAX, schema, version, body)
-}
-
-/// Like [`check`], with another bound of items.
-pub(in crate::wire) fn check_within(
-    items_max: usize,
-    schema: &Schema,
-    version: i16,
-    body: &[u8],
-) -> Result<usize, ScanError> {
     let mut walk = SchemaWalk {
         reader: Reader::new(body),
         version,
         flexible: schema.is_flexible(version),
-        items_left: items_max,
-        items_max,
+        items_left: ITEMS_MAX,
     };
     walk.structure(schema.fields, schema.tagged)?;
     Ok(body.len() - walk.reader.remaining())
@@ -48,7 +37,6 @@ struct SchemaWalk<'a> {
     version: i16,
     flexible: bool,
     items_left: usize,
-    items_max: usize,
 }
 
 impl SchemaWalk<'_> {
@@ -136,9 +124,8 @@ impl SchemaWalk<'_> {
     }
 
     fn spend(&mut self, items: usize) -> Result<(), ScanError> {
-        let most = self.items_max;
         let left = self.items_left.checked_sub(items);
-        self.items_left = left.ok_or(ScanError::TooManyItems { most })?;
+        self.items_left = left.ok_or(ScanError::TooManyItems)?;
         Ok(())
     }
 
