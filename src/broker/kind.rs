@@ -20,9 +20,6 @@ pub const PRODUCERS: EntryKind = EntryKind(22);
 pub const PRODUCERS_MARK: EntryKind = EntryKind(23);
 /// A transactional id with its producer and open transaction; key: the id.
 pub const TRANSACTION: EntryKind = EntryKind(24);
-/// A batch for a topic without a log, withheld until its transaction ends. Key: its number (4
-/// bytes), then the transactional id; head empty, the body is the batch.
-pub const HELD_BATCH: EntryKind = EntryKind(25);
 /// One step of an open transaction since its whole state was written (kind 24). Key: the producer
 /// id (8 bytes) and the step's number (4 bytes), big-endian.
 pub const TRANSACTION_STEP: EntryKind = EntryKind(26);

@@ -2,12 +2,11 @@
 //! transaction, and how the transaction ends.
 //!
 //! A transaction ends in one atomic group of the journal. The group has the markers of its
-//! partitions, the offsets it commits, the results of its withheld batches and its new state. A
-//! crash therefore leaves no transaction half ended.
+//! partitions, the offsets it commits and its new state. A crash therefore leaves no transaction
+//! half ended.
 
 mod ending;
 mod error;
-mod held_batches;
 mod partition;
 mod state;
 mod step;
@@ -34,7 +33,6 @@ use crate::wire::batch::Batch;
 
 pub use ending::EndResult;
 pub use error::TransactionError;
-pub use held_batches::{HeldBatches, part_without_log};
 pub use partition::{AbortedRange, PartitionTransactions};
 use state::TIMEOUT_MS_MAX;
 pub use state::{Incarnation, Joining, Transaction, TransactionPartition, TransactionPhase};
@@ -92,7 +90,7 @@ impl Broker {
         };
         let producer = next.incarnation();
         let seq = if old.is_open() {
-            self.end(&mut book, id, &old, (next, false), &[])?.seq
+            self.end(&mut book, id, &old, (next, false))?.seq
         } else {
             self.keep_transaction(&mut book, id, next)?
         };
@@ -159,7 +157,7 @@ impl Broker {
         let now = self.clock.now().wall;
         match book.known(id)?.joining(by, joining, now)? {
             Some(AdditionOutcome::Opened(next)) => self.keep_transaction(book, id, *next),
-            Some(AdditionOutcome::Step(step)) => self.keep_step(book, id, step, Vec::new()),
+            Some(AdditionOutcome::Step(step)) => self.keep_step(book, id, step),
             None => Ok(self.journal.appended_seq()),
         }
     }
@@ -239,28 +237,26 @@ impl Broker {
         Ok(seq)
     }
 
-    /// Journals a step of an open transaction after `entries`, and applies the step.
+    /// Journals a step of an open transaction, and applies it.
     fn keep_step(
         &self,
         book: &mut TransactionBook,
         id: &str,
         step: TransactionStep,
-        mut entries: Vec<NewEntry>,
     ) -> Result<u64, BrokerError> {
         book.room_for(step.bytes())?;
         let known = book.known(id)?;
         if book.is_whole_due(id) {
             let mut next = known.clone();
             next.take(step);
-            entries.extend(whole(book, id, &next));
-            let seq = self.journal.append(entries)?.seq();
+            let seq = self.journal.append(whole(book, id, &next).collect())?.seq();
             next.set_order(seq);
             book.apply(id, Some(next));
             return Ok(seq);
         }
         let number = book.steps(id);
-        entries.push(step::entry(known.producer_id, number, &step));
-        let seq = self.journal.append(entries)?.seq();
+        let entry = step::entry(known.producer_id, number, &step);
+        let seq = self.journal.append(vec![entry])?.seq();
         book.step(id, number, step.ordered(seq));
         Ok(seq)
     }

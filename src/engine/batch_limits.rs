@@ -21,24 +21,13 @@ pub(super) fn check(
     group: &GroupId,
     nacks: &[NackRequest],
 ) -> Result<(), EngineError> {
-    check_all(store, std::iter::once((group, nacks)))
-}
-
-/// [`check`] for batches of several groups in one atomic group.
-pub(super) fn check_all<'a>(
-    store: &Store,
-    batches: impl IntoIterator<Item = (&'a GroupId, &'a [NackRequest])> + Clone,
-) -> Result<(), EngineError> {
-    let all = batches.clone().into_iter().flat_map(|(_, nacks)| nacks);
-    check_each(all.map(|nack| &nack.record))?;
-    let of = |(group, nacks): (&'a GroupId, &'a [NackRequest])| {
-        nacks.iter().map(move |nack| {
-            let own = u64::try_from(nack.record.len()).unwrap_or(u64::MAX);
-            own.saturating_add(named_bytes(store, group, &nack.nack.named))
-                .saturating_add(OVERHEAD_BYTES)
-        })
-    };
-    check_sum(batches.into_iter().flat_map(of).fold(0, u64::saturating_add))
+    check_each(nacks.iter().map(|nack| &nack.record))?;
+    let bytes = nacks.iter().map(|nack| {
+        let own = u64::try_from(nack.record.len()).unwrap_or(u64::MAX);
+        own.saturating_add(named_bytes(store, group, &nack.nack.named))
+            .saturating_add(OVERHEAD_BYTES)
+    });
+    check_sum(bytes.fold(0, u64::saturating_add))
 }
 
 /// [`check`] for plain records.

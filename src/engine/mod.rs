@@ -48,7 +48,7 @@ pub use audit::AuditRecord;
 pub use batch_limits::RECORD_BYTES_MAX;
 pub use command::{
     EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, OPERATE_MAX, OperateRequest,
-    RetryBatch, SettleRequest, TransactionEnd,
+    RetryBatch, SettleRequest,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, EntrySource};
 pub use driver::Driver;

@@ -107,7 +107,7 @@ impl Router {
             }
             Api::AddOffsetsToTxn => with!(|r| add_offsets_to_txn::answer(self, h, r).await),
             Api::TxnOffsetCommit => with!(|r| txn_offset_commit::answer(self, conn, h, r).await),
-            Api::EndTxn => with!(|r| end_txn::answer(self, conn, h, r).await),
+            Api::EndTxn => with!(|r| end_txn::answer(self, h, r).await),
             // Tools that read.
             Api::DescribeConfigs => with!(|r| describe_configs::answer(self, conn, r)),
             Api::DescribeCluster => with!(|r| describe_cluster::answer(self, conn, r)),

@@ -11,12 +11,11 @@ use crate::broker::groups::Occupancy;
 use crate::broker::kind;
 use crate::broker::offsets::CommitItem;
 use crate::broker::producers::Producers;
-use crate::broker::transactions::held_batches::released;
 use crate::broker::transactions::state::{End, Incarnation, Transaction, TransactionPartition};
 use crate::broker::transactions::step::entry;
 use crate::broker::transactions::transaction_book::TransactionBook;
 use crate::broker::transactions::{TransactionError, whole};
-use crate::journal::{AppendError, EntryRef, NewEntry, StreamAppend, StreamId};
+use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
 use crate::model::{GroupId, TopicName, WallMs};
 use crate::wire::batch::marker_batch;
 
@@ -30,8 +29,6 @@ pub(super) struct EndReceipt {
     pub(super) seq: u64,
     /// The offsets that took effect.
     committed: Vec<(GroupId, TransactionOffsets)>,
-    /// The places of the `more` entries.
-    refs: Vec<EntryRef>,
 }
 
 /// The result of an EndTxn.
@@ -57,18 +54,6 @@ impl Broker {
         commits: bool,
         raises: bool,
     ) -> Result<EndResult, BrokerError> {
-        self.end_with((id, by), (commits, raises), |_| Ok(Vec::new())).map(|(ended, _)| ended)
-    }
-
-    /// [`Broker::end_transaction`] with `more` entries in the atomic group; returns where they lie.
-    /// `more` gets the open transaction and runs after all checks, so only the append can still
-    /// fail.
-    pub(super) fn end_with(
-        &self,
-        (id, by): (&str, Incarnation),
-        (commits, raises): (bool, bool),
-        more: impl FnOnce(&Transaction) -> Result<Vec<NewEntry>, BrokerError>,
-    ) -> Result<(EndResult, Vec<EntryRef>), BrokerError> {
         let now = self.clock.now().wall;
         let mut book = self.transactions.lock();
         let old = book.known(id)?.clone();
@@ -79,15 +64,12 @@ impl Broker {
                 // The appended sequence lies behind the end that the answer repeats.
                 let seq = self.journal.appended_seq();
                 let producer = old.incarnation();
-                let ended = EndResult { producer, committed: Vec::new(), is_news: false, seq };
-                return Ok((ended, Vec::new()));
+                return Ok(EndResult { producer, committed: Vec::new(), is_news: false, seq });
             }
         };
         let producer = next.incarnation();
-        let more = more(&old)?;
-        let EndReceipt { seq, committed, refs } =
-            self.end(&mut book, id, &old, (next, commits), &more)?;
-        Ok((EndResult { producer, committed, is_news: old.is_open(), seq }, refs))
+        let EndReceipt { seq, committed } = self.end(&mut book, id, &old, (next, commits))?;
+        Ok(EndResult { producer, committed, is_news: old.is_open(), seq })
     }
 
     /// Aborts the next transaction whose timeout has passed. Returns its id, its producer and the
@@ -99,7 +81,7 @@ impl Broker {
         let Some(old) = book.get(&id).cloned() else { return Ok(None) };
         let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
         let next = old.timed_out(now, fresh).ok_or(TransactionError::TooMany)?;
-        let seq = self.end(&mut book, &id, &old, (next, false), &[])?.seq;
+        let seq = self.end(&mut book, &id, &old, (next, false))?.seq;
         tracing::info!(transactional_id = %id, "a transaction timed out and was aborted");
         Ok(Some((id, old.incarnation(), seq)))
     }
@@ -178,14 +160,13 @@ impl Broker {
         self.offsets.has(group) || self.transactions.lock().has_offsets(group)
     }
 
-    /// Appends markers, offsets, `more` and the new state in one atomic group.
+    /// Appends markers, offsets and the new state in one atomic group.
     pub(super) fn end(
         &self,
         book: &mut TransactionBook,
         id: &str,
         old: &Transaction,
         (next, commits): (Transaction, bool),
-        more: &[NewEntry],
     ) -> Result<EndReceipt, BrokerError> {
         let now = self.clock.now().wall;
         let marker = old.marker(&next);
@@ -200,20 +181,17 @@ impl Broker {
             // that a marker wakes must see the transaction as ended.
             let mut locked: Vec<_> = producers.iter().map(|one| locked(one)).collect();
             let markers = parts.iter().map(|part| marker_entry(part, &bytes, now));
-            let rest = released(id, old).chain(whole(book, id, &next));
-            let entries: Vec<_> = markers.chain(more.iter().cloned()).chain(rest).collect();
-            let (mut placed, mut refs) = (Vec::new(), Vec::new());
+            let entries: Vec<_> = markers.chain(whole(book, id, &next)).collect();
+            let mut placed = Vec::new();
             let appended = self.offsets.commit_pending(now, &items, |offsets| {
                 let group = entries.into_iter().chain(offsets).collect();
-                // An abort frees what waits for it, so it may use the disk reserve. The caller of
-                // `more` reserved room beforehand, because its decision cannot be undone.
-                let appended = if commits && more.is_empty() {
+                // An abort frees what waits for it, so it may use the disk reserve.
+                let appended = if commits {
                     self.journal.append(group)?
                 } else {
                     self.journal.append_reserved(group)?
                 };
                 placed.clone_from(&appended.base_offsets);
-                refs = appended.refs.iter().skip(parts.len()).take(more.len()).copied().collect();
                 Ok::<_, AppendError>(appended.seq())
             });
             match appended {
@@ -224,7 +202,7 @@ impl Broker {
                     for (producers, offset) in locked.iter_mut().zip(placed) {
                         producers.ended(marker, commits, (offset, seq), now);
                     }
-                    break EndReceipt { seq, committed: by_group(effective), refs };
+                    break EndReceipt { seq, committed: by_group(effective) };
                 }
             }
         };

@@ -13,8 +13,6 @@ use crate::model::{GroupId, TopicName, WallMs};
 pub(super) const TIMEOUT_MS_MAX: u32 = 15 * 60 * 1000;
 /// Limit on the partitions and offsets of one transaction together.
 pub(super) const PARTS_MAX: usize = 10_000;
-/// Limit on the withheld batches of one transaction, because they are read back together.
-pub(super) const HELD_BYTES_MAX: u64 = 16 << 20;
 /// Estimated memory of one partition or offset besides its texts.
 pub(super) const PART_BYTES: usize = 64;
 /// Highest epoch of a producer; Kafka uses the last one for fencing.
@@ -40,18 +38,6 @@ pub struct TransactionPartition {
     pub stream: u32,
     pub topic: TopicName,
     pub partition: i32,
-}
-
-/// A batch for a topic without a log, withheld until the transaction is committed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WithheldBatch {
-    /// Number of the batch in its journal key.
-    pub number: u32,
-    /// Sequence number of the first record, by which a repeated batch is recognised.
-    pub first_sequence: i32,
-    pub topic: TopicName,
-    /// Size of the batch.
-    pub bytes: u32,
 }
 
 /// An offset that takes effect when the transaction is committed.
@@ -88,8 +74,6 @@ pub struct Transaction {
     pub parts: BTreeSet<TransactionPartition>,
     /// The groups with pending offsets.
     pub groups: BTreeMap<GroupId, PendingOffsets>,
-    /// Withheld batches for topics without a log, in order of arrival.
-    pub held: Vec<WithheldBatch>,
 }
 
 /// The additions that a request makes to a transaction.
@@ -123,7 +107,6 @@ impl Transaction {
             updated: now,
             parts: BTreeSet::new(),
             groups: BTreeMap::new(),
-            held: Vec::new(),
         }
     }
 
@@ -294,31 +277,21 @@ impl Transaction {
         let of = |((topic, _), pending): (&(TopicName, i32), &PendingOffset)| {
             topic.as_str().len() + pending.metadata.len()
         };
-        let held: usize = self.held.iter().map(|held| held.topic.as_str().len()).sum();
         let groups = self
             .groups
             .iter()
             .map(|(group, offsets)| group.as_str().len() + offsets.iter().map(of).sum::<usize>());
-        parts + held + groups.sum::<usize>() + (1 + self.size()) * PART_BYTES
+        parts + groups.sum::<usize>() + (1 + self.size()) * PART_BYTES
     }
 
-    /// Number of partitions, batches, groups and offsets.
+    /// Number of partitions, groups and offsets.
     pub fn size(&self) -> usize {
-        self.parts.len()
-            + self.held.len()
-            + self.groups.values().map(|offsets| 1 + offsets.len()).sum::<usize>()
+        self.parts.len() + self.groups.values().map(|offsets| 1 + offsets.len()).sum::<usize>()
     }
 
     /// The state with nothing open.
     fn over(&self, phase: TransactionPhase, now: WallMs) -> Self {
-        Self {
-            phase,
-            updated: now,
-            parts: BTreeSet::new(),
-            groups: BTreeMap::new(),
-            held: Vec::new(),
-            ..*self
-        }
+        Self { phase, updated: now, parts: BTreeSet::new(), groups: BTreeMap::new(), ..*self }
     }
 
     /// Sets the next epoch, or a new producer id when the epochs are used up.

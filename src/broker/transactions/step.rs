@@ -12,8 +12,8 @@ use crate::broker::kind;
 use crate::broker::offsets::CommitItem;
 use crate::broker::transactions::error::TransactionError;
 use crate::broker::transactions::state::{
-    HELD_BYTES_MAX, Incarnation, Joining, PART_BYTES, PARTS_MAX, PendingOffset, PendingOffsets,
-    Transaction, TransactionPartition, TransactionPhase, WithheldBatch,
+    Incarnation, Joining, PART_BYTES, PARTS_MAX, PendingOffset, PendingOffsets, Transaction,
+    TransactionPartition, TransactionPhase,
 };
 use crate::journal::{JournalEntry, NewEntry};
 use crate::model::{GroupId, TopicName, WallMs};
@@ -36,8 +36,6 @@ enum TransactionChange {
         group: Option<GroupId>,
         offsets: Vec<((TopicName, i32), PendingOffset)>,
     },
-    /// Adds a withheld batch for a topic without a log.
-    Holds(WithheldBatch),
     /// Removes a deleted topic, so that a new topic of the same name is not part of the
     /// transaction.
     Loses(TopicName),
@@ -90,27 +88,6 @@ impl Transaction {
         Ok(Some(AdditionOutcome::Opened(Box::new(next))))
     }
 
-    /// Adds a withheld batch to an open transaction; `None` if the transaction has it already.
-    pub fn holding(
-        &self,
-        topic: &TopicName,
-        (first_sequence, bytes): (i32, usize),
-        now: WallMs,
-    ) -> Result<Option<(u32, TransactionStep)>, TransactionError> {
-        let mut of_topic = self.held.iter().filter(|held| held.topic == *topic);
-        if of_topic.any(|held| held.first_sequence == first_sequence) {
-            return Ok(None);
-        }
-        let number = self.held.last().map_or(0, |last| last.number.saturating_add(1));
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let before: u64 = self.held.iter().map(|held| u64::from(held.bytes)).sum();
-        if HELD_BYTES_MAX < before + u64::from(bytes) || PARTS_MAX <= self.size() {
-            return Err(TransactionError::TooMany);
-        }
-        let held = WithheldBatch { number, first_sequence, topic: topic.clone(), bytes };
-        Ok(Some((number, TransactionStep { at: now, change: TransactionChange::Holds(held) })))
-    }
-
     /// The step by which the transaction loses a deleted topic, if it has anything of it.
     pub fn losing(&self, topic: &TopicName, now: WallMs) -> Option<TransactionStep> {
         let has_offset = |offsets: &PendingOffsets| offsets.keys().any(|(of, _)| of == topic);
@@ -147,7 +124,6 @@ impl Transaction {
                     self.groups.entry(group).or_default().extend(offsets);
                 }
             }
-            TransactionChange::Holds(held) => self.held.push(held),
             TransactionChange::Loses(topic) => {
                 self.parts.retain(|part| part.topic != topic);
                 for offsets in self.groups.values_mut() {
@@ -178,9 +154,7 @@ impl TransactionStep {
     pub fn group(&self) -> Option<&GroupId> {
         match &self.change {
             TransactionChange::Joins { group, .. } => group.as_ref(),
-            TransactionChange::Holds(_)
-            | TransactionChange::Loses(_)
-            | TransactionChange::LosesOffsets { .. } => None,
+            TransactionChange::Loses(_) | TransactionChange::LosesOffsets { .. } => None,
         }
     }
 
@@ -196,7 +170,6 @@ impl TransactionStep {
                 let texts = each.chain(offsets.iter().map(offset)).map(|text| text + PART_BYTES);
                 texts.chain(group_bytes).sum()
             }
-            TransactionChange::Holds(held) => held.topic.as_str().len() + PART_BYTES,
             TransactionChange::Loses(_) | TransactionChange::LosesOffsets { .. } => 0,
         }
     }

@@ -36,13 +36,10 @@ mod tests {
         };
         let part = TransactionPartition { stream: 7, topic: "o".into(), partition: 1 };
         let joining = Joining { parts: vec![part], group: Some("g".into()), items: vec![item] };
-        let open = begun.joined((1000, 1), joining, WallMs(3)).unwrap().unwrap();
-        let (_, held) = open.holding(&"r".into(), (4, 3), WallMs(3)).unwrap().unwrap();
-        let mut open = open.after(held);
+        let mut open = begun.joined((1000, 1), joining, WallMs(3)).unwrap().unwrap();
         open.set_order(261);
         let fixture = b"\x03\xd0\x0f\x02\x01\xd0\x0f\x00\xe0\xd4\x03\x01\x06\x06\
-            \x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m\x85\x02\
-            \x01\x00\x08\x01r\x03";
+            \x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m\x85\x02";
         assert_eq!(write(&open)[..], fixture[..]);
         assert_eq!(read(fixture).unwrap(), open);
         assert!(matches!(read(b"\x04\xd0"), Err(FactError::Newer { .. })));

@@ -4,7 +4,6 @@
 mod acknowledge;
 mod delete_letters;
 mod discard;
-mod end;
 mod end_topic;
 mod export;
 mod followers;
@@ -30,7 +29,6 @@ use crate::engine::error::EngineError;
 use crate::model::GroupId;
 use crate::retry::LedgerInput;
 
-pub use self::end::TransactionEnd;
 pub use self::import::{ImportBatch, ImportRequest};
 pub use self::join::LaneSlot;
 pub use self::operate::{OPERATE_MAX, OperateRequest};

@@ -58,7 +58,7 @@ struct JudgedBatch {
 }
 
 /// One outcome per nack of a batch; `leaves` says which nacks became entries.
-pub(in crate::engine) fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) -> NackReply {
+fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) -> NackReply {
     let mut outcomes = outcomes.into_iter();
     let each = leaves.into_iter().map(|leaves| if leaves { outcomes.next() } else { None });
     NackReply::Taken(each.collect())
@@ -83,7 +83,7 @@ impl Driver {
             return Ok(NackReply::Repeated);
         }
         batch_limits::check(self.ledger.store(), &batch.group, &batch.nacks)?;
-        self.check_windows(std::iter::once(&batch))?;
+        self.check_windows(&batch)?;
         let NackBatch { group, by, producer, nacks } = batch;
         let now = self.clock.now();
         self.tell_room(now, &group);

@@ -94,22 +94,16 @@ impl Driver {
     }
 
     /// Refuses nacks whose windows do not fit one group of the log.
-    pub(in crate::engine) fn check_windows<'a>(
-        &self,
-        batches: impl Iterator<Item = &'a NackBatch>,
-    ) -> Result<(), EngineError> {
-        let bytes = |batch: &NackBatch| {
-            let of = self.detectors.find(&batch.group)?;
-            let origins = batch.nacks.iter().filter_map(|request| match &request.nack.named {
-                NackTarget::Origin(origin) => Some(TopicPartition::from(origin)),
-                _ => None,
-            });
-            let partitions: BTreeSet<TopicPartition> = origins.collect();
-            let state = of.lock();
-            Some(partitions.iter().map(|of| state.detector.window_bytes(of)).sum::<u64>())
-        };
-        let ordered = batches.filter(|batch| self.keeps_order(&batch.group));
-        let bytes: u64 = ordered.filter_map(bytes).sum();
+    pub(in crate::engine) fn check_windows(&self, batch: &NackBatch) -> Result<(), EngineError> {
+        let of = self.detectors.find(&batch.group).filter(|_| self.keeps_order(&batch.group));
+        let Some(of) = of else { return Ok(()) };
+        let origins = batch.nacks.iter().filter_map(|request| match &request.nack.named {
+            NackTarget::Origin(origin) => Some(TopicPartition::from(origin)),
+            _ => None,
+        });
+        let partitions: BTreeSet<TopicPartition> = origins.collect();
+        let state = of.lock();
+        let bytes: u64 = partitions.iter().map(|of| state.detector.window_bytes(of)).sum();
         if bytes > WINDOW_BYTES_MAX {
             return Err(EngineError::BatchTooLarge { bytes, most: WINDOW_BYTES_MAX });
         }

@@ -34,11 +34,11 @@ use crate::route::{Router, code};
 use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
-pub(super) use nack::{by_reference, held, name, origin_at, origin_record};
+pub(super) use nack::{by_reference, name, origin_at, origin_record};
 pub use produce_delay::ProduceDelay;
 use produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use produce_sender::ProduceSender;
-pub(super) use produce_transaction::{NO_DEAD_LETTERS, NOT_TRANSACTIONAL};
+pub(super) use produce_transaction::NOT_TRANSACTIONAL;
 use produce_transaction::{OUTSIDE_TRANSACTION, ProduceTransaction};
 
 /// The values of `acks`.
@@ -215,13 +215,10 @@ fn one<'a>(
         ));
     };
     match place {
-        TopicKind::DeadLetters(_) if within.is_some() => {
-            done(ProduceOutcome::refused(ResponseError::InvalidTxnState, NO_DEAD_LETTERS))
+        TopicKind::Retry(_) | TopicKind::DeadLetters(_) if within.is_some() => {
+            done(ProduceOutcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL))
         }
-        TopicKind::Retry(group) if data.index == 0 => match within {
-            Some(within) => nack::hold(router, from, (name, group), records, within),
-            None => nack::begin(router, from, group, records),
-        },
+        TopicKind::Retry(group) if data.index == 0 => nack::begin(router, from, group, records),
         TopicKind::Local(topic) => {
             local::begin(router, topic, data.index, records, (from.version, within))
         }

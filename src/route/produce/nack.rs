@@ -3,15 +3,12 @@
 //! A batch is taken as a whole or refused as a whole; the answer names each bad record and the
 //! reason.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
 use bytes::Bytes;
 
 use crate::broker::error::BrokerError;
 use crate::broker::{OffsetOutcome, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, ProducerSequence};
-use crate::model::{GroupId, LaneOffset, Origin, TopicName};
+use crate::model::{GroupId, LaneOffset, Origin};
 use crate::retry::{self, Evidence, FailureHistory, Nack, NackTarget, Reporter, RequestedDelay};
 use crate::route::clients::conn::Conn;
 use crate::route::nacks::nack_batches::word_of;
@@ -19,9 +16,7 @@ use crate::route::nacks::origin_records::{ReadBack, UnreadReason};
 use crate::route::produce::batch::one_batch;
 use crate::route::produce::produce_outcome::{PendingOutcome, ProduceOutcome, done};
 use crate::route::produce::produce_sender::ProduceSender;
-use crate::route::produce::produce_transaction::{
-    OUTSIDE_TRANSACTION, ProduceTransaction, refused_inside,
-};
+use crate::route::produce::produce_transaction::OUTSIDE_TRANSACTION;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -62,59 +57,6 @@ pub(super) fn begin<'a>(
             }
         }
     })
-}
-
-/// Checks a batch of nacks inside a transaction, and stores it until the transaction commits.
-pub(super) fn hold<'a>(
-    router: &'a Router,
-    from: ProduceSender<'_>,
-    (topic, group): (&TopicName, &GroupId),
-    bytes: Bytes,
-    within: ProduceTransaction<'_>,
-) -> PendingOutcome<'a> {
-    let held = batch_of(router, from.version, bytes).and_then(|batch| {
-        if !batch.header.is_transactional() {
-            return Err(refused_inside());
-        }
-        read(router, (from.conn, from.back), group, &batch)?;
-        let ProduceTransaction { id, implied } = within;
-        let held = router.broker.hold_in_transaction(id, implied, topic, &batch);
-        held.map_err(|error| ProduceOutcome::of_broker(&error))
-    });
-    let seq = match held {
-        Ok(seq) => seq,
-        Err(outcome) => return done(outcome),
-    };
-    router.names.register(group);
-    Box::pin(async move {
-        match router.broker.durable(seq).await {
-            Ok(()) => ProduceOutcome::taken(0, 0),
-            Err(error) => ProduceOutcome::of_broker(&error),
-        }
-    })
-}
-
-/// The nacks of a transaction that is about to commit, as one batch for each group.
-pub(in crate::route) fn held(
-    router: &Router,
-    conn: &Conn,
-    held: &[(TopicName, Bytes)],
-) -> Result<Vec<NackBatch>, ResponseError> {
-    let mut of_groups: BTreeMap<GroupId, NackBatch> = BTreeMap::new();
-    for (topic, bytes) in held {
-        let Some(group) = router.names.group_of_retry(topic) else { continue };
-        let batch = Batch::parse(bytes).map_err(|_| ResponseError::InvalidTxnState)?;
-        let read = read(router, (conn, &ReadBack::default()), &group, &batch);
-        // The producer's sequence was checked on arrival; batches of aborted transactions leave
-        // gaps.
-        let read =
-            NackBatch { producer: None, ..read.map_err(|_| ResponseError::InvalidTxnState)? };
-        match of_groups.entry(group) {
-            Entry::Vacant(first) => drop(first.insert(read)),
-            Entry::Occupied(mut known) => known.get_mut().nacks.extend(read.nacks),
-        }
-    }
-    Ok(of_groups.into_values().collect())
 }
 
 /// Checks the batch like one for an ordinary topic, except for timestamps, which are those of the

@@ -1,13 +1,9 @@
 //! The transaction that a Produce names, and the refusals of batches that do not belong in it.
 
-use crate::route::produce::produce_outcome::ProduceOutcome;
 use crate::wire::ResponseError;
 
-/// The refusal of a dead-letter topic in a transaction.
-pub(in crate::route) const NO_DEAD_LETTERS: &str =
-    "dead-letter topics take no part in transactions";
-
-/// The advice for a nack inside a transaction.
+/// The refusal of a topic of ours in a transaction. A nack in it would count at once, although the
+/// transaction may abort.
 pub(in crate::route) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
     transactions; produce outside, with a producer that has no transactional.id";
 
@@ -23,11 +19,4 @@ pub(super) struct ProduceTransaction<'a> {
     pub(super) id: &'a str,
     /// Whether the first batch of a partition adds the partition to the transaction.
     pub(super) implied: bool,
-}
-
-/// Refuses a batch outside the transaction in a request with a transactional id. A nack in it would
-/// count at once, although the transaction may abort.
-pub(super) fn refused_inside() -> ProduceOutcome {
-    let why = "a request that names a transactional id has batches of its transaction";
-    ProduceOutcome::refused(ResponseError::InvalidTxnState, why)
 }

@@ -1,5 +1,5 @@
-//! AddPartitionsToTxn 0–3: adds partitions that a transaction will write to. Dead-letter topics
-//! take no part in transactions, and in front of a cluster retry topics neither.
+//! AddPartitionsToTxn 0–3: adds partitions that a transaction will write to. Retry and dead-letter
+//! topics take no part in transactions.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
@@ -7,11 +7,11 @@ use kafka_protocol::messages::add_partitions_to_txn_response::{
 };
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
-use crate::broker::transactions::{Joining, TransactionPartition, part, part_without_log};
+use crate::broker::transactions::{Joining, TransactionPartition, part};
 use crate::model::TopicName;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::produce::{NO_DEAD_LETTERS, NOT_TRANSACTIONAL};
+use crate::route::produce::NOT_TRANSACTIONAL;
 use crate::route::topics::topic_kind::TopicKind;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -62,11 +62,8 @@ fn parts(
             let partition = topic.partition(*index);
             partition.map(|of| part(topic, of)).ok_or(ResponseError::UnknownTopicOrPartition)
         }
-        // Nacks produced here count once the transaction is committed.
-        Ok(TopicKind::Retry(_)) if *index == 0 => Ok(part_without_log(&name)),
-        Ok(TopicKind::Retry(_)) => Err(ResponseError::UnknownTopicOrPartition),
-        Ok(TopicKind::DeadLetters(_)) => {
-            warn(router, conn, (id, &name), ("dead_letters", NO_DEAD_LETTERS));
+        Ok(TopicKind::Retry(_) | TopicKind::DeadLetters(_)) => {
+            warn(router, conn, id, &name);
             Err(ResponseError::InvalidTxnState)
         }
         Err(error) => Err(*error),
@@ -74,19 +71,14 @@ fn parts(
     asked.partitions.iter().map(one).collect()
 }
 
-/// Logs the refusal of a transaction, once for each transactional id and reason.
-fn warn(
-    router: &Router,
-    conn: &Conn,
-    (id, topic): (&str, &TopicName),
-    (word, why): (&'static str, &'static str),
-) {
-    if router.markers.warns(id, "a transaction", word) {
+/// Logs the refusal of a transaction, once for each transactional id.
+fn warn(router: &Router, conn: &Conn, id: &str, topic: &TopicName) {
+    if router.markers.warns(id, "a transaction", "ours") {
         let (peer, client) = (conn.peer, conn.client());
         tracing::warn!(
             transactional_id = id, %topic, %peer, %client,
-            "R0604 a transaction is refused: {why}; more of this kind are only counted \
-             (reprise_request_errors_total)"
+            "R0604 a transaction is refused: {NOT_TRANSACTIONAL}; more of this kind are only \
+             counted (reprise_request_errors_total)"
         );
     }
 }
@@ -121,7 +113,7 @@ pub(in crate::route) async fn relayed(
         return link.call(head, &request).await;
     };
     let (id, name) = (&request.v3_and_below_transactional_id, topic_of(&ours.name));
-    warn(router, conn, (id, &name), ("ours", NOT_TRANSACTIONAL));
+    warn(router, conn, id, &name);
     // A refused partition keeps all the others out, as in Kafka.
     let mut response = AddPartitionsToTxnResponse::default();
     for topic in topics {

@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::broker::fact_encoding::FactError;
-use crate::broker::transactions::held_batches::part_without_log;
-use crate::journal::EncodedHead;
 
 /// Partitions of topic `many`.
 const MANY: i32 = 1_000;
@@ -40,10 +38,6 @@ impl House {
     fn has_step(&self, by: Incarnation, number: u32) -> bool {
         let key = step::entry(by.0, number, &a_step()).key.unwrap();
         self.broker.journal.keyed_get(kind::TRANSACTION_STEP, &key).unwrap().is_some()
-    }
-
-    fn hold(&self, by: Incarnation, sequence: i32) {
-        self.broker.hold_in_transaction("x", true, &"r".into(), &batch(by, sequence)).unwrap();
     }
 
     /// Makes a checkpoint of the journal's index while the writer runs.
@@ -108,7 +102,6 @@ fn transaction_steps_are_restored_after_a_power_cut() {
             house.join_many(by, index);
         }
         house.offset(by, "g", 5);
-        house.hold(by, 0);
         if checkpoints {
             house.writer.step();
             house.checkpoint();
@@ -117,16 +110,14 @@ fn transaction_steps_are_restored_after_a_power_cut() {
             house.join_many(by, index);
         }
         house.offset(by, "g", 9);
-        house.hold(by, 1);
         house.writer.step();
         let before = house.state();
-        assert_eq!(before.parts.len(), 41);
+        assert_eq!(before.parts.len(), 40);
         if index_is_lost {
             house.disk.disk().remove("index.redb").unwrap();
         }
         let mut house = house.power_cut();
         assert_eq!(house.state(), before);
-        assert_eq!(house.broker.held_in_transaction("x", by).unwrap().batches.len(), 2);
         house.join_many(by, 40);
         house.writer.step();
         let (before, mut house) = (house.state(), house.power_cut());
@@ -193,16 +184,13 @@ fn repeated_requests_write_nothing() {
 #[test]
 fn a_version_one_step_stays_readable() {
     let joins = a_step();
-    let topic = part_without_log(&"r".into()).topic;
     let open = Transaction::new(1000, 60_000, WallMs(1));
-    let (_, holds) = open.holding(&topic, (4, 3), WallMs(3)).unwrap().unwrap();
     let loses = open.after(a_step()).losing(&"o".into(), WallMs(3)).unwrap();
     let loses_offsets = open.after(a_step()).losing_offsets(&"g".into(), |_, _| true, WallMs(3));
-    let fixtures: [(TransactionStep, &[u8]); 4] = [
-        (loses_offsets.unwrap(), b"\x01\x06\x03\x01g\x01\x01t\x04"),
-        (loses, b"\x01\x06\x02\x01o"),
+    let fixtures: [(TransactionStep, &[u8]); 3] = [
+        (loses_offsets.unwrap(), b"\x01\x06\x02\x01g\x01\x01t\x04"),
+        (loses, b"\x01\x06\x01\x01o"),
         (joins, b"\x01\x06\x00\x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m"),
-        (holds, b"\x01\x06\x01\x00\x08\x01r\x03"),
     ];
     for (step, fixture) in fixtures {
         let mut entry = step::entry(1000, 5, &step).read_back();
@@ -212,45 +200,4 @@ fn a_version_one_step_stays_readable() {
         entry.head = Bytes::from_static(b"\x02\x06");
         assert!(matches!(step::read(&entry), Err(FactError::Newer { .. })));
     }
-}
-
-#[test]
-fn outcomes_of_held_batches_are_atomic_with_their_transactions_end() {
-    let mut house = House::new();
-    let by = house.begin("x");
-    house.join("x", by, 0);
-    house.put("x", by, 0, 0).unwrap();
-    house.hold(by, 0);
-    house.writer.step();
-    let before = house.broker.held_in_transaction("x", by).unwrap();
-    house.hold(by, 1);
-    house.writer.step();
-    let held = house.broker.held_in_transaction("x", by).unwrap();
-    let fact = |text: &'static str| {
-        NewEntry::keyed_body(kind::HELD_BATCH, "k".into(), EncodedHead::new(text))
-    };
-    let mut asked = 0;
-    let mut more = || {
-        asked += 1;
-        Some(vec![fact("one"), fact("two")])
-    };
-    let broker = &house.broker;
-    let fenced = (by.0, by.1 + 1);
-    for (by, held) in [(by, &before), (fenced, &held)] {
-        let refused = broker.commit_held(("x", by), false, held, &mut more);
-        assert!(matches!(refused, Err(BrokerError::Transaction(_))), "{refused:?}");
-    }
-    let undecided = broker.commit_held(("x", by), false, &held, &mut || None);
-    assert!(undecided.is_err() && house.state().is_open());
-    let (ended, refs) = broker.commit_held(("x", by), false, &held, &mut more).unwrap();
-    assert!(ended.is_news && house.ends(0) == (0, 1), "not on the disk yet");
-    let again = broker.commit_held(("x", by), false, &held, &mut more).unwrap();
-    assert!(!again.0.is_news && again.1.is_empty());
-    assert_eq!(asked, 1, "whoever decides does so once, and when nothing is in the way");
-    house.writer.step();
-    let bodies = refs.iter().map(|at| house.broker.journal.read(*at).unwrap().body);
-    assert_eq!(bodies.collect::<Vec<_>>(), ["one", "two"], "behind the marker, each in its place");
-    let house = house.power_cut();
-    assert_eq!(house.state().phase, TransactionPhase::Committed);
-    assert_eq!(house.ends(0), (2, 2));
 }

@@ -122,25 +122,6 @@ fn when_epochs_run_out_another_id_is_given() {
 }
 
 #[test]
-fn held_batches_are_deduplicated_and_bounded() {
-    let topic = "r".into();
-    let known = open(&begun());
-    let holding = |known: &Transaction, sequence| {
-        let (_, step) = known.holding(&topic, (sequence, 9), T).unwrap().unwrap();
-        known.after(step)
-    };
-    let one = holding(&known, 5);
-    assert_eq!(one.holding(&topic, (5, 9), T), Ok(None), "it came again");
-    let two = holding(&one, 6);
-    let numbers: Vec<u32> = two.held.iter().map(|held| held.number).collect();
-    assert_eq!(numbers, [0, 1]);
-    assert_eq!(two.holding(&topic, (7, 16 << 20), T), Err(TransactionError::TooMany));
-    for commits in [true, false] {
-        assert_eq!(ended(&two, commits, false).held, []);
-    }
-}
-
-#[test]
 fn the_partitions_of_a_transaction_are_bounded() {
     let parts = |n: usize| (0..i32::try_from(n).unwrap()).map(a_part).collect();
     let joining = |n| Joining { parts: parts(n), ..Joining::default() };

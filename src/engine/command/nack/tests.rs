@@ -2,16 +2,13 @@
 //! `order.mode: partition`.
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::Clock;
-use crate::engine::delayed::AppendBatch;
 use crate::engine::detectors::window_entries::{self, Windows};
-use crate::engine::{EngineParts, NackRequest, Replay, SettleRequest, TransactionEnd, kind};
-use crate::journal::{Journal, JournalOptions, MemDisk, NewEntry, Writer};
+use crate::engine::{EngineParts, NackRequest, Replay, SettleRequest, kind};
+use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
 use crate::model::{ClientId, MemberId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;
 use crate::retry::detector::{
@@ -115,36 +112,6 @@ impl House {
     fn try_say(&mut self, batch: NackBatch) -> Option<Result<NackReply, EngineError>> {
         let said = self.engine.said(batch, Evidence::Nack);
         self.answer_of(said)
-    }
-
-    /// Ends a transaction with these nacks, in the log; `None` without an answer.
-    fn try_end(
-        &mut self,
-        batch: NackBatch,
-        ended: &Arc<AtomicU32>,
-    ) -> Option<Result<Vec<NackReply>, EngineError>> {
-        let ends = self.engine.ends(TransactionEnd { nacks: vec![batch], end: self.end(ended) });
-        self.answer_of(ends)
-    }
-
-    /// Ends a transaction once: its own entry, then the entries that belong to it.
-    fn end(&self, ended: &Arc<AtomicU32>) -> AppendBatch {
-        let (journal, ended) = (self.driver.journal.clone(), Arc::clone(ended));
-        Box::new(move |more| {
-            if ended.load(Ordering::Relaxed) > 0 {
-                return None;
-            }
-            let own = vec![NewEntry::tombstone(kind::FORWARDED, "the end".into())];
-            let appended = journal.append([own, more()?].concat()).ok()?;
-            ended.fetch_add(1, Ordering::Relaxed);
-            Some(appended.refs.into_iter().skip(1).collect())
-        })
-    }
-
-    fn has_ended(&self) -> bool {
-        let mut has = false;
-        self.driver.journal.past(&[kind::FORWARDED], &mut |_| has = true).unwrap();
-        has
     }
 
     fn say(&mut self, batch: NackBatch) -> Result<NackReply, EngineError> {
@@ -325,45 +292,6 @@ fn a_power_cut_parts_no_failure_from_its_batch() {
         (before, after) = (before + u32::from(!is_charged), after + u32::from(is_charged));
     }
     assert!(before > 0 && after > 0, "{before} before it was written, {after} after");
-}
-
-#[test]
-fn a_power_cut_parts_no_failure_from_its_transaction() {
-    let (mut before, mut after) = (0, 0);
-    for cut in (0..20).flat_map(|seed| [1, 2, 3, 4].map(|at| (seed, at))) {
-        let (disk, ended) = (MemDisk::new(cut.0), Arc::default());
-        let mut house = House::open(&disk).unwrap();
-        disk.power_cut_at(cut.1);
-        let answer = house.try_end(second_leaves(batch(0, &[1, 2])), &ended);
-        drop(house);
-        disk.power_cut_at(u64::MAX >> 1);
-        disk.power_cut();
-        let mut house = House::open(&disk).unwrap();
-        let has_ended = house.has_ended();
-        assert_eq!(house.awaited() == [1], has_ended, "{cut:?}: the window");
-        assert_eq!(house.knows(2), has_ended, "{cut:?}: the entry of the other");
-        assert!(has_ended || !matches!(answer, Some(Ok(_))), "{cut:?}: it was answered");
-        (before, after) = (before + u32::from(!has_ended), after + u32::from(has_ended));
-        ended.store(u32::from(has_ended), Ordering::Relaxed);
-        let told = house.try_end(second_leaves(batch(0, &[1, 2])), &ended).unwrap().unwrap();
-        assert_eq!(told.len(), usize::from(!has_ended), "an ended transaction takes nothing");
-        assert!(house.knows(2));
-    }
-    assert!(before > 0 && after > 0, "{before} before it was written, {after} after");
-}
-
-#[test]
-fn an_invalid_nack_of_a_transaction_changes_nothing() {
-    let (mut house, disk) = House::new();
-    let mut bad = batch(0, &[1, 2]);
-    bad.nacks[1] = nack(NackTarget::Unreadable);
-    let ended = Arc::default();
-    let refused = house.try_end(bad, &ended).unwrap();
-    assert!(matches!(refused, Err(EngineError::BadNacks(_))), "{refused:?}");
-    assert_eq!(ended.load(Ordering::Relaxed), 0);
-    let mut house = house.killed(&disk);
-    assert_eq!(house.windows(), Windows::new());
-    assert!(house.try_end(batch(0, &[1, 2]), &ended).unwrap().is_ok(), "it went on");
 }
 
 #[test]
