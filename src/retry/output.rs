@@ -171,7 +171,7 @@ pub enum BadNack {
     #[error("this hand-out is no longer remembered; it was settled or replaced long ago")]
     NotRemembered,
     /// The record's bytes are in neither the nack nor the origin's partition.
-    #[error("the record's bytes are gone at its origin; send them with the nack")]
+    #[error("the record's bytes are gone or may not be read; send them with the nack")]
     BytesGone,
     /// A nack without bytes needs an origin.
     #[error("a nack by reference needs x-retry-origin")]

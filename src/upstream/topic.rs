@@ -4,9 +4,9 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use crate::model::{Origin, TopicName};
-use crate::upstream::{Address, Brokers, Link, OwnLinks, Upstream, UpstreamError};
-use crate::wire::{Api, RequestHead, ResponseError};
+use crate::model::TopicName;
+use crate::upstream::{Address, Brokers, OwnLinks, Upstream, UpstreamError};
+use crate::wire::{Api, ResponseError};
 
 /// The first Metadata that can forbid the creation of topics; Kafka 2.1 and 4.x both serve it.
 pub(super) const METADATA: i16 = 4;
@@ -71,19 +71,6 @@ impl Upstream {
         let brokers: Brokers = broker_addresses(&answer).collect();
         self.learn_all(brokers.clone());
         Ok((brokers, answer.cluster_id.map(|id| id.to_string())))
-    }
-
-    /// Looks up a partition's leader on a client's own connection.
-    pub async fn leader_for(
-        &self,
-        link: &mut Link,
-        head: &RequestHead,
-        origin: &Origin,
-    ) -> Result<Option<i32>, UpstreamError> {
-        let request = request(&origin.topic);
-        let answer = link.call_at(Api::Metadata, METADATA, head, &request).await?;
-        self.learn_from(&answer);
-        Ok(topic_in(&answer).leader(origin.partition))
     }
 
     fn learn_from(&self, answer: &MetadataResponse) {

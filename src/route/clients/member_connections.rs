@@ -32,16 +32,6 @@ struct UsableConnection {
     questions: mpsc::Sender<Question>,
 }
 
-/// The proof that a connection belongs to a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::route) enum MembershipProof {
-    /// The client address, or the listener.
-    Address,
-    /// The attribution of its Fetches too, by client id and host, since TLS clients have no client
-    /// address. It is enough for requests of the operator, not for those of another client.
-    Fetches,
-}
-
 /// The connection's end of the queue; the connection is usable as long as this exists.
 #[derive(Debug)]
 pub struct MemberConnection {
@@ -75,11 +65,12 @@ impl MemberConnections {
         nodes.filter(|known| node.is_none_or(|node| node == *known)).collect()
     }
 
-    /// Connections of members of `group` to that broker.
+    /// Connections of members of `group` to that broker: by client address, by listener, or by the
+    /// attribution of their Fetches.
     pub(super) fn of(
         &self,
         tokens: &Tokens,
-        (group, by): (&GroupId, MembershipProof),
+        group: &GroupId,
         node: i32,
     ) -> Vec<mpsc::Sender<Question>> {
         let all = lock(&self.0);
@@ -87,7 +78,7 @@ impl MemberConnections {
         let is_theirs = |speaker: &&UsableConnection| {
             speaker.group.as_ref() == Some(group)
                 || speaker.token.is_some_and(|token| tokens.member(token, group).is_some())
-                || (by == MembershipProof::Fetches && speaker.fetches_for(group))
+                || speaker.fetches_for(group)
         };
         speakers.filter(is_theirs).map(|speaker| speaker.questions.clone()).collect()
     }

@@ -10,7 +10,6 @@ use tokio::time::timeout;
 
 use crate::model::{GroupId, Origin};
 use crate::route::Router;
-use crate::route::clients::member_connections::MembershipProof;
 use crate::upstream::{OriginAnswer, Question, UpstreamError};
 
 /// Wait for an answer before another connection is asked too. A client's long poll goes first: 500
@@ -29,7 +28,7 @@ impl Router {
         let counts = |found: &OriginAnswer| !matches!(found, OriginAnswer::Elsewhere);
         let mut told = FuturesUnordered::new();
         for node in self.voices.brokers(node) {
-            told.push(in_turn(self.said_to(group, MembershipProof::Fetches, node, origin), counts));
+            told.push(in_turn(self.said_to(group, node, origin), counts));
         }
         let mut unanswered = None;
         while let Some(told) = told.next().await {
@@ -43,27 +42,21 @@ impl Router {
     }
 
     /// Requests for a record at that broker, one for each connection of a member of `group`.
-    pub(in crate::route) fn said_to<'a>(
-        &self,
-        group: &GroupId,
-        by: MembershipProof,
-        node: i32,
-        origin: &Origin,
-    ) -> Vec<PollRequest<'a>> {
-        let voices = self.voices.of(&self.tokens, (group, by), node).into_iter();
+    fn said_to<'a>(&self, group: &GroupId, node: i32, origin: &Origin) -> Vec<PollRequest<'a>> {
+        let voices = self.voices.of(&self.tokens, group, node).into_iter();
         let said = |voice| -> PollRequest<'a> { Box::pin(ask(voice, origin.clone())) };
         voices.map(said).collect()
     }
 }
 
 /// A request for a record, which is sent with the first poll.
-pub(super) type PollRequest<'a> =
+type PollRequest<'a> =
     Pin<Box<dyn Future<Output = Result<OriginAnswer, UpstreamError>> + Send + 'a>>;
 
 /// Sends the requests in turn until an answer counts. The next one is sent after an answer, or
 /// after [`ALONE`]; an earlier request may still be answered. The total time is unbounded. `None`:
 /// no answer counts. An error: no answer counts, and a request failed.
-pub(in crate::route) async fn in_turn(
+async fn in_turn(
     sayings: Vec<PollRequest<'_>>,
     counts: fn(&OriginAnswer) -> bool,
 ) -> Result<Option<OriginAnswer>, UpstreamError> {

@@ -1,6 +1,6 @@
 //! Reads records of the cluster back for nacks without the record's bytes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,18 +10,15 @@ use tokio::time::timeout;
 use crate::model::{Origin, TopicPartition};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
-use crate::route::clients::member_connections::MembershipProof;
-use crate::route::clients::member_requests::in_turn;
 use crate::route::nacks::origin_records::{NamedOrigin, ReadBack};
 use crate::upstream::{Link, OriginAnswer, UpstreamError};
 use crate::wire::RequestHead;
 use crate::wire::batch::RawRecord;
 
-/// Bound for reading back all records of one Produce. Long polls of members go first, up to 5 s in
-/// some clients. A client waits at least 10 s for an answer.
+/// Bound for reading back all records of one Produce. A client waits at least 10 s for an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Bound of parallel reads at other brokers: all of them wait for one long poll.
+/// Bound of parallel reads at other brokers.
 const TOGETHER: usize = 64;
 
 impl Router {
@@ -53,10 +50,9 @@ impl Router {
         self.read_within(PATIENCE, (conn, link, head), back).await
     }
 
-    /// Asks in this order: the broker that this client authenticated at, the leader in the name of
-    /// a group member, the leader with our own credentials. The last one is asked only if the
-    /// cluster lets the client READ the topic. No client thus receives a record through us that it
-    /// may not read.
+    /// Asks the broker that this client authenticated at, then the leader with our own credentials.
+    /// The leader is asked only if the cluster lets the client READ the topic. No client thus
+    /// receives a record through us that it may not read.
     pub(in crate::route) async fn read_within(
         &self,
         patience: Duration,
@@ -67,14 +63,14 @@ impl Router {
         self.ask_bounds(link, head, unbounded.into_iter().collect()).await?;
         let began = self.clock.elapsed();
         let left = || patience.saturating_sub(self.clock.elapsed().saturating_sub(began));
-        let (mut elsewhere, mut known) = (VecDeque::new(), BTreeMap::new());
+        let (mut elsewhere, mut known) = (VecDeque::new(), BTreeSet::new());
         for of in back.unread() {
             if back.is_full || left().is_zero() {
                 return Ok(());
             }
             let partition = TopicPartition::from(&of.1);
-            if let Some(asked) = known.get(&partition) {
-                elsewhere.push_back((of, *asked));
+            if known.contains(&partition) {
+                elsewhere.push_back(of);
                 continue;
             }
             // A timeout ends the connection: a late answer would be taken for that of the next
@@ -82,16 +78,16 @@ impl Router {
             let told = timeout(PATIENCE, self.ask_here(conn, link, head, &of.1)).await;
             match told.unwrap_or(Err(UpstreamError::TooSlow))? {
                 BrokerAnswer::Here(found) => self.is_read(conn, back, of, found),
-                BrokerAnswer::Elsewhere(asked) => {
-                    known.insert(partition, asked);
-                    elsewhere.push_back((of, asked));
+                BrokerAnswer::Elsewhere => {
+                    known.insert(partition);
+                    elsewhere.push_back(of);
                 }
             }
         }
         let mut asked = FuturesUnordered::new();
         while !back.is_full {
             let room = TOGETHER.saturating_sub(asked.len()).min(elsewhere.len());
-            asked.extend(elsewhere.drain(..room).map(|(of, asked)| self.ask_elsewhere(of, asked)));
+            asked.extend(elsewhere.drain(..room).map(|of| self.ask_leader(of)));
             let Ok(Some((of, told))) = timeout(left(), asked.next()).await else { break };
             match told {
                 Ok(found) => self.is_read(conn, back, of, found),
@@ -116,39 +112,22 @@ impl Router {
         head: &RequestHead,
         origin: &Origin,
     ) -> Result<BrokerAnswer, UpstreamError> {
-        let Some(upstream) = &self.upstream else { return Ok(BrokerAnswer::Here(None)) };
-        let may = match link.read_record(conn.fetch_version(), head, origin).await? {
-            OriginAnswer::Record(record) => return Ok(BrokerAnswer::Here(Some(record))),
-            OriginAnswer::Gone | OriginAnswer::Empty | OriginAnswer::Unreadable(_) => {
-                return Ok(BrokerAnswer::Here(None));
-            }
-            OriginAnswer::Denied => false,
-            OriginAnswer::Elsewhere | OriginAnswer::Damaged => true,
-        };
-        let leader = upstream.leader_for(link, head, origin).await?;
-        Ok(BrokerAnswer::Elsewhere(OriginQuery { leader, may }))
+        Ok(match link.read_record(conn.fetch_version(), head, origin).await? {
+            OriginAnswer::Record(record) => BrokerAnswer::Here(Some(record)),
+            OriginAnswer::Gone
+            | OriginAnswer::Empty
+            | OriginAnswer::Unreadable(_)
+            | OriginAnswer::Denied => BrokerAnswer::Here(None),
+            OriginAnswer::Elsewhere | OriginAnswer::Damaged => BrokerAnswer::Elsewhere,
+        })
     }
 
-    /// Asks the leader, in the name of a group member or in our own.
-    async fn ask_elsewhere(
-        &self,
-        of: NamedOrigin,
-        asked: OriginQuery,
-    ) -> (NamedOrigin, OriginResult) {
+    /// Asks the leader with our own credentials.
+    async fn ask_leader(&self, of: NamedOrigin) -> (NamedOrigin, OriginResult) {
         let Some(upstream) = &self.upstream else { return (of, Ok(None)) };
-        let (group, origin) = &of;
-        let leader = asked.leader;
-        let members =
-            leader.map(|node| self.said_to(group, MembershipProof::Address, node, origin));
-        let mut said = members.unwrap_or_default();
-        if asked.may {
-            said.push(Box::pin(upstream.read_record(origin)));
-        }
-        let counts = |found: &OriginAnswer| {
-            !matches!(found, OriginAnswer::Denied | OriginAnswer::Elsewhere | OriginAnswer::Damaged)
-        };
-        let told = in_turn(said, counts).await.map(|found| match found {
-            Some(OriginAnswer::Record(record)) => Some(record),
+        let told = upstream.read_record(&of.1).await;
+        let told = told.map(|found| match found {
+            OriginAnswer::Record(record) => Some(record),
             _ => None,
         });
         (of, told)
@@ -162,14 +141,6 @@ type OriginResult = Result<Option<RawRecord>, UpstreamError>;
 enum BrokerAnswer {
     /// A record, or `None` if it does not exist.
     Here(Option<RawRecord>),
-    /// Another broker or connection has to be asked.
-    Elsewhere(OriginQuery),
-}
-
-/// The next step for the records of a partition.
-#[derive(Clone, Copy)]
-struct OriginQuery {
-    leader: Option<i32>,
-    /// Whether the client may READ the topic.
-    may: bool,
+    /// The client may READ the topic, and the leader has to be asked.
+    Elsewhere,
 }

@@ -226,25 +226,20 @@ fn unplaced(cluster: &Cluster, asked: &Request, told: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_read_back_on_a_member_connection_stays_unnoticed() {
+fn a_record_that_the_nacking_connection_cannot_read_is_refused() {
     for refusal in [NOT_LEADER, ResponseError::TopicAuthorizationFailed] {
         let house = House::new(refusal, false);
         let (mut member, mut leader) = house.with_member();
-        assert_eq!(house.nack(1), 0, "{refusal}");
-        assert_eq!(member.retry_once().text(), "one");
-        assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
-        assert_eq!(fetched(&mut leader, 1), "one", "and its connection goes on");
+        let told = house.client().produce("reprise.retry.shop", 0, by_reference("orders", 1));
+        assert_eq!(told.error_code, ResponseError::InvalidRecord.code(), "{refusal}");
+        let why = told.record_errors[0].batch_index_error_message.as_ref().unwrap();
+        assert!(why.contains("may not be read; send them with the nack"), "{why}");
+        let request = member.commit_request("orders", 0, 2, "!retry:1");
+        let told = member.client.call(8, &request).topics[0].partitions[0].error_code;
+        assert_ne!(told, 0, "{refusal}");
+        assert_eq!(house.fetched_by(MEMBER), 1, "the member's connection is its own");
+        assert_eq!(fetched(&mut leader, 1), "one");
     }
-}
-
-#[test]
-fn a_marked_record_is_read_on_a_member_connection() {
-    let house = House::new(NOT_LEADER, false);
-    let (mut member, _leader) = house.with_member();
-    let request = member.commit_request("orders", 0, 2, "!retry:1");
-    assert_eq!(member.client.call(8, &request).topics[0].partitions[0].error_code, 0);
-    assert_eq!(member.retry_once().text(), "one");
-    assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
 }
 
 #[test]
@@ -253,71 +248,10 @@ fn a_read_back_waits_for_the_members_own_requests() {
     let (mut member, mut leader) = house.with_member();
     // A long poll at the end of the log.
     let polling = leader.send(11, &fetch_request("orders", 0, 2, 300));
-    assert_eq!(house.nack(0), 0);
+    assert_eq!(posted(&house).0, 200);
     let polled = leader.receive::<FetchRequest>(polling);
     assert_eq!(polled.responses[0].partitions[0].error_code, 0);
-    assert_eq!(member.retry_once().text(), "zero");
-}
-
-/// A long poll at the end of the log, longer than most.
-const LONG_POLL_MS: i32 = 2_500;
-
-#[test]
-fn a_members_long_poll_does_not_make_a_record_missing() {
-    let house = House::new(NOT_LEADER, false);
-    let (mut member, mut leader) = house.with_member();
-    let polling = leader.send(11, &fetch_request("orders", 0, 2, LONG_POLL_MS));
-    let request = member.commit_request("orders", 0, 1, "!retry:0");
-    assert_eq!(member.client.call(8, &request).topics[0].partitions[0].error_code, 0);
-    let got = member.retry_once();
-    assert_eq!(got.text(), "zero");
-    member.done(got.offset + 1);
-    leader.receive::<FetchRequest>(polling);
-    let _polling = leader.send(11, &fetch_request("orders", 0, 2, LONG_POLL_MS));
-    // More nacks than may wait at once.
-    let mut nacks: Vec<_> = (0..24).map(|_| house.client()).collect();
-    let nack = produce_request("reprise.retry.shop", 0, by_reference("orders", 1), -1);
-    let sent: Vec<_> = nacks.iter_mut().map(|client| client.send(9, &nack)).collect();
-    for (mut client, sent) in nacks.into_iter().zip(sent) {
-        let told = client.receive::<ProduceRequest>(sent);
-        assert_eq!(told.responses[0].partition_responses[0].error_code, 0);
-    }
     assert_eq!(member.retry_once().text(), "one");
-}
-
-#[test]
-fn a_batchs_read_backs_share_one_long_poll() {
-    let house = House::new(NOT_LEADER, false);
-    let records: Vec<Rec> = (2..22).map(|n: i32| fresh(&n.to_string())).collect();
-    Client::connect(house.cluster.behind).put("orders", 0, &records);
-    let (_member, mut leader) = house.with_member();
-    let is_done = Arc::new(AtomicBool::new(false));
-    let until_then = Arc::clone(&is_done);
-    let polls = std::thread::spawn(move || {
-        while !until_then.load(Ordering::SeqCst) {
-            leader.call(11, &fetch_request("orders", 0, 22, 500));
-        }
-    });
-    let name = |offset| by_name("orders", offset);
-    let batch = plain(&(2..22).map(name).collect::<Vec<_>>());
-    let mut client = house.client();
-    let mut told =
-        (0..3).map(|_| client.produce("reprise.retry.shop", 0, batch.clone()).error_code);
-    assert!(told.any(|code| code == 0), "and on one connection");
-    is_done.store(true, Ordering::SeqCst);
-    polls.join().unwrap();
-}
-
-#[test]
-fn without_a_member_s_connection_the_nack_is_refused() {
-    let house = House::new(NOT_LEADER, false);
-    assert_eq!(house.nack(1), ResponseError::InvalidRecord.code());
-    let (member, leader) = house.with_member();
-    drop(leader);
-    until("its connection is not asked any more", || {
-        house.nack(1) == ResponseError::InvalidRecord.code()
-    });
-    drop(member);
 }
 
 #[test]
@@ -429,9 +363,6 @@ fn client_id_and_host_tell_a_member_without_address() {
     assert_eq!(member.retry_once().text(), "one");
     assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
     assert_eq!(fetched(&mut leader, 1), "one", "and its connection goes on");
-    // The member's connection does not serve another client's nack, since it may belong to another
-    // application.
-    assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
 }
 
 #[test]

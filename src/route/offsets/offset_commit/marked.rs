@@ -49,8 +49,8 @@ enum MarkerRefusal {
     #[error(transparent)]
     Bad(#[from] BadMark),
     #[error(
-        "offset {0}: there is no such record in the partition; it was never written, or is gone by \
-         retention"
+        "offset {0}: there is no such record in the partition; it was never written, is gone by \
+         retention, or may not be read on this connection"
     )]
     NoRecord(i64),
     #[error("offset {0}: no hand-out of this retry topic has it")]
