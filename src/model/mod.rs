@@ -6,7 +6,6 @@
 mod ids;
 mod lane;
 mod moment;
-mod operator_token;
 mod origin;
 mod runs;
 mod secret;
@@ -15,8 +14,7 @@ mod utc;
 pub use ids::{ClientId, EntryId, GroupId, MemberId, OrderKey, TopicId, TopicName, TopicPartition};
 pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, RetryPartition};
 pub use moment::{AHEAD_MS_MAX, Deadline, Moment, MonoMs, WallMs};
-pub use operator_token::OperatorToken;
 pub use origin::{Origin, OriginError};
 pub use runs::{OffsetRuns, Sparse};
-pub use secret::Secret;
+pub use secret::{OperatorToken, Secret};
 pub use utc::utc;

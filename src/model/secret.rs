@@ -11,6 +11,16 @@ const MASK: &str = "********";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
+/// A token of `admin.token_file`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorToken {
+    /// The name in the audit log.
+    pub name: String,
+    /// Whether the operator may change anything.
+    pub may_change: bool,
+    pub secret: Secret,
+}
+
 impl Secret {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use crate::broker::error::BrokerError;
-use crate::engine::EngineError;
+use crate::engine::{Engine, EngineError, FINAL_ROUND};
 use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalError};
 use crate::model::{MonoMs, WallMs};
 use crate::route::Router;
@@ -230,6 +230,14 @@ async fn keep_producers(router: &Arc<Router>) -> Result<(), RoundError> {
     let broker = Arc::clone(&router.broker);
     tokio::task::spawn_blocking(move || broker.keep_producers()).await??;
     Ok(())
+}
+
+/// Logs records whose retries ended, a round at a time, for as long as the server runs.
+pub(super) async fn log_finals(engine: Engine) {
+    loop {
+        engine.log_finals().await;
+        tokio::time::sleep(FINAL_ROUND).await;
+    }
 }
 
 #[cfg(test)]

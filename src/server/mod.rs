@@ -15,7 +15,6 @@ mod core;
 mod credentials;
 mod data_dir;
 mod disk_room;
-mod final_lines;
 mod forwarding;
 mod housekeeping;
 mod housekeeping_rate;

@@ -46,7 +46,7 @@ use crate::server::source::job_runner::JobRunner;
 use crate::server::source::oldest_letters::OldestLetters;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::start_error::StartError;
-use crate::server::{broker_discovery, data_dir, disk_room, final_lines, forwarding, housekeeping};
+use crate::server::{broker_discovery, data_dir, disk_room, forwarding, housekeeping};
 use crate::socket::Budget;
 use crate::wire::names::Templates;
 
@@ -153,7 +153,7 @@ fn spawn_upkeep(
     tasks.spawn("detection", delivery::run(Arc::clone(router)));
     tasks.spawn("member-timers", lost_members::watch(Arc::clone(router)));
     tasks.spawn("transactions", transaction_ends::run(Arc::clone(router)));
-    tasks.spawn("dead-letter-lines", final_lines::run(router.engine.clone()));
+    tasks.spawn("dead-letter-lines", housekeeping::log_finals(router.engine.clone()));
     tasks.spawn("forwarding", forwarding::begin(router, forward_statuses));
     let pace = JournalThrottle { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(journal.clone(), Arc::clone(router), pace);

@@ -126,12 +126,14 @@ impl<S: Entries> Ledger<S> {
     pub fn handle(&mut self, now: Moment, input: LedgerInput) {
         self.now = now;
         match input {
-            LedgerInput::Nacks { group, by, nacks } => self.on_nacks(&group, &by, &nacks),
+            LedgerInput::Nacks { group, by, nacks } => {
+                self.take_all(&group, (Evidence::Nack, &by), &nacks);
+            }
             LedgerInput::Marked { group, by, nacks } => {
-                self.on_marked(&group, &by, &nacks);
+                self.take_all(&group, (Evidence::CommitMarker, &by), &nacks);
             }
             LedgerInput::Posted { group, by, nacks } => {
-                self.on_posted(&group, &by, &nacks);
+                self.take_all(&group, (Evidence::AdminNack, &by), &nacks);
             }
             LedgerInput::Take { group, from, max, company } => {
                 self.on_take(&group, from, (max, company));

@@ -7,8 +7,8 @@ use crate::model::{GroupId, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::detector::BreakerView;
 use crate::server::source::AdminSource;
-use crate::server::source::figures::{dead, number};
 use crate::server::source::group_members::states;
+use crate::server::source::{dead, number};
 
 impl AdminSource {
     pub(super) fn gauge(

@@ -10,7 +10,7 @@ use crate::model::{GroupId, TopicName};
 use crate::retry::StateKind;
 use crate::route::Router;
 use crate::route::groups::membership_cache::MemberSeen;
-use crate::server::source::figures::number;
+use crate::server::source::number;
 use crate::wire::assignment::{Assignment, Subscription};
 
 /// The phase of a group whose coordinator is a broker of the cluster.

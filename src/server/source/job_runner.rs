@@ -17,7 +17,7 @@ use crate::model::{EntryId, MonoMs};
 use crate::retry::{Action, StateKind};
 use crate::route::Router;
 use crate::server::source::AdminSource;
-use crate::server::source::figures::number;
+use crate::server::source::number;
 use crate::server::source::operator_actions::{self, sent_back};
 use crate::server::source::topic_sends::{OutgoingRecord, RecordSender};
 use crate::upstream::WriteError;

@@ -4,7 +4,7 @@ use crate::admin::{FsyncTimes, JournalView, LetterSpace, Unavailable};
 use crate::model::GroupId;
 use crate::server::shortage::shortage;
 use crate::server::source::AdminSource;
-use crate::server::source::figures::number;
+use crate::server::source::number;
 
 /// Groups whose dead letters are listed.
 const GROUPS_MAX: usize = 200;

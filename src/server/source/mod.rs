@@ -6,7 +6,6 @@ mod dead_letter_reads;
 mod delayed_records;
 mod detector_state;
 pub(super) mod empty_groups;
-mod figures;
 mod group_gauges;
 mod group_members;
 pub(super) mod job_runner;
@@ -39,10 +38,9 @@ use crate::engine::{
 use crate::group::member_key;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
-use crate::retry::ExportStep;
+use crate::retry::{ExportStep, StateKind};
 use crate::server::readiness::readiness;
 use crate::server::source::detector_state::{breaker, explained};
-use crate::server::source::figures::{dead, number};
 use crate::server::source::group_members::{MembershipView, elsewhere, seen, states};
 use crate::server::source::record_history::told;
 
@@ -52,6 +50,15 @@ impl From<EngineError> for Unavailable {
     fn from(error: EngineError) -> Self {
         Self(error.to_string())
     }
+}
+
+/// Dead letters of a group.
+fn dead(known: &engine::GroupSummary) -> u64 {
+    known.counts.of(StateKind::Dead)
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 impl Source for AdminSource {

@@ -15,8 +15,8 @@ use crate::engine::{
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
 use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, RetryState};
 use crate::server::source::AdminSource;
-use crate::server::source::figures::{dead, number};
 use crate::server::source::group_members::states;
+use crate::server::source::{dead, number};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
 use crate::wire::mark::strip;
 

@@ -1,8 +1,6 @@
 //! `produced-nack`: a record produced to the retry topic names a failed one. Also the steps that
 //! all kinds of nacks share.
 
-mod admin_nack;
-mod commit_marker;
 pub(super) mod verdict;
 
 use crate::model::{EntryId, GroupId, LaneOffset, Moment, Origin};
@@ -13,11 +11,13 @@ use crate::retry::{
 };
 
 impl<S: Entries> Ledger<S> {
-    pub(in crate::retry) fn on_nacks(&mut self, group: &GroupId, by: &Reporter, nacks: &[Nack]) {
-        self.take_all(group, (Evidence::Nack, by), nacks);
-    }
-
     /// Applies all nacks, or none if one is bad.
+    ///
+    /// A nack in a commit's metadata (`Evidence::CommitMarker`) names a record of the partition by
+    /// its offset, and only its first failure counts. A produced nack by origin may also charge a
+    /// retry that is in flight. A marker must not: an application that keeps a map of offsets and
+    /// metadata commits that map again with every poll. With `order.mode: partition` a delivery has
+    /// no other name, so each may fail by a marker once.
     pub(in crate::retry) fn take_all(
         &mut self,
         group: &GroupId,
