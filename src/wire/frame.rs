@@ -4,8 +4,6 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes of the length prefix.
 pub const PREFIX_BYTES: usize = 4;
-/// Bound of a frame before a client has authenticated.
-pub const PREAUTH_FRAME_BYTES: usize = 512 * 1024;
 
 const TLS_HELLO: [u8; 2] = [0x16, 0x03];
 const HTTP_METHODS: [&[u8; 4]; 8] =

@@ -173,16 +173,6 @@ impl Templates {
     }
 }
 
-/// The retry topic of a group, as shown to people: `%RETRY%<group>`.
-pub fn shown_retry(group: &GroupId) -> String {
-    format!("{SHOWN_RETRY}{group}")
-}
-
-/// The dead-letter topic of a group, as shown to people: `%DLQ%<group>`.
-pub fn shown_dlq(group: &GroupId) -> String {
-    format!("{SHOWN_DLQ}{group}")
-}
-
 /// The journal's stream for a dead-letter topic: `engine` writes it, `broker` reads it. The name is
 /// part of the format on disk.
 pub fn dead_letter_stream(topic: &TopicName) -> String {
@@ -326,8 +316,6 @@ mod tests {
         let t = Templates::default();
         assert_eq!(t.owned("%RETRY%shop"), t.owned("reprise.retry.shop"));
         assert_eq!(t.owned("%DLQ%a b"), t.owned(t.dlq_topic(&"a b".into()).as_str()));
-        assert_eq!(shown_retry(&"shop".into()), "%RETRY%shop");
-        assert_eq!(shown_dlq(&"shop".into()), "%DLQ%shop");
     }
 
     #[test]
