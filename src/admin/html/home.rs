@@ -52,7 +52,7 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
     }
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.letters));
     causes.truncate(CAUSES_MAX);
-    let (retries, is_whole) = retry_causes(&admin.source, &wrong).await?;
+    let (retries, is_counting) = retry_causes(&admin.source, &wrong).await?;
     Ok(html! {
         h1 { "Now" }
         (troubles(&admin.source.readiness()))
@@ -72,7 +72,7 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
             h2 { "Retries by cause" }
             (retry_kinds::table(&retries, admin.options.show_payloads))
         }
-        @if !is_whole { p { (retry_kinds::COUNTING) } }
+        @if is_counting { p { (retry_kinds::COUNTING) } }
         @if !well.is_empty() {
             h2 { "Groups without failures" }
             p { @for group in &well { a href=(group_path(&group.group)) { (group.group) } " " } }
@@ -85,26 +85,25 @@ async fn overview<S: Source>(admin: &Admin<S>) -> Result<Markup, Refusal> {
     })
 }
 
-/// The most frequent causes of retries that wait, and whether all groups are counted.
+/// The most frequent causes of retries that wait, and whether some are still to be counted.
 async fn retry_causes<S: Source>(
     source: &S,
     groups: &[GroupView],
 ) -> Result<(Vec<(String, RetryFingerprint)>, bool), Unavailable> {
-    let (mut causes, mut is_whole) = (Vec::new(), true);
+    let (mut causes, mut is_counting) = (Vec::new(), false);
     let until_ms = source.now_ms().saturating_add(COUNTING_MAX_MS);
-    let mut groups = groups.iter().filter(|group| group.pending > 0);
-    for GroupView { group, .. } in groups.by_ref().take(CAUSE_GROUPS_MAX) {
+    let groups = groups.iter().filter(|group| group.pending > 0);
+    for GroupView { group, .. } in groups.take(CAUSE_GROUPS_MAX) {
         let found = source.retry_fingerprints(group, CAUSES_MAX).await?;
-        is_whole = !found.is_counting;
+        is_counting = found.is_counting || source.now_ms() > until_ms;
         causes.extend(found.items.into_iter().map(|kind| (group.clone(), kind)));
-        if !is_whole || source.now_ms() > until_ms {
+        if is_counting {
             break;
         }
     }
-    is_whole &= groups.next().is_none();
     causes.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.retries));
     causes.truncate(CAUSES_MAX);
-    Ok((causes, is_whole))
+    Ok((causes, is_counting))
 }
 
 fn troubles(readiness: &Readiness) -> Markup {
