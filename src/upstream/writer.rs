@@ -1,5 +1,6 @@
 //! Writes the sidecar's own records into topics of the cluster: acks=all, idempotent where
-//! authorized.
+//! authorized. Each record has the time of its first attempt, so that no retention deletes it at
+//! once, and its own time in a header.
 //!
 //! A write whose answer is lost is repeated with the same records, and the broker recognizes it by
 //! its sequence numbers. After a restart, or when other records are written first, it cannot, and
@@ -17,11 +18,12 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
-use crate::model::TopicName;
+use crate::model::{TopicName, WallMs};
 use crate::upstream::numbers::{Numbers, SentBatch, WrittenPartition};
 use crate::upstream::outcome::{FailureKind, WriteError, kind_of};
 use crate::upstream::{OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::batch::{ProducerStamp, RawRecord, produce_batch};
+use crate::wire::mark::appended_at;
 use crate::wire::{Api, ResponseError};
 
 /// The oldest Produce of Kafka 4.x, and the first that takes headers.
@@ -115,9 +117,10 @@ impl TopicWriter {
         topic: &TopicName,
         partition: i32,
         records: &[RawRecord],
+        now: WallMs,
     ) -> Result<(), WriteError> {
         let patience = self.patience;
-        let written = self.try_write(upstream, topic, partition, records);
+        let written = self.try_write(upstream, (topic, partition), records, now);
         let written = tokio::time::timeout(patience, written).await;
         let written = written.unwrap_or_else(|_| Err(UpstreamError::TooSlow.into()));
         if let Err(error) = &written
@@ -135,9 +138,9 @@ impl TopicWriter {
     async fn try_write(
         &mut self,
         upstream: &Upstream,
-        topic: &TopicName,
-        partition: i32,
+        (topic, partition): (&TopicName, i32),
         records: &[RawRecord],
+        now: WallMs,
     ) -> Result<(), WriteError> {
         let no_leader =
             || WriteError::Topic { topic: topic.clone(), error: ResponseError::LeaderNotAvailable };
@@ -146,7 +149,7 @@ impl TopicWriter {
         let leader = index.and_then(|index| metadata.leaders.get(index).copied().flatten());
         let leader = leader.ok_or_else(no_leader)?;
         let place = (topic.clone(), partition);
-        let Some((batch, sent)) = self.batch(upstream, &place, records).await? else {
+        let Some((batch, sent)) = self.batch(upstream, &place, records, now).await? else {
             return Ok(());
         };
         let request = produce_request(topic, partition, batch);
@@ -177,15 +180,18 @@ impl TopicWriter {
         upstream: &Upstream,
         place: &WrittenPartition,
         records: &[RawRecord],
+        now: WallMs,
     ) -> Result<Option<(Bytes, SentBatch)>, WriteError> {
         loop {
             let stamp = self.stamp(upstream, place).await?;
-            let Some(batch) = produce_batch(records, stamp) else { return Ok(None) };
-            if stamp.is_none() {
-                return Ok(Some((batch, SentBatch::default())));
-            }
-            if let Some(sent) = self.numbers.send(place, &batch) {
-                return Ok(Some((batch, sent)));
+            let sent = match stamp {
+                Some(_) => self.numbers.send(place, records, now),
+                None => Some(SentBatch { at: now, ..SentBatch::default() }),
+            };
+            if let Some(sent) = sent {
+                let records: Vec<_> =
+                    records.iter().map(|record| appended_at(record, sent.at)).collect();
+                return Ok(produce_batch(&records, stamp).map(|batch| (batch, sent)));
             }
             self.reset_producer();
         }

@@ -5,8 +5,8 @@
 
 use std::process::Output;
 
-use crate::support::batch::{Got, Rec, unpack};
-use crate::support::{Member, Server, until};
+use crate::support::batch::{Got, Rec, TIME_MS, unpack};
+use crate::support::{Member, Server, until, wall_ms};
 use serde_json::json;
 
 /// Runs a command against the sidecar: code, stdout, stderr.
@@ -66,7 +66,7 @@ fn texts(records: &[Got]) -> Vec<String> {
 
 #[test]
 fn letters_go_to_their_origin_topic_for_all_groups() {
-    let (mut server, _member) = shop();
+    let (start, (mut server, _member)) = (wall_ms(), shop());
     let sent = ["dlq", "redrive", "shop", "1", "2", "--to-origin", "--set-header", "tenant=b"];
     let sent = done(&server, &[&sent[..], &["--why", "INC-7"]].concat());
     assert_eq!(sent, "2 sent back, 0 left as they were\n");
@@ -75,6 +75,7 @@ fn letters_go_to_their_origin_topic_for_all_groups() {
         assert_eq!(texts(&got), [text], "in the partition of its origin");
         assert_eq!(got[0].header("tenant").unwrap(), "b");
         assert_eq!(got[0].number("x-retry-redrive-count"), 1);
+        got[0].assert_appended_since(start, TIME_MS);
         assert!(got[0].header("x-retry-origin").is_none(), "a record of its own");
     }
     assert_eq!((letters(&server, "dead"), letters(&server, "discarded")), (vec![0, 3], vec![1, 2]));

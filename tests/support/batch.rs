@@ -218,6 +218,12 @@ impl Got {
     pub fn number(&self, name: &str) -> i64 {
         self.header(name).unwrap_or_else(|| panic!("no header {name}")).parse().unwrap()
     }
+
+    /// Asserts that the record has the time of its append, and its first time in a header.
+    pub fn assert_appended_since(&self, start_ms: i64, first_ms: i64) {
+        assert!(self.time_ms >= start_ms, "{} is before {start_ms}", self.time_ms);
+        assert_eq!(self.number("x-retry-origin-timestamp-ms"), first_ms);
+    }
 }
 
 /// Every record of a Fetch answer; each batch must be whole, with a valid CRC.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kafka_protocol::messages::ProduceRequest;
-use reprise::model::TopicName;
+use reprise::model::{TopicName, WallMs};
 use reprise::observe::Metrics;
 use reprise::upstream::{Address, FailureKind, TopicWriter, Upstream};
 use reprise::wire::batch::{Headers, RawRecord, TimestampType};
@@ -12,9 +12,9 @@ use tokio::runtime::Runtime;
 
 use crate::door::Door;
 use crate::kafka::{Fault, Kafka, State};
-use crate::support::batch::plain;
+use crate::support::batch::{TIME_MS, plain};
 use crate::support::client::produce_request;
-use crate::support::{Client, Rec, Server, until};
+use crate::support::{Client, Rec, Server, until, wall_ms};
 
 const YAML: &str = "upstream: {bootstrap: 'a:1'}\n\
     retry: {consume_timeout: 1s, dead_letters: {upstream_topic: 'failed.{group}'}}\n\
@@ -62,6 +62,7 @@ fn arrive(kafka: &Kafka, values: &[&str]) {
 #[test]
 fn a_dead_letter_moves_to_its_created_upstream_topic() {
     let (kafka, server, mut client) = shop();
+    let before = wall_ms();
     let origin = letter("x").header("x-retry-origin", "orders-3@812").header("trace", "t");
     send(&mut client, "shop", &[letter("one"), letter("two")]);
     arrive(&kafka, &["one", "two"]);
@@ -79,6 +80,7 @@ fn a_dead_letter_moves_to_its_created_upstream_topic() {
     until("the third arrives", || kafka.state().taken.len() == 3);
     let taken = kafka.state().taken[2].clone();
     assert_eq!((taken.partition, taken.topic.as_str()), (0, TOPIC));
+    taken.record.assert_appended_since(before, TIME_MS);
     for (name, value) in [
         ("ORIGIN_MESSAGE_ID", "orders-3@812"),
         ("__dlq.errors.group", "shop"),
@@ -348,12 +350,15 @@ fn an_unanswered_write_ends_and_its_repetition_is_deduplicated() {
     let topic = TopicName::new("failed");
     let records = [record("v")];
     Runtime::new().unwrap().block_on(async {
-        let late = writer.write(&upstream, &topic, 0, &records).await.unwrap_err();
+        let late = writer.write(&upstream, &topic, 0, &records, WallMs(10)).await.unwrap_err();
         assert_eq!((late.kind(), late.word().as_str()), (FailureKind::Later, "TooSlow"));
-        writer.write(&upstream, &topic, 0, &records).await.unwrap();
-        writer.write(&upstream, &topic, 0, &records).await.unwrap();
+        writer.write(&upstream, &topic, 0, &records, WallMs(20)).await.unwrap();
+        writer.write(&upstream, &topic, 0, &records, WallMs(20)).await.unwrap();
     });
     assert_eq!((kafka.values("failed").len(), kafka.state().known_again), (2, 1));
+    let times: Vec<i64> = kafka.state().taken.iter().map(|taken| taken.record.time_ms).collect();
+    assert_eq!(times, [10, 20], "each of its first attempt");
+    assert_eq!(kafka.state().taken[1].record.number("x-retry-origin-timestamp-ms"), 1);
 }
 
 #[test]
@@ -366,9 +371,9 @@ fn other_records_after_an_unanswered_write_are_no_repetition() {
         // stored: the writer cannot tell these cases apart.
         for fault in [Fault::Silence, Fault::Error(7)] {
             kafka.state().faults = [fault].into();
-            writer.write(&upstream, &topic, 0, &[record("a")]).await.unwrap_err();
-            writer.write(&upstream, &topic, 0, &[record("b")]).await.unwrap();
-            writer.write(&upstream, &topic, 0, &[record("a")]).await.unwrap();
+            writer.write(&upstream, &topic, 0, &[record("a")], WallMs(10)).await.unwrap_err();
+            writer.write(&upstream, &topic, 0, &[record("b")], WallMs(10)).await.unwrap();
+            writer.write(&upstream, &topic, 0, &[record("a")], WallMs(10)).await.unwrap();
         }
     });
     assert_eq!(kafka.values("failed"), ["a", "b", "a", "b", "a"], "twice, and never not at all");
@@ -376,8 +381,8 @@ fn other_records_after_an_unanswered_write_are_no_repetition() {
     // A refused batch was never stored, so its sequence number is used again.
     Runtime::new().unwrap().block_on(async {
         kafka.state().faults = [Fault::Error(10)].into();
-        writer.write(&upstream, &topic, 0, &[record("c")]).await.unwrap_err();
-        writer.write(&upstream, &topic, 0, &[record("d")]).await.unwrap();
+        writer.write(&upstream, &topic, 0, &[record("c")], WallMs(10)).await.unwrap_err();
+        writer.write(&upstream, &topic, 0, &[record("d")], WallMs(10)).await.unwrap();
     });
     assert_eq!((kafka.values("failed").pop().unwrap().as_str(), kafka.asked(22)), ("d", 3));
 }

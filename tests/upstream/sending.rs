@@ -6,9 +6,9 @@ use std::sync::{Arc, Barrier};
 use serde_json::{Value, json};
 
 use crate::kafka::{Fault, Kafka, State};
-use crate::support::batch::plain;
+use crate::support::batch::{TIME_MS, plain};
 use crate::support::client::produce_request;
-use crate::support::{Rec, Server, until};
+use crate::support::{Rec, Server, until, wall_ms};
 
 /// Five dead letters in front of a cluster with a topic of three partitions.
 fn shop() -> (Kafka, Server) {
@@ -59,7 +59,7 @@ fn until_job(server: &Server, state: &str) {
 
 #[test]
 fn letters_reach_a_topic_of_the_cluster() {
-    let (kafka, server) = shop();
+    let (start, (kafka, server)) = (wall_ms(), shop());
     assert_eq!(redrive(&server, &[1, 2], "parking")["changed"], 2);
     assert_eq!(sorted(&kafka), ["order-1", "order-2"]);
     assert_eq!(dead(&server), 3);
@@ -68,6 +68,9 @@ fn letters_reach_a_topic_of_the_cluster() {
     assert_eq!(sorted(&kafka), ["order-0", "order-1", "order-2", "order-3", "order-4"]);
     let counts: Vec<_> = kafka.state().taken.iter().map(|taken| taken.partition).collect();
     assert!((0..3).all(|partition| counts.contains(&partition)), "they go round: {counts:?}");
+    for taken in &kafka.state().taken {
+        taken.record.assert_appended_since(start, TIME_MS);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::views::DeadLetterView;
 
 /// Headers that hold figures and names of reprise: shown even where payloads are hidden. The texts
 /// an application gave (`x-retry-reason`, `__dlq.errors.message`) are not among them.
-const OURS: [&str; 18] = [
+const OURS: [&str; 19] = [
     "RECONSUME_TIME",
     "MAX_RECONSUME_TIMES",
     "RETRY_TOPIC",
@@ -27,6 +27,7 @@ const OURS: [&str; 18] = [
     "x-retry-first-failed-ms",
     "x-retry-last-failed-ms",
     "x-retry-redrive-count",
+    "x-retry-origin-timestamp-ms",
     "x-retry-history",
     "__dlq.errors.topic",
     "__dlq.errors.partition",

@@ -225,7 +225,8 @@ impl Forwarder {
                 break;
             }
             let partition = request.partition;
-            match self.writer.write(upstream, topic, partition, &request.records).await {
+            let now = self.router.clock.now().wall;
+            match self.writer.write(upstream, topic, partition, &request.records, now).await {
                 Ok(()) => batch.record_stored(&request),
                 Err(error) if error.kind() == FailureKind::Refused => {
                     batch.refuse(&request, &error.to_string());
@@ -276,7 +277,8 @@ impl Forwarder {
             };
             let partition = partition_of(&letter, partitions);
             let records = [letter.record];
-            match self.writer.write(upstream, &target.topic, partition, &records).await {
+            let now = self.router.clock.now().wall;
+            match self.writer.write(upstream, &target.topic, partition, &records, now).await {
                 Ok(()) => {
                     cursor.refused.remove(offset);
                 }

@@ -18,6 +18,7 @@ use crate::server::source::partitioner::partition_of;
 use crate::upstream::{FailureKind, TopicWriter, Upstream, WriteError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
+use crate::wire::mark::appended_at;
 
 /// Bytes of records in one batch: below the smallest usual `max.message.bytes`, 1 MiB.
 const BATCH_BYTES: usize = 512 << 10;
@@ -237,7 +238,7 @@ impl SendTurn<'_> {
         let mut parts: VecDeque<PartitionRecords> = parts(piece).into();
         while let Some(part) = parts.pop_front() {
             let records: Vec<RawRecord> = part.iter().map(|one| one.record.clone()).collect();
-            match self.writer.write(upstream, topic, partition, &records).await {
+            match self.writer.write(upstream, topic, partition, &records, now).await {
                 Ok(()) => sent.ids.extend(part.iter().map(|one| one.id)),
                 Err(error) if error.kind() == FailureKind::Refused && part.len() > 1 => {
                     part.into_iter().rev().for_each(|one| parts.push_front(vec![one]));
@@ -264,9 +265,10 @@ fn arrive(
     let stream = topic.and_then(|topic| Some(topic.partitions.get(index)?.stream));
     for one in piece {
         match stream {
+        let now = self.router.clock.now().wall;
             Some(stream) => {
                 sent.ids.push(one.id);
-                sent.arrivals.push(Arrival::new(stream, &one.record));
+                sent.arrivals.push(Arrival::new(stream, &appended_at(&one.record, now)));
             }
             None => sent.refused.push((one.id, "its topic is gone".to_owned())),
         }
@@ -289,3 +291,4 @@ fn parts(piece: PartitionRecords) -> Vec<PartitionRecords> {
     }
     parts
 }
+    let now = router.clock.now().wall;

@@ -12,7 +12,8 @@ pub use commit::{BadMark, CommitMark, is_mark, read_mark};
 pub use delay::{BadDelay, Deliver, read_delay, without_delay};
 pub use request::{BadNackHeaders, NackHeaders, NackedRecord, REASON_BYTES_MAX, read_nack};
 
-use crate::wire::batch::Headers;
+use crate::model::WallMs;
+use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// Failures so far, decimal (RocketMQ's name).
 pub const RECONSUME_TIME: &str = "RECONSUME_TIME";
@@ -22,6 +23,9 @@ pub const MAX_RECONSUME_TIMES: &str = "MAX_RECONSUME_TIMES";
 pub const RETRY_TOPIC: &str = "RETRY_TOPIC";
 /// `<topic>-<partition>@<offset>` of the origin (RocketMQ's name).
 pub const ORIGIN_MESSAGE_ID: &str = "ORIGIN_MESSAGE_ID";
+
+/// Time of a record before it was appended anew, Unix ms.
+const ORIGIN_TIMESTAMP: &str = "x-retry-origin-timestamp-ms";
 
 /// Prefix of the sidecar's request and answer headers.
 const PREFIX: &[u8] = b"x-retry-";
@@ -39,6 +43,18 @@ pub fn is_ours(name: &[u8]) -> bool {
 /// Removes the sidecar's headers; the others keep their bytes and order.
 pub fn strip(headers: &Headers) -> Headers {
     headers.without(is_ours)
+}
+
+/// The record as a topic with a retention takes it anew: with the time `now`, from which retention
+/// counts, and its own time in a header.
+pub fn appended_at(record: &RawRecord, now: WallMs) -> RawRecord {
+    let others = record.headers.without(|name| name == ORIGIN_TIMESTAMP.as_bytes());
+    RawRecord {
+        timestamp_ms: now.0,
+        timestamp_type: TimestampType::CreateTime,
+        headers: others.with(&[(ORIGIN_TIMESTAMP, record.timestamp_ms.to_string())]),
+        ..record.clone()
+    }
 }
 
 /// The largest limit that a nack may set, as for `retry.max_reconsume_times`.
