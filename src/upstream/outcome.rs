@@ -68,6 +68,16 @@ impl WriteError {
         matches!(cause, SaslError::Paused { .. })
     }
 
+    /// The cluster is not ready yet, as after its start or after a topic was made.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Topic { error, .. } | Self::ProducerId(error) => {
+                error.is_retriable() && kind_of(*error) == FailureKind::Later
+            }
+            Self::Upstream(_) | Self::NoAnswer | Self::NotMade { .. } => false,
+        }
+    }
+
     /// The value of a metric's label.
     pub fn word(&self) -> String {
         match self {
@@ -141,5 +151,17 @@ mod tests {
         }
         assert_eq!(kind_of(E::TopicAuthorizationFailed), FailureKind::Denied);
         assert_eq!(kind_of(E::OutOfOrderSequenceNumber), FailureKind::Forgotten);
+    }
+
+    #[test]
+    fn a_cluster_that_starts_is_asked_again() {
+        use ResponseError as E;
+        for error in [E::CoordinatorLoadInProgress, E::CoordinatorNotAvailable] {
+            assert!(WriteError::ProducerId(error).is_passing(), "{error:?}");
+        }
+        let topic = |error| WriteError::Topic { topic: "orders".into(), error };
+        assert!(topic(E::NotLeaderOrFollower).is_passing());
+        assert!(topic(E::LeaderNotAvailable).is_passing());
+        assert!(!topic(E::MessageTooLarge).is_passing() && !topic(E::InvalidRecord).is_passing());
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) no_topics: bool,
     /// Producer ids are refused.
     pub(crate) no_ids: bool,
+    /// Errors of the next requests for a producer id.
+    pub(crate) id_faults: VecDeque<i16>,
     /// Created topics: name, partitions, replication factor, settings.
     pub(crate) made: Vec<(String, i32, i16, Vec<String>)>,
     /// The next sequence number, by topic, partition and producer.
@@ -201,6 +203,8 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
             let asked: InitProducerIdRequest = decode(&head).unwrap();
             if asked.transactional_id.is_some() {
                 told.error_code = 42;
+            } else if let Some(fault) = state.id_faults.pop_front() {
+                told.error_code = fault;
             } else if state.no_ids {
                 told.error_code = 31;
             } else {

@@ -87,6 +87,16 @@ fn no_topic_is_made_for_letters() {
 }
 
 #[test]
+fn a_cluster_that_is_not_ready_is_asked_again() {
+    let (kafka, server) = shop();
+    // The cluster loads its coordinator, then the partition gets its leader.
+    kafka.state().id_faults = [14, 15].into();
+    kafka.state().faults = [6].map(Fault::Error).into();
+    assert_eq!(redrive(&server, &[1, 2], "parking")["changed"], 2);
+    assert_eq!(sorted(&kafka), ["order-1", "order-2"]);
+}
+
+#[test]
 fn a_deleted_topic_is_not_made_again() {
     let (kafka, server) = shop();
     assert_eq!(redrive(&server, &[0], "parking")["changed"], 1);

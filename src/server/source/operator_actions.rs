@@ -104,7 +104,7 @@ impl AdminSource {
         named: NamedEntries,
     ) -> Result<ActionReport, Unavailable> {
         let mut turn = self.sender.turn().await;
-        let sent = turn.send(&target, named.records).await?;
+        let sent = turn.send_patiently(&target, named.records).await?;
         let mut outcomes: BTreeMap<EntryId, Option<String>> = BTreeMap::new();
         if !sent.ids.is_empty() {
             let request = sent.request(target, request);

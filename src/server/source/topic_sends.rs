@@ -24,6 +24,9 @@ use crate::wire::mark::appended_at;
 const BATCH_BYTES: usize = 512 << 10;
 /// Time for a look at a topic before a job starts.
 const LOOK: Duration = Duration::from_secs(10);
+/// Attempts while a cluster is not ready, and the pause between two: 15 s in all.
+const ATTEMPTS: u32 = 60;
+const PAUSE: Duration = Duration::from_millis(250);
 /// The header with the number of redrives, this one included.
 const REDRIVES: &str = "x-retry-redrive-count";
 
@@ -149,6 +152,33 @@ impl SendTurn<'_> {
         }
     }
 
+    /// Sends records to their topics, again and again while the cluster is not ready yet. The
+    /// caller discards the letters of [`SentRecords::ids`].
+    pub(in crate::server) async fn send_patiently(
+        &mut self,
+        target: &SendTarget,
+        mut records: Vec<OutgoingRecord>,
+    ) -> Result<SentRecords, EngineError> {
+        let mut sent = SentRecords::default();
+        for attempt in 1..=ATTEMPTS {
+            let SentRecords { ids, arrivals, refused, failure } =
+                self.send(target, records.clone()).await?;
+            let is_done =
+                |id: &EntryId| ids.contains(id) || refused.iter().any(|(one, _)| one == id);
+            records.retain(|one| !is_done(&one.id));
+            sent.ids.extend(ids);
+            sent.arrivals.extend(arrivals);
+            sent.refused.extend(refused);
+            sent.failure = failure;
+            let may_pass = sent.failure.as_ref().is_some_and(WriteError::is_passing);
+            if !may_pass || attempt == ATTEMPTS {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(sent)
+    }
+
     /// Sends records to their topics. The caller discards the letters of [`SentRecords::ids`].
     pub(in crate::server) async fn send(
         &mut self,
@@ -235,6 +265,7 @@ impl SendTurn<'_> {
         piece: PartitionRecords,
         sent: &mut SentRecords,
     ) -> Result<(), WriteError> {
+        let now = self.router.clock.now().wall;
         let mut parts: VecDeque<PartitionRecords> = parts(piece).into();
         while let Some(part) = parts.pop_front() {
             let records: Vec<RawRecord> = part.iter().map(|one| one.record.clone()).collect();
@@ -263,9 +294,9 @@ fn arrive(
     let index = usize::try_from(partition).unwrap_or(usize::MAX);
     let topic = router.broker.topics.find(topic);
     let stream = topic.and_then(|topic| Some(topic.partitions.get(index)?.stream));
+    let now = router.clock.now().wall;
     for one in piece {
         match stream {
-        let now = self.router.clock.now().wall;
             Some(stream) => {
                 sent.ids.push(one.id);
                 sent.arrivals.push(Arrival::new(stream, &appended_at(&one.record, now)));
@@ -291,4 +322,3 @@ fn parts(piece: PartitionRecords) -> Vec<PartitionRecords> {
     }
     parts
 }
-    let now = router.clock.now().wall;
