@@ -75,7 +75,7 @@ const REDRIVE: Verb = Verb {
     path: "/api/v1/dead-letters/redrive",
     names: ("offset", "offsets"),
     done: "sent back",
-    state: None,
+    states: &[],
 };
 
 const DISCARD: Verb = Verb { path: "/api/v1/dead-letters/discard", done: "discarded", ..REDRIVE };
@@ -83,7 +83,7 @@ const DISCARD: Verb = Verb { path: "/api/v1/dead-letters/discard", done: "discar
 const RESTORE: Verb = Verb {
     path: "/api/v1/dead-letters/restore",
     done: "restored",
-    state: Some("discarded"),
+    states: &["discarded"],
     ..REDRIVE
 };
 

@@ -69,8 +69,8 @@ pub(super) struct Verb {
     pub(super) names: (&'static str, &'static str),
     /// The word for the outcome.
     pub(super) done: &'static str,
-    /// The state of the entries that `--all` takes.
-    pub(super) state: Option<&'static str>,
+    /// The states of the entries that `--all` takes; empty: any.
+    pub(super) states: &'static [&'static str],
 }
 
 impl ActionArgs {
@@ -97,8 +97,12 @@ impl ActionArgs {
         let mut query = vec![("group", self.group.clone())];
         query.extend(self.topic.clone().map(|topic| ("topic", topic)));
         query.extend(self.cause.clone().map(|cause| ("reason", cause)));
-        query.extend(verb.state.map(|state| ("state", state.to_owned())));
+        if let [state] = verb.states {
+            query.push(("state", (*state).to_owned()));
+        }
         let mut found = items(&self.at, verb.list, &query, MATCHED_MAX)?;
+        let is_taken = |state: &str| verb.states.is_empty() || verb.states.contains(&state);
+        found.retain(|item| is_taken(&cell(item, "state")));
         if let Some(text) = &self.contains {
             found.retain(|item| cell(item, "reason").contains(text));
         }

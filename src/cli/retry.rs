@@ -70,13 +70,12 @@ const NOW: Verb = Verb {
     path: "/api/v1/retries/now",
     names: ("id", "ids"),
     done: "due now",
-    state: Some("waiting"),
+    states: &["waiting", "ready", "parked"],
 };
 
 const DELAY: Verb = Verb { path: "/api/v1/retries/delay", done: "delayed", ..NOW };
 
-const KILL: Verb =
-    Verb { path: "/api/v1/retries/dead-letter", done: "dead letters now", state: None, ..NOW };
+const KILL: Verb = Verb { path: "/api/v1/retries/dead-letter", done: "dead letters now", ..NOW };
 
 #[derive(Debug, Args)]
 pub(super) struct DelayArgs {
