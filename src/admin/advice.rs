@@ -10,7 +10,12 @@ impl GroupView {
 
     /// Adds the sentences that follow from the figures.
     pub fn advise(&mut self) {
-        self.advice.extend(self.takers());
+        let takers = self.takers();
+        if takers.is_none() && self.dead_letters > 0 {
+            let says = |why| format!("`reprise dlq redrive` is refused: {why}");
+            self.advice.extend(self.no_receiver.as_ref().map(says));
+        }
+        self.advice.extend(takers);
         if !self.policy.keep_dead_letters {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
         }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::access::caller_guard::Caller;
 use super::answer::{Refusal, json_answer};
-use super::operator_actions::{body, operator, record_patch, send_target};
+use super::operator_actions::{body, check_receivers, operator, record_patch, send_target};
 use super::payload::mask::Mask;
 use super::source::Source;
 use super::state::Admin;
@@ -54,6 +54,8 @@ pub(super) struct JobBody {
     pub(super) merge: Option<Value>,
     pub(super) to_origin: bool,
     pub(super) to_topic: Option<String>,
+    /// Send back even if no member would receive the records.
+    pub(super) anyway: bool,
     /// Records in a second; 0: no limit.
     pub(super) rate: Option<u32>,
     pub(super) canary: Option<u32>,
@@ -101,7 +103,11 @@ pub(super) async fn begin<S: Source>(
 ) -> Result<Job, Refusal> {
     // A job is a bulk action, whatever its filter admits.
     let by = operator(caller, body.why.clone(), 2)?;
+    let anyway = body.anyway;
     let terms = body.terms()?;
+    if terms.action == JobAction::Redrive {
+        check_receivers(admin, terms.group.as_str(), anyway).await?;
+    }
     admin.source.start_job(terms, by).await?.map_err(|error| refusal(&error))
 }
 

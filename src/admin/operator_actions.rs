@@ -43,6 +43,9 @@ pub(super) struct LettersBody {
     #[serde(default)]
     to_origin: bool,
     to_topic: Option<String>,
+    /// Send back even if no member would receive the records.
+    #[serde(default)]
+    anyway: bool,
 }
 
 /// The body of a request about retries.
@@ -85,6 +88,9 @@ pub(super) async fn dead_letters<S: Source>(
     let target = send_target(asked.to_origin, asked.to_topic)?;
     let request = letter_request(&asked.group, &verb, asked.offsets, by)?;
     let request = request.with_patch(patch, target)?;
+    if request.action == OperatorAction::Plain(Action::Redrive) {
+        check_receivers(&admin, &asked.group, asked.anyway).await?;
+    }
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
 }
 
@@ -99,6 +105,19 @@ pub(super) async fn retries<S: Source>(
     let due = due_time(delay_ms, until_ms)?;
     let request = retry_request(&group, (&verb, due), ids, by)?;
     Ok(json_answer(StatusCode::OK, &admin.source.operate(request).await?))
+}
+
+/// Refuses to send records back to a group in which no member would receive them.
+pub(super) async fn check_receivers<S: Source>(
+    admin: &Admin<S>,
+    group: &str,
+    anyway: bool,
+) -> Result<(), Refusal> {
+    if anyway {
+        return Ok(());
+    }
+    let receivers = admin.source.receivers(group).await?;
+    receivers.map(|_| ()).map_err(|nobody| Refusal::new(StatusCode::CONFLICT, nobody))
 }
 
 /// The record patch that a request describes.

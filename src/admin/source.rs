@@ -205,6 +205,13 @@ pub trait Source: Send + Sync + 'static {
         terms: JobTerms,
     ) -> impl Future<Output = Result<JobPlan, Unavailable>> + Send;
 
+    /// Tells who would receive a dead letter sent back to its group; `Err`: nobody, and the way
+    /// out.
+    fn receivers(
+        &self,
+        group: &str,
+    ) -> impl Future<Output = Result<Result<String, String>, Unavailable>> + Send;
+
     /// Starts a job; durable on return.
     fn start_job(
         &self,

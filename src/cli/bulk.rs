@@ -118,6 +118,9 @@ pub(super) struct RedriveArgs {
     /// Send the records to this topic: all groups that read it get them.
     #[arg(long, value_name = "TOPIC", conflicts_with = "to_origin")]
     to_topic: Option<String>,
+    /// Send back even if no member of the group reads its retry topic.
+    #[arg(long, conflicts_with_all = ["to_origin", "to_topic"])]
+    anyway: bool,
     /// Leave records that were sent back so many times before.
     #[arg(long, value_name = "N", default_value_t = 3, requires = "all")]
     redrives_max: u32,
@@ -136,6 +139,9 @@ impl RedriveArgs {
         terms.extend(merge.map(|merge| ("merge", merge)));
         if self.to_origin {
             terms.push(("to_origin", json!(true)));
+        }
+        if self.anyway {
+            terms.push(("anyway", json!(true)));
         }
         terms.extend(self.to_topic.as_ref().map(|topic| ("to_topic", json!(topic))));
         if self.letters.all {
@@ -221,6 +227,7 @@ impl LettersArgs {
                 out,
                 "they go to {group} alone, by {topic}, with up to {retries} retries each"
             )?;
+            writeln!(out, "{}", defused(&cell(&plan, "receivers")))?;
         }
         if matched == 0 {
             return Err(CommandFailure::new(Exit::NothingMatched, "nothing matched"));

@@ -45,6 +45,64 @@ fn dead_letters(server: &Server) -> u64 {
 }
 
 #[test]
+fn a_redrive_that_no_member_receives_is_refused() {
+    let server = Server::start();
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    fill(&mut member);
+    let nobody = "nobody would receive it: no member of the group that is connected here \
+                  subscribes to its retry topic";
+    let all = ["dlq", "redrive", "shop", "--all"];
+    assert!(done(&server, &all).contains(nobody));
+    let job = [&all[..], &["--execute", "--why", "x"]].concat();
+    for refused in [&job[..], &["dlq", "redrive", "shop", "0"]] {
+        let (code, out, err) = cli(&server, refused);
+        assert_eq!((code, out.as_str()), (4, ""), "{err}");
+        assert!(err.contains(nobody) && err.contains("--to-origin"), "{err}");
+    }
+    let described = done(&server, &["group", "describe", "shop"]);
+    assert!(described.contains(nobody), "{described}");
+    assert_eq!(letters(&server, "dead"), [0, 1, 2, 3, 4]);
+    let sent = "1 sent back, 0 left as they were\n";
+    assert_eq!(done(&server, &["dlq", "redrive", "shop", "0", "--anyway"]), sent);
+    assert_eq!(done(&server, &["dlq", "redrive", "shop", "1", "--to-origin"]), sent);
+
+    // A group that has read its retry topic gets the records when it is back.
+    assert_eq!(member.leave(), 0);
+    let mut member = Member::of_shop(&server);
+    assert_eq!(member.retries().len(), 1);
+    assert!(done(&server, &all).contains("1 member reads reprise.retry.shop now\n"));
+    assert_eq!(member.leave(), 0);
+    assert!(done(&server, &all).contains("a member did before"));
+    assert_eq!(done(&server, &["dlq", "redrive", "shop", "2"]), sent);
+}
+
+#[test]
+fn bulk_verbs_take_retries_that_are_due() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    for (at, delay) in ["1", "3600000"].into_iter().enumerate() {
+        let record = Rec::new(&format!("order-{at}"));
+        let offset = member.client.put("orders", 0, std::slice::from_ref(&record));
+        let nack = record.header("x-retry-delay-ms", delay);
+        member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+    }
+    until("the first is due", || server.json("/api/v1/groups/shop")["ready"] == 1);
+    for (verb, time) in [("now", &[][..]), ("delay", &["--for", "2h"]), ("kill", &[])] {
+        let all = [&["retry", verb, "shop", "--all"][..], time].concat();
+        let plan = done(&server, &all);
+        assert!(plan.starts_with("2 records match\n"), "{verb}: {plan}");
+    }
+    let act = ["--execute", "--why", "INC-7"];
+    let delay = ["retry", "delay", "shop", "--all", "--for", "2h"];
+    let delayed = "2 delayed, 0 left as they were\n";
+    assert_eq!(done(&server, &[&delay[..], &act].concat()), delayed);
+    let killed = [&["retry", "kill", "shop", "--all"][..], &act].concat();
+    assert_eq!(done(&server, &killed), "2 dead letters now, 0 left as they were\n");
+}
+
+#[test]
 fn dead_letters_are_sent_back_discarded_and_restored_with_proof() {
     let mut server = Server::start();
     let mut member = Member::of_shop(&server);

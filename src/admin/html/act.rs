@@ -14,11 +14,12 @@ use super::{back_to, form, group_path, refused};
 use crate::admin::access::caller_guard::Caller;
 use crate::admin::answer::Refusal;
 use crate::admin::operator_actions::{
-    due_time, letter_request, operator, record_patch, retry_request, send_target,
+    check_receivers, due_time, letter_request, operator, record_patch, retry_request, send_target,
 };
 use crate::admin::source::Source;
 use crate::admin::state::Admin;
-use crate::admin::views::action_request::{ActionReport, DueTime};
+use crate::admin::views::action_request::{ActionReport, DueTime, OperatorAction};
+use crate::retry::Action;
 
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
@@ -40,6 +41,7 @@ struct ActFields {
     delay_minutes: String,
     target: String,
     to_topic: String,
+    anyway: bool,
 }
 
 impl ActFields {
@@ -61,6 +63,7 @@ impl ActFields {
                 "delay_minutes" => fields.delay_minutes = text,
                 "target" => fields.target = text,
                 "to_topic" => fields.to_topic = text,
+                "anyway" => fields.anyway = true,
                 other => return Err(unprocessable(format!("unknown field `{other}`"))),
             }
             if !is_list && seen.contains(&name) {
@@ -117,7 +120,8 @@ async fn run<S: Source>(
     }
     let (to_origin, to_topic) = target_of(&fields.target, &fields.to_topic);
     let target = send_target(to_origin, to_topic)?;
-    let ActFields { verb, offsets, ids, why, value, set_header, remove_header, .. } = fields;
+    let ActFields { verb, offsets, ids, why, value, set_header, remove_header, anyway, .. } =
+        fields;
     let (offsets, ids): (Vec<i64>, Vec<u64>) = (numbers(&offsets)?, numbers(&ids)?);
     let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let set: Vec<String> = given(&set_header).into_iter().collect();
@@ -130,6 +134,9 @@ async fn run<S: Source>(
     } else {
         retry_request(group, (&verb, due), ids, by)?
     };
+    if request.action == OperatorAction::Plain(Action::Redrive) {
+        check_receivers(admin, group, anyway).await?;
+    }
     Ok(admin.source.operate(request).await?)
 }
 

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::cut::cell;
 use super::fingerprint_cells::{records, spark, title};
-use super::jobs::kind_form;
+use super::jobs::{anyway_field, kind_form};
 use super::letters::letter_cells;
 use super::table::{breakable, moment, scroll_table};
 use super::{
@@ -153,6 +153,7 @@ pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> M
         form method="post" action={ (group_path(group)) "/act" } {
             input type="hidden" name="offsets" value=(joined(offsets));
             label { "Why " input name="why" required[offsets.len() > 1] maxlength="1000"; }
+            @if buttons == &DEAD { (anyway_field()) }
             @for (verb, label, destroys) in buttons {
                 button.danger[*destroys] name="verb" value=(verb) { (label) }
             }

@@ -8,6 +8,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::fingerprint_cells::{cells, heads, spark};
+use super::jobs::anyway_field;
 use super::table::{breakable, moment, scroll_table};
 use super::{group_path, letter_path, page, refused, retry_kinds, states};
 use crate::admin::answer::Refusal;
@@ -176,6 +177,7 @@ fn short_form(group: &str, example: i64) -> Markup {
         form method="post" action={ (group_path(group)) "/jobs" } {
             input type="hidden" name="like" value=(example);
             label { "Why " input name="why" required maxlength="1000"; }
+            (anyway_field())
             button name="action" value="redrive" { "Send back" }
             button.danger name="action" value="discard" { "Discard" }
         }

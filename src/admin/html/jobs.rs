@@ -42,6 +42,7 @@ pub(in crate::admin) struct StartFields {
     /// `origin`, `topic`, or empty: the group's retry topic.
     target: String,
     to_topic: String,
+    anyway: String,
     why: String,
 }
 
@@ -101,6 +102,7 @@ async fn run<S: Source>(
         merge,
         to_origin,
         to_topic,
+        anyway: given(fields.anyway).is_some(),
         why: given(fields.why),
         ..JobBody::default()
     };
@@ -221,6 +223,16 @@ pub(super) fn target_fields() -> Markup {
     }
 }
 
+/// The box that sends records back even if no member would receive them.
+pub(super) fn anyway_field() -> Markup {
+    html! {
+        label {
+            input type="checkbox" name="anyway" value="true";
+            " even if no member reads the retry topic"
+        }
+    }
+}
+
 /// The choice of [`target_fields`], as the API names it: `to_origin` and `to_topic`.
 pub(super) fn target_of(target: &str, to_topic: &str) -> (bool, Option<String>) {
     (target == "origin", (target == "topic").then(|| to_topic.trim().to_owned()))
@@ -241,6 +253,7 @@ pub(super) fn kind_form(group: &str, example: i64) -> Markup {
                 label { "Set header " input name="set_header" placeholder="name=value"; }
                 label { "JSON merge patch " input name="merge" placeholder="{\"paid\": true}"; }
                 (target_fields())
+                (anyway_field())
             }
         }
     }

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::attempts::{attempts, timeline};
 use super::cut::{KEY_ROOM, clipped, page_bytes};
 use super::group::{DEAD, letter_form};
-use super::jobs::target_fields;
+use super::jobs::{anyway_field, target_fields};
 use super::value::{RecordQuery, ShownRecord, download, record};
 use super::{group_path, letter_path, query, refused, still_page};
 use crate::admin::answer::Refusal;
@@ -75,12 +75,14 @@ async fn content<S: Source>(
     let path = letter_path(group, letter.offset);
     let (value, headers) = (letter.value.as_deref(), letter.headers.as_slice());
     let concealment = letter.concealment;
+    let receivers = admin.source.receivers(group).await?;
     let record = record(ShownRecord { path: &path, value, headers, show, concealment }, query)?;
     Ok(html! {
         p { a href=(group_path(group)) { (group) } }
         h1 { "Dead letter " (letter.offset) }
         (facts(&letter, show))
         @if letter.state == "dead" {
+            p { "Send back: " (receivers.unwrap_or_else(|nobody| nobody)) "." }
             (letter_form(group, &[letter.offset], &DEAD))
             @if show { (edit_form(group, &letter)) }
         }
@@ -107,6 +109,7 @@ fn edit_form(group: &str, letter: &DeadLetterView) -> Markup {
                 label { "Set header " input name="set_header" placeholder="name=value"; }
                 label { "Remove header " input name="remove_header"; }
                 (target_fields())
+                (anyway_field())
                 label { "Why " input name="why" maxlength="1000"; }
                 button name="verb" value="redrive" { "Send back changed" }
             }

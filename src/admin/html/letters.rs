@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::cut::cell;
+use super::jobs::anyway_field;
 use super::table::{breakable, moment, scroll_table};
 use super::{group_path, letter_path, page, percent_encoded, query, refused};
 use crate::admin::answer::Refusal;
@@ -181,6 +182,7 @@ fn rows_form(group: &str, rows: &[DeadLetterView], show: bool) -> Markup {
             }))
             p {
                 label { "Why " input name="why" maxlength="1000"; } " "
+                (anyway_field()) " "
                 button name="verb" value="redrive" { "Send marked back" } " "
                 button.danger name="verb" value="discard" { "Discard marked" }
             }
@@ -228,6 +230,7 @@ fn filter_job_form(group: &str, filter: &LettersQuery) -> Markup {
                 label { "Records a second " input name="rate" value="100" inputmode="numeric"; }
                 label { "Canary " input name="canary" value="5" inputmode="numeric"; }
                 label { "Why " input name="why" required maxlength="1000"; }
+                (anyway_field())
                 button name="action" value="redrive" { "Send all back" }
                 button.danger name="action" value="discard" { "Discard all" }
             }

@@ -15,6 +15,8 @@ pub struct JobPlan {
     pub unpatched_reason: Option<String>,
     /// The topic of the next delivery.
     pub retry_topic: String,
+    /// The members that would receive the records; or the reason why none would.
+    pub receivers: String,
     /// Retries that each record has from then on.
     pub max_reconsume_times: u32,
     pub samples: Vec<PlanSample>,

@@ -129,6 +129,8 @@ pub struct GroupView {
     pub levels: Vec<LevelView>,
     /// Dead letters kept.
     pub dead_letters: u64,
+    /// The reason why no member would receive a dead letter sent back, and the way out.
+    pub no_receiver: Option<String>,
     /// Bytes of these dead letters.
     pub dead_letter_bytes: u64,
     /// The forwarding of dead letters to the cluster; absent when they stay here.

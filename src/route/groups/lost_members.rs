@@ -1,5 +1,6 @@
 //! Reports lost members to the engine and to the detectors (evidence `lost-delivery`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
 /// The reason why no member receives the retries of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTaker {
+    /// The group has no retry topic.
+    #[error("the group has no retries here (retry.lane: off)")]
+    NoLane,
     /// The embedded coordinator has no member of the group.
     #[error("the group has no members")]
     NoMember,
@@ -58,11 +62,10 @@ pub enum NoTaker {
 
 impl Router {
     /// The reason why no live member receives retries of the group; `None`: one does.
-    pub(in crate::route) fn no_taker(
-        &self,
-        group: &GroupId,
-        known: Option<&GroupSummary>,
-    ) -> Option<NoTaker> {
+    pub fn no_taker(&self, group: &GroupId, known: Option<&GroupSummary>) -> Option<NoTaker> {
+        if !self.has_lane(group) {
+            return Some(NoTaker::NoLane);
+        }
         if known.is_some_and(|known| self.has_taker(known)) {
             return None;
         }
@@ -82,12 +85,15 @@ impl Router {
     /// to nothing else. The topics are unknown with a manual assignment, with a pattern, or where
     /// the member is connected elsewhere. A wrong guess would park records for ever.
     pub fn has_taker(&self, known: &GroupSummary) -> bool {
-        if self.upstream.is_none() {
-            return known.has_slot_holder();
-        }
-        let now = self.clock.now().mono;
+        !self.takers(known).is_empty()
+    }
+
+    /// The live members that receive retries of the group.
+    pub fn takers<'a>(&self, known: &'a GroupSummary) -> BTreeSet<&'a MemberId> {
+        let (now, is_clustered) = (self.clock.now().mono, self.upstream.is_some());
         let is_live = |member: &MemberId| self.members.is_live(&known.group, member, now);
-        known.slots.iter().filter_map(|slot| slot.member.as_ref()).any(is_live)
+        let members = known.slots.iter().filter_map(|slot| slot.member.as_ref());
+        members.filter(|member| !is_clustered || is_live(member)).collect()
     }
 
     /// The number of members that are not silent; in front of a cluster, those connected here.

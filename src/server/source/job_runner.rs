@@ -384,6 +384,7 @@ impl AdminSource {
         }
         Ok(plan)
     }
+            receivers: self.receivers_of(&terms.group).await?.unwrap_or_else(|nobody| nobody),
 
     pub(super) async fn begin_job(
         &self,

@@ -14,6 +14,7 @@ pub(super) mod oldest_letters;
 mod operator_actions;
 pub(super) mod partitioner;
 mod record_history;
+mod redrive_receivers;
 mod retry_list;
 mod retry_transfer;
 pub(super) mod topic_sends;
@@ -309,6 +310,10 @@ impl Source for AdminSource {
         self.list_jobs(id).await
     }
 
+    async fn receivers(&self, group: &str) -> Result<Result<String, String>, Unavailable> {
+        self.receivers_of(&GroupId::new(group)).await
+    }
+
     fn audit_end(&self) -> i64 {
         self.router.engine.audit_end()
     }
@@ -370,6 +375,7 @@ impl AdminSource {
             levels: retries.map(levels).unwrap_or_default(),
             dead_letters: retries.map_or(0, dead),
             dead_letter_bytes: self.dead_letter_bytes(group),
+            no_receiver: self.receivers_in(group, retries).err(),
             breaker: breaker(self.router.breaker(group)),
             forward: self.forward_statuses.of(group).map(|status| ForwardView {
                 topic: status.topic.to_string(),

@@ -92,6 +92,9 @@ impl Source for Fake {
     async fn plan_job(&self, _: JobTerms) -> Result<JobPlan, Unavailable> {
         Ok(JobPlan { matched: 3, ..JobPlan::default() })
     }
+    async fn receivers(&self, group: &str) -> Result<Result<String, String>, Unavailable> {
+        Ok(if group == "unread" { Err("nobody".to_owned()) } else { Ok("1 member".to_owned()) })
+    }
     async fn start_job(
         &self,
         _: JobTerms,

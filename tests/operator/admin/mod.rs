@@ -198,6 +198,34 @@ fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, Str
 }
 
 #[test]
+fn a_redrive_without_a_receiver_needs_anyway() {
+    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
+        let body = |group: &str, more: &str| {
+            format!(r#"{{"group":"{group}","offsets":[1],"why":"x"{more}}}"#)
+        };
+        for (group, more, status) in [
+            ("shop", "", 200),
+            ("unread", "", 409),
+            ("unread", r#","anyway":true"#, 200),
+            ("unread", r#","to_origin":true"#, 200),
+        ] {
+            let (code, said) = post(at, "/api/v1/dead-letters/redrive", "", &body(group, more));
+            assert_eq!(code, status, "{group} {more}: {said}");
+        }
+        let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+        for (more, status) in [("", 409), ("&anyway=true", 303), ("&target=origin", 303)] {
+            let fields = format!("verb=redrive&offsets=1&why=x{more}");
+            let length = fields.len();
+            let request = format!(
+                "POST /groups/unread/act HTTP/1.1\r\nHost: localhost\r\n{form}\
+                 Content-Length: {length}\r\nConnection: close\r\n\r\n{fields}"
+            );
+            assert_eq!(raw(at, &request).0, status, "{more}");
+        }
+    });
+}
+
+#[test]
 fn changes_need_a_wellformed_post_of_the_same_origin() {
     with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
         let (export, import) = ("/api/v1/retries/export", "/api/v1/retries/import");
