@@ -128,10 +128,10 @@ fn partition(partition: &Value) -> Vec<String> {
     let member = partition.get("member").and_then(Value::as_str);
     let committed = partition.get("committed").and_then(Value::as_i64);
     let mut out = vec![format!(
-        "{}-{}  {}, {}, given up to {}",
+        "{}-{}  {}, {}, delivered up to {}",
         defused(&cell(partition, "topic")),
         cell(partition, "partition"),
-        member.map_or("held by nobody".to_owned(), |member| format!("held by {}", defused(member))),
+        member.map_or("no owner".to_owned(), |member| format!("owner {}", defused(member))),
         committed.map_or("no commit seen".to_owned(), |offset| format!("committed {offset}")),
         cell(partition, "handed_out"),
     )];
@@ -189,7 +189,7 @@ mod tests {
             "group": "shop", "watched": true, "breaker": "off",
             "partitions": [partition("carts", &[]), partition("orders", &[])],
         });
-        let carts = "carts-0  held by m-1, committed 50, given up to 58";
+        let carts = "carts-0  owner m-1, committed 50, delivered up to 58";
         let orders = carts.replace("carts", "orders");
         let name = "group         shop";
         let healthy = "now           nothing is unusual: no record is suspected or cut";

@@ -140,10 +140,10 @@ fn lines(group: &Value) -> Vec<String> {
     let mut out = vec![
         format!("group         {name}"),
         format!(
-            "phase         {} ({}), generation {}",
+            "phase         {} ({}){}",
             cell(group, "phase"),
             cell(group, "kind"),
-            cell(group, "generation")
+            generation(group)
         ),
         format!("retry topic   %RETRY%{name}, in Kafka {}", defused(&cell(group, "retry_topic"))),
         format!(
@@ -202,6 +202,14 @@ fn lines(group: &Value) -> Vec<String> {
     out
 }
 
+/// The generation, unless only a broker of the cluster knows it.
+fn generation(group: &Value) -> String {
+    match group.get("in_cluster").and_then(Value::as_bool) {
+        Some(true) => String::new(),
+        _ => format!(", generation {}", cell(group, "generation")),
+    }
+}
+
 /// The assigned partitions of a member.
 fn held(member: &Value) -> String {
     let held: Vec<String> =
@@ -219,7 +227,7 @@ pub(super) fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a
 }
 
 fn delays(policy: &Value) -> String {
-    let delays: Vec<String> = items(policy, "levels_ms").map(|ms| millis(Some(ms))).collect();
+    let delays: Vec<String> = items(policy, "delays_ms").map(|ms| millis(Some(ms))).collect();
     delays.join(" ")
 }
 
@@ -241,11 +249,15 @@ mod tests {
             "group": "shop", "phase": "InCluster", "members": members, "waiting": 0, "ready": 17,
             "parked": 0, "inflight": 3, "pending": 20, "dead_letters": 1, "breaker": "closed",
             "offsets": [{"committed": 10, "end": 20}, {"committed": 5, "end": null}],
+            "policy": { "levels_ms": [1000, 5000, 10000], "delays_ms": [10000] },
+            "in_cluster": true,
         });
         let row: Vec<Cell> = COLUMNS.iter().map(|(_, shown)| shown(&group)).collect();
         let expected = ["1 (+2 silent)", "10", "0", "17", "0", "3", "20", "1", "closed"];
         assert_eq!(row[2..], expected.map(|text| Cell::Text(text.to_owned())));
         let shown = lines(&group).join("\n");
         assert!(shown.contains("20 pending: 0 waiting, 17 ready"), "{shown}");
+        assert!(shown.contains("delays 10s,"), "{shown}");
+        assert!(!shown.contains("generation"), "the cluster's brokers know it: {shown}");
     }
 }

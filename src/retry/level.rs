@@ -100,6 +100,14 @@ impl LevelTable {
         Self { first_ms, rest_ms }
     }
 
+    /// The delays of the first `retries` retries of a record that names no level; of equal ones at
+    /// the end of the table one.
+    pub fn of_retries(&self, retries: u32) -> impl Iterator<Item = u64> + '_ {
+        let levels = FIRST_LEVEL..FIRST_LEVEL.saturating_add(retries);
+        let in_table = levels.take_while(|level| *level == FIRST_LEVEL || *level <= self.len());
+        in_table.filter_map(|level| self.get(level.min(self.len())))
+    }
+
     pub fn len(&self) -> u32 {
         u32::try_from(self.rest_ms.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
@@ -174,6 +182,18 @@ mod tests {
 
     fn level(table: &LevelTable, level: i32, times: u32) -> FailureOutcome {
         table.next(RequestedDelay { level: Some(level), delay_ms: None }, times)
+    }
+
+    #[test]
+    fn delays_of_retries_begin_at_the_third_level() {
+        let delays = |text, retries| -> Vec<u64> {
+            let (table, _) = LevelTable::parse(text).unwrap();
+            table.of_retries(retries).collect()
+        };
+        assert_eq!(delays(DEFAULT_LEVELS, 3), [10_000, 30_000, 60_000]);
+        assert_eq!(delays(DEFAULT_LEVELS, 100).len(), 16);
+        assert_eq!(delays("5ms", 4), [5]);
+        assert_eq!(delays("1s 2s 3s", 0), []);
     }
 
     #[test]

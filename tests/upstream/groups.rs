@@ -296,6 +296,21 @@ fn people_see_the_members_that_are_connected_here() {
 }
 
 #[test]
+fn commits_of_the_cluster_are_shown_after_a_restart() {
+    let server = house();
+    let mut member = Member::new(&server, "shop", TOPICS);
+    member.join(PARTITIONS);
+    let again = server.killed();
+    member.client = again.client();
+    assert_eq!(member.commit("orders", 0, 7), 0);
+    let offsets = again.json("/api/v1/groups/shop")["offsets"].clone();
+    assert_eq!(offsets[0]["committed"], 7, "{offsets}");
+    assert!(!again.get("/groups/shop").contains("has seen no commit"));
+    let first = "reprise_dlq_records_total{group=\"shop\",reason=\"rejected\",topic=\"orders\"} 0";
+    assert!(again.get("/metrics").contains(first), "the counters begin at 0");
+}
+
+#[test]
 fn a_reset_made_at_the_cluster_is_seen() {
     let server = house();
     let mut member = Member::new(&server, "shop", TOPICS);

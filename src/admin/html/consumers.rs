@@ -39,8 +39,9 @@ pub(super) fn sections(
 fn members(group: &GroupView) -> Markup {
     html! {
         p {
-            "The group is " (group.phase) ", generation " (group.generation) ", breaker "
-            (group.breaker) "."
+            "The group is " (group.phase)
+            @if !group.in_cluster { ", generation " (group.generation) }
+            ", breaker " (group.breaker) "."
             @if let Some(elsewhere) = group.elsewhere {
                 " Members that are connected to the cluster and not through this sidecar: "
                 (elsewhere.members) ", of which " (elsewhere.subscribed)
@@ -49,7 +50,7 @@ fn members(group: &GroupView) -> Markup {
         }
         @if group.members.is_empty() {
             p.empty {
-                "No member is connected. Retries that are due wait until one subscribes to "
+                "No member is connected through this sidecar. Retries that are due wait until one subscribes to "
                 code { (group.retry_topic) } "."
             }
         } @else {
@@ -82,7 +83,7 @@ fn offsets(offsets: &[OffsetView]) -> Markup {
     html! {
         @if offsets.is_empty() {
             p.empty {
-                "This sidecar has seen no commit of the group. A consumer commits as it goes on; "
+                "This sidecar has seen no commit of the group since its start. A consumer commits as it goes on; "
                 "one with enable.auto.commit commits every 5 s."
             }
         } @else {
@@ -159,11 +160,14 @@ fn suspects_row(set: &SuspectsView) -> Markup {
 }
 
 fn policy(group: &GroupView, rules: &[RuleView]) -> Markup {
-    let levels = group.policy.levels_ms.iter().map(|ms| format!("{} s", ms / 1000));
+    let delay = |ms: &u64| {
+        if ms % 1000 == 0 { format!("{} s", ms / 1000) } else { format!("{ms} ms") }
+    };
+    let delays: Vec<String> = group.policy.delays_ms.iter().map(delay).collect();
     html! {
         p {
-            "A record is retried " (group.policy.max_reconsume_times) " times, after "
-            (cell(&levels.collect::<Vec<_>>().join(", "))) "."
+            "A record is retried " (group.policy.max_reconsume_times) " times"
+            @if !delays.is_empty() { ", after " (cell(&delays.join(", "))) } "."
         }
         details {
             summary { "Every setting, and the place that makes it what it is" }

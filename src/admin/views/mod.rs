@@ -186,6 +186,9 @@ pub struct MemberView {
 pub struct PolicyView {
     /// Delays in milliseconds, from level 1.
     pub levels_ms: Vec<u64>,
+    /// Delays of the retries of a record that names no level, in their order. Further retries wait
+    /// as long as the last.
+    pub delays_ms: Vec<u64>,
     /// Retries before the dead letters.
     pub max_reconsume_times: u32,
     /// Milliseconds after which a delivery times out.

@@ -1,5 +1,6 @@
 //! Cluster offset cache: committed offsets of the cluster's groups, from relayed requests.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +10,10 @@ use crate::model::{GroupId, TopicName};
 
 /// Bound of partitions; an evicted partition counts as unknown.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+
+/// Bounds of groups whose topics are listed, and of these topics.
+const GROUPS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+const TOPICS_MAX: usize = 64;
 
 type OffsetKey = (GroupId, TopicName, i32);
 
@@ -20,12 +25,17 @@ pub struct ClusterOffsetCache(Mutex<CachedOffsets>);
 struct CachedOffsets {
     /// Offset, and the value of `count` when it was seen.
     offsets: LruCache<OffsetKey, (i64, u64)>,
+    topics: LruCache<GroupId, BTreeSet<TopicName>>,
     count: u64,
 }
 
 impl Default for ClusterOffsetCache {
     fn default() -> Self {
-        Self(Mutex::new(CachedOffsets { offsets: LruCache::new(REMEMBERED), count: 0 }))
+        Self(Mutex::new(CachedOffsets {
+            offsets: LruCache::new(REMEMBERED),
+            topics: LruCache::new(GROUPS),
+            count: 0,
+        }))
     }
 }
 
@@ -40,6 +50,21 @@ impl ClusterOffsetCache {
         let mut known = self.lock();
         let known = known.offsets.get(&(group.clone(), topic.clone(), partition));
         known.map(|(offset, _)| *offset)
+    }
+
+    /// All cached offsets of a group, for people: it looks at the whole cache.
+    pub fn of_group(&self, group: &GroupId) -> Vec<(TopicName, i32, i64)> {
+        let known = self.lock();
+        let own = known.offsets.iter().filter(|((of, ..), _)| of == group);
+        let mut own: Vec<_> =
+            own.map(|((_, topic, partition), (at, _))| (topic.clone(), *partition, *at)).collect();
+        own.sort_unstable();
+        own
+    }
+
+    /// The first topics of a group with a cached offset.
+    pub fn topics(&self, group: &GroupId) -> BTreeSet<TopicName> {
+        self.lock().topics.get(group).cloned().unwrap_or_default()
     }
 
     /// The current count, for [`ClusterOffsetCache::is_overtaken`]: read before the cluster is
@@ -82,6 +107,9 @@ impl ClusterOffsetCache {
         for key in gone {
             known.offsets.pop(&key);
         }
+        known.topics.iter_mut().for_each(|(_, topics)| {
+            topics.remove(topic);
+        });
     }
 
     pub(super) fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
@@ -89,6 +117,10 @@ impl ClusterOffsetCache {
         known.count = known.count.saturating_add(1);
         let seen_at = known.count;
         for (topic, partition, offset) in offsets {
+            let topics = known.topics.get_or_insert_mut(group.clone(), BTreeSet::new);
+            if topics.len() < TOPICS_MAX && !topics.contains(&topic) {
+                topics.insert(topic.clone());
+            }
             known.offsets.put((group.clone(), topic, partition), (offset, seen_at));
         }
     }
@@ -115,6 +147,10 @@ mod tests {
         positions.see(&group, vec![(topic.clone(), 0, 3)]);
         assert_eq!(positions.committed(&group, &topic, 0), Some(3));
         assert_eq!(positions.committed(&group, &topic, 1), None);
+        assert_eq!(positions.of_group(&group), [(topic.clone(), 0, 3)]);
+        assert_eq!(positions.topics(&group), [topic.clone()].into());
+        positions.forget(&topic);
+        assert!(positions.of_group(&group).is_empty() && positions.topics(&group).is_empty());
     }
 
     #[test]

@@ -340,6 +340,7 @@ impl AdminSource {
         let committed = self.router.broker.offsets.fetch(group, None).into_iter();
         let committed = committed.map(|(topic, ..)| topic);
         let mut topics = self.router.subscribed(group);
+        let committed = committed.chain(self.router.positions.topics(group));
         topics.extend(committed.filter(|topic| !self.router.names.is_ours(topic)));
         topics
     }
@@ -374,8 +375,8 @@ impl AdminSource {
             states,
             levels: retries.map(levels).unwrap_or_default(),
             dead_letters: retries.map_or(0, dead),
-            dead_letter_bytes: self.dead_letter_bytes(group),
             no_receiver: self.receivers_in(group, retries).err(),
+            dead_letter_bytes: self.dead_letter_bytes(group),
             breaker: breaker(self.router.breaker(group)),
             forward: self.forward_statuses.of(group).map(|status| ForwardView {
                 topic: status.topic.to_string(),
@@ -402,6 +403,7 @@ impl AdminSource {
         let policy = policies.of(group);
         PolicyView {
             levels_ms: policy.levels.iter().collect(),
+            delays_ms: policy.levels.of_retries(policy.max_reconsume_times).collect(),
             max_reconsume_times: policy.max_reconsume_times,
             consume_timeout_ms: policy.consume_timeout_ms,
             keep_dead_letters: policy.keep_dead_letters,
@@ -410,6 +412,16 @@ impl AdminSource {
     }
 
     fn offsets(&self, group: &GroupId) -> Vec<OffsetView> {
+        if self.router.upstream.is_some() {
+            let known = self.router.positions.of_group(group).into_iter();
+            let view = |(topic, partition, committed): (TopicName, i32, i64)| OffsetView {
+                topic: topic.to_string(),
+                partition,
+                committed,
+                end: None,
+            };
+            return known.map(view).collect();
+        }
         let known = self.router.broker.offsets.fetch(group, None).into_iter();
         known
             .filter_map(|(topic, partition, committed)| {
