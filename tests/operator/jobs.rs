@@ -78,6 +78,25 @@ fn consume(member: &mut Member, server: &Server, orders: usize) -> BTreeMap<Stri
 }
 
 #[test]
+fn a_canary_that_is_forgotten_is_no_success() {
+    let server = Server::start();
+    let mut member = Member::of_shop(&server);
+    fill(&mut member, 3);
+    let id = started(&server, &json!({"canary": 1, "rate": 0}));
+    let got = member.retry_once();
+    let (code, _) = server.post(&format!("/api/v1/jobs/{id}/pause"), "{}");
+    assert_eq!(code, 200);
+    // The canary dies again, and somebody deletes its letter.
+    let again = format!("reprise.retry.shop-0@{}", got.offset);
+    member.client.nack("shop", &again, Rec::new("x").header("x-retry-level", "-1"));
+    member.client.delete_records("reprise.dlq.shop", 0, 4);
+    let (code, _) = server.post(&format!("/api/v1/jobs/{id}/resume"), "{}");
+    assert_eq!(code, 200);
+    until("an outcome is known", || count(&job(&server, id), "failed") == 1);
+    assert_eq!(count(&job(&server, id), "acknowledged"), 0);
+}
+
+#[test]
 fn a_bulk_redrive_with_canary_is_proved_later() {
     let server = Server::start();
     let mut member = Member::of_shop(&server);

@@ -5,7 +5,7 @@ use crate::engine::command::Request;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::job::{Job, JobChange, JobState, JobTerms};
+use crate::engine::job::{Job, JobChange, JobState, JobTerms, RedriveOutcomes};
 use crate::engine::operator::Operator;
 use crate::journal::NewEntry;
 
@@ -20,6 +20,12 @@ struct ChangeJob {
     id: u64,
     change: JobChange,
     by: Operator,
+}
+
+/// Brings outcomes of records that a job watches and that no batch brings.
+struct AddOutcomes {
+    id: u64,
+    outcomes: RedriveOutcomes,
 }
 
 /// Asks for all jobs.
@@ -39,6 +45,15 @@ impl Engine {
         by: Operator,
     ) -> Result<Job, EngineError> {
         self.call(ChangeJob { id, change, by }).await
+    }
+
+    /// Adds outcomes to a job that does not run. The task that runs jobs is the only caller.
+    pub async fn add_outcomes(
+        &self,
+        id: u64,
+        outcomes: RedriveOutcomes,
+    ) -> Result<(), EngineError> {
+        self.call(AddOutcomes { id, outcomes }).await
     }
 
     /// The jobs that are remembered, oldest first.
@@ -90,6 +105,20 @@ impl Request for ChangeJob {
             JobChange::Cancel => "job-cancel",
         };
         driver.keep_job(job, action, by)
+    }
+}
+
+impl Request for AddOutcomes {
+    type Answer = ();
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        driver.may_decide()?;
+        let mut job = driver.jobs.get(self.id)?.clone();
+        job.add_outcomes(self.outcomes);
+        let entries = driver.jobs.entries(&job);
+        driver.persist(&[], &[], entries)?;
+        driver.jobs.put(job);
+        Ok(())
     }
 }
 

@@ -233,9 +233,7 @@ impl Job {
         job.cursor = step.cursor;
         job.left += step.left;
         job.changed += changed;
-        job.acknowledged += step.outcomes.acknowledged;
-        job.failed += step.outcomes.failed;
-        job.watched = step.outcomes.pending;
+        job.add_outcomes(step.outcomes);
         job.watched.extend(redriven);
         let beyond = job.watched.len().saturating_sub(WATCHED_MAX);
         job.watched.drain(..beyond);
@@ -245,6 +243,13 @@ impl Job {
             job.state = JobState::Done;
         }
         job
+    }
+
+    /// Adds outcomes of the records that the job watches.
+    pub(super) fn add_outcomes(&mut self, outcomes: RedriveOutcomes) {
+        self.acknowledged += outcomes.acknowledged;
+        self.failed += outcomes.failed;
+        self.watched = outcomes.pending;
     }
 
     pub(super) fn change(&self, change: JobChange) -> Result<Self, JobError> {

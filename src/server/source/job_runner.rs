@@ -25,6 +25,8 @@ use crate::wire::batch::RawRecord;
 
 /// Time between two batches of a job with a rate.
 const TICK: Duration = Duration::from_millis(250);
+/// Time between two looks at the records of jobs that do not run.
+const WATCH: Duration = Duration::from_secs(10);
 /// Rest of a job after a batch that failed, and of the runner after an error of the engine.
 const REST_MS: u64 = 1_000;
 const REST: Duration = Duration::from_millis(REST_MS);
@@ -116,8 +118,10 @@ async fn outcomes(router: &Router, job: &Job) -> Result<RedriveOutcomes, EngineE
     let states = router.engine.entry_states(job.watched.clone()).await?;
     for (id, entry) in job.watched.iter().zip(states) {
         match entry.map(|entry| (entry.state.kind(), entry.reconsume_times)) {
-            None | Some((StateKind::Committed, _)) => found.acknowledged += 1,
-            Some((StateKind::Dead | StateKind::Discarded | StateKind::Held, _) | (_, 1..)) => {
+            Some((StateKind::Committed, _)) => found.acknowledged += 1,
+            // A forgotten record has no proof of its success: its new letter may be deleted.
+            None
+            | Some((StateKind::Dead | StateKind::Discarded | StateKind::Held, _) | (_, 1..)) => {
                 found.failed += 1;
             }
             Some(_) => found.pending.push(*id),
@@ -183,6 +187,9 @@ pub(in crate::server) struct JobRunner {
 enum JobPause {
     None,
     Tick,
+    /// Redriven records of jobs that do not run have no outcome yet. Each is looked at before the
+    /// ledger forgets it.
+    Watch,
     UntilWoken,
 }
 
@@ -209,6 +216,10 @@ impl JobRunner {
             match rest {
                 JobPause::None => tokio::task::yield_now().await,
                 JobPause::Tick => tokio::time::sleep(TICK).await,
+                JobPause::Watch => {
+                    // The wake of a job ends the pause.
+                    drop(tokio::time::timeout(WATCH, self.wake.notified()).await);
+                }
                 JobPause::UntilWoken => self.wake.notified().await,
             }
         }
@@ -227,8 +238,16 @@ impl JobRunner {
     /// A batch of each running job.
     async fn round(&mut self) -> Result<JobPause, JobTrouble> {
         let jobs = self.router.engine.jobs().await?;
-        let running = jobs.into_iter().filter(|job| job.state == JobState::Running);
+        let (running, others): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| job.state == JobState::Running);
         let mut rest = JobPause::UntilWoken;
+        for job in others.iter().filter(|job| !job.watched.is_empty()) {
+            let seen = outcomes(&self.router, job).await?;
+            if seen.acknowledged + seen.failed > 0 {
+                self.router.engine.add_outcomes(job.id, seen).await?;
+            }
+            rest = JobPause::Watch;
+        }
         let mut rested = BTreeMap::new();
         for job in running {
             let known = self.allowances.remove(&job.id);
@@ -365,6 +384,7 @@ impl AdminSource {
         let policy = self.policy(&terms.group);
         let mut plan = JobPlan {
             retry_topic: self.router.names.retry_topic(&terms.group).to_string(),
+            receivers: self.receivers_of(&terms.group).await?.unwrap_or_else(|nobody| nobody),
             max_reconsume_times: policy.max_reconsume_times,
             ..JobPlan::default()
         };
@@ -384,7 +404,6 @@ impl AdminSource {
         }
         Ok(plan)
     }
-            receivers: self.receivers_of(&terms.group).await?.unwrap_or_else(|nobody| nobody),
 
     pub(super) async fn begin_job(
         &self,
