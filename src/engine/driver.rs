@@ -21,7 +21,7 @@ use crate::engine::store::Store;
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::{Journal, TimeSlice};
 use crate::model::{GroupId, Moment};
-use crate::observe::Metrics;
+use crate::observe::{LogBudget, Metrics};
 use crate::retry::{Ledger, LedgerInput, LedgerSnapshot};
 
 /// Longest sleep before the clock is read again, whatever the ledger's next due time.
@@ -57,6 +57,8 @@ pub struct Driver {
     pub(super) trouble: EngineTrouble,
     pub(super) jobs: Jobs,
     pub(super) turn: TimeSlice,
+    /// Bounds the lines about nacks of dead letters.
+    pub(super) known_nacks: LogBudget,
 }
 
 impl Driver {

@@ -23,7 +23,7 @@ use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, S
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::{EntryRef, Journal, JournalEntry, Tables, TablesError, TimeSlice};
 use crate::model::{EntryId, GroupId, TopicPartition};
-use crate::observe::Metrics;
+use crate::observe::{LogBudget, Metrics};
 use crate::retry::detector::NACKED_MAX;
 use crate::retry::{DELAYED, Entries, Ledger, LedgerInput, Policies, StateKind};
 use crate::wire::names::Templates;
@@ -233,6 +233,7 @@ impl Replay {
             trouble: engine.trouble.clone(),
             jobs,
             turn: TimeSlice::of(TURN_MAX),
+            known_nacks: LogBudget::default(),
         };
         driver.settle(self.seeds);
         (engine, driver)

@@ -85,6 +85,8 @@ metrics! {
         "Partitions of commits refused for the failed records their metadata names";
     NACKS_REFUSED Counter "reprise_nacks_refused_total" ["group", "reason"]
         "Batches of records produced to a retry topic that were refused, each as a whole";
+    NACKS_KNOWN Counter "reprise_nacks_known_total" ["group"]
+        "Nacks acknowledged without effect: the failure was known, or the record is a dead letter";
     RECORDS_ACKED Counter "reprise_records_acked_total" ["group", "topic"]
         "Retries that a commit of the retry topic acknowledged";
     RECORDS_FAILED Counter "reprise_records_failed_total" ["group", "topic", "reason"]

@@ -4,6 +4,8 @@
 //! A record that waits in its partition (`order.mode: partition`) gets no entry: only its window
 //! changes. Windows, entries and the producer's sequences are one atomic group of the log.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::engine::batch_limits;
@@ -15,11 +17,18 @@ use crate::engine::handle::Engine;
 use crate::engine::nack_batch::{NackBatch, NackReply};
 use crate::engine::producer_sequences::{ProducerSequence, SequenceVerdict};
 use crate::journal::NewEntry;
-use crate::model::{GroupId, Moment, TopicName};
-use crate::retry::{Disposition, Evidence, LedgerAnswer, LedgerInput, Nack, NackOutcome, Reporter};
+use crate::model::{EntryId, GroupId, Moment, TopicName};
+use crate::observe::{DroppedLines, LogLimit};
+use crate::retry::{
+    Disposition, Entries, Evidence, LedgerAnswer, LedgerInput, Nack, NackOutcome, Reporter,
+    StateKind,
+};
 
 #[cfg(test)]
 mod tests;
+
+/// One line a minute about nacks of dead letters.
+const KNOWN_NACKS: LogLimit = LogLimit { at_once: 1, one_in: Duration::from_mins(1) };
 
 /// A batch in the driver's queue.
 #[derive(Debug)]
@@ -104,6 +113,9 @@ impl Driver {
                 return Err(error);
             }
         };
+        if evidence != Evidence::CommitMarker {
+            self.count_known(&group, &outcomes);
+        }
         self.note_failures(&group, failures);
         self.count_charged(&group, &charged);
         self.see_room(&group);
@@ -135,6 +147,34 @@ impl Driver {
         let more = windows.into_iter().chain(stamp).collect();
         self.persist(&facts, &records, more)?;
         Ok(outcomes)
+    }
+
+    /// Counts nacks without effect. A nack that names a dead letter may be meant as a redrive.
+    /// Applications repeat markers with their commits, so those are not counted.
+    fn count_known(&mut self, group: &GroupId, outcomes: &[NackOutcome]) {
+        let known = outcomes.iter().filter_map(|outcome| match outcome {
+            NackOutcome::Nothing { id } => Some(*id),
+            _ => None,
+        });
+        let known: Vec<EntryId> = known.collect();
+        if known.is_empty() {
+            return;
+        }
+        self.metrics.nacks_known(group.as_str(), known.len());
+        let mut entries = known.iter().filter_map(|id| self.ledger.store().get(*id));
+        let Some(dead) = entries.find(|entry| entry.state.kind() == StateKind::Dead) else {
+            return;
+        };
+        let Some(dropped) = self.known_nacks.spend(self.clock.elapsed(), KNOWN_NACKS) else {
+            return;
+        };
+        let record = dead.origin.map_or_else(|| dead.id.to_string(), |origin| origin.to_string());
+        tracing::warn!(
+            %group, %record,
+            "R0427 a nack names a dead letter and changes nothing: to deliver the record again, \
+             use `reprise dlq redrive`{}",
+            DroppedLines(dropped)
+        );
     }
 
     /// Counts failures of records of these topics that wait in their partition.

@@ -30,6 +30,12 @@ impl Metrics {
         self.add(&names::NACKS_REFUSED, &[group, reason], 1);
     }
 
+    /// `n` nacks of `group` were acknowledged without effect.
+    pub fn nacks_known(&self, group: &str, n: usize) {
+        let group = self.group(&names::NACKS_KNOWN, group);
+        self.add(&names::NACKS_KNOWN, &[group], u64::try_from(n).unwrap_or(u64::MAX));
+    }
+
     /// A commit of the retry topic acknowledged `n` retries.
     pub fn record_acked(&self, group: &str, topic: &str, n: u64) {
         let (group, topic) = self.pair(&names::RECORDS_ACKED, group, topic);

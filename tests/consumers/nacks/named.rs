@@ -14,6 +14,7 @@ use crate::support::{Member, Rec, Server, until};
 
 both!(
     a_nack_by_value_returns_the_produced_bytes,
+    a_nack_of_a_dead_letter_is_counted,
     by_reference_the_origins_bytes_come_back,
     a_nack_by_value_accepts_an_unknown_origin,
     stale_headers_an_application_copied_are_replaced_and_not_believed,
@@ -54,6 +55,18 @@ fn a_nack_by_value_returns_the_produced_bytes() {
     let again = Rec::new("another");
     assert_eq!(member.client.nack("shop", "orders-0@0", again).error_code, 0);
     assert_eq!(member.retry_once().text(), "changed", "the first one's bytes stay");
+}
+
+fn a_nack_of_a_dead_letter_is_counted() {
+    let (server, mut member) = shop("retry: {levels: 20ms}");
+    member.client.put("orders", 0, &[Rec::new("original")]);
+    let known = || server.metric("reprise_nacks_known_total{group=\"shop\"}").to_string();
+    let dead = Rec::new("x").header("x-retry-level", "-1");
+    assert_eq!(member.client.nack("shop", "orders-0@0", dead).error_code, 0);
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    assert_eq!(known(), "0");
+    assert_eq!(nack(&mut member, "orders-0@0"), 0);
+    assert_eq!(known(), "1", "it is acknowledged, and no redrive yet");
 }
 
 fn by_reference_the_origins_bytes_come_back() {
