@@ -207,17 +207,15 @@ async fn guarded<S: Source>(
         path => path,
     };
     let tokens = admin.options.tokens.now();
-    let login = admin.sessions.login(&tokens, headers);
-    let changes = !request.method().is_safe();
-    let by = (peer, login);
-    let judged = caller_guard::judge(&admin.options, path, headers, by);
-    let judged = match judged {
-        Ok(()) if changes => caller_guard::judge_change(path, headers, by),
-        judged => judged,
-    };
+    let judged = admin.sessions.login(&tokens, headers).and_then(|login| {
+        caller_guard::judge(&admin.options, path, headers, (peer, login))?;
+        if !request.method().is_safe() {
+            caller_guard::judge_change(&admin.options, path, headers, (peer, login))?;
+        }
+        Ok(Caller::new(login, peer))
+    });
     match judged {
-        Ok(()) => {
-            let caller = Caller::new(login, peer);
+        Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

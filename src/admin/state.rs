@@ -11,8 +11,10 @@ pub struct Options {
     pub show_payloads: bool,
     /// Parts of records that are not shown.
     pub mask: Mask,
-    /// Tokens, one of which callers from other hosts must send.
+    /// Tokens, one of which callers from other hosts and callers that change something must send.
     pub tokens: OperatorTokens,
+    /// Whether callers on this host need a token to read, too.
+    pub loopback_needs_token: bool,
     /// Host names served besides `localhost` and plain addresses.
     pub hosts: Vec<String>,
 }

@@ -15,7 +15,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSpec, spelled};
 use crate::client::{Acceptor, LeaveSignal, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{Config, DrainMode, Ephemeral, HostPort, Payloads, ms};
+use crate::config::{Config, DrainMode, Ephemeral, HostPort, Payloads, TokenOnLoopback, ms};
 use crate::journal::{Disk, Journal, RealDisk};
 use crate::model::TopicName;
 use crate::observe::Metrics;
@@ -258,6 +258,7 @@ async fn open_admin(
         show_payloads: config.admin.payloads == Payloads::Show,
         mask: Mask::new(config.admin.mask.headers.clone(), &config.admin.mask.json),
         tokens: operator_tokens,
+        loopback_needs_token: config.admin.token_on_loopback == TokenOnLoopback::Required,
         hosts: own.chain(config.admin.hosts.iter().cloned()).collect(),
     };
     tasks.spawn_unbound("admin", async move {

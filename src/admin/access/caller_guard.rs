@@ -1,6 +1,6 @@
 //! Access to the admin port. A page of another site in a browser may not read groups or records
-//! (DNS rebinding), and callers from other hosts need a token. Only callers on this host and
-//! operators with a token may change anything.
+//! (DNS rebinding), and callers from other hosts need a token. With tokens, callers on this host
+//! need one for each change.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -65,18 +65,23 @@ pub(in crate::admin) fn judge(
             ),
         ));
     }
-    if peer.is_none_or(is_near) || login.is_some() {
+    if login.is_some() || peer.is_none_or(is_near) && !options.loopback_needs_token {
         return Ok(());
     }
-    Err(Refusal::new(
-        StatusCode::UNAUTHORIZED,
-        "callers from other hosts must send Authorization: Bearer and a token of \
-         admin.token_file, or log in at /login",
-    ))
+    Err(token_missing("this call"))
+}
+
+fn token_missing(what: &str) -> Refusal {
+    let says = format!(
+        "{what} needs a token of admin.token_file: send it as Authorization: Bearer, name its \
+         file with --token-file, or log in at /login"
+    );
+    Refusal::new(StatusCode::UNAUTHORIZED, says)
 }
 
 /// Decides whether a request may change something, once [`judge`] has let it pass.
 pub(in crate::admin) fn judge_change(
+    options: &Options,
     path: &str,
     headers: &HeaderMap,
     (peer, login): (Option<SocketAddr>, Option<RequestToken<'_>>),
@@ -94,12 +99,8 @@ pub(in crate::admin) fn judge_change(
         _ if SESSION_PATHS.contains(&path) => Ok(()),
         Some(login) if login.token.may_change => Ok(()),
         Some(login) => forbidden(format!("the token of {} may only read", login.token.name)),
-        None if peer.is_some_and(is_near) => Ok(()),
-        None => forbidden(
-            "changes are taken from this host, and from callers with Authorization: Bearer and a \
-             token of admin.token_file"
-                .to_owned(),
-        ),
+        None if peer.is_some_and(is_near) && options.tokens.now().is_empty() => Ok(()),
+        None => Err(token_missing("a change")),
     }
 }
 
@@ -178,15 +179,15 @@ mod tests {
         let token = token(login.is_some_and(|(may_change, _)| may_change));
         let login = login.map(|(_, by_cookie)| RequestToken { token: &token, by_cookie });
         let by = (peer.map(|peer| peer.parse().unwrap()), login);
-        let judged = judge_change("/api/v1/nack", &headers(pairs), by);
+        let judged = judge_change(&Options::default(), "/api/v1/nack", &headers(pairs), by);
         judged.err().map_or(200, |refusal| refusal.status.as_u16())
     }
 
     #[test]
     fn changes_need_this_host_or_the_token_of_an_operator() {
         assert_eq!(change(&[], Some(NEAR), None), 200);
-        assert_eq!(change(&[], Some(FAR), None), 403);
-        assert_eq!(change(&[], None, None), 403, "nobody knows who asks");
+        assert_eq!(change(&[], Some(FAR), None), 401);
+        assert_eq!(change(&[], None, None), 401, "nobody knows who asks");
         assert_eq!(change(&[], Some(FAR), Some((true, false))), 200);
         for peer in [NEAR, FAR] {
             assert_eq!(change(&[], Some(peer), Some((false, false))), 403, "it may only read");
@@ -205,9 +206,10 @@ mod tests {
         assert_eq!(change(&[("origin", "http://evil.example")], Some(NEAR), operator), 403);
         assert_eq!(change(&[], Some(FAR), session), 403, "a cookie is sent by itself");
         let far = (Some(FAR.parse().unwrap()), None);
-        assert!(judge_change("/login", &HeaderMap::new(), far).is_ok());
+        let options = Options::default();
+        assert!(judge_change(&options, "/login", &HeaderMap::new(), far).is_ok());
         let foreign = headers(&[("sec-fetch-site", "cross-site")]);
-        assert!(judge_change("/login", &foreign, far).is_err());
+        assert!(judge_change(&options, "/login", &foreign, far).is_err());
     }
 
     #[test]

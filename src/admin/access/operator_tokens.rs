@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use uuid::Uuid;
 
+use crate::admin::answer::Refusal;
 use crate::clock::Clock;
 use crate::model::{OperatorToken, Secret};
 
@@ -79,17 +80,29 @@ impl Sessions {
         cookie("", 0)
     }
 
-    /// The token of a request: of its `Authorization`, or of its session.
+    /// The token of a request: of its `Authorization`, or of its session. An `Authorization`
+    /// without a valid token is refused; a session that has ended counts as no token.
     pub(in crate::admin) fn login<'a>(
         &self,
         tokens: &'a [OperatorToken],
         headers: &HeaderMap,
+    ) -> Result<Option<RequestToken<'a>>, Refusal> {
+        let Some(given) = headers.get(header::AUTHORIZATION) else {
+            return Ok(self.session(tokens, headers));
+        };
+        let given = given.to_str().ok().and_then(|value| value.split_once(' '));
+        let secret = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let token = secret.and_then(|(_, secret)| find(tokens, secret.trim()));
+        let says = "the Authorization is not Bearer with a token of admin.token_file";
+        let wrong = || Refusal::new(StatusCode::UNAUTHORIZED, says);
+        token.map(|token| Some(RequestToken { token, by_cookie: false })).ok_or_else(wrong)
+    }
+
+    fn session<'a>(
+        &self,
+        tokens: &'a [OperatorToken],
+        headers: &HeaderMap,
     ) -> Option<RequestToken<'a>> {
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")) {
-            let token = find(tokens, secret.trim())?;
-            return Some(RequestToken { token, by_cookie: false });
-        }
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let (secret, since) = open.get(session_id(headers)?)?;
         let is_open = self.clock.elapsed().saturating_sub(*since) < SESSION;
@@ -145,13 +158,13 @@ mod tests {
         assert!(!cookie.contains("w-secret") && cookie.contains("HttpOnly; SameSite=Strict"));
         let pair = cookie.split(';').next().unwrap();
         let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
-        let login = sessions.login(&tokens, &sent).unwrap();
+        let login = sessions.login(&tokens, &sent).unwrap().unwrap();
         assert_eq!((login.token.name.as_str(), login.by_cookie), ("wall", true));
         let mut renewed = tokens.clone();
         renewed[1].secret = Secret::new("another");
-        assert!(sessions.login(&renewed, &sent).is_none(), "the token is another by now");
+        assert!(sessions.login(&renewed, &sent).unwrap().is_none(), "the token is another by now");
         assert!(sessions.close(&sent).contains("Max-Age=0"));
-        assert!(sessions.login(&tokens, &sent).is_none(), "it has ended");
+        assert!(sessions.login(&tokens, &sent).unwrap().is_none(), "it has ended");
     }
 
     #[test]
@@ -159,14 +172,15 @@ mod tests {
         let (sessions, tokens) = (Sessions::new(), tokens());
         let login = |value: &str| {
             let sent = headers(header::AUTHORIZATION, value);
-            let login = sessions.login(&tokens, &sent)?;
+            let login = sessions.login(&tokens, &sent).ok()??;
             assert!(!login.by_cookie);
             Some(login.token.name.clone())
         };
         assert_eq!(login("Bearer k-secret").as_deref(), Some("kim"));
-        assert_eq!(login("Bearer  w-secret ").as_deref(), Some("wall"));
+        assert_eq!(login("bearer  w-secret ").as_deref(), Some("wall"));
         for bad in ["Bearer ", "Bearer k-secre", "k-secret", "Basic k-secret"] {
-            assert_eq!(login(bad), None, "{bad:?}");
+            let sent = headers(header::AUTHORIZATION, bad);
+            assert!(sessions.login(&tokens, &sent).is_err(), "{bad:?}");
         }
     }
 

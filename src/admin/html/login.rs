@@ -1,4 +1,4 @@
-//! The form by which an operator on another host logs in with a token.
+//! The form by which an operator logs in with a token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(in crate::admin) async fn login(Extension(caller): Extension<Caller>) -> Res
 
 /// The form for a request that needs a token.
 pub(in crate::admin) fn login_needed(refusal: &Refusal) -> Response {
-    let mut response = page("Log in", &form(None));
+    let mut response = page("Log in", &form(Some(refusal.says())));
     *response.status_mut() = refusal.status;
     response
 }

@@ -29,7 +29,7 @@ pub(super) struct AdminAt {
         default_value = "127.0.0.1:9664"
     )]
     admin: Vec<String>,
-    /// A file with the token of `admin.token_file`, for a sidecar on another host.
+    /// A file with a token of `admin.token_file`, to change something or ask another host.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[arg(skip)]

@@ -29,6 +29,15 @@ pub enum Payloads {
     Hide,
 }
 
+/// Calls from this host that need a token, where there is a token file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenOnLoopback {
+    #[default]
+    ToChange,
+    Required,
+}
+
 /// Parts of records that no answer shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MaskKeys {
@@ -63,9 +72,10 @@ pub struct AdminConfig {
     pub payloads: Payloads,
     /// Parts of records that are not shown.
     pub mask: MaskKeys,
-    /// A file with the tokens. Callers from other hosts must send one of them.
+    /// A file with the tokens. Changes and callers from other hosts need one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
+    pub token_on_loopback: TokenOnLoopback,
     /// The tokens of `token_file`, read once with the configuration.
     #[serde(skip)]
     pub tokens: Vec<OperatorToken>,
@@ -81,6 +91,7 @@ impl Default for AdminConfig {
             payloads: Payloads::Show,
             mask: MaskKeys::default(),
             token_file: None,
+            token_on_loopback: TokenOnLoopback::default(),
             tokens: Vec::new(),
         }
     }
@@ -99,6 +110,12 @@ impl AdminConfig {
         match admin.token_file.as_deref().map_or(Ok(Vec::new()), read_token_file) {
             Ok(tokens) => admin.tokens = tokens,
             Err(error) => s.problem("token_file", &error),
+        }
+        let on_loopback =
+            [("to-change", TokenOnLoopback::ToChange), ("required", TokenOnLoopback::Required)];
+        s.take("token_on_loopback", &mut admin.token_on_loopback, choice(&on_loopback));
+        if admin.token_on_loopback == TokenOnLoopback::Required && admin.token_file.is_none() {
+            s.problem("token_on_loopback", "needs token_file, the file with the tokens");
         }
         if let Some(address) = &admin.address
             && admin.token_file.is_none()

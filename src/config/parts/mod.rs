@@ -14,7 +14,7 @@ mod topic_rule;
 mod topics;
 mod upstream;
 
-pub use admin::{AdminConfig, MaskKeys, Payloads};
+pub use admin::{AdminConfig, MaskKeys, Payloads, TokenOnLoopback};
 pub use backoff::Backoff;
 pub use groups::{GroupRule, MembershipConfig};
 pub use limits::LimitsConfig;

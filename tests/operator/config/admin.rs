@@ -1,5 +1,7 @@
 //! `admin`: addresses of the port of records and of the probes, and the names served.
 
+use reprise::config::TokenOnLoopback;
+
 use super::{bad, good};
 
 #[test]
@@ -58,6 +60,12 @@ fn named_tokens_have_a_role_and_a_secret() {
     let tokens = |text: &str| good(&yaml(text)).admin.tokens;
     let lone = tokens("just-one\n");
     assert_eq!((lone[0].name.as_str(), lone[0].may_change), ("admin", true));
+    let required = yaml("just-one\n").replace('}', ", token_on_loopback: required}");
+    assert_eq!(good(&required).admin.token_on_loopback, TokenOnLoopback::Required);
+    for (word, says) in [("required", "needs token_file"), ("never", "to-change, required")] {
+        let error = bad(&format!("admin: {{token_on_loopback: {word}}}\n")).to_string();
+        assert!(error.contains(says), "{error}");
+    }
     let two = tokens("# people\nkim operate 0123456789abcdef\n\nwall read fedcba9876543210\n");
     let told: Vec<_> = two.iter().map(|token| (token.name.as_str(), token.may_change)).collect();
     assert_eq!(told, [("kim", true), ("wall", false)]);

@@ -3,6 +3,8 @@
 #![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 mod alike;
+mod tokens;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -187,33 +189,6 @@ fn a_form_changes_one_record_and_keeps_the_rest() {
     let form = "verb=redrive&offsets=2&target=topic&to_topic=parking&why=";
     assert_eq!(browse(&server, "POST", "/groups/shop/act", form).0, 303);
     assert_eq!(server.client().read_all("parking")[0].text(), "right");
-}
-
-#[test]
-fn a_browser_logs_in_and_out_with_a_token() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("tokens");
-    std::fs::write(&file, "wall read 0123456789abcdef\n").unwrap();
-    let server = Server::with(&format!("admin: {{token_file: '{}'}}", file.display()));
-    assert!(page(&server, "/login").contains("type=\"password\""));
-    let (status, _, body) = browse(&server, "POST", "/login", "token=wrong");
-    assert_eq!((status, body.contains("This is no token of this sidecar.")), (401, true));
-    let (status, head, _) = browse(&server, "POST", "/login", "token=0123456789abcdef");
-    assert_eq!(status, 303);
-    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
-    assert!(cookie.contains("httponly; samesite=strict"), "{cookie}");
-    let session = cookie.split(';').next().unwrap().to_owned();
-    let with = |method: &str, path: &str, form: &str, site: &str| {
-        let headers = format!("Cookie: {session}\r\nSec-Fetch-Site: {site}\r\n{}", head_of(form));
-        send(&server, method, path, &headers, form)
-    };
-    assert!(with("GET", "/login", "", "same-origin").2.contains("You are <strong>wall</strong>"));
-    let act = "verb=discard&offsets=0&why=";
-    let (status, _, says) = with("POST", "/groups/shop/act", act, "same-origin");
-    assert_eq!((status, says.contains("the token of wall may only read")), (403, true), "{says}");
-    assert_eq!(with("POST", "/logout", "x=", "cross-site").0, 403);
-    assert_eq!(with("POST", "/logout", "x=", "same-origin").0, 303);
-    assert!(with("GET", "/login", "", "same-origin").2.contains("type=\"password\""));
 }
 
 /// One record of `orders` that becomes a dead letter at once.
