@@ -137,6 +137,30 @@ mod tests {
     use crate::config::section::{Findings, Section};
     use crate::config::{Config, raw};
 
+    /// The keys of a part of the chart's schema. Each part refuses other keys.
+    fn keys_of_chart(part: &serde_json::Value, path: &str, keys: &mut BTreeSet<String>) {
+        for (name, part) in part["properties"].as_object().into_iter().flatten() {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            keys.insert(path.clone());
+            keys_of_chart(part, &path, keys);
+        }
+        if part["items"].is_object() {
+            keys_of_chart(&part["items"], &format!("{path}[]"), keys);
+        }
+        let has_keys = part["properties"].is_object();
+        assert_eq!(part["additionalProperties"] == false, has_keys, "{path}");
+    }
+
+    #[test]
+    fn the_chart_knows_every_key_and_no_other() {
+        let schema = include_str!("../../deploy/helm/reprise/values.schema.json");
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        let mut keys = BTreeSet::new();
+        keys_of_chart(&schema["properties"]["config"], "", &mut keys);
+        let index = known_keys().0.iter().filter(|key| !key.ends_with("[]"));
+        assert_eq!(keys.iter().collect::<Vec<_>>(), index.collect::<Vec<_>>());
+    }
+
     #[test]
     fn the_index_has_every_key_and_no_other() {
         let index = known_keys();
