@@ -51,9 +51,6 @@ fn commands(text: &str) -> Vec<String> {
     blocks(text).into_iter().filter(|(l, _)| shells.contains(l)).flat_map(of).collect()
 }
 
-/// The option that names the cluster on the command line.
-const UPSTREAM: &str = "upstream.bootstrap=";
-
 /// The environment that a shown command needs.
 #[derive(Debug, PartialEq, Eq)]
 enum CommandKind {
@@ -79,9 +76,7 @@ fn sort(line: &str) -> Result<Option<CommandKind>, String> {
             Ok(Some(CommandKind::ByCargo))
         }
         ["reprise", "serve"] => Ok(Some(CommandKind::ForEver)),
-        ["reprise", "serve", "--set", upstream] if upstream.starts_with(UPSTREAM) => {
-            Ok(Some(CommandKind::InFront))
-        }
+        ["reprise", "serve", "--upstream", _] => Ok(Some(CommandKind::InFront)),
         ["reprise", "dlq" | "retry" | "group", ..] => Ok(Some(CommandKind::OfARunningOne)),
         ["reprise", "config" | "check" | "log", ..] => Ok(Some(CommandKind::OfFiles)),
         _ => Err(format!("a command is shown that this test cannot try: {line}")),
@@ -168,11 +163,8 @@ async fn a_cluster_application_changes_only_its_address() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = cluster(dir.path()).await;
     // The named brokers do not exist, so the command gets the address of the test's cluster.
-    let words = line.split_whitespace().map(|word| match word.strip_prefix(UPSTREAM) {
-        Some(_) => format!("{UPSTREAM}{}", cluster.kafka_addr()),
-        None => word.to_owned(),
-    });
-    let line = words.collect::<Vec<String>>().join(" ")
+    let (command, _) = line.rsplit_once(' ').unwrap();
+    let line = format!("{command} {}", cluster.kafka_addr())
         + " --set listen='[{address: \"127.0.0.1:0\"}]' --set admin.address=127.0.0.1:0"
         + " --set journal.ephemeral=accept --ready-file ready";
     let binary = Path::new(env!("CARGO_BIN_EXE_reprise")).parent().unwrap().to_owned();

@@ -3,12 +3,12 @@
 Its handler raises at a record called poison. A record's line goes to stdout, the rest to stderr.
 """
 
-import os
+import signal
 import sys
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-bootstrap, group, _topic, _way = sys.argv[1:]
+bootstrap = sys.argv[1]
 
 
 def handle(record):
@@ -24,33 +24,32 @@ def handle(record):
     print(f"done {order}", flush=True)
 
 
-consumer = Consumer({
-    "bootstrap.servers": bootstrap,
-    "group.id": group,
-    "enable.auto.commit": False,
-    "auto.offset.reset": "earliest",
-    "session.timeout.ms": int(os.environ.get("SESSION_MS", "6000")),
-    "heartbeat.interval.ms": 500,
-})
-producer = Producer({"bootstrap.servers": bootstrap})
-running = True
 # begin recipe
-consumer.subscribe(["orders", "reprise.retry.shop"])                       # group.id=shop
-while running:
-    refused = []
-    records = consumer.consume(100, timeout=1.0)
-    for r in records:
-        if r.error():
-            raise KafkaException(r.error())
-        try:
-            handle(r)
-        except Exception as why:
-            origin = f"{r.topic()}-{r.partition()}@{r.offset()}"
-            headers = [*(r.headers() or []), ("x-retry-origin", origin), ("x-retry-reason", str(why))]
-            producer.produce("reprise.retry.shop", r.value(), r.key(), timestamp=r.timestamp()[1], headers=headers,
-                             on_delivery=lambda error, _: error and refused.append(error))
-    if producer.flush(30) or refused:
-        raise RuntimeError(f"not accepted: {refused}")             # nothing is committed
-    if records:
-        consumer.commit(asynchronous=False)
+consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "shop", "enable.auto.commit": False,
+                     "auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 10000})
+producer = Producer({"bootstrap.servers": bootstrap})
+consumer.subscribe(["orders", "reprise.retry.shop"])
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())               # runs `finally`, as Ctrl-C does
+try:
+    while True:
+        refused = []
+        records = consumer.consume(100, timeout=1.0)
+        for r in records:
+            if r.error() and r.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue                                           # nobody has made the topic yet
+            if r.error():
+                raise KafkaException(r.error())
+            try:
+                handle(r)
+            except Exception as why:
+                origin = f"{r.topic()}-{r.partition()}@{r.offset()}"
+                headers = [*(r.headers() or []), ("x-retry-origin", origin), ("x-retry-reason", str(why))]
+                producer.produce("reprise.retry.shop", r.value(), r.key(), timestamp=r.timestamp()[1], headers=headers,
+                                 on_delivery=lambda error, _: error and refused.append(error))
+        if producer.flush(30) or refused:
+            raise RuntimeError(f"not accepted: {refused}")         # nothing is committed
+        if any(not r.error() for r in records):
+            consumer.commit(asynchronous=False)
+finally:
+    consumer.close()                                               # leaves the group: no start waits for it
 # end recipe

@@ -5,7 +5,6 @@
 import { Kafka } from "kafkajs";
 
 const bootstrap = process.argv[2];
-const session = Number(process.env.SESSION_MS ?? 6000);
 
 function handle(partition, message) {
   // The record's own place, where it comes from the retry topic.
@@ -25,11 +24,15 @@ const kafka = new Kafka({
   brokers: [bootstrap],
   logCreator: () => ({ label, log }) => console.error(label, JSON.stringify(log)),
 });
-const consumer = kafka.consumer({ groupId: "shop", sessionTimeout: session, heartbeatInterval: session / 3 });
+// begin recipe
+const consumer = kafka.consumer({ groupId: "shop" });
 const producer = kafka.producer();
 await consumer.connect();
 await producer.connect();
-// begin recipe
+process.once("SIGTERM", async () => {
+  await consumer.disconnect(); // leaves the group: no start waits for it
+  await producer.disconnect();
+});
 await consumer.subscribe({ topics: ["orders", "reprise.retry.shop"], fromBeginning: true });
 await consumer.run({
   eachMessage: async ({ topic, partition, message }) => {

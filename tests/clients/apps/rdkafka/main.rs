@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedHeaders, Header, Headers, Message};
 use rdkafka::producer::{FutureProducer, FutureRecord};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Handles an order, or says why not.
 #[expect(clippy::print_stdout, reason = "the harness reads the lines")]
@@ -27,11 +29,25 @@ fn handle(order: &impl Message) -> Result<(), String> {
     Ok(())
 }
 
-async fn run(consumer: StreamConsumer, producer: FutureProducer) -> Result<(), Box<dyn Error>> {
+async fn run(bootstrap: &str) -> Result<(), Box<dyn Error>> {
     // begin recipe
-    consumer.subscribe(&["orders", "reprise.retry.shop"])?; // group.id=shop
+    let consumer: StreamConsumer = ClientConfig::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("group.id", "shop")
+        .set("enable.auto.commit", "false")
+        .set("auto.offset.reset", "earliest")
+        .set("topic.metadata.refresh.interval.ms", "10000")
+        .create()?;
+    let producer: FutureProducer =
+        ClientConfig::new().set("bootstrap.servers", bootstrap).create()?;
+    consumer.subscribe(&["orders", "reprise.retry.shop"])?;
     loop {
-        let record = consumer.recv().await?;
+        let record = match consumer.recv().await {
+            Err(KafkaError::MessageConsumption(RDKafkaErrorCode::UnknownTopicOrPartition)) => {
+                continue; // nobody has made the topic yet
+            }
+            record => record?,
+        };
         if let Err(why) = handle(&record) {
             let origin = format!("{}-{}@{}", record.topic(), record.partition(), record.offset());
             let headers = record.headers().map(BorrowedHeaders::detach).unwrap_or_default();
@@ -52,18 +68,12 @@ async fn run(consumer: StreamConsumer, producer: FutureProducer) -> Result<(), B
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [bootstrap, group, ..] = &arguments[..] else {
-        return Err("no bootstrap, no group".into());
+    let [bootstrap, ..] = &arguments[..] else {
+        return Err("no bootstrap".into());
     };
-    let session_ms = std::env::var("SESSION_MS").unwrap_or_else(|_| "6000".to_owned());
-    let consumer = ClientConfig::new()
-        .set("bootstrap.servers", bootstrap)
-        .set("group.id", group)
-        .set("enable.auto.commit", "false")
-        .set("auto.offset.reset", "earliest")
-        .set("session.timeout.ms", session_ms)
-        .set("heartbeat.interval.ms", "500")
-        .create()?;
-    let producer = ClientConfig::new().set("bootstrap.servers", bootstrap).create()?;
-    run(consumer, producer).await
+    let mut ends = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = run(bootstrap) => done,
+        _ = ends.recv() => Ok(()),
+    }
 }

@@ -57,11 +57,20 @@ impl Trial {
 
     /// A trial with other rules and with names of its own.
     pub(super) fn in_scene(case: &Case, name: &str, rules: &str, scene: Scene) -> Self {
+        let trial = Self::without_topic(case, name, rules, scene);
+        trial.make_topic();
+        trial
+    }
+
+    pub(super) fn make_topic(&self) {
+        Admin::at(&self.sidecar.address()).make_topic(&self.scene.topic, self.partitions);
+    }
+
+    pub(super) fn without_topic(case: &Case, name: &str, rules: &str, scene: Scene) -> Self {
         // The build must not count against a deadline.
         case.app.built();
         let dir = empty_dir(case.app.name, name);
         let sidecar = Sidecar::by_rules(&dir, None, CONSUMER_SESSION, rules);
-        Admin::at(&sidecar.address()).make_topic(&scene.topic, case.partitions);
         Self {
             dir,
             sidecar,

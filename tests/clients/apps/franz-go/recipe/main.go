@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strconv"
+	"os/signal"
 	"strings"
-	"time"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -33,18 +33,18 @@ func handle(record *kgo.Record) error {
 	return nil
 }
 
-func run(ctx context.Context, bootstrap string, session time.Duration) error {
+func run(ctx context.Context, bootstrap string) error {
 	// begin recipe
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(bootstrap),
 		kgo.ConsumerGroup("shop"),
 		kgo.ConsumeTopics("orders", "reprise.retry.shop"),
 		kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(session),
 	)
 	if err != nil {
 		return err
 	}
+	defer client.Close() // leaves the group: no start waits for it
 	for {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
@@ -73,9 +73,7 @@ func run(ctx context.Context, bootstrap string, session time.Duration) error {
 }
 
 func main() {
-	session := 6 * time.Second
-	if ms, err := strconv.Atoi(os.Getenv("SESSION_MS")); err == nil {
-		session = time.Duration(ms) * time.Millisecond
-	}
-	log.Fatalln(run(context.Background(), os.Args[1], session))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	log.Println(run(ctx, os.Args[1]))
 }

@@ -17,36 +17,45 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** The recipe of README.md: its handler throws at a record called poison. Arguments: bootstrap, group, topic, way. */
 public class Recipe {
+    static volatile boolean running = true;
+
     public static void main(String[] args) throws Exception {
-        var consumer = new KafkaConsumer<String, String>(Map.of(
-            "bootstrap.servers", args[0],
-            "group.id", args[1],
-            "enable.auto.commit", "false",
-            "auto.offset.reset", "earliest",
-            "session.timeout.ms", System.getenv().getOrDefault("SESSION_MS", "6000"),
-            "heartbeat.interval.ms", "500"), new StringDeserializer(), new StringDeserializer());
-        var producer = new KafkaProducer<String, String>(
-            Map.of("bootstrap.servers", args[0]), new StringSerializer(), new StringSerializer());
-        boolean running = true;
-        // begin recipe
-        consumer.subscribe(List.of("orders", "reprise.retry.shop"));               // group.id=shop
-        while (running) {
-            var failed = new ArrayList<Future<RecordMetadata>>();
-            for (var r : consumer.poll(Duration.ofSeconds(1))) {
-                try {
-                    handle(r);
-                } catch (Exception why) {
-                    var nack = new ProducerRecord<>("reprise.retry.shop", null, r.timestamp(), r.key(), r.value(), r.headers());
-                    var origin = r.topic() + "-" + r.partition() + "@" + r.offset();
-                    nack.headers().add("x-retry-origin", origin.getBytes(UTF_8));
-                    nack.headers().add("x-retry-reason", String.valueOf(why).getBytes(UTF_8));
-                    failed.add(producer.send(nack));
-                }
+        var bootstrap = args[0];
+        var main = Thread.currentThread();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            running = false;
+            try {
+                main.join();
+            } catch (InterruptedException ends) {
+                main.interrupt();
             }
-            producer.flush();
-            for (var nack : failed) nack.get();                            // throws: nothing is committed
-            consumer.commitSync();
-        }
+        }));
+        // begin recipe
+        var settings = Map.<String, Object>of("bootstrap.servers", bootstrap, "group.id", "shop",
+            "enable.auto.commit", "false", "auto.offset.reset", "earliest");
+        try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+             var producer = new KafkaProducer<>(
+                 Map.of("bootstrap.servers", bootstrap), new StringSerializer(), new StringSerializer())) {
+            consumer.subscribe(List.of("orders", "reprise.retry.shop"));
+            while (running) {
+                var failed = new ArrayList<Future<RecordMetadata>>();
+                for (var r : consumer.poll(Duration.ofSeconds(1))) {
+                    try {
+                        handle(r);
+                    } catch (Exception why) {
+                        var nack = new ProducerRecord<>("reprise.retry.shop", null, r.timestamp(), r.key(), r.value(),
+                            r.headers());
+                        var origin = r.topic() + "-" + r.partition() + "@" + r.offset();
+                        nack.headers().add("x-retry-origin", origin.getBytes(UTF_8));
+                        nack.headers().add("x-retry-reason", String.valueOf(why).getBytes(UTF_8));
+                        failed.add(producer.send(nack));
+                    }
+                }
+                producer.flush();
+                for (var nack : failed) nack.get();                    // throws: nothing is committed
+                consumer.commitSync();
+            }
+        }                                                              // leaves the group: no start waits for it
         // end recipe
     }
 
