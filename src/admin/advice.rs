@@ -16,6 +16,7 @@ impl GroupView {
             self.advice.extend(self.no_receiver.as_ref().map(says));
         }
         self.advice.extend(takers);
+        self.advice.extend(self.disconnected());
         if !self.policy.keep_dead_letters {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
         }
@@ -81,6 +82,23 @@ impl GroupView {
         };
         let elsewhere = self.elsewhere.map(ElsewhereView::sentence).unwrap_or_default();
         Some(format!("{wait}: {subject}. {way_out}{elsewhere}"))
+    }
+
+    /// Members that have ended without leaving: their partitions wait for them.
+    fn disconnected(&self) -> Option<String> {
+        let members = self.members.iter().filter(|member| member.disconnected && !member.silent);
+        let sessions: Vec<u64> = members.map(|member| member.session_ms).collect();
+        let seconds = sessions.iter().max()?.div_ceil(1_000);
+        Some(match sessions.len() {
+            1 => format!(
+                "a member is gone; the group waits up to {seconds} s for it, because it did not \
+                 leave. Close a consumer that ends"
+            ),
+            n => format!(
+                "{n} members are gone; the group waits up to {seconds} s for them, because they \
+                 did not leave. Close a consumer that ends"
+            ),
+        })
     }
 
     /// Advice on the room for dead letters.

@@ -178,6 +178,7 @@ impl Classic {
                     instance_id: member.instance_id.clone(),
                     client_id: member.client_id.clone(),
                     client_host: member.client_host.clone(),
+                    session_timeout_ms: member.session_timeout_ms,
                     metadata: if stable { self.metadata_of(member) } else { Bytes::new() },
                     assignment: if stable { member.assignment.clone() } else { Bytes::new() },
                 })

@@ -103,6 +103,8 @@ pub struct MemberDescription {
     pub client_id: ClientId,
     /// The client's address as text.
     pub client_host: String,
+    /// Silence after which it is removed.
+    pub session_timeout_ms: u64,
     /// The member's metadata for the chosen protocol; empty while none is chosen.
     pub metadata: Bytes,
     /// Empty unless the group is stable.

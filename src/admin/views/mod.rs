@@ -171,6 +171,10 @@ pub struct MemberView {
     /// The client's own name, `client.id`.
     pub client_id: String,
     pub host: String,
+    /// The session timeout.
+    pub session_ms: u64,
+    /// The member has closed its connection and not left the group.
+    pub disconnected: bool,
     /// No heartbeat for the session timeout: the member does not count as live.
     pub silent: bool,
     /// Whether the member subscribes to the group's retry topic.

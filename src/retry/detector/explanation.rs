@@ -1,5 +1,7 @@
 //! The detector's state for the admin API and `group explain`.
 
+use std::collections::BTreeSet;
+
 use crate::model::{MemberId, Moment, TopicPartition, WallMs};
 use crate::retry::detector::{ApartView, Detector, WaitPhase, Window};
 use crate::retry::suspects::{EndedRecord, SetView};
@@ -72,6 +74,11 @@ impl Detector {
             aparts: self.explain_aparts(now),
             partitions: self.explain(now),
         }
+    }
+
+    /// Members without a connection that have not left.
+    pub fn disconnected(&self) -> &BTreeSet<MemberId> {
+        self.suspects.disconnected()
     }
 
     /// Partitions that were fetched or committed lately, in order.

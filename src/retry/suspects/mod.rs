@@ -233,6 +233,11 @@ impl Suspects {
         self.disconnected.remove(member);
     }
 
+    /// Members without a connection whose end is not known yet.
+    pub fn disconnected(&self) -> &BTreeSet<MemberId> {
+        &self.disconnected
+    }
+
     /// Whether every Fetch of the group is unlimited.
     pub fn is_unlimited(&self) -> bool {
         !self.sets.iter().any(|set| set.is_tested)

@@ -13,6 +13,7 @@ mod retry_fetches;
 mod settle_plans;
 mod settle_tasks;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -94,6 +95,12 @@ impl Router {
         let of = self.detectors.find(group);
         let view = of.map(|of| of.lock().detector.view(self.clock.now()));
         (is_watched, view.unwrap_or_default())
+    }
+
+    /// Members of a group that have closed their connection and not left.
+    pub fn disconnected_members(&self, group: &GroupId) -> BTreeSet<MemberId> {
+        let of = self.detectors.find(group);
+        of.map(|of| of.lock().detector.disconnected().clone()).unwrap_or_default()
     }
 
     pub fn breaker(&self, group: &GroupId) -> BreakerView {

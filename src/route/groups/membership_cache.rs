@@ -72,6 +72,7 @@ pub struct MemberSeen {
     pub topics: Option<Vec<TopicName>>,
     /// The member uses the consumer protocol (KIP-848).
     pub has_epoch: bool,
+    pub session_ms: u64,
     /// No sign of life for the session timeout, or none since the start.
     pub is_silent: bool,
 }
@@ -129,6 +130,7 @@ impl CachedMember {
             host: self.client.1.clone(),
             topics: self.metadata.as_ref().map(topics_of),
             has_epoch: self.has_epoch,
+            session_ms: self.session_ms,
             is_silent: !self.is_live(now),
         }
     }
@@ -168,6 +170,11 @@ impl MembershipCache {
     /// `session_ms`: the session timeout of members whose own one is known only to the coordinator.
     pub fn new(session_ms: u64) -> Self {
         Self { groups: Mutex::default(), session_ms }
+    }
+
+    /// The session timeout of members whose own one is known only to the coordinator.
+    pub fn session_ms(&self) -> u64 {
+        self.session_ms
     }
 
     /// The key of a member; a static member is found by its instance id, from this request or an

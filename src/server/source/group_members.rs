@@ -102,6 +102,7 @@ fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<Mem
         // A member whose join was not seen may subscribe to the retry topic; then it has a retry
         // partition.
         takes_retries: member.topics.is_none_or(|topics| topics.contains(retry)),
+        session_ms: member.session_ms,
         silent: member.is_silent,
         ..MemberView::default()
     };
@@ -123,6 +124,8 @@ fn classic(member: MemberDescription, retry: &TopicName) -> MemberView {
         instance_id: member.instance_id,
         client_id: member.client_id.to_string(),
         host: member.client_host,
+        session_ms: member.session_timeout_ms,
+        disconnected: false,
         silent: false,
         takes_retries: subscribed.is_ok_and(|known| known.topics.contains(retry)),
         assignment: of.flat_map(|of| names(&of.topic, &of.partitions)).collect(),
@@ -141,6 +144,8 @@ fn consumer(router: &Router, member: ConsumerMember, retry: &TopicName) -> Membe
         instance_id: member.instance_id,
         client_id: member.client_id.to_string(),
         host: member.client_host,
+        session_ms: router.members.session_ms(),
+        disconnected: false,
         silent: false,
         takes_retries: member.topics.contains(retry),
         slot: None,

@@ -387,12 +387,14 @@ impl AdminSource {
             offsets: self.offsets(group),
             ..GroupView::default()
         };
+        let disconnected = self.router.disconnected_members(group);
         for mut member in seen.members {
             let id = member.member_id.as_str().into();
             let key = member_key(&id, member.instance_id.as_deref());
             let slot = retries.iter().flat_map(|known| &known.slots);
             let mut slot = slot.filter(|slot| slot.member.as_ref() == Some(&key)).map(|s| s.slot.0);
             member.slot = slot.next_back();
+            member.disconnected = disconnected.contains(&key);
             view.members.push(member);
         }
         view

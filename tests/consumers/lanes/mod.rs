@@ -6,6 +6,7 @@ mod assigned;
 mod consumers;
 mod handed;
 mod keyed;
+mod members;
 mod replayed;
 mod seen;
 mod single;
