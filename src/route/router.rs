@@ -12,6 +12,7 @@ use crate::route::clients::member_connections::MemberConnections;
 use crate::route::clients::node_listing::NodeListing;
 use crate::route::configs::bound_cache::TopicBounds;
 use crate::route::groups::membership_cache::MembershipCache;
+use crate::route::groups::unlike_readers::ReaderTopics;
 use crate::route::nacks::origin_records::OriginRecordCache;
 use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
 use crate::route::offsets::commit_markers::Markers;
@@ -48,6 +49,8 @@ pub struct Router {
     pub upstream: Option<Upstream>,
     /// Members of the cluster's groups that are connected here.
     pub members: MembershipCache,
+    /// Topics of members that read a retry topic.
+    pub reader_topics: ReaderTopics,
     /// Committed offsets of the cluster's groups.
     pub positions: ClusterOffsetCache,
     /// Pending transactional commits: of retry topics, and in front of a cluster of all our topics.

@@ -27,6 +27,7 @@ use crate::route::configs::bound_cache::TopicBounds;
 use crate::route::delivery;
 use crate::route::groups::lost_members;
 use crate::route::groups::membership_cache::MembershipCache;
+use crate::route::groups::unlike_readers::ReaderTopics;
 use crate::route::nacks::origin_records::OriginRecordCache;
 use crate::route::offsets::cluster_offsets::ClusterOffsetCache;
 use crate::route::offsets::commit_markers::Markers;
@@ -343,6 +344,7 @@ fn router(
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         node_listing: NodeListing::default(),
+        reader_topics: ReaderTopics::default(),
         voices: MemberConnections::default(),
         detectors: core.engine.detectors(),
         budget,

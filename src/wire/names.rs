@@ -2,6 +2,7 @@
 
 mod cluster_topic;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
@@ -154,6 +155,19 @@ impl Templates {
         let parts = [self.retry.longest_part(), self.dlq.longest_part(), SHOWN_RETRY, SHOWN_DLQ];
         let holds = |part: &str| request.windows(part.len()).any(|run| run == part.as_bytes());
         parts.into_iter().any(holds)
+    }
+
+    /// The topics of a subscription beside ours; `None`: the group's retry topic is not among them,
+    /// or no other topic is.
+    pub fn beside_retries(
+        &self,
+        group: &GroupId,
+        topics: &[TopicName],
+    ) -> Option<BTreeSet<TopicName>> {
+        let retry = Some(SidecarTopic::Retry(self.key(group)));
+        let reads = topics.iter().any(|topic| self.owned(topic.as_str()) == retry);
+        let others = topics.iter().filter(|topic| self.owned(topic.as_str()).is_none());
+        reads.then(|| others.cloned().collect()).filter(|others: &BTreeSet<_>| !others.is_empty())
     }
 
     /// The group and kind of a topic; `None`: the sidecar does not serve it. `%RETRY%<group>` and

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use crate::support::client::s;
 use crate::support::port::free_port;
-use crate::support::{Server, until};
+use crate::support::{Member, Server, rebalance, until};
 use kafka_protocol::messages::api_versions_response::{ApiVersion, SupportedFeatureKey};
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
@@ -163,6 +163,21 @@ fn the_check_describes_a_cluster_and_reports_name_conflicts() {
     found.is("topic_names", "warn", "name conflict: 2 of the cluster have names of");
     let other = format!("node_id: 7\n{}", upstream(cluster.addr()));
     home.check(&other).is("node_id", "ok", "7 is no broker's");
+}
+
+#[test]
+fn the_check_names_groups_with_listeners_of_unlike_topics() {
+    let (cluster, home) = (Server::alone(), Home::new());
+    let check = || home.check(&upstream(cluster.addr()));
+    check().is("subscriptions", "ok", "no group");
+    let mut members = ["orders", "payments"].map(|topic| {
+        cluster.client().create(topic, 1);
+        Member::on(cluster.client(), "shop", &[topic, "reprise.retry.shop"])
+    });
+    let [orders, payments] = &mut members;
+    let partitions = [("orders", 1), ("payments", 1), ("reprise.retry.shop", 1)];
+    rebalance(&mut [orders, payments], &partitions);
+    check().is("subscriptions", "warn", "shop (orders | payments)");
 }
 
 /// Whether the request is of this API: every request begins with its key.

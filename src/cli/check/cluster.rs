@@ -1,5 +1,7 @@
 //! The check of the upstream: its brokers, conflicting names and numbers, and broker ports.
 
+use std::collections::BTreeSet;
+
 use tokio::sync::watch;
 
 use super::finding::Finding;
@@ -9,6 +11,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
+use crate::route::groups::unlike_readers::list_readers;
 use crate::socket::Budget;
 use crate::upstream::{
     BrokerReport, BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, LoginRequirement, ReachedBroker,
@@ -158,6 +161,7 @@ fn whole(config: &Config, cluster: &ClusterSeen) -> Vec<Finding> {
         Finding::ok("cluster", &on, found),
         node_id(config, cluster, &on),
         names(config, cluster, &on),
+        subscriptions(config, cluster, &on),
     ]
     .into_iter()
     .chain(cluster.dead_letters.as_ref().map(|of| share_dead_letters(config, cluster, of, &on)))
@@ -236,6 +240,31 @@ fn names(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
         "names: {retry: \"reprise.retries.{group}\", dead_letters: \
          \"reprise.dead-letters.{group}\"} or other templates of your choice, or delete those \
          topics in the cluster",
+    )
+}
+
+/// Groups whose members read one retry topic and beside it unlike topics.
+fn subscriptions(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
+    let templates = config.templates();
+    let unlike = cluster.subscriptions.iter().filter_map(|(group, members)| {
+        let readers = members.iter().filter_map(|topics| templates.beside_retries(group, topics));
+        let readers: BTreeSet<_> = readers.collect();
+        (readers.len() > 1).then(|| format!("{group} ({})", list_readers(&readers)))
+    });
+    let unlike: Vec<String> = unlike.take(CONFLICTS_MAX).collect();
+    if unlike.is_empty() {
+        let found = "no group reads its retry topic beside unlike topics";
+        return Finding::ok("subscriptions", on, found);
+    }
+    Finding::warn(
+        "subscriptions",
+        on,
+        format!(
+            "members of a group read its retry topic and unlike other topics, and a retry may \
+             reach one that does not read its topic: {}",
+            unlike.join(", ")
+        ),
+        "a group id for each listener, or in each the handlers of all topics",
     )
 }
 

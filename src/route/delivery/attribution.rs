@@ -168,16 +168,29 @@ impl Router {
         Some(OwnerCandidate { group: group.clone(), member: member.clone(), topics })
     }
 
+    /// The subscription of each member of a group.
+    pub(in crate::route) fn subscriptions(&self, group: &GroupId) -> Vec<Vec<TopicName>> {
+        if self.upstream.is_some() {
+            let seen = self.members.seen(group, self.clock.now().mono).into_iter();
+            return seen.filter_map(|seen| seen.topics).collect();
+        }
+        let wanted = self.broker.groups.wanted(group).into_iter();
+        wanted.map(|(_, wanted)| topics_of(wanted)).collect()
+    }
+
+    /// The subscription of one member; `None`: it is unknown.
+    pub(in crate::route) fn subscription_of(
+        &self,
+        group: &GroupId,
+        member: &MemberId,
+    ) -> Option<Vec<TopicName>> {
+        self.candidate(group, member)?.topics
+    }
+
     /// The topics to which members of a group subscribe, without ours.
     pub fn subscribed(&self, group: &GroupId) -> BTreeSet<TopicName> {
-        let topics: Vec<TopicName> = if self.upstream.is_some() {
-            let seen = self.members.seen(group, self.clock.now().mono).into_iter();
-            seen.filter_map(|seen| seen.topics).flatten().collect()
-        } else {
-            let wanted = self.broker.groups.wanted(group).into_iter();
-            wanted.flat_map(|(_, wanted)| topics_of(wanted)).collect()
-        };
-        topics.into_iter().filter(|topic| !self.names.is_ours(topic)).collect()
+        let topics = self.subscriptions(group).into_iter().flatten();
+        topics.filter(|topic| !self.names.is_ours(topic)).collect()
     }
 
     /// Whether a failure of this member moves to the retry topic instead of staying in place.

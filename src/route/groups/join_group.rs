@@ -75,7 +75,8 @@ pub(in crate::route) async fn answer(
                 joined.generation,
                 AssignmentStep::Joined,
             );
-            router.bind_member(conn, &group, key);
+            router.bind_member(conn, &group, key.clone());
+            router.compare_readers(&group, &key);
             accepted(head.version, joined)
         }
         Err(refusal) => refused(head.version, &refusal),
@@ -130,6 +131,7 @@ pub(in crate::route) async fn relayed(
         AssignmentStep::Joined,
     );
     router.note_alive(conn, &group, (&key, &member_id));
+    router.compare_readers(&group, &key);
     router.look_for_conflicts_of(link, head, &group).await?;
     let topics = router.members.wants(&group, &key).unwrap_or_default();
     router.list_node_to_subscriber(conn, topics.iter());

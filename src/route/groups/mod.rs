@@ -14,3 +14,4 @@ pub mod lost_members;
 pub mod membership_cache;
 mod retry_members;
 pub(super) mod sync_group;
+pub mod unlike_readers;

@@ -65,6 +65,15 @@ impl Names {
         self.read().is_told
     }
 
+    /// The topics of a subscription to the group's retry topic, without ours.
+    pub(in crate::route) fn beside_retries(
+        &self,
+        group: &GroupId,
+        topics: &[TopicName],
+    ) -> Option<BTreeSet<TopicName>> {
+        self.templates.beside_retries(group, topics)
+    }
+
     pub fn retry_topic(&self, group: &GroupId) -> TopicName {
         let name = self.templates.retry_topic(group);
         self.remember(&name, group);

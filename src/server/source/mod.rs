@@ -40,6 +40,7 @@ use crate::group::member_key;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::{ExportStep, StateKind};
+use crate::route::groups::unlike_readers::list_readers;
 use crate::server::readiness::readiness;
 use crate::server::source::detector_state::{breaker, explained};
 use crate::server::source::group_members::{MembershipView, elsewhere, seen, states};
@@ -387,6 +388,15 @@ impl AdminSource {
             offsets: self.offsets(group),
             ..GroupView::default()
         };
+        let readers = self.router.reader_topics_of(group);
+        if readers.len() > 1 {
+            view.advice.push(format!(
+                "members read {retry_topic} beside unlike topics ({}): a retry may reach one that \
+                 does not read its topic. Give each listener a group id of its own, or each the \
+                 handlers of all topics",
+                list_readers(&readers)
+            ));
+        }
         let disconnected = self.router.disconnected_members(group);
         for mut member in seen.members {
             let id = member.member_id.as_str().into();

@@ -4,6 +4,7 @@
 mod dead_letters;
 mod login;
 mod served;
+mod subscriptions;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::wire::Api;
 
 pub use dead_letters::{PREFIX as DEAD_LETTERS_PREFIX, ShareDeadLetters};
 pub use served::BrokerReport;
+use subscriptions::GroupSubscriptions;
 
 /// The first ApiVersions that lists features, which reveal the release.
 const FEATURES: i16 = 3;
@@ -76,6 +78,7 @@ pub struct ClusterSeen {
     pub topics: Vec<String>,
     /// Topics of share groups' dead letters; `None`: the cluster has none before Kafka 4.4.
     pub dead_letters: Option<ShareDeadLetters>,
+    pub subscriptions: Vec<GroupSubscriptions>,
 }
 
 impl Upstream {
@@ -111,6 +114,7 @@ impl Upstream {
         let dead_letters = self.dead_letters(&survey.brokers).await;
         if let Some(cluster) = &mut survey.cluster {
             cluster.dead_letters = dead_letters;
+            cluster.subscriptions = self.subscriptions(&survey.brokers).await;
         }
         survey
     }
@@ -190,6 +194,7 @@ impl Upstream {
             nodes: nodes.collect(),
             topics: names.map(|name| name.0.to_string()).collect(),
             dead_letters: None,
+            subscriptions: Vec::new(),
         })
     }
 

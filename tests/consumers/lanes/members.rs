@@ -1,6 +1,8 @@
 //! Advice on the members of a group, in `group explain` and on the page.
 
-use crate::support::{Member, Server, until};
+use crate::support::{Consumer, Member, Server, rebalance, settle, until};
+
+const RETRY: &str = "reprise.retry.shop";
 
 fn advice(server: &Server) -> String {
     server.json("/api/v1/explain?group=shop")["advice"].to_string()
@@ -14,4 +16,30 @@ fn a_member_that_did_not_leave_is_told() {
     drop(member);
     let says = "a member is gone; the group waits up to 10 s for it";
     until("its closed connection is noticed", || advice(&server).contains(says));
+}
+
+#[test]
+fn listeners_of_unlike_topics_in_one_group_are_told() {
+    let server = Server::start();
+    let topics = ["orders", "payments"];
+    topics.iter().for_each(|topic| server.client().create(topic, 1));
+    let [mut orders, mut payments] =
+        topics.map(|topic| Member::new(&server, "shop", &[topic, RETRY]));
+    let partitions = [("orders", 1), ("payments", 1), (RETRY, 1)];
+    rebalance(&mut [&mut orders], &partitions);
+    assert!(!advice(&server).contains("unlike"), "one listener");
+    rebalance(&mut [&mut orders, &mut payments], &partitions);
+    assert!(advice(&server).contains("beside unlike topics (orders | payments)"));
+}
+
+#[test]
+fn consumers_of_unlike_topics_in_one_group_are_told() {
+    let server = Server::start();
+    ["orders", "payments"].iter().for_each(|topic| server.client().create(topic, 1));
+    let mut orders = Consumer::new(&server, "shop", &["orders", RETRY]);
+    let mut payments = Consumer::new(&server, "shop", &["payments", RETRY]);
+    orders.enter();
+    payments.enter();
+    settle(&mut [&mut orders, &mut payments]);
+    assert!(advice(&server).contains("beside unlike topics (orders | payments)"));
 }

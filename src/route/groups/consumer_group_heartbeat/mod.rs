@@ -37,6 +37,7 @@ pub(in crate::route) async fn answer(
     let group = group_of(&request.group_id);
     let retry = router.names.retry_topic(&group);
     let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
+    let subscribes = request.subscribed_topic_names.is_some();
     let beat = beat(conn, head, request, lane);
     let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
     // Looked up before the member leaves, since its heartbeat may name it by member id alone.
@@ -74,6 +75,9 @@ pub(in crate::route) async fn answer(
     let key = router.broker.groups.key_of(&group, &alive.member_id);
     let key = key.unwrap_or_else(|| alive.member_id.clone());
     router.bind_member(conn, &group, key.clone());
+    if subscribes {
+        router.compare_readers(&group, &key);
+    }
     router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, AssignmentStep::Assigned);
     if stays && router.calls_back(&group, &key).is_some() {
         return called_back();

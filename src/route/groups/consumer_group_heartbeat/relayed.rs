@@ -75,6 +75,7 @@ pub(in crate::route) async fn relayed(
                 let metadata = Subscription::to(names.collect()).to_bytes();
                 if router.members.subscribes(&group, &key, metadata) {
                     router.detectors.change_owners();
+                    router.compare_readers(&group, &key);
                 }
             }
             match with_ours(router, &group, key, response.assignment.take()).await {
