@@ -35,7 +35,8 @@ mod writer;
 
 pub use config::JournalOptions;
 pub use disk::data_directory::{DirectoryFacts, ephemeral};
-pub use disk::mem_disk::MemDisk;
+#[cfg(test)]
+pub(crate) use disk::mem_disk::MemDisk;
 pub use disk::real_disk::RealDisk;
 pub use disk::{Disk, DiskFile};
 pub use error::{

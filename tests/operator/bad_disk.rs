@@ -9,6 +9,9 @@
     reason = "a test may stop at a surprise"
 )]
 
+#[path = "support/mem_disk.rs"]
+mod mem_disk;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
+use mem_disk::MemDisk;
 use reprise::journal::{
-    AppendError, EntryKind, Journal, JournalOptions, MemDisk, NewEntry, RealDisk, StepResult,
+    AppendError, Disk, DiskFile, EntryKind, Journal, JournalOptions, NewEntry, RealDisk, StepResult,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use reprise::broker::topics::Topics;
 use reprise::broker::transactions::Incarnation;
 use reprise::clock::{Clock, Hand};
 use reprise::group::{ClassicConfig, ConsumerConfig};
-use reprise::journal::{Durability, Journal, JournalOptions, MemDisk, StepResult, Writer};
+use reprise::journal::{Durability, Journal, JournalOptions, StepResult, Writer};
 use reprise::model::WallMs;
 use reprise::wire::batch::{
     Batch, Headers, Hidden, ProducerStamp, RawRecord, TimestampType, batches, crc_of,
@@ -21,6 +21,7 @@ use reprise::wire::batch::{
 };
 use uuid::Uuid;
 
+use crate::mem_disk::MemDisk;
 use crate::transactions::GROUPS;
 
 pub const PARTITIONS: i32 = 3;

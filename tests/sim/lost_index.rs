@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
 use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackBatch, NackRequest, Replay};
-use reprise::journal::{Disk, Journal, JournalOptions, MemDisk, Writer};
+use reprise::journal::{Disk, Journal, JournalOptions, Writer};
 use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{
@@ -14,6 +14,8 @@ use reprise::retry::{
 };
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 use reprise::wire::names::Templates;
+
+use crate::mem_disk::MemDisk;
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 const HOUR_MS: u64 = 3_600_000;

@@ -26,6 +26,8 @@ mod imported;
 mod invariants;
 mod late;
 mod lost_index;
+#[path = "../support/mem_disk.rs"]
+mod mem_disk;
 mod model;
 mod nacks;
 mod script;
@@ -40,6 +42,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use reprise::journal::{Disk, DiskFile};
 use script::{Cuts, run};
 
 /// Events of one run.

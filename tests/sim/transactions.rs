@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastrand::Rng;
 use reprise::broker::offsets::CommitItem;
 use reprise::broker::transactions::{Incarnation, Joining, part};
-use reprise::journal::MemDisk;
 
 use crate::cluster::{Cluster, Cut, PARTITIONS, View, batch};
+use crate::mem_disk::MemDisk;
 
 const IDS: [&str; 3] = ["a", "b", "c"];
 pub const GROUPS: [&str; 2] = ["g", "h"];

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
 use reprise::engine::{Driver, Engine, EngineError, EngineParts, NackReply, Replay, RetryBatch};
-use reprise::journal::{Disk, Journal, JournalOptions, MemDisk, StepResult, Writer};
+use reprise::journal::{Disk, Journal, JournalOptions, StepResult, Writer};
 use reprise::model::{GroupId, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{LevelTable, NackOutcome, Policies, Policy};
@@ -22,6 +22,7 @@ use reprise::wire::batch::{Batch, records};
 use reprise::wire::names::Templates;
 
 use crate::invariants;
+use crate::mem_disk::MemDisk;
 use crate::model::{
     BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, ModelAnswer, ModelState, Record, Rules,
 };

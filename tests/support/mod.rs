@@ -8,6 +8,7 @@ pub mod batch;
 pub mod client;
 pub mod consumer;
 pub mod held_up;
+pub mod mem_disk;
 pub mod member;
 pub mod port;
 pub mod producer;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use reprise::config::{Config, Ephemeral, HostPort, UpstreamConfig};
+use reprise::journal::{Disk, DiskFile};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 
 use reprise::clock::{Clock, Hand};
 use reprise::config::Config;
-use reprise::journal::MemDisk;
 use reprise::model::WallMs;
 use reprise::server::{Server, StartError};
 use tokio::runtime::Builder;
 
 use super::batch::TIME_MS;
+use super::mem_disk::MemDisk;
 use super::{prepare, upstream};
 
 /// The simulated parts.

@@ -1,6 +1,8 @@
 //! The directory operations that the journal needs, so that tests can cut the power at any of them.
 
 pub(super) mod data_directory;
+#[cfg(test)]
+#[path = "../../../tests/support/mem_disk.rs"]
 pub(super) mod mem_disk;
 mod mounts;
 pub(super) mod real_disk;

@@ -17,13 +17,15 @@ use std::task::{Context, Poll, Waker};
 use fastrand::Rng;
 use reprise::clock::{Clock, Hand};
 use reprise::engine::{Driver, Engine, EngineError, EngineParts, GroupDetector, Replay};
-use reprise::journal::{Journal, JournalOptions, MemDisk, StepResult, Writer};
+use reprise::journal::{Journal, JournalOptions, StepResult, Writer};
 use reprise::model::{GroupId, Moment, MonoMs, Origin, TopicPartition, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::detector::{Detector, DetectorView, MemberFetch};
 use reprise::retry::{OrderMode, Policies, Policy};
 use reprise::wire::batch::{Headers, RawRecord, TimestampType};
 use reprise::wire::names::Templates;
+
+use crate::mem_disk::MemDisk;
 
 const PARTITIONS: i32 = 2;
 const RECORDS: i64 = 24;

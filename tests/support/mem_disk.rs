@@ -1,4 +1,8 @@
 //! A disk in memory that loses power, fails and fills up on demand, deterministically by seed.
+//!
+//! The unit tests of the library include this file too: the module above has the traits.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(unreachable_pub, reason = "the same file is a module of several test binaries")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -6,7 +10,7 @@ use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::journal::{Disk, DiskFile};
+use super::{Disk, DiskFile};
 
 /// Unit of a torn write: whole sectors survive.
 const SECTOR_BYTES: usize = 512;
