@@ -1,25 +1,67 @@
-//! The application of the demo on a small Kafka client: a producer of orders, the shop's consumer,
-//! and a reader of the dead letters.
+//! The application of the demo, over the connections that a sidecar has to its cluster: a producer
+//! of orders, the shop's consumer, and a reader of the dead letters.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
-use kafka_protocol::messages::{
-    FetchResponse, HeartbeatResponse, JoinGroupResponse, OffsetCommitResponse, OffsetFetchResponse,
-    ProduceResponse, SyncGroupResponse,
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
+use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use kafka_protocol::messages::{
+    FetchRequest, HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest,
+};
+use kafka_protocol::protocol::{Decodable, Request, StrBytes};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::Clock;
-use crate::demo::connection::DemoConnection;
 use crate::demo::demo_error::DemoError;
-use crate::demo::messages::{self, Membership, text_of};
 use crate::demo::shop::{self, DEAD_LETTERS, GROUP, PARTITIONS, RETRY_TOPIC, TOPIC};
 use crate::demo::tally::{Delivery, DemoEvent, ShopDeadLetter};
 use crate::model::{TopicName, TopicPartition};
+use crate::observe::Metrics;
+use crate::socket::Budget;
+use crate::upstream::{Address, OwnLinks, TopicWriter, Upstream};
 use crate::wire::Api;
-use crate::wire::assignment::Assignment;
-use crate::wire::batch::{Headers, RawRecord, RecordView, TimestampType};
+use crate::wire::assignment::{Assignment, Subscription};
+use crate::wire::batch::{Headers, RawRecord, RecordView, TimestampType, batches, records};
+
+/// The sidecar, in the client's own list of brokers.
+const NODE: i32 = 0;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Memory of one connection, and the largest answer: twenty small orders are below 16 KiB.
+const BYTES_MAX: usize = 4 << 20;
+
+/// JoinGroup without the round trip for a member id (KIP-394 begins at 4).
+const JOIN: (Api, i16) = (Api::JoinGroup, 3);
+const SYNC: (Api, i16) = (Api::SyncGroup, 3);
+const HEARTBEAT: (Api, i16) = (Api::Heartbeat, 3);
+const OFFSET_COMMIT: (Api, i16) = (Api::OffsetCommit, 7);
+const FETCH: (Api, i16) = (Api::Fetch, 11);
+
+/// Wait of a Fetch without records, and pause between two heartbeats.
+const FETCH_WAIT_MS: i32 = 250;
+const FETCH_BYTES_MAX: i32 = 1 << 20;
+const SESSION_TIMEOUT_MS: i32 = 30_000;
+
+/// One part of the application.
+struct DemoClient {
+    upstream: Upstream,
+    links: OwnLinks,
+    writer: TopicWriter,
+    /// The next offset of each partition that is read.
+    positions: BTreeMap<TopicPartition, i64>,
+}
+
+/// The membership of the shop's only member.
+struct Membership {
+    member: StrBytes,
+    generation: i32,
+}
 
 /// Places the orders.
 pub(super) async fn produce_orders(
@@ -27,7 +69,7 @@ pub(super) async fn produce_orders(
     events: UnboundedSender<DemoEvent>,
     clock: Clock,
 ) -> Result<(), DemoError> {
-    let mut connection = DemoConnection::open(&kafka).await?;
+    let mut client = DemoClient::new(&kafka)?;
     for (number, key, value) in shop::orders() {
         let partition = i32::try_from(number % PARTITIONS).unwrap_or(0);
         let record = RawRecord {
@@ -37,7 +79,7 @@ pub(super) async fn produce_orders(
             value: Some(Bytes::from(value)),
             headers: Headers::default(),
         };
-        produce(&mut connection, &partition_of(TOPIC, partition), record).await?;
+        client.produce(TOPIC, partition, record).await?;
         let _ = events.send(DemoEvent::Produced { order: number });
     }
     Ok(())
@@ -49,23 +91,16 @@ pub(super) async fn consume_orders(
     events: UnboundedSender<DemoEvent>,
     clock: Clock,
 ) -> Result<(), DemoError> {
-    let mut connection = DemoConnection::open(&kafka).await?;
-    let (membership, mut positions) = join(&mut connection).await?;
+    let mut client = DemoClient::new(&kafka)?;
+    let membership = client.join().await?;
     loop {
-        for (of, record) in fetch(&mut connection, &positions).await? {
-            if positions.get(&of).is_none_or(|position| record.offset < *position) {
-                continue;
-            }
+        for (of, record) in client.fetch().await? {
             let next = record.offset.saturating_add(1);
-            let delivery = deliver(&mut connection, &of, record, clock).await?;
-            commit(&mut connection, &membership, &of, next).await?;
-            positions.insert(of, next);
+            let delivery = deliver(&mut client, &of, record, clock).await?;
+            client.commit(&membership, &of, next).await?;
             let _ = events.send(DemoEvent::Delivered(delivery));
         }
-        let beat: HeartbeatResponse = connection
-            .call(Api::Heartbeat, messages::HEARTBEAT, &messages::heartbeat(&membership))
-            .await?;
-        accepted("Heartbeat", beat.error_code)?;
+        client.beat(&membership).await?;
     }
 }
 
@@ -74,18 +109,16 @@ pub(super) async fn read_dead_letters(
     kafka: String,
     events: UnboundedSender<DemoEvent>,
 ) -> Result<(), DemoError> {
-    let mut connection = DemoConnection::open(&kafka).await?;
-    let mut positions = BTreeMap::from([(partition_of(DEAD_LETTERS, 0), 0)]);
+    let mut client = DemoClient::new(&kafka)?;
+    client.positions.insert(partition_of(DEAD_LETTERS, 0), 0);
     loop {
-        for (of, record) in fetch(&mut connection, &positions).await? {
-            positions.insert(of, record.offset.saturating_add(1));
-            let header = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
+        for (_, record) in client.fetch().await? {
             let headers = record.headers.iter();
             let _ = events.send(DemoEvent::DeadLetter(ShopDeadLetter {
                 order: record.key.as_deref().map_or(0, shop::order_of),
                 value: text_of(record.value.as_ref()),
                 headers: headers
-                    .map(|found| (header(&found.key), text_of(found.value.as_ref())))
+                    .map(|found| (text_of(Some(&found.key)), text_of(found.value.as_ref())))
                     .collect(),
             }));
         }
@@ -94,7 +127,7 @@ pub(super) async fn read_dead_letters(
 
 /// Handles one record; a failed one is produced to the retry topic before it is committed.
 async fn deliver(
-    connection: &mut DemoConnection,
+    client: &mut DemoClient,
     of: &TopicPartition,
     record: RecordView,
     clock: Clock,
@@ -110,96 +143,159 @@ async fn deliver(
         let headers = [("x-retry-origin", origin.as_str()), ("x-retry-reason", reason)];
         let mut nack = record.into_raw();
         nack.headers = nack.headers.with(&headers);
-        produce(connection, &partition_of(RETRY_TOPIC, 0), nack).await?;
+        client.produce(RETRY_TOPIC, 0, nack).await?;
     }
     Ok(Delivery { order, attempt, at_ms, due_ms, failed })
 }
 
-/// Joins the group as its only member; returns the committed offsets of its partitions.
-async fn join(
-    connection: &mut DemoConnection,
-) -> Result<(Membership, BTreeMap<TopicPartition, i64>), DemoError> {
-    let request = messages::join(GROUP, &[TOPIC, RETRY_TOPIC]);
-    let joined: JoinGroupResponse =
-        connection.call(Api::JoinGroup, messages::JOIN, &request).await?;
-    accepted("JoinGroup", joined.error_code)?;
-    let membership = Membership {
-        group: GROUP.to_owned(),
-        member: joined.member_id.to_string(),
-        generation: joined.generation_id,
-    };
-    let orders = (0..PARTITIONS).filter_map(|partition| i32::try_from(partition).ok());
-    let orders: Vec<TopicPartition> = orders.map(|index| partition_of(TOPIC, index)).collect();
-    let request = messages::sync(&membership, &orders);
-    let synced: SyncGroupResponse =
-        connection.call(Api::SyncGroup, messages::SYNC, &request).await?;
-    accepted("SyncGroup", synced.error_code)?;
-    let assigned = Assignment::parse(&synced.assignment)
-        .map_err(|_| DemoError::Unexpected("an assignment that cannot be read"))?;
-    let mut partitions = Vec::new();
-    for assigned in &assigned.partitions {
-        for index in &assigned.partitions {
-            partitions.push(partition_of(assigned.topic.as_str(), *index));
-        }
+impl DemoClient {
+    fn new(kafka: &str) -> Result<Self, DemoError> {
+        let address: SocketAddr =
+            kafka.parse().map_err(|_| DemoError::Unexpected("an address that cannot be read"))?;
+        let address = Address { host: address.ip().to_string(), port: address.port() };
+        let (budget, metrics) = (Budget::new(BYTES_MAX), Metrics::new(1)?);
+        let bootstrap = vec![address.clone()];
+        let upstream = Upstream::new(bootstrap, CONNECT_TIMEOUT, BYTES_MAX, budget, metrics);
+        upstream.learn(NODE, address);
+        Ok(Self {
+            upstream,
+            links: OwnLinks::default(),
+            writer: TopicWriter::to_existing_topics(),
+            positions: BTreeMap::new(),
+        })
     }
-    let positions = committed(connection, &partitions).await?;
-    Ok((membership, positions))
-}
 
-/// The committed offset of each partition; 0 where there is none.
-async fn committed(
-    connection: &mut DemoConnection,
-    partitions: &[TopicPartition],
-) -> Result<BTreeMap<TopicPartition, i64>, DemoError> {
-    let request = messages::committed_offsets(GROUP, partitions);
-    let answer: OffsetFetchResponse =
-        connection.call(Api::OffsetFetch, messages::OFFSET_FETCH, &request).await?;
-    accepted("OffsetFetch", answer.error_code)?;
-    let mut positions = BTreeMap::new();
-    for topic in &answer.topics {
-        for partition in &topic.partitions {
-            let of = partition_of(topic.name.as_str(), partition.partition_index);
-            positions.insert(of, partition.committed_offset.max(0));
-        }
+    async fn call<Req>(
+        &mut self,
+        api: (Api, i16),
+        request: &Req,
+    ) -> Result<Req::Response, DemoError>
+    where
+        Req: Request,
+        Req::Response: Decodable,
+    {
+        Ok(self.links.call(&self.upstream, Some(NODE), api, request).await?)
     }
-    Ok(positions)
-}
 
-async fn fetch(
-    connection: &mut DemoConnection,
-    positions: &BTreeMap<TopicPartition, i64>,
-) -> Result<Vec<(TopicPartition, RecordView)>, DemoError> {
-    let answer: FetchResponse =
-        connection.call(Api::Fetch, messages::FETCH, &messages::fetch(positions)).await?;
-    accepted("Fetch", answer.error_code)?;
-    messages::fetched(&answer)
-}
+    async fn produce(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        record: RawRecord,
+    ) -> Result<(), DemoError> {
+        let topic = TopicName::new(topic);
+        Ok(self.writer.write(&self.upstream, &topic, partition, &[record]).await?)
+    }
 
-async fn produce(
-    connection: &mut DemoConnection,
-    of: &TopicPartition,
-    record: RawRecord,
-) -> Result<(), DemoError> {
-    let request = messages::produce(of, record)?;
-    let answer: ProduceResponse =
-        connection.call(Api::Produce, messages::PRODUCE, &request).await?;
-    let partition = answer.responses.first().and_then(|topic| topic.partition_responses.first());
-    let partition = partition.ok_or(DemoError::Unexpected("no answer for the partition"))?;
-    accepted("Produce", partition.error_code)
-}
+    /// Joins the group as its only member and leader, and takes every partition.
+    async fn join(&mut self) -> Result<Membership, DemoError> {
+        let mut protocol = JoinGroupRequestProtocol::default();
+        protocol.name = StrBytes::from_static_str("range");
+        let topics = vec![TopicName::new(TOPIC), TopicName::new(RETRY_TOPIC)];
+        protocol.metadata = Subscription::to(topics).to_bytes();
+        let mut request = JoinGroupRequest::default();
+        request.group_id = StrBytes::from_static_str(GROUP).into();
+        request.protocol_type = StrBytes::from_static_str("consumer");
+        request.session_timeout_ms = SESSION_TIMEOUT_MS;
+        request.rebalance_timeout_ms = SESSION_TIMEOUT_MS;
+        request.protocols = vec![protocol];
+        let joined = self.call(JOIN, &request).await?;
+        accepted("JoinGroup", joined.error_code)?;
+        let (member, generation) = (joined.member_id, joined.generation_id);
 
-async fn commit(
-    connection: &mut DemoConnection,
-    membership: &Membership,
-    of: &TopicPartition,
-    offset: i64,
-) -> Result<(), DemoError> {
-    let request = messages::commit(membership, of, offset);
-    let answer: OffsetCommitResponse =
-        connection.call(Api::OffsetCommit, messages::OFFSET_COMMIT, &request).await?;
-    let partition = answer.topics.first().and_then(|topic| topic.partitions.first());
-    let partition = partition.ok_or(DemoError::Unexpected("no answer for the partition"))?;
-    accepted("OffsetCommit", partition.error_code)
+        let mut assignment = Assignment::empty();
+        for partition in (0..PARTITIONS).filter_map(|index| i32::try_from(index).ok()) {
+            assignment.append(&TopicName::new(TOPIC), partition);
+        }
+        let mut own = SyncGroupRequestAssignment::default();
+        (own.member_id, own.assignment) = (member.clone(), assignment.to_bytes());
+        let mut request = SyncGroupRequest::default();
+        request.group_id = StrBytes::from_static_str(GROUP).into();
+        (request.member_id, request.generation_id) = (member.clone(), generation);
+        request.assignments = vec![own];
+        let synced = self.call(SYNC, &request).await?;
+        accepted("SyncGroup", synced.error_code)?;
+        let assignment = Assignment::parse(&synced.assignment)
+            .map_err(|_| DemoError::Unexpected("an assignment that cannot be read"))?;
+        for assigned in &assignment.partitions {
+            let of = assigned
+                .partitions
+                .iter()
+                .map(|index| partition_of(assigned.topic.as_str(), *index));
+            self.positions.extend(of.map(|of| (of, 0)));
+        }
+        Ok(Membership { member, generation })
+    }
+
+    async fn beat(&mut self, membership: &Membership) -> Result<(), DemoError> {
+        let mut request = HeartbeatRequest::default();
+        request.group_id = StrBytes::from_static_str(GROUP).into();
+        request.member_id = membership.member.clone();
+        request.generation_id = membership.generation;
+        accepted("Heartbeat", self.call(HEARTBEAT, &request).await?.error_code)
+    }
+
+    async fn commit(
+        &mut self,
+        membership: &Membership,
+        of: &TopicPartition,
+        offset: i64,
+    ) -> Result<(), DemoError> {
+        let mut partition = OffsetCommitRequestPartition::default();
+        (partition.partition_index, partition.committed_offset) = (of.partition, offset);
+        let mut topic = OffsetCommitRequestTopic::default();
+        topic.name = StrBytes::from_string(of.topic.as_str().to_owned()).into();
+        topic.partitions = vec![partition];
+        let mut request = OffsetCommitRequest::default();
+        request.group_id = StrBytes::from_static_str(GROUP).into();
+        request.member_id = membership.member.clone();
+        request.generation_id_or_member_epoch = membership.generation;
+        request.topics = vec![topic];
+        let answer = self.call(OFFSET_COMMIT, &request).await?;
+        let partition = answer.topics.first().and_then(|topic| topic.partitions.first());
+        let partition = partition.ok_or(DemoError::Unexpected("no answer for the partition"))?;
+        accepted("OffsetCommit", partition.error_code)
+    }
+
+    /// Fetches the next records with their partitions.
+    async fn fetch(&mut self) -> Result<Vec<(TopicPartition, RecordView)>, DemoError> {
+        let wanted = |(of, position): (&TopicPartition, &i64)| {
+            let mut partition = FetchPartition::default();
+            (partition.partition, partition.fetch_offset) = (of.partition, *position);
+            partition.partition_max_bytes = FETCH_BYTES_MAX;
+            let mut topic = FetchTopic::default();
+            topic.topic = StrBytes::from_string(of.topic.as_str().to_owned()).into();
+            topic.partitions = vec![partition];
+            topic
+        };
+        let mut request = FetchRequest::default();
+        (request.max_wait_ms, request.min_bytes) = (FETCH_WAIT_MS, 1);
+        request.max_bytes = FETCH_BYTES_MAX;
+        request.topics = self.positions.iter().map(wanted).collect();
+        let answer = self.call(FETCH, &request).await?;
+        accepted("Fetch", answer.error_code)?;
+        let broken = || DemoError::Unexpected("a broken batch");
+        let mut found = Vec::new();
+        for topic in &answer.responses {
+            for partition in &topic.partitions {
+                accepted("Fetch", partition.error_code)?;
+                let of = partition_of(topic.topic.as_str(), partition.partition_index);
+                let position = self.positions.entry(of.clone()).or_default();
+                let bytes = partition.records.clone().unwrap_or_default();
+                for batch in batches(bytes, BYTES_MAX) {
+                    let batch = batch.map_err(|_| broken())?;
+                    for record in records(&batch, BYTES_MAX).map_err(|_| broken())? {
+                        let record = record.map_err(|_| broken())?;
+                        if record.offset >= *position {
+                            *position = record.offset.saturating_add(1);
+                            found.push((of.clone(), record));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
 }
 
 fn accepted(api: &'static str, code: i16) -> Result<(), DemoError> {
@@ -208,4 +304,9 @@ fn accepted(api: &'static str, code: i16) -> Result<(), DemoError> {
 
 fn partition_of(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition { topic: TopicName::new(topic), partition }
+}
+
+/// The text of a value or a header; nothing for null.
+fn text_of(bytes: Option<&Bytes>) -> String {
+    bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
 }

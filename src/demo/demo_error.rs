@@ -1,8 +1,9 @@
 //! The errors that end the demo early.
 
 use crate::config::ConfigError;
+use crate::observe::MetricsError;
 use crate::server::StartError;
-use crate::wire::{BrokerAnswerError, EncodeError};
+use crate::upstream::{UpstreamError, WriteError};
 
 /// The reason the demo ended early.
 #[derive(Debug, thiserror::Error)]
@@ -16,15 +17,15 @@ pub enum DemoError {
     /// A socket or the temporary directory failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A request cannot be encoded.
+    /// The sidecar does not answer.
     #[error(transparent)]
-    Encode(#[from] EncodeError),
-    /// An answer cannot be decoded.
+    Upstream(#[from] UpstreamError),
+    /// The sidecar does not take a record.
     #[error(transparent)]
-    Answer(#[from] BrokerAnswerError),
-    /// The answer is larger than any answer of the demo can be.
-    #[error("the sidecar announced an answer above 4 MiB")]
-    AnswerTooLarge,
+    Write(#[from] WriteError),
+    /// The metrics of a client cannot be registered.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// The sidecar refused a request.
     #[error("the sidecar refused {api} with error code {code}")]
     Refused {

@@ -6,10 +6,8 @@
 //! **Bounds.** The demo has twenty orders, so no number saturates.
 
 mod client;
-mod connection;
 mod demo_error;
 mod ladder;
-mod messages;
 mod screen;
 pub mod shop;
 mod sidecar;
@@ -50,7 +48,7 @@ pub struct DemoOptions {
 /// The parts of the application, each a task.
 pub type DemoTasks = JoinSet<Result<(), DemoError>>;
 
-/// Runs the demo with the sidecar's own small client.
+/// Runs the demo with the connections that a sidecar has to its cluster.
 pub fn run(options: DemoOptions) -> ExitCode {
     run_with(options, |parts, kafka, events, clock| {
         parts.spawn(client::consume_orders(kafka.clone(), events.clone(), clock));
