@@ -1,8 +1,12 @@
-//! JSON as text, token by token: numbers, order and duplicate members stay as they are.
+//! JSON as text: numbers, order and duplicate members stay as they are.
 
-use serde::de::IgnoredAny;
+use std::fmt;
 
-/// Levels that get an indent of their own; deeper ones stay at the last column.
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Levels that are indented; deeper ones stay as written.
 const DEPTH_MAX: usize = 40;
 
 /// The text of a JSON document; `None`: the bytes are another format.
@@ -16,86 +20,89 @@ pub(in crate::admin) fn has_members(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
 }
 
+/// Passes the members of an object with their names as written, or the elements of an array, to
+/// `each` until it returns false. Fails for any other value, and after such an end.
+pub(super) fn for_each_part<'a>(
+    value: &'a RawValue,
+    each: impl FnMut(Option<&'a RawValue>, &'a RawValue) -> bool,
+) -> Result<(), serde_json::Error> {
+    serde_json::Deserializer::from_str(value.get()).deserialize_any(PartVisitor(each))
+}
+
+struct PartVisitor<F>(F);
+
+impl<'de, F> Visitor<'de> for PartVisitor<F>
+where
+    F: FnMut(Option<&'de RawValue>, &'de RawValue) -> bool,
+{
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((name, part)) = map.next_entry()?
+            && self.0(Some(name), part)
+        {}
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(part) = seq.next_element()?
+            && self.0(None, part)
+        {}
+        Ok(())
+    }
+}
+
 /// A document with a line for each member; the text ends once it has more than `room` bytes.
 pub(in crate::admin) fn indented(text: &str, room: usize) -> String {
-    let (bytes, mut out) = (text.as_bytes(), String::new());
-    let (mut depth, mut at) = (0_usize, 0);
-    while out.len() <= room {
-        at = skip_space(bytes, at);
-        let Some(byte) = bytes.get(at) else { break };
-        let end = token_end(bytes, at);
-        let token = text.get(at..end).unwrap_or_default();
-        at = end;
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                out.push_str(token);
-                if !matches!(bytes.get(skip_space(bytes, at)), Some(b'}' | b']')) {
-                    new_line(&mut out, depth);
-                }
-            }
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if !out.ends_with(['{', '[']) {
-                    new_line(&mut out, depth);
-                }
-                out.push_str(token);
-            }
-            b',' => {
-                out.push_str(token);
-                new_line(&mut out, depth);
-            }
-            b':' => out.push_str(": "),
-            _ => out.push_str(prefix(token, room)),
-        }
+    let mut out = String::new();
+    if let Ok(document) = serde_json::from_str(text) {
+        indent(document, 0, room, &mut out);
     }
     out
 }
 
-fn new_line(out: &mut String, depth: usize) {
-    out.push('\n');
-    out.extend(std::iter::repeat_n("  ", depth.min(DEPTH_MAX)));
+fn indent(value: &RawValue, depth: usize, room: usize, out: &mut String) {
+    let text = value.get();
+    if depth == DEPTH_MAX || !has_members(text) {
+        out.push_str(prefix(text, room));
+        return;
+    }
+    out.push_str(prefix(text, 0));
+    let mut is_first = true;
+    let whole = for_each_part(value, |name, part| {
+        if !is_first {
+            out.push(',');
+        }
+        is_first = false;
+        new_line(out, depth + 1);
+        if let Some(name) = name {
+            out.push_str(prefix(name.get(), room));
+            out.push_str(": ");
+        }
+        indent(part, depth + 1, room, out);
+        out.len() <= room
+    });
+    if whole.is_ok() {
+        if !is_first {
+            new_line(out, depth);
+        }
+        out.push(if text.starts_with('[') { ']' } else { '}' });
+    }
 }
 
-/// The first bytes of a text, in whole characters.
+fn new_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth));
+}
+
+/// The first bytes of a text, one more than `bytes`, in whole characters.
 fn prefix(text: &str, bytes: usize) -> &str {
     let end = text.floor_char_boundary(bytes.saturating_add(1));
     text.get(..end).unwrap_or(text)
-}
-
-/// The first byte from `at` on that is no white space.
-pub(super) fn skip_space(bytes: &[u8], at: usize) -> usize {
-    let rest = bytes.get(at..).unwrap_or_default();
-    let spaces = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
-    at + spaces.count()
-}
-
-/// The end of the token that begins at `at`.
-pub(super) fn token_end(bytes: &[u8], at: usize) -> usize {
-    let rest = bytes.get(at..).unwrap_or_default();
-    match rest.first() {
-        None => at,
-        Some(b'{' | b'}' | b'[' | b']' | b',' | b':') => at + 1,
-        Some(b'"') => at + string_bytes(rest),
-        Some(_) => {
-            let is_end = |byte: &u8| b" \t\n\r,:]}".contains(byte);
-            at + rest.iter().position(is_end).unwrap_or(rest.len())
-        }
-    }
-}
-
-/// Bytes of a string with both its quotes.
-fn string_bytes(rest: &[u8]) -> usize {
-    let mut is_escaped = false;
-    for (at, byte) in rest.iter().enumerate().skip(1) {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    rest.len()
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 //! A value that is no JSON cannot be searched, so its bytes are not shown at all.
 
 use axum::http::StatusCode;
+use serde_json::value::RawValue;
 
 use super::concealment::Concealment;
-use super::json::{json_text, skip_space, token_end};
+use super::json::{for_each_part, has_members};
 use crate::admin::answer::Refusal;
 use crate::admin::views::{DeadLetterView, DelayedView, RetryRecord};
 
@@ -27,7 +28,7 @@ pub struct Mask {
 
 impl Mask {
     /// Masks headers of these names, in any case of letters, and the members of JSON at these
-    /// paths. At most 64 paths: names with dots between them.
+    /// paths: names with dots between them.
     pub fn new(headers: Vec<String>, json: &[String]) -> Self {
         let path = |path: &String| path.split('.').map(str::to_owned).collect();
         Self { headers, paths: json.iter().map(path).collect() }
@@ -84,8 +85,8 @@ impl Mask {
 
     /// Masks a key that is JSON; another key has no members.
     fn key(&self, key: &mut Option<Vec<u8>>) {
-        let text = key.as_deref().and_then(json_text);
-        if let Some(masked) = text.and_then(|text| masked(text, &self.paths)) {
+        let text = key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
+        if let Some(Ok(Some(masked))) = text.map(|text| masked(text, &self.paths)) {
             *key = Some(masked.into_bytes());
         }
     }
@@ -95,8 +96,11 @@ impl Mask {
         if self.paths.is_empty() || bytes.is_empty() {
             return Concealment::None;
         }
-        let Some(text) = json_text(bytes) else { return Concealment::Whole };
-        match masked(text, &self.paths) {
+        let text = std::str::from_utf8(bytes).ok();
+        let Some(Ok(masked)) = text.map(|text| masked(text, &self.paths)) else {
+            return Concealment::Whole;
+        };
+        match masked {
             None => Concealment::None,
             Some(masked) => {
                 *value = Some(masked.into_bytes());
@@ -122,111 +126,68 @@ impl Concealment {
     }
 }
 
-/// A container on the way to the present token.
-struct JsonContainer {
-    is_array: bool,
-    index: usize,
-    /// Paths that match so far, a bit each.
-    alive: u64,
+/// A document of which values are hidden, from its begin to its end.
+struct MaskedText<'a> {
+    text: &'a str,
+    /// Bytes of `text` that are in `out`, or hidden.
+    done: usize,
+    out: String,
 }
 
-/// The paths that lead to the next value.
-#[derive(Clone, Copy, Default)]
-struct Lead {
-    alive: u64,
-    /// A path ends at the value.
-    is_end: bool,
+impl<'a> MaskedText<'a> {
+    /// Hides the values at these paths, which begin below `value`.
+    fn hide(&mut self, value: &'a RawValue, paths: &[&[String]]) -> Result<(), serde_json::Error> {
+        if paths.is_empty() || !has_members(value.get()) {
+            return Ok(());
+        }
+        let (mut index, mut searched) = (0_usize, Ok(()));
+        for_each_part(value, |name, part| {
+            let name = match name {
+                // A name that cannot be decoded may be any name, so it matches every path.
+                Some(name) => serde_json::from_str::<String>(name.get()).ok(),
+                None => Some(index.to_string()),
+            };
+            index += 1;
+            let inner = below(paths, name.as_deref());
+            if inner.iter().any(|path| path.is_empty()) {
+                self.replace(part.get());
+            } else {
+                searched = self.hide(part, &inner);
+            }
+            searched.is_ok()
+        })?;
+        searched
+    }
+
+    /// Puts the sign in the place of a part of the text.
+    fn replace(&mut self, part: &str) {
+        let at = part.as_ptr().addr().wrapping_sub(self.text.as_ptr().addr());
+        self.out.push_str(self.text.get(self.done..at).unwrap_or_default());
+        self.out.push_str(JSON_SIGN);
+        self.done = at.saturating_add(part.len());
+    }
+}
+
+/// The rest of each path that leads to the member of this name; `None`: any name.
+fn below<'a>(paths: &[&'a [String]], name: Option<&str>) -> Vec<&'a [String]> {
+    let rest = |path: &&'a [String]| {
+        let (first, rest) = path.split_first()?;
+        (first == ANY || name.is_none_or(|name| name == first)).then_some(rest)
+    };
+    paths.iter().filter_map(rest).collect()
 }
 
 /// A JSON document with the sign in the place of the values at these paths; `None`: it has none.
-fn masked(text: &str, paths: &[Vec<String>]) -> Option<String> {
-    let bytes = text.as_bytes();
-    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
-    let mut stack: Vec<JsonContainer> = Vec::new();
-    let mut lead = Lead { alive: u64::MAX, is_end: false };
-    let mut is_key_next = false;
-    loop {
-        at = skip_space(bytes, at);
-        let Some(byte) = bytes.get(at) else { break };
-        let end = token_end(bytes, at);
-        match (byte, stack.last_mut()) {
-            (b'}' | b']', _) => {
-                stack.pop();
-                (lead, is_key_next) = (Lead::default(), false);
-            }
-            (b',', Some(level)) if level.is_array => {
-                level.index += 1;
-                lead = child(paths, &stack, None);
-            }
-            (b',', _) => is_key_next = true,
-            (b':', _) => {}
-            (b'"', Some(_)) if is_key_next => {
-                lead = child(paths, &stack, text.get(at..end));
-                is_key_next = false;
-            }
-            _ if lead.is_end => {
-                out.push_str(text.get(copied..at).unwrap_or_default());
-                out.push_str(JSON_SIGN);
-                (copied, at) = (value_end(bytes, at), value_end(bytes, at));
-                lead = Lead::default();
-                continue;
-            }
-            (b'{' | b'[', _) => {
-                let is_array = *byte == b'[';
-                stack.push(JsonContainer { is_array, index: 0, alive: lead.alive });
-                is_key_next = !is_array;
-                lead = if is_array { child(paths, &stack, None) } else { Lead::default() };
-            }
-            _ => {}
-        }
-        at = end;
+/// Fails where the text is another format.
+fn masked(text: &str, paths: &[Vec<String>]) -> Result<Option<String>, serde_json::Error> {
+    let paths: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
+    let mut masked = MaskedText { text, done: 0, out: String::new() };
+    masked.hide(serde_json::from_str(text)?, &paths)?;
+    if masked.done == 0 {
+        return Ok(None);
     }
-    if copied == 0 {
-        return None;
-    }
-    out.push_str(text.get(copied..).unwrap_or_default());
-    Some(out)
-}
-
-/// The paths that lead to a member of the innermost container. Members match by their name as
-/// written, elements of an array by their index.
-fn child(paths: &[Vec<String>], stack: &[JsonContainer], written: Option<&str>) -> Lead {
-    let Some(level) = stack.last().filter(|level| level.alive != 0) else {
-        return Lead::default();
-    };
-    let name = match written {
-        // A name that cannot be decoded may be any name, so it matches every path.
-        Some(written) => serde_json::from_str::<String>(written).ok(),
-        None => Some(level.index.to_string()),
-    };
-    let is_of = |part: &String| part == ANY || name.as_ref().is_none_or(|name| name == part);
-    let (depth, mut lead) = (stack.len() - 1, Lead::default());
-    for (bit, path) in paths.iter().enumerate().take(64) {
-        let bit = level.alive & (1 << bit);
-        if bit != 0 && path.get(depth).is_some_and(is_of) {
-            lead.alive |= bit;
-            lead.is_end |= path.len() == depth + 1;
-        }
-    }
-    lead
-}
-
-/// The end of the value that begins at `at`.
-fn value_end(bytes: &[u8], mut at: usize) -> usize {
-    let mut depth = 0_usize;
-    loop {
-        match bytes.get(at) {
-            None => return bytes.len(),
-            Some(b'{' | b'[') => depth += 1,
-            Some(b'}' | b']') => depth = depth.saturating_sub(1),
-            Some(_) => {}
-        }
-        at = token_end(bytes, at);
-        if depth == 0 {
-            return at;
-        }
-        at = skip_space(bytes, at);
-    }
+    masked.out.push_str(text.get(masked.done..).unwrap_or_default());
+    Ok(Some(masked.out))
 }
 
 #[cfg(test)]
