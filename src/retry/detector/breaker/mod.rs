@@ -84,38 +84,29 @@ impl DeliveryOutcomes {
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Breaker {
-    /// Outcomes of the last first deliveries, oldest first; true: failed.
+    /// The last outcomes since the last turnover, oldest first; true: failed.
     outcomes: VecDeque<bool>,
     failed: u32,
     /// Time at which the last record was handled.
     handled_at: Option<MonoMs>,
-    state: BreakerState,
+    /// `None`: closed.
+    pause: Option<Pause>,
 }
 
-#[derive(Debug, Default)]
-enum BreakerState {
-    #[default]
-    Closed,
-    Paused {
-        since: MonoMs,
-        until: MonoMs,
-        step: u32,
-    },
-    Testing {
-        since: MonoMs,
-        step: u32,
-        batch: TestBatch,
-    },
-}
-
-/// The test batch.
+/// A pause, with the test batch that ends it.
 #[derive(Debug)]
+struct Pause {
+    since: MonoMs,
+    /// The test batch begins, or is judged, at this time.
+    until: MonoMs,
+    /// Test batches in a row that failed.
+    step: u32,
+    test: Option<TestBatch>,
+}
+
+#[derive(Clone, Copy, Debug)]
 struct TestBatch {
     left: u32,
-    failed: u32,
-    handled: u32,
-    /// The batch is judged at this time.
-    until: MonoMs,
     /// No first delivery had an outcome in time, so retries are delivered as well.
     has_retries: bool,
 }
@@ -131,21 +122,18 @@ impl Breaker {
         if ended.handled > 0 {
             self.handled_at = Some(now);
         }
-        match &mut self.state {
-            BreakerState::Closed => {
-                let DeliveryOutcomes { handled, failed } = ended.at_most(settings.rules.window);
-                let outcomes = repeat_n(false, size(handled)).chain(repeat_n(true, size(failed)));
-                self.outcomes.extend(outcomes);
-                self.failed = self.failed.saturating_add(failed);
-                while self.outcomes.len() > size(settings.rules.window) {
-                    let was_failed = self.outcomes.pop_front() == Some(true);
-                    self.failed = self.failed.saturating_sub(u32::from(was_failed));
-                }
-                self.pause_if_too_many(now, settings)
-            }
-            BreakerState::Paused { .. } => None,
-            BreakerState::Testing { .. } => self.note_tested(now, settings, ended),
+        if self.is_paused() {
+            return None;
         }
+        let DeliveryOutcomes { handled, failed } = ended.at_most(settings.rules.window);
+        let outcomes = repeat_n(false, size(handled)).chain(repeat_n(true, size(failed)));
+        self.outcomes.extend(outcomes);
+        self.failed = self.failed.saturating_add(failed);
+        while self.outcomes.len() > size(settings.rules.window) {
+            let was_failed = self.outcomes.pop_front() == Some(true);
+            self.failed = self.failed.saturating_sub(u32::from(was_failed));
+        }
+        self.judge(now, settings, false)
     }
 
     /// Counts a record as failed that was counted as handled.
@@ -155,48 +143,52 @@ impl Breaker {
         settings: &BreakerSettings,
     ) -> Option<Turnover> {
         let latest = self.outcomes.iter_mut().rev().find(|has_failed| !**has_failed);
-        let Some(handled) = latest.filter(|_| matches!(self.state, BreakerState::Closed)) else {
+        let Some(handled) = latest.filter(|_| self.pause.is_none()) else {
             return self.note(now, settings, DeliveryOutcomes { handled: 0, failed: 1 });
         };
         *handled = true;
         self.failed = self.failed.saturating_add(1);
-        self.pause_if_too_many(now, settings)
+        self.judge(now, settings, false)
     }
 
-    fn pause_if_too_many(&mut self, now: MonoMs, settings: &BreakerSettings) -> Option<Turnover> {
-        let all = u32::try_from(self.outcomes.len()).unwrap_or(u32::MAX);
-        let is_over =
-            self.failed >= settings.rules.min && is_most(settings.rules, self.failed, all);
-        is_over.then(|| self.pause(now, settings.step_ms, (now, 0)))
-    }
-
-    fn note_tested(
+    /// `is_late`: the test batch is judged by the outcomes so far.
+    fn judge(
         &mut self,
         now: MonoMs,
         settings: &BreakerSettings,
-        ended: DeliveryOutcomes,
+        is_late: bool,
     ) -> Option<Turnover> {
-        let BreakerState::Testing { since, step, batch } = &mut self.state else { return None };
-        batch.handled = batch.handled.saturating_add(ended.handled);
-        batch.failed = batch.failed.saturating_add(ended.failed);
-        let (since, step, min) = (*since, *step, settings.rules.min);
-        if is_most(settings.rules, batch.failed, min) {
-            return Some(self.pause(now, settings.step_ms, (since, step.saturating_add(1))));
+        let (rules, all) = (settings.rules, u32::try_from(self.outcomes.len()).unwrap_or(u32::MAX));
+        let Some(Pause { since, step, .. }) = self.pause else {
+            let is_over = self.failed >= rules.min && is_most(rules, self.failed, all);
+            return is_over.then(|| self.pause(now, settings, (now, 0)));
+        };
+        if is_most(rules, self.failed, if is_late { all } else { rules.min }) {
+            return Some(self.pause(now, settings, (since, step.saturating_add(1))));
         }
-        (batch.failed.saturating_add(batch.handled) >= min).then(|| self.close(since))
+        let is_over = all >= if is_late { 1 } else { rules.min };
+        is_over.then(|| {
+            self.clear();
+            Turnover::Closed { since }
+        })
     }
 
-    fn pause(&mut self, now: MonoMs, step_ms: u64, (since, step): (MonoMs, u32)) -> Turnover {
-        (self.outcomes, self.failed) = (VecDeque::new(), 0);
+    fn pause(
+        &mut self,
+        now: MonoMs,
+        settings: &BreakerSettings,
+        (since, step): (MonoMs, u32),
+    ) -> Turnover {
+        self.clear();
         let factor = 1_u64.checked_shl(step).unwrap_or(u64::MAX);
-        let pause_ms = step_ms.saturating_mul(factor).min(STEP_MS_MAX.max(step_ms));
-        self.state = BreakerState::Paused { since, until: now.plus(pause_ms), step };
+        let pause_ms = settings.step_ms.saturating_mul(factor);
+        let until = now.plus(pause_ms.min(STEP_MS_MAX.max(settings.step_ms)));
+        self.pause = Some(Pause { since, until, step, test: None });
         Turnover::Paused
     }
 
-    fn close(&mut self, since: MonoMs) -> Turnover {
-        self.state = BreakerState::Closed;
-        Turnover::Closed { since }
+    fn clear(&mut self) {
+        *self = Self { handled_at: self.handled_at, ..Self::default() };
     }
 
     /// Ends a pause that is over, or judges a test batch.
@@ -205,78 +197,42 @@ impl Breaker {
         now: MonoMs,
         settings: &BreakerSettings,
     ) -> Option<Turnover> {
-        match &mut self.state {
-            BreakerState::Paused { since, until, step } if *until <= now => {
-                let batch = TestBatch {
-                    left: settings.rules.min,
-                    failed: 0,
-                    handled: 0,
-                    until: now.plus(settings.patience_ms),
-                    has_retries: false,
-                };
-                self.state = BreakerState::Testing { since: *since, step: *step, batch };
-                Some(Turnover::Tested)
-            }
-            BreakerState::Testing { since, step, batch } if batch.until <= now => {
-                let (since, step) = (*since, *step);
-                let all = batch.failed.saturating_add(batch.handled);
-                if is_most(settings.rules, batch.failed, all) {
-                    return Some(self.pause(
-                        now,
-                        settings.step_ms,
-                        (since, step.saturating_add(1)),
-                    ));
-                }
-                if all > 0 {
-                    return Some(self.close(since));
-                }
-                // No outcome is known: more records are delivered, retries among them.
-                batch.left = settings.rules.min;
-                batch.has_retries = true;
-                batch.until = now.plus(settings.patience_ms);
-                Some(Turnover::Tested)
-            }
-            BreakerState::Closed | BreakerState::Paused { .. } | BreakerState::Testing { .. } => {
-                None
-            }
+        let has_retries = self.pause.as_ref().filter(|pause| pause.until <= now)?.test.is_some();
+        // Without an outcome more records are delivered, retries among them.
+        if has_retries && let Some(turnover) = self.judge(now, settings, true) {
+            return Some(turnover);
         }
+        let pause = self.pause.as_mut()?;
+        pause.test = Some(TestBatch { left: settings.rules.min, has_retries });
+        pause.until = now.plus(settings.patience_ms);
+        Some(Turnover::Tested)
     }
 
     /// Counts delivered records of the test batch.
     pub(in crate::retry) fn given(&mut self, now: MonoMs, settings: &BreakerSettings, count: u32) {
-        if let BreakerState::Testing { batch, .. } = &mut self.state
+        if let Some(Pause { test: Some(batch), until, .. }) = &mut self.pause
             && count > 0
         {
             batch.left = batch.left.saturating_sub(count);
-            batch.until = now.plus(settings.patience_ms);
+            *until = now.plus(settings.patience_ms);
         }
     }
 
     /// First deliveries that may leave now; `None`: any number.
     pub(in crate::retry) fn room(&self) -> Option<u32> {
-        match &self.state {
-            BreakerState::Closed => None,
-            BreakerState::Paused { .. } => Some(0),
-            BreakerState::Testing { batch, .. } => Some(batch.left),
-        }
+        let pause = self.pause.as_ref()?;
+        Some(pause.test.map_or(0, |batch| batch.left))
     }
 
     /// Retries that may leave now; `None`: any number.
     pub(in crate::retry) fn retry_room(&self) -> Option<u32> {
-        match &self.state {
-            BreakerState::Closed => None,
-            BreakerState::Testing { batch, .. } if batch.has_retries => Some(batch.left),
-            BreakerState::Paused { .. } | BreakerState::Testing { .. } => Some(0),
-        }
+        let pause = self.pause.as_ref()?;
+        Some(pause.test.filter(|batch| batch.has_retries).map_or(0, |batch| batch.left))
     }
 
     /// When [`Breaker::handle_timeout`] is due.
     pub(in crate::retry) fn poll_timeout(&self) -> Option<MonoMs> {
-        match &self.state {
-            BreakerState::Closed => None,
-            BreakerState::Paused { until, .. } => Some(*until),
-            BreakerState::Testing { batch, .. } => Some(batch.until),
-        }
+        self.pause.as_ref().map(|pause| pause.until)
     }
 
     /// Whether a record was handled after that time.
@@ -286,35 +242,28 @@ impl Breaker {
 
     /// Switches the breaker off. Returns the start of the pause, if deliveries were paused.
     pub(in crate::retry) fn reset(&mut self) -> Option<MonoMs> {
-        let since = match &self.state {
-            BreakerState::Closed => None,
-            BreakerState::Paused { since, .. } | BreakerState::Testing { since, .. } => {
-                Some(*since)
-            }
-        };
-        *self = Self::default();
-        since
+        std::mem::take(self).pause.map(|pause| pause.since)
     }
 
     pub(in crate::retry) fn is_closed(&self) -> bool {
-        matches!(self.state, BreakerState::Closed)
+        self.pause.is_none()
     }
 
     pub(in crate::retry) fn is_paused(&self) -> bool {
-        matches!(self.state, BreakerState::Paused { .. })
+        self.pause.as_ref().is_some_and(|pause| pause.test.is_none())
     }
 
     pub(in crate::retry) fn is_testing(&self) -> bool {
-        matches!(self.state, BreakerState::Testing { .. })
+        !self.is_closed() && !self.is_paused()
     }
 
     pub(in crate::retry) fn view(&self, now: MonoMs) -> BreakerView {
-        match &self.state {
-            BreakerState::Closed => BreakerView::Closed,
-            BreakerState::Paused { until, step, .. } => {
+        match &self.pause {
+            None => BreakerView::Closed,
+            Some(Pause { test: Some(batch), .. }) => BreakerView::Testing { left: batch.left },
+            Some(Pause { until, step, .. }) => {
                 BreakerView::Paused { test_in_ms: until.since(now), failed_tests: *step }
             }
-            BreakerState::Testing { batch, .. } => BreakerView::Testing { left: batch.left },
         }
     }
 }
