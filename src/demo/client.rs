@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::demo::demo_error::DemoError;
 use crate::demo::shop::{self, DEAD_LETTERS, GROUP, PARTITIONS, RETRY_TOPIC, TOPIC};
 use crate::demo::tally::{Delivery, DemoEvent, ShopDeadLetter};
-use crate::model::{TopicName, TopicPartition};
+use crate::model::{TopicName, TopicPartition, WallMs};
 use crate::observe::Metrics;
 use crate::socket::Budget;
 use crate::upstream::{Address, OwnLinks, TopicWriter, Upstream};
@@ -183,8 +183,8 @@ impl DemoClient {
         partition: i32,
         record: RawRecord,
     ) -> Result<(), DemoError> {
-        let topic = TopicName::new(topic);
-        Ok(self.writer.write(&self.upstream, &topic, partition, &[record]).await?)
+        let (topic, made_at) = (TopicName::new(topic), WallMs(record.timestamp_ms));
+        Ok(self.writer.write(&self.upstream, &topic, partition, &[record], made_at).await?)
     }
 
     /// Joins the group as its only member and leader, and takes every partition.

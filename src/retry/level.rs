@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(delays(DEFAULT_LEVELS, 3), [10_000, 30_000, 60_000]);
         assert_eq!(delays(DEFAULT_LEVELS, 100).len(), 16);
         assert_eq!(delays("5ms", 4), [5]);
-        assert_eq!(delays("1s 2s 3s", 0), []);
+        assert!(delays("1s 2s 3s", 0).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@
     reason = "a test may stop at a surprise"
 )]
 
-#[path = "support/mem_disk.rs"]
+#[path = "../support/mem_disk.rs"]
 mod mem_disk;
 
 use std::fs;

@@ -6,8 +6,7 @@ use crate::engine::arrival::Arrival;
 use crate::engine::delayed::stored::StoredRecord;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
-use crate::engine::kind;
-use crate::journal::{AppendError, StreamId};
+use crate::journal::AppendError;
 use crate::model::{EntryId, Moment, MonoMs, Origin, TopicName};
 use crate::retry::{DELAYED, Entries, LedgerInput, delayed};
 

@@ -16,7 +16,7 @@ const CONSUMER: &str = "consumer";
 const GROUPS_AT_ONCE: usize = 100;
 
 /// A group with the topics of each of its members.
-pub type GroupSubscriptions = (GroupId, Vec<Vec<TopicName>>);
+pub(super) type GroupSubscriptions = (GroupId, Vec<Vec<TopicName>>);
 
 impl Upstream {
     /// Asks each broker for the groups that it coordinates. A broker that does not answer has none.

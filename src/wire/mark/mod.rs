@@ -46,8 +46,11 @@ pub fn strip(headers: &Headers) -> Headers {
 }
 
 /// The record as a topic with a retention takes it anew: with the time `now`, from which retention
-/// counts, and its own time in a header.
+/// counts, and its own time in a header. A record of that time stays as it is.
 pub fn appended_at(record: &RawRecord, now: WallMs) -> RawRecord {
+    if record.timestamp_ms == now.0 {
+        return record.clone();
+    }
     let others = record.headers.without(|name| name == ORIGIN_TIMESTAMP.as_bytes());
     RawRecord {
         timestamp_ms: now.0,

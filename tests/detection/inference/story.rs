@@ -186,7 +186,7 @@ impl<'a> Telling<'a> {
                 self.held_until = due.map(left);
             }
             EventKind::Cleared | EventKind::Skipped | EventKind::Passed => self.held_until = None,
-            EventKind::FormerForgotten(_) | EventKind::Lost(_) | EventKind::Out { .. } => {}
+            EventKind::FormerForgotten(_) | EventKind::Lost(_) => {}
         }
     }
 

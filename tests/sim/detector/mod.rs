@@ -80,6 +80,7 @@ struct Running {
     engine: Engine,
     driver: Driver,
     writer: Writer,
+    clock: Clock,
     hand: Hand,
     of: Arc<GroupDetector>,
 }
@@ -199,7 +200,7 @@ impl Shop {
 
     fn change<T>(&self, f: impl FnOnce(&mut Detector, Moment) -> T) -> T {
         let running = self.running.as_ref().unwrap();
-        running.engine.change(self.now(), (&shop(), &running.of), f, |_| {})
+        running.engine.change(running.clock, (&shop(), &running.of), f, |_| {})
     }
 
     fn view(&self) -> DetectorView {
@@ -243,7 +244,7 @@ impl Shop {
         }
         let (engine, driver) = replay.finish(parts);
         let of = engine.detectors().of(&shop(), &policy);
-        self.running = Some(Running { engine, driver, writer, hand, of });
+        self.running = Some(Running { engine, driver, writer, clock, hand, of });
         self.step();
         self.judge();
         Ok(())

@@ -70,7 +70,7 @@ impl House {
 
     fn change<T>(&self, f: impl FnOnce(&mut Detector, Moment) -> T) -> T {
         let of = self.engine.detectors().of(&shop(), ordered().of(&shop()));
-        self.engine.change(self.driver.clock.now(), (&shop(), &of), f, |_| {})
+        self.engine.change(self.driver.clock, (&shop(), &of), f, |_| {})
     }
 
     /// The windows of the log.
