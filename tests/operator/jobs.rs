@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Output;
 
 use crate::support::{Got, Member, Rec, Server, until};
+use reprise::model::EntryId;
 use serde_json::{Value, json};
 
 /// Runs a command that must succeed. Returns its stdout.
@@ -79,7 +80,7 @@ fn consume(member: &mut Member, server: &Server, orders: usize) -> BTreeMap<Stri
 
 #[test]
 fn a_canary_that_is_forgotten_is_no_success() {
-    let server = Server::start();
+    let server = Server::told("membership: {initial_rebalance_delay: 0s}");
     let mut member = Member::of_shop(&server);
     fill(&mut member, 3);
     let id = started(&server, &json!({"canary": 1, "rate": 0}));
@@ -90,6 +91,12 @@ fn a_canary_that_is_forgotten_is_no_success() {
     let again = format!("reprise.retry.shop-0@{}", got.offset);
     member.client.nack("shop", &again, Rec::new("x").header("x-retry-level", "-1"));
     member.client.delete_records("reprise.dlq.shop", 0, 4);
+    server.pass(24 * 3_600_000);
+    until("all records are forgotten", || {
+        let ids = (0..16).map(EntryId).collect();
+        let states = server.run(server.router().engine.entry_states(ids)).unwrap();
+        states.iter().all(Option::is_none)
+    });
     let (code, _) = server.post(&format!("/api/v1/jobs/{id}/resume"), "{}");
     assert_eq!(code, 200);
     until("an outcome is known", || count(&job(&server, id), "failed") == 1);

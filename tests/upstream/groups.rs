@@ -302,7 +302,7 @@ fn commits_of_the_cluster_are_shown_after_a_restart() {
     member.join(PARTITIONS);
     let again = server.killed();
     member.client = again.client();
-    assert_eq!(member.commit("orders", 0, 7), 0);
+    assert_eq!((member.heartbeat(), member.commit("orders", 0, 7)), (0, 0));
     let offsets = again.json("/api/v1/groups/shop")["offsets"].clone();
     assert_eq!(offsets[0]["committed"], 7, "{offsets}");
     assert!(!again.get("/groups/shop").contains("has seen no commit"));

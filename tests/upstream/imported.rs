@@ -30,7 +30,7 @@ fn an_imported_letter_is_redriven_before_a_cluster() {
     assert_eq!((came.key, came.value, came.headers), (sent.key, sent.value, sent.headers));
     let in_cluster = target.cluster().router().broker.topics.find(&"reprise.dlq.shop".into());
     assert!(in_cluster.is_none(), "the letters lie in the sidecar");
-    done(&target, &["dlq", "redrive", "shop", "0"]);
+    done(&target, &["dlq", "redrive", "shop", "0", "--anyway"]);
     let got = Member::of_shop(&target).retry_once();
     assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), origin);
     assert_eq!(got.headers[..5], Rec::odd().headers);
