@@ -50,8 +50,8 @@ fn members(group: &GroupView) -> Markup {
         }
         @if group.members.is_empty() {
             p.empty {
-                "No member is connected through this sidecar. Retries that are due wait until one subscribes to "
-                code { (group.retry_topic) } "."
+                "No member is connected through this sidecar. Retries that are due wait until one "
+                "subscribes to " code { (group.retry_topic) } "."
             }
         } @else {
             (scroll_table("Members", &html! {
@@ -83,8 +83,8 @@ fn offsets(offsets: &[OffsetView]) -> Markup {
     html! {
         @if offsets.is_empty() {
             p.empty {
-                "This sidecar has seen no commit of the group since its start. A consumer commits as it goes on; "
-                "one with enable.auto.commit commits every 5 s."
+                "This sidecar has seen no commit of the group since its start. A consumer commits "
+                "as it goes on; one with enable.auto.commit commits every 5 s."
             }
         } @else {
             (scroll_table("Committed offsets", &html! {
