@@ -41,6 +41,7 @@ impl Source for Fake {
     async fn group(&self, group: &str) -> Result<Option<GroupView>, Unavailable> {
         let policy = PolicyView {
             levels_ms: vec![1000, 60_000],
+            delays_ms: vec![60_000],
             max_reconsume_times: 5,
             keep_dead_letters: true,
             ..PolicyView::default()

@@ -338,7 +338,7 @@ fn the_commands_print_data_on_stdout_in_each_format() {
             group.contains("failed records wait: reprise.retry.bar/é has no subscriber"),
             "{group}"
         );
-        assert!(group.contains("5 retries, delays 1s 1m"), "{group}");
+        assert!(group.contains("5 retries, delays 1m,"), "{group}");
         let letter = reprise(at, &["dlq", "show", "bar/é", "1"]);
         assert!(text(&letter.stdout).contains("RECONSUME_TIME = 6"), "{letter:?}");
     });
@@ -364,7 +364,7 @@ suspects      12 records: orders-3@58..69
   delivered   orders-3@58..59 to m-1
   next        in 400 ms the next are delivered
 reprise.retry.shop-0@7  goes alone at m-2: out, alone, for 9 ms
-orders-3  held by m-1, committed 50, given up to 58
+orders-3  owner m-1, committed 50, delivered up to 58
   @57         2 of 6 retries; held, served alone in 400 ms
               1970-01-01T00:00:05Z crashed
               1970-01-01T00:00:09Z crashed
@@ -413,7 +413,7 @@ fn a_records_history_is_explained_for_machines_and_people() {
         let shown = reprise(at, &["retry", "show", "orders-3@57"]);
         let lines = text(&shown.stdout);
         let past = lines.lines().rev().take(2).collect::<Vec<_>>();
-        assert!(lines.starts_with("record        orders-3@57\ngroup         shop\norders-3  held"));
+        assert!(lines.starts_with("record        orders-3@57\ngroup         shop\norders-3  owner"));
         assert_eq!(past[1].trim_end(), "…                     a commit has passed it");
         let expected = "1970-01-01T00:00:05Z  the application says that it failed: it comes \
                         back after 10 ms; until 1970-01-01T00:00:09Z; reconsume times 1; \

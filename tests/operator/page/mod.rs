@@ -423,7 +423,7 @@ fn a_group_shows_its_consumers_and_policy() {
         "No record is suspected.",
         "<code>levels</code>",
         "1h 2h",
-        "after 3600 s, 7200 s",
+        "times, after 7200 s.",
     ] {
         assert!(shop.contains(says), "{says}: {shop}");
     }
