@@ -190,7 +190,7 @@ fn a_version_one_step_stays_readable() {
     let fixtures: [(TransactionStep, &[u8]); 3] = [
         (loses_offsets.unwrap(), b"\x01\x06\x02\x01g\x01\x01t\x04"),
         (loses, b"\x01\x06\x01\x01o"),
-        (joins, b"\x01\x06\x00\x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m"),
+        (joins, b"\x01\x06\x00\x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m\x00"),
     ];
     for (step, fixture) in fixtures {
         let mut entry = step::entry(1000, 5, &step).read_back();
