@@ -11,7 +11,7 @@ pub(super) const WHOLE: &str = "listen: [{address: 'a:1', tls: {}, sasl: {}}]
 upstream: {bootstrap: 'a:1', tls: {}, sasl: {}}
 topics: {list: [{name: a}]}
 retry: {breaker: {}}
-groups: [{match: a}]
+groups: [{match: a, breaker: {}}]
 ";
 
 /// The index of this build.
