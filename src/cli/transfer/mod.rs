@@ -356,9 +356,8 @@ mod tests {
             let head = kind.head(&json!("there")).to_string();
             assert_eq!(source(kind, &head), Ok("there".to_owned()));
         }
-        let old = r#"{"reprise_export":1,"source":"there"}"#;
-        assert_eq!(source(ExportKind::Retries, old), Ok("there".to_owned()));
-        let says = source(ExportKind::DeadLetters, old).unwrap_err();
+        let retries = ExportKind::Retries.head(&json!("there")).to_string();
+        let says = source(ExportKind::DeadLetters, &retries).unwrap_err();
         assert_eq!(says, "is an export of retries; `reprise retry import` takes it");
         let letters = ExportKind::DeadLetters.head(&json!("there")).to_string();
         let says = source(ExportKind::Retries, &letters).unwrap_err();
