@@ -413,7 +413,9 @@ fn a_records_history_is_explained_for_machines_and_people() {
         let shown = reprise(at, &["retry", "show", "orders-3@57"]);
         let lines = text(&shown.stdout);
         let past = lines.lines().rev().take(2).collect::<Vec<_>>();
-        assert!(lines.starts_with("record        orders-3@57\ngroup         shop\norders-3  owner"));
+        assert!(
+            lines.starts_with("record        orders-3@57\ngroup         shop\norders-3  owner")
+        );
         assert_eq!(past[1].trim_end(), "…                     a commit has passed it");
         let expected = "1970-01-01T00:00:05Z  the application says that it failed: it comes \
                         back after 10 ms; until 1970-01-01T00:00:09Z; reconsume times 1; \
