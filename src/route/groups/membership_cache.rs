@@ -96,7 +96,7 @@ struct GroupMembers {
 pub struct MembershipCache {
     groups: Mutex<BTreeMap<GroupId, GroupMembers>>,
     /// The session timeout of members whose own one is known only to the coordinator.
-    session_ms: u64,
+    pub session_ms: u64,
 }
 
 fn topics_of(metadata: &Bytes) -> Vec<TopicName> {
@@ -170,11 +170,6 @@ impl MembershipCache {
     /// `session_ms`: the session timeout of members whose own one is known only to the coordinator.
     pub fn new(session_ms: u64) -> Self {
         Self { groups: Mutex::default(), session_ms }
-    }
-
-    /// The session timeout of members whose own one is known only to the coordinator.
-    pub fn session_ms(&self) -> u64 {
-        self.session_ms
     }
 
     /// The key of a member; a static member is found by its instance id, from this request or an

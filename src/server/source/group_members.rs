@@ -144,7 +144,7 @@ fn consumer(router: &Router, member: ConsumerMember, retry: &TopicName) -> Membe
         instance_id: member.instance_id,
         client_id: member.client_id.to_string(),
         host: member.client_host,
-        session_ms: router.members.session_ms(),
+        session_ms: router.members.session_ms,
         disconnected: false,
         silent: false,
         takes_retries: member.topics.contains(retry),

@@ -1,5 +1,5 @@
-//! Subscriptions of the cluster's classic consumer groups. A member by KIP-848 names the retry topic
-//! to the sidecar alone.
+//! Subscriptions of the cluster's classic consumer groups. A member by KIP-848 names the retry
+//! topic to the sidecar alone.
 
 use kafka_protocol::messages::{DescribeGroupsRequest, ListGroupsRequest};
 
