@@ -21,7 +21,7 @@ pub(in crate::admin) fn has_members(text: &str) -> bool {
 }
 
 /// Passes the members of an object with their names as written, or the elements of an array, to
-/// `each` until it returns false. Fails for any other value, and after such an end.
+/// `each` until it returns false. Fails for any other value, and perhaps after such an end.
 pub(super) fn for_each_part<'a>(
     value: &'a RawValue,
     each: impl FnMut(Option<&'a RawValue>, &'a RawValue) -> bool,
@@ -67,13 +67,14 @@ pub(in crate::admin) fn indented(text: &str, room: usize) -> String {
 
 fn indent(value: &RawValue, depth: usize, room: usize, out: &mut String) {
     let text = value.get();
-    if depth == DEPTH_MAX || !has_members(text) {
-        out.push_str(prefix(text, room));
+    if depth == DEPTH_MAX || out.len() > room || !has_members(text) {
+        out.push_str(prefix(text, room.saturating_sub(out.len())));
         return;
     }
     out.push_str(prefix(text, 0));
     let mut is_first = true;
-    let whole = for_each_part(value, |name, part| {
+    // The error of a walk that ends early says nothing.
+    let _ = for_each_part(value, |name, part| {
         if !is_first {
             out.push(',');
         }
@@ -81,12 +82,15 @@ fn indent(value: &RawValue, depth: usize, room: usize, out: &mut String) {
         new_line(out, depth + 1);
         if let Some(name) = name {
             out.push_str(prefix(name.get(), room));
+            if out.len() > room {
+                return false;
+            }
             out.push_str(": ");
         }
         indent(part, depth + 1, room, out);
         out.len() <= room
     });
-    if whole.is_ok() {
+    if out.len() <= room {
         if !is_first {
             new_line(out, depth);
         }
@@ -99,9 +103,9 @@ fn new_line(out: &mut String, depth: usize) {
     out.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// The first bytes of a text, one more than `bytes`, in whole characters.
+/// The first bytes of a text, more than `bytes` where it has more, in whole characters.
 fn prefix(text: &str, bytes: usize) -> &str {
-    let end = text.floor_char_boundary(bytes.saturating_add(1));
+    let end = text.ceil_char_boundary(bytes.saturating_add(1));
     text.get(..end).unwrap_or(text)
 }
 
@@ -142,6 +146,18 @@ mod tests {
         for torn in ["[1,", "{\"a", "\"\\", "{\"a\":", "]]", ",,", ""] {
             assert!(json_text(torn.as_bytes()).is_none());
             assert!(indented(torn, 100).len() < 100, "{torn}");
+        }
+    }
+
+    #[test]
+    fn a_cut_document_exceeds_its_room_and_begins_the_whole() {
+        for text in [r#"["éééééé"]"#, r#"{"a":[1,2,[3,{}]]}"#, r#"{"éééééé":1}"#] {
+            let whole = indented(text, 1_000);
+            for room in 0..whole.len() {
+                let cut = indented(text, room);
+                assert!(cut.len() > room && whole.starts_with(&cut), "{cut} in {room}");
+            }
+            assert_eq!(indented(text, whole.len()), whole);
         }
     }
 

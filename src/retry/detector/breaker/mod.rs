@@ -89,7 +89,7 @@ pub(in crate::retry) struct Breaker {
     failed: u32,
     /// Time at which the last record was handled.
     handled_at: Option<MonoMs>,
-    /// `None`: closed.
+    /// The pause that lasts, or is tested; the breaker is closed without one.
     pause: Option<Pause>,
 }
 
