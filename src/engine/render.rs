@@ -74,6 +74,7 @@ impl Render {
     }
 
     /// The stream of a dead-letter topic and its bounds; `None` if it never had a dead letter.
+    #[expect(clippy::unused_self, reason = "one type finds everything a client receives")]
     pub(super) fn letters(
         &self,
         journal: &Journal,
@@ -95,6 +96,7 @@ impl Render {
     }
 
     /// Reads the bytes of a delivery and sets the sidecar's headers.
+    #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
     pub(super) fn lane_record(
         &self,
         journal: &Journal,
