@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, ListenerConfig,
-    ListenerTls, OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
+    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, ListenerTls, OnReset,
+    Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -13,7 +13,7 @@ use crate::client::ListenerSpec;
 use crate::clock::Clock;
 use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
-use crate::model::GroupId;
+use crate::model::{GroupId, OperatorToken};
 use crate::observe::Metrics;
 use crate::retry::{BreakerRules, Delays, LevelTable, OrderMode, Policies, Policy, TopicRule};
 use crate::route::security::session::LoginPolicy;
@@ -59,25 +59,30 @@ impl Config {
         }
     }
 
-    /// The TLS of each listener, from its files as they are now; `None`: plain text.
-    pub fn listener_tls(&self) -> Result<Vec<Option<ServerTls>>, ConfigError> {
-        let load = |(index, listener): (usize, &ListenerConfig)| {
-            let loaded = listener.tls.as_ref().map(ListenerTls::load).transpose();
-            loaded.map_err(|problems| of_files(&format!("listen[{index}].tls"), &problems))
-        };
-        self.listen.iter().enumerate().map(load).collect()
+    /// The TLS of a listener, from its files as they are now; `None`: plain text.
+    pub fn listener_tls(&self, index: usize) -> Result<Option<ServerTls>, ConfigError> {
+        let tls = self.listen.get(index).and_then(|listener| listener.tls.as_ref());
+        let loaded = tls.map(ListenerTls::load).transpose();
+        loaded.map_err(|problems| of_files(&format!("listen[{index}].tls"), &problems))
     }
 
-    /// The users of each listener, from their files as they are now; `None`: no login. `decoy`:
-    /// random bytes, the same for as long as the process lives.
-    pub fn listener_users(&self, decoy: [u8; 32]) -> Result<Vec<Option<Arc<Users>>>, ConfigError> {
-        let load = |(index, listener): (usize, &ListenerConfig)| {
-            let loaded = listener.sasl.as_ref().map(|sasl| sasl.load(decoy)).transpose();
-            let loaded = loaded.map(|users| users.map(Arc::new));
-            let key = format!("listen[{index}].sasl.users_file");
-            loaded.map_err(|says| ConfigError::whole(format!("{key}: {says}")))
-        };
-        self.listen.iter().enumerate().map(load).collect()
+    /// The users of a listener, from its file as it is now; `None`: no login. `decoy`: random
+    /// bytes, the same for as long as the process lives.
+    pub fn listener_users(
+        &self,
+        index: usize,
+        decoy: [u8; 32],
+    ) -> Result<Option<Arc<Users>>, ConfigError> {
+        let sasl = self.listen.get(index).and_then(|listener| listener.sasl.as_ref());
+        let loaded = sasl.map(|sasl| sasl.load(decoy).map(Arc::new)).transpose();
+        let key = format!("listen[{index}].sasl.users_file");
+        loaded.map_err(|says| ConfigError::whole(format!("{key}: {says}")))
+    }
+
+    /// The tokens of operators, from their file as it is now; empty without a file.
+    pub fn operator_tokens(&self) -> Result<Vec<OperatorToken>, ConfigError> {
+        let loaded = self.admin.load_tokens();
+        loaded.map_err(|says| ConfigError::whole(format!("admin.token_file: {says}")))
     }
 
     /// The login of a listener; it accepts the users that were received last.

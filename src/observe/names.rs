@@ -178,7 +178,7 @@ metrics! {
         "Transactions that ended, and how";
 
     CONFIG_RELOAD_OK Gauge "reprise_config_last_reload_successful" []
-        "1 unless the last reload was refused";
+        "1 unless the last reload, or a renewed file, was refused";
     SERIES_DROPPED Counter "reprise_metric_series_dropped_total" ["metric"]
         "Updates folded into the label value other because the set of values is full";
 

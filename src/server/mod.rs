@@ -12,6 +12,7 @@
 
 mod broker_discovery;
 mod core;
+mod credential_files;
 mod credentials;
 mod data_dir;
 mod disk_room;

@@ -9,13 +9,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::admin::OperatorTokens;
 use crate::client::{Acceptor, ClientLimits};
 use crate::config::{Config, ConfigError, DrainMode, RestartKey};
 use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::route::Router;
-use crate::server::credentials::CredentialChannels;
+use crate::server::credentials::{CredentialChannels, CredentialPart};
 use crate::server::limits::{limits, memory};
 use crate::server::panic_guard::{Guard, Panic};
 
@@ -46,7 +45,6 @@ pub struct Server {
     pub(super) listening: Vec<(String, SocketAddr)>,
     pub(super) admin: Option<SocketAddr>,
     pub(super) probes: Option<SocketAddr>,
-    pub(super) operator_tokens: OperatorTokens,
 }
 
 /// The reason why a new configuration is refused; the running one stays in force as a whole.
@@ -96,8 +94,11 @@ impl Server {
     pub fn reload(&self, new: Config) -> Result<Vec<String>, ReloadError> {
         let old = self.config.borrow().clone();
         let reload = Config::reload_from(&old, new).map_err(ReloadError::Keys)?;
-        self.credentials.renew(&reload.config)?;
-        self.operator_tokens.replace(reload.config.admin.tokens.clone());
+        // The tokens came with the configuration: their file may be a pipe, which is read once.
+        let parts = CredentialPart::all(&reload.config).into_iter();
+        let parts = parts.filter(|part| *part != CredentialPart::Tokens);
+        self.credentials.renew(&reload.config, parts)?;
+        self.credentials.tokens.replace(reload.config.admin.tokens.clone());
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
         self.engine.policies(self.router.clock, policies);

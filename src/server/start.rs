@@ -36,7 +36,8 @@ use crate::route::transactions::pending_transactions::PendingTransactions;
 use crate::route::transactions::transaction_ends;
 use crate::route::{self, ProduceDelay, Router};
 use crate::server::core::DurableCore;
-use crate::server::credentials::{CredentialChannels, ServerCredentials};
+use crate::server::credential_files::CredentialFiles;
+use crate::server::credentials::CredentialChannels;
 use crate::server::forwarding::ForwardStatuses;
 use crate::server::housekeeping_rate::JournalThrottle;
 use crate::server::limits::{limits, memory, size};
@@ -79,7 +80,8 @@ pub(super) async fn start_on(
 ) -> Result<Server, StartError> {
     let metrics = Metrics::new(config.metrics.max_groups)?;
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
-    let credentials = ServerCredentials::read(&config)?.put_to_use();
+    let files = CredentialFiles::look(&config);
+    let credentials = CredentialChannels::open(&config)?;
     let guard = Guard::new(metrics.clone());
     let (stop, stopped) = watch::channel(false);
     let core = DurableCore::open(&config, &templates, disk, clock, &metrics, &guard)?;
@@ -94,11 +96,13 @@ pub(super) async fn start_on(
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen, leaving);
     let (config_sent, config_seen) = watch::channel(config.clone());
     core.broker.groups.open();
+    let watching = files.watch(config_seen.clone(), credentials.clone(), metrics.clone());
     let forward_statuses = ForwardStatuses::default();
     let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", lost_members::run(Arc::clone(&router), core.events));
     spawn_upkeep(&mut tasks, &core.journal, &router, (&config, &forward_statuses));
+    tasks.spawn("credential-files", watching);
     let (job_wake, sender) = spawn_jobs(&mut tasks, &router);
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
@@ -117,8 +121,7 @@ pub(super) async fn start_on(
         sender,
     };
     let probes = open_probes(&config, &source, &metrics, &stopped, &mut tasks).await?;
-    let operator_tokens = OperatorTokens::new(config.admin.tokens.clone());
-    let admin_terms = (&config, operator_tokens.clone());
+    let admin_terms = (&config, credentials.tokens.clone());
     let admin = open_admin(admin_terms, source, metrics.clone(), stopped, &mut tasks).await?;
     // After all configured ports are bound, so that no broker port takes one of them.
     broker_discovery::reopen(&router, &doors).await;
@@ -140,7 +143,6 @@ pub(super) async fn start_on(
         listening,
         admin,
         probes,
-        operator_tokens,
     })
 }
 

@@ -80,7 +80,7 @@ impl Finding {
     ) -> Self {
         let days = until.at.0.saturating_sub(now.0).div_euclid(MS_PER_DAY);
         let found = format!("{found}valid until {} ({days} days)", until.text);
-        let renew = "renew it, then SIGHUP where the file is ours";
+        let renew = "renew it; a file of ours is read again by itself";
         match days {
             ..0 => Self::fail(check, on, found, renew),
             0..RENEW_DAYS => Self::warn(check, on, found, renew),

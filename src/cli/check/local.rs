@@ -35,7 +35,8 @@ const HOST: &str = "this host";
 pub(super) async fn look(config: &Config, clock: Clock) -> (Vec<Finding>, ReservedPorts) {
     let now = clock.now().wall;
     let mut findings = data_dir(config, now);
-    let certificates = config.listener_tls();
+    let certificates: Result<Vec<_>, _> =
+        (0..config.listen.len()).map(|index| config.listener_tls(index)).collect();
     let tls = certificates.as_deref().unwrap_or_default();
     let reserved = reserve(config, tls, &mut findings).await;
     match &certificates {

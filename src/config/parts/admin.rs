@@ -107,7 +107,7 @@ impl AdminConfig {
         s.take("payloads", &mut admin.payloads, choice(&payloads));
         admin.mask = MaskKeys::read(s.section("mask"));
         s.take("token_file", &mut admin.token_file, |v| text(v).map(Some));
-        match admin.token_file.as_deref().map_or(Ok(Vec::new()), read_token_file) {
+        match admin.load_tokens() {
             Ok(tokens) => admin.tokens = tokens,
             Err(error) => s.problem("token_file", &error),
         }
@@ -131,6 +131,11 @@ impl AdminConfig {
         }
         s.finish();
         admin
+    }
+
+    /// The tokens from the file as it is now.
+    pub fn load_tokens(&self) -> Result<Vec<OperatorToken>, String> {
+        self.token_file.as_deref().map_or(Ok(Vec::new()), read_token_file)
     }
 }
 

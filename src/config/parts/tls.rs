@@ -1,6 +1,6 @@
 //! `listen[].tls` and `upstream.tls`: the files of certificates and keys. The check of the
-//! configuration reads them, so that all problems are reported at once; each reload reads them
-//! again.
+//! configuration reads them, so that all problems are reported at once; each reload and each change
+//! of a file reads them again.
 
 use std::path::Path;
 
