@@ -1,7 +1,5 @@
 //! Invalid request bytes over TCP. The connection is closed or gets the right error code, little is
 //! allocated, one log line says why, and a counter rises. A good client goes on.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

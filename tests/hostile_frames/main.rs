@@ -1,6 +1,7 @@
 //! Frames with false counts are refused without a panic or a large allocation. Every served API and
 //! version is decoded from the codec crate's encoding. `frames` sends bytes to a sidecar.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod bombs;
 mod cases;

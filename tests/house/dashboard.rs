@@ -1,7 +1,5 @@
 //! Every metric and label in a query of `grafana/` exists. Each panel has a description.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;

@@ -1,5 +1,4 @@
 //! The text files of the repository, for the tests of its rules.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,6 @@
 //! delayed records. Each acknowledged record enters its topic once, and never before it is due.
 //!
 //! `DELAYED_CYCLES=200 cargo test --test node delayed -- --nocapture` is a longer run.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "it stands outside and has a clock of its own")]
 
 use std::collections::BTreeMap;

@@ -1,6 +1,4 @@
 //! `reprise check --connect`: obstacles to a sidecar are reported before it starts.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};

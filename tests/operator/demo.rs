@@ -1,5 +1,4 @@
 //! The demo prints the story that its documentation promises.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! Jobs on dead letters: planned, tried on a few records, rate limited, stopped, paused, and
 //! resumed after a kill.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 use std::collections::BTreeMap;
 use std::process::Output;

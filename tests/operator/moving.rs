@@ -1,7 +1,5 @@
 //! Moves of pending retries from one sidecar to another: complete and once, even if steps are
 //! repeated or a process is killed.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

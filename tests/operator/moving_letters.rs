@@ -1,6 +1,4 @@
 //! Dead letters moved from one sidecar to another: complete, once, and equal to the other's own.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 use std::path::PathBuf;
 use std::process::Output;

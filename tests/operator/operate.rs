@@ -1,6 +1,4 @@
 //! An operator lists dead letters, redrives some, discards others, and can prove it later.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 use std::process::Output;
 

@@ -1,6 +1,5 @@
 //! README.md and docs/getting-started.md work as shown: commands run, YAML loads, links lead
 //! somewhere.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

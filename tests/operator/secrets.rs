@@ -1,8 +1,6 @@
 //! Secrets in answers and logs: two sidecars with passwords and tokens work and are attacked, with
 //! all log lines on. No answer and no log line has a secret.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{Read, Write};

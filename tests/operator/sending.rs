@@ -1,7 +1,5 @@
 //! An operator sends dead letters to a topic, where every group that reads it gets them. An edited
 //! record that becomes a dead letter again keeps its original.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 use std::process::Output;
 

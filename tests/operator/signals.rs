@@ -1,10 +1,5 @@
 //! Signals of an orchestrator or an operator to the shipped binary.
 #![cfg(unix)]
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking where it stands"
-)]
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,6 +1,4 @@
 //! Lists for people: fitted to the terminal, with the answers of several sidecars.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 use std::net::TcpListener;
 use std::process::Command;

@@ -10,7 +10,7 @@
     clippy::print_stderr,
     reason = "a test fails by panicking, with what it saw on stderr"
 )]
-#![expect(dead_code, reason = "in_front.rs uses the rest")]
+#![expect(dead_code, reason = "runtimes.rs uses the rest")]
 
 #[macro_use]
 mod list;

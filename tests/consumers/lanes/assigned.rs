@@ -87,7 +87,7 @@ fn an_assignment_skewed_by_the_retry_topic_is_balanced() {
     let server = house();
     let (mut a, mut b) = (member(&server), member(&server));
     for member in [&mut a, &mut b] {
-        member.protocol = "sticky".to_owned();
+        "sticky".clone_into(&mut member.protocol);
     }
     rebalance_by(&mut [&mut a, &mut b], SKEWED);
     assert!(has_lane(&a) && has_lane(&b));
@@ -100,7 +100,7 @@ fn an_assignment_skewed_by_the_retry_topic_is_balanced() {
 fn streams_assignments_are_left_as_they_are() {
     let server = house();
     let mut streams = Member::new(&server, "shop", &["orders"]);
-    streams.protocol = "stream".to_owned();
+    "stream".clone_into(&mut streams.protocol);
     rebalance(&mut [&mut streams], &[("orders", 4)]);
     assert_eq!(streams.assigned, [("orders".to_owned(), vec![0, 1, 2, 3])]);
 }
@@ -109,7 +109,7 @@ fn streams_that_subscribe_to_a_retry_topic_are_refused() {
     let server = house();
     for topic in ["reprise.retry.shop", "reprise.retry.other", "%RETRY%shop"] {
         let mut streams = Member::new(&server, "shop", &["orders", topic]);
-        streams.protocol = "stream".to_owned();
+        "stream".clone_into(&mut streams.protocol);
         let told = streams.client.call(9, &streams.join_request());
         let refused = ResponseError::InconsistentGroupProtocol.code();
         assert_eq!((told.error_code, told.generation_id), (refused, -1), "{topic}");

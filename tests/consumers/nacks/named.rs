@@ -111,7 +111,7 @@ fn stale_headers_an_application_copied_are_replaced_and_not_believed() {
     member.done(got.offset + 1);
     // the usual error handler sends the record and the origin as received
     let mut copied = Rec::new(&got.text());
-    copied.headers = got.headers.clone();
+    copied.headers.clone_from(&got.headers);
     copied = copied.header("mine", "1").header("x-retry-origin", "nonsense");
     let origin = format!("reprise.retry.shop-0@{}", got.offset);
     assert_eq!(member.client.nack("shop", &origin, copied).error_code, 0);

@@ -75,7 +75,7 @@ fn a_crashed_records_history_survives_a_restart() {
         told["past"].as_array().unwrap().iter().map(says).collect::<Vec<String>>()
     };
     let past = told(&server);
-    let place = |what: &str| past.iter().position(|says| says == what).expect(what);
+    let place = |what: &str| past.iter().position(|says| says == what).unwrap();
     let lost = place("a hand-out it was part of was lost with its member, 2 in a row");
     let charged = place("a failure is inferred: crashed");
     let dead = place("its member was lost with it: a dead letter (crashed)");

@@ -1,7 +1,5 @@
 //! Consumers without any knowledge of retries: attribution of each Fetch, and unchanged delivery to
 //! healthy consumers.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod anew;
 mod app;

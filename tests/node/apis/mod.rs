@@ -1,6 +1,4 @@
 //! Every API at every advertised version, over TCP.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../hostile_frames/cases.rs"]
 #[expect(dead_code, reason = "how requests are read is looked at beside them")]

@@ -1,8 +1,6 @@
 //! Golden frames in `frames/`: for every API and version of a sidecar by itself, a fixed request
 //! and its fixed answer. A change of an answer must be intended: `GOLDEN_RENEW=1 cargo test --test
 //! golden` rewrites the files for review.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod asked;
 mod faults;

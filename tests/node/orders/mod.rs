@@ -10,8 +10,6 @@
 //! ```
 //!
 //! `ORDERS_RENEW=1` writes `measured.txt` and the table of `docs/protocol.md` anew.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod groups;
 mod player;

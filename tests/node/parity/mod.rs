@@ -2,8 +2,6 @@
 //! the wire, and the same rows make the table of `docs/rocketmq.md`.
 //!
 //! `PARITY_RENEW=1 cargo test --test node parity` rewrites the table.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
-#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod dead;
 mod disk;

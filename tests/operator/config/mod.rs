@@ -1,6 +1,6 @@
 //! The configuration: the shipped file is the defaults. Bad input is refused as a whole, with the
 //! place of each problem.
-#![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod admin;
 mod drain;

@@ -1,6 +1,4 @@
 //! The page of the admin port in a browser without JavaScript.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
 mod alike;
 mod tokens;

@@ -1,6 +1,7 @@
-//! The scenarios with clients of other languages, and the table of all of them. A target of its
-//! own, left out of a plain `cargo test`, because it needs Go, Node and Python; `tests/clients/run`
-//! runs it.
+//! All that needs a runtime beyond Rust's: scenarios with the clients of other languages, those that
+//! only a real cluster can play, applications without reprise code and the table of their signals,
+//! healthy consumers at random, and the tools of Kafka and others. A target of its own, left out of a
+//! plain `cargo test`; `tests/clients/run` plays it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,25 +10,42 @@
     clippy::print_stderr,
     reason = "a test fails by panicking, with what it saw on stderr"
 )]
-#![expect(dead_code, reason = "in_front.rs uses the rest")]
 
 #[macro_use]
 mod list;
 
+mod afterwards;
+mod changing;
 mod expect;
+mod front;
+mod healthy;
 mod judge;
+mod kcat;
 mod matrix;
 mod order;
 mod ordered;
-#[path = "../../support/port.rs"]
-mod port;
 mod rig;
 mod scenario;
+mod signals;
 mod spoken;
+#[path = "../../support/mod.rs"]
+mod support;
 mod table;
+mod tools;
+mod transacting;
 mod turn;
+mod users;
 mod wordless;
 
+use support::port;
+
+scenarios!(java, JAVA:
+    records sharing restarts protocols static_member metadata ordered crashes seeks transactions);
+scenarios!(java_848, JAVA_848:
+    records sharing restarts protocols static_member metadata ordered crashes seeks);
+scenarios!(java_range, JAVA_RANGE: sharing restarts);
+scenarios!(java_sticky, JAVA_STICKY: sharing restarts);
+scenarios!(java_cooperative, JAVA_COOPERATIVE: sharing restarts ordered);
 scenarios!(confluent_kafka, CONFLUENT_KAFKA:
     records sharing restarts static_member metadata ordered crashes seeks);
 scenarios!(confluent_kafka_848, CONFLUENT_KAFKA_848:
@@ -46,3 +64,11 @@ scenarios!(kafka_python, KAFKA_PYTHON:
 scenarios!(kafka_python_2, KAFKA_PYTHON_2: records sharing restarts metadata);
 scenarios!(aiokafka, AIOKAFKA:
     records sharing restarts static_member metadata ordered crashes seeks);
+
+/// Scenarios that only a real cluster can play.
+mod in_front {
+    scenarios!(in front: java, JAVA);
+    scenarios!(in front: java_848, JAVA_848);
+    scenarios!(in front: librdkafka, LIBRDKAFKA);
+    scenarios!(in front: librdkafka_848, LIBRDKAFKA_848);
+}
