@@ -11,7 +11,7 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
     let word = entry.disposition.map_or("delayed", Disposition::as_str);
     match (&entry.state, cause.evidence) {
         (RetryState::Waiting { level, .. }, evidence)
-            if is_said(evidence) || has_crashed(entry) =>
+            if evidence.is_nack() || has_crashed(entry) =>
         {
             if entry.reconsume_times > 0 {
                 metrics.record_failed(group, topic, word);
@@ -41,11 +41,6 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact) {
         }
         _ => {}
     }
-}
-
-/// True for a nack of any kind.
-fn is_said(evidence: Evidence) -> bool {
-    matches!(evidence, Evidence::Nack | Evidence::CommitMarker | Evidence::AdminNack)
 }
 
 /// True for a failure charged because the member was lost: the entry waits at a level, not for a

@@ -50,128 +50,78 @@ pub struct Cause {
     pub by: Option<Reporter>,
 }
 
-/// Kind of observation. The order is stored: append only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Evidence {
-    /// `produced-nack`: a record produced to the retry topic.
-    Nack,
-    /// `lost-delivery`: the member left with the delivery outstanding.
-    MemberLost,
-    /// `timeout`: outstanding for the consume timeout while the member lives.
-    Timeout,
-    /// `commit`: a commit of the retry partition passed the delivery.
-    LaneCommit,
-    /// A commit passed the origin.
-    OriginCommit,
-    /// A commit went back below the origin.
-    Reset,
-    /// A delivery to a member.
-    HandOut,
-    /// The time for which a final entry is remembered is over.
-    MemoryEnded,
-    /// The dead letter was deleted.
-    DeadLetterGone,
-    /// The wall clock or the delay table changed under a stored due time.
-    Rescheduled,
-    /// The dead-letter quota has room for a held record, or the group stopped keeping dead letters.
-    HeldEnded,
-    /// An operator set the entry aside for another sidecar.
-    Exported,
-    /// An operator confirmed that the other sidecar has the entry.
-    ExportEnded,
-    /// An operator undid the export.
-    ExportUndone,
-    /// An operator imported the entry from another sidecar.
-    Imported,
-    /// The transaction with the acknowledging commit was aborted.
-    Aborted,
-    /// `lost-delivery`: the member fetched the record again.
-    SeekBack,
-    /// `commit-nack`: the metadata of a commit names the record.
-    CommitMarker,
-    /// A record was produced with a delay before it enters its topic.
-    Delayed,
-    /// A delayed record entered its topic.
-    Delivered,
-    /// An operator cancelled a delayed record.
-    Cancelled,
-    /// `admin-nack`: a nack on the admin port.
-    AdminNack,
-    /// An earlier record of the key is not final.
-    Behind,
-    /// The earlier record of the key became final.
-    Released,
-    /// Another record was delivered to the member of an isolated retry.
-    Joined,
-    /// The record's own transaction is open and may still abort.
-    Undecided,
-    /// The journal cannot read the record's bytes.
-    Damaged,
-    /// A redrive, by an operator or by a nack that names the origin.
-    Redrive,
-    /// An operator discarded a dead letter.
-    Discard,
-    /// An operator restored a discarded dead letter.
-    Restore,
-    /// The time in which a discarded dead letter can be restored is over.
-    RestoreEnded,
-    /// An operator made a retry due at once.
-    RetryNow,
-    /// An operator set the due time of a retry.
-    DelayUntil,
-    /// An operator turned a retry into a dead letter.
-    DeadLetterNow,
-    /// A dead letter was deleted for good: by `DeleteRecords`, or by its retention.
-    LetterDeleted,
-    /// A dead letter was redriven with a changed record; the dead letter stays until that record is
-    /// acknowledged.
-    Edit,
-    /// An operator sent the record to a topic.
-    Send,
+/// Declares [`Evidence`]: the word of each kind in answers and lists, and its sentence in the
+/// history of a record.
+macro_rules! evidence {
+    ($($kind:ident $word:literal $sentence:literal;)+) => {
+        /// Kind of observation. The order is stored: append only.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Evidence {
+            $(#[doc = $sentence] $kind),+
+        }
+
+        impl Evidence {
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $word),+
+                }
+            }
+
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $sentence),+
+                }
+            }
+        }
+    };
+}
+
+evidence! {
+    Nack "nack" "the application says that it failed";
+    MemberLost "member_lost" "its member was lost with it";
+    Timeout "timeout" "open for the consume timeout";
+    LaneCommit "lane_commit" "a commit passed the hand-out";
+    OriginCommit "origin_commit" "a commit passed the record as produced";
+    Reset "reset" "a commit went back below it";
+    HandOut "hand_out" "given to a member";
+    MemoryEnded "memory_ended" "the time to remember it is over";
+    DeadLetterGone "dead_letter_gone" "the dead letter was deleted";
+    Rescheduled "rescheduled" "the clock or the delay table was changed";
+    HeldEnded "held_ended" "there is room for it among the dead letters again";
+    Exported "exported" "set aside for another sidecar";
+    ExportEnded "export_ended" "another sidecar has it";
+    ExportUndone "export_undone" "given back by an operator";
+    Imported "imported" "brought from another sidecar";
+    Aborted "aborted" "the transaction that acknowledged it was aborted";
+    SeekBack "seek_back" "its member asked for it again";
+    CommitMarker "commit_marker" "a commit's metadata says that it failed";
+    Delayed "delayed" "produced, to enter its topic later";
+    Delivered "delivered" "it has entered its topic";
+    Cancelled "cancelled" "an operator ended its waiting";
+    AdminNack "admin_nack" "the admin port was told that it failed";
+    Behind "behind" "an earlier record of its key is not settled";
+    Released "released" "the record of its key before it is settled";
+    Joined "joined" "something else was given to its member";
+    Undecided "undecided" "it was not given: its transaction is open";
+    Damaged "damaged" "its bytes cannot be read back from the log";
+    Redrive "redrive" "sent back from the dead letters";
+    Discard "discard" "an operator discarded the dead letter";
+    Restore "restore" "an operator restored the dead letter";
+    RestoreEnded "restore_ended" "the discarded dead letter can be restored no more";
+    RetryNow "retry_now" "an operator wants it delivered now";
+    DelayUntil "delay_until" "an operator set its time";
+    DeadLetterNow "dead_letter_now" "an operator ended its retries";
+    LetterDeleted "letter_deleted"
+        "the dead letter was deleted: by DeleteRecords, or its retention was over";
+    Edit "edit" "changed and sent back from the dead letters";
+    Send "send" "an operator sent the record to a topic";
 }
 
 impl Evidence {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Nack => "nack",
-            Self::MemberLost => "member_lost",
-            Self::Timeout => "timeout",
-            Self::LaneCommit => "lane_commit",
-            Self::OriginCommit => "origin_commit",
-            Self::Reset => "reset",
-            Self::HandOut => "hand_out",
-            Self::MemoryEnded => "memory_ended",
-            Self::DeadLetterGone => "dead_letter_gone",
-            Self::Rescheduled => "rescheduled",
-            Self::HeldEnded => "held_ended",
-            Self::Exported => "exported",
-            Self::ExportEnded => "export_ended",
-            Self::ExportUndone => "export_undone",
-            Self::Imported => "imported",
-            Self::Aborted => "aborted",
-            Self::SeekBack => "seek_back",
-            Self::CommitMarker => "commit_marker",
-            Self::Delayed => "delayed",
-            Self::Delivered => "delivered",
-            Self::Cancelled => "cancelled",
-            Self::AdminNack => "admin_nack",
-            Self::Behind => "behind",
-            Self::Released => "released",
-            Self::Joined => "joined",
-            Self::Undecided => "undecided",
-            Self::Damaged => "damaged",
-            Self::Redrive => "redrive",
-            Self::Discard => "discard",
-            Self::Restore => "restore",
-            Self::RestoreEnded => "restore_ended",
-            Self::RetryNow => "retry_now",
-            Self::DelayUntil => "delay_until",
-            Self::DeadLetterNow => "dead_letter_now",
-            Self::LetterDeleted => "letter_deleted",
-            Self::Edit => "edit",
-            Self::Send => "send",
-        }
+    /// Whether the application reported the failure, perhaps with a reason.
+    pub fn is_nack(self) -> bool {
+        matches!(self, Self::Nack | Self::CommitMarker | Self::AdminNack)
     }
 }
 
