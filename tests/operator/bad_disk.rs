@@ -9,9 +9,6 @@
     reason = "a test may stop at a surprise"
 )]
 
-#[path = "../support/mem_disk.rs"]
-mod mem_disk;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
-use mem_disk::MemDisk;
 use reprise::journal::{
-    AppendError, Disk, DiskFile, EntryKind, Journal, JournalOptions, NewEntry, RealDisk, StepResult,
+    AppendError, EntryKind, Journal, JournalOptions, NewEntry, RealDisk, StepResult,
 };
+
+use crate::support::mem_disk::MemDisk;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
