@@ -208,6 +208,7 @@ impl Config {
                         in to its brokers, through here: remove it";
             root.problem("listen", says);
         }
+        self.check_bootstrap(root);
         self.check_dead_letter_topics(root);
         for (key, address) in [("address", &self.admin.address), ("probes", &self.admin.probes)] {
             let is_listener = |own: &HostPort| {
@@ -222,6 +223,20 @@ impl Config {
 }
 
 impl Config {
+    /// An upstream that is the sidecar itself: each connection would open the next one.
+    fn check_bootstrap(&self, root: &Section<'_>) {
+        let brokers = self.upstream.iter().flat_map(|upstream| &upstream.bootstrap);
+        for broker in brokers {
+            if let Some(index) = self.listen.iter().position(|own| own.is_reached_by(broker)) {
+                let says = format!(
+                    "bootstrap: {broker} is the sidecar itself (listen[{index}]); name the \
+                     brokers of the cluster, or give the listener another port"
+                );
+                root.problem("upstream", &says);
+            }
+        }
+    }
+
     /// Dead letters are forwarded only with an upstream, and only under names that Kafka allows.
     fn check_dead_letter_topics(&self, root: &Section<'_>) {
         let templates = self.templates();

@@ -39,6 +39,9 @@ impl Router {
         head: RequestHead,
     ) -> Result<Reply, AnswerError> {
         let h = &head;
+        if self.upstream.as_ref().is_some_and(|upstream| upstream.came_back(h.client_id.as_ref())) {
+            return Err(UpstreamError::Closed.into());
+        }
         self.look_for_conflicts(link, h).await?;
         macro_rules! helped {
             (|$request:ident| $answer:expr) => {

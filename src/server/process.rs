@@ -45,6 +45,12 @@ pub enum ServeError {
     /// A vital thread panicked.
     #[error(transparent)]
     Panicked(#[from] Panic),
+    /// The sidecar is its own upstream.
+    #[error(
+        "upstream.bootstrap {0} leads back to this sidecar, directly or through another one: name \
+         the brokers of the cluster"
+    )]
+    Looped(String),
 }
 
 impl ServeError {
@@ -61,7 +67,7 @@ impl ServeError {
     /// The error is in the configuration.
     pub fn is_config(&self) -> bool {
         let Self::Start(error) = self else {
-            return matches!(self, Self::Config(_) | Self::Log(_));
+            return matches!(self, Self::Config(_) | Self::Log(_) | Self::Looped(_));
         };
         matches!(error, StartError::Config(_) | StartError::StartNames(_))
     }
@@ -99,23 +105,24 @@ async fn run(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::System)?;
     announce(&server);
     let ready = ready_file.map(|path| ReadyFile::make(path, &server)).transpose()?;
-    let panicked = loop {
+    let failed = loop {
         tokio::select! {
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             _ = hangup.recv() => reload(&server, load.load(), log),
-            panic = server.panicked() => break Some(panic),
+            panic = server.panicked() => break Some(panic.into()),
+            bootstrap = server.looped() => break Some(ServeError::Looped(bootstrap)),
         }
     };
     drop(ready);
-    let panicked = match panicked {
+    let failed = match failed {
         // Without the thread commits are refused, so there is no drain.
-        Some(panic) => Some(panic),
-        None => drain(&server, &mut terminate, &mut interrupt).await,
+        Some(failed) => Some(failed),
+        None => drain(&server, &mut terminate, &mut interrupt).await.map(ServeError::from),
     };
     server.shutdown().await;
     tracing::info!("stopped");
-    panicked.map_or(Ok(()), |panic| Err(panic.into()))
+    failed.map_or(Ok(()), Err)
 }
 
 /// Drains: keeps serving clients, and ends early by a second signal or by a panic.

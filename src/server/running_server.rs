@@ -114,6 +114,14 @@ impl Server {
         self.guard.vital_panic().await
     }
 
+    /// Completes when the addresses of the upstream have led back to this sidecar. They are
+    /// returned.
+    pub async fn looped(&self) -> String {
+        let Some(upstream) = &self.router.upstream else { return std::future::pending().await };
+        upstream.has_looped().await;
+        upstream.bootstrap().iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
     /// The way a drain treats clients.
     pub fn drain_mode(&self) -> DrainMode {
         self.config.borrow().drain.mode

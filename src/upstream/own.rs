@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kafka_protocol::protocol::{Decodable, Request};
+use tokio::sync::watch;
+use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::model::ClientId;
@@ -36,6 +38,9 @@ const ANY: i32 = -1;
 pub(super) struct Identity {
     credentials: Option<Credentials>,
     clock: Clock,
+    /// The `client.id` of this process alone, see [`Upstream::came_back`].
+    unique: ClientId,
+    came_back: watch::Sender<bool>,
     refused: Mutex<Option<LoginBackoff>>,
     has_warned_of_plain: AtomicBool,
 }
@@ -65,6 +70,8 @@ impl Identity {
         Self {
             credentials,
             clock,
+            unique: ClientId::new(&format!("{CLIENT_ID}-{}", Uuid::new_v4().simple())),
+            came_back: watch::Sender::new(false),
             refused: Mutex::default(),
             has_warned_of_plain: AtomicBool::new(false),
         }
@@ -162,7 +169,7 @@ impl OwnLinks {
         Req::Response: Decodable,
     {
         let place = node.unwrap_or(ANY);
-        let head = head(api, version);
+        let head = RequestHead { client_id: Some(upstream.client_id()), ..head(api, version) };
         let kept = self.0.remove(&place).filter(|own| upstream.is_fresh(own));
         if let Some(mut own) = kept {
             match own.link.call(&head, request).await {
@@ -206,6 +213,29 @@ impl Upstream {
         Ok(OwnLink { link, until })
     }
 
+    /// The `client.id` of the sidecar's own requests. Until the cluster has named its brokers the
+    /// id is unique to this process, so that a request which comes back is recognised.
+    fn client_id(&self) -> ClientId {
+        if self.knows_brokers() { ClientId::new(CLIENT_ID) } else { self.identity.unique.clone() }
+    }
+
+    /// Whether a request is this process's own: the bootstrap addresses lead back to it, directly
+    /// or through another sidecar.
+    pub fn came_back(&self, client_id: Option<&ClientId>) -> bool {
+        let is_own = client_id == Some(&self.identity.unique);
+        if is_own {
+            self.identity.came_back.send_replace(true);
+        }
+        is_own
+    }
+
+    /// Completes when a request of the sidecar has come back to it.
+    pub async fn has_looped(&self) {
+        let mut came_back = self.identity.came_back.subscribe();
+        // The sender lives as long as `self`.
+        drop(came_back.wait_for(|came_back| *came_back).await);
+    }
+
     /// Whether the session lasts beyond the renewal time.
     fn is_fresh(&self, own: &OwnLink) -> bool {
         own.until.is_none_or(|until| self.identity.clock.elapsed() < until)
@@ -232,7 +262,8 @@ impl Upstream {
         if self.tls.is_none() {
             self.identity.warn_of_plain(address, credentials);
         }
-        let shown = authenticate(halves, credentials);
+        let client_id = self.client_id();
+        let shown = authenticate(halves, credentials, client_id.as_str());
         match tokio::time::timeout(self.connect_timeout, shown).await {
             Ok(Ok(session)) => {
                 self.identity.believed(address);

@@ -7,7 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -401,4 +402,73 @@ fn sighup_refuses_key_order_in_front_of_a_cluster() {
     write_config(&sidecar.dir, &in_front("partition"));
     sidecar.signal("HUP");
     eventually(|| sidecar.config().contains("\"mode\":\"partition\"").then_some(()));
+}
+
+/// Accepts connections and passes their bytes on, as a Service does; the way ends with the test.
+/// Returns its address, the number of connections, and where they go once that is sent.
+fn service() -> (SocketAddr, Arc<AtomicUsize>, mpsc::Sender<SocketAddr>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let (sender, receiver) = mpsc::channel();
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        let Ok(to) = receiver.recv() else { return };
+        for from in listener.incoming().map_while(Result::ok) {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let Ok(onward) = TcpStream::connect(to) else { continue };
+            for (mut from, mut to) in
+                [(from.try_clone(), onward.try_clone()), (Ok(onward), Ok(from))]
+                    .map(|(a, b)| (a.unwrap(), b.unwrap()))
+            {
+                std::thread::spawn(move || {
+                    drop(std::io::copy(&mut from, &mut to));
+                    drop(to.shutdown(std::net::Shutdown::Both));
+                });
+            }
+        }
+    });
+    (address, count, sender)
+}
+
+/// Exit code and last line of a sidecar that finds itself upstream.
+fn end_of_loop(sidecar: &mut Sidecar) -> (i32, String) {
+    let mut says = String::new();
+    let code = sidecar.ended();
+    sidecar.child.stderr.take().unwrap().read_to_string(&mut says).unwrap();
+    (code, says.lines().last().unwrap_or_default().to_owned())
+}
+
+fn upstream(at: SocketAddr, more: &str) -> String {
+    format!("upstream: {{bootstrap: '{at}'{more}}}\n")
+}
+
+#[test]
+fn a_sidecar_that_is_its_own_upstream_ends_with_78() {
+    let login = ", sasl: {mechanism: PLAIN, username: u, password: p}";
+    for more in ["", login] {
+        let (at, count, leads_to) = service();
+        let mut sidecar = Sidecar::start_with(LISTEN, &upstream(at, more));
+        leads_to.send(sidecar.kafka).unwrap();
+        let (code, line) = end_of_loop(&mut sidecar);
+        assert_eq!(code, 78, "{line}");
+        assert!(line.starts_with(&format!("upstream.bootstrap {at} leads back to")), "{line}");
+        assert!(count.load(Ordering::Relaxed) < 20, "{count:?} connections");
+    }
+}
+
+#[test]
+fn two_sidecars_that_are_each_other_s_upstream_are_found() {
+    let (a, count_a, leads_to_a) = service();
+    let (b, count_b, leads_to_b) = service();
+    let first = Sidecar::start_with(LISTEN, &upstream(b, ""));
+    let second = Sidecar::start_with(LISTEN, &upstream(a, ""));
+    leads_to_a.send(first.kafka).unwrap();
+    leads_to_b.send(second.kafka).unwrap();
+    let mut both = [first, second];
+    let ended =
+        eventually(|| both.iter_mut().position(|one| one.child.try_wait().unwrap().is_some()));
+    let (code, line) = end_of_loop(&mut both[ended]);
+    assert_eq!(code, 78, "{line}");
+    let connections = count_a.load(Ordering::Relaxed) + count_b.load(Ordering::Relaxed);
+    assert!(connections < 40, "{connections} connections");
 }

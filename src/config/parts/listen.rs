@@ -1,6 +1,7 @@
 //! `listen`: the addresses that clients connect to.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -91,6 +92,29 @@ impl ListenerConfig {
         }
     }
 
+    /// Whether a connection to `address` arrives at this listener, as far as names and interfaces
+    /// of this host show it.
+    pub(in crate::config) fn is_reached_by(&self, address: &HostPort) -> bool {
+        let named = |own: &HostPort| {
+            own.port == address.port && own.host.eq_ignore_ascii_case(&address.host)
+        };
+        if named(&self.address) || self.advertised.as_ref().is_some_and(named) {
+            return true;
+        }
+        let (Some(own), Some(to)) = (ip(&self.address.host), ip(&address.host)) else {
+            return false;
+        };
+        let is_exact = self.bind == BindMode::Exact || !own.is_loopback();
+        let arrives = match to {
+            _ if to == own => true,
+            _ if own.is_unspecified() => UdpSocket::bind((to, 0)).is_ok(),
+            // A connection to 0.0.0.0 goes to this host.
+            _ if to.is_unspecified() => own.is_loopback(),
+            _ => !is_exact && to.is_loopback() && to.is_ipv4() == own.is_ipv4(),
+        };
+        arrives && self.address.port == address.port
+    }
+
     pub(in crate::config) fn read_all(root: &mut Section<'_>) -> Vec<Self> {
         let Some(items) = root.list(Self::KEY) else { return Self::defaults() };
         let mut all: Vec<Self> = Vec::new();
@@ -129,6 +153,14 @@ impl HostPort {
     pub fn to_address(&self) -> Address {
         Address { host: self.host.clone(), port: self.port }
     }
+}
+
+/// The address that a text is, without a look-up.
+fn ip(host: &str) -> Option<IpAddr> {
+    if host.eq_ignore_ascii_case("localhost") {
+        return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    host.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
@@ -180,6 +212,32 @@ impl Serialize for HostPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upstream_that_is_the_sidecar_itself_is_found() {
+        let listener = |address: &str, bind, advertised: Option<&str>| ListenerConfig {
+            address: address.parse().unwrap(),
+            bind,
+            advertised: advertised.map(|to| to.parse().unwrap()),
+            ..ListenerConfig::default()
+        };
+        let auto = listener("127.0.0.1:9092", BindMode::Auto, None);
+        let exact = listener("127.0.0.1:9092", BindMode::Exact, None);
+        let named = listener("10.255.255.1:9092", BindMode::Auto, Some("Kafka-Proxy:9093"));
+        let open = listener("0.0.0.0:9092", BindMode::Auto, None);
+        let open_6 = listener("[::]:9092", BindMode::Auto, None);
+        for (of, own, other) in [
+            (&auto, "localhost:9092 127.0.0.7:9092 0.0.0.0:9092", "127.0.0.1:9093 10.0.0.1:9092"),
+            (&exact, "LocalHost:9092 [::ffff:127.0.0.1]:9092", "127.0.0.2:9092 [::1]:9092"),
+            (&named, "kafka-proxy:9093 10.255.255.1:9092", "kafka-proxy:9092 127.0.0.1:9092"),
+            (&open, "127.0.0.9:9092 localhost:9092 0.0.0.0:9092", "192.0.2.1:9092 kafka:9092"),
+            (&open_6, "127.0.0.1:9092 [::]:9092", "192.0.2.1:9092"),
+        ] {
+            let reaches = |to: &str| of.is_reached_by(&to.parse().unwrap());
+            assert!(own.split(' ').all(reaches), "{}: {own}", of.address);
+            assert!(!other.split(' ').any(reaches), "{}: {other}", of.address);
+        }
+    }
 
     #[test]
     fn an_address_is_parsed_back_from_its_text() {

@@ -87,8 +87,9 @@ pub enum SaslError {
 pub(super) async fn authenticate(
     halves: &mut (ReadHalf, WriteHalf),
     credentials: &Credentials,
+    client_id: &str,
 ) -> Result<Option<Duration>, LoginFailure> {
-    let mut talk = Talk { halves, buffer: BytesMut::new(), asked: 0 };
+    let mut talk = Talk { halves, client_id, buffer: BytesMut::new(), asked: 0 };
     let version = talk.version().await?;
     talk.agree(credentials.mechanism).await?;
     let place = credentials.secret.clone();
@@ -122,6 +123,7 @@ pub(super) enum LoginFailure {
 /// The exchange before a connection is authenticated.
 struct Talk<'a> {
     halves: &'a mut (ReadHalf, WriteHalf),
+    client_id: &'a str,
     buffer: BytesMut,
     /// Correlation id of the last request.
     asked: i32,
@@ -131,7 +133,7 @@ impl Talk<'_> {
     async fn version(&mut self) -> Result<i16, LoginFailure> {
         let id = self.next();
         let request = ApiVersionsRequest::default();
-        let request = encode_request(Api::ApiVersions, 0, id, Some(CLIENT_ID), &request)
+        let request = encode_request(Api::ApiVersions, 0, id, Some(self.client_id), &request)
             .map_err(UpstreamError::from)?;
         let answer = self.ask(&request).await?;
         let served: ApiVersionsResponse =
@@ -145,7 +147,7 @@ impl Talk<'_> {
 
     async fn agree(&mut self, mechanism: Mechanism) -> Result<(), LoginFailure> {
         let id = self.next();
-        let answer = self.ask(&handshake(id, CLIENT_ID, mechanism.as_str())).await?;
+        let answer = self.ask(&handshake(id, self.client_id, mechanism.as_str())).await?;
         let reply = read_handshake(id, &answer).map_err(UpstreamError::from)?;
         match ResponseError::try_from_code(reply.error_code) {
             None => Ok(()),
@@ -204,7 +206,7 @@ impl Talk<'_> {
         token: Vec<u8>,
     ) -> Result<(Vec<u8>, u64), LoginFailure> {
         let id = self.next();
-        let answer = self.ask(&authenticate_frame(version, id, CLIENT_ID, &token)).await?;
+        let answer = self.ask(&authenticate_frame(version, id, self.client_id, &token)).await?;
         let reply = read_authenticate(version, id, &answer).map_err(UpstreamError::from)?;
         if reply.error_code == 0 {
             return Ok((reply.token, reply.session_ms));

@@ -131,7 +131,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "\"GSSAPI\" is not served",
     ),
     (
-        "upstream: {bootstrap: a:1}\nlisten: [{address: a:1, sasl: {users_file: /dev/null}}]\n",
+        "upstream: {bootstrap: a:1}\nlisten: [{address: a:2, sasl: {users_file: /dev/null}}]\n",
         "2:9",
         "in front of a cluster they log in to its brokers",
     ),
@@ -140,6 +140,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "2:9",
         "in front of a cluster they are the cluster's",
     ),
+    ("upstream: {bootstrap: 'localhost:9092'}\n", "1:11", "is the sidecar itself (listen[0])"),
     ("upstream: {connect_timeout: 1s}\n", "1:11", "upstream.bootstrap: is missing"),
     ("upstream:\n", "1:10", "upstream.bootstrap: is missing"),
     ("upstream: {bootstrap: a:1, connect_timeout: 1h}\n", "1:45", "from 10ms to 5m"),
