@@ -95,6 +95,47 @@ fn a_refused_offset_of_a_transaction_leaves_the_withheld_record() {
 }
 
 #[test]
+fn a_marker_of_a_fenced_member_sends_no_nack() {
+    let cluster = Server::alone();
+    let sidecar = Server::in_front_of(cluster.addr(), "retry: {max_reconsume_times: 0}");
+    let mut tool = sidecar.client();
+    tool.create("orders", 1);
+    tool.put("orders", 0, &[Rec::new("poison"), Rec::new("next")]);
+    let mut member = Member::new(&sidecar, "shop", &["orders"]);
+    member.join(ORDERS);
+    let mut commit = |member: &mut Member| {
+        let request = member.commit_request("orders", 0, 2, "!retry:0");
+        member.client.call(9, &request).topics[0].partitions[0].error_code
+    };
+    let generation = std::mem::replace(&mut member.generation, 77);
+    assert_eq!(commit(&mut member), ResponseError::IllegalGeneration.code());
+    assert_eq!(dead_letters(&sidecar), 0);
+    member.generation = generation;
+    assert_eq!(commit(&mut member), 0);
+    assert_eq!(dead_letters(&sidecar), 1);
+}
+
+#[test]
+fn a_fenced_producer_leaves_the_withheld_record() {
+    let (_cluster, sidecar, _member) = withheld();
+    let mut commit = |producer: &mut Producer| {
+        assert_eq!(producer.add_group(3, "shop"), 0);
+        let request = producer.offsets_request("shop", &[("orders", 2)]);
+        move |producer: &mut Producer| {
+            producer.client.call(3, &request).topics[0].partitions[0].error_code
+        }
+    };
+    let mut fenced = Producer::begin(&sidecar, "pay");
+    let commit_fenced = commit(&mut fenced);
+    let mut producer = Producer::begin(&sidecar, "pay");
+    assert_eq!(commit_fenced(&mut fenced), ResponseError::InvalidProducerEpoch.code());
+    assert_eq!(dead_letters(&sidecar), 0);
+    let commit_last = commit(&mut producer);
+    assert_eq!(commit_last(&mut producer), 0);
+    assert_eq!(dead_letters(&sidecar), 1);
+}
+
+#[test]
 fn a_refused_reset_leaves_the_suspects() {
     let (_cluster, sidecar, mut member) = withheld();
     assert_eq!(member.leave(), 0);

@@ -21,7 +21,7 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
     CommitDeadline, NamedPartition, RefusedPartitions, commit_result, is_marked, is_ours,
-    may_commit, may_here, own_parts, part, passes_nacks, settle_passed, storable,
+    may_commit, may_here, own_parts, part, passes_nacks, storable,
 };
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
@@ -206,13 +206,9 @@ pub(in crate::route) async fn relayed(
         refuse_marked(router, conn, &group);
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
-    let commit = offsets(&request);
-    settle_passed(router, conn, (&mut *link, head), &deadline, &plain, commit).await?;
-    if router.passes_awaited(&group, offsets(&request)) {
+    let withheld = router.passing_withheld(&group, offsets(&request));
+    if withheld.is_empty() && router.passes_awaited(&group, offsets(&request)) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
-    }
-    if let Err(late) = deadline.bounds(commit_result(router.engine.settled(&group))).await {
-        return Ok(respond(&request, |_| late.code()));
     }
     let ours = own_parts(router, &group, &plain);
     let mut theirs = request.clone();
@@ -240,6 +236,16 @@ pub(in crate::route) async fn relayed(
     router.commit_refused(&group, (&key, &member), refused);
     let refusal = response.topics.iter().flat_map(|topic| &topic.partitions);
     let refusal = refusal.map(|p| p.error_code).find(|code| *code != 0);
+    if refusal.is_none() {
+        // Nothing counts before the transaction commits, and a producer aborts after an error.
+        deadline.waits(router.settle_withheld(&group, withheld)).await;
+        if router.passes_awaited(&group, offsets(&request)) {
+            return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
+        }
+        if let Err(late) = deadline.bounds(commit_result(router.engine.settled(&group))).await {
+            return Ok(respond(&request, |_| late.code()));
+        }
+    }
     let kept = if let Some(error) = refusal {
         error
     } else {

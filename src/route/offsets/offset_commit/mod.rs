@@ -44,7 +44,6 @@ use crate::wire::{RequestHead, ResponseError};
 pub(in crate::route) use marked::{RefusedPartitions, is_marked};
 pub(in crate::route) use relayed::{
     NamedPartition, commit_result, is_ours, may_commit, own_parts, passes_nacks, relayed,
-    settle_passed,
 };
 
 /// Bound of a commit's wait for the nacks it passes and for the disk.

@@ -49,6 +49,13 @@ pub(in crate::route) async fn relayed(
         return Ok(respond(&request, |_, _| error.code()));
     }
     let marked = marked::take_markers(&mut request);
+    if !marked.is_empty()
+        && let Some(error) = may_commit(router, conn, link, head, &request).await?
+        && error != ResponseError::GroupAuthorizationFailed
+    {
+        return Ok(refuse(router, &group, &request, error));
+    }
+    // A missing right is an error of each marker, with its log line.
     let refused =
         marked::nack_relayed(router, conn, (link, head), &group, &deadline, marked).await?;
     let commit = unrefused(&request, &refused);
@@ -109,9 +116,24 @@ pub(in crate::route) async fn relayed(
     Ok(merge(&request, &response, code))
 }
 
+/// Answers a commit of a member that the cluster refuses, and reports it to the detector.
+fn refuse(
+    router: &Router,
+    group: &GroupId,
+    request: &OffsetCommitRequest,
+    error: ResponseError,
+) -> OffsetCommitResponse {
+    router.metrics.commit_failed(group.as_str(), &code::name(error));
+    let member = MemberId::new(&request.member_id);
+    let key = router.members.key_of(group, &member, request.group_instance_id.as_deref());
+    let refused = offsets(request).map(|offset| (offset, error));
+    router.commit_refused(group, (&key, &member), refused);
+    respond(request, |_, _| error.code())
+}
+
 /// Makes the withheld records that the commit passes dead letters, if the cluster accepts the
 /// member. A withheld record ended its consumers, and is left out for now.
-pub(in crate::route) async fn settle_passed(
+async fn settle_passed(
     router: &Router,
     conn: &Conn,
     (link, head): (&mut Link, &RequestHead),
