@@ -11,9 +11,11 @@ use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    FetchRequest, HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest,
+    FetchRequest, HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, OffsetFetchRequest,
+    SyncGroupRequest,
 };
 use kafka_protocol::protocol::{Decodable, Request, StrBytes};
 use tokio::sync::mpsc::UnboundedSender;
@@ -27,7 +29,7 @@ use crate::observe::Metrics;
 use crate::socket::Budget;
 use crate::upstream::{Address, OwnLinks, TopicWriter, Upstream};
 use crate::wire::Api;
-use crate::wire::assignment::{Assignment, Subscription};
+use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
 use crate::wire::batch::{Headers, RawRecord, RecordView, TimestampType, batches, records};
 
 /// The sidecar, in the client's own list of brokers.
@@ -41,6 +43,7 @@ const JOIN: (Api, i16) = (Api::JoinGroup, 3);
 const SYNC: (Api, i16) = (Api::SyncGroup, 3);
 const HEARTBEAT: (Api, i16) = (Api::Heartbeat, 3);
 const OFFSET_COMMIT: (Api, i16) = (Api::OffsetCommit, 7);
+const OFFSET_FETCH: (Api, i16) = (Api::OffsetFetch, 5);
 const FETCH: (Api, i16) = (Api::Fetch, 11);
 
 /// Wait of a Fetch without records, and pause between two heartbeats.
@@ -217,12 +220,22 @@ impl DemoClient {
         accepted("SyncGroup", synced.error_code)?;
         let assignment = Assignment::parse(&synced.assignment)
             .map_err(|_| DemoError::Unexpected("an assignment that cannot be read"))?;
-        for assigned in &assignment.partitions {
-            let of = assigned
-                .partitions
-                .iter()
-                .map(|index| partition_of(assigned.topic.as_str(), *index));
-            self.positions.extend(of.map(|of| (of, 0)));
+        let of_topic = |assigned: &TopicPartitions| {
+            let mut topic = OffsetFetchRequestTopic::default();
+            topic.name = StrBytes::from_string(assigned.topic.as_str().to_owned()).into();
+            topic.partition_indexes.clone_from(&assigned.partitions);
+            topic
+        };
+        let mut request = OffsetFetchRequest::default();
+        request.group_id = StrBytes::from_static_str(GROUP).into();
+        request.topics = Some(assignment.partitions.iter().map(of_topic).collect());
+        let committed = self.call(OFFSET_FETCH, &request).await?;
+        accepted("OffsetFetch", committed.error_code)?;
+        for topic in &committed.topics {
+            for partition in &topic.partitions {
+                let of = partition_of(topic.name.as_str(), partition.partition_index);
+                self.positions.insert(of, partition.committed_offset.max(0));
+            }
         }
         Ok(Membership { member, generation })
     }
