@@ -58,7 +58,7 @@ macro_rules! evidence {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Evidence {
-            $(#[doc = $sentence] $kind),+
+            $($kind),+
         }
 
         impl Evidence {

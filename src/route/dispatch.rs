@@ -24,7 +24,7 @@ use crate::route::refusals::Refusals;
 use crate::route::reply::{AnswerError, AnswerFuture, Reply};
 use crate::route::security::{
     alter_user_scram_credentials, create_acls, delete_acls, describe_acls,
-    describe_user_scram_credentials, sasl_authenticate, sasl_handshake,
+    describe_user_scram_credentials as describe_scram, sasl_authenticate, sasl_handshake,
 };
 use crate::route::topics::{
     create_partitions, create_topics, delete_records, delete_topics, describe_topic_partitions,
@@ -141,9 +141,7 @@ impl Router {
             Api::ListConfigResources => with!(|r| list_config_resources::answer(self, h, r)),
             Api::DescribeClientQuotas => with!(|r| describe_client_quotas::answer(r)),
             Api::AlterClientQuotas => with!(|r| alter_client_quotas::answer(r)),
-            Api::DescribeUserScramCredentials => {
-                with!(|r| describe_user_scram_credentials::answer(r))
-            }
+            Api::DescribeUserScramCredentials => with!(|r| describe_scram::answer(r)),
             Api::AlterUserScramCredentials => with!(|r| alter_user_scram_credentials::answer(r)),
             Api::DescribeAcls => with!(|r| describe_acls::answer(r)),
             Api::CreateAcls => with!(|r| create_acls::answer(r)),

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::socket::ServerTls;
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     /// A directory laid out as kubelet does: `tls.crt` and `tls.key` are links through `..data`.
     fn mounted(secret: &str) -> tempfile::TempDir {
@@ -188,6 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the watch runs meanwhile")]
     async fn a_renewed_certificate_is_in_force_within_a_minute() {
         let mut rig = Rig::new();
         let (_config, config) = watch::channel(rig.config.clone());

@@ -324,7 +324,7 @@ fn damaged_lines_are_named_and_the_rest_imported() {
 #[test]
 fn foreign_versions_and_torn_files_are_refused_by_line() {
     let (target, files) = (Server::start(), Files::new());
-    let head = r#"{"reprise_export":1,"source":"there"}"#;
+    let head = r#"{"reprise_export":1,"kind":"retries","source":"there"}"#;
     for (text, words) in [
         ("{}\n".to_owned(), "line 1: is no export"),
         (r#"{"reprise_export":2,"source":"x"}"#.to_owned(), "version 2 of an export"),

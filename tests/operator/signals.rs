@@ -444,8 +444,13 @@ fn upstream(at: SocketAddr, more: &str) -> String {
 
 #[test]
 fn a_sidecar_that_is_its_own_upstream_ends_with_78() {
-    let login = ", sasl: {mechanism: PLAIN, username: u, password: p}";
-    for more in ["", login] {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(secret.path(), "hush").unwrap();
+    let login = format!(
+        ", sasl: {{mechanism: PLAIN, username: u, password_file: '{}'}}",
+        secret.path().display()
+    );
+    for more in ["", &login] {
         let (at, count, leads_to) = service();
         let mut sidecar = Sidecar::start_with(LISTEN, &upstream(at, more));
         leads_to.send(sidecar.kafka).unwrap();

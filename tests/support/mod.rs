@@ -54,13 +54,13 @@ pub fn in_front() -> bool {
 
 /// Runs a test whose sidecars stand in front of a cluster.
 pub fn in_front_of_a_cluster(test: fn()) {
-    struct Left;
-    impl Drop for Left {
+    struct ModeGuard;
+    impl Drop for ModeGuard {
         fn drop(&mut self) {
             IN_FRONT.set(false);
         }
     }
-    let _left = Left;
+    let _guard = ModeGuard;
     IN_FRONT.set(true);
     test();
 }

@@ -384,7 +384,7 @@ fn a_kip_848_member_keeps_its_dead_letters_over_restarts() {
     assert!(held(&mut a));
 }
 
-/// A coordinator that refuses every OffsetFetch in the whole: NOT_COORDINATOR at the top of the
+/// A coordinator that refuses every OffsetFetch in the whole: `NOT_COORDINATOR` at the top of the
 /// answer, or of each group since version 8.
 fn refuses_offsets(mut stream: TcpStream, behind: SocketAddr) {
     let mut behind = TcpStream::connect(behind).unwrap();

@@ -103,7 +103,7 @@ fn a_marker_of_a_fenced_member_sends_no_nack() {
     tool.put("orders", 0, &[Rec::new("poison"), Rec::new("next")]);
     let mut member = Member::new(&sidecar, "shop", &["orders"]);
     member.join(ORDERS);
-    let mut commit = |member: &mut Member| {
+    let commit = |member: &mut Member| {
         let request = member.commit_request("orders", 0, 2, "!retry:0");
         member.client.call(9, &request).topics[0].partitions[0].error_code
     };
@@ -118,7 +118,7 @@ fn a_marker_of_a_fenced_member_sends_no_nack() {
 #[test]
 fn a_fenced_producer_leaves_the_withheld_record() {
     let (_cluster, sidecar, _member) = withheld();
-    let mut commit = |producer: &mut Producer| {
+    let commit = |producer: &mut Producer| {
         assert_eq!(producer.add_group(3, "shop"), 0);
         let request = producer.offsets_request("shop", &[("orders", 2)]);
         move |producer: &mut Producer| {

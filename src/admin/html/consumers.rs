@@ -161,7 +161,7 @@ fn suspects_row(set: &SuspectsView) -> Markup {
 
 fn policy(group: &GroupView, rules: &[RuleView]) -> Markup {
     let delay = |ms: &u64| {
-        if ms % 1000 == 0 { format!("{} s", ms / 1000) } else { format!("{ms} ms") }
+        if ms.is_multiple_of(1000) { format!("{} s", ms / 1000) } else { format!("{ms} ms") }
     };
     let delays: Vec<String> = group.policy.delays_ms.iter().map(delay).collect();
     html! {

@@ -153,7 +153,7 @@ pub(super) fn letter_form(group: &str, offsets: &[i64], buttons: &[Button]) -> M
         form method="post" action={ (group_path(group)) "/act" } {
             input type="hidden" name="offsets" value=(joined(offsets));
             label { "Why " input name="why" required[offsets.len() > 1] maxlength="1000"; }
-            @if buttons == &DEAD { (anyway_field()) }
+            @if *buttons == DEAD { (anyway_field()) }
             @for (verb, label, destroys) in buttons {
                 button.danger[*destroys] name="verb" value=(verb) { (label) }
             }

@@ -111,7 +111,9 @@ mod tests {
             let templates = Templates::new(retry, letters).unwrap();
             match check_start_names(&self.journal, &templates, has_retries) {
                 Ok(entry) => {
-                    entry.map(|entry| self.append(entry));
+                    if let Some(entry) = entry {
+                        self.append(entry);
+                    }
                     None
                 }
                 Err(StartNamesError::Changed { key, .. }) => Some(key),

@@ -137,7 +137,9 @@ impl AdminSource {
         let (mut after, mut counted) = (None, 0);
         let is_cut = loop {
             let piece = self.router.engine.due_page(group, after, PIECE).await?;
-            piece.iter().for_each(|entry| shapes.add(entry));
+            for entry in &piece {
+                shapes.add(entry);
+            }
             counted += piece.len();
             if piece.len() < PIECE {
                 break false;

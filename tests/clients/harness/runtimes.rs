@@ -1,7 +1,8 @@
-//! All that needs a runtime beyond Rust's: scenarios with the clients of other languages, those that
-//! only a real cluster can play, applications without reprise code and the table of their signals,
-//! healthy consumers at random, and the tools of Kafka and others. A target of its own, left out of a
-//! plain `cargo test`; `tests/clients/run` plays it.
+//! Scenarios that need a runtime beyond Rust's: clients of other languages, applications without
+//! reprise code, healthy consumers at random, and the tools of Kafka and others. Some of them only a
+//! real cluster can play.
+//!
+//! A plain `cargo test` leaves this target out; `tests/clients/run` plays it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -22,7 +22,9 @@ fn a_member_that_did_not_leave_is_told() {
 fn listeners_of_unlike_topics_in_one_group_are_told() {
     let server = Server::start();
     let topics = ["orders", "payments"];
-    topics.iter().for_each(|topic| server.client().create(topic, 1));
+    for topic in topics {
+        server.client().create(topic, 1);
+    }
     let [mut orders, mut payments] =
         topics.map(|topic| Member::new(&server, "shop", &[topic, RETRY]));
     let partitions = [("orders", 1), ("payments", 1), (RETRY, 1)];
@@ -35,7 +37,9 @@ fn listeners_of_unlike_topics_in_one_group_are_told() {
 #[test]
 fn consumers_of_unlike_topics_in_one_group_are_told() {
     let server = Server::start();
-    ["orders", "payments"].iter().for_each(|topic| server.client().create(topic, 1));
+    for topic in ["orders", "payments"] {
+        server.client().create(topic, 1);
+    }
     let mut orders = Consumer::new(&server, "shop", &["orders", RETRY]);
     let mut payments = Consumer::new(&server, "shop", &["payments", RETRY]);
     orders.enter();
