@@ -70,7 +70,7 @@ async function fill(client, admin) {
   await producer.send({ topic: "payments", messages });
   const reader = client.consumer({ groupId: "shop" });
   await reader.connect();
-  await reader.subscribe({ topic: "payments", fromBeginning: true });
+  await reader.subscribe({ topics: ["payments", "reprise.retry.shop"], fromBeginning: true });
   let seen = 0;
   await reader.run({ eachMessage: async () => { seen += 1; } });
   await until("all payments are read", () => seen === 400);
@@ -153,11 +153,13 @@ async function follow(page, selector) {
   await Promise.all([page.waitForNavigation(), page.click(selector)]);
 }
 
-// From a count to its list, and through the list by keys.
+// From the group to its list, and through the list by keys.
 async function lists(page, admin) {
   await page.goto(`${admin}/groups/shop`);
-  await follow(page, 'a[href*="/letters?why=explicit_dlq"]');
-  check((await text(page)).includes("cause explicit_dlq"), "a count leads to its list");
+  await follow(page, 'a[href$="/groups/shop/letters"]');
+  check((await text(page)).includes("all dead letters"), "the group leads to its list");
+  await page.goto(`${admin}/groups/shop/letters?why=explicit_dlq`);
+  check((await text(page)).includes("cause explicit_dlq"), "a list can have one cause");
   await judgeBoth(page, "letters");
   const marks = () => page.$$eval("td.mark input", (all) => all.filter((one) => one.checked).length);
   await page.keyboard.press("j");
