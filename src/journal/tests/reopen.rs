@@ -92,7 +92,7 @@ fn a_second_process_is_refused() {
 }
 
 #[test]
-fn a_directory_of_another_format_is_refused_and_foreign_files_stay() {
+fn another_format_is_refused_and_foreign_files_stay() {
     let disk = MemDisk::new(1);
     disk.plant("notes.txt", b"mine");
     drop(open(&disk));

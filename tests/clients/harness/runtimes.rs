@@ -1,6 +1,6 @@
 //! Scenarios that need a runtime beyond Rust's: clients of other languages, applications without
-//! reprise code, healthy consumers at random, and the tools of Kafka and others. Some of them only a
-//! real cluster can play.
+//! reprise code, healthy consumers at random, and the tools of Kafka and others. Some of them need
+//! a real cluster.
 //!
 //! A plain `cargo test` leaves this target out; `tests/clients/run` plays it.
 #![expect(
