@@ -18,12 +18,13 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Reb
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
+use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 use reprise::clock::Clock;
 use serde_json::{Value, json};
 
 /// Longest wait of one flush, and of one step of a transaction.
-const FLUSH_MAX: Duration = Duration::from_secs(30);
+const FLUSH_MAX: Duration = Duration::from_secs(50);
 
 struct Listener;
 
@@ -152,6 +153,18 @@ impl Client {
         Ok(())
     }
 
+    /// Subscribes anew after an OffsetFetch that NOT_COORDINATOR refused: librdkafka does not ask
+    /// again, and never fetches the partitions (confluentinc/librdkafka#5586).
+    fn recover(&self, error: &KafkaError) {
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::NotCoordinator) {
+            let subscription = self.consumer.subscription().unwrap();
+            let topics = subscription.elements();
+            let topics: Vec<&str> = topics.iter().map(|topic| topic.topic()).collect();
+            self.consumer.unsubscribe();
+            self.consumer.subscribe(&topics).unwrap();
+        }
+    }
+
     /// Prints the first record within `wait`, and all records that are ready after it.
     fn poll(&mut self, mut wait: Duration) {
         while let Some(polled) = self.consumer.poll(wait) {
@@ -162,7 +175,10 @@ impl Client {
                     self.received.insert(place(&record), record);
                     wait = Duration::ZERO;
                 }
-                Err(error) => println!("{}", failed("poll", &error)),
+                Err(error) => {
+                    println!("{}", failed("poll", &error));
+                    self.recover(&error);
+                }
             }
         }
     }

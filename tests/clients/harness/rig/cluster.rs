@@ -136,7 +136,10 @@ pub(crate) fn node(verb: &str, node: usize) {
 /// Output of a command-line tool of Kafka, connected to the cluster itself.
 pub(crate) fn asked(class: &str, args: &[&str]) -> String {
     let door = back_door();
-    tool(class, &[&["--bootstrap-server", door.as_str()], args].concat())
+    // The tool's own bound of five seconds is short beside other tests.
+    let patience: &[&str] =
+        if class.ends_with("ConsumerGroupCommand") { &["--timeout", "60000"] } else { &[] };
+    tool(class, &[&["--bootstrap-server", door.as_str()], args, patience].concat())
 }
 
 /// Output of a command-line tool of Kafka.
