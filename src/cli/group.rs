@@ -145,9 +145,9 @@ fn lines(group: &Value) -> Vec<String> {
             cell(group, "kind"),
             generation(group)
         ),
-        format!("retry topic   %RETRY%{name}, in Kafka {}", defused(&cell(group, "retry_topic"))),
+        format!("retry topic   {}", defused(&cell(group, "retry_topic"))),
         format!(
-            "dead letters  {} ({} bytes) in %DLQ%{name}, in Kafka {}",
+            "dead letters  {} ({} bytes) in {}",
             cell(group, "dead_letters"),
             cell(group, "dead_letter_bytes"),
             defused(&cell(group, "dead_letter_topic"))

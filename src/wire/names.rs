@@ -22,9 +22,6 @@ const MANGLE_BYTES: usize = 17;
 /// Bound of a template without `{group}`, which leaves readable text in a mangled name.
 const FIXED_BYTES_MAX: usize = 100;
 const GROUP: &str = "{group}";
-/// RocketMQ's spellings, shown to people and accepted from clients.
-const SHOWN_RETRY: &str = "%RETRY%";
-const SHOWN_DLQ: &str = "%DLQ%";
 /// Namespace of the sidecar's topic ids (uuid v5); it must never change.
 const TOPIC_ID_NAMESPACE: Uuid = Uuid::from_u128(0x7265_7072_6973_4574_8f70_6963_5f69_6473);
 
@@ -150,9 +147,9 @@ impl Templates {
         GroupKey(key)
     }
 
-    /// Whether the bytes of a request may hold a retry or dead-letter topic in any spelling.
+    /// Whether the bytes of a request may hold a retry or dead-letter topic.
     pub fn may_be_in(&self, request: &[u8]) -> bool {
-        let parts = [self.retry.longest_part(), self.dlq.longest_part(), SHOWN_RETRY, SHOWN_DLQ];
+        let parts = [self.retry.longest_part(), self.dlq.longest_part()];
         let holds = |part: &str| request.windows(part.len()).any(|run| run == part.as_bytes());
         parts.into_iter().any(holds)
     }
@@ -170,15 +167,8 @@ impl Templates {
         reads.then(|| others.cloned().collect()).filter(|others: &BTreeSet<_>| !others.is_empty())
     }
 
-    /// The group and kind of a topic; `None`: the sidecar does not serve it. `%RETRY%<group>` and
-    /// `%DLQ%<group>` match too.
+    /// The group and kind of a topic; `None`: the sidecar does not serve it.
     pub fn owned(&self, topic: &str) -> Option<SidecarTopic> {
-        if let Some(group) = topic.strip_prefix(SHOWN_RETRY).filter(|g| !g.is_empty()) {
-            return Some(SidecarTopic::Retry(self.key(&group.into())));
-        }
-        if let Some(group) = topic.strip_prefix(SHOWN_DLQ).filter(|g| !g.is_empty()) {
-            return Some(SidecarTopic::Dlq(self.key(&group.into())));
-        }
         if !is_legal_topic(topic) {
             return None;
         }
@@ -326,20 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn the_rocketmq_spelling_means_the_same_topic() {
-        let t = Templates::default();
-        assert_eq!(t.owned("%RETRY%shop"), t.owned("reprise.retry.shop"));
-        assert_eq!(t.owned("%DLQ%a b"), t.owned(t.dlq_topic(&"a b".into()).as_str()));
-    }
-
-    #[test]
     fn a_request_that_names_a_topic_of_ours_is_recognised() {
         let default = Templates::default();
         let behind = Templates::new("{group}-retry", "{group}-dlq").unwrap();
         for (t, bytes, is_there) in [
             (&default, "\0\x13reprise.retry.shop\0", true),
             (&default, "\x10reprise.dlq.a", true),
-            (&default, "%DLQ%shop", true),
             (&default, "retry.shop dlq.shop reprise", false),
             (&default, "", false),
             (&behind, "shop-retry", true),
@@ -359,7 +341,7 @@ mod tests {
             "retry.shop",
             "dlq.shop",
             "reprise.retryshop",
-            "%RETRY%",
+            "%RETRY%shop",
             "Reprise.retry.shop",
             "reprise.retry.a b",
         ] {

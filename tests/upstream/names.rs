@@ -266,8 +266,6 @@ fn creating_a_topic_of_ours_answers_that_it_exists() {
         for (name, kind) in [
             ("reprise.dlq.my-sink", "dead-letter topic of group my-sink"),
             ("reprise.retry.my-sink", "retry topic of group my-sink"),
-            ("%DLQ%my-sink", "dead-letter topic of group my-sink"),
-            ("%RETRY%my-sink", "retry topic of group my-sink"),
         ] {
             let made = client.call(7, &creation(name, validate_only)).topics.remove(0);
             assert_eq!(made.error_code, EXISTS(), "{name}");
@@ -279,23 +277,4 @@ fn creating_a_topic_of_ours_answers_that_it_exists() {
     client.create("dlq.my-sink", 1);
     assert!(is_there(&mut direct, "dlq.my-sink"));
     assert!(!is_there(&mut direct, "reprise.dlq.my-sink"));
-}
-
-#[test]
-fn rocketmq_spellings_name_the_same_topics_before_a_cluster() {
-    let (server, _) = house();
-    let mut client = server.client();
-    for (spelled, name) in [("%RETRY%shop", RETRY), ("%DLQ%shop", DEAD)] {
-        let (alias, own) =
-            (client.metadata(12, &[spelled]).topics, client.metadata(12, &[name]).topics);
-        assert_eq!(alias[0].name, Some(s(spelled)));
-        assert_eq!((alias[0].topic_id, alias[0].error_code), (own[0].topic_id, 0));
-    }
-    let record = Rec::new("x").header("x-retry-origin", "orders-0@0");
-    let told = client.produce("%RETRY%shop", 0, plain(&[record]));
-    assert_eq!(told.error_code, 0);
-    let record = Rec::new("y").header("x-retry-origin", "orders-0@1").header("x-retry-level", "-1");
-    assert_eq!(client.produce("%RETRY%shop", 0, plain(&[record])).error_code, 0);
-    let dead: Vec<_> = client.read_all("%DLQ%shop").iter().map(Got::text).collect();
-    assert_eq!(dead, ["y"]);
 }

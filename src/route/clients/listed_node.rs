@@ -19,7 +19,7 @@ impl Router {
         conn: &Conn,
         mut topics: impl Iterator<Item = &'a TopicName>,
     ) {
-        if topics.any(|topic| self.is_own(&self.names.canonical(topic))) {
+        if topics.any(|topic| self.is_own(topic)) {
             self.list_node(conn);
         }
     }

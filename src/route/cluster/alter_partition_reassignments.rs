@@ -19,7 +19,7 @@ pub(in crate::route) fn answer(
     let mut response = AlterPartitionReassignmentsResponse::default();
     response.allow_replication_factor_change = request.allow_replication_factor_change;
     for topic in request.topics {
-        let place = router.place(&router.names.canonical(&topic_of(&topic.name)));
+        let place = router.place(&topic_of(&topic.name));
         let known = place.map_or(0, |place| place.partitions());
         let mut result = ReassignableTopicResponse::default();
         for asked in &topic.partitions {

@@ -40,7 +40,7 @@ fn moved(
 ) -> AlterReplicaLogDirPartitionResult {
     let mut result = AlterReplicaLogDirPartitionResult::default();
     result.partition_index = index;
-    let has_log = match router.place(&router.names.canonical(name)) {
+    let has_log = match router.place(name) {
         Some(TopicKind::Local(topic) | TopicKind::DeadLetters(Some(topic))) => {
             topic.partition(index).is_some()
         }

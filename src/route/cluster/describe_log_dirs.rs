@@ -31,7 +31,7 @@ pub(in crate::route) fn answer(
             None => all(router).iter().filter_map(|name| topic(router, name, None)).collect(),
             Some(asked) => {
                 let one = asked.into_iter().filter_map(|asked| {
-                    let name = router.names.canonical(&topic_of(&asked.topic));
+                    let name = topic_of(&asked.topic);
                     topic(router, &name, Some(&asked.partitions))
                 });
                 one.collect()

@@ -29,7 +29,7 @@ pub(in crate::route) fn answer(
     let topics = request.topic_partitions.unwrap_or_default();
     let result = |topic: TopicPartitions| {
         let mut result = ReplicaElectionResult::default();
-        let place = router.place(&router.names.canonical(&topic_of(&topic.topic)));
+        let place = router.place(&topic_of(&topic.topic));
         let known = place.map_or(0, |place| place.partitions());
         let partitions = topic.partitions.iter();
         result.partition_result = partitions

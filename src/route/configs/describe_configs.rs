@@ -118,7 +118,7 @@ pub(in crate::route) async fn relayed(
 /// The topics to which the groups of these retry and dead-letter topics subscribe.
 fn subscribed(router: &Router, request: &DescribeConfigsRequest) -> Vec<TopicName> {
     let topics = request.resources.iter().filter(|of| of.resource_type == TOPIC);
-    let topics = topics.map(|of| router.names.canonical(&TopicName::new(&of.resource_name)));
+    let topics = topics.map(|of| TopicName::new(&of.resource_name));
     let groups = topics.filter_map(|topic| router.names.group_of(&topic));
     groups.flat_map(|group| router.subscribed(&group)).collect()
 }
@@ -223,7 +223,7 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, DescribeE
     let defaults = router.broker.topics.defaults();
     // Retry and dead-letter topics have no retention.
     let kept = || TopicSettings { retention_ms: None, retention_bytes: None, ..defaults.clone() };
-    let (settings, overrides) = match router.place(&router.names.canonical(name)) {
+    let (settings, overrides) = match router.place(name) {
         None => {
             return Err((ResponseError::UnknownTopicOrPartition, "there is no such topic here"));
         }
@@ -236,7 +236,7 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, DescribeE
         let (name, value) = (idle(name)?, value.clone());
         Some(Setting { name, value, source: SOURCE_TOPIC, default: None, kind: TYPE_STRING })
     });
-    let settings = match router.names.group_of(&router.names.canonical(name)) {
+    let settings = match router.names.group_of(name) {
         Some(group) => {
             TopicSettings { max_message_bytes: router.group_bytes_max(&group), ..settings }
         }

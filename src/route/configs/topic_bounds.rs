@@ -112,7 +112,7 @@ impl Router {
         let topics = records.map_while(Result::ok).filter_map(|record| {
             let (asked, _) = read_nack(&record.headers).ok()?;
             match asked.named {
-                mark::NackedRecord::Origin(origin) => Some(self.names.canonical(&origin.topic)),
+                mark::NackedRecord::Origin(origin) => Some(origin.topic.clone()),
                 mark::NackedRecord::None => None,
             }
         });

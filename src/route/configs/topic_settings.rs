@@ -111,11 +111,11 @@ impl Router {
         Ok(())
     }
 
-    /// Returns the canonical name of a topic whose settings can be changed.
+    /// Returns the name of a topic whose settings can be changed.
     fn alterable(&self, kind: i8, name: &str) -> Result<TopicName, AlterError> {
         match kind {
             TOPIC => {
-                let name = self.names.canonical(&TopicName::new(name));
+                let name = TopicName::new(name);
                 self.changeable(&name).map_err(|error| refusal(&error))?;
                 Ok(name)
             }
@@ -130,7 +130,7 @@ impl Router {
     /// In front of a cluster: whether this node has the settings of the resource.
     pub(super) fn has_settings_of(&self, kind: i8, name: &str) -> bool {
         match kind {
-            TOPIC => self.is_own(&self.names.canonical(&TopicName::new(name))),
+            TOPIC => self.is_own(&TopicName::new(name)),
             BROKER => name == self.config.node_id.to_string(),
             _ => false,
         }

@@ -199,8 +199,7 @@ impl Router {
         let in_place = policies.of(&candidate.group).in_place;
         drop(policies);
         let retry = self.names.retry_topic(&candidate.group);
-        let subscribes =
-            |known: &Vec<TopicName>| known.iter().any(|topic| self.names.canonical(topic) == retry);
+        let subscribes = |known: &Vec<TopicName>| known.contains(&retry);
         !in_place
             && candidate.topics.as_ref().is_some_and(subscribes)
             && self.has_lane(&candidate.group)

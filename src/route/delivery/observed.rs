@@ -165,9 +165,8 @@ impl Router {
     ) {
         let told = metadata.filter_map(|(topic, partition, offset, metadata)| {
             let ParallelProgress { done, end } = read_progress(offset, metadata)?;
-            let topic = self.names.canonical(topic);
             Some(GroupObservation::Progress {
-                partition: TopicPartition { topic, partition },
+                partition: TopicPartition { topic: topic.clone(), partition },
                 done,
                 end,
             })
@@ -216,10 +215,9 @@ impl Router {
         &self,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
     ) -> impl Iterator<Item = (TopicPartition, i64)> {
-        let offsets = offsets.into_iter().map(|(topic, partition, offset)| {
-            let topic = self.names.canonical(&topic);
-            (TopicPartition { topic, partition }, offset)
-        });
+        let offsets = offsets.into_iter();
+        let offsets =
+            offsets.map(|(topic, partition, offset)| (TopicPartition { topic, partition }, offset));
         let is_ours = |partition: &TopicPartition| self.names.is_ours(&partition.topic);
         offsets.filter(move |(partition, offset)| *offset >= 0 && !is_ours(partition))
     }

@@ -31,8 +31,8 @@ impl Router {
         topic: &TopicName,
         partition: i32,
     ) -> Option<i64> {
-        let topic = self.names.canonical(topic);
-        self.detectors.find(group)?.lock().detector.awaited(&TopicPartition { topic, partition })
+        let place = TopicPartition { topic: topic.clone(), partition };
+        self.detectors.find(group)?.lock().detector.awaited(&place)
     }
 
     /// The detector of a group, if one of its records may bound commits.
@@ -49,10 +49,7 @@ impl Router {
         let of = self.detectors.find(group).filter(|of| of.lock().detector.withholds());
         let Some(of) = of else { return Vec::new() };
         let state = of.lock();
-        let place = |(topic, partition, offset)| {
-            let topic = self.names.canonical(&topic);
-            (TopicPartition { topic, partition }, offset)
-        };
+        let place = |(topic, partition, offset)| (TopicPartition { topic, partition }, offset);
         let passes = |(place, offset): &(TopicPartition, i64)| {
             state.detector.withheld(place).is_some_and(|withheld| withheld < *offset)
         };
@@ -115,7 +112,7 @@ impl Router {
         let Some(of) = self.binding(group) else { return };
         let state = of.lock();
         for topic in &mut request.topics {
-            let name = self.names.canonical(&topic_of(&topic.name));
+            let name = topic_of(&topic.name);
             for asked in &mut topic.partitions {
                 let partition = asked.partition_index;
                 let place = TopicPartition { topic: name.clone(), partition };
@@ -145,7 +142,6 @@ impl Router {
         let Some(of) = self.binding(group) else { return false };
         let state = of.lock();
         commit.any(|(topic, partition, offset)| {
-            let topic = self.names.canonical(&topic);
             let first = state.detector.commit_bound(&TopicPartition { topic, partition });
             first.is_some_and(|first| first < offset)
         })
@@ -159,7 +155,7 @@ impl Router {
         committed: i64,
     ) -> i64 {
         let Some(of) = self.detectors.find(group) else { return committed };
-        let place = TopicPartition { topic: self.names.canonical(topic), partition };
+        let place = TopicPartition { topic: topic.clone(), partition };
         let state = of.lock();
         if committed < 0 {
             return state.detector.begins_at(&place).unwrap_or(committed);

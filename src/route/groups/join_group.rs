@@ -142,9 +142,7 @@ pub(in crate::route) async fn relayed(
 /// Whether Kafka Streams subscribes to a retry topic: its assignment format allows no partition to
 /// be removed or added.
 fn is_streams(router: &Router, request: &JoinGroupRequest) -> bool {
-    let is_retry = |topic: &TopicName| {
-        matches!(router.place(&router.names.canonical(topic)), Some(TopicKind::Retry(_)))
-    };
+    let is_retry = |topic: &TopicName| matches!(router.place(topic), Some(TopicKind::Retry(_)));
     let mut streams = request.protocols.iter().filter(|p| p.name.as_str() == STREAMS);
     streams.any(|protocol| {
         let subscription = Subscription::parse(&protocol.metadata);

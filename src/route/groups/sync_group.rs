@@ -95,7 +95,7 @@ pub(in crate::route) async fn relayed(
     let given = std::mem::take(&mut request.assignments);
     let given = given.into_iter().map(|to| (MemberId::new(&to.member_id), to.assignment));
     let led = |member: &MemberId| router.members.led(&group, member);
-    let ours = |topic: &str| router.is_own(&router.names.canonical(&TopicName::new(topic)));
+    let ours = |topic: &str| router.is_own(&TopicName::new(topic));
     let assignments = without_ours(&protocol, ours, led, given.collect());
     request.assignments = assignments.into_iter().map(to_wire).collect();
     let mut response = link.call(head, &request).await?;
@@ -226,11 +226,10 @@ fn with_others(router: &Router, group: &GroupId, member: &SyncedMember, given: &
     let wanted = Subscription::parse(&member.metadata).map(|known| known.topics);
     let mut others = wanted.unwrap_or_default();
     others.retain(|topic| {
-        let name = router.names.canonical(topic);
         let now = router.clock.now().mono;
-        name != retry
-            && router.is_own(&name)
-            && router.members.claim(group, &member.key, &name, now)
+        *topic != retry
+            && router.is_own(topic)
+            && router.members.claim(group, &member.key, topic, now)
     });
     if others.is_empty() || member.protocol == STREAMS {
         return given.clone();

@@ -202,7 +202,7 @@ impl Router {
         if record.partition == 0 {
             return Ok(());
         }
-        let topic = self.names.canonical(&record.topic).to_string();
+        let topic = record.topic.to_string();
         Err(PostRefusal::NoPartition { topic, partition: record.partition, partitions: 1 })
     }
 

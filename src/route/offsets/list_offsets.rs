@@ -43,7 +43,7 @@ pub(in crate::route) async fn answer(
     let mut named = UniqueNames::default();
     for mut asked in request.topics {
         asked.partitions.retain(|of| named.first((asked.name.clone(), of.partition_index)));
-        let name = router.names.canonical(&topic_of(&asked.name));
+        let name = topic_of(&asked.name);
         let place = router.place_for(conn, &name);
         let mut topic = ListOffsetsTopicResponse::default();
         topic.name = asked.name;

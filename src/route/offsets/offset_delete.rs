@@ -41,7 +41,7 @@ pub(in crate::route) async fn answer(
     };
     let mut going = BTreeSet::new();
     for asked in request.topics {
-        let name = router.names.canonical(&topic_of(&asked.name));
+        let name = topic_of(&asked.name);
         let mut topic = OffsetDeleteResponseTopic::default();
         topic.name = asked.name;
         for partition in asked.partitions {
@@ -115,7 +115,7 @@ fn subscribed(router: &Router, group: &GroupId) -> Result<SubscribedTopics, Resp
                 Err(_) => return Ok(SubscribedTopics::Unknown),
             },
         };
-        names.extend(topics.iter().map(|topic| router.names.canonical(topic)));
+        names.extend(topics.iter().cloned());
     }
     Ok(SubscribedTopics::Names(names))
 }

@@ -113,9 +113,8 @@ fn unstable(
     asked: Option<&[(TopicName, Vec<i32>)]>,
 ) -> BTreeSet<(TopicName, i32)> {
     let all = router.broker.offsets.fetch(group, asked).into_iter();
-    let is_unstable = |(topic, partition): &(TopicName, i32)| {
-        router.broker.is_unstable(group, &router.names.canonical(topic), *partition)
-    };
+    let is_unstable =
+        |(topic, partition): &(TopicName, i32)| router.broker.is_unstable(group, topic, *partition);
     all.map(|(topic, partition, _)| (topic, partition)).filter(is_unstable).collect()
 }
 
@@ -139,8 +138,7 @@ async fn find(
     };
     let mut topics = Vec::with_capacity(asked.len());
     for (topic, partitions) in asked {
-        let known_as = router.names.canonical(&topic);
-        let of_lane = router.names.group_of_retry(&known_as);
+        let of_lane = router.names.group_of_retry(&topic);
         let mut found = Vec::with_capacity(partitions.len());
         for partition in partitions {
             found.push(match &of_lane {
@@ -149,10 +147,9 @@ async fn find(
                 }
                 // Another group's retry topic is read as a snapshot, from its start.
                 Some(_) => at(partition, 0),
-                None => committed(
-                    partition,
-                    router.broker.offsets.committed(group, &known_as, partition),
-                ),
+                None => {
+                    committed(partition, router.broker.offsets.committed(group, &topic, partition))
+                }
             });
         }
         topics.push((topic, found));
@@ -273,7 +270,7 @@ fn keep(
     topic: &TopicName,
     partitions: &[i32],
 ) -> bool {
-    let is_ours = router.is_own(&router.names.canonical(topic));
+    let is_ours = router.is_own(topic);
     if is_ours {
         ours.push((topic.clone(), partitions.to_vec()));
     }

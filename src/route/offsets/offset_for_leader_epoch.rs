@@ -20,7 +20,7 @@ pub(in crate::route) fn answer(
 ) -> OffsetForLeaderEpochResponse {
     let mut response = OffsetForLeaderEpochResponse::default();
     for asked in request.topics {
-        let place = router.place_for(conn, &router.names.canonical(&topic_of(&asked.topic)));
+        let place = router.place_for(conn, &topic_of(&asked.topic));
         let mut topic = OffsetForLeaderTopicResult::default();
         topic.topic = asked.topic;
         topic.partitions =

@@ -204,8 +204,7 @@ pub(in crate::route) fn by_reference(
 
 /// Resolves `<topic>-<partition>@<offset>` as the application names it: a delivery of the group's
 /// retry topic, one of another group, or an origin.
-pub(in crate::route) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> NackTarget {
-    origin.topic = router.names.canonical(&origin.topic);
+pub(in crate::route) fn name(router: &Router, group: &GroupId, origin: Origin) -> NackTarget {
     match router.names.group_of_retry(&origin.topic) {
         None => NackTarget::Origin(origin),
         Some(owner) if owner != *group => NackTarget::OtherGroup,

@@ -48,9 +48,7 @@ pub(in crate::route) async fn relayed(
     head: &RequestHead,
     mut request: CreatePartitionsRequest,
 ) -> Result<CreatePartitionsResponse, UpstreamError> {
-    let is_own = |asked: &CreatePartitionsTopic| {
-        router.is_own(&router.names.canonical(&topic_of(&asked.name)))
-    };
+    let is_own = |asked: &CreatePartitionsTopic| router.is_own(&topic_of(&asked.name));
     if let Some(rule) = router.replica_rule(conn) {
         for topic in &mut request.topics {
             let lists = topic.assignments.iter_mut().flatten();
@@ -68,7 +66,7 @@ async fn grow(
     asked: &CreatePartitionsTopic,
     only_check: bool,
 ) -> Result<(), BrokerError> {
-    let name = router.names.canonical(&topic_of(&asked.name));
+    let name = topic_of(&asked.name);
     let has = router.changeable(&name)?.partitions.len();
     router.broker.topics.grow(&name, asked.count, true)?;
     assigned(router, asked, has)?;

@@ -76,8 +76,7 @@ pub(in crate::route) async fn relayed(
     head: &RequestHead,
     mut request: CreateTopicsRequest,
 ) -> Result<CreateTopicsResponse, UpstreamError> {
-    let is_own =
-        |asked: &CreatableTopic| router.is_own(&router.names.canonical(&topic_of(&asked.name)));
+    let is_own = |asked: &CreatableTopic| router.is_own(&topic_of(&asked.name));
     if let Some(rule) = router.replica_rule(conn) {
         for topic in &mut request.topics {
             topic.replication_factor = rule.factor(topic.replication_factor);
@@ -117,13 +116,12 @@ async fn create(
 
 /// The error if a topic has this name already, or if the name is reserved for a retry topic.
 fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
-    let canonical = router.names.canonical(name);
-    let group = router.names.group_of(&canonical);
+    let group = router.names.group_of(name);
     let served = |kind| {
         let group = group.as_ref().map(ToString::to_string).unwrap_or_default();
         BrokerError::Served { name: name.to_string(), kind, group }
     };
-    match router.place(&canonical) {
+    match router.place(name) {
         Some(TopicKind::Retry(_)) => Some(served("retry")),
         Some(TopicKind::DeadLetters(_)) => Some(served("dead-letter")),
         Some(TopicKind::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),

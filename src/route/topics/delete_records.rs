@@ -31,7 +31,7 @@ pub(in crate::route) async fn answer(
     let mut response = DeleteRecordsResponse::default();
     let mut last = 0;
     for asked in request.topics {
-        let name = router.names.canonical(&topic_of(&asked.name));
+        let name = topic_of(&asked.name);
         // In front of a cluster the sidecar cannot check the client's right to DELETE.
         let is_ours = router.upstream.is_none() && router.names.is_dead_letters(&name);
         let letters = is_ours.then(|| name.clone());

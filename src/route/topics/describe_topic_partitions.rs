@@ -66,7 +66,7 @@ pub(in crate::route) async fn relayed(
     mut request: DescribeTopicPartitionsRequest,
 ) -> Result<DescribeTopicPartitionsResponse, UpstreamError> {
     let all = request.topics.is_empty();
-    let is_own = |name: &TopicName| router.is_own(&router.names.canonical(name));
+    let is_own = |name: &TopicName| router.is_own(name);
     let asked = std::mem::take(&mut request.topics).into_iter();
     let (ours, theirs): (Vec<_>, Vec<_>) = asked.partition(|topic| is_own(&topic_of(&topic.name)));
     request.topics = theirs;
@@ -110,12 +110,11 @@ fn describe(
 ) -> (DescribeTopicPartitionsResponseTopic, Option<i32>) {
     let mut topic = DescribeTopicPartitionsResponseTopic::default();
     topic.name = Some(wire_topic(name));
-    let canonical = router.names.canonical(name);
-    let Some(place) = router.place(&canonical) else {
+    let Some(place) = router.place(name) else {
         topic.error_code = ResponseError::UnknownTopicOrPartition.code();
         return (topic, None);
     };
-    topic.topic_id = router.id_of(&canonical, &place);
+    topic.topic_id = router.id_of(name, &place);
     topic.topic_authorized_operations = OF_TOPIC;
     let end = place.partitions().min(first.saturating_add(limit));
     let node = BrokerId(router.config.node_id);

@@ -177,11 +177,11 @@ pub(super) fn question(names: &[TopicName]) -> MetadataRequest {
     request
 }
 
-/// A requested topic of ours: the name in the request, if any, and the canonical name.
+/// A requested topic of ours: the name in the request, if any, and the name of the topic.
 fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicName>, TopicName)> {
     let asked = topic.name.as_ref().map(topic_of);
     let name = match &asked {
-        Some(name) if !name.as_str().is_empty() => router.names.canonical(name),
+        Some(name) if !name.as_str().is_empty() => name.clone(),
         _ => router.names.name_of(topic.topic_id)?,
     };
     router.is_own(&name).then_some((asked, name))

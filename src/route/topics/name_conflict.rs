@@ -57,9 +57,6 @@ impl Router {
         }
         // The handler of the API reports a malformed request.
         let mut names = named(head).unwrap_or_default();
-        for name in &mut names {
-            *name = self.names.canonical(name);
-        }
         let asks_again = head.api == Api::Metadata;
         names
             .retain(|name| self.would_serve(name) && (asks_again || !self.names.is_compared(name)));

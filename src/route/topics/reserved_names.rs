@@ -101,18 +101,6 @@ impl Names {
         }
     }
 
-    /// `%RETRY%g`, the RocketMQ spelling, becomes `reprise.retry.g`; any other name stays.
-    pub fn canonical(&self, name: &TopicName) -> TopicName {
-        if !name.as_str().starts_with('%') {
-            return name.clone();
-        }
-        match self.templates.owned(name.as_str()) {
-            Some(SidecarTopic::Retry(key)) => self.templates.retry_topic(&key.as_group()),
-            Some(SidecarTopic::Dlq(key)) => self.templates.dlq_topic(&key.as_group()),
-            None => name.clone(),
-        }
-    }
-
     /// The group whose retry topic has that name.
     pub fn group_of_retry(&self, name: &TopicName) -> Option<GroupId> {
         match self.owned(name)? {
@@ -144,7 +132,7 @@ impl Names {
 
     /// The topic kind and group of a name; `None`: another owner has the topic.
     fn owned(&self, name: &TopicName) -> Option<(SidecarTopic, GroupId)> {
-        self.spelled(name).filter(|_| !self.is_conflict(&self.canonical(name)))
+        self.spelled(name).filter(|_| !self.is_conflict(name))
     }
 
     /// Whether the bytes of a request may contain a reserved name.

@@ -64,7 +64,7 @@ impl Router {
         mut topics: Vec<TopicName>,
         every_ms: u64,
     ) -> Result<(), UpstreamError> {
-        topics.retain(|topic| !self.is_own(&self.names.canonical(topic)));
+        topics.retain(|topic| !self.is_own(topic));
         let due = self.topic_ids.due(topics, self.clock.now().mono, every_ms);
         if due.is_empty() || !tells_ids(conn, link, head).await? {
             return Ok(());

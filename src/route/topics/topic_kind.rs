@@ -113,8 +113,7 @@ impl Router {
         self.broker.topics.name_of(id).or_else(|| self.names.name_of(id))
     }
 
-    /// The canonical name of a topic that a request names or, since Fetch 13 and Produce 13,
-    /// identifies.
+    /// The name of a topic that a request names or, since Fetch 13 and Produce 13, identifies.
     pub(in crate::route) fn named(
         &self,
         name: &TopicName,
@@ -123,7 +122,7 @@ impl Router {
         if name.as_str().is_empty() && !id.is_nil() {
             return self.name_of(id).ok_or(BrokerError::UnknownTopicId);
         }
-        Ok(self.names.canonical(name))
+        Ok(name.clone())
     }
 }
 

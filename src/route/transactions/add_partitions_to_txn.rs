@@ -55,7 +55,7 @@ fn parts(
     id: &str,
     asked: &AddPartitionsToTxnTopic,
 ) -> Vec<Result<TransactionPartition, ResponseError>> {
-    let name = router.names.canonical(&topic_of(&asked.name));
+    let name = topic_of(&asked.name);
     let place = router.place_for(conn, &name);
     let one = |index: &i32| match &place {
         Ok(TopicKind::Local(topic)) => {
@@ -105,9 +105,7 @@ pub(in crate::route) async fn relayed(
     head: &RequestHead,
     request: AddPartitionsToTxnRequest,
 ) -> Result<AddPartitionsToTxnResponse, UpstreamError> {
-    let is_own = |topic: &AddPartitionsToTxnTopic| {
-        router.is_own(&router.names.canonical(&topic_of(&topic.name)))
-    };
+    let is_own = |topic: &AddPartitionsToTxnTopic| router.is_own(&topic_of(&topic.name));
     let topics = &request.v3_and_below_topics;
     let Some(ours) = topics.iter().find(|topic| is_own(topic)) else {
         return link.call(head, &request).await;

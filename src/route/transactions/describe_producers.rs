@@ -24,7 +24,7 @@ pub(in crate::route) fn answer(
     let mut named = UniqueNames::default();
     for mut asked in request.topics {
         asked.partition_indexes.retain(|index| named.first((asked.name.clone(), *index)));
-        let place = router.place_for(conn, &router.names.canonical(&topic_of(&asked.name)));
+        let place = router.place_for(conn, &topic_of(&asked.name));
         let mut topic = TopicResponse::default();
         topic.name = asked.name;
         for index in asked.partition_indexes {

@@ -11,7 +11,6 @@ use crate::support::{Member, Rec, Server, in_front, until};
 
 both!(
     a_retry_topic_exists_by_every_name_and_by_id,
-    the_rocketmq_spelling_works_wherever_a_topic_is_named,
     a_members_position_is_found_by_id_connection_and_address,
     non_members_read_a_snapshot_without_any_delivery,
     a_snapshot_respects_its_byte_limit_after_the_first_record,
@@ -34,18 +33,12 @@ fn shop() -> (Server, Member) {
 fn a_retry_topic_exists_by_every_name_and_by_id() {
     let mut server = Server::start();
     let mut client = server.client();
-    let told = client
-        .metadata(12, &["reprise.retry.shop", "%RETRY%shop", "reprise.dlq.shop", "%DLQ%shop"]);
+    let told = client.metadata(12, &["reprise.retry.shop", "reprise.dlq.shop"]);
     assert!(told.topics.iter().all(|t| t.error_code == 0 && t.partitions.len() == 1));
     let names: Vec<&str> = told.topics.iter().map(|t| t.name.as_ref().unwrap().as_str()).collect();
-    assert_eq!(
-        names,
-        ["reprise.retry.shop", "%RETRY%shop", "reprise.dlq.shop", "%DLQ%shop"],
-        "as asked"
-    );
+    assert_eq!(names, ["reprise.retry.shop", "reprise.dlq.shop"], "as asked");
     let ids: Vec<_> = told.topics.iter().map(|t| t.topic_id).collect();
-    assert_eq!((ids[0], ids[2]), (ids[1], ids[3]));
-    assert_ne!(ids[0], ids[2]);
+    assert_ne!(ids[0], ids[1]);
     let by_id = MetadataRequestTopic::default().with_name(None).with_topic_id(ids[0]);
     let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
     let found = client.call(12, &request);
@@ -61,25 +54,8 @@ fn a_retry_topic_exists_by_every_name_and_by_id() {
     assert!(names.contains(&"reprise.retry.shop"), "{names:?}");
     let again = listed.topics.iter().find(|t| t.name == Some(s("reprise.retry.shop"))).unwrap();
     assert_eq!(again.topic_id, ids[0], "the same id for ever");
-    let illegal = server.client().metadata(12, &["%SOMETHING%shop"]);
+    let illegal = server.client().metadata(12, &["%RETRY%shop"]);
     assert_eq!(illegal.topics[0].error_code, ResponseError::InvalidTopicException.code());
-}
-
-fn the_rocketmq_spelling_works_wherever_a_topic_is_named() {
-    let (_server, mut member) = shop();
-    let client = &mut member.client;
-    let nack = Rec::new("x").header("x-retry-origin", "orders-0@1").header("x-retry-level", "-1");
-    let batch = crate::support::batch::plain(&[nack]);
-    assert_eq!(client.produce("%RETRY%shop", 0, batch).error_code, 0);
-    let data = client.fetch("%DLQ%shop", 0, 0, 0);
-    assert_eq!(unpack(&data.records.unwrap()).len(), 1);
-    assert_eq!(client.list_offset("%DLQ%shop", 0, -1), (0, 1, -1));
-    assert!(client.list_offset("%RETRY%shop", 0, -1).1 >= 1 << 50);
-    assert_eq!(member.commit("%DLQ%shop", 0, 1), 0);
-    for topic in ["%DLQ%shop", "reprise.dlq.shop"] {
-        assert_eq!(member.position_of(topic, 0), 1, "{topic}");
-    }
-    assert!(member.position_of("%RETRY%shop", 0) >= 1 << 50);
 }
 
 fn a_members_position_is_found_by_id_connection_and_address() {
@@ -217,16 +193,8 @@ fn a_group_without_a_lane_has_no_retry_topic() {
     let server = Server::with(config);
     let mut client = server.client();
     let unknown = ResponseError::UnknownTopicOrPartition.code();
-    // The cluster decides about the RocketMQ spelling of a name.
-    let names = if in_front() {
-        vec!["reprise.retry.shop"]
-    } else {
-        vec!["reprise.retry.shop", "%RETRY%shop"]
-    };
-    for topic in names {
-        let told = client.metadata(9, &[topic]);
-        assert_eq!(told.topics[0].error_code, unknown, "{topic}");
-    }
+    let told = client.metadata(9, &["reprise.retry.shop"]);
+    assert_eq!(told.topics[0].error_code, unknown);
     assert_eq!(client.nack("shop", "orders-0@1", Rec::new("x")).error_code, unknown);
     assert_eq!(client.fetch("reprise.retry.shop", 0, 0, 0).error_code, unknown);
     let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);

@@ -50,7 +50,7 @@ fn an_admin_nack_names_an_origin_and_then_each_delivery() {
     assert_eq!((got.text().as_str(), got.header("a").unwrap().as_str()), ("one", "1"));
     assert_eq!(got.header("x-retry-reason").unwrap(), "no stock");
     assert_eq!(got.number("RECONSUME_TIME"), 1);
-    let hand_out = ("%RETRY%shop", 0, got.offset);
+    let hand_out = ("reprise.retry.shop", 0, got.offset);
     let (status, dead) = told(&server, hand_out, &json!({"reason": "still none"}));
     assert_eq!((status, &dead["outcome"]), (200, &"dead".into()), "{dead}");
     assert_eq!(told(&server, hand_out, &json!({})).1["outcome"], "known", "charged once");

@@ -61,7 +61,7 @@ fn a_client_of_cluster_topics_is_not_listed_this_node() {
 /// A client that has used one of our topics.
 type Use = fn(&Server) -> Client;
 
-const USES: [(&str, Use); 7] = [
+const USES: [(&str, Use); 6] = [
     ("Metadata by name", |server| {
         let mut client = server.client();
         let told = client.metadata(9, &[OURS]);
@@ -73,11 +73,6 @@ const USES: [(&str, Use); 7] = [
         let mut client = server.client();
         let by_id = MetadataRequestTopic::default().with_topic_id(id).with_name(None);
         client.call(12, &MetadataRequest::default().with_topics(Some(vec![by_id])));
-        client
-    }),
-    ("RocketMQ's spelling", |server| {
-        let mut client = server.client();
-        client.metadata(9, &["%RETRY%shop"]);
         client
     }),
     ("DescribeTopicPartitions", |server| {

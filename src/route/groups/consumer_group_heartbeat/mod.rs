@@ -155,11 +155,10 @@ fn beat(
 
 /// The id and partition count of a topic for the coordinator; `None` for the group's retry topic.
 pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
-    let name = router.names.canonical(name);
-    if name == *retry {
+    if name == retry {
         return None;
     }
-    let place = router.place(&name)?;
+    let place = router.place(name)?;
     let id = TopicId(router.id_of(&name, &place).into_bytes());
     Some(TopicImage { id, partitions: place.partitions() })
 }

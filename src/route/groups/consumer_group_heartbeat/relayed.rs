@@ -33,7 +33,7 @@ pub(in crate::route) async fn relayed(
 ) -> Result<ConsumerGroupHeartbeatResponse, UpstreamError> {
     let group = group_of(&request.group_id);
     know_the_cluster(router, link, head).await?;
-    let ours = |name: &TopicName| router.is_own(&router.names.canonical(name));
+    let ours = |name: &TopicName| router.is_own(name);
     let topics = request.subscribed_topic_names.as_ref();
     let topics = topics.map(|names| names.iter().map(topic_of).collect::<Vec<TopicName>>());
     router.list_node_to_subscriber(conn, topics.iter().flatten());
@@ -71,8 +71,7 @@ pub(in crate::route) async fn relayed(
                 return Ok(super::asked_again());
             }
             if let Some(topics) = topics {
-                let names = topics.iter().map(|name| router.names.canonical(name));
-                let metadata = Subscription::to(names.collect()).to_bytes();
+                let metadata = Subscription::to(topics).to_bytes();
                 if router.members.subscribes(&group, &key, metadata) {
                     router.detectors.change_owners();
                     router.compare_readers(&group, &key);

@@ -129,7 +129,7 @@ pub(super) async fn nack_here(
     let mut taking = CommitMarkers::new(router, conn, group, deadline);
     for one in marked {
         // An unknown partition is refused later, when the offsets are stored.
-        let place = router.place(&router.names.canonical(&one.named.0));
+        let place = router.place(&one.named.0);
         if !place.is_some_and(|place| (0..place.partitions()).contains(&one.named.1)) {
             continue;
         }
@@ -232,12 +232,12 @@ impl<'a> CommitMarkers<'a> {
                 return None;
             }
         };
-        let topic = self.router.names.canonical(&named.0);
+        let topic = &named.0;
         let commit = MarkedCommit::new(committed, &metadata);
         let at =
             |offset: &i64| Origin { topic: topic.clone(), partition: named.1, offset: *offset };
         let before = self.router.committed(self.group, &at(&committed));
-        let (now, of) = (self.router.clock.now().mono, (self.group, &topic, named.1));
+        let (now, of) = (self.router.clock.now().mono, (self.group, topic, named.1));
         let timeout_ms = self.consume_timeout_ms();
         // With `order.mode: partition` every failure of a record is reported by the same commit.
         let is_in_order = self.router.is_in_order(self.group);
@@ -319,8 +319,7 @@ impl<'a> CommitMarkers<'a> {
             let MarkerRequest { named, committed, commit, .. } = asked;
             match taken {
                 Ok(reply) => {
-                    let topic = self.router.names.canonical(&named.0);
-                    let (of, now) = ((self.group, &topic, named.1), self.router.clock.now().mono);
+                    let (of, now) = ((self.group, &named.0, named.1), self.router.clock.now().mono);
                     self.router.markers.taken(of, commit, now);
                     self.router.stop_keys(stops, &reply).await;
                 }

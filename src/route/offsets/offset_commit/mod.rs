@@ -168,9 +168,7 @@ pub(in crate::route) fn may_here(
     let groups = &router.broker.groups;
     let checked = groups.commit_check(group, check.clone());
     if checked == Err(GroupError::StaleMemberEpoch) {
-        let is_retry = |name: &TopicName| {
-            matches!(router.place(&router.names.canonical(name)), Some(TopicKind::Retry(_)))
-        };
+        let is_retry = |name: &TopicName| matches!(router.place(name), Some(TopicKind::Retry(_)));
         let named: Vec<_> = named.filter(|(name, _)| !is_retry(name)).collect();
         if groups.has_had(group, &check.member_id, check.generation, &named) {
             return Ok(());
@@ -283,11 +281,10 @@ pub(in crate::route) fn part(
     topic: &TopicName,
     asked: &OffsetCommitRequestPartition,
 ) -> CommitPart {
-    let canonical = router.names.canonical(topic);
-    let retry_owner = router.names.group_of_retry(&canonical);
+    let retry_owner = router.names.group_of_retry(topic);
     let partitions = match &retry_owner {
         Some(_) => Some(RETRY_PARTITIONS),
-        None => router.place(&canonical).map(|place| place.partitions()),
+        None => router.place(topic).map(|place| place.partitions()),
     };
     if !partitions.is_some_and(|count| (0..count).contains(&asked.partition_index)) {
         return CommitPart::Refuse(ResponseError::UnknownTopicOrPartition);
@@ -300,7 +297,7 @@ pub(in crate::route) fn part(
     }
     let metadata = asked.committed_metadata.as_ref().map(ToString::to_string);
     let item = CommitItem {
-        topic: canonical,
+        topic: topic.clone(),
         partition: asked.partition_index,
         offset: asked.committed_offset,
         leader_epoch: asked.committed_leader_epoch,

@@ -150,7 +150,7 @@ async fn settle_passed(
 }
 
 pub(in crate::route) fn is_ours(router: &Router, topic: &TopicName) -> bool {
-    router.is_own(&router.names.canonical(topic))
+    router.is_own(topic)
 }
 
 /// The request's partitions in our topics.
