@@ -1,7 +1,7 @@
 //! Failures at a steady rate, and overdue retries: the lateness of retries, the speed of the
 //! drain, and the latency of partitions without failures.
 //!
-//! `cargo bench --bench retry [-- failures|drain|keys|plan|redrive|lists|librdkafka]` prints one
+//! `cargo bench --bench retry [-- failures|drain|plan|redrive|lists|librdkafka]` prints one
 //! JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is
 //! a process of its own; deliveries, nacks and commits are all durable before they are answered.
 #![expect(
@@ -19,7 +19,6 @@ mod failures;
 #[path = "../support/flow.rs"]
 mod flow;
 mod healthy;
-mod keys;
 mod librdkafka;
 mod lists;
 #[path = "../support/member.rs"]
@@ -53,9 +52,6 @@ fn main() {
     }
     if wants("drain") {
         drain::run(dir.path());
-    }
-    if wants("keys") {
-        keys::run(dir.path());
     }
     if wants("plan") {
         plan::run();

@@ -28,14 +28,6 @@ impl GroupView {
                 self.states.exported
             ));
         }
-        if self.states.behind > 0 {
-            let records = if self.states.behind == 1 { "record waits" } else { "records wait" };
-            self.advice.push(format!(
-                "{} {records} behind an earlier one of the same key (order.mode: key) and are \
-                 delivered one by one once it is settled",
-                self.states.behind
-            ));
-        }
         self.advice.extend(self.room());
         self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));
     }

@@ -20,20 +20,12 @@ pub struct StateCounts {
     pub held: u64,
     /// Retries set aside for another sidecar.
     pub exported: u64,
-    /// Records behind an earlier one of their key that is not final.
-    pub behind: u64,
 }
 
 impl StateCounts {
     /// The sum of all states: records that would be lost with the sidecar's data.
     pub fn pending(&self) -> u64 {
-        self.waiting
-            + self.ready
-            + self.parked
-            + self.inflight
-            + self.held
-            + self.exported
-            + self.behind
+        self.waiting + self.ready + self.parked + self.inflight + self.held + self.exported
     }
 
     /// Retries that wait for their due time or for a member.
@@ -51,7 +43,6 @@ impl Sum for StateCounts {
             inflight: sum.inflight + one.inflight,
             held: sum.held + one.held,
             exported: sum.exported + one.exported,
-            behind: sum.behind + one.behind,
         })
     }
 }

@@ -56,33 +56,6 @@ impl Broker {
         self.judged(partition, offset, batches)
     }
 
-    /// [`Broker::read`] with the list of aborted transactions. Open transactions stay in the
-    /// result.
-    pub fn read_undecided(
-        &self,
-        partition: &Partition,
-        offset: i64,
-        bytes_max: usize,
-    ) -> Result<CommittedRead, BrokerError> {
-        let batches = self.batches(partition, offset, bytes_max)?.batches;
-        self.told(partition, offset, batches, |_, _| true)
-    }
-
-    /// Whether the record at `offset` was aborted.
-    pub fn is_taken_back(&self, partition: &Partition, offset: i64) -> bool {
-        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
-        let aborted = producers.written().aborted(offset, offset.saturating_add(1));
-        drop(producers);
-        // Most partitions have no aborted transaction here; then nothing is read from the log.
-        !aborted.is_empty() && matches!(self.at(partition, offset), Ok(OffsetOutcome::Nobodys))
-    }
-
-    /// Whether the record at `offset` belongs to an open transaction.
-    pub fn is_undecided(&self, partition: &Partition, offset: i64) -> bool {
-        let is_open = self.stable_end(partition) <= offset;
-        is_open && matches!(self.at(partition, offset), Ok(OffsetOutcome::Open))
-    }
-
     /// Keeps the batches below the last stable offset and lists the aborted transactions in them.
     /// `batches` were read from `offset` on. Retention forgets aborted transactions, so a log start
     /// above `offset` fails with `OffsetOutOfRange`.
@@ -90,18 +63,7 @@ impl Broker {
         &self,
         partition: &Partition,
         offset: i64,
-        batches: Vec<StreamBatch>,
-    ) -> Result<CommittedRead, BrokerError> {
-        self.told(partition, offset, batches, |batch, stable_end| batch.base_offset < stable_end)
-    }
-
-    /// [`Broker::judged`] with another filter: `wanted` gets a batch and the last stable offset.
-    fn told(
-        &self,
-        partition: &Partition,
-        offset: i64,
         mut batches: Vec<StreamBatch>,
-        wanted: impl Fn(&StreamBatch, i64) -> bool,
     ) -> Result<CommittedRead, BrokerError> {
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = self.bounds(partition);
@@ -109,7 +71,7 @@ impl Broker {
             return Err(BrokerError::OffsetOutOfRange);
         }
         let stable_end = producers.written().stable_end(bounds.start, bounds.visible_end);
-        batches.retain(|batch| wanted(batch, stable_end));
+        batches.retain(|batch| batch.base_offset < stable_end);
         let end = batches.last().map_or(offset, |last| last.base_offset + i64::from(last.records));
         let aborted = producers.written().aborted(offset, end);
         drop(producers);

@@ -161,15 +161,14 @@ fn lines(group: &Value) -> Vec<String> {
         format!("breaker       {}", defused(&cell(group, "breaker"))),
         format!(
             "retries       {} pending: {} waiting, {} ready, {} parked, {} in flight, {} held, \
-             {} exported, {} behind their key",
+             {} exported",
             cell(group, "pending"),
             cell(group, "waiting"),
             cell(group, "ready"),
             cell(group, "parked"),
             cell(group, "inflight"),
             cell(group, "held"),
-            cell(group, "exported"),
-            cell(group, "behind")
+            cell(group, "exported")
         ),
     ];
     for level in items(group, "levels") {

@@ -20,7 +20,7 @@ use crate::admin::percent_encoded;
 use crate::config::{ms, parse_duration};
 
 /// The values of `--state`.
-const STATES: [&str; 7] = ["waiting", "ready", "inflight", "parked", "held", "exported", "behind"];
+const STATES: [&str; 6] = ["waiting", "ready", "inflight", "parked", "held", "exported"];
 
 const COLUMNS: [Column; 9] = [
     ("GROUP", |v| field(v, "group")),

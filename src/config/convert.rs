@@ -256,7 +256,7 @@ mod tests {
         let text = "retry: {crash_limit: 5, isolation_timeout: 2s}
 groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back: retry},
          {match: place, lane: in-place, crash_limit: 1,
-          order: {mode: key, interval: 50ms}}, {match: topic, lane: retry-topic},
+          order: {mode: partition, interval: 50ms}}, {match: topic, lane: retry-topic},
          {match: off, lane: off}]";
         let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
         let of = |group: &str| {
@@ -274,7 +274,7 @@ groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back
         assert_eq!((auto.give_up_after_ms, place.give_up_after_ms), (None, Some(900_000)));
         let ways = (auto.on_seek_back, place.on_seek_back);
         assert_eq!(ways, (OnSeekBack::Retry, OnSeekBack::Observe));
-        assert_eq!((auto.order, place.order), (OrderMode::Off, OrderMode::Key));
+        assert_eq!((auto.order, place.order), (OrderMode::Off, OrderMode::Partition));
         assert_eq!((auto.order_interval_ms, place.order_interval_ms), (1_000, 50));
     }
 }

@@ -173,10 +173,9 @@ impl Config {
         config.topics = TopicsConfig::read(root.section("topics"));
         config.names = NamesConfig::read(root.section("names"));
         let mut retry = root.section("retry");
-        let has_cluster = config.upstream.is_some();
-        config.retry = config.retry.read_over(&mut retry, has_cluster);
+        config.retry = config.retry.read_over(&mut retry);
         retry.finish();
-        config.groups = GroupRule::read_all(&mut root, &config.retry, has_cluster);
+        config.groups = GroupRule::read_all(&mut root, &config.retry);
         config.membership = MembershipConfig::read(root.section("membership"));
         config.admin = AdminConfig::read(root.section("admin"));
         config.limits = LimitsConfig::read(root.section("limits"));

@@ -10,12 +10,11 @@ use crate::engine::detectors::Detectors;
 use crate::engine::engine_trouble::EngineTrouble;
 use crate::engine::error::EngineError;
 use crate::engine::fetch_waiters::FetchWaiters;
-use crate::engine::gates::Gates;
 use crate::engine::letters::final_log::FinalLog;
 use crate::engine::render::Render;
 use crate::engine::topic_ids::TopicIds;
 use crate::journal::Journal;
-use crate::model::{GroupId, Origin};
+use crate::model::GroupId;
 use crate::observe::Metrics;
 use crate::retry::LedgerInput;
 
@@ -27,7 +26,6 @@ pub struct Engine {
     pub(super) wakes: Arc<FetchWaiters>,
     pub(super) render: Render,
     pub(super) finals: Arc<FinalLog>,
-    pub(super) gates: Arc<Gates>,
     pub(super) trouble: EngineTrouble,
     pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
@@ -43,18 +41,6 @@ impl Engine {
     /// The reason why nothing is acknowledged until a restart.
     pub fn restart_reason(&self) -> Option<String> {
         self.trouble.final_reason()
-    }
-
-    /// Reports that a transaction took back a record that was put behind another one. The next
-    /// record of its key need not wait for it.
-    pub fn taken_back(&self, group: &GroupId, origin: Origin) {
-        self.tell_ledger(LedgerInput::TakenBack { group: group.clone(), origin });
-    }
-
-    /// Reports that a record put behind another one belongs to an open transaction. It was accepted
-    /// but not delivered, and stays until the transaction ends.
-    pub fn undecided(&self, group: &GroupId, origin: Origin) {
-        self.tell_ledger(LedgerInput::Undecided { group: group.clone(), origin });
     }
 
     /// The ids of topics.

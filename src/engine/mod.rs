@@ -27,7 +27,6 @@ mod error;
 mod fact_counts;
 mod facts;
 mod fetch_waiters;
-mod gates;
 mod group_summary;
 mod handle;
 mod job;
@@ -47,13 +46,12 @@ pub use arrival::Arrival;
 pub use audit::AuditRecord;
 pub use batch_limits::RECORD_BYTES_MAX;
 pub use command::{
-    EntryState, Followers, ImportBatch, ImportRequest, LaneSlot, OPERATE_MAX, OperateRequest,
-    RetryBatch, SettleRequest,
+    EntryState, ImportBatch, ImportRequest, LaneSlot, OPERATE_MAX, OperateRequest, RetryBatch,
+    SettleRequest,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, EntrySource};
 pub use driver::Driver;
 pub use error::EngineError;
-pub use gates::Gate;
 pub use handle::Engine;
 pub use job::{
     HeaderFilter, Job, JobAction, JobChange, JobError, JobState, JobStep, JobTerms, LetterFilter,

@@ -197,7 +197,6 @@ impl Replay {
             wakes: Arc::clone(&wakes),
             render: render.clone(),
             finals: Arc::default(),
-            gates: self.ledger.store().gates(),
             trouble: EngineTrouble::default(),
             detectors: Arc::clone(&detectors),
             topic_ids: topic_ids.clone(),

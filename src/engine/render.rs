@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::engine::error::EngineError;
 use crate::engine::store::TakenEntry;
 use crate::journal::{Bounds, Journal, StreamId};
-use crate::model::{EntryId, GroupId, Origin, TopicName};
+use crate::model::{EntryId, GroupId, TopicName};
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
@@ -28,8 +28,6 @@ pub struct LaneRecord {
     pub entry: EntryId,
     /// Failures charged so far.
     pub reconsume_times: u32,
-    /// The origin of a record that has not failed and only waited behind another one.
-    pub unfailed: Option<Origin>,
 }
 
 impl LaneRecord {
@@ -114,7 +112,6 @@ impl Render {
             batch: build_batch(offset, &record, &headers),
             entry: taken.entry.id,
             reconsume_times: taken.entry.reconsume_times,
-            unfailed: taken.entry.origin.clone().filter(|_| taken.entry.disposition.is_none()),
         })
     }
 

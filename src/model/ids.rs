@@ -131,7 +131,3 @@ impl fmt::Display for TopicPartition {
         write!(f, "{}-{}", self.topic, self.partition)
     }
 }
-
-/// Hash of a record's key, for the order of keys: half of a longer hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct OrderKey(pub [u8; 16]);

@@ -11,7 +11,7 @@ mod runs;
 mod secret;
 mod utc;
 
-pub use ids::{ClientId, EntryId, GroupId, MemberId, OrderKey, TopicId, TopicName, TopicPartition};
+pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicId, TopicName, TopicPartition};
 pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, RetryPartition};
 pub use moment::{AHEAD_MS_MAX, Deadline, Moment, MonoMs, WallMs};
 pub use origin::{Origin, OriginError};

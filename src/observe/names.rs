@@ -117,8 +117,6 @@ metrics! {
         "Retries set aside for another sidecar";
     RECORDS_STALLED Gauge "reprise_stalled_records" ["group"]
         "First outstanding records of partitions, not committed for the consume timeout";
-    RECORDS_BEHIND Gauge "reprise_records_behind" ["group"]
-        "Records behind an earlier one of their key that is not final";
     RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]
         "Retries whose delay runs or that are due, by delay level; 0 is an exact delay";
     BREAKER_OPEN Gauge "reprise_breaker_open" ["group"]

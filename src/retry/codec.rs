@@ -42,7 +42,7 @@ mod tests {
     use std::fmt::Write;
 
     use super::*;
-    use crate::model::{EntryId, LaneOffset, OrderKey, Origin, RetryPartition, WallMs};
+    use crate::model::{EntryId, LaneOffset, Origin, RetryPartition, WallMs};
     use crate::retry::{
         Cause, Disposition, Entry, Evidence, PayloadChange, RecordShape, Reporter, RetryState,
     };
@@ -64,7 +64,7 @@ mod tests {
         entry.max_reconsume_times = 16;
         entry.passed = Some(WallMs(1));
         entry.expires = Some(WallMs(2));
-        (entry.key, entry.redrives) = (Some(OrderKey([9; 16])), 3);
+        entry.redrives = 3;
         entry.shape = Some(RecordShape::of(Some(b"order-17"), 2_000));
         let payload = PayloadChange::Begins(1);
         Fact::Entry { entry: Box::new(entry), cause: cause(Evidence::Nack), payload }
@@ -84,14 +84,13 @@ mod tests {
                 "0580a0abfef9620301",
             ),
             (RetryState::Exported { since, due, delay_ms, level }, "0680a0abfef96204904e0103"),
-            (RetryState::Behind { since, due, delay_ms, level }, "0780a0abfef96204904e0103"),
-            (RetryState::Alone { lane: LANE, since }, "08020980a0abfef962"),
-            (RetryState::Discarding { since, died: WallMs(1) }, "0980a0abfef96202"),
+            (RetryState::Alone { lane: LANE, since }, "07020980a0abfef962"),
+            (RetryState::Discarding { since, died: WallMs(1) }, "0880a0abfef96202"),
         ]
     }
 
     /// Evidence and its byte.
-    const EVIDENCE: [(Evidence, u8); 11] = [
+    const EVIDENCE: [(Evidence, u8); 10] = [
         (Evidence::MemoryEnded, 0x07),
         (Evidence::HeldEnded, 0x0a),
         (Evidence::Exported, 0x0b),
@@ -100,9 +99,8 @@ mod tests {
         (Evidence::CommitMarker, 0x11),
         (Evidence::Delayed, 0x12),
         (Evidence::AdminNack, 0x15),
-        (Evidence::Undecided, 0x19),
-        (Evidence::Damaged, 0x1a),
-        (Evidence::Send, 0x24),
+        (Evidence::Damaged, 0x17),
+        (Evidence::Send, 0x21),
     ];
 
     fn fixtures() -> Vec<(Fact, String)> {
@@ -116,9 +114,8 @@ mod tests {
         let entries = states().into_iter().map(|(state, bytes)| {
             let bytes = format!(
                 "0700050473686f7001066f726465727306d80c{bytes}011001000180a0abfef9620180a0abfef962\
-                 010001086e6f2073746f636b0102090180a0abfef96200010201040000000109090909090909090909\
-                 0909090909090301\
-                 03612d23010080a0abfef9620101036d2d31036170700001"
+                 010001086e6f2073746f636b0102090180a0abfef962000102010400000003010\
+                 3612d23010080a0abfef9620101036d2d31036170700001"
             );
             (entry(state), bytes)
         });

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, WallMs};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, WallMs};
 use crate::retry::{Disposition, FailureHistory, RecordShape, UNKNOWN_SHAPE};
 
 /// Deliveries an entry remembers by their offset in the retry partition. The ladder needs 17; the
@@ -53,23 +53,10 @@ pub struct Entry {
     pub last_level: Option<u32>,
     /// A reset below the origin unlinked the entry from it, so that the origin may fail anew.
     pub superseded: bool,
-    /// Hash of the record's key, in a group that keeps keys in order.
-    pub key: Option<OrderKey>,
     /// Redrives of the dead letter so far.
     pub redrives: u32,
     /// Shape of the record; `None` where its bytes are damaged.
     pub shape: Option<RecordShape>,
-}
-
-/// Position of an entry among the entries of its key. The order is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
-    /// Not final, and not key-blocked.
-    Ahead,
-    /// Key-blocked: an earlier entry of the key is not final.
-    Behind,
-    /// Final, and not committed past: the origin must not be delivered again.
-    Past,
 }
 
 /// State of an entry. The order is stored: append only.
@@ -125,17 +112,6 @@ pub enum RetryState {
         /// Level in the delay table, as in [`RetryState::Waiting`].
         level: Option<u32>,
     },
-    /// Key-blocked: not delivered until the earlier record of its key is final.
-    Behind {
-        /// Time at which the entry became key-blocked.
-        since: WallMs,
-        /// Earliest time of delivery once unblocked.
-        due: WallMs,
-        /// The delay that led to `due`, in milliseconds.
-        delay_ms: u64,
-        /// Level in the delay table, as in [`RetryState::Waiting`].
-        level: Option<u32>,
-    },
     /// Delivered like [`RetryState::Inflight`], as the only outstanding record of its member.
     Alone {
         /// Retry-partition offset of the delivery.
@@ -163,7 +139,6 @@ pub enum StateKind {
     Discarded,
     Held,
     Exported,
-    Behind,
 }
 
 impl RetryState {
@@ -176,7 +151,6 @@ impl RetryState {
             Self::Discarded { .. } | Self::Discarding { .. } => StateKind::Discarded,
             Self::Held { .. } => StateKind::Held,
             Self::Exported { .. } => StateKind::Exported,
-            Self::Behind { .. } => StateKind::Behind,
         }
     }
 }
@@ -209,7 +183,6 @@ impl Entry {
             last_due: None,
             last_level: None,
             superseded: false,
-            key: None,
             redrives: 0,
             shape: None,
         }
@@ -263,38 +236,16 @@ impl Entry {
         matches!(kind, StateKind::Committed | StateKind::Dead | StateKind::Discarded)
     }
 
-    /// Key-blocked since it began, and neither failed nor delivered since.
-    pub(super) fn is_unsaid(&self) -> bool {
-        self.key.is_some() && self.disposition.is_none() && self.lanes.is_empty()
-    }
-
     /// Only inferred failures are charged, and the record was not delivered through the retry
     /// topic.
     pub(super) fn is_inferred(&self) -> bool {
         self.handouts == 0 && self.disposition.is_some_and(Disposition::is_inferred)
     }
 
-    /// Origin, key and rank of an entry in the order of its key; `None` outside of any.
-    pub fn lined(&self) -> Option<(&Origin, OrderKey, Rank)> {
-        let rank = match self.state {
-            RetryState::Behind { .. } => Rank::Behind,
-            _ if !self.is_settled() => Rank::Ahead,
-            _ if self.passed.is_none() => Rank::Past,
-            _ => return None,
-        };
-        Some((self.remembered_origin()?, self.key?, rank))
-    }
-
     /// Records a delivery.
     pub(super) fn handed_out(&mut self, lane: LaneOffset) {
         self.handouts = self.handouts.saturating_add(1);
         push_bounded(&mut self.lanes, lane, LANES_KEPT);
-    }
-
-    /// Takes back the last delivery: the record did not leave.
-    pub(super) fn stayed(&mut self) {
-        self.handouts = self.handouts.saturating_sub(1);
-        self.lanes.pop();
     }
 
     /// Takes over a history, cut to its latest `HISTORY_KEPT` failures.

@@ -100,10 +100,7 @@ evidence! {
     Delivered "delivered" "it has entered its topic";
     Cancelled "cancelled" "an operator ended its waiting";
     AdminNack "admin_nack" "the admin port was told that it failed";
-    Behind "behind" "an earlier record of its key is not settled";
-    Released "released" "the record of its key before it is settled";
     Joined "joined" "something else was given to its member";
-    Undecided "undecided" "it was not given: its transaction is open";
     Damaged "damaged" "its bytes cannot be read back from the log";
     Redrive "redrive" "sent back from the dead letters";
     Discard "discard" "an operator discarded the dead letter";

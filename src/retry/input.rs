@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{
-    EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, TopicName, TopicPartition, WallMs,
-};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, WallMs};
 use crate::retry::detector::ExhaustedRecord;
 use crate::retry::{Disposition, Nack, OtherDeliveries, Policies, Reporter};
 
@@ -117,25 +115,11 @@ pub enum LedgerInput {
         /// The first unacknowledged offset.
         offset: i64,
     },
-    /// The transaction of a key-blocked record was aborted: it is never delivered. Not
-    /// answered.
-    TakenBack {
-        /// The group of the entry.
-        group: GroupId,
-        origin: Origin,
-    },
     /// The journal cannot read an entry's bytes: the entry cannot be delivered. Not answered.
     Damaged {
         id: EntryId,
         /// Cause, as text for people.
         why: String,
-    },
-    /// The transaction of a record taken for delivery is open: the record did not leave. Not
-    /// answered.
-    Undecided {
-        /// The group of the entry.
-        group: GroupId,
-        origin: Origin,
     },
     /// A member received these originals again after a reset below them. Not answered.
     Replayed {
@@ -211,16 +195,6 @@ pub enum LedgerInput {
         settling: Box<ExhaustedRecord>,
         /// Size of the record.
         record_bytes: u64,
-        /// Hash of the record's key, in a group that keeps keys in order.
-        key: Option<OrderKey>,
-    },
-    /// Records about to be delivered, or just delivered. A record becomes key-blocked if an earlier
-    /// one of its key is pending. Answered by `LedgerAnswer::Ordered`.
-    Behind {
-        group: GroupId,
-        partition: TopicPartition,
-        /// Offset and key of each record, ascending by offset.
-        records: Vec<(i64, OrderKey)>,
     },
     /// Produced records of one partition begin a delay before they enter it. Not answered.
     Delay {
@@ -291,8 +265,6 @@ pub struct Import {
     pub reason: Option<String>,
     /// The latest failures, latest last.
     pub history: Vec<(WallMs, Disposition)>,
-    /// Hash of the record's key, in a group that keeps keys in order; set by the engine.
-    pub key: Option<OrderKey>,
     /// Size of the record; set by the engine.
     pub record_bytes: u64,
 }

@@ -11,8 +11,7 @@
 //!     │ due                 ▼
 //!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
 //!                           ├─── no room for dead letters ──▶ Held ──▲ room
-//!                           ├─── an operator ──▶ Exported ──▶ Discarded, or back
-//!                           └─── an earlier one of its key ──▶ Behind ──▲ the earlier is final
+//!                           └─── an operator ──▶ Exported ──▶ Discarded, or back
 //! ```
 //! **Bounds.** Ids and sequences count up from the first start and cannot reach 2^64. Failures end
 //! at a limit of the policy; without a limit they saturate, as the delay does at its maximum. A
@@ -46,7 +45,7 @@ mod tests;
 pub use btree_entries::BTreeEntries;
 pub use codec::{CodecError, decode_fact, encode_fact};
 pub use disposition::{Disposition, FailureHistory};
-pub use entry::{Entry, Rank, RetryState, StateKind};
+pub use entry::{Entry, RetryState, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use glob::glob;
 pub use input::{Action, DelayEnd, ExportStep, Import, LedgerInput};
@@ -62,7 +61,7 @@ pub use level::{
 pub use nack::{Bytes, Nack, NackTarget, Reporter, RequestedDelay};
 pub use output::{
     ActionOutcome, BadImport, BadNack, ExportOutcome, ImportOutcome, LedgerAnswer, LedgerOutput,
-    NackOutcome, OrderDecision, SlotView,
+    NackOutcome, SlotView,
 };
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClientId, LaneOffset, MemberId, OrderKey, Origin};
+use crate::model::{ClientId, LaneOffset, MemberId, Origin};
 use crate::retry::FailureHistory;
 
 /// A message that says that a delivery failed.
@@ -22,8 +22,6 @@ pub struct Nack {
     pub bytes: Bytes,
     /// Size of those bytes.
     pub record_bytes: u64,
-    /// Hash of the record's key, in a group that keeps keys in order; set by the engine.
-    pub key: Option<OrderKey>,
 }
 
 impl Nack {
@@ -38,7 +36,6 @@ impl Nack {
             carried: FailureHistory::default(),
             bytes: Bytes::Value,
             record_bytes: 0,
-            key: None,
         }
     }
 }

@@ -52,8 +52,6 @@ pub enum LedgerAnswer {
     Exported(Vec<ExportOutcome>),
     /// One outcome each, in order.
     Imported(Vec<ImportOutcome>),
-    /// One result for each record, in order.
-    Ordered(Vec<OrderDecision>),
     /// One outcome each, in order.
     Operated(Vec<ActionOutcome>),
 }
@@ -67,17 +65,6 @@ pub enum ActionOutcome {
     Refused(StateKind),
     /// The group has no such entry.
     Unknown,
-}
-
-/// Decision about a record to be delivered in a group that keeps keys in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderDecision {
-    /// No earlier record of the key is pending.
-    Free,
-    /// The record already has an entry.
-    Known,
-    /// A new entry was made for the record; it is key-blocked.
-    Behind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

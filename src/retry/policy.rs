@@ -45,8 +45,6 @@ pub enum OrderMode {
     Off,
     /// Every later record of the partition.
     Partition,
-    /// Later records of the same key and partition.
-    Key,
 }
 
 /// Meaning of a seek back: a member fetches, in one assignment, below its last delivery and not
@@ -174,11 +172,6 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The detector observes the group's consumers, for inference or for the order of keys.
-    pub fn is_watched(&self) -> bool {
-        self.inference || (self.lane && self.order == OrderMode::Key)
-    }
-
     /// The group's rules, overridden by the topic's rule.
     fn ladder(&self, rule: Option<&TopicRule>) -> Ladder {
         let own = Ladder {

@@ -388,22 +388,6 @@ fn sighup_applies_reloadable_settings_and_refuses_others_by_name() {
     }
 }
 
-#[test]
-fn sighup_refuses_key_order_in_front_of_a_cluster() {
-    let in_front = |mode: &str| {
-        format!("upstream: {{bootstrap: '127.0.0.1:1'}}\nretry: {{order: {{mode: {mode}}}}}\n")
-    };
-    let sidecar = Sidecar::start_with(LISTEN, &in_front("off"));
-    write_config(&sidecar.dir, &in_front("key"));
-    sidecar.signal("HUP");
-    let failed = "reprise_config_last_reload_successful 0";
-    eventually(|| sidecar.get("/metrics").contains(failed).then_some(()));
-    assert!(sidecar.config().contains("\"mode\":\"off\""), "the running configuration stays");
-    write_config(&sidecar.dir, &in_front("partition"));
-    sidecar.signal("HUP");
-    eventually(|| sidecar.config().contains("\"mode\":\"partition\"").then_some(()));
-}
-
 /// Accepts connections and passes their bytes on, as a Service does; the way ends with the test.
 /// Returns its address, the number of connections, and where they go once that is sent.
 fn service() -> (SocketAddr, Arc<AtomicUsize>, mpsc::Sender<SocketAddr>) {

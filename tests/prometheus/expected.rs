@@ -19,13 +19,13 @@ const fn shop(panel: &'static str, query: usize, value: f64) -> Exact {
     Exact { panel, query, labels: &[("group", "shop")], value }
 }
 
-/// Failures of `shop`: orders 0, 1 twice, 2, 3, 4, 5. One more of `away`, `keyed` and `front` each.
+/// Failures of `shop`: orders 0, 1 twice, 2, 3, 4, 5. One more of `away`, `late` and `front` each.
 pub(crate) const EXACT: &[Exact] = &[
     stat("Ready", 1.0),
     stat("Degraded", 0.0),
     stat("Configuration", 1.0),
     stat("Live members", 2.0),
-    stat("Pending", 6.0),
+    stat("Pending", 5.0),
     stat("Breakers open", 0.0),
     stat("Dead letters now", 1.0),
     stat("In flight", 1.0),
@@ -40,7 +40,6 @@ pub(crate) const EXACT: &[Exact] = &[
     stat("Redelivered since start", 4.0),
     stat("Acknowledged since start", 2.0),
     stat("Recovered since start", 2.0),
-    stat("Key-blocked", 1.0),
     stat("Exported", 0.0),
     shop("Failed records by state", 0, 1.0),
     shop("Failed records by state", 1, 1.0),
@@ -48,7 +47,6 @@ pub(crate) const EXACT: &[Exact] = &[
     shop("Failed records by state", 3, 1.0),
     shop("Failed records by state", 4, 0.0),
     shop("Failed records by state", 5, 0.0),
-    shop("Failed records by state", 6, 0.0),
     Exact {
         panel: "Waiting or due, by level",
         query: 0,

@@ -27,7 +27,6 @@ impl Model {
                 RetryState::Discarding { .. } => return Some(format!("entry {id} is discarded")),
                 RetryState::Held { since, charged, .. } => ModelState::Held(since.0, charged),
                 RetryState::Exported { .. } => return Some(format!("entry {id} is set aside")),
-                RetryState::Behind { .. } => return Some(format!("entry {id} waits for another")),
             };
             let found = Record {
                 group: entry.group.clone(),

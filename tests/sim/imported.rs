@@ -78,7 +78,6 @@ pub fn batch(group: &GroupId, letters: &[Letter]) -> ImportBatch {
             disposition: Some(Disposition::MaxAttempts),
             reason: None,
             history: Vec::new(),
-            key: None,
             record_bytes: 0,
         },
         record: plain(&letter.text),

@@ -3,14 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
 
-use reprise::model::{
-    EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicName, TopicPartition,
-    WallMs,
-};
-use reprise::retry::{Entries, Entry, EntryCounts, Marks, Rank, RetryState, SlotRecord, StateKind};
-
-/// Index key of a key order: topic, partition, rank, key, offset.
-type LineKey = (TopicName, i32, Rank, OrderKey, i64);
+use reprise::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicName, WallMs};
+use reprise::retry::{Entries, Entry, EntryCounts, Marks, RetryState, SlotRecord, StateKind};
 
 /// All indexes as trees. Two stores are equal when their entries, slots and marks are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +26,6 @@ struct Indexes {
     waiting: BTreeSet<(WallMs, EntryId)>,
     held: BTreeSet<EntryId>,
     commits: BTreeMap<(TopicName, i32, bool, i64), EntryId>,
-    lines: BTreeMap<LineKey, EntryId>,
     counts: EntryCounts,
 }
 
@@ -44,7 +37,6 @@ impl Indexes {
             self.origin.insert(origin.clone(), id);
             self.commits.insert(commit_key(origin, entry), id);
         }
-        self.lines.extend(line_key(entry).map(|line| (line, id)));
         self.lane.extend(entry.lanes.iter().map(|lane| (*lane, id)));
         self.inflight.extend(entry.inflight().map(|lane| (lane, id)));
         self.waiting.extend(entry.due().map(|due| (due, id)));
@@ -63,7 +55,6 @@ impl Indexes {
             self.origin.remove(origin);
             self.commits.remove(&commit_key(origin, entry));
         }
-        line_key(entry).map(|line| self.lines.remove(&line));
         for lane in &entry.lanes {
             self.lane.remove(lane);
         }
@@ -179,20 +170,6 @@ impl Entries for BTreeEntries {
         indexes.commits.range(from..=to).map(|(_, id)| *id).collect()
     }
 
-    fn of_key(
-        &self,
-        group: &GroupId,
-        of: &TopicPartition,
-        key: OrderKey,
-        rank: Rank,
-        limit: usize,
-    ) -> Vec<(i64, EntryId)> {
-        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
-        let at = |offset| (of.topic.clone(), of.partition, rank, key, offset);
-        let line = indexes.lines.range(at(i64::MIN)..=at(i64::MAX));
-        line.take(limit).map(|((.., offset), id)| (*offset, *id)).collect()
-    }
-
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         let Some(indexes) = self.groups.get(group) else { return Vec::new() };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -249,11 +226,6 @@ impl Entries for BTreeEntries {
 
 fn commit_key(origin: &Origin, entry: &Entry) -> (TopicName, i32, bool, i64) {
     (origin.topic.clone(), origin.partition, entry.passed.is_some(), origin.offset)
-}
-
-fn line_key(entry: &Entry) -> Option<LineKey> {
-    let (origin, key, rank) = entry.lined()?;
-    Some((origin.topic.clone(), origin.partition, rank, key, origin.offset))
 }
 
 /// Every retry-partition offset of a slot.

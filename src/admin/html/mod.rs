@@ -115,7 +115,6 @@ fn states(states: &StateCounts) -> Vec<(&'static str, u64)> {
         ("in flight", states.inflight),
         ("held", states.held),
         ("set aside", states.exported),
-        ("behind", states.behind),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }

@@ -102,7 +102,6 @@ pub(super) fn tone(state: &str) -> Option<Tone> {
     match state {
         "ready" | "inflight" | "running" | "done" | "Stable" | "InCluster" => Some(Tone::Good),
         "waiting"
-        | "behind"
         | "paused"
         | "redriven"
         | "PreparingRebalance"

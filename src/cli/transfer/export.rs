@@ -72,7 +72,7 @@ fn take(args: &ExportArgs) -> Result<bool, CommandFailure> {
     }
     for item in found {
         match item.get("state").and_then(Value::as_str) {
-            Some("waiting" | "ready" | "parked" | "behind") => ids.extend(id_of(&item)),
+            Some("waiting" | "ready" | "parked") => ids.extend(id_of(&item)),
             Some("inflight") => inflight += 1,
             Some("held") => held += 1,
             _ => {}

@@ -65,14 +65,10 @@ impl Serialize for GroupRule {
 }
 
 impl GroupRule {
-    pub(in crate::config) fn read_all(
-        root: &mut Section<'_>,
-        base: &Retry,
-        has_cluster: bool,
-    ) -> Vec<Self> {
+    pub(in crate::config) fn read_all(root: &mut Section<'_>, base: &Retry) -> Vec<Self> {
         let mut rules: Vec<Self> = Vec::new();
         for mut item in root.list("groups").unwrap_or_default() {
-            let rule = Self::read(&mut item, base, has_cluster);
+            let rule = Self::read(&mut item, base);
             let same =
                 |other: &Self| (&other.pattern, &other.topic) == (&rule.pattern, &rule.topic);
             if !item.has("match") {
@@ -86,12 +82,12 @@ impl GroupRule {
         rules
     }
 
-    fn read(item: &mut Section<'_>, base: &Retry, has_cluster: bool) -> Self {
+    fn read(item: &mut Section<'_>, base: &Retry) -> Self {
         let (mut pattern, mut topic) = (String::new(), None);
         item.take("match", &mut pattern, text);
         item.take("topic", &mut topic, |value| text(value).map(Some));
         if !item.has("topic") {
-            let retry = base.clone().read_over(item, has_cluster);
+            let retry = base.clone().read_over(item);
             return Self { pattern, topic: None, retry, keys: TopicKeys::default() };
         }
         for key in OF_THE_GROUP {

@@ -18,9 +18,6 @@ use crate::retry::{
 /// The longest retention of dead letters: ten years.
 const RETENTION_DAYS_MAX: u32 = 3_650;
 
-const KEY_NEEDS_EMBEDDED: &str = "key needs the embedded cluster: in front of a Kafka cluster \
-                                  (upstream) use partition or off";
-
 /// The way in which retries are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -185,9 +182,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Reads the keys of one section over `self`; the caller calls `s.finish()`. `has_cluster`: the
-    /// configuration has an `upstream`.
-    pub(in crate::config) fn read_over(self, s: &mut Section<'_>, has_cluster: bool) -> Self {
+    /// Reads the keys of one section over `self`; the caller calls `s.finish()`.
+    pub(in crate::config) fn read_over(self, s: &mut Section<'_>) -> Self {
         let mut retry = self.read_ladder(s);
         let rate = or_unlimited(int(1..=1_000_000));
         s.take("rate", &mut retry.rate, rate);
@@ -202,7 +198,7 @@ impl Retry {
         let resets = [("supersede", OnReset::Supersede), ("keep", OnReset::Keep)];
         s.take("on_reset", &mut retry.on_reset, choice(&resets));
         retry.read_inference(s);
-        retry.read_order(s.section("order"), has_cluster);
+        retry.read_order(s.section("order"));
         retry.read_dead_letters(s);
         retry.check_order(s);
         retry
@@ -279,13 +275,9 @@ impl Retry {
         self.read_breaker(s);
     }
 
-    fn read_order(&mut self, mut order: Section<'_>, has_cluster: bool) {
-        let modes =
-            [("off", OrderMode::Off), ("partition", OrderMode::Partition), ("key", OrderMode::Key)];
-        order.take("mode", &mut self.order.mode, |value| match choice(&modes)(value)? {
-            OrderMode::Key if has_cluster => Err(KEY_NEEDS_EMBEDDED.to_owned()),
-            mode => Ok(mode),
-        });
+    fn read_order(&mut self, mut order: Section<'_>) {
+        let modes = [("off", OrderMode::Off), ("partition", OrderMode::Partition)];
+        order.take("mode", &mut self.order.mode, choice(&modes));
         order.take("interval", &mut self.order.interval, duration(MS * 10..=SECOND * 30));
         let rewinds = [("off", Rewind::Off), ("rebalance", Rewind::Rebalance)];
         order.take("rewind", &mut self.order.rewind, choice(&rewinds));

@@ -125,9 +125,8 @@ impl Request for ImportBatch {
             if is_known || !asked.insert(entry.id) {
                 continue;
             }
-            let key = driver.order_key(&group, &entry.record);
             let record_bytes = u64::try_from(entry.record.len()).unwrap_or(u64::MAX);
-            imports.push((entry.id, Import { key, record_bytes, ..entry.import }));
+            imports.push((entry.id, Import { record_bytes, ..entry.import }));
             records.push(entry.record);
         }
         let (asked, imports): (Vec<u64>, Vec<Import>) = imports.into_iter().unzip();

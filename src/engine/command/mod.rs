@@ -6,7 +6,6 @@ mod delete_letters;
 mod discard;
 mod end_topic;
 mod export;
-mod followers;
 mod group_commits;
 mod housekeeping;
 mod import;
@@ -35,7 +34,6 @@ pub use self::operate::{OPERATE_MAX, OperateRequest};
 pub use self::read::EntryState;
 pub use self::settle::SettleRequest;
 pub use self::take::RetryBatch;
-pub use followers::Followers;
 
 /// The sending end of an answer, with the sequence that must be durable before a client sees it.
 pub(super) type ReplySender<T> = oneshot::Sender<Result<(T, u64), EngineError>>;

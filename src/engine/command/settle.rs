@@ -53,9 +53,8 @@ impl Request for SettleRequest {
         let window = window_entries::entry(&group, &partition, Some(&settling.window), topic_id);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         driver.tell_room(driver.clock.now(), &group);
-        let key = driver.order_key(&group, &record);
         let settling = Box::new(settling);
-        let input = LedgerInput::Settle { group: group.clone(), settling, record_bytes, key };
+        let input = LedgerInput::Settle { group: group.clone(), settling, record_bytes };
         let records = [record];
         let (answer, facts) = driver.handle_records(driver.clock.now(), input, &records);
         let Some(LedgerAnswer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };

@@ -47,7 +47,8 @@ impl Driver {
         (group, evidence): (&GroupId, Evidence),
         nacks: Vec<NackRequest>,
     ) -> Result<JudgedNacks, EngineError> {
-        let (nacks, records) = self.keyed(group, nacks);
+        let (nacks, records): (Vec<Nack>, Vec<Bytes>) =
+            nacks.into_iter().map(|request| (request.nack, request.record)).unzip();
         let keeps_order = self.keeps_order(group);
         if keeps_order {
             let bad = self.ledger.refused(now, group, evidence, &nacks);
@@ -112,7 +113,7 @@ impl Driver {
 
     fn keeps_order(&self, group: &GroupId) -> bool {
         let policy = self.ledger.policy(group);
-        policy.order == OrderMode::Partition && policy.is_watched()
+        policy.order == OrderMode::Partition && policy.inference
     }
 
     /// The ladder of a record that may wait in its partition; `None` for a record that may not.

@@ -81,7 +81,7 @@ impl Detectors {
         }
         for ((group, partition), offsets) in not_passed {
             let policy = policies.of(&group);
-            if policy.is_watched() {
+            if policy.inference {
                 detectors.of(&group, policy).lock().detector.known(&partition, offsets);
             }
         }

@@ -9,11 +9,8 @@ use crate::engine::store::group::StoredGroup;
 use crate::engine::store::key::{self, EntryClass, GroupNumber, RowKey};
 use crate::engine::store::row::EntryRow;
 use crate::engine::store::short::ShortBytes;
-use crate::model::{
-    EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicName, TopicPartition,
-    WallMs,
-};
-use crate::retry::{Entries, Entry, EntryCounts, Marks, Rank, SlotRecord, StateKind};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicName, WallMs};
+use crate::retry::{Entries, Entry, EntryCounts, Marks, SlotRecord, StateKind};
 
 /// Most rows that `count_due` reads from either end of a queue. A larger count is reported as this
 /// bound, which exceeds every alert threshold.
@@ -154,21 +151,6 @@ impl Entries for Store {
         self.ids(&origins, &origins.clone().end(), usize::MAX)
     }
 
-    fn of_key(
-        &self,
-        group: &GroupId,
-        of: &TopicPartition,
-        key: OrderKey,
-        rank: Rank,
-        limit: usize,
-    ) -> Vec<(i64, EntryId)> {
-        let Some(number) = self.number(group) else { return Vec::new() };
-        let line = line_key(number, (&of.topic, of.partition), rank, key);
-        let rows = self.pairs(&line, &line.clone().end(), limit);
-        let read = |(key, id): &(Vec<u8>, Vec<u8>)| key::read_offset(key).zip(key::read_id(id));
-        rows.iter().filter_map(read).collect()
-    }
-
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         let classes = EntryClass::ALL.iter();
         let mut ids: Vec<EntryId> =
@@ -214,7 +196,7 @@ impl Entries for Store {
         }
         for index in after.iter().filter(|index| !before.contains(index)) {
             let (key, value) = (index.key(number, entry.id), index.value(entry.id));
-            if matches!(index, Index::Origin(..) | Index::Line(..)) {
+            if matches!(index, Index::Origin(..)) {
                 self.rows.put(key.0, value);
             } else {
                 // No other entry ever has this key.
@@ -223,7 +205,6 @@ impl Entries for Store {
         }
         self.reshape(entry.id, old.as_deref(), Some(entry));
         self.put_known(entry.id, EntryRow { entry: Some(Arc::new(entry.clone())), refs });
-        self.gates.change(old.as_deref(), Some(entry));
         self.changed();
     }
 
@@ -237,7 +218,6 @@ impl Entries for Store {
         }
         self.reshape(id, Some(&old), None);
         self.put_known(id, EntryRow { entry: None, refs });
-        self.gates.change(Some(&old), None);
         self.changed();
     }
 
@@ -345,21 +325,6 @@ pub(super) fn origins_key(
     RowKey::of_group(key::ORIGIN, group).topic(topic.as_str()).partition(partition).flag(passed)
 }
 
-pub(super) fn line_key(
-    group: GroupNumber,
-    (topic, partition): (&TopicName, i32),
-    rank: Rank,
-    OrderKey(key): OrderKey,
-) -> RowKey {
-    let rank = match rank {
-        Rank::Ahead => 0,
-        Rank::Behind => 1,
-        Rank::Past => 2,
-    };
-    let of = RowKey::of_group(key::LINE, group).topic(topic.as_str()).partition(partition);
-    of.bytes(&[rank]).bytes(&key)
-}
-
 /// An index row that leads to an entry; it belongs to the entry's group for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Index<'a> {
@@ -370,7 +335,6 @@ enum Index<'a> {
     Lane(LaneOffset),
     Waiting(WallMs),
     Expiry(WallMs),
-    Line(&'a Origin, OrderKey, Rank),
 }
 
 /// All index rows of an entry.
@@ -382,7 +346,6 @@ fn indexes(entry: &Entry) -> Vec<Index<'_>> {
     }
     let origin = entry.remembered_origin();
     found.extend(origin.map(|origin| Index::Origin(origin, entry.passed.is_some())));
-    found.extend(entry.lined().map(|(origin, key, rank)| Index::Line(origin, key, rank)));
     found.extend(entry.lanes.iter().copied().map(Index::Lane));
     found.extend(entry.due().map(Index::Waiting));
     found.extend(entry.expires.map(Index::Expiry));
@@ -402,19 +365,13 @@ impl Index<'_> {
             Self::Lane(lane) => of(key::LANE).lane(*lane),
             Self::Waiting(due) => of(key::WAITING).wall(*due).id(id),
             Self::Expiry(at) => RowKey::new(key::EXPIRY).wall(*at).id(id),
-            Self::Line(origin, key, rank) => {
-                let line = line_key(group, (&origin.topic, origin.partition), *rank, *key);
-                line.signed(origin.offset)
-            }
         }
     }
 
     /// The id, unless the key ends with it.
     fn value(&self, id: EntryId) -> ShortBytes {
         match self {
-            Self::Origin(..) | Self::Lane(_) | Self::Line(..) => {
-                ShortBytes::from(&id.0.to_be_bytes()[..])
-            }
+            Self::Origin(..) | Self::Lane(_) => ShortBytes::from(&id.0.to_be_bytes()[..]),
             Self::Member(_) | Self::Held | Self::Waiting(_) | Self::Expiry(_) => ShortBytes::new(),
         }
     }

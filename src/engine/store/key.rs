@@ -35,7 +35,6 @@ pub(super) const EXPIRY: u8 = b'x';
 pub(super) const ORIGIN: u8 = b'o';
 pub(super) const MEMBER: u8 = b'n';
 pub(super) const HELD: u8 = b'h';
-pub(super) const LINE: u8 = b'k';
 /// The counts of one shape of dead letters.
 pub(super) const SHAPE: u8 = b'F';
 /// A dead letter of a shape.
@@ -71,11 +70,9 @@ impl EntryClass {
         match kind {
             StateKind::Dead => Self::Dead,
             StateKind::Committed | StateKind::Discarded => Self::Done,
-            StateKind::Waiting
-            | StateKind::Inflight
-            | StateKind::Held
-            | StateKind::Exported
-            | StateKind::Behind => Self::Open,
+            StateKind::Waiting | StateKind::Inflight | StateKind::Held | StateKind::Exported => {
+                Self::Open
+            }
         }
     }
 }
@@ -177,7 +174,7 @@ pub(super) fn read_group(key: &[u8]) -> Option<GroupNumber> {
     before.last_chunk::<4>().map(|group| GroupNumber(u32::from_be_bytes(*group)))
 }
 
-/// The offset at the end of a key of [`LINE`] or [`ORIGIN`].
+/// The offset at the end of a key of [`ORIGIN`].
 pub(super) fn read_offset(key: &[u8]) -> Option<i64> {
     let turned = key.last_chunk::<8>()?;
     Some((u64::from_be_bytes(*turned) ^ (1 << 63)).cast_signed())

@@ -36,12 +36,10 @@ mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use crate::engine::gates::Gates;
 use crate::journal::Tables;
 use crate::model::{EntryId, GroupId};
-use crate::retry::{Entries, Marks};
+use crate::retry::Marks;
 
 pub(super) use flusher::Checkpoint;
 pub use flusher::Flusher;
@@ -67,7 +65,7 @@ const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// Distance to [`HELD_MAX`] at which a full disk refuses more changes: space for one large batch.
 const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 8;
+pub(super) const ROWS_VERSION: u32 = 9;
 /// Pages of the file kept in memory, in bytes.
 pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
 
@@ -87,7 +85,6 @@ pub(super) struct Store {
     /// Entry at which the next sweep of graves begins.
     swept: Option<EntryId>,
     /// Updated with every entry whose key is kept in order.
-    gates: Arc<Gates>,
     /// Dead letters to be removed from their streams.
     letters: Vec<StoredRef>,
 }
@@ -170,7 +167,6 @@ impl Store {
             unknown_from: 0,
             next_group: 0,
             swept: None,
-            gates: Arc::default(),
             letters: Vec::new(),
         }
     }
@@ -216,24 +212,6 @@ impl Store {
             self.damaged();
         }
         (self.groups, self.holds) = (groups, holds);
-        self.load_lines();
-    }
-
-    /// Adds the key queues on disk to the gates.
-    fn load_lines(&mut self) {
-        let mut ids = Vec::new();
-        self.scan(&RowKey::new(key::LINE), |_, value| {
-            ids.extend(key::read_id(value));
-            ControlFlow::Continue(())
-        });
-        for id in ids {
-            self.gates.change(None, self.get(id).as_ref());
-        }
-    }
-
-    /// The gates, for Fetches of groups that keep keys in order.
-    pub(super) fn gates(&self) -> Arc<Gates> {
-        Arc::clone(&self.gates)
     }
 
     /// One past the highest known entry id.

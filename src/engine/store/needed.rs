@@ -51,7 +51,6 @@ impl Refs {
             | RetryState::Alone { .. }
             | RetryState::Held { .. }
             | RetryState::Exported { .. }
-            | RetryState::Behind { .. }
             | RetryState::Discarding { .. } => true,
         };
         if is_needed {

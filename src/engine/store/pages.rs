@@ -114,14 +114,13 @@ impl Store {
         after: Option<EntryId>,
         limit: usize,
     ) -> (Vec<TakenEntry>, Option<EntryId>) {
-        use StateKind::{Behind, Exported, Waiting};
+        use StateKind::{Exported, Waiting};
         let nowhere = LaneOffset { slot: RetryPartition(0), sequence: 0 };
         let ids = self.of_class(group, EntryClass::Open, after, PAGE);
         let mut found = Vec::new();
         for id in &ids {
             let entry = self.get(*id);
-            let portable =
-                |entry: &Entry| matches!(entry.state.kind(), Waiting | Exported | Behind);
+            let portable = |entry: &Entry| matches!(entry.state.kind(), Waiting | Exported);
             found.extend(entry.filter(portable).map(|entry| self.locate(nowhere, entry)));
             if found.len() == limit {
                 return (found, Some(*id));

@@ -75,10 +75,8 @@ impl Store {
         self.rows.renew(FlushJob::Renew(Box::new(|tables| renewal.run(tables))))
     }
 
-    /// Takes over the flusher and the gates of the store it replaces.
+    /// Takes over the flusher of the store it replaces.
     pub(in crate::engine) fn replace(&mut self, old: &mut Self) {
         self.rows.take_flusher(&mut old.rows);
-        old.gates.replace(&self.gates);
-        self.gates = old.gates();
     }
 }

@@ -31,8 +31,6 @@ pub struct GroupGauges {
     pub held: u64,
     /// Retries set aside for another sidecar.
     pub exported: u64,
-    /// Records that an earlier pending record of their key blocks.
-    pub behind: u64,
     /// First outstanding records not committed for `consume_timeout`.
     pub stalled: u64,
     /// Retries whose delay runs or that are due: (level, number).
@@ -52,7 +50,7 @@ pub struct GroupGauges {
 }
 
 /// Metric families that a snapshot replaces.
-const FAMILIES: [&Def; 18] = [
+const FAMILIES: [&Def; 17] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,
     &names::INFLIGHT_OLDEST,
@@ -61,7 +59,6 @@ const FAMILIES: [&Def; 18] = [
     &names::RECORDS_PARKED,
     &names::RECORDS_HELD,
     &names::RECORDS_EXPORTED,
-    &names::RECORDS_BEHIND,
     &names::RECORDS_STALLED,
     &names::RECORDS_BY_LEVEL,
     &names::BREAKER_OPEN,
@@ -92,7 +89,6 @@ impl Metrics {
                 (&names::RECORDS_PARKED, state.parked),
                 (&names::RECORDS_HELD, state.held),
                 (&names::RECORDS_EXPORTED, state.exported),
-                (&names::RECORDS_BEHIND, state.behind),
                 (&names::RECORDS_STALLED, state.stalled),
                 (&names::BREAKER_OPEN, u64::from(state.breaker_open)),
                 (&names::DLQ_RECORDS, state.dead),

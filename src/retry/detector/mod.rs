@@ -325,9 +325,6 @@ impl Detector {
             GroupObservation::Nacked { partition, offset } => {
                 self.on_nacked(now, &partition, offset);
             }
-            GroupObservation::Parked { partition, offsets } => {
-                self.on_parked(now, &partition, offsets);
-            }
             GroupObservation::Read { partition, offset, done } => {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
                 match known {

@@ -112,12 +112,6 @@ pub enum GroupObservation {
         partition: TopicPartition,
         offset: i64,
     },
-    /// Records have durable entries behind another one of their key.
-    Parked {
-        /// A partition as produced to, not a retry partition.
-        partition: TopicPartition,
-        offsets: Vec<i64>,
-    },
     /// The sidecar answered a Fetch of the retry topic.
     LaneGiven(LaneGiven),
     /// Deliveries of a retry partition were acknowledged, or are back in the queue.

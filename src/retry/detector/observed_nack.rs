@@ -47,37 +47,6 @@ impl Detector {
         }
     }
 
-    /// Records have entries behind another one of their key: the detector never counts failures
-    /// against them.
-    pub(in crate::retry) fn on_parked(
-        &mut self,
-        now: Moment,
-        of: &TopicPartition,
-        offsets: Vec<i64>,
-    ) {
-        let Some(window) = self.windows.get_mut(of) else { return };
-        let known = window.suspects.len();
-        let committed = window.committed;
-        for &offset in &offsets {
-            window.suspects.remove(&offset);
-            // Passed records need no judgement. A commit that goes back below one may end its
-            // entry.
-            if committed.is_none_or(|committed| committed <= offset) {
-                window.nacked.insert(offset);
-            }
-        }
-        while window.nacked.len() > NACKED_MAX {
-            window.nacked.pop_first();
-        }
-        window.wait_on(now.mono);
-        if known > window.suspects.len() {
-            self.changed(of);
-        }
-        for offset in offsets {
-            self.drop_suspects(now, of, offset..offset.saturating_add(1));
-        }
-    }
-
     /// A record has a durable entry now: the detector never counts failures against it.
     pub(in crate::retry) fn on_nacked(&mut self, now: Moment, of: &TopicPartition, offset: i64) {
         let Some(window) = self.windows.get_mut(of) else { return };

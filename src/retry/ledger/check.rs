@@ -42,7 +42,7 @@ impl<S: Entries> Ledger<S> {
 mod tests {
     use super::*;
     use crate::model::WallMs;
-    use crate::retry::{RetryState, StateKind};
+    use crate::retry::StateKind;
 
     /// A check reads the whole store, so larger stores are not checked.
     pub(super) const CHECKED_MAX: u64 = 256;
@@ -91,7 +91,6 @@ mod tests {
                 assert!(entry.passed.is_some(), "nothing of a topic that is gone stays for ever");
             }
         }
-        lines(&entries);
         for group in ledger.store.groups() {
             let counts = ledger.store.counts(&group);
             let all: u64 = counts.by_state.values().sum();
@@ -103,31 +102,6 @@ mod tests {
             for (n, member) in members.iter().enumerate() {
                 let again = members[..n].contains(member);
                 assert!(member.is_none() || !again, "a member holds one slot");
-            }
-        }
-    }
-
-    /// Only the first pending entry of a key in a partition may wait for its due time. All later
-    /// ones are key-blocked, inflight or exported.
-    fn lines(entries: &BTreeMap<EntryId, Entry>) {
-        for entry in entries.values() {
-            let Some((origin, key, _)) = entry.lined().filter(|_| !entry.is_settled()) else {
-                assert_ne!(entry.state.kind(), StateKind::Behind, "behind nobody: {entry:?}");
-                continue;
-            };
-            let is_before = |other: &&Entry| {
-                let Some((before, its, _)) = other.lined() else { return false };
-                let same = (before.partition, &before.topic) == (origin.partition, &origin.topic);
-                same && its == key
-                    && other.group == entry.group
-                    && before.offset < origin.offset
-                    && !other.is_settled()
-            };
-            let is_first = !entries.values().any(|other| is_before(&other));
-            match entry.state {
-                RetryState::Waiting { .. } => assert!(is_first, "due before its time: {entry:?}"),
-                RetryState::Behind { .. } => assert!(!is_first, "stranded: {entry:?}"),
-                _ => {}
             }
         }
     }

@@ -12,17 +12,15 @@
 //! expires, id                                           any state
 //! group, id                                             held
 //! group, topic, partition, passed?, offset    → id      commits and resets
-//! group, topic, partition, rank, key, offset  → id      the order of a key
 //! group, slot                                 → slot record
 //! ```
 
 use std::collections::BTreeMap;
 
 use crate::model::{
-    EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, RetryPartition, TopicName,
-    TopicPartition, WallMs,
+    EntryId, GroupId, LaneOffset, MemberId, Origin, RetryPartition, TopicName, WallMs,
 };
-use crate::retry::{Entry, Rank, StateKind};
+use crate::retry::{Entry, StateKind};
 
 /// One slot of a group: one member's retry partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,15 +103,6 @@ pub trait Entries {
     ) -> Vec<EntryId>;
     /// Entries with a remembered origin in that topic.
     fn of_topic(&self, group: &GroupId, topic: &TopicName) -> Vec<EntryId>;
-    /// Entries of a key and rank in a partition ([`Entry::lined`]), by offset.
-    fn of_key(
-        &self,
-        group: &GroupId,
-        of: &TopicPartition,
-        key: OrderKey,
-        rank: Rank,
-        limit: usize,
-    ) -> Vec<(i64, EntryId)>;
     /// Entries of the group with an id above `after`, by id.
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
     /// Every group with an entry or a slot, in order.

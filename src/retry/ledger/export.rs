@@ -4,10 +4,10 @@
 //! Between the two steps neither sidecar delivers them, not even after a restart. Inflight entries
 //! are not exported: their member may still acknowledge them.
 
-use crate::model::{EntryId, TopicPartition};
+use crate::model::EntryId;
 use crate::retry::{
     Disposition, Entries, Entry, Evidence, ExportOutcome, ExportStep, Ledger, LedgerAnswer,
-    PayloadChange, Rank, RetryState,
+    PayloadChange, RetryState,
 };
 
 impl<S: Entries> Ledger<S> {
@@ -23,15 +23,11 @@ impl<S: Entries> Ledger<S> {
             return if is_settled { ExportOutcome::Already } else { ExportOutcome::Left };
         };
         // An entry of a reserved group waits to enter a topic of this node: not exportable.
-        if entry.group.is_reserved() || self.parts_its_key(step, &entry) {
+        if entry.group.is_reserved() {
             return ExportOutcome::Left;
         }
         match (step, entry.state) {
-            (
-                ExportStep::Begin,
-                RetryState::Waiting { due, delay_ms, level }
-                | RetryState::Behind { due, delay_ms, level, .. },
-            ) => {
+            (ExportStep::Begin, RetryState::Waiting { due, delay_ms, level }) => {
                 let since = self.wall();
                 let state = RetryState::Exported { since, due, delay_ms, level };
                 self.exported(Entry { state, ..entry }, Evidence::Exported)
@@ -48,26 +44,6 @@ impl<S: Entries> Ledger<S> {
             | (ExportStep::Undo, RetryState::Waiting { .. }) => ExportOutcome::Already,
             (ExportStep::End, _) if entry.is_settled() => ExportOutcome::Already,
             _ => ExportOutcome::Left,
-        }
-    }
-
-    /// Keeps an export in the order of a key: an entry is set aside after all earlier ones. The
-    /// export ends when no key-blocked entry is left here.
-    fn parts_its_key(&self, step: ExportStep, entry: &Entry) -> bool {
-        let Some((origin, key, _)) = entry.lined() else { return false };
-        let of = TopicPartition { topic: origin.topic.clone(), partition: origin.partition };
-        let first = |rank| self.store.of_key(&entry.group, &of, key, rank, 1).pop();
-        let behind = first(Rank::Behind);
-        match step {
-            ExportStep::Begin => {
-                let is_before = |(offset, id): &(i64, EntryId)| {
-                    let state = self.store.get(*id).map(|entry| entry.state);
-                    *offset < origin.offset && !matches!(state, Some(RetryState::Exported { .. }))
-                };
-                [first(Rank::Ahead), behind].iter().flatten().any(is_before)
-            }
-            ExportStep::End => behind.is_some() && !entry.is_settled(),
-            ExportStep::Undo => false,
         }
     }
 

@@ -61,7 +61,6 @@ impl<S: Entries> Ledger<S> {
         let now = self.wall();
         let unborn = RetryState::Discarded { at: now };
         let mut entry = Entry::new(self.next_id(), group, import.origin, unborn);
-        entry.key = import.key.filter(|_| entry.origin.is_some());
         entry.reconsume_times = import.reconsume_times;
         let levels = self.ladder(&entry).delays.levels.len();
         let level = import.level.filter(|level| (1..=levels).contains(level));

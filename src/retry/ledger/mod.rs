@@ -9,7 +9,6 @@ mod entries;
 mod expiry;
 mod export;
 mod import;
-mod key_blocked;
 mod ladder_end;
 mod members;
 mod nack;
@@ -24,9 +23,7 @@ mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::model::{
-    Deadline, EntryId, GroupId, LaneOffset, MemberId, Moment, TopicPartition, WallMs,
-};
+use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Moment, WallMs};
 use crate::retry::rate_limit::RateLimit;
 use crate::retry::{
     Cause, Entry, Evidence, Fact, Ladder, LedgerAnswer, LedgerInput, LedgerOutput, PayloadChange,
@@ -142,8 +139,6 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
             LedgerInput::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             LedgerInput::Damaged { id, why } => self.on_damaged(id, &why),
-            LedgerInput::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
-            LedgerInput::Undecided { group, origin } => self.on_undecided(&group, &origin),
             LedgerInput::Replayed { group, topic, partition, offsets } => {
                 self.on_replayed(&group, &topic, partition, &offsets);
             }
@@ -161,11 +156,8 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             LedgerInput::Export { step, ids } => self.on_export(step, &ids),
             LedgerInput::Import { group, imports } => self.on_import(&group, imports),
-            LedgerInput::Settle { group, settling, record_bytes, key } => {
-                self.on_settle(&group, &settling, (record_bytes, key));
-            }
-            LedgerInput::Behind { group, partition, records } => {
-                self.on_behind(&group, &partition, &records);
+            LedgerInput::Settle { group, settling, record_bytes } => {
+                self.on_settle(&group, &settling, record_bytes);
             }
             LedgerInput::Delay { topic, partition, records } => {
                 self.on_delay(&topic, partition, &records);
@@ -316,9 +308,7 @@ impl<S: Entries> Ledger<S> {
         }
         debug_assert!(self.keeps_count(&entry), "the failures of {} fell", entry.id);
         let cause = self.cause(evidence, by);
-        let keyed = entry.key.is_some().then(|| entry.clone());
         self.emit(Fact::Entry { entry: Box::new(entry), cause, payload });
-        self.changed(keyed);
     }
 
     /// Whether an entry has at least its former failures; only a redrive lowers them.
@@ -329,20 +319,10 @@ impl<S: Entries> Ledger<S> {
         })
     }
 
-    /// Updates the order of a changed entry's key.
-    fn changed(&mut self, keyed: Option<Entry>) {
-        let Some(entry) = keyed else { return };
-        let Some(origin) = &entry.origin else { return };
-        let of = TopicPartition { topic: origin.topic.clone(), partition: origin.partition };
-        self.line_up(&entry.group, &of, &entry);
-    }
-
     /// Journals that an entry is forgotten, and removes it.
     pub(super) fn forget(&mut self, id: EntryId, evidence: Evidence) {
         let cause = self.cause(evidence, None);
-        let keyed = self.store.get(id).filter(|entry| entry.key.is_some());
         self.emit(Fact::Forgotten { id, cause });
-        self.changed(keyed);
     }
 
     /// Journals and applies a slot's new state.

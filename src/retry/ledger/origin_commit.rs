@@ -45,8 +45,6 @@ impl<S: Entries> Ledger<S> {
                     continue;
                 }
                 entry.superseded = true;
-                // The earlier records of its key belonged to the old topic: the entry is released.
-                entry.state = self.let_go_state(&entry).unwrap_or(entry.state);
                 // No commit will pass the old origin any more.
                 entry.passed = Some(self.wall());
                 self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
@@ -63,11 +61,7 @@ impl<S: Entries> Ledger<S> {
                 return self.forget(id, Evidence::Reset);
             }
             StateKind::Dead => entry.superseded = true,
-            StateKind::Waiting
-            | StateKind::Inflight
-            | StateKind::Held
-            | StateKind::Exported
-            | StateKind::Behind => {
+            StateKind::Waiting | StateKind::Inflight | StateKind::Held | StateKind::Exported => {
                 entry.passed = None;
             }
         }

@@ -1,6 +1,5 @@
 //! Originals delivered again after a reset: the original wins, and a waiting retry of it is
-//! discarded. In a group that keeps keys in order the retry wins: the sidecar cuts the original
-//! from the Fetch response.
+//! discarded.
 //!
 //! A backward commit alone discards nothing: threads of one consumer may commit out of order. The
 //! reset must come from outside of the group's members, and the original must be delivered. Until
@@ -28,8 +27,7 @@ impl<S: Entries> Ledger<S> {
         for id in self.store.not_passed_below(group, topic, partition, offsets.end) {
             let Some(mut entry) = self.store.get(id) else { continue };
             let is_of_it = entry.origin.as_ref().is_some_and(|o| offsets.contains(&o.offset));
-            let is_in_line = entry.key.is_some();
-            if !is_of_it || is_in_line || entry.state.kind() != StateKind::Waiting {
+            if !is_of_it || entry.state.kind() != StateKind::Waiting {
                 continue;
             }
             entry.state = RetryState::Discarded { at };

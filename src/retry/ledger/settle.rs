@@ -1,7 +1,7 @@
 //! End of in-place retries: a record with inferred failures leaves its partition for the dead
 //! letters. In a group with a retry topic it may wait for its next retry instead.
 
-use crate::model::{GroupId, OrderKey, Origin};
+use crate::model::{GroupId, Origin};
 use crate::retry::detector::ExhaustedRecord;
 use crate::retry::ledger::nack::outcome;
 use crate::retry::{
@@ -14,7 +14,7 @@ impl<S: Entries> Ledger<S> {
         &mut self,
         group: &GroupId,
         settling: &ExhaustedRecord,
-        (record_bytes, key): (u64, Option<OrderKey>),
+        record_bytes: u64,
     ) {
         let origin = Origin {
             topic: settling.partition.topic.clone(),
@@ -27,7 +27,6 @@ impl<S: Entries> Ledger<S> {
         }
         let unborn = RetryState::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, Some(origin), unborn);
-        entry.key = key;
         let ExhaustedRecord { reconsume_times, disposition, evidence, .. } = *settling;
         let ladder = self.ladder(&entry);
         entry.max_reconsume_times = ladder.max_reconsume_times;

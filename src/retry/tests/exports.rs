@@ -31,7 +31,6 @@ pub(super) fn brought(offset: Option<i64>) -> Import {
         disposition: Some(Disposition::Rejected),
         reason: Some("no stock".into()),
         history: vec![(failed, Disposition::Rejected)],
-        key: None,
         record_bytes: 0,
     }
 }

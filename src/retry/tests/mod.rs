@@ -1,6 +1,5 @@
 //! Tests of the whole ledger, on a virtual clock.
 
-mod behind;
 mod delayed;
 mod exports;
 mod hand_outs;

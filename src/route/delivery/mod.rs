@@ -6,7 +6,6 @@
 
 mod attribution;
 mod fetch_owner;
-mod key_order;
 mod observed;
 mod partition_order;
 mod retry_fetches;
@@ -27,7 +26,6 @@ use crate::retry::detector::{
 use crate::route::Router;
 
 pub use fetch_owner::{FetchOwner, FetchSession};
-pub(super) use key_order::{ClientBatches, RelayExtent, Stop};
 pub(super) use settle_plans::{FinalForm, ReadOutcome, SETTLING_ROUNDS};
 use settle_tasks::SettleTasks;
 
@@ -76,7 +74,7 @@ impl Router {
     pub(in crate::route) fn detector_of(&self, group: &GroupId) -> Option<Arc<GroupDetector>> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let policy = policies.of(group);
-        policy.is_watched().then(|| self.detectors.of(group, policy))
+        policy.inference.then(|| self.detectors.of(group, policy))
     }
 
     /// The detector's plan for the requested partitions.

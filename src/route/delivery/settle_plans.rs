@@ -5,11 +5,11 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use crate::engine::SettleRequest;
-use crate::model::{Origin, TopicPartition};
+use crate::model::TopicPartition;
 use crate::retry::detector::{ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::Router;
 use crate::route::delivery::TrackedFetch;
-use crate::wire::batch::{RawRecord, UnreadableBatch, order_key};
+use crate::wire::batch::{RawRecord, UnreadableBatch};
 
 /// Delay before a failed settling is tried again.
 const AGAIN_MS: u64 = 1_000;
@@ -105,24 +105,17 @@ impl Router {
             record: record.to_bytes(),
         };
         match self.engine.settle(request).await {
-            Ok(Some(_)) => {}
-            // Another Fetch with the same plan has settled it.
-            Ok(None) => return true,
+            // `None`: another Fetch with the same plan has settled it.
+            Ok(Some(_) | None) => true,
             Err(error) => {
                 tracing::warn!(
                     %group, %partition, offset, %error,
                     "R0423 an exhausted record is not journalled: it is withheld and tried again; \
                      check the disk"
                 );
-                return false;
+                false
             }
         }
-        if let Some(key) = record.key.as_ref().filter(|_| self.keeps_keys(&group)) {
-            let TopicPartition { topic, partition } = partition;
-            let stop = (Origin { topic, partition, offset }, order_key(key));
-            self.fall_in(&group, vec![stop]).await;
-        }
-        true
     }
 
     /// Settles a record that no longer exists.

@@ -12,10 +12,8 @@ use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
-use crate::route::delivery::{ClientBatches, FinalForm, ReadOutcome, RelayExtent, TrackedFetch};
-use crate::route::fetch::narrow::{
-    DeliveryDecision, DeliveryExtent, UNPACKED_BYTES_MAX, aborted, cut,
-};
+use crate::route::delivery::{FinalForm, ReadOutcome, TrackedFetch};
+use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, UNPACKED_BYTES_MAX, cut};
 use crate::route::fetch::partition_data::{empty, from_log};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
 use crate::route::topics::topic_kind::TopicKind;
@@ -38,8 +36,6 @@ pub(super) struct PartitionAnswer {
     pub(super) data: PartitionData,
     /// Deliveries, recorded in the detector before they leave.
     pub(super) handed: Option<DeliveredRange>,
-    /// The stop count of the partition's keys when it was read.
-    pub(super) stops: u64,
     /// Answer without waiting for more records.
     pub(super) at_once: bool,
 }
@@ -116,7 +112,7 @@ impl<'a> FetchMember<'a> {
 
     /// Reads a partition and keeps what `serve` allows. `first`: the first records of this answer,
     /// at least one whole batch whatever the limits.
-    pub(super) async fn give(
+    pub(super) fn give(
         &self,
         log: &PartitionRead,
         serve: &FetchDecision,
@@ -132,11 +128,8 @@ impl<'a> FetchMember<'a> {
             };
         }
         let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
-        let stops = self.stops(log);
         let mut data = from_log(self.router, log, read_max);
-        let Some(give) = self.in_order(log, serve, &data).await else {
-            return PartitionAnswer { stops, ..self.nothing(log) };
-        };
+        let give = DeliveryDecision::from(serve);
         let len = data.records.as_ref().map_or(0, Bytes::len);
         let fits = first || is_alone || len <= bytes_max;
         let leaving = if fits { self.cut(log, &give, &mut data) } else { None };
@@ -146,39 +139,12 @@ impl<'a> FetchMember<'a> {
         let passed_over = leaving.as_ref().and_then(|leaving| leaving.passed_over(log.offset));
         if let Some((by, nothing)) = self.by.as_ref().zip(passed_over) {
             self.router.passed_over(by, &log.partition(), nothing);
-            return PartitionAnswer { stops, ..self.nothing(log) };
+            return self.nothing(log);
         }
         let at_once = is_alone && leaving.is_some();
         let leaving = leaving.filter(|_| self.detectors(log));
         let handed = leaving.map(|leaving| leaving.handed(log.partition(), log.offset));
-        PartitionAnswer { data, handed, stops, at_once }
-    }
-
-    fn stops(&self, log: &PartitionRead) -> u64 {
-        let by = self.by.as_ref().filter(|_| log.is_real);
-        by.map_or(0, |by| self.router.engine.stops(by.group(), &log.partition()))
-    }
-
-    /// Removes key-blocked records in a group with key order; `None`: the partition delivers
-    /// nothing.
-    async fn in_order(
-        &self,
-        log: &PartitionRead,
-        serve: &FetchDecision,
-        data: &PartitionData,
-    ) -> Option<DeliveryDecision> {
-        let give = DeliveryDecision::from(serve);
-        let Some(by) = self.by.as_ref().filter(|_| log.is_real) else { return Some(give) };
-        let Some(records) = data.records.as_ref().filter(|read| !read.is_empty()) else {
-            return Some(give);
-        };
-        let aborted = aborted(data).collect();
-        let batches = ClientBatches { records, aborted };
-        let of = log.partition();
-        match self.router.passing(by, (&of, log.offset), batches).await {
-            RelayExtent::Without(entries) => Some(give.without(entries)),
-            RelayExtent::Nothing => None,
-        }
+        PartitionAnswer { data, handed, at_once }
     }
 
     /// An answer without records.
@@ -191,11 +157,11 @@ impl<'a> FetchMember<'a> {
             data = empty(bounds.start, bounds.visible_end);
             data.last_stable_offset = stable;
         }
-        PartitionAnswer { data, handed: None, stops: 0, at_once: false }
+        PartitionAnswer { data, handed: None, at_once: false }
     }
 
     /// The one record that goes by turn, and the position of its partition in the plan.
-    pub(super) async fn by_turn(
+    pub(super) fn by_turn(
         &self,
         planned: &[PlannedTopic],
         serve: &[FetchDecision],
@@ -211,7 +177,7 @@ impl<'a> FetchMember<'a> {
             .collect();
         line.sort_by_key(|(place, ..)| *place);
         for (_, of, log, serve) in line {
-            let given = self.give(log, serve, bytes_max, true).await;
+            let given = self.give(log, serve, bytes_max, true);
             if given.handed.is_some() || given.data.error_code != 0 {
                 return Some((of, given));
             }
@@ -246,12 +212,10 @@ impl<'a> FetchMember<'a> {
         }
     }
 
-    /// Records the deliveries, if the client is still connected. False: a key was stopped since the
-    /// read, so they must not leave.
-    pub(super) fn handed(&self, handed: &[DeliveredRange], stops: &[u64]) -> bool {
-        match self.by.as_ref().filter(|_| !self.conn.is_gone() && !handed.is_empty()) {
-            Some(by) => self.router.handed_in_order(by, handed, stops),
-            None => true,
+    /// Records the deliveries, if the client is still connected.
+    pub(super) fn handed(&self, handed: &[DeliveredRange]) {
+        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
+            self.router.handed(by, handed);
         }
     }
 

@@ -13,7 +13,6 @@ mod partition_data;
 mod plan;
 mod retry_fetch;
 mod tracked;
-mod transaction_outcome;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +54,6 @@ struct FetchRound {
     at_once: bool,
     /// Deliveries to members that the detector tracks.
     handed: Vec<DeliveredRange>,
-    /// For each delivery, the stop count of its partition's keys at the read.
-    stops: Vec<u64>,
 }
 
 pub(super) async fn answer(
@@ -87,9 +84,7 @@ pub(super) async fn answer(
         let gathered = gather(router, &member, &planned, &plan.serve, bytes_max).await;
         let left_ms = deadline.since(router.clock.now().mono);
         if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
-            if !member.handed(&gathered.handed, &gathered.stops) {
-                continue;
-            }
+            member.handed(&gathered.handed);
             response.responses = gathered.topics;
             if local_records::throws_at_skips(version) {
                 local_records::leave_out_skips(&mut response);
@@ -150,9 +145,8 @@ async fn gather(
         news: 0,
         at_once: planned.is_empty(),
         handed: Vec::new(),
-        stops: Vec::new(),
     };
-    let mut by_turn = member.by_turn(planned, serve, bytes_max).await;
+    let mut by_turn = member.by_turn(planned, serve, bytes_max);
     let mut serves = serve.iter().enumerate();
     for topic in planned {
         let mut answer = FetchableTopicResponse::default();
@@ -171,15 +165,12 @@ async fn gather(
                             .map_or_else(|| member.nothing(log), |(_, given)| given),
                         // The first partition with data answers one whole batch, whatever the
                         // limits.
-                        Some((_, serve)) => member.give(log, serve, bytes_max, first).await,
-                        None => member.give(log, &FetchDecision::Open, bytes_max, first).await,
+                        Some((_, serve)) => member.give(log, serve, bytes_max, first),
+                        None => member.give(log, &FetchDecision::Open, bytes_max, first),
                     };
                     let given = deleted(router, log, topic.id).unwrap_or(given);
                     gathered.at_once |= given.at_once;
-                    if let Some(handed) = given.handed {
-                        gathered.handed.push(handed);
-                        gathered.stops.push(given.stops);
-                    }
+                    gathered.handed.extend(given.handed);
                     given.data
                 }
                 ReadSource::Lane { group, from } => retry_fetch::take(router, (group, *from)).await,
@@ -213,5 +204,5 @@ fn deleted(router: &Router, log: &PartitionRead, id: Uuid) -> Option<PartitionAn
         id if id.is_nil() => ResponseError::UnknownTopicOrPartition,
         _ => ResponseError::UnknownTopicId,
     };
-    Some(PartitionAnswer { data: refused(error), handed: None, stops: 0, at_once: true })
+    Some(PartitionAnswer { data: refused(error), handed: None, at_once: true })
 }

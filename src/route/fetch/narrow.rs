@@ -1,7 +1,7 @@
 //! Narrows a Fetch to what the plan allows, and completes the broker's answer: the client gets
 //! exactly the partitions it requested, in its order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -57,24 +57,6 @@ impl From<&FetchDecision> for DeliveryDecision {
 }
 
 impl DeliveryDecision {
-    /// Adds these offsets, ascending, to those that are withheld.
-    pub(super) fn without(self, more: Vec<i64>) -> Self {
-        if more.is_empty() {
-            return self;
-        }
-        let both = |offsets: Vec<i64>| {
-            let all: BTreeSet<i64> = offsets.into_iter().chain(more.iter().copied()).collect();
-            all.into_iter().collect()
-        };
-        match self {
-            Self::Open => Self::Without(more),
-            Self::Without(offsets) => Self::Without(both(offsets)),
-            Self::Below { without, below } => Self::Below { without: both(without), below },
-            Self::Turn { place, without } => Self::Turn { place, without: both(without) },
-            nothing @ (Self::Nothing | Self::Refused(_)) => nothing,
-        }
-    }
-
     fn is_asked(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Refused(_))
     }

@@ -8,7 +8,6 @@ use crate::engine::LaneRecord;
 use crate::model::{GroupId, LaneOffset};
 use crate::retry::TAKE_MAX;
 use crate::route::fetch::partition_data::{empty, refused};
-use crate::route::fetch::transaction_outcome::{TransactionOutcome, keep_deliverable, outcome_of};
 use crate::route::{Router, code};
 
 /// Records of the snapshot in one answer.
@@ -18,8 +17,7 @@ const SNAPSHOT_MAX: usize = 100;
 pub(super) async fn take(router: &Router, (group, from): (&GroupId, LaneOffset)) -> PartitionData {
     let (room, company) = router.lane_room(group, from.slot);
     match router.engine.take(group, from, (room.unwrap_or(TAKE_MAX), company)).await {
-        Ok(mut taken) => {
-            keep_deliverable(router, group, &mut taken.records);
+        Ok(taken) => {
             router.lane_taken(group, from, room, &taken);
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
             data.records = Some(join(&taken.records));
@@ -44,8 +42,7 @@ pub(super) async fn snapshot(
     let first = usize::try_from(from).unwrap_or(0);
     let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
     match router.engine.snapshot(group, first, (SNAPSHOT_MAX, bytes_max)).await {
-        Ok((total, mut records)) => {
-            records.retain(|one| outcome_of(router, one) == TransactionOutcome::Committed);
+        Ok((total, records)) => {
             let end = i64::try_from(total).unwrap_or(i64::MAX).max(from);
             let mut data = empty(0, end);
             data.records = Some(join(&records));

@@ -134,7 +134,6 @@ impl Router {
             carried: FailureHistory::default(),
             bytes,
             record_bytes,
-            key: None,
         };
         debug_assert_ne!(nack.bytes, Bytes::Value, "nobody has sent any");
         let batch = NackBatch {
@@ -143,8 +142,7 @@ impl Router {
             producer: None,
             nacks: vec![NackRequest { nack, record: stored }],
         };
-        let (stops, sent) = self.send_nacks(batch, Evidence::AdminNack);
-        let reply = match sent.await {
+        let reply = match self.engine.said(batch, Evidence::AdminNack).await {
             Ok(reply) => reply,
             Err(EngineError::BadNacks(bad)) => {
                 let why = bad.first().map_or(BadNack::NotRemembered, |(_, why)| *why);
@@ -161,7 +159,6 @@ impl Router {
             Err(error) => return Err(PostRefusal::Engine(error)),
         };
         self.names.register(&group);
-        self.stop_keys(stops, &reply).await;
         match reply {
             NackReply::Taken(outcomes) => {
                 outcomes.first().copied().ok_or(PostRefusal::Engine(EngineError::Stopped))

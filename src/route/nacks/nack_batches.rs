@@ -1,50 +1,10 @@
-//! Batches of nacks: sent to the engine's queue at once; their keys are stopped once they are
-//! durable.
+//! Refusals of batches of nacks.
 
 use std::fmt::Display;
 
-use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
+use crate::engine::EngineError;
 use crate::model::GroupId;
-use crate::retry::{Evidence, NackTarget};
 use crate::route::Router;
-use crate::route::delivery::Stop;
-use crate::wire::batch::{RawRecord, order_key};
-
-/// The keys that a batch of nacks stops (`order.mode: key`).
-#[derive(Debug)]
-pub(in crate::route) struct StoppedKeys {
-    group: GroupId,
-    /// One element for each nack; empty if the group has no key order.
-    each: Vec<Option<Stop>>,
-}
-
-impl Router {
-    /// Puts a batch into the engine's queue before it returns.
-    pub(in crate::route) fn send_nacks(
-        &self,
-        batch: NackBatch,
-        evidence: Evidence,
-    ) -> (StoppedKeys, impl Future<Output = Result<NackReply, EngineError>> + use<>) {
-        (self.key_stops(&batch), self.engine.said(batch, evidence))
-    }
-
-    pub(in crate::route) fn key_stops(&self, batch: &NackBatch) -> StoppedKeys {
-        let group = batch.group.clone();
-        let keyed = if self.keeps_keys(&group) { &batch.nacks[..] } else { &[] };
-        StoppedKeys { each: keyed.iter().map(stop).collect(), group }
-    }
-
-    /// Called once the entries of a batch are durable: later records of their keys become
-    /// key-blocked.
-    pub(in crate::route) async fn stop_keys(&self, stops: StoppedKeys, reply: &NackReply) {
-        let StoppedKeys { group, mut each } = stops;
-        if let NackReply::Taken(outcomes) = reply {
-            let mut outcomes = outcomes.iter();
-            each.retain(|_| outcomes.next().is_some_and(Option::is_some));
-        }
-        self.fall_in(&group, each.into_iter().flatten().collect()).await;
-    }
-}
 
 impl Router {
     /// Counts a refused batch that was produced to a retry topic, and logs it once for each group
@@ -73,11 +33,4 @@ pub(in crate::route) fn word_of(error: &EngineError) -> &'static str {
         EngineError::BatchTooLarge { .. } => "too_large",
         _ => "not_now",
     }
-}
-
-/// The origin and key that this nack stops.
-fn stop(request: &NackRequest) -> Option<Stop> {
-    let NackTarget::Origin(origin) = &request.nack.named else { return None };
-    let key = RawRecord::parse(&request.record).ok()?.key?;
-    Some((origin.clone(), order_key(&key)))
 }

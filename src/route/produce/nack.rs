@@ -39,18 +39,15 @@ pub(super) fn begin<'a>(
         }
         read(router, (from.conn, from.back), group, &batch)
     });
-    let (stops, sent) = match request {
-        Ok(request) => router.send_nacks(request, Evidence::Nack),
+    let sent = match request {
+        Ok(request) => router.engine.said(request, Evidence::Nack),
         Err(outcome) => return done(outcome),
     };
     router.names.register(group);
     let group = group.clone();
     Box::pin(async move {
         match sent.await {
-            Ok(reply) => {
-                router.stop_keys(stops, &reply).await;
-                ProduceOutcome::taken(0, 0)
-            }
+            Ok(_) => ProduceOutcome::taken(0, 0),
             Err(error) => {
                 router.nack_refused(&group, word_of(&error), &error);
                 refused(&error)
@@ -179,7 +176,6 @@ fn nack(
             carried: FailureHistory::default(),
             bytes,
             record_bytes: u64::try_from(stored.len()).unwrap_or(u64::MAX),
-            key: None,
         },
         record: stored,
     })

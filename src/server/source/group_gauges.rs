@@ -43,7 +43,6 @@ impl AdminSource {
         gauge.inflight = states.inflight;
         gauge.held = states.held;
         gauge.exported = states.exported;
-        gauge.behind = states.behind;
         gauge.levels = known
             .counts
             .waiting

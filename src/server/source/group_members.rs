@@ -50,7 +50,6 @@ pub(super) fn states(router: &Router, known: &engine::GroupSummary) -> StateCoun
         inflight: of(StateKind::Inflight),
         held: of(StateKind::Held),
         exported: of(StateKind::Exported),
-        behind: of(StateKind::Behind),
     }
 }
 

@@ -234,6 +234,5 @@ fn state_word(state: StateKind) -> &'static str {
         StateKind::Discarded => "discarded",
         StateKind::Held => "held until the dead letters have room",
         StateKind::Exported => "set aside for another sidecar",
-        StateKind::Behind => "behind an earlier record of its key",
     }
 }

@@ -22,7 +22,6 @@ pub(super) fn retry_view(
         }
         RetryState::Held { .. } => ("held", None, None),
         RetryState::Exported { level, .. } => ("exported", level, None),
-        RetryState::Behind { level, .. } => ("behind", level, None),
         RetryState::Committed { .. }
         | RetryState::Dead { .. }
         | RetryState::Discarded { .. }

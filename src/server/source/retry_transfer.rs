@@ -229,9 +229,7 @@ fn record_bytes(record: &RawRecord) -> u64 {
 /// `None` for an entry that neither waits nor is set aside.
 fn retry(entry: Entry, record: RawRecord) -> Option<Portable> {
     let (state, due, delay_ms, level) = match entry.state {
-        // In the importing sidecar the record waits behind the same records.
-        RetryState::Waiting { due, delay_ms, level }
-        | RetryState::Behind { due, delay_ms, level, .. } => ("waiting", due, delay_ms, level),
+        RetryState::Waiting { due, delay_ms, level } => ("waiting", due, delay_ms, level),
         RetryState::Exported { due, delay_ms, level, .. } => ("exported", due, delay_ms, level),
         _ => return None,
     };
@@ -323,7 +321,6 @@ fn request(entry: Portable) -> Result<ImportRequest, String> {
             disposition: entry.disposition,
             reason: entry.reason,
             history: entry.history.into_iter().map(|(at, why)| (WallMs(at), why)).collect(),
-            key: None,
             record_bytes: 0,
         },
         record,

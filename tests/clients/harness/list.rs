@@ -67,7 +67,6 @@ macro_rules! scenarios {
     (@ordered $program:ident) => {
         played! { $program, ordered, "ordered":
             who_polls_on_is_called_back_to_the_record_that_failed
-            the_last_deliveries_of_a_key_come_in_its_order
         }
     };
     (@crashes $program:ident) => {

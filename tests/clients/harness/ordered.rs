@@ -1,13 +1,11 @@
-//! Scenarios with `order.mode`. With `partition`, clients nack a record and poll on: `order.rewind:
-//! rebalance` brings them back to it. With `key`, clients subscribe to the retry topic of the
-//! embedded cluster.
+//! Scenarios with `order.mode: partition`. Clients nack a record and poll on: `order.rewind:
+//! rebalance` brings them back to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::order::{hex, tag_of};
 use crate::rig::client::{Client, Record};
-use crate::rig::cluster;
 use crate::rig::program::Program;
 use crate::rig::sidecar::PARTITIONS;
 use crate::rig::stage::{LONG_SESSION, Stage};
@@ -25,64 +23,6 @@ const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, isolation_tim
 const ORDERS: usize = 12;
 /// Order that fails; others lie behind it in its partition.
 const FAILING: &str = "early-4";
-
-const BY_KEY: &str = "retry: {levels: 50ms, breaker: off, order: {mode: key}}\n";
-const KEYS: usize = 6;
-const RECORDS: usize = 90;
-
-/// A member skips the records behind a failed record of their key. They come again after its retry.
-pub(crate) fn the_last_deliveries_of_a_key_come_in_its_order(program: Program) {
-    if cluster::bootstrap().is_some() {
-        // reprise refuses the mode in front of a cluster.
-        return;
-    }
-    let stage = Stage::by_rules(program, "keys", BY_KEY);
-    let mut client = stage.member("a", LONG_SESSION);
-    for n in 0..RECORDS {
-        let (topic, partition) = (&stage.scene.topic, partition_of(n));
-        let (key, value) = (hex(&format!("key-{}", n % KEYS)), hex(&n.to_string()));
-        client.run(&format!("produce {n} none {topic} {partition} {key} {value}"));
-    }
-    assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
-    let (mut failed, mut handled): (BTreeSet<usize>, Vec<usize>) = Default::default();
-    until(PATIENCE, "all is handled and nothing waits", || {
-        let polled = client.poll(Duration::from_millis(200));
-        let mut left = BTreeSet::new();
-        for record in &polled {
-            let n: usize = tag_of(record).parse().unwrap();
-            if left.contains(&(n % KEYS)) {
-                continue;
-            }
-            if n % 7 == 3 && failed.insert(n) {
-                let Record { topic, partition, offset, .. } = record;
-                client.run(&format!("nack {n} none {topic}-{partition}@{offset} value"));
-                left.insert(n % KEYS);
-            } else {
-                handled.push(n);
-            }
-        }
-        if !left.is_empty() {
-            assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
-        }
-        if !polled.is_empty() {
-            client.run("commit");
-        }
-        let all: BTreeSet<&usize> = handled.iter().collect();
-        all.len() == RECORDS && polled.is_empty() && stage.sidecar.retries().is_empty()
-    });
-    assert!(failed.len() > KEYS, "{failed:?}");
-    let mut last: BTreeMap<usize, usize> = BTreeMap::new();
-    last.extend(handled.iter().enumerate().map(|(place, n)| (*n, place)));
-    for n in KEYS..RECORDS {
-        assert!(last[&(n - KEYS)] < last[&n], "{} was handled after {n}: {handled:?}", n - KEYS);
-    }
-    client.close();
-}
-
-/// Partition of the key of record `n`.
-fn partition_of(n: usize) -> i32 {
-    i32::try_from(n % KEYS).unwrap() % PARTITIONS
-}
 
 pub(crate) fn who_polls_on_is_called_back_to_the_record_that_failed(program: Program) {
     let stage = Stage::by_rules(program, "ordered", RULES);

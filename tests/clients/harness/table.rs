@@ -38,14 +38,7 @@ const GROUPS: &[(&str, &[&str], &str)] = &[
         &["a_killed_sidecar_comes_back_as_it_was", "a_stopped_sidecar_comes_back_as_it_was"],
         "reprise restarts",
     ),
-    (
-        "ordered",
-        &[
-            "who_polls_on_is_called_back_to_the_record_that_failed",
-            "the_last_deliveries_of_a_key_come_in_its_order",
-        ],
-        "in order: partition, key",
-    ),
+    ("ordered", &["who_polls_on_is_called_back_to_the_record_that_failed"], "in order"),
     ("crashes", &["a_record_that_ends_its_process_is_found_and_left_out"], "in place: crash"),
     ("seeks", &["a_record_its_client_seeks_back_to_is_found_and_left_out"], "in place: seek back"),
 ];

@@ -3,7 +3,6 @@
 mod assigned;
 mod consumers;
 mod handed;
-mod keyed;
 mod members;
 mod replayed;
 mod seen;

@@ -7,14 +7,14 @@ use crate::support::{Member, Rec, Server};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
-const STATES: [&str; 7] = ["waiting", "ready", "parked", "inflight", "held", "exported", "behind"];
+const STATES: [&str; 6] = ["waiting", "ready", "parked", "inflight", "held", "exported"];
 
 fn shop(server: &Server) -> Value {
     server.json("/api/v1/groups/shop")
 }
 
 /// All states of the group at the admin port. Metrics, drain and overview must agree.
-fn states(server: &Server) -> [u64; 7] {
+fn states(server: &Server) -> [u64; 6] {
     let (shop, overview, drain) =
         (shop(server), server.json("/api/v1/overview"), server.json("/drain"));
     let counts = STATES.map(|state| shop[state].as_u64().unwrap());
@@ -64,12 +64,12 @@ fn due_retries_are_counted_once() {
     for offset in 0..17 {
         fail(&mut member, offset, 1_000);
     }
-    assert_eq!(states(&server), [17, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(states(&server), [17, 0, 0, 0, 0, 0]);
     server.pass(1_000);
-    assert_eq!(states(&server), [0, 17, 0, 0, 0, 0, 0]);
+    assert_eq!(states(&server), [0, 17, 0, 0, 0, 0]);
     assert_eq!(shop(&server)["levels"], json!([{"level": null, "records": 17}]));
     assert_eq!(member.leave(), 0);
-    assert_eq!(states(&server), [0, 0, 17, 0, 0, 0, 0]);
+    assert_eq!(states(&server), [0, 0, 17, 0, 0, 0]);
 }
 
 #[test]
@@ -81,16 +81,16 @@ fn record_states_add_up_to_the_pending_count() {
     }
     server.pass(2);
     assert_eq!(member.retries().len(), 2);
-    assert_eq!(states(&server), [4, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(states(&server), [4, 0, 0, 2, 0, 0]);
     let source = server.json("/api/v1/overview")["cluster_id"].clone();
     let last = server.json("/api/v1/retries?group=shop")["items"][5]["id"].clone();
     let export = json!({"source": source, "step": "begin", "ids": [last]}).to_string();
     assert_eq!(server.post("/api/v1/retries/export", &export).0, 200);
     server.pass(20);
-    assert_eq!(states(&server), [1, 2, 0, 2, 0, 1, 0]);
+    assert_eq!(states(&server), [1, 2, 0, 2, 0, 1]);
     assert_eq!(member.leave(), 0);
-    let [waiting, ready, parked, inflight, held, exported, behind] = states(&server);
-    assert_eq!((ready, inflight, held, exported, behind), (0, 0, 0, 1, 0));
+    let [waiting, ready, parked, inflight, held, exported] = states(&server);
+    assert_eq!((ready, inflight, held, exported), (0, 0, 0, 1));
     assert_eq!(waiting + parked, 5, "two of them return from the member that left");
 }
 
@@ -104,37 +104,26 @@ fn held_records_are_a_state_of_their_own() {
         let told = member.client.nack("shop", &format!("orders-0@{offset}"), large.clone());
         assert_eq!(told.error_code, 0);
     }
-    assert_eq!(states(&server), [0, 0, 0, 0, 1, 0, 0], "no room for the second");
-}
-
-#[test]
-fn records_behind_their_key_are_a_state_of_their_own() {
-    let server = Server::told(&format!("retry: {{order: {{mode: key}}}}\n{LONG_SESSIONS}"));
-    let mut member = joined(&server);
-    member.client.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
-    fail(&mut member, 0, 60_000);
-    member.client.fetch("orders", 0, 1, 0);
-    assert_eq!(states(&server), [1, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(states(&server), [0, 0, 0, 0, 1, 0], "no room for the second");
 }
 
 #[test]
 fn dead_letters_are_no_part_of_pending() {
-    let server = Server::told(&format!("retry: {{order: {{mode: key}}}}\n{LONG_SESSIONS}"));
+    let server = Server::told(LONG_SESSIONS);
     let mut member = joined(&server);
-    let records = ["a", "a", "b", "c", "d", "e"].map(keyed);
+    let records = ["a", "b", "c", "d", "e"].map(keyed);
     member.client.put("orders", 0, &records);
     let after = |key, delay_ms: &str| keyed(key).header("x-retry-delay-ms", delay_ms);
     nack(&mut member, 0, after("a", "60000"));
-    member.client.fetch("orders", 0, 1, 0);
-    nack(&mut member, 2, after("b", "1"));
+    nack(&mut member, 1, after("b", "1"));
     server.pass(2);
     assert_eq!(member.retry_once().key.unwrap(), "b");
-    nack(&mut member, 3, after("c", "10"));
-    for (offset, key) in [(4, "d"), (5, "e")] {
+    nack(&mut member, 2, after("c", "10"));
+    for (offset, key) in [(3, "d"), (4, "e")] {
         nack(&mut member, offset, keyed(key).header("x-retry-level", "-1"));
     }
     server.pass(10);
-    assert_eq!(states(&server), [1, 1, 0, 1, 0, 0, 1]);
+    assert_eq!(states(&server), [1, 1, 0, 1, 0, 0]);
     assert_eq!(server.json("/api/v1/overview")["dead_letters"], 2);
     let metric = |name: &str| format!("{:.0}", server.metric(&format!("reprise_{name}")));
     assert_eq!(metric("dlq_records{group=\"shop\"}"), "2");

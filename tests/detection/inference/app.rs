@@ -236,7 +236,6 @@ impl World {
         self.leaves_its_place(&settling);
         self.dead.push(settling);
         self.detector.settled(now, &partition, offset..=offset);
-        self.fall_in(&partition, offset);
     }
 
     fn bring(&mut self, app: &App, asked: &[FetchPosition], plan: Plan) -> FetchedRecords {
@@ -249,8 +248,8 @@ impl World {
             let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
             self.touched += usize::from(serve != FetchDecision::Open);
             let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
-            let behind = self.behind(&ask.partition, all.clone(), &serve);
-            let is_shown = |o: &i64| hidden.at(*o).is_none() && !behind.contains(o);
+            self.note_twice(&ask.partition, all.clone(), &serve);
+            let is_shown = |o: &i64| hidden.at(*o).is_none();
             let (mut turn, below) = (None, serve.below());
             let (offsets, end): (Vec<i64>, i64) = match serve {
                 FetchDecision::Open => (all.clone().filter(is_shown).collect(), all.end),

@@ -33,8 +33,6 @@ impl World {
 impl Script {
     /// Kills or stops the sidecar and starts it again; the wall clock jumps.
     pub(crate) fn restart(&mut self) {
-        let all: Vec<TopicPartition> = self.world.ends.keys().cloned().collect();
-        self.note_in_hand(&all);
         self.world.ahead_ms += match self.rng.u8(..4) {
             0 => -self.rng.i64(0..4_000_000),
             1 => self.rng.i64(0..4_000_000),
@@ -51,13 +49,6 @@ impl Script {
             } else {
                 self.world.reconnect(&mut self.apps[n].0);
             }
-        }
-    }
-
-    fn note_in_hand(&mut self, partitions: &[TopicPartition]) {
-        for partition in partitions {
-            let in_hand = self.world.detector.in_hand(partition);
-            self.in_hand.extend(in_hand.map(|offset| (partition.clone(), offset)));
         }
     }
 
@@ -110,10 +101,6 @@ impl Script {
         let n = self.rng.usize(..self.apps.len());
         let (way, member) = (self.rng.u8(..4), self.apps[n].0.by.member.clone());
         self.loses(n);
-        if way == 3 {
-            // The records are lost, and the process handles them all the same.
-            self.note_in_hand(&self.partitions(n));
-        }
         if way > 0 {
             self.world.refuse(&member, self.partitions(n));
         }

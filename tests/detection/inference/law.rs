@@ -110,10 +110,6 @@ impl Law {
         self.known.values()
     }
 
-    pub(crate) fn has_keys(&self) -> bool {
-        self.known.values().any(|entry| entry.key.is_some())
-    }
-
     /// Origins of entries that no commit has passed.
     pub(crate) fn not_passed(&self) -> BTreeMap<TopicPartition, Vec<i64>> {
         let mut all: BTreeMap<TopicPartition, Vec<i64>> = BTreeMap::new();
@@ -224,7 +220,7 @@ impl Law {
                 assert_eq!(why, self.said.0, "it was said in another way: {entry:?}");
                 self.judge_said(now, before, entry);
             }
-            (_, None) if why != Evidence::Behind => self.judge_settled(now, entry),
+            (_, None) => self.judge_settled(now, entry),
             (Evidence::HandOut, Some(RetryState::Waiting { due, .. })) => {
                 assert!(due <= now.wall, "early: {entry:?} at {now:?}");
                 assert!(entry.inflight().is_some() && entry.reconsume_times == count);
@@ -251,11 +247,6 @@ impl Law {
                 let (due, delay_ms) = self.nearest(now, due, delay_ms, level);
                 let state = RetryState::Waiting { due, delay_ms, level };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "rescheduled");
-            }
-            (Evidence::Released, Some(RetryState::Behind { due, delay_ms, level, .. })) => {
-                let (due, delay_ms) = self.nearest(now, due.max(now.wall), delay_ms, level);
-                let state = RetryState::Waiting { due, delay_ms, level };
-                assert_eq!((entry.state, entry.reconsume_times), (state, count), "let go");
             }
             (Evidence::HandOut | Evidence::Aborted, _) => panic!("{why:?} of {stood:?}: {entry:?}"),
             _ => assert_eq!(entry.reconsume_times, count, "{why:?} charged {entry:?}"),

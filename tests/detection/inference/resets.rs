@@ -45,9 +45,9 @@ impl Law {
 
     /// Checks that no retry of records in a redelivered range waits.
     fn is_superseded(&self, of: &TopicPartition, offsets: std::ops::Range<i64>) {
-        let given = self.origins_from(of, offsets.start).filter(|entry| {
-            entry.key.is_none() && entry.origin.as_ref().is_some_and(|o| o.offset < offsets.end)
-        });
+        let given = self
+            .origins_from(of, offsets.start)
+            .filter(|entry| entry.origin.as_ref().is_some_and(|o| o.offset < offsets.end));
         let mut waiting = given.filter(|entry| entry.state.kind() == StateKind::Waiting);
         assert_eq!(waiting.find(|entry| !entry.superseded), None, "{of}: {offsets:?} again");
     }

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use reprise::model::{GroupId, LaneOffset, MemberId, Moment, OrderKey, Origin, TopicPartition};
+use reprise::model::{GroupId, LaneOffset, MemberId, Moment, Origin, TopicPartition};
 use reprise::retry::detector::{
     ExhaustedRecord, FetchDecision, GroupObservation, LaneGiven, Rules,
 };
 use reprise::retry::{
-    Fact, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, OrderDecision, OrderMode, Policies,
-    Policy, StateKind,
+    Fact, Ledger, LedgerAnswer, LedgerInput, LedgerOutput, OrderMode, Policies, Policy, StateKind,
 };
 
 use crate::btree_entries::BTreeEntries;
@@ -40,8 +39,6 @@ pub(crate) struct Retries {
     journal: Vec<Fact>,
     pub(crate) policy: Policy,
     pub(crate) law: Law,
-    /// The key of each record, with `order.mode: key`.
-    pub(crate) keys: BTreeMap<RecordOrigin, OrderKey>,
     /// Records delivered from their partition although they have an entry.
     pub(crate) twice: BTreeSet<RecordOrigin>,
     /// Nacked records whose nack counted nothing.
@@ -69,7 +66,6 @@ impl Retries {
             journal: Vec::new(),
             law: Law::new(&policy),
             policy,
-            keys: BTreeMap::new(),
             twice: BTreeSet::new(),
             unheard: Vec::new(),
             late: BTreeMap::new(),
@@ -141,20 +137,6 @@ impl Retries {
             let told = deadline.unwrap_or_else(|| panic!("nobody is woken for what is due"));
             assert!(told <= now.mono.plus(due.since(now.wall)), "woken after it is due");
         }
-    }
-
-    /// The records among these that wait behind another one of their key.
-    fn follow(&mut self, now: Moment, of: &TopicPartition, offsets: &[i64]) -> Vec<i64> {
-        let keyed = offsets
-            .iter()
-            .filter_map(|at| self.keys.get(&(of.clone(), *at)).map(|key| (*at, *key)));
-        let records: Vec<(i64, OrderKey)> = keyed.collect();
-        let partition = of.clone();
-        let known: Vec<i64> = records.iter().map(|(at, _)| *at).collect();
-        let ask = LedgerInput::Behind { group: shop(), partition, records };
-        let Some(LedgerAnswer::Ordered(outcomes)) = self.ask(now, ask) else { panic!("no answer") };
-        let each = known.into_iter().zip(outcomes);
-        each.filter(|(_, outcome)| *outcome != OrderDecision::Free).map(|(at, _)| at).collect()
     }
 }
 
@@ -273,12 +255,10 @@ impl World {
     pub(crate) fn leaves_its_place(&mut self, settling: &ExhaustedRecord) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
-        let key = retries.keys.get(&(settling.partition.clone(), settling.offset)).copied();
         let settle = LedgerInput::Settle {
             group: shop(),
             settling: Box::new(settling.clone()),
             record_bytes: 0,
-            key: key.filter(|_| retries.policy.order == OrderMode::Key),
         };
         retries.law.settles(settling);
         retries.ask(now, settle);
@@ -287,59 +267,19 @@ impl World {
         }
     }
 
-    fn keeps_keys(&self) -> bool {
-        self.retries.as_ref().is_some_and(|it| it.policy.order == OrderMode::Key)
-    }
-
-    /// Puts outstanding records behind a record of their key that has just failed.
-    pub(crate) fn fall_in(&mut self, of: &TopicPartition, offset: i64) {
-        if !self.keeps_keys() {
-            return;
-        }
-        let (now, in_hand) = (self.now(), self.detector.in_hand(of));
-        let Some(retries) = &mut self.retries else { return };
-        let key = retries.keys.get(&(of.clone(), offset)).copied();
-        let is_of_it = |at: &i64| retries.keys.get(&(of.clone(), *at)).copied() == key;
-        let hidden = self.hidden.get(of).cloned().unwrap_or_default();
-        let behind = in_hand.start.max(offset + 1)..in_hand.end;
-        let later: Vec<i64> =
-            behind.filter(is_of_it).filter(|at| hidden.at(*at).is_none()).collect();
-        let parked = retries.follow(now, of, &later);
-        self.park(of, parked);
-    }
-
-    fn park(&mut self, of: &TopicPartition, offsets: Vec<i64>) {
-        if !offsets.is_empty() {
-            let now = self.now();
-            self.detector.handle(now, GroupObservation::Parked { partition: of.clone(), offsets });
-        }
-    }
-
-    /// Records that cannot be delivered now, because an earlier record of their key is not settled.
-    pub(crate) fn behind(
+    /// Notes the records with an entry that a Fetch delivers all the same.
+    pub(crate) fn note_twice(
         &mut self,
         of: &TopicPartition,
         asked: Range<i64>,
         serve: &FetchDecision,
-    ) -> Vec<i64> {
+    ) {
         let gives = !matches!(serve, FetchDecision::Nothing | FetchDecision::Again);
-        let has_lines =
-            self.keeps_keys() || self.retries.as_ref().is_some_and(|it| it.law.has_keys());
         if let Some(retries) = self.retries.as_mut().filter(|_| gives) {
-            let places = asked.clone().map(|offset| (of.clone(), offset));
+            let places = asked.map(|offset| (of.clone(), offset));
             let known: Vec<RecordOrigin> = places.filter(|place| retries.knows(place)).collect();
             retries.twice.extend(known);
         }
-        if !gives || !has_lines {
-            return Vec::new();
-        }
-        let now = self.now();
-        let hidden = self.hidden.get(of).cloned().unwrap_or_default();
-        let shown: Vec<i64> = asked.filter(|at| hidden.at(*at).is_none()).collect();
-        let Some(retries) = &mut self.retries else { return Vec::new() };
-        let parked = retries.follow(now, of, &shown);
-        self.park(of, parked.clone());
-        parked
     }
 
     /// Delivers retries with the same Fetch; whether there are any.

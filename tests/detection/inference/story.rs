@@ -197,7 +197,6 @@ impl<'a> Telling<'a> {
                 Some(Did::Said(why, entry.state, count))
             }
             Evidence::HandOut => entry.inflight().map(Did::Out),
-            Evidence::Behind => None,
             _ if self.stands.as_ref().is_none_or(|known| known.id != entry.id)
                 && !entry.superseded =>
             {

@@ -45,11 +45,9 @@ impl Retries {
     ) -> bool {
         let ways = [Evidence::CommitMarker, Evidence::Nack, Evidence::AdminNack];
         let way = ways[self.voices.rng.usize(..ways.len())];
-        let mut nack = nack(named, committed.filter(|_| way != Evidence::CommitMarker), carried);
+        let nack = nack(named, committed.filter(|_| way != Evidence::CommitMarker), carried);
         if let NackTarget::Origin(origin) = &nack.named {
             let place = place(origin);
-            let key = self.keys.get(&place).copied();
-            nack.key = key.filter(|_| self.policy.order == OrderMode::Key);
             if way == Evidence::CommitMarker {
                 self.voices.markers.insert(place.0, place.1);
             }
@@ -117,7 +115,6 @@ impl World {
             retries.unheard.push(place);
         }
         self.detector.handle(now, GroupObservation::Nacked { partition: of.clone(), offset });
-        self.fall_in(of, offset);
         self.drain();
         false
     }

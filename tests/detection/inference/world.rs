@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use reprise::model::{OrderKey, TopicPartition};
+use reprise::model::TopicPartition;
 use reprise::retry::{BreakerRules, LevelTable, OnSeekBack, OrderMode, Policy, StateKind};
 
 use crate::inference::app::{App, Commits, World, of};
@@ -50,9 +50,6 @@ pub(crate) struct Script {
     pub(crate) is_lonely: bool,
     /// Offsets are reset by hand now and then.
     pub(crate) is_operated: bool,
-    /// Outstanding records when the sidecar ended, or when a commit was refused for good. With
-    /// `order.mode: key` they wait behind a failed record only after the member's next Fetch.
-    pub(crate) in_hand: BTreeSet<RecordOrigin>,
     /// The script produces only records that are handled.
     is_calm: bool,
     pub(crate) ran: Ran,
@@ -78,7 +75,6 @@ pub(crate) struct Ran {
 fn policy(rng: &mut Rng) -> Policy {
     let order = match rng.u8(..8) {
         0 | 1 => OrderMode::Partition,
-        2..=4 => OrderMode::Key,
         _ => OrderMode::Off,
     };
     let breaker = (rng.u8(..3) == 0).then(BreakerRules::default);
@@ -129,7 +125,6 @@ impl Script {
         let logs = Logs::new(usize::try_from(partitions).unwrap());
         let (apps, ran) = (Vec::new(), Ran::default());
         let is_lonely = rng.bool();
-        let in_hand = BTreeSet::new();
         let mut script = Self {
             is_operated: rng.bool(),
             rng,
@@ -139,7 +134,6 @@ impl Script {
             apps,
             policy,
             is_lonely,
-            in_hand,
             is_calm: false,
             ran,
         };
@@ -223,13 +217,8 @@ impl Script {
             let shown = (before..end).filter(|at| self.logs.is_shown(nth, *at));
             for offset in shown.collect::<Vec<i64>>() {
                 let place = (partition.clone(), offset);
-                let key = OrderKey([self.rng.u8(..4); 16]);
                 let truth = self.truth_behind(&place);
-                self.handler.truths.insert(place.clone(), truth);
-                if let Some(retries) = self.world.retries.as_mut().filter(|_| self.rng.u8(..5) > 0)
-                {
-                    retries.keys.insert(place, key);
-                }
+                self.handler.truths.insert(place, truth);
             }
         }
     }
@@ -337,11 +326,11 @@ impl Script {
 
     fn is_done(&self) -> bool {
         let retries = self.world.retries.as_ref().unwrap();
-        let open = [StateKind::Waiting, StateKind::Inflight, StateKind::Behind];
+        let open = [StateKind::Waiting, StateKind::Inflight];
         // No member reads the retry topic then. A nack of a record that the group has committed
         // waits there, and so does a dead letter whose origin is nacked after a reset.
         let is_unread = !self.world.has_lane();
-        self.is_all_committed() && (is_unread || open.map(|kind| retries.count(kind)) == [0; 3])
+        self.is_all_committed() && (is_unread || open.map(|kind| retries.count(kind)) == [0; 2])
     }
 
     /// Produces the last records, and runs until all have ended.
@@ -422,21 +411,16 @@ impl Script {
 
     /// Checks that the last deliveries came in the configured order.
     fn in_order(&self) {
-        let retries = self.world.retries.as_ref().unwrap();
-        let mut last: BTreeMap<(TopicPartition, Option<OrderKey>), (i64, usize)> = BTreeMap::new();
+        if self.policy.order != OrderMode::Partition {
+            return;
+        }
+        let mut last: BTreeMap<TopicPartition, (i64, usize)> = BTreeMap::new();
         let in_one_go = |truth: &Truth| !truth.is_replayed && !truth.is_skipped;
         for ((of, offset), truth) in &self.handler.truths {
             if !in_one_go(truth) {
                 continue;
             }
-            let key = retries.keys.get(&(of.clone(), *offset)).copied();
-            let line = match self.policy.order {
-                OrderMode::Partition => (of.clone(), None),
-                OrderMode::Key if self.in_hand.contains(&(of.clone(), *offset)) => continue,
-                OrderMode::Key if key.is_some() => (of.clone(), key),
-                _ => continue,
-            };
-            if let Some((before, at)) = last.insert(line, (*offset, truth.last)) {
+            if let Some((before, at)) = last.insert(of.clone(), (*offset, truth.last)) {
                 assert!(at < truth.last, "{of}: {before} came after {offset}");
             }
         }

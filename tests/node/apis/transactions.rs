@@ -1,7 +1,6 @@
 //! Transactions of a sidecar by itself, over TCP.
 
 mod fenced;
-mod keyed;
 mod retries;
 mod seen;
 

@@ -3,7 +3,6 @@
 use std::process::Command;
 
 use reprise::config::{BindMode, Config};
-use reprise::retry::OrderMode;
 
 use crate::config::{bad, good, pairs};
 
@@ -155,40 +154,4 @@ fn a_bad_configuration_has_an_exit_code_of_its_own() {
         assert_eq!(ended.status.code(), Some(78), "{args:?} {said}");
         assert!(said.contains("retry.max: unknown key"), "{args:?} {said}");
     }
-}
-
-#[test]
-fn key_order_is_accepted_only_with_the_embedded_cluster() {
-    let rules = "retry: {order: {mode: key}}\ngroups: [{match: a, order: {mode: key}}]\n";
-    let alone = good(rules);
-    let modes = [alone.retry.order.mode, alone.groups[0].retry.order.mode];
-    assert_eq!(modes, [OrderMode::Key; 2]);
-    let says = "order.mode: key needs the embedded cluster: in front of a Kafka cluster \
-                (upstream) use partition or off";
-    let refused = with(rules, &[], &["upstream.bootstrap=a:1"]).unwrap_err();
-    for place in ["t:1:23: retry", "t:2:35: groups[0]"] {
-        assert!(refused.contains(&format!("{place}.{says}")), "{refused}");
-    }
-    let env = [("REPRISE_UPSTREAM__BOOTSTRAP", "a:1"), ("REPRISE_RETRY__ORDER__MODE", "key")];
-    let refused = with("", &env, &[]).unwrap_err();
-    let says = format!("environment REPRISE_RETRY__ORDER__MODE: retry.{says}");
-    assert!(refused.contains(&says), "{refused}");
-    for mode in ["off", "partition"] {
-        good(&format!("upstream: {{bootstrap: a:1}}\nretry: {{order: {{mode: {mode}}}}}\n"));
-    }
-}
-
-#[test]
-fn key_order_in_front_of_a_cluster_ends_the_start() {
-    let dir = tempfile::tempdir().unwrap();
-    for command in ["serve", "check"] {
-        let flags = ["--set", "upstream.bootstrap=127.0.0.1:1", "--set", "retry.order.mode=key"];
-        let mut reprise = Command::new(env!("CARGO_BIN_EXE_reprise"));
-        let ended = reprise.arg(command).args(flags).current_dir(dir.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(78), "{command}: {said}");
-        let says = "--set retry.order.mode=key: retry.order.mode: key needs the embedded cluster";
-        assert!(said.contains(says), "{command}: {said}");
-    }
-    assert_eq!(dir.path().read_dir().unwrap().count(), 0, "no data directory was made");
 }

@@ -100,7 +100,6 @@ fn rejected(offset: i64) -> NackRequest {
             carried: crate::retry::FailureHistory::default(),
             bytes: crate::retry::Bytes::Value,
             record_bytes: u64::try_from(record.len()).unwrap(),
-            key: None,
         },
         record,
     }

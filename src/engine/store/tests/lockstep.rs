@@ -9,11 +9,9 @@ use crate::engine::store::key::EntryClass;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::{EngineError, Shape, mask};
 use crate::journal::{MemDisk, Tables};
-use crate::model::{
-    EntryId, GroupId, LaneOffset, OrderKey, Origin, RetryPartition, TopicPartition, WallMs,
-};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, RetryPartition, TopicPartition, WallMs};
 use crate::retry::{
-    BTreeEntries, Disposition, Entries, Entry, Marks, Rank, RecordShape, RetryState, SlotRecord,
+    BTreeEntries, Disposition, Entries, Entry, Marks, RecordShape, RetryState, SlotRecord,
     StateKind,
 };
 
@@ -84,7 +82,6 @@ impl Script {
             last_due: Some(WallMs(3)),
             last_level: None,
             superseded: false,
-            key: self.rng.bool().then(|| OrderKey([self.rng.u8(..3); 16])),
             redrives: self.rng.u32(0..3),
             shape: self
                 .rng
@@ -95,7 +92,7 @@ impl Script {
 
     fn change(&mut self, entry: &mut Entry) {
         let at = self.wall();
-        entry.state = match self.rng.u8(..12) {
+        entry.state = match self.rng.u8(..10) {
             0..3 => RetryState::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
             3 => RetryState::Waiting { due: at, delay_ms: 1, level: None },
             4 | 5 => {
@@ -108,7 +105,6 @@ impl Script {
                 RetryState::Held { since: at, disposition: Disposition::MaxAttempts, charged: true }
             }
             8 => RetryState::Exported { since: at, due: at, delay_ms: 1, level: None },
-            9 | 10 => RetryState::Behind { since: at, due: at, delay_ms: 1, level: None },
             _ => RetryState::Dead { at },
         };
         if entry.lanes.len() > 5 {
@@ -191,14 +187,6 @@ impl Script {
         assert_eq!(store.open(group, from.slot), model.open(group, from.slot));
         assert_eq!(store.first_open(group, from.slot), model.first_open(group, from.slot));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
-            let of = TopicPartition { topic: (*topic).into(), partition };
-            for rank in [Rank::Ahead, Rank::Behind, Rank::Past] {
-                let key = OrderKey([self.rng.u8(..4); 16]);
-                let line = model.of_key(group, &of, key, rank, limit);
-                assert_eq!(store.of_key(group, &of, key, rank, limit), line);
-                let gate = store.gates().of(group, &of);
-                assert!(line.is_empty() || gate.is_some_and(|gate| gate.may_stop(key)));
-            }
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
             assert_eq!(store.of_topic(group, &topic), model.of_topic(group, &topic));
             assert_eq!(

@@ -104,19 +104,12 @@ impl<S: Entries> Ledger<S> {
 
     fn seen(&self, entry: &Entry) -> RecordState {
         match entry.state {
-            // key-blocked after its delivery, and no failure reported since
-            RetryState::Waiting { .. } | RetryState::Behind { .. } if entry.is_unsaid() => {
-                RecordState::Behind
-            }
-            RetryState::Waiting { .. } | RetryState::Behind { .. } if entry.is_inferred() => {
-                RecordState::Inferred
-            }
+            RetryState::Waiting { .. } if entry.is_inferred() => RecordState::Inferred,
             // held waits for the dead-letter quota, exported for another sidecar: both like a
             // waiting entry
-            RetryState::Waiting { .. }
-            | RetryState::Behind { .. }
-            | RetryState::Held { .. }
-            | RetryState::Exported { .. } => RecordState::Waiting,
+            RetryState::Waiting { .. } | RetryState::Held { .. } | RetryState::Exported { .. } => {
+                RecordState::Waiting
+            }
             RetryState::Inflight { .. } | RetryState::Alone { .. } => RecordState::Inflight,
             RetryState::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
@@ -206,7 +199,6 @@ impl<S: Entries> Ledger<S> {
         let unborn = RetryState::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, origin, unborn);
         entry.carry(&nack.carried);
-        entry.key = nack.key.filter(|_| entry.origin.is_some());
         if nack.named == NackTarget::Nothing {
             self.delay(entry, nack)
         } else {

@@ -31,8 +31,6 @@ pub enum RecordState {
     None,
     /// Waiting for its next delivery.
     Waiting,
-    /// Key-blocked, without a reported failure.
-    Behind,
     /// Delivered, and neither acknowledged nor failed.
     Inflight,
     /// Acknowledged at most the consume timeout ago.
@@ -78,7 +76,6 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         (
             NameKind::CurrentLane,
             RecordState::Waiting
-            | RecordState::Behind
             | RecordState::Dead
             | RecordState::DeadLongAgo
             | RecordState::Discarded,
@@ -91,9 +88,6 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
         (NameKind::CurrentLane | NameKind::OlderLane | NameKind::UnknownLane, _) => Refuse,
         // the origin | none | first failure, also when the commit came first
         (NameKind::Origin { .. }, RecordState::None) => Begin,
-        // the origin, or its offset in metadata | key-blocked since its delivery | charge: that
-        // delivery has failed
-        (NameKind::Origin { .. } | NameKind::Marked, RecordState::Behind) => Charge,
         // the origin, or its offset in metadata | inferred failures only, not delivered since |
         // confirm: that delivery has failed
         (NameKind::Origin { .. } | NameKind::Marked, RecordState::Inferred) => Confirm,
@@ -116,10 +110,9 @@ pub fn judge(named: NameKind, seen: RecordState) -> NackVerdict {
 mod tests {
     use super::*;
 
-    const SEEN: [RecordState; 10] = [
+    const SEEN: [RecordState; 9] = [
         RecordState::None,
         RecordState::Waiting,
-        RecordState::Behind,
         RecordState::Inflight,
         RecordState::CommittedLately,
         RecordState::CommittedLongAgo,
@@ -134,14 +127,14 @@ mod tests {
         use NackVerdict::{
             Acknowledge as A, Begin as B, Charge as C, Confirm as F, Redrive as D, Refuse as R,
         };
-        // none waiting behind inflight lately long-ago dead dead-long discarded inferred
+        // none waiting inflight lately long-ago dead dead-long discarded inferred
         let table = [
-            (NameKind::CurrentLane, [R, A, A, C, C, R, A, A, A, R]),
-            (NameKind::OlderLane, [R, A, A, A, A, A, A, A, A, R]),
-            (NameKind::UnknownLane, [R, R, R, R, R, R, R, R, R, R]),
-            (NameKind::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, A, F]),
-            (NameKind::Origin { commit_past: true }, [B, A, C, C, A, A, A, D, A, F]),
-            (NameKind::Marked, [B, A, C, A, A, A, A, A, A, F]),
+            (NameKind::CurrentLane, [R, A, C, C, R, A, A, A, R]),
+            (NameKind::OlderLane, [R, A, A, A, A, A, A, A, R]),
+            (NameKind::UnknownLane, [R, R, R, R, R, R, R, R, R]),
+            (NameKind::Origin { commit_past: false }, [B, A, A, A, A, A, A, A, F]),
+            (NameKind::Origin { commit_past: true }, [B, A, C, A, A, A, D, A, F]),
+            (NameKind::Marked, [B, A, A, A, A, A, A, A, F]),
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");

@@ -22,7 +22,6 @@ use crate::retry::{
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::nacks::nack_batches::StoppedKeys;
 use crate::route::nacks::origin_records::{NAMED_BYTES_MAX, ReadBack, UnreadReason};
 use crate::route::offsets::commit_markers::MarkedCommit;
 use crate::route::offsets::offset_commit::{CommitDeadline, NamedPartition};
@@ -205,7 +204,7 @@ struct CommitMarkers<'a> {
     deadline: &'a CommitDeadline<'a>,
     /// Bytes of the records collected so far.
     bytes: usize,
-    sent: Vec<(MarkerRequest, StoppedKeys, NackFuture)>,
+    sent: Vec<(MarkerRequest, NackFuture)>,
     refused: RefusedPartitions,
 }
 
@@ -303,25 +302,24 @@ impl<'a> CommitMarkers<'a> {
             nacks: nacks.collect(),
         };
         self.router.names.register(self.group);
-        let (stops, answer) = self.router.send_nacks(batch, Evidence::CommitMarker);
-        self.sent.push((asked, stops, Box::pin(answer)));
+        let answer = self.router.engine.said(batch, Evidence::CommitMarker);
+        self.sent.push((asked, Box::pin(answer)));
     }
 
     /// Waits until everything that was sent is durable. A nack that comes too late may still be
     /// durable; the client repeats it, and the ledger charges no repeat.
     async fn end(mut self) -> RefusedPartitions {
-        for (asked, stops, answer) in std::mem::take(&mut self.sent) {
+        for (asked, answer) in std::mem::take(&mut self.sent) {
             let taken = match tokio::time::timeout(self.deadline.left(), answer).await {
-                Ok(Ok(reply)) => Ok(reply),
+                Ok(Ok(_)) => Ok(()),
                 Ok(Err(error)) => Err(refusal_of(&error, &asked.mark.offsets)),
                 Err(_) => Err(MarkerRefusal::Later("it could not be written in time".to_owned())),
             };
             let MarkerRequest { named, committed, commit, .. } = asked;
             match taken {
-                Ok(reply) => {
+                Ok(()) => {
                     let (of, now) = ((self.group, &named.0, named.1), self.router.clock.now().mono);
                     self.router.markers.taken(of, commit, now);
-                    self.router.stop_keys(stops, &reply).await;
                 }
                 Err(refusal) => {
                     self.refuse(named, committed, &refusal);
@@ -381,7 +379,6 @@ fn request(mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackR
         carried: FailureHistory::default(),
         bytes,
         record_bytes: u64::try_from(record.len()).unwrap_or(u64::MAX),
-        key: None,
     };
     NackRequest { nack, record }
 }
