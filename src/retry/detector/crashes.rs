@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::model::{MemberId, Moment, MonoMs, TopicPartition};
 use crate::retry::detector::RefetchedRecords;
 use crate::retry::detector::{
-    Detector, DetectorOutput, ExhaustedRecord, FetchDecision, FetchPosition, Window,
+    Detector, DetectorOutput, ExhaustedRecord, FetchDecision, FetchPosition, MemberFetch, Window,
 };
 use crate::retry::suspects::{
     Decision, EndedRecord, Grant, LostDelivery, LostMember, MemberOutstanding, OffsetRanges,
@@ -72,6 +72,16 @@ impl Detector {
         if let Some(known) = self.members.get_mut(member) {
             known.alive = now.mono;
             self.suspects.note_connected(member);
+        }
+    }
+
+    /// A member fetches. Only the arrival of its Fetch is a sign of life: a Fetch that waits is
+    /// planned again, also after its client has died.
+    pub(in crate::retry) fn note_fetch(&mut self, now: Moment, by: &MemberFetch) {
+        let Some(known) = self.members.get_mut(&by.member) else { return };
+        known.has_lane = by.has_lane;
+        if known.alive < by.came {
+            self.note_alive(now, &by.member);
         }
     }
 

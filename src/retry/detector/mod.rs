@@ -215,10 +215,7 @@ impl Detector {
         if self.gone.has(&by.member) {
             return self.plan_of_gone(asked);
         }
-        self.note_alive(now, &by.member);
-        if let Some(known) = self.members.get_mut(&by.member) {
-            known.has_lane = by.has_lane;
-        }
+        self.note_fetch(now, by);
         self.suspects.handle_timeout(now);
         self.expire_breaker(now);
         self.lose_given_up(now, &by.member, asked);

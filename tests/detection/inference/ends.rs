@@ -4,7 +4,8 @@
 use reprise::model::{MemberId, TopicPartition};
 use reprise::retry::detector::GroupObservation;
 
-use crate::inference::app::{App, World, of};
+use crate::inference::RULES;
+use crate::inference::app::{App, Commits, World, of};
 use crate::inference::world::Script;
 
 impl World {
@@ -28,6 +29,25 @@ impl World {
         let partitions: Vec<TopicPartition> = app.positions.keys().cloned().collect();
         app.begins(partitions.into_iter().map(|of| (of.clone(), self.goes_on(&of))));
     }
+}
+
+/// librdkafka: a Fetch waits at the sidecar when its process is killed.
+#[test]
+fn a_fetch_planned_again_is_no_sign_of_life() {
+    let mut world = World::new(RULES, 1, 0);
+    let mut app = world.start(Commits::Never);
+    let plan = |world: &mut World, app: &App| {
+        world.fetch(app, None);
+        world.detector.disconnected().contains(&app.by.member)
+    };
+    assert!(!plan(&mut world, &app));
+    world.pass(100);
+    let (now, member) = (world.now(), app.by.member.clone());
+    world.detector.handle(now, GroupObservation::Disconnected { member });
+    world.pass(100);
+    assert!(plan(&mut world, &app), "it is the Fetch of before");
+    app.by.came = world.now().mono;
+    assert!(!plan(&mut world, &app), "a new one has arrived");
 }
 
 impl Script {
