@@ -87,6 +87,8 @@ metrics! {
         "Batches of records produced to a retry topic that were refused, each as a whole";
     NACKS_KNOWN Counter "reprise_nacks_known_total" ["group"]
         "Nacks acknowledged without effect: the failure was known, or the record is a dead letter";
+    UNLIKE_READERS Counter "reprise_unlike_readers_total" ["group"]
+        "Times that members reading the retry topic began to read unlike topics beside it";
     RECORDS_ACKED Counter "reprise_records_acked_total" ["group", "topic"]
         "Retries that a commit of the retry topic acknowledged";
     RECORDS_FAILED Counter "reprise_records_failed_total" ["group", "topic", "reason"]

@@ -56,6 +56,12 @@ impl Metrics {
         self.set(&names::RECORDS_DELAYED_UNREADABLE, &[], float(unreadable));
     }
 
+    /// Members of `group` read its retry topic and unlike topics beside it.
+    pub fn unlike_readers(&self, group: &str) {
+        let group = self.group(&names::UNLIKE_READERS, group);
+        self.add(&names::UNLIKE_READERS, &[group], 1);
+    }
+
     /// A member of `group` fetched an uncommitted record again.
     pub fn sought_back(&self, group: &str) {
         let group = self.group(&names::SEEK_BACKS, group);

@@ -95,6 +95,7 @@ impl Metrics {
         self.expect(&names::GROUP_REBALANCES, &[group]);
         self.expect(&names::SEEK_BACKS, &[group]);
         self.expect(&names::NACKS_KNOWN, &[group]);
+        self.expect(&names::UNLIKE_READERS, &[group]);
         self.expect(&names::DLQ_FORWARDED, &[group]);
         for error in FORWARD_ERRORS {
             self.expect(&names::DLQ_FORWARD_FAILURES, &[group, error]);

@@ -48,6 +48,7 @@ impl Router {
         }
         let readers = self.reader_topics_of(group);
         if self.reader_topics.differ_anew(group, &readers) {
+            self.metrics.unlike_readers(group.as_str());
             tracing::warn!(
                 %group, topics = list_readers(&readers),
                 "R0606 members of one group read its retry topic and unlike other topics: a retry \

@@ -4,6 +4,11 @@ use crate::support::{Consumer, Member, Server, rebalance, settle, until};
 
 const RETRY: &str = "reprise.retry.shop";
 
+/// The number of changes to unlike topics in the group.
+fn unlike_readers(server: &Server) -> String {
+    server.metric("reprise_unlike_readers_total{group=\"shop\"}").to_string()
+}
+
 fn advice(server: &Server) -> String {
     server.json("/api/v1/explain?group=shop")["advice"].to_string()
 }
@@ -30,8 +35,10 @@ fn listeners_of_unlike_topics_in_one_group_are_told() {
     let partitions = [("orders", 1), ("payments", 1), (RETRY, 1)];
     rebalance(&mut [&mut orders], &partitions);
     assert!(!advice(&server).contains("unlike"), "one listener");
+    assert_eq!(unlike_readers(&server), "0");
     rebalance(&mut [&mut orders, &mut payments], &partitions);
     assert!(advice(&server).contains("beside unlike topics (orders | payments)"));
+    assert_eq!(unlike_readers(&server), "1");
 }
 
 #[test]
@@ -46,4 +53,5 @@ fn consumers_of_unlike_topics_in_one_group_are_told() {
     payments.enter();
     settle(&mut [&mut orders, &mut payments]);
     assert!(advice(&server).contains("beside unlike topics (orders | payments)"));
+    assert_eq!(unlike_readers(&server), "1");
 }
