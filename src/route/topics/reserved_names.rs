@@ -183,15 +183,15 @@ impl Names {
             SidecarTopic::Retry(_) => tracing::warn!(
                 %topic, %group,
                 "R0300 {owner} has a topic by the name of this group's retry topic: it passes \
-                 untouched, and no retry comes back through it. Set `names: {{retry: \
-                 \"{OTHER_RETRY}\"}}` and restart, or delete the topic"
+                 untouched, and no retry comes back through it. Delete the topic; or, once no \
+                 retry waits, set `names: {{retry: \"{OTHER_RETRY}\"}}` and restart"
             ),
             SidecarTopic::Dlq(_) => tracing::warn!(
                 %topic, %group,
                 "R0301 {owner} has a topic by the name of this group's dead-letter topic: it \
                  passes untouched, and dead letters are kept here without a topic (`reprise dlq`). \
-                 Set `names: {{dead_letters: \"{OTHER_DEAD_LETTERS}\"}}` and restart, or delete \
-                 the topic"
+                 Delete the topic; or, once none is left, set `names: {{dead_letters: \
+                 \"{OTHER_DEAD_LETTERS}\"}}` and restart"
             ),
         }
     }
