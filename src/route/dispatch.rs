@@ -5,9 +5,8 @@ use kafka_protocol::protocol::{Encodable, Request};
 use crate::route::clients::api_versions;
 use crate::route::clients::conn::Conn;
 use crate::route::cluster::{
-    alter_client_quotas, alter_partition_reassignments, alter_replica_log_dirs,
-    describe_client_quotas, describe_cluster, describe_log_dirs, describe_quorum, elect_leaders,
-    list_partition_reassignments,
+    alter_replica_log_dirs, client_quotas, describe_cluster, describe_log_dirs, describe_quorum,
+    elect_leaders, partition_reassignments,
 };
 use crate::route::configs::{
     alter_configs, describe_configs, incremental_alter_configs, list_config_resources,
@@ -22,10 +21,7 @@ use crate::route::offsets::{
 };
 use crate::route::refusals::Refusals;
 use crate::route::reply::{AnswerError, AnswerFuture, Reply};
-use crate::route::security::{
-    alter_user_scram_credentials, create_acls, delete_acls, describe_acls,
-    describe_user_scram_credentials as describe_scram, sasl_authenticate, sasl_handshake,
-};
+use crate::route::security::{acls, sasl_authenticate, sasl_handshake, user_scram_credentials};
 use crate::route::topics::{
     create_partitions, create_topics, delete_records, delete_topics, describe_topic_partitions,
     metadata,
@@ -133,19 +129,19 @@ impl Router {
             // Replicas, the quorum, ACLs and quotas.
             Api::ElectLeaders => with!(|r| elect_leaders::answer(self, h, r)),
             Api::AlterPartitionReassignments => {
-                with!(|r| alter_partition_reassignments::answer(self, r))
+                with!(|r| partition_reassignments::alter(self, r))
             }
-            Api::ListPartitionReassignments => with!(|r| list_partition_reassignments::answer(r)),
+            Api::ListPartitionReassignments => with!(|r| partition_reassignments::list(r)),
             Api::AlterReplicaLogDirs => with!(|r| alter_replica_log_dirs::answer(self, r)),
             Api::DescribeQuorum => with!(|r| describe_quorum::answer(self, conn, h, r)),
             Api::ListConfigResources => with!(|r| list_config_resources::answer(self, h, r)),
-            Api::DescribeClientQuotas => with!(|r| describe_client_quotas::answer(r)),
-            Api::AlterClientQuotas => with!(|r| alter_client_quotas::answer(r)),
-            Api::DescribeUserScramCredentials => with!(|r| describe_scram::answer(r)),
-            Api::AlterUserScramCredentials => with!(|r| alter_user_scram_credentials::answer(r)),
-            Api::DescribeAcls => with!(|r| describe_acls::answer(r)),
-            Api::CreateAcls => with!(|r| create_acls::answer(r)),
-            Api::DeleteAcls => with!(|r| delete_acls::answer(r)),
+            Api::DescribeClientQuotas => with!(|r| client_quotas::describe(r)),
+            Api::AlterClientQuotas => with!(|r| client_quotas::alter(r)),
+            Api::DescribeUserScramCredentials => with!(|r| user_scram_credentials::describe(r)),
+            Api::AlterUserScramCredentials => with!(|r| user_scram_credentials::alter(r)),
+            Api::DescribeAcls => with!(|r| acls::describe(r)),
+            Api::CreateAcls => with!(|r| acls::create(r)),
+            Api::DeleteAcls => with!(|r| acls::delete(r)),
         }
     }
 

@@ -1,4 +1,5 @@
-//! `AlterPartitionReassignments` 0–1: this node is the one replica a partition can have.
+//! `AlterPartitionReassignments` 0–1 and `ListPartitionReassignments` 0: this node is the one
+//! replica a partition can have, so none is ever in progress.
 
 use kafka_protocol::messages::alter_partition_reassignments_request::ReassignablePartition;
 use kafka_protocol::messages::alter_partition_reassignments_response::{
@@ -6,13 +7,14 @@ use kafka_protocol::messages::alter_partition_reassignments_response::{
 };
 use kafka_protocol::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
 };
 
 use crate::route::Router;
 use crate::route::convert::{some_text, topic_of};
 use crate::wire::ResponseError;
 
-pub(in crate::route) fn answer(
+pub(in crate::route) fn alter(
     router: &Router,
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse {
@@ -35,6 +37,14 @@ pub(in crate::route) fn answer(
         result.name = topic.name;
         response.responses.push(result);
     }
+    response
+}
+
+pub(in crate::route) fn list(
+    _: ListPartitionReassignmentsRequest,
+) -> ListPartitionReassignmentsResponse {
+    let mut response = ListPartitionReassignmentsResponse::default();
+    response.error_message = None;
     response
 }
 

@@ -1,8 +1,11 @@
-//! `AlterClientQuotas` 0–1: refused; this node has no quotas.
+//! `DescribeClientQuotas` and `AlterClientQuotas` 0–1: this node has no quotas.
 
 use kafka_protocol::messages::alter_client_quotas_request as request;
 use kafka_protocol::messages::alter_client_quotas_response as response;
-use kafka_protocol::messages::{AlterClientQuotasRequest, AlterClientQuotasResponse};
+use kafka_protocol::messages::{
+    AlterClientQuotasRequest, AlterClientQuotasResponse, DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+};
 
 use crate::route::convert::some_text;
 use crate::wire::ResponseError;
@@ -10,7 +13,13 @@ use crate::wire::ResponseError;
 const WHY: &str =
     "this node has no client quotas; limits of the configuration hold for all clients";
 
-pub(in crate::route) fn answer(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse {
+pub(in crate::route) fn describe(_: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse {
+    let mut response = DescribeClientQuotasResponse::default();
+    (response.error_message, response.entries) = (None, Some(Vec::new()));
+    response
+}
+
+pub(in crate::route) fn alter(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse {
     let mut response = AlterClientQuotasResponse::default();
     response.entries = request.entries.into_iter().map(refused).collect();
     response
