@@ -19,27 +19,34 @@ use crate::config::{ms, parse_duration};
 /// Interval between two requests for the state of a running job.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Conditions on failed records; all must be met.
+#[derive(Debug, Args)]
+pub(super) struct FailureFilterArgs {
+    /// Only records produced to this topic.
+    #[arg(long, requires = "all")]
+    pub(super) topic: Option<String>,
+    /// Only with this cause, such as rejected or `max_attempts`.
+    #[arg(long, requires = "all")]
+    pub(super) cause: Option<String>,
+    /// Only with this text in the reason that the application gave.
+    #[arg(long, value_name = "TEXT", requires = "all")]
+    pub(super) contains: Option<String>,
+    /// Only with this masked reason, as `group-by` shows it.
+    #[arg(long, requires = "all")]
+    pub(super) fingerprint: Option<String>,
+    /// Only with this pattern of the key, as `group-by` shows it.
+    #[arg(long, value_name = "PATTERN", requires = "all")]
+    pub(super) key_shape: Option<String>,
+    /// Only records of this size class, as `group-by` shows it.
+    #[arg(long, value_name = "CLASS", requires = "all")]
+    pub(super) size: Option<String>,
+}
+
 /// Conditions on dead letters; all must be met.
 #[derive(Debug, Args)]
 pub(super) struct LetterFilterArgs {
-    /// Only records produced to this topic.
-    #[arg(long, requires = "all")]
-    topic: Option<String>,
-    /// Only with this cause, such as rejected or `max_attempts`.
-    #[arg(long, requires = "all")]
-    cause: Option<String>,
-    /// Only with this text in the reason that the application gave.
-    #[arg(long, value_name = "TEXT", requires = "all")]
-    contains: Option<String>,
-    /// Only with this masked reason, as `dlq group-by` shows it.
-    #[arg(long, requires = "all")]
-    fingerprint: Option<String>,
-    /// Only with this pattern of the key, as `dlq group-by` shows it.
-    #[arg(long, value_name = "PATTERN", requires = "all")]
-    key_shape: Option<String>,
-    /// Only records of this size class, as `dlq group-by` shows it.
-    #[arg(long, value_name = "CLASS", requires = "all")]
-    size: Option<String>,
+    #[command(flatten)]
+    failure: FailureFilterArgs,
     /// Only dead letters of the last time, such as 2h.
     #[arg(long, value_name = "AGE", requires = "all")]
     since: Option<String>,
@@ -240,12 +247,12 @@ impl LettersArgs {
 impl LetterFilterArgs {
     fn terms(&self) -> Result<Vec<(&'static str, Value)>, CommandFailure> {
         let texts = [
-            ("topic", &self.topic),
-            ("cause", &self.cause),
-            ("contains", &self.contains),
-            ("fingerprint", &self.fingerprint),
-            ("key_shape", &self.key_shape),
-            ("size", &self.size),
+            ("topic", &self.failure.topic),
+            ("cause", &self.failure.cause),
+            ("contains", &self.failure.contains),
+            ("fingerprint", &self.failure.fingerprint),
+            ("key_shape", &self.failure.key_shape),
+            ("size", &self.failure.size),
             ("key", &self.key),
             ("header", &self.header),
             ("value_contains", &self.value_contains),

@@ -6,6 +6,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::bulk::FailureFilterArgs;
 use super::exit::{CommandFailure, Exit, complain};
 use super::output::progress_bar::ProgressBar;
 use super::output::show::cell;
@@ -30,24 +31,8 @@ pub(super) struct ActionArgs {
     /// All that match the filters below.
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Only records produced to this topic.
-    #[arg(long, requires = "all")]
-    topic: Option<String>,
-    /// Only with this cause, such as rejected or `max_attempts`.
-    #[arg(long, requires = "all")]
-    cause: Option<String>,
-    /// Only with this text in the reason that the application gave.
-    #[arg(long, requires = "all")]
-    contains: Option<String>,
-    /// Only with this masked reason, as `group-by` shows it.
-    #[arg(long, requires = "all")]
-    fingerprint: Option<String>,
-    /// Only with this pattern of the key, as `group-by` shows it.
-    #[arg(long, value_name = "PATTERN", requires = "all")]
-    key_shape: Option<String>,
-    /// Only records of this size class, as `group-by` shows it.
-    #[arg(long, value_name = "CLASS", requires = "all")]
-    size: Option<String>,
+    #[command(flatten)]
+    filter: FailureFilterArgs,
     /// The reason, for the audit log; needed for more than one record.
     #[arg(long)]
     why: Option<String>,
@@ -95,23 +80,24 @@ impl ActionArgs {
     /// The names of all matching records; prints their count and the first of them.
     fn matching(&self, verb: Verb, out: &mut dyn Write) -> Result<Vec<u64>, CommandFailure> {
         let mut query = vec![("group", self.group.clone())];
-        query.extend(self.topic.clone().map(|topic| ("topic", topic)));
-        query.extend(self.cause.clone().map(|cause| ("reason", cause)));
+        query.extend(self.filter.topic.clone().map(|topic| ("topic", topic)));
+        query.extend(self.filter.cause.clone().map(|cause| ("reason", cause)));
         if let [state] = verb.states {
             query.push(("state", (*state).to_owned()));
         }
         let mut found = items(&self.at, verb.list, &query, MATCHED_MAX)?;
         let is_taken = |state: &str| verb.states.is_empty() || verb.states.contains(&state);
         found.retain(|item| is_taken(&cell(item, "state")));
-        if let Some(text) = &self.contains {
+        if let Some(text) = &self.filter.contains {
             found.retain(|item| cell(item, "reason").contains(text));
         }
-        if let Some(fingerprint) = &self.fingerprint {
+        if let Some(fingerprint) = &self.filter.fingerprint {
             found.retain(|item| {
                 mask(item.get("reason").and_then(Value::as_str).unwrap_or_default()) == *fingerprint
             });
         }
-        for (field, wanted) in [("key_shape", &self.key_shape), ("size", &self.size)] {
+        for (field, wanted) in [("key_shape", &self.filter.key_shape), ("size", &self.filter.size)]
+        {
             if let Some(wanted) = wanted {
                 found.retain(|item| cell(item, field) == *wanted);
             }
