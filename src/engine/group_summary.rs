@@ -32,9 +32,4 @@ impl GroupSummary {
             slots: store.slots(group),
         }
     }
-
-    /// True when a slot has an owner; in front of a cluster the owner may be silent.
-    pub fn has_slot_holder(&self) -> bool {
-        self.slots.iter().any(|slot| slot.member.is_some())
-    }
 }

@@ -3,8 +3,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::header::{
-    BatchHeader, CRC_START, HEADER_BYTES, LENGTH_OVERHEAD, TimestampType, crc_of,
-    create_time_attributes, plain_attributes, with_log_append_time,
+    BatchHeader, CRC_START, HEADER_BYTES, LENGTH_OVERHEAD, TimestampType, create_time_attributes,
+    plain_attributes,
 };
 use super::headers::Headers;
 use super::produce::Batch;
@@ -19,15 +19,6 @@ pub const LEADER_EPOCH: i32 = 0;
 pub fn rebase(batch: &mut [u8], base_offset: i64, leader_epoch: i32) -> Result<(), ReadError> {
     put_at(batch, 0, base_offset.to_be_bytes())?;
     put_at(batch, 12, leader_epoch.to_be_bytes())
-}
-
-/// Sets the append time of the broker (Unix ms) and renews the CRC.
-pub fn set_log_append_time(batch: &mut [u8], timestamp_ms: i64) -> Result<(), ReadError> {
-    let attributes = BatchHeader::parse(batch)?.attributes;
-    put_at(batch, 21, with_log_append_time(attributes).to_be_bytes())?;
-    put_at(batch, 35, timestamp_ms.to_be_bytes())?;
-    let crc = crc_of(batch).ok_or(ReadError::Truncated)?;
-    put_at(batch, 17, crc.to_be_bytes())
 }
 
 /// Returns the batch with this largest timestamp, `CreateTime` and a new CRC. Unused attribute bits

@@ -182,11 +182,6 @@ pub(super) fn create_time_attributes(attributes: i16) -> i16 {
     attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON)
 }
 
-/// `attributes` with the timestamp type set to `LogAppendTime`.
-pub(super) fn with_log_append_time(attributes: i16) -> i16 {
-    attributes | LOG_APPEND_TIME
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

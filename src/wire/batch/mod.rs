@@ -17,7 +17,7 @@ mod tests;
 
 pub use build::{
     LEADER_EPOCH, ProducerStamp, build_batch, empty_batch, produce_batch, rebase,
-    set_log_append_time, with_max_timestamp,
+    with_max_timestamp,
 };
 pub use check::check_records;
 pub(super) use compress::decompress;
