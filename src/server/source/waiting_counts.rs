@@ -1,7 +1,7 @@
 //! Fingerprints of a group's waiting retries: a bounded walk of the engine's rows, a few at a time.
 //! A request waits for a walk no longer than a page may take; the walk goes on without it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,16 +29,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The latest counts.
 #[derive(Debug, Default)]
 pub(in crate::server) struct WaitingCounts {
-    latest: Mutex<LatestCounts>,
+    kept: Mutex<BTreeMap<GroupId, KeptCount>>,
     /// Locked by a count while it runs, so that one runs at a time.
     turn: AsyncMutex<()>,
-}
-
-#[derive(Debug, Default)]
-struct LatestCounts {
-    kept: BTreeMap<GroupId, KeptCount>,
-    /// Groups whose counts have begun.
-    begun: BTreeSet<GroupId>,
 }
 
 #[derive(Debug)]
@@ -47,54 +40,33 @@ struct KeptCount {
     until: MonoMs,
 }
 
-/// The one count of a group that runs.
-struct RunningCount {
-    counts: Arc<WaitingCounts>,
-    group: GroupId,
-}
-
-impl RunningCount {
-    /// `None` where a count of the group has begun.
-    fn begin(counts: &Arc<WaitingCounts>, group: &GroupId) -> Option<Self> {
-        let is_first = counts.locked().begun.insert(group.clone());
-        is_first.then(|| Self { counts: Arc::clone(counts), group: group.clone() })
-    }
-}
-
-impl Drop for RunningCount {
-    fn drop(&mut self) {
-        self.counts.locked().begun.remove(&self.group);
-    }
-}
-
 impl WaitingCounts {
     /// A count that is still young enough.
     fn fresh(&self, group: &GroupId, now: MonoMs) -> Option<Arc<RetryFingerprintList>> {
-        let latest = self.locked();
-        let known = latest.kept.get(group).filter(|known| now < known.until);
+        let kept = self.kept();
+        let known = kept.get(group).filter(|known| now < known.until);
         known.map(|known| Arc::clone(&known.count))
     }
 
     /// The latest count, whatever its age.
     fn latest(&self, group: &GroupId) -> Arc<RetryFingerprintList> {
-        let latest = self.locked();
-        let known = latest.kept.get(group).map(|known| Arc::clone(&known.count));
+        let known = self.kept().get(group).map(|known| Arc::clone(&known.count));
         let counting =
             RetryFingerprintList { is_counting: true, ..RetryFingerprintList::default() };
         known.unwrap_or_else(|| Arc::new(counting))
     }
 
     fn put(&self, group: &GroupId, count: KeptCount) {
-        let mut latest = self.locked();
-        if latest.kept.len() >= KEPT_MAX {
-            latest.kept.clear();
+        let mut kept = self.kept();
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
         }
-        latest.kept.insert(group.clone(), count);
+        kept.insert(group.clone(), count);
     }
 
-    fn locked(&self) -> MutexGuard<'_, LatestCounts> {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<GroupId, KeptCount>> {
         // Each change of the counts is one call of a map, so a panic leaves them whole.
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,34 +77,29 @@ impl AdminSource {
         &self,
         group: &GroupId,
     ) -> Result<Arc<RetryFingerprintList>, Unavailable> {
-        let counts = &self.waiting_counts;
-        if let Some(known) = counts.fresh(group, self.router.clock.now().mono) {
+        if let Some(known) = self.waiting_counts.fresh(group, self.router.clock.now().mono) {
             return Ok(known);
         }
-        if let Some(running) = RunningCount::begin(counts, group) {
-            let (source, of) = (self.clone(), group.clone());
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "a count goes on after its caller was answered"
-            )]
-            let counting = tokio::spawn(async move {
-                let count = source.count(&of).await;
-                drop(running);
-                count
-            });
-            if let Ok(count) = timeout(PATIENCE, counting).await {
-                let count = count.map_err(|error| Unavailable(error.to_string()))?;
-                return count.map_err(Unavailable::from);
-            }
-        } else {
-            drop(timeout(PATIENCE, counts.turn.lock()).await);
+        let (source, of) = (self.clone(), group.clone());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a count goes on after its caller was answered"
+        )]
+        let counting = tokio::spawn(async move { source.count(&of).await });
+        match timeout(PATIENCE, counting).await {
+            Ok(Ok(count)) => count.map_err(Unavailable::from),
+            Ok(Err(error)) => Err(Unavailable(error.to_string())),
+            Err(_) => Ok(self.waiting_counts.latest(group)),
         }
-        Ok(counts.latest(group))
     }
 
     async fn count(&self, group: &GroupId) -> Result<Arc<RetryFingerprintList>, EngineError> {
         let _turn = self.waiting_counts.turn.lock().await;
         let began = self.router.clock.now();
+        // A count that ran meanwhile may be of this group.
+        if let Some(known) = self.waiting_counts.fresh(group, began.mono) {
+            return Ok(known);
+        }
         let mut shapes = WaitingShapes::at(began.wall);
         let (mut after, mut counted) = (None, 0);
         let is_cut = loop {
@@ -168,16 +135,12 @@ mod tests {
 
     #[test]
     fn older_counts_are_served_while_a_count_runs() {
-        let (counts, shop) = (Arc::new(WaitingCounts::default()), GroupId::new("shop"));
+        let (counts, shop) = (WaitingCounts::default(), GroupId::new("shop"));
         assert!(counts.latest(&shop).is_counting, "no count is known");
-        let running = RunningCount::begin(&counts, &shop).unwrap();
-        assert!(RunningCount::begin(&counts, &shop).is_none(), "one at a time");
         let count = Arc::new(RetryFingerprintList { rest: 7, ..RetryFingerprintList::default() });
         counts.put(&shop, KeptCount { count, until: MonoMs(100) });
-        drop(running);
         let fresh = |at| counts.fresh(&shop, MonoMs(at)).map(|count| count.rest);
         assert_eq!((fresh(99), fresh(100)), (Some(7), None));
-        let _running = RunningCount::begin(&counts, &shop).unwrap();
         assert_eq!(counts.latest(&shop).rest, 7, "the next count runs");
     }
 }
