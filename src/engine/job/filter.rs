@@ -35,11 +35,8 @@ pub struct LetterFilter {
     pub key: Option<String>,
     pub header: Option<HeaderFilter>,
     pub value_contains: Option<String>,
-    /// The pattern of the key, and the size class, as `Entry` names them. A job stores them behind
-    /// its postcard body.
-    #[serde(skip)]
+    /// The pattern of the key, and the size class, as `Entry` names them.
     pub key_shape: Option<String>,
-    #[serde(skip)]
     pub size: Option<String>,
 }
 

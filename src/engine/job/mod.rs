@@ -30,9 +30,7 @@ pub use fingerprint::mask;
 pub use patch::{PatchError, RecordPatch};
 
 /// The version byte of a stored job, and of the list of them.
-const VERSION: u8 = 1;
-/// The version of a job whose filter names a key pattern or a size class: both follow version 1.
-const SHAPED_VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The key of the list of jobs. The key of a job has eight bytes.
 const LIST_KEY: &[u8] = b"jobs";
 /// Most jobs that are remembered.
@@ -280,7 +278,7 @@ impl Jobs {
         };
         for id in ids {
             let Some(at) = journal.keyed_get(kind::JOB, &id.to_be_bytes())? else { continue };
-            if let Some(job) = parse_job(&journal.read(at)?.head) {
+            if let Some(job) = parse::<Job>(&journal.read(at)?.head) {
                 jobs.all.insert(id, job);
             } else {
                 tracing::error!(
@@ -329,7 +327,7 @@ impl Jobs {
     /// The entries of a job for the log. A new job also changes the list, and evicts the oldest
     /// finished jobs.
     pub(super) fn entries(&self, job: &Job) -> Vec<NewEntry> {
-        let mut entries = vec![job_entry(job)];
+        let mut entries = vec![entry(&job.id.to_be_bytes(), job)];
         if self.all.contains_key(&job.id) {
             return entries;
         }
@@ -356,27 +354,6 @@ impl Jobs {
 fn entry(key: &[u8], value: &impl Serialize) -> NewEntry {
     let head = EncodedHead::of(postcard::to_extend(value, vec![VERSION]));
     NewEntry::keyed(kind::JOB, Bytes::copy_from_slice(key), head, Bytes::new())
-}
-
-fn job_entry(job: &Job) -> NewEntry {
-    let (id, filter) = (job.id.to_be_bytes(), &job.terms.filter);
-    if filter.key_shape.is_none() && filter.size.is_none() {
-        return entry(&id, job);
-    }
-    let parts = (job, &filter.key_shape, &filter.size);
-    let head = EncodedHead::of(postcard::to_extend(&parts, vec![SHAPED_VERSION]));
-    NewEntry::keyed(kind::JOB, Bytes::copy_from_slice(&id), head, Bytes::new())
-}
-
-fn parse_job(head: &[u8]) -> Option<Job> {
-    let Some((&SHAPED_VERSION, body)) = head.split_first() else { return parse(head) };
-    let ((mut job, key_shape, size), []) =
-        postcard::take_from_bytes::<(Job, Option<String>, Option<String>)>(body).ok()?
-    else {
-        return None;
-    };
-    (job.terms.filter.key_shape, job.terms.filter.size) = (key_shape, size);
-    Some(job)
 }
 
 fn parse<'a, T: Deserialize<'a>>(head: &'a [u8]) -> Option<T> {
