@@ -64,7 +64,7 @@ pub enum OnSeekBack {
 pub struct BreakerRules {
     /// The breaker opens above this percentage of failures.
     pub ratio_percent: u32,
-    /// Number of latest first deliveries that count.
+    /// Most latest first deliveries that count; beyond it their counts are halved.
     pub window: u32,
     /// Fewest failures that open the breaker.
     pub min: u32,

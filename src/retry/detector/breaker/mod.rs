@@ -9,9 +9,6 @@
 
 mod outage;
 
-use std::collections::VecDeque;
-use std::iter::repeat_n;
-
 use crate::model::MonoMs;
 use crate::retry::BreakerRules;
 
@@ -70,23 +67,24 @@ pub(in crate::retry) struct DeliveryOutcomes {
 }
 
 impl DeliveryOutcomes {
-    /// Scales the outcomes to at most `most`, with the same share of failures.
-    fn at_most(self, most: u32) -> Self {
-        let all = u64::from(self.handled) + u64::from(self.failed);
-        if all <= u64::from(most) {
-            return self;
+    /// Adds later outcomes. Beyond `most` all are halved, so old ones fade at the same share.
+    fn add(&mut self, later: Self, most: u32) {
+        self.handled = self.handled.saturating_add(later.handled);
+        self.failed = self.failed.saturating_add(later.failed);
+        while self.all() > most {
+            *self = Self { handled: self.handled / 2, failed: self.failed / 2 };
         }
-        let failed = u64::from(self.failed) * u64::from(most) / all;
-        let failed = u32::try_from(failed).unwrap_or(most);
-        Self { handled: most.saturating_sub(failed), failed }
+    }
+
+    fn all(self) -> u32 {
+        self.handled.saturating_add(self.failed)
     }
 }
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Breaker {
-    /// The last outcomes since the last turnover, oldest first; true: failed.
-    outcomes: VecDeque<bool>,
-    failed: u32,
+    /// The latest outcomes since the last turnover.
+    outcomes: DeliveryOutcomes,
     /// Time at which the last record was handled.
     handled_at: Option<MonoMs>,
     /// The pause that lasts, or is tested; the breaker is closed without one.
@@ -125,14 +123,7 @@ impl Breaker {
         if self.is_paused() {
             return None;
         }
-        let DeliveryOutcomes { handled, failed } = ended.at_most(settings.rules.window);
-        let outcomes = repeat_n(false, size(handled)).chain(repeat_n(true, size(failed)));
-        self.outcomes.extend(outcomes);
-        self.failed = self.failed.saturating_add(failed);
-        while self.outcomes.len() > size(settings.rules.window) {
-            let was_failed = self.outcomes.pop_front() == Some(true);
-            self.failed = self.failed.saturating_sub(u32::from(was_failed));
-        }
+        self.outcomes.add(ended, settings.rules.window);
         self.judge(now, settings, false)
     }
 
@@ -142,13 +133,10 @@ impl Breaker {
         now: MonoMs,
         settings: &BreakerSettings,
     ) -> Option<Turnover> {
-        let latest = self.outcomes.iter_mut().rev().find(|has_failed| !**has_failed);
-        let Some(handled) = latest.filter(|_| self.pause.is_none()) else {
-            return self.note(now, settings, DeliveryOutcomes { handled: 0, failed: 1 });
-        };
-        *handled = true;
-        self.failed = self.failed.saturating_add(1);
-        self.judge(now, settings, false)
+        if self.pause.is_none() {
+            self.outcomes.handled = self.outcomes.handled.saturating_sub(1);
+        }
+        self.note(now, settings, DeliveryOutcomes { handled: 0, failed: 1 })
     }
 
     /// `is_late`: the test batch is judged by the outcomes so far.
@@ -158,12 +146,12 @@ impl Breaker {
         settings: &BreakerSettings,
         is_late: bool,
     ) -> Option<Turnover> {
-        let (rules, all) = (settings.rules, u32::try_from(self.outcomes.len()).unwrap_or(u32::MAX));
+        let (rules, all, failed) = (settings.rules, self.outcomes.all(), self.outcomes.failed);
         let Some(Pause { since, step, .. }) = self.pause else {
-            let is_over = self.failed >= rules.min && is_most(rules, self.failed, all);
+            let is_over = failed >= rules.min && is_most(rules, failed, all);
             return is_over.then(|| self.pause(now, settings, (now, 0)));
         };
-        if is_most(rules, self.failed, if is_late { all } else { rules.min }) {
+        if is_most(rules, failed, if is_late { all } else { rules.min }) {
             return Some(self.pause(now, settings, (since, step.saturating_add(1))));
         }
         let is_over = all >= if is_late { 1 } else { rules.min };
@@ -273,10 +261,6 @@ fn is_most(rules: BreakerRules, failed: u32, all: u32) -> bool {
     u64::from(failed) * 100 > u64::from(all) * u64::from(rules.ratio_percent)
 }
 
-fn size(n: u32) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,9 +304,10 @@ mod tests {
     fn most_of_the_last_outcomes_pause_the_group() {
         let mut breaker = Breaker::default();
         assert_eq!(breaker.note(NOW, &SETTINGS, handled(50)), None);
-        for _ in 0..50 {
+        for _ in 0..51 {
             assert_eq!(breaker.note(NOW, &SETTINGS, failed(1)), None, "half of them");
         }
+        assert_eq!(breaker.outcomes, DeliveryOutcomes { handled: 25, failed: 25 }, "they fade");
         assert_eq!(breaker.note(NOW, &SETTINGS, failed(1)), Some(Turnover::Paused));
         assert_eq!((breaker.room(), breaker.retry_room()), (Some(0), Some(0)));
     }
