@@ -7,8 +7,8 @@ use crate::engine::{Engine, EngineError, FINAL_ROUND};
 use crate::journal::{HousekeepingFailure, HousekeepingReport, Journal, JournalError};
 use crate::model::{MonoMs, WallMs};
 use crate::route::Router;
+use crate::server::disk_room::is_full;
 use crate::server::housekeeping_rate::JournalThrottle;
-use crate::server::shortage::is_full;
 use crate::server::source::empty_groups::EmptyGroups;
 
 /// Interval of retention: a topic with a short retention needs it more often than Kafka's default

@@ -25,7 +25,6 @@ mod probe;
 mod process;
 mod readiness;
 mod running_server;
-mod shortage;
 mod source;
 mod start;
 mod start_error;

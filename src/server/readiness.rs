@@ -3,7 +3,7 @@
 use crate::admin::Readiness;
 use crate::config::DrainMode;
 use crate::route::Router;
-use crate::server::shortage::is_full;
+use crate::server::disk_room::is_full;
 use crate::server::source::AdminSource;
 use crate::upstream::Upstream;
 

@@ -26,9 +26,7 @@ mod replay;
 mod rules;
 mod seek_backs;
 mod stalled;
-mod unknown_member_plan;
 mod window;
-mod window_record;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
@@ -40,6 +38,7 @@ pub use breaker::BreakerView;
 pub(super) use breaker::{Breaker, BreakerSettings, DeliveryOutcomes, Turnover};
 pub(super) use crashes::limited;
 pub use explanation::{DetectorView, SuspectStage, SuspectState, WindowView};
+pub use journalled_windows::{SuspectRecord, WindowRecord};
 pub use lanes::ApartView;
 pub(super) use lanes::{Aparts, Lanes};
 use member::AssignedMember;
@@ -53,7 +52,6 @@ pub use plan::{ExhaustedRecord, FetchDecision, Plan};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
 pub(super) use window::{Holder, Suspect, WaitPhase, Window};
-pub use window_record::{SuspectRecord, WindowRecord};
 
 /// A group without a Fetch for this long is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;

@@ -10,7 +10,7 @@ use crate::journal::Journal;
 use crate::route::Router;
 use crate::server::forwarding::ForwardStatuses;
 use crate::server::panic_guard::Guard;
-use crate::server::source::oldest_letters::OldestLetters;
+use crate::server::source::dead_letter_reads::OldestLetters;
 use crate::server::source::topic_sends::RecordSender;
 use crate::server::source::waiting_counts::WaitingCounts;
 

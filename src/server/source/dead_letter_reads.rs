@@ -1,5 +1,7 @@
 //! Dead letters for the admin port, read in small parts on threads that may wait for the disk.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::admin::{DeadLetterView, Fingerprint, FingerprintList, Unavailable};
@@ -7,7 +9,6 @@ use crate::engine::{self, Engine, EngineError, ShapeList};
 use crate::model::{EntryId, GroupId};
 use crate::retry::{Disposition, Entry, RetryState, StateKind, UNKNOWN_SHAPE};
 use crate::server::source::AdminSource;
-use crate::server::source::oldest_letters::OldestLetter;
 use crate::server::source::retry_list::history;
 use crate::wire::batch::Headers;
 
@@ -228,5 +229,27 @@ fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetterView {
         history: letter.entry.as_ref().map(history).unwrap_or_default(),
         value: letter.record.value.as_ref().map(|value| value.to_vec()),
         ..line(group, letter)
+    }
+}
+
+/// The first dead letter of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OldestLetter {
+    pub(super) offset: i64,
+    /// The entry, and its redrives before the letter. `None`: a client produced the letter, or no
+    /// dead letter was found up to this offset.
+    pub(super) entry: Option<(EntryId, u32)>,
+    /// Time of death in seconds since 1970; 0: no dead letter was found.
+    pub(super) since: f64,
+}
+
+/// The first dead letter of each group. A scrape asks only for the state of that letter, and
+/// searches for the next one once its state has changed.
+#[derive(Debug, Default)]
+pub(in crate::server) struct OldestLetters(Mutex<BTreeMap<GroupId, OldestLetter>>);
+
+impl OldestLetters {
+    pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, OldestLetter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

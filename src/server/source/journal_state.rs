@@ -2,9 +2,8 @@
 
 use crate::admin::{FsyncTimes, JournalView, LetterSpace, Unavailable};
 use crate::model::GroupId;
-use crate::server::shortage::shortage;
-use crate::server::source::AdminSource;
-use crate::server::source::number;
+use crate::server::disk_room::shortage;
+use crate::server::source::{AdminSource, number};
 
 /// Groups whose dead letters are listed.
 const GROUPS_MAX: usize = 200;

@@ -2,7 +2,7 @@
 
 mod admin_nacks;
 mod admin_source;
-mod dead_letter_reads;
+pub(super) mod dead_letter_reads;
 mod delayed_records;
 mod detector_state;
 pub(super) mod empty_groups;
@@ -10,7 +10,6 @@ mod group_gauges;
 mod group_members;
 pub(super) mod job_runner;
 mod journal_state;
-pub(super) mod oldest_letters;
 mod operator_actions;
 pub(super) mod partitioner;
 mod record_history;
