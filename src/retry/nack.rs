@@ -53,16 +53,6 @@ pub enum NackTarget {
     OtherGroup,
 }
 
-impl NackTarget {
-    /// The named delivery; `None` for anything else.
-    pub fn lane(&self) -> Option<LaneOffset> {
-        match self {
-            Self::Lane(lane) => Some(*lane),
-            _ => None,
-        }
-    }
-}
-
 /// Delay requested with a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestedDelay {

@@ -136,9 +136,4 @@ impl Metrics {
     pub fn set_reload_ok(&self, ok: bool) {
         self.set(&names::CONFIG_RELOAD_OK, &[], if ok { 1.0 } else { 0.0 });
     }
-
-    /// Open connections of `listener`, for tests and the overview.
-    pub fn connections(&self, listener: &str) -> f64 {
-        self.gauge(&names::CLIENT_CONNECTIONS, &[listener]).map_or(0.0, |g| g.get())
-    }
 }

@@ -46,16 +46,6 @@ pub enum FetchDecision {
     Settle(Box<ExhaustedRecord>),
 }
 
-impl FetchDecision {
-    /// The first offset that is not delivered; `i64::MAX`: no limit.
-    pub fn below(&self) -> i64 {
-        match self {
-            Self::Below { below, .. } => *below,
-            _ => i64::MAX,
-        }
-    }
-}
-
 /// A record whose last failure in place the detector has counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExhaustedRecord {

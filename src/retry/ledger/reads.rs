@@ -1,6 +1,6 @@
 //! Read access for the admin API and the retry topic.
 
-use crate::model::{EntryId, GroupId, MemberId, Moment, RetryPartition, WallMs};
+use crate::model::{EntryId, GroupId, MemberId, RetryPartition, WallMs};
 use crate::retry::{Entries, Entry, EntryCounts, Ledger, SlotRecord, SlotView};
 
 impl<S: Entries> Ledger<S> {
@@ -23,16 +23,6 @@ impl<S: Entries> Ledger<S> {
     /// The group's entries by state, waiting ones also by level.
     pub fn counts(&self, group: &GroupId) -> EntryCounts {
         self.store.counts(group)
-    }
-
-    /// Number of due entries in a group without a live member.
-    pub fn parked(&self, group: &GroupId, now: Moment) -> u64 {
-        if self.has_member(group) { 0 } else { self.store.count_due(group, now.wall) }
-    }
-
-    /// Whether a member of the group has a slot.
-    pub fn has_member(&self, group: &GroupId) -> bool {
-        self.store.slots(group).iter().any(|record| record.member.is_some())
     }
 
     /// The group's slots, assigned or free.

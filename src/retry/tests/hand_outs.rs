@@ -234,16 +234,15 @@ fn a_member_keeps_its_slot_until_it_leaves() {
 }
 
 #[test]
-fn due_entries_are_parked_until_a_member_joins() {
+fn due_entries_wait_until_a_member_joins() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
-    assert_eq!(rig.ledger.parked(&shop(), rig.now), 0, "it is not due yet");
+    assert_eq!(rig.ledger.store().count_due(&shop(), rig.now.wall), 0, "it is not due yet");
     rig.advance(10_000);
-    assert_eq!(rig.ledger.parked(&shop(), rig.now), 1);
+    assert_eq!(rig.ledger.store().count_due(&shop(), rig.now.wall), 1);
     assert_eq!(rig.take(lane(0, 0)), [], "a slot without a member is given nothing");
     rig.advance(86_400_000);
     let slot = rig.join("a").slot;
-    assert_eq!(rig.ledger.parked(&shop(), rig.now), 0);
     assert_eq!(rig.take_one(slot).1.reconsume_times, 1);
 }
 

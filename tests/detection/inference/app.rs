@@ -250,7 +250,11 @@ impl World {
             let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
             self.note_twice(&ask.partition, all.clone(), &serve);
             let is_shown = |o: &i64| hidden.at(*o).is_none();
-            let (mut turn, below) = (None, serve.below());
+            let mut turn = None;
+            let below = match &serve {
+                FetchDecision::Below { below, .. } => *below,
+                _ => i64::MAX,
+            };
             let (offsets, end): (Vec<i64>, i64) = match serve {
                 FetchDecision::Open => (all.clone().filter(is_shown).collect(), all.end),
                 FetchDecision::Without(cut) => {

@@ -89,17 +89,6 @@ pub enum BatchDamage {
     Records(#[from] RecordError),
 }
 
-impl CutError {
-    pub fn base_offset(&self) -> i64 {
-        match self {
-            Self::Magic { base_offset, .. }
-            | Self::Codec { base_offset, .. }
-            | Self::Corrupt { base_offset, .. }
-            | Self::TooLarge { base_offset, .. } => *base_offset,
-        }
-    }
-}
-
 /// Removes the records at `offsets`, which ascend. A batch that loses all its records stays as an
 /// empty one. A truncated last batch is dropped.
 ///
