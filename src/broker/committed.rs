@@ -8,7 +8,7 @@ use crate::broker::log::{RECORD_BYTES_MAX, join};
 use crate::broker::topic::Partition;
 use crate::broker::transactions::AbortedRange;
 use crate::broker::{Broker, LogRead};
-use crate::journal::StreamBatch;
+use crate::journal::{ReadSize, StreamBatch};
 use crate::wire::batch::{Batch, RawRecord, find_record};
 
 /// The result of a fetch that respects transactions.
@@ -50,9 +50,9 @@ impl Broker {
         &self,
         partition: &Partition,
         offset: i64,
-        bytes_max: usize,
+        size: ReadSize,
     ) -> Result<CommittedRead, BrokerError> {
-        let batches = self.batches(partition, offset, bytes_max)?.batches;
+        let batches = self.batches(partition, offset, size)?.batches;
         self.judged(partition, offset, batches)
     }
 
@@ -83,7 +83,7 @@ impl Broker {
         if !(bounds.start..bounds.visible_end).contains(&offset) {
             return Ok(OffsetOutcome::Nothing);
         }
-        let read = self.read(partition, offset, 1)?;
+        let read = self.read(partition, offset, ReadSize::any(1))?;
         let Ok(batch) = Batch::parse(&read.records) else { return Ok(OffsetOutcome::Unreadable) };
         let header = &batch.header;
         if header.is_control() {

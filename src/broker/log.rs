@@ -13,8 +13,8 @@ use crate::broker::kind;
 use crate::broker::producers::BatchDecision;
 use crate::broker::topic::{Partition, Topic};
 use crate::journal::{
-    Bounds, EntryReadError, EntryRef, JournalEntry, NewEntry, StreamAppend, StreamBatch, StreamId,
-    StreamRead,
+    Bounds, EntryReadError, EntryRef, JournalEntry, NewEntry, ReadSize, StreamAppend, StreamBatch,
+    StreamId, StreamRead,
 };
 use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
@@ -104,15 +104,14 @@ impl Broker {
         self.journal.stream_bounds(partition.stream).is_some()
     }
 
-    /// Reads whole batches, starting with the batch that contains `offset`. Returns at least one
-    /// batch if there is one, and further batches while they fit in `bytes_max`.
+    /// Reads whole batches, starting with the batch that contains `offset`.
     pub fn read(
         &self,
         partition: &Partition,
         offset: i64,
-        bytes_max: usize,
+        size: ReadSize,
     ) -> Result<LogRead, BrokerError> {
-        let StreamRead { batches, bounds } = self.batches(partition, offset, bytes_max)?;
+        let StreamRead { batches, bounds } = self.batches(partition, offset, size)?;
         Ok(LogRead { records: join(&batches), bounds })
     }
 
@@ -121,10 +120,10 @@ impl Broker {
         &self,
         partition: &Partition,
         offset: i64,
-        bytes_max: usize,
+        size: ReadSize,
     ) -> Result<StreamRead, BrokerError> {
-        if bytes_max > 0 {
-            match self.journal.stream_read(partition.stream, offset, bytes_max) {
+        if size.bytes_max > 0 {
+            match self.journal.stream_read_within(partition.stream, offset, size) {
                 Ok(read) => return Ok(read),
                 Err(EntryReadError::OutOfRange { .. }) => {
                     return Err(BrokerError::OffsetOutOfRange);
@@ -160,7 +159,7 @@ impl Broker {
             return Ok(None);
         };
         let start = self.bounds(partition).start;
-        let read = self.read(partition, base.max(start), 1)?;
+        let read = self.read(partition, base.max(start), ReadSize::any(1))?;
         let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
         if start <= base && batch.header.max_timestamp_ms == time {
             return self.first_record_since(partition, base, time);
@@ -185,7 +184,7 @@ impl Broker {
         let start = self.bounds(partition).start;
         let mut from = base.max(start);
         loop {
-            let read = self.read(partition, from, 1)?;
+            let read = self.read(partition, from, ReadSize::any(1))?;
             let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
             let header = &batch.header;
             if timestamp_ms <= header.max_timestamp_ms {

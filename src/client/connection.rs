@@ -32,7 +32,7 @@ use crate::client::request_reader::{ClientInput, RequestFrame, RequestReader};
 use crate::route::clients::conn::Conn;
 use crate::route::clients::member_connections::MemberConnection;
 use crate::route::{Reply, Router};
-use crate::socket::{AcceptError, ReadBuffer, ReadHalf, ServerTls, WriteHalf, plain};
+use crate::socket::{AcceptError, Budget, ReadBuffer, ReadHalf, ServerTls, WriteHalf, plain};
 use crate::upstream::{Arrived, Link, LinkWriter, Question, RelayTiming, UpstreamError};
 use crate::wire::endpoints::Naming;
 use crate::wire::relay::RequestStart;
@@ -172,20 +172,21 @@ impl Connection {
     }
 
     async fn send(&self, write: &mut WriteHalf, reply: Reply) -> Result<(), CloseCause> {
-        match reply {
-            Reply::Nothing => Ok(()),
-            Reply::Frame(frame) => {
-                self.router.metrics.request_bytes(0, bytes_of(&frame));
-                let _unsent = self.router.budget.charge(frame.len());
-                outgoing::send(write, &frame, self.limits.idle).await
-            }
+        let Router { metrics, budget, .. } = &*self.router;
+        let (frame, is_short): (_, fn(&Budget) -> bool) = match &reply {
+            Reply::Nothing => return Ok(()),
+            Reply::Frame(frame) => (frame, Budget::is_full),
+            Reply::Large(frame, _) => (frame, Budget::is_wanted),
             Reply::Last(frame, why) => {
-                self.router.metrics.request_bytes(0, bytes_of(&frame));
-                let cause = self.at_fault(&why);
-                outgoing::send(write, &frame, self.limits.idle).await.and(Err(cause))
+                metrics.request_bytes(0, bytes_of(frame));
+                let cause = self.at_fault(why);
+                return outgoing::send(write, frame, self.limits.idle).await.and(Err(cause));
             }
-            Reply::Close(why) => Err(self.at_fault(&why)),
-        }
+            Reply::Close(why) => return Err(self.at_fault(why)),
+        };
+        metrics.request_bytes(0, bytes_of(frame));
+        let _unsent = budget.charge(frame.len());
+        outgoing::send_made(write, frame, &self.limits, || is_short(budget)).await
     }
 }
 

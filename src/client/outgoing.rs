@@ -5,11 +5,14 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::client::ClientLimits;
 use crate::client::close_cause::CloseCause;
 use crate::socket::{WriteHalf, at_once};
 
 /// A client must read some of each piece of this size within its time.
 const PIECE_BYTES: usize = 1 << 20;
+/// Looks at the memory while a client does not read, within `limits.handshake`.
+const LOOKS: u32 = 4;
 
 /// The target of bytes: a connection, or a stand-in in tests.
 pub(super) trait Outgoing {
@@ -44,8 +47,37 @@ pub(super) async fn send(
     Ok(())
 }
 
+/// [`send`] for an answer that is made here and holds memory. While memory is short, the client
+/// must read each piece within `limits.handshake`.
+pub(super) async fn send_made(
+    write: &mut impl Outgoing,
+    bytes: &[u8],
+    limits: &ClientLimits,
+    is_short: impl Fn() -> bool,
+) -> Result<(), CloseCause> {
+    for piece in bytes.chunks(PIECE_BYTES) {
+        tokio::select! {
+            biased;
+            sent = send(write, piece, limits.idle) => sent?,
+            () = short_for(limits.handshake, &is_short) => return Err(CloseCause::Stalled),
+        }
+    }
+    Ok(())
+}
+
+/// Returns once memory was short at each look for that long: a short moment closes nobody.
+async fn short_for(time: Duration, is_short: impl Fn() -> bool) {
+    let mut looks = 0;
+    while looks < LOOKS {
+        tokio::time::sleep(time / LOOKS).await;
+        looks = if is_short() { looks + 1 } else { 0 };
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
@@ -69,6 +101,30 @@ mod tests {
         drop(far);
         let sent = send(&mut near, &bytes, PATIENCE).await;
         assert_eq!(sent, Err(CloseCause::Client));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stalled_reader_is_closed_early_while_memory_stays_short() {
+        let limits = ClientLimits {
+            connections: 1,
+            per_ip: 1,
+            frame_bytes: 1 << 20,
+            first_frame_bytes: 1 << 20,
+            upload_rate_min: 1,
+            idle: PATIENCE,
+            handshake: PATIENCE / 20,
+        };
+        let bytes = vec![7; 4 * PIECE_BYTES];
+        let cases: [fn(usize) -> bool; 3] = [|_| true, |look| look % 4 < 3, |_| false];
+        for (short, is_early) in cases.into_iter().zip([true, false, false]) {
+            let (mut near, _far) = duplex(ON_THE_WAY);
+            let looks = AtomicUsize::new(0);
+            let is_short = || short(looks.fetch_add(1, Ordering::Relaxed));
+            let sent = send_made(&mut near, &bytes, &limits, is_short).await;
+            assert_eq!(sent, Err(CloseCause::Stalled));
+            let looks = looks.into_inner();
+            assert_eq!(looks < 10, is_early, "{looks} looks");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -208,6 +208,12 @@ pub enum EntryReadError {
         /// Id of the stream, as asked for.
         stream: u32,
     },
+    /// The first batch is larger than the read may be.
+    #[error("a batch of {bytes} bytes is larger than the read")]
+    Larger {
+        /// Bytes of the batch.
+        bytes: usize,
+    },
     /// The offset is before the first or after the last of the stream.
     #[error("offset {offset} is outside {start}..{end}")]
     OutOfRange {

@@ -9,8 +9,8 @@ use super::writer::append::Terms;
 use super::{
     AppendError, AppendResult, Bounds, Disk, Durability, EntryKind, EntryReadError, EntryRef,
     HousekeepingFailure, HousekeepingReport, JournalEntry, JournalError, JournalOptions, NewEntry,
-    OpenError, Poisoned, Recovery, Stats, StreamId, StreamRead, Tables, TablesError, Writer,
-    recover,
+    OpenError, Poisoned, ReadSize, Recovery, Stats, StreamId, StreamRead, Tables, TablesError,
+    Writer, recover,
 };
 
 /// Released bytes, as a share of a segment, that make a checkpoint due: dead space is then found
@@ -220,7 +220,17 @@ impl Journal {
         from: i64,
         max_bytes: usize,
     ) -> Result<StreamRead, EntryReadError> {
-        self.core.stream_read(id, from, max_bytes)
+        self.core.stream_read(id, from, ReadSize::any(max_bytes))
+    }
+
+    /// [`Journal::stream_read`] that reads nothing when the first batch is larger than allowed.
+    pub fn stream_read_within(
+        &self,
+        id: StreamId,
+        from: i64,
+        size: ReadSize,
+    ) -> Result<StreamRead, EntryReadError> {
+        self.core.stream_read(id, from, size)
     }
 
     /// The first visible batch with a record at or after a timestamp: its base offset and greatest

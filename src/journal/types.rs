@@ -43,6 +43,22 @@ impl StreamBatch {
     }
 }
 
+/// Bounds of a stream read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadSize {
+    /// Bytes of all batches; only the first may exceed it.
+    pub bytes_max: usize,
+    /// Bytes of the first batch. A larger one fails with [`EntryReadError::Larger`].
+    pub first_max: usize,
+}
+
+impl ReadSize {
+    /// A read of so many bytes whose first batch may have any size.
+    pub fn any(bytes_max: usize) -> Self {
+        Self { bytes_max, first_max: usize::MAX }
+    }
+}
+
 /// Result of a stream read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamRead {

@@ -82,7 +82,7 @@ impl Router {
             Api::SaslHandshake => with!(|r| sasl_handshake::answer(conn, h, r)),
             Api::SaslAuthenticate => sasl_authenticate::answer(self, conn, h).await,
             Api::Produce => self.produce(conn, h).await,
-            Api::Fetch => with!(|r| fetch::answer(self, conn, h.version, r).await),
+            Api::Fetch => self.fetch(conn, h).await,
             Api::Metadata => with!(|r| metadata::answer(self, conn, h, r).await),
             Api::ListOffsets => with!(|r| list_offsets::answer(self, conn, h, r).await),
             Api::OffsetForLeaderEpoch => with!(|r| offset_for_leader_epoch::answer(self, conn, r)),
@@ -148,6 +148,14 @@ impl Router {
     async fn produce(&self, conn: &Conn, head: &RequestHead) -> Result<Reply, AnswerError> {
         let from = (conn, &ReadBack::default());
         produce::begin(self, from, head)?.finish(self, head).await
+    }
+
+    async fn fetch(&self, conn: &Conn, head: &RequestHead) -> Result<Reply, AnswerError> {
+        let (answer, room) = fetch::answer(self, conn, head.version, decode(head)?).await;
+        Ok(match self.encoded(head, &answer)? {
+            Reply::Frame(frame) if !room.is_empty() => Reply::Large(frame, room),
+            reply => reply,
+        })
     }
 
     /// Decodes the request, answers it, and encodes the answer.

@@ -8,6 +8,7 @@ use kafka_protocol::protocol::Encodable;
 
 use crate::route::refusals::Refusals;
 use crate::route::{Router, code};
+use crate::socket::Admission;
 use crate::upstream::UpstreamError;
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
@@ -18,6 +19,8 @@ use crate::wire::{DecodeError, EncodeError, ResponseError, encode};
 pub enum Reply {
     /// A whole frame, length prefix included.
     Frame(Bytes),
+    /// A frame beyond its share of the budget, with its memory.
+    Large(Bytes, Vec<Admission>),
     /// No answer: a Produce with acks 0.
     Nothing,
     /// The last frame of the connection, and the reason why it ends.

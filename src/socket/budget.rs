@@ -1,5 +1,5 @@
 //! One budget for the memory of all connections (`limits.memory_bytes`). No request is refused for
-//! lack of memory: buffers get smaller, and large requests wait for their turn.
+//! lack of memory: buffers get smaller, and large requests and answers wait for their turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,13 +31,14 @@ pub struct Budget(Arc<SharedBudget>);
 struct SharedBudget {
     bytes: AtomicUsize,
     used: AtomicUsize,
-    /// For requests larger than a buffer: half of the budget, first come, first served.
+    /// For requests larger than a buffer and answers larger than their share: half of the budget,
+    /// first come, first served.
     large: Arc<Semaphore>,
     /// Permits in all. A waiter for more than there are is woken by a change and asks again.
     permits: watch::Sender<usize>,
     /// Permits to remove after a cut of the budget: they are dropped as they are returned.
     surplus: Mutex<usize>,
-    /// Number of waiters for a large request.
+    /// Number of waiters for a turn.
     waiting: AtomicUsize,
 }
 
@@ -48,7 +49,7 @@ pub struct Charge {
     bytes: usize,
 }
 
-/// Memory for one large request, until the value is dropped.
+/// Memory for one large request or answer, until the value is dropped.
 #[derive(Debug)]
 pub struct Admission {
     permit: OwnedSemaphorePermit,
@@ -112,8 +113,8 @@ impl Budget {
         Charge { budget: self.clone(), bytes }
     }
 
-    /// Waits for the turn of a request of so many bytes. A request larger than half of the budget
-    /// waits until no other has memory. `None` only if the semaphore is closed.
+    /// Waits for the turn of a request or answer of so many bytes. One larger than half of the
+    /// budget waits until no other has memory. `None` only if the semaphore is closed.
     pub async fn admit(&self, bytes: usize) -> Option<Admission> {
         let _waits = Waits::of(&self.0);
         let mut sizes = self.0.permits.subscribe();
@@ -130,9 +131,14 @@ impl Budget {
         }
     }
 
-    /// Whether a large request waits for its turn.
+    /// Whether a large request or answer waits for its turn.
     pub fn is_wanted(&self) -> bool {
         self.0.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether no memory is left for buffers and answers.
+    pub fn is_full(&self) -> bool {
+        self.left() == 0
     }
 
     fn left(&self) -> usize {

@@ -13,7 +13,7 @@ use reprise::broker::topics::Topics;
 use reprise::broker::transactions::Incarnation;
 use reprise::clock::{Clock, Hand};
 use reprise::group::{ClassicConfig, ConsumerConfig};
-use reprise::journal::{Durability, Journal, JournalOptions, StepResult, Writer};
+use reprise::journal::{Durability, Journal, JournalOptions, ReadSize, StepResult, Writer};
 use reprise::model::WallMs;
 use reprise::wire::batch::{
     Batch, Headers, Hidden, ProducerStamp, RawRecord, TimestampType, batches, crc_of,
@@ -119,7 +119,7 @@ impl Cluster {
             let mut given = Vec::new();
             let mut next = 0;
             loop {
-                let read = self.broker.read_committed(partition, next, BYTES_MAX);
+                let read = self.broker.read_committed(partition, next, ReadSize::any(BYTES_MAX));
                 let read = read.map_err(|_| Cut)?;
                 let aborted = read.aborted.iter().map(|one| (one.producer_id, one.first));
                 let mut hidden = Hidden::new(aborted);

@@ -124,7 +124,9 @@ impl House {
             self.nack(offset, 1);
             self.pass(1);
             let next = self.ask(engine.slot_of(&shop(), "m".into())).unwrap().unwrap().next;
-            let taken = self.ask(engine.take(&shop(), next, (1, OtherDeliveries::Old))).unwrap();
+            let taken = self
+                .ask(engine.take(&shop(), next, (1, OtherDeliveries::Old), async |_| true))
+                .unwrap();
             assert_eq!(taken.records.len(), 1);
             let up_to = LaneOffset { slot, sequence: next.sequence + 1 };
             assert_eq!(self.ask(engine.lane_commit(&shop(), up_to)), Some(1));
@@ -162,7 +164,7 @@ impl House {
         assert!(stats.bytes <= 2 * live + 2 * SEGMENT_BYTES, "{what}: {stats:?}");
         let engine = self.engine.clone();
         let (total, records) =
-            self.ask(engine.snapshot(&shop(), 0, (usize::MAX, u64::MAX))).unwrap();
+            self.ask(engine.snapshot(&shop(), 0, (usize::MAX, u64::MAX), async |_| true)).unwrap();
         assert_eq!((total, records.len()), (WAITING, WAITING), "{what}");
     }
 }

@@ -265,7 +265,9 @@ impl Script {
         let said = self.world.model.take(group, from, max);
         self.said(&said);
         let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
-        let asked = async move { engine.take(&of, from, (max, OtherDeliveries::Old)).await };
+        let asked = async move {
+            engine.take(&of, from, (max, OtherDeliveries::Old), async |_| true).await
+        };
         self.world.ask(asked, world::taken, said)
     }
 

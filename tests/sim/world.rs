@@ -324,7 +324,9 @@ impl World {
                 NOWHERE,
             );
             let (engine, of) = (engine.clone(), group.clone());
-            let asked = async move { engine.snapshot(&of, 0, (usize::MAX, u64::MAX)).await };
+            let asked = async move {
+                engine.snapshot(&of, 0, (usize::MAX, u64::MAX), async |_| true).await
+            };
             self.ask(asked, snapshot, expected)?;
             self.flush()?;
         }

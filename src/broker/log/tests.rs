@@ -176,7 +176,8 @@ fn no_batch_is_read_past_the_reported_visible_end() {
         let reads = scope.spawn(|| {
             for _ in 0..40_000 {
                 let from = (broker.bounds(partition).visible_end - 1).max(0);
-                let LogRead { records, bounds } = broker.read(partition, from, 1 << 20).unwrap();
+                let LogRead { records, bounds } =
+                    broker.read(partition, from, ReadSize::any(1 << 20)).unwrap();
                 let given = batches(records, usize::MAX).last().transpose().unwrap();
                 let last = given.map_or(from, |batch| batch.header.base_offset);
                 let told = bounds.start..=bounds.visible_end.max(1) - 1;

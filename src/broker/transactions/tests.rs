@@ -11,7 +11,7 @@ use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
 use crate::broker::{CommittedRead, OffsetOutcome};
 use crate::clock::{Clock, Hand};
-use crate::journal::{Journal, JournalOptions, MemDisk, Writer};
+use crate::journal::{Journal, JournalOptions, MemDisk, ReadSize, Writer};
 use crate::model::WallMs;
 use crate::wire::batch::marker_batch;
 use crate::wire::batch::{
@@ -165,7 +165,7 @@ impl House {
         let topic = self.topic();
         let partition = topic.partition(index).unwrap();
         let start = self.broker.bounds(partition).start;
-        let all = self.broker.read_committed(partition, start, 1 << 20).unwrap();
+        let all = self.broker.read_committed(partition, start, ReadSize::any(1 << 20)).unwrap();
         let CommittedRead { read, aborted, .. } = all;
         let mut rest = read.records;
         let mut offsets = Vec::new();
@@ -397,7 +397,7 @@ fn a_marker_is_the_batch_a_client_expects() {
     house.end("x", by, false).unwrap();
     house.writer.step();
     let topic = house.topic();
-    let read = house.broker.read(topic.partition(0).unwrap(), 1, 1).unwrap().records;
+    let read = house.broker.read(topic.partition(0).unwrap(), 1, ReadSize::any(1)).unwrap().records;
     let made = marker_batch(by.0, by.1, false, house.broker.clock.now().wall.0);
     assert_eq!(read[16..], made[16..]);
 }

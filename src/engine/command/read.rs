@@ -97,16 +97,20 @@ struct ListGroups;
 impl Engine {
     /// The waiting entries of a group, for a reader that is no member: their number, and the
     /// records at positions `from`… of that list, oldest due first. At most `limit` records; only
-    /// the first may exceed `bytes_max`. Delivers nothing to a member.
+    /// the first may exceed `bytes_max`, and there is `room` for all. Delivers nothing to a member.
     pub async fn snapshot(
         &self,
         group: &GroupId,
         from: usize,
         (limit, bytes_max): (usize, u64),
+        room: impl AsyncFnOnce(usize) -> bool,
     ) -> Result<(usize, Vec<LaneRecord>), EngineError> {
         let page = PageWaiting { group: group.clone(), from, limit };
         let WaitingPage { total, mut entries } = self.call(page).await?;
         entries.truncate(fitting(&entries, bytes_max));
+        if !room(bytes_of(&entries)).await {
+            entries.clear();
+        }
         let read = entries.into_iter().map(|one| self.render.lane_record(&self.journal, &one));
         let mut records = read.collect::<Result<Vec<_>, _>>()?;
         for (record, offset) in records.iter_mut().zip(from..) {
@@ -194,6 +198,11 @@ fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
         *place == 0 || bytes <= bytes_max
     });
     fit.count()
+}
+
+pub(super) fn bytes_of(entries: &[TakenEntry]) -> usize {
+    let payloads = entries.iter().filter_map(|entry| entry.payload);
+    payloads.map(|at| usize::try_from(at.len).unwrap_or(usize::MAX)).sum()
 }
 
 impl Request for PageEntries {

@@ -1,6 +1,7 @@
 //! A Fetch of a retry partition gets retries that are due.
 
 use crate::engine::command::Request;
+use crate::engine::command::read::bytes_of;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -56,16 +57,20 @@ struct DeadLetterDamaged {
 
 impl Engine {
     /// Delivers up to `max` entries at an offset of the retry partition; their deliveries are
-    /// durable on return.
+    /// durable on return. Records without `room` are not read and stay outstanding.
     pub async fn take(
         &self,
         group: &GroupId,
         from: LaneOffset,
         (max, company): (usize, OtherDeliveries),
+        room: impl AsyncFnOnce(usize) -> bool,
     ) -> Result<RetryBatch, EngineError> {
         let take = FetchRetries { group: group.clone(), from, max, company };
-        let RetryDeliveries { entries, position, next, member, is_due, single } =
+        let RetryDeliveries { mut entries, position, next, member, is_due, single } =
             self.call(take).await?;
+        if !room(bytes_of(&entries)).await {
+            entries.clear();
+        }
         let records = self.read_whole(entries).await?;
         Ok(RetryBatch { records, position, next, member, is_due, single })
     }

@@ -270,7 +270,8 @@ impl House {
         let lane = self.ask(engine.join(&shop(), MemberId::new("m-1")))?;
         self.hand.advance(LEVEL_MS);
         let from = LaneOffset { slot: lane.slot, sequence: lane.next.sequence };
-        let taken = self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None)))?;
+        let taken =
+            self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None), async |_| true))?;
         self.ask(engine.lane_commit(&shop(), taken.next))
     }
 
@@ -363,7 +364,7 @@ fn a_leave_during_a_failure_counts_after_the_renewal() {
     let lane = house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
     house.hand.advance(LEVEL_MS);
     let from = LaneOffset { slot: lane.slot, sequence: 0 };
-    house.ask(engine.take(&shop(), from, (16, OtherDeliveries::None))).unwrap();
+    house.ask(engine.take(&shop(), from, (16, OtherDeliveries::None), async |_| true)).unwrap();
     house.arm(Fault::Full, 1);
     house.keep().unwrap_err();
     engine.leave(&shop(), MemberId::new("m-1"));

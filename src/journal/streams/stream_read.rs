@@ -7,8 +7,8 @@ use super::BatchRef;
 use super::stream_index::{Head, chunk_at, heads};
 use crate::journal::core::{JournalCore, KIND_NEXT_STREAM, KIND_REMOVED, KIND_STREAM, KIND_TRIM};
 use crate::journal::{
-    AppendError, EncodedHead, EntryReadError, EntryRef, JournalError, NewEntry, StreamBatch,
-    StreamId, StreamRead,
+    AppendError, EncodedHead, EntryReadError, EntryRef, JournalError, NewEntry, ReadSize,
+    StreamBatch, StreamId, StreamRead,
 };
 
 use bytes::Bytes;
@@ -222,7 +222,7 @@ impl JournalCore {
         &self,
         id: StreamId,
         from: i64,
-        max_bytes: usize,
+        size: ReadSize,
     ) -> Result<StreamRead, EntryReadError> {
         let unknown = EntryReadError::UnknownStream { stream: id.0 };
         let bounds = self.stream_bounds(id).ok_or(unknown)?;
@@ -235,12 +235,16 @@ impl JournalCore {
         self.batches_from(id, from, end, &mut |batch| {
             let len = usize::try_from(batch.entry.len).unwrap_or(usize::MAX);
             bytes = bytes.saturating_add(len);
-            if bytes > max_bytes && !wanted.is_empty() {
+            let most = if wanted.is_empty() { size.first_max } else { size.bytes_max };
+            if bytes > most {
                 return ControlFlow::Break(());
             }
             wanted.push(*batch);
             ControlFlow::Continue(())
         })?;
+        if wanted.is_empty() && bytes > 0 {
+            return Err(EntryReadError::Larger { bytes });
+        }
         let refs: Vec<EntryRef> = wanted.iter().map(|batch| batch.entry).collect();
         let entries = self.read_many(&refs)?;
         let batches = wanted.iter().zip(entries).map(|(batch, entry)| StreamBatch {

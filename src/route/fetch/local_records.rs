@@ -8,11 +8,13 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 
 use crate::broker::OffsetOutcome;
 use crate::broker::topic::Partition;
+use crate::journal::ReadSize;
 use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::detector::{DeliveredRange, ExhaustedRecord, FetchDecision, FetchPosition, Plan};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
 use crate::route::delivery::{FinalForm, ReadOutcome, TrackedFetch};
+use crate::route::fetch::answer_room::AnswerRoom;
 use crate::route::fetch::narrow::{DeliveryDecision, DeliveryExtent, UNPACKED_BYTES_MAX, cut};
 use crate::route::fetch::partition_data::{empty, from_log};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
@@ -106,18 +108,18 @@ impl<'a> FetchMember<'a> {
 
     /// The batch at that offset, if none of its records can be read.
     fn whole(&self, log: &Partition, offset: i64) -> Option<UnreadableBatch> {
-        let read = self.router.broker.read(log, offset, WHOLE_BYTES).ok()?;
+        let read = self.router.broker.read(log, offset, ReadSize::any(WHOLE_BYTES)).ok()?;
         whole_at(&read.records, offset, read.bounds.visible_end, UNPACKED_BYTES_MAX)
     }
 
     /// Reads a partition and keeps what `serve` allows. `first`: the first records of this answer,
-    /// at least one whole batch whatever the limits.
-    pub(super) fn give(
+    /// at least one whole batch, once there is `room` for it.
+    pub(super) async fn give(
         &self,
         log: &PartitionRead,
         serve: &FetchDecision,
-        bytes_max: usize,
-        first: bool,
+        (bytes_max, first): (usize, bool),
+        room: &mut AnswerRoom<'_>,
     ) -> PartitionAnswer {
         let is_alone = matches!(serve, FetchDecision::Turn { .. } | FetchDecision::Below { .. });
         if matches!(serve, FetchDecision::Nothing | FetchDecision::Again | FetchDecision::Settle(_))
@@ -127,14 +129,31 @@ impl<'a> FetchMember<'a> {
                 ..self.nothing(log)
             };
         }
-        let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
-        let mut data = from_log(self.router, log, read_max);
+        let is_whole = first || is_alone;
+        let read_max = if is_whole { bytes_max.max(1) } else { bytes_max };
         let give = DeliveryDecision::from(serve);
-        let len = data.records.as_ref().map_or(0, Bytes::len);
-        let fits = first || is_alone || len <= bytes_max;
-        let leaving = if fits { self.cut(log, &give, &mut data) } else { None };
-        if !fits {
-            data.records = Some(Bytes::new());
+        let (data, leaving) = loop {
+            let first_max = if is_whole { room.batch_bytes() } else { bytes_max };
+            let size = ReadSize { bytes_max: read_max, first_max };
+            let larger = match from_log(self.router, log, size) {
+                Ok(mut data) => {
+                    let leaving = self.cut(log, &give, &mut data);
+                    // A compressed batch that is cut leaves unpacked.
+                    let bytes = data.records.as_ref().map_or(0, Bytes::len);
+                    if bytes <= first_max {
+                        break (data, leaving);
+                    }
+                    bytes
+                }
+                Err(larger) => larger,
+            };
+            // Nothing of the batch is in memory while it waits.
+            if !is_whole || !room.admit_batch(larger).await {
+                return self.nothing(log);
+            }
+        };
+        if data.records.as_ref().is_some_and(|records| !records.is_empty()) {
+            room.keep_batch();
         }
         let passed_over = leaving.as_ref().and_then(|leaving| leaving.passed_over(log.offset));
         if let Some((by, nothing)) = self.by.as_ref().zip(passed_over) {
@@ -161,11 +180,12 @@ impl<'a> FetchMember<'a> {
     }
 
     /// The one record that goes by turn, and the position of its partition in the plan.
-    pub(super) fn by_turn(
+    pub(super) async fn by_turn(
         &self,
         planned: &[PlannedTopic],
         serve: &[FetchDecision],
         bytes_max: usize,
+        room: &mut AnswerRoom<'_>,
     ) -> Option<(usize, PartitionAnswer)> {
         let mut line: Vec<_> = real(planned)
             .zip(serve)
@@ -177,7 +197,7 @@ impl<'a> FetchMember<'a> {
             .collect();
         line.sort_by_key(|(place, ..)| *place);
         for (_, of, log, serve) in line {
-            let given = self.give(log, serve, bytes_max, true);
+            let given = self.give(log, serve, (bytes_max, true), room).await;
             if given.handed.is_some() || given.data.error_code != 0 {
                 return Some((of, given));
             }

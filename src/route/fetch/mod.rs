@@ -3,8 +3,9 @@
 //!
 //! The answer has exactly the requested partitions. The session id is always 0, so clients send
 //! whole requests (KIP-227). At least one whole batch comes first, even above the byte limits. When
-//! memory is short, answers are smaller than requested.
+//! memory is short, answers are smaller than requested, and a large batch waits for its turn.
 
+mod answer_room;
 mod conditioned;
 mod local_records;
 mod named_fetch;
@@ -25,9 +26,11 @@ use uuid::Uuid;
 use crate::retry::detector::{DeliveredRange, FetchDecision};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
+use crate::route::fetch::answer_room::AnswerRoom;
 use crate::route::fetch::local_records::{FetchMember, PartitionAnswer};
 use crate::route::fetch::partition_data::{empty, refused};
 use crate::route::fetch::plan::{PartitionRead, PlannedTopic, ReadSource};
+use crate::socket::Admission;
 use crate::wire::ResponseError;
 
 pub(in crate::route) use conditioned::relayed;
@@ -40,7 +43,7 @@ const WAIT_MS_MAX: u64 = 60_000;
 /// continues after a failed handler. The bound is Java's default `fetch.max.wait.ms`.
 const WAIT_MS_MAX_IN_FRONT: u64 = 500;
 /// Poll interval of Fetches without a wake-up: for a dead-letter topic that does not exist yet, and
-/// for retries that the breaker or isolation withholds.
+/// for retries that the breaker or isolation withholds. Also the shortest wait for memory.
 const LOOK_AGAIN_MS: u64 = 500;
 
 /// The result of one round over all partitions.
@@ -61,12 +64,12 @@ pub(super) async fn answer(
     conn: &Conn,
     version: i16,
     request: FetchRequest,
-) -> FetchResponse {
+) -> (FetchResponse, Vec<Admission>) {
     let mut response = FetchResponse::default();
     // Session epochs 0 (new session) and −1 (no session) are full fetches, whatever the session id.
     if !matches!(request.session_epoch, -1 | 0) {
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
-        return response;
+        return (response, Vec::new());
     }
     let mut planned = plan::plan(router, conn, &request);
     let wanted =
@@ -78,10 +81,15 @@ pub(super) async fn answer(
     loop {
         let waker = Arc::new(Notify::new());
         watch(router, &planned, &waker);
-        let bytes_max = router.budget.answer_bytes(wanted);
+        let share = router.budget.answer_bytes(usize::MAX);
+        let bytes_max = wanted.min(share);
         let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
         let plan = member.plan(&planned).await;
-        let gathered = gather(router, &member, &planned, &plan.serve, bytes_max).await;
+        let left_ms = deadline.since(router.clock.now().mono);
+        let patience = Duration::from_millis(left_ms.max(LOOK_AGAIN_MS));
+        let mut room = AnswerRoom::new(&router.budget, share, patience);
+        let serve = &plan.serve;
+        let gathered = gather(router, &member, &planned, serve, bytes_max, &mut room).await;
         let left_ms = deadline.since(router.clock.now().mono);
         if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
             member.handed(&gathered.handed);
@@ -89,13 +97,15 @@ pub(super) async fn answer(
             if local_records::throws_at_skips(version) {
                 local_records::leave_out_skips(&mut response);
             }
-            return response;
+            return (response, room.into_held());
         }
+        // The next round reads again, so nothing is held until then.
+        drop((gathered, room));
         let waits_for_topic = planned.iter().any(PlannedTopic::waits_for_topic);
         let looks_again = waits_for_topic || looks_again(router, &planned);
         let pause_ms = if looks_again { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
         let pause = Duration::from_millis(pause_ms);
-        // The next round reads again in either case. The engine wakes a group at its due times.
+        // The engine wakes a group at its due times.
         tokio::select! {
             () = waker.notified() => {}
             () = member.wait(pause, plan.until) => {}
@@ -138,6 +148,7 @@ async fn gather(
     planned: &[PlannedTopic],
     serve: &[FetchDecision],
     bytes_max: usize,
+    room: &mut AnswerRoom<'_>,
 ) -> FetchRound {
     let mut gathered = FetchRound {
         topics: Vec::with_capacity(planned.len()),
@@ -146,7 +157,7 @@ async fn gather(
         at_once: planned.is_empty(),
         handed: Vec::new(),
     };
-    let mut by_turn = member.by_turn(planned, serve, bytes_max);
+    let mut by_turn = member.by_turn(planned, serve, bytes_max, room).await;
     let mut serves = serve.iter().enumerate();
     for topic in planned {
         let mut answer = FetchableTopicResponse::default();
@@ -164,18 +175,22 @@ async fn gather(
                             .take_if(|(first, _)| *first == place)
                             .map_or_else(|| member.nothing(log), |(_, given)| given),
                         // The first partition with data answers one whole batch, whatever the
-                        // limits.
-                        Some((_, serve)) => member.give(log, serve, bytes_max, first),
-                        None => member.give(log, &FetchDecision::Open, bytes_max, first),
+                        // limits of the request.
+                        serve => {
+                            let serve = serve.map_or(&FetchDecision::Open, |(_, serve)| serve);
+                            member.give(log, serve, (bytes_max, first), room).await
+                        }
                     };
                     let given = deleted(router, log, topic.id).unwrap_or(given);
                     gathered.at_once |= given.at_once;
                     gathered.handed.extend(given.handed);
                     given.data
                 }
-                ReadSource::Lane { group, from } => retry_fetch::take(router, (group, *from)).await,
+                ReadSource::Lane { group, from } => {
+                    retry_fetch::take(router, (group, *from), room).await
+                }
                 ReadSource::Snapshot { group, from } => {
-                    retry_fetch::snapshot(router, (group, *from), bytes_max).await
+                    retry_fetch::snapshot(router, (group, *from), bytes_max, room).await
                 }
                 ReadSource::Nothing => empty(0, 0),
                 ReadSource::Refused(error) => refused(*error),

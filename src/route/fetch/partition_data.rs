@@ -3,20 +3,27 @@
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
 
 use crate::broker::CommittedRead;
+use crate::broker::error::BrokerError;
 use crate::broker::transactions::AbortedRange;
+use crate::journal::{EntryReadError, ReadSize};
 use crate::route::fetch::plan::PartitionRead;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
-pub(super) fn from_log(router: &Router, log: &PartitionRead, bytes_max: usize) -> PartitionData {
+/// Reads a partition. An error is the size of a first batch that is larger than allowed.
+pub(super) fn from_log(
+    router: &Router,
+    log: &PartitionRead,
+    size: ReadSize,
+) -> Result<PartitionData, usize> {
     let Some(partition) = log.topic.partition(log.index) else {
-        return refused(ResponseError::UnknownTopicOrPartition);
+        return Ok(refused(ResponseError::UnknownTopicOrPartition));
     };
     let broker = &router.broker;
     let read = if log.committed {
-        broker.read_committed(partition, log.offset, bytes_max)
+        broker.read_committed(partition, log.offset, size)
     } else {
-        broker.read(partition, log.offset, bytes_max).map(|read| {
+        broker.read(partition, log.offset, size).map(|read| {
             let stable_end = broker.stable_end(partition).min(read.bounds.visible_end);
             CommittedRead { read, stable_end, aborted: Vec::new() }
         })
@@ -28,13 +35,14 @@ pub(super) fn from_log(router: &Router, log: &PartitionRead, bytes_max: usize) -
             data.aborted_transactions =
                 log.committed.then(|| aborted.into_iter().map(aborted_by).collect());
             data.records = Some(read.records);
-            data
+            Ok(data)
         }
+        Err(BrokerError::Read(EntryReadError::Larger { bytes })) => Err(bytes),
         Err(error) => {
             let mut data = refused(code::of_broker(&error));
             let bounds = router.broker.bounds(partition);
             data.log_start_offset = bounds.start;
-            data
+            Ok(data)
         }
     }
 }

@@ -7,18 +7,25 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use crate::engine::LaneRecord;
 use crate::model::{GroupId, LaneOffset};
 use crate::retry::TAKE_MAX;
+use crate::route::fetch::answer_room::AnswerRoom;
 use crate::route::fetch::partition_data::{empty, refused};
 use crate::route::{Router, code};
 
 /// Records of the snapshot in one answer.
 const SNAPSHOT_MAX: usize = 100;
 
-/// Delivers due retries to the member whose slot `from` names.
-pub(super) async fn take(router: &Router, (group, from): (&GroupId, LaneOffset)) -> PartitionData {
-    let (room, company) = router.lane_room(group, from.slot);
-    match router.engine.take(group, from, (room.unwrap_or(TAKE_MAX), company)).await {
+/// Delivers due retries to the member whose slot `from` names. Deliveries without memory stay
+/// outstanding: the next Fetch gets them.
+pub(super) async fn take(
+    router: &Router,
+    (group, from): (&GroupId, LaneOffset),
+    room: &mut AnswerRoom<'_>,
+) -> PartitionData {
+    let (most, company) = router.lane_room(group, from.slot);
+    let admit = async |bytes| room.admit_retries(bytes).await;
+    match router.engine.take(group, from, (most.unwrap_or(TAKE_MAX), company), admit).await {
         Ok(taken) => {
-            router.lane_taken(group, from, room, &taken);
+            router.lane_taken(group, from, most, &taken);
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
             data.records = Some(join(&taken.records));
             data
@@ -38,10 +45,12 @@ pub(super) async fn snapshot(
     router: &Router,
     (group, from): (&GroupId, i64),
     bytes_max: usize,
+    room: &mut AnswerRoom<'_>,
 ) -> PartitionData {
     let first = usize::try_from(from).unwrap_or(0);
     let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    match router.engine.snapshot(group, first, (SNAPSHOT_MAX, bytes_max)).await {
+    let admit = async |bytes| room.admit_retries(bytes).await;
+    match router.engine.snapshot(group, first, (SNAPSHOT_MAX, bytes_max), admit).await {
         Ok((total, records)) => {
             let end = i64::try_from(total).unwrap_or(i64::MAX).max(from);
             let mut data = empty(0, end);

@@ -148,7 +148,7 @@ async fn of_lane(
         (Some(slot), _) => slot.position.to_kafka(),
         (None, EARLIEST | EARLIEST_LOCAL) => 0,
         (None, _) => {
-            let waiting = router.engine.snapshot(group, 0, (0, 0)).await;
+            let waiting = router.engine.snapshot(group, 0, (0, 0), async |_| true).await;
             let (total, _) = waiting.map_err(|error| code::of_engine(&error))?;
             i64::try_from(total).unwrap_or(i64::MAX)
         }

@@ -135,7 +135,9 @@ impl House {
         let slot = self.ask(async move { engine.join(&shop(), "m".into()).await }).unwrap();
         let engine = self.engine.clone();
         let from = slot.next;
-        let taken = async move { engine.take(&shop(), from, (100, OtherDeliveries::Old)).await };
+        let taken = async move {
+            engine.take(&shop(), from, (100, OtherDeliveries::Old), async |_| true).await
+        };
         let taken = self.ask(taken).unwrap();
         let Some(last) = taken.records.last() else { return Vec::new() };
         let up_to = LaneOffset::from_kafka(last.offset + 1).unwrap();

@@ -83,11 +83,16 @@ impl House {
 
     /// Makes waiting entries due; returns what a member gets from its first offset on.
     fn taken(&mut self) -> RetryBatch {
+        self.taken_within(true)
+    }
+
+    fn taken_within(&mut self, has_room: bool) -> RetryBatch {
         let engine = self.engine.clone();
         let lane = self.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
         self.hand.advance(LEVEL_MS);
         let from = LaneOffset { slot: lane.slot, sequence: 0 };
-        self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None))).unwrap()
+        self.ask(engine.take(&shop(), from, (16, OtherDeliveries::None), async |_| has_room))
+            .unwrap()
     }
 
     fn kinds(&self) -> Vec<StateKind> {
@@ -125,6 +130,15 @@ fn nack((named, want, value): (NackTarget, RequestedDelay, String)) -> NackReque
         ..Nack::of(named)
     };
     NackRequest { nack, record: record.to_bytes() }
+}
+
+#[test]
+fn retries_without_memory_stay_outstanding() {
+    let mut house = House::new();
+    house.fail(&[1, 2, 3]).unwrap();
+    let counted = |taken: RetryBatch| (taken.records.len(), taken.next.sequence);
+    assert_eq!(counted(house.taken_within(false)), (0, 3));
+    assert_eq!(counted(house.taken()), (3, 3), "under the offsets of before");
 }
 
 #[test]
