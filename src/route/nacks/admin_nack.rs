@@ -113,7 +113,7 @@ impl Router {
         };
         let found = match &named {
             NackTarget::Origin(origin) => self.bytes_at(&group, origin).await?,
-            _ => self.is_first(&record).map(|()| Ok(None))?,
+            _ => in_range(&record, 1).map(|()| Ok(None))?,
         };
         let (unread, found) = match found {
             Ok(found) => (None, found),
@@ -193,14 +193,6 @@ impl Router {
         let Some(why) = self.no_taker(group, known.as_ref()) else { return Ok(()) };
         let topic = self.names.retry_topic(group);
         Err(PostRefusal::NoWayBack { group: group.to_string(), topic, why })
-    }
-
-    fn is_first(&self, record: &Origin) -> Result<(), PostRefusal> {
-        if record.partition == 0 {
-            return Ok(());
-        }
-        let topic = record.topic.to_string();
-        Err(PostRefusal::NoPartition { topic, partition: record.partition, partitions: 1 })
     }
 
     /// The stored form of an origin record. An inner error: it cannot be read, which matters only

@@ -18,6 +18,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Reb
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
+use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 use reprise::clock::Clock;
@@ -38,9 +39,7 @@ impl ConsumerContext for Listener {
             Rebalance::Error(error) => return println!("{}", failed("rebalance", error)),
         };
         let elements = partitions.elements();
-        let name = |at: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
-            format!("{}-{}", at.topic(), at.partition())
-        };
+        let name = |at: &TopicPartitionListElem<'_>| format!("{}-{}", at.topic(), at.partition());
         let names: Vec<String> = elements.iter().map(name).collect();
         println!("{}", json!({ "event": event, "partitions": names }));
     }
@@ -153,13 +152,13 @@ impl Client {
         Ok(())
     }
 
-    /// Subscribes anew after an OffsetFetch that NOT_COORDINATOR refused: librdkafka does not ask
+    /// Subscribes anew after an OffsetFetch that `NOT_COORDINATOR` refused: librdkafka does not ask
     /// again, and never fetches the partitions (confluentinc/librdkafka#5586).
     fn recover(&self, error: &KafkaError) {
         if error.rdkafka_error_code() == Some(RDKafkaErrorCode::NotCoordinator) {
             let subscription = self.consumer.subscription().unwrap();
             let topics = subscription.elements();
-            let topics: Vec<&str> = topics.iter().map(|topic| topic.topic()).collect();
+            let topics: Vec<&str> = topics.iter().map(TopicPartitionListElem::topic).collect();
             self.consumer.unsubscribe();
             self.consumer.subscribe(&topics).unwrap();
         }

@@ -159,7 +159,7 @@ pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Opt
         return None;
     }
     let place = router.place(name)?;
-    let id = TopicId(router.id_of(&name, &place).into_bytes());
+    let id = TopicId(router.id_of(name, &place).into_bytes());
     Some(TopicImage { id, partitions: place.partitions() })
 }
 
