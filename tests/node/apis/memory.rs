@@ -132,35 +132,37 @@ fn a_batch_beyond_its_share_waits_for_memory() {
     assert_waits(&server, &mut client, &fetch_all("t", 1, 30_000));
 }
 
-/// A member of `shop`, of which the record of key `k` at offset 0 has failed.
-fn failed(rules: &str, value: &str) -> (Server, Member) {
+/// A member of `shop` that got this batch. Its record at that offset has failed.
+fn failed(rules: &str, batch: Bytes, (offset, value): (i64, &str)) -> (Server, Member) {
     let yaml = format!(
         "limits: {{memory_bytes: 8MiB}}\ntopics: {{max_message_bytes: 8MiB}}\nretry: {{{rules}}}"
     );
     let server = Server::with(&yaml);
     let mut client = server.client();
     client.create("t", 1);
-    client.put("t", 0, &[Rec::new(value)]);
+    assert_eq!(client.produce("t", 0, batch).error_code, 0);
     let mut member = Member::new(&server, "shop", &["t", "reprise.retry.shop"]);
     member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
-    assert_eq!(count(&member.client.call(11, &fetch_all("t", 0, 1_000))), 1);
-    assert_eq!(member.client.nack("shop", "t-0@0", Rec::new(value)).error_code, 0);
+    assert_ne!(count(&member.client.call(11, &fetch_all("t", 0, 1_000))), 0);
+    let origin = format!("t-0@{offset}");
+    assert_eq!(member.client.nack("shop", &origin, Rec::new(value)).error_code, 0);
     (server, member)
 }
 
 #[test]
 fn retries_beyond_their_share_wait_for_memory() {
-    let (server, mut member) = failed("levels: 100ms", &"x".repeat(2 * MIB));
+    let value = "x".repeat(2 * MIB);
+    let (server, mut member) = failed("levels: 100ms", plain(&[Rec::new(&value)]), (0, &value));
     let retries = fetch_all("reprise.retry.shop", member.position(), 30_000);
     assert_waits(&server, &mut member.client, &retries);
 }
 
 #[test]
 fn a_compressed_batch_that_is_cut_waits_for_memory() {
-    let (server, mut member) = failed("levels: 1h, order: {mode: key}", "k0");
-    let other = Rec { key: Some(Bytes::from_static(b"j")), ..large(2 * MIB) };
-    let small = batch(&[Rec::new("k1"), other], Around::codec(Codec::Gzip));
+    let records = [large(2 * MIB), Rec::new("failed")];
+    let small = batch(&records, Around::codec(Codec::Gzip));
     assert!(small.len() < 16 << 10);
-    assert_eq!(server.client().produce("t", 0, small).error_code, 0);
-    assert_waits(&server, &mut member.client, &fetch_all("t", 1, 30_000));
+    let rules = "levels: 1h, order: {mode: partition}";
+    let (server, mut member) = failed(rules, small, (1, "failed"));
+    assert_waits(&server, &mut member.client, &fetch_all("t", 0, 30_000));
 }
