@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{
-    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, ListenerTls, OnReset,
-    Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
+    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, ListenerTls, Retry,
+    Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -183,7 +183,6 @@ fn policy(retry: &Retry) -> Policy {
             window: breaker.window,
             min: breaker.min,
         }),
-        supersedes: retry.on_reset == OnReset::Supersede,
     }
 }
 

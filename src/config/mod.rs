@@ -33,8 +33,8 @@ pub use parts::{
     AdminConfig, Backoff, BindMode, DeadLetterRule, DeadLetters, DrainConfig, DrainMode,
     ElapsedLimit, Ephemeral, GroupRule, HostPort, JournalConfig, LaneChoice, LimitsConfig,
     ListenerConfig, ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig, MetricsBound,
-    NamesConfig, OnReset, Order, Payloads, ProduceDurability, Retry, Rewind, TokenOnLoopback,
-    TopicConfig, TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
+    NamesConfig, Order, Payloads, ProduceDurability, Retry, Rewind, TokenOnLoopback, TopicConfig,
+    TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{Reload, RestartKey};

@@ -1,7 +1,5 @@
 //! Inputs of the ledger, from the engine.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, WallMs};
@@ -120,14 +118,6 @@ pub enum LedgerInput {
         id: EntryId,
         /// Cause, as text for people.
         why: String,
-    },
-    /// A member received these originals again after a reset below them. Not answered.
-    Replayed {
-        group: GroupId,
-        topic: TopicName,
-        partition: i32,
-        /// The delivered offsets, end excluded.
-        offsets: Range<i64>,
     },
     /// A topic was deleted, or created again by the same name: its origins are void. Not answered.
     TopicGone {

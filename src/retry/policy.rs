@@ -127,8 +127,6 @@ pub struct Policy {
     pub calls_back: bool,
     /// Failure rate at which the breaker opens; `None`: never.
     pub breaker: Option<BreakerRules>,
-    /// A waiting retry is discarded once its original is delivered again after a reset.
-    pub supersedes: bool,
 }
 
 /// The rules of all groups.
@@ -166,7 +164,6 @@ impl Default for Policy {
             order_interval_ms: ORDER_INTERVAL_MS,
             calls_back: false,
             breaker: None,
-            supersedes: true,
         }
     }
 }

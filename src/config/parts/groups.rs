@@ -10,7 +10,7 @@ use crate::config::units::ser_duration;
 use crate::retry::UNLIMITED;
 
 /// Keys of `retry` that apply to a whole group, so a rule with a topic cannot have them.
-const OF_THE_GROUP: [&str; 11] = [
+const OF_THE_GROUP: [&str; 10] = [
     "lane",
     "breaker",
     "consume_timeout",
@@ -20,7 +20,6 @@ const OF_THE_GROUP: [&str; 11] = [
     "give_up_after",
     "on_seek_back",
     "order",
-    "on_reset",
     "rate",
 ];
 

@@ -33,17 +33,6 @@ pub enum LaneChoice {
     Off,
 }
 
-/// The fate of a waiting retry when an offset reset makes the group read the original again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnReset {
-    /// The retry ends when the original is delivered again, and failures count from 0.
-    #[default]
-    Supersede,
-    /// The retry is delivered as well.
-    Keep,
-}
-
 /// The breaker of a group: when most records fail, the cause is not the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BreakerConfig {
@@ -143,8 +132,6 @@ pub struct Retry {
     /// The breaker; `None`: off.
     #[serde(serialize_with = "breaker_or_off")]
     pub breaker: Option<BreakerConfig>,
-    /// The fate of a waiting retry when its original is read again.
-    pub on_reset: OnReset,
     /// The treatment of records whose retries are used up.
     pub dead_letters: DeadLetters,
 }
@@ -170,7 +157,6 @@ impl Default for Retry {
                 rewind: Rewind::Off,
             },
             breaker: None,
-            on_reset: OnReset::default(),
             dead_letters: DeadLetters {
                 keep: true,
                 max_bytes: None,
@@ -195,8 +181,6 @@ impl Retry {
         ];
         s.take("lane", &mut retry.lane, choice(&lanes));
         s.take("consume_timeout", &mut retry.consume_timeout, duration(SECOND..=HOUR * 24));
-        let resets = [("supersede", OnReset::Supersede), ("keep", OnReset::Keep)];
-        s.take("on_reset", &mut retry.on_reset, choice(&resets));
         retry.read_inference(s);
         retry.read_order(s.section("order"));
         retry.read_dead_letters(s);

@@ -30,11 +30,6 @@ impl GroupDetector {
                 DetectorOutput::Joined(lane) => {
                     inputs.push(LedgerInput::Joined { group: group.clone(), lane });
                 }
-                DetectorOutput::Replayed { partition, offsets } => {
-                    let TopicPartition { topic, partition } = partition;
-                    let group = group.clone();
-                    inputs.push(LedgerInput::Replayed { group, topic, partition, offsets });
-                }
                 DetectorOutput::SeekBack { .. } => {
                     metrics.sought_back(group.as_str());
                     lines.push(output);

@@ -22,14 +22,13 @@ mod observed_progress;
 mod ordered;
 mod plan;
 mod recreated_topics;
-mod replay;
 mod rules;
 mod seek_backs;
 mod stalled;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use crate::model::{LaneOffset, MemberId, Moment, MonoMs, TopicPartition};
 use crate::retry::suspects::{Decision, Suspects, SuspectsRecord};
@@ -71,12 +70,6 @@ pub enum DetectorOutput {
     Suspicion(Decision),
     /// A pending Fetch may get another answer now.
     Wake,
-    /// The group was reset below these records, and a member gets them again.
-    Replayed {
-        /// A partition as produced to, not a retry partition.
-        partition: TopicPartition,
-        offsets: Range<i64>,
-    },
     /// A member went back to a record; nothing is concluded from it.
     SeekBack {
         partition: TopicPartition,
@@ -261,7 +254,6 @@ impl Detector {
             window.handed_at = now.mono;
             window.wait_on(now.mono);
             self.count_handed(now, left);
-            self.on_replay_handed(left);
             self.on_awaited_handed(now, left);
             self.on_turn_handed(now, by, left);
             self.keep(&left.partition);
@@ -310,9 +302,9 @@ impl Detector {
                 self.count_committed(now, &partition, offset);
                 self.on_committed(now, &partition, offset);
             }
-            GroupObservation::Reset { partition, offset, before } => {
+            GroupObservation::Reset { partition, offset } => {
                 self.on_committed(now, &partition, offset);
-                self.on_reset(now, &partition, (offset, before));
+                self.on_reset(now, &partition);
             }
             GroupObservation::Progress { partition, done, end } => {
                 self.on_progress(now, &partition, done, end);
@@ -328,9 +320,7 @@ impl Detector {
                         self.on_done(now, &partition, done);
                     }
                     // The commit did not pass through this sidecar.
-                    Some(before) if offset < before => {
-                        self.on_reset(now, &partition, (offset, Some(before)));
-                    }
+                    Some(before) if offset < before => self.on_reset(now, &partition),
                     Some(before) if before < offset => {
                         self.on_passed_elsewhere(now, &partition, offset);
                     }

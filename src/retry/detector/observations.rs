@@ -95,8 +95,6 @@ pub enum GroupObservation {
         partition: TopicPartition,
         /// The committed offset.
         offset: i64,
-        /// The previous committed offset, if known.
-        before: Option<i64>,
     },
     /// `incomplete-offsets`: records above the accepted commit that its metadata says are done.
     Progress {

@@ -33,4 +33,17 @@ impl Detector {
         }
         self.acquit(now, of, offset, passes_records);
     }
+
+    /// A client that is no member set the group's offset: lost deliveries of the past concerned
+    /// other records.
+    pub(in crate::retry) fn on_reset(&mut self, now: Moment, of: &TopicPartition) {
+        let Some(window) = self.windows.get_mut(of) else { return };
+        window.passed_over = 0..0;
+        self.drop_suspects(now, of, i64::MIN..i64::MAX);
+    }
+
+    /// Whether the detector knows more than a new one would: entries that no commit has passed.
+    pub fn is_needed(&self) -> bool {
+        self.windows.values().any(|window| !window.nacked.is_empty())
+    }
 }

@@ -83,8 +83,6 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) skipped: BTreeSet<i64>,
     /// Nacked records that no commit has passed: each has an entry.
     pub(in crate::retry) nacked: BTreeSet<i64>,
-    /// Records to deliver again since the group was reset.
-    pub(in crate::retry) replay: Option<Range<i64>>,
     /// Times that the owner was told to rejoin, and the time until which it may return.
     pub(in crate::retry) called_back: (u32, MonoMs),
     /// Records that the owner went back to.

@@ -14,7 +14,6 @@ mod members;
 mod nack;
 mod operate;
 mod origin_commit;
-mod origin_replayed;
 mod reads;
 mod reschedule;
 mod settle;
@@ -139,9 +138,6 @@ impl<S: Entries> Ledger<S> {
             LedgerInput::LaneCommit { group, up_to } => self.on_lane_commit(&group, up_to),
             LedgerInput::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             LedgerInput::Damaged { id, why } => self.on_damaged(id, &why),
-            LedgerInput::Replayed { group, topic, partition, offsets } => {
-                self.on_replayed(&group, &topic, partition, &offsets);
-            }
             LedgerInput::TopicGone { topic } => self.on_topic_gone(&topic),
             LedgerInput::OriginCommit { group, topic, partition, offset } => {
                 self.on_origin_commit(&group, &topic, partition, offset);

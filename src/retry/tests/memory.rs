@@ -119,46 +119,6 @@ fn a_reset_or_skip_keeps_pending_retries() {
     assert!(matches!(rig.nack(fail(5)), Ok(NackOutcome::Nothing { .. })), "not past any more");
 }
 
-fn replayed(rig: &mut Rig, offsets: std::ops::Range<i64>) {
-    let (group, topic) = (shop(), "orders".into());
-    assert_eq!(rig.send(LedgerInput::Replayed { group, topic, partition: 0, offsets }), None);
-}
-
-#[test]
-fn a_replayed_original_supersedes_its_waiting_retry() {
-    let mut rig = Rig::new(Policy::default());
-    for offset in [4, 5, 6] {
-        rig.nack(fail(offset)).unwrap();
-    }
-    rig.origin_commit(9);
-    rig.origin_commit(5);
-    replayed(&mut rig, 5..6);
-    assert_eq!((rig.count(StateKind::Waiting), rig.count(StateKind::Discarded)), (2, 1));
-    let Some(Fact::Entry { entry, cause, .. }) = rig.journal.last() else { panic!() };
-    assert_eq!((cause.evidence, &entry.origin), (Evidence::Reset, &Some(order(5))));
-    let begun = rig.nack(fail(5)).unwrap();
-    assert!(matches!(begun, NackOutcome::Scheduled { .. }), "{begun:?}");
-    assert_eq!(rig.count(StateKind::Waiting), 3);
-    rig.advance(TIMEOUT_MS);
-    assert_eq!(rig.count(StateKind::Discarded), 0, "nothing of it is remembered for ever");
-}
-
-#[test]
-fn a_replay_supersedes_no_open_or_unpassed_retry() {
-    let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(5);
-    rig.origin_commit(9);
-    replayed(&mut rig, 0..9);
-    assert_eq!(rig.count(StateKind::Inflight), 1, "it has left");
-    rig.nack(fail_lane(lane)).unwrap();
-    replayed(&mut rig, 0..9);
-    assert_eq!(rig.count(StateKind::Waiting), 1, "the group stands behind it");
-    let mut rig = Rig::new(Policy { supersedes: false, ..Policy::default() });
-    rig.nack(fail(5)).unwrap();
-    replayed(&mut rig, 0..9);
-    assert_eq!(rig.count(StateKind::Waiting), 1);
-}
-
 #[test]
 fn a_recreated_topic_starts_empty_and_old_retries_still_come() {
     let mut rig = Rig::new(max(1));

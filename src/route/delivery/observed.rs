@@ -1,7 +1,7 @@
 //! Observations from the group APIs, for the detectors.
 
 use crate::engine::seen_offset;
-use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
+use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::retry::detector::{AssignmentStep, GroupObservation, MemberStanding};
 use crate::route::Router;
 use crate::route::clients::conn::Conn;
@@ -132,18 +132,12 @@ impl Router {
         self.all_seen(group, self.origin_offsets(offsets).map(of).collect());
     }
 
-    /// A commit from outside the group resets its offsets: the former offset of each partition, and
-    /// the new one.
+    /// A commit from outside the group resets its offsets.
     pub(in crate::route) fn offset_resets(
         &self,
-        group: &GroupId,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
     ) -> Vec<GroupObservation> {
-        let of = |(partition, offset): (TopicPartition, i64)| {
-            let TopicPartition { topic, partition: index } = partition.clone();
-            let before = self.committed(group, &Origin { topic, partition: index, offset });
-            GroupObservation::Reset { partition, offset, before }
-        };
+        let of = |(partition, offset)| GroupObservation::Reset { partition, offset };
         self.origin_offsets(offsets).map(of).collect()
     }
 

@@ -82,9 +82,6 @@ fn state(router: &Router, entry: &Entry) -> String {
             let why = entry.disposition.map_or("", crate::retry::Disposition::as_str);
             format!("a dead letter ({why})")
         }
-        RetryState::Discarded { .. } if entry.superseded => {
-            "superseded: its group was reset, and is given the original again".to_owned()
-        }
         RetryState::Discarded { .. } | RetryState::Discarding { .. } => "discarded".to_owned(),
         RetryState::Held { .. } => "held: the dead letters have no room for it".to_owned(),
         RetryState::Exported { .. } => "not handed out here".to_owned(),

@@ -1,21 +1,17 @@
-//! An offset reset below pending retries: the original records are delivered again, and supersede
-//! the retries.
+//! An offset reset below pending retries: the original records are delivered again, and the retries
+//! come as well.
 
 use crate::support::batch::unpack;
-use crate::support::{Member, Rec, Server, until};
+use crate::support::{Member, Rec, Server};
 
-both!(
-    a_delivered_replay_supersedes_the_waiting_retry,
-    a_skipped_original_or_a_keep_rule_keeps_the_retry,
-    a_member_that_commits_backwards_is_no_reset
-);
+both!(a_reset_keeps_a_waiting_retry_and_its_count, a_reset_forgets_a_settled_retry);
 
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// A group that has committed all of eight records, with a waiting retry of the fourth.
-fn passed(rules: &str) -> Server {
-    let server = Server::with(&format!("retry: {{levels: 1h{rules}}}"));
+fn passed(levels: &str) -> Server {
+    let server = Server::with(&format!("retry: {{levels: [{levels}]}}"));
     let mut member = Member::new(&server, "shop", TOPICS);
     member.client.create("orders", 1);
     let records: Vec<Rec> = (0..8).map(|n| Rec::new(&n.to_string())).collect();
@@ -47,48 +43,31 @@ fn next(server: &Server) -> Member {
     member
 }
 
-fn waiting(server: &Server) -> i64 {
-    server.json("/api/v1/overview")["pending"].as_i64().unwrap()
+/// The reconsume times of all waiting retries.
+fn counts(server: &Server) -> Vec<i64> {
+    let items = server.json("/api/v1/retries?group=shop")["items"].clone();
+    let all = items.as_array().unwrap();
+    all.iter().map(|item| item["reconsume_times"].as_i64().unwrap()).collect()
 }
 
-fn says(server: &Server) -> String {
-    server.json("/api/v1/explain?record=orders-0@3&group=shop")["past"].to_string()
-}
-
-fn a_delivered_replay_supersedes_the_waiting_retry() {
-    let server = passed("");
+fn a_reset_keeps_a_waiting_retry_and_its_count() {
+    let server = passed("1h");
     reset(&server, 2);
-    assert_eq!(waiting(&server), 1, "the retry may be all there is of its record");
     let mut member = next(&server);
-    until("it is superseded", || waiting(&server) == 0);
-    until("its story says so", || says(&server).contains("superseded"));
-    // A nack after the reset counts: a later delivery of the record does not supersede it.
     assert_eq!(member.client.nack("shop", "orders-0@3", Rec::new("3")).error_code, 0);
-    assert_eq!(member.leave(), 0);
-    next(&server);
-    let kept = server.json("/api/v1/retries?group=shop")["items"].clone();
-    assert_eq!(kept[0]["reconsume_times"], 1, "{kept}");
-    assert_eq!(waiting(&server), 1);
+    assert_eq!(counts(&server), [1], "the failure is known while its retry waits");
+    assert_eq!(member.commit("orders", 0, 8), 0);
+    assert_eq!(counts(&server), [1]);
 }
 
-fn a_skipped_original_or_a_keep_rule_keeps_the_retry() {
-    let server = passed("");
-    reset(&server, 4);
-    drop(next(&server));
-    let keeps = passed(", on_reset: keep");
-    reset(&keeps, 2);
-    drop(next(&keeps));
-    for server in [&server, &keeps] {
-        assert_eq!(waiting(server), 1);
-        assert!(!says(server).contains("superseded"));
-    }
-}
-
-fn a_member_that_commits_backwards_is_no_reset() {
-    let server = passed("");
+fn a_reset_forgets_a_settled_retry() {
+    let server = passed("20ms");
     let mut member = next(&server);
-    assert_eq!(member.commit("orders", 0, 2), 0);
+    let retry = member.retry_once();
+    member.done(retry.offset + 1);
     assert_eq!(member.leave(), 0);
-    drop(next(&server));
-    assert_eq!(waiting(&server), 1, "workers of one consumer commit backwards all day");
+    reset(&server, 2);
+    let mut member = next(&server);
+    assert_eq!(member.client.nack("shop", "orders-0@3", Rec::new("3")).error_code, 0);
+    assert_eq!(member.retry_once().reconsume_times(), 1, "the first failure of the replay");
 }

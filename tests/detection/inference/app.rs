@@ -319,9 +319,6 @@ impl World {
                 }
                 DetectorOutput::Held(is_held) => self.outages += usize::from(is_held),
                 DetectorOutput::Joined(lane) => self.joined.push(lane),
-                DetectorOutput::Replayed { partition, offsets } => {
-                    self.replayed(&partition, offsets);
-                }
                 DetectorOutput::Suspects(record) => self.kept_suspects = record,
                 DetectorOutput::Suspicion(_)
                 | DetectorOutput::Wake

@@ -290,9 +290,7 @@ fn an_offset_that_an_administrator_sets_ends_the_suspicion() {
         let mut world = World::narrow(RULES);
         assert_eq!(world.losses(), RULES.suspects.crash_limit);
         let (now, partition) = (world.now(), of(0));
-        world
-            .detector
-            .handle(now, GroupObservation::Reset { partition, offset: to, before: Some(0) });
+        world.detector.handle(now, GroupObservation::Reset { partition, offset: to });
         world.drain();
         assert_eq!((world.losses(), world.kept_suspects.clone()), (0, None), "to {to}");
     }

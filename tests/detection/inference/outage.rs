@@ -152,9 +152,7 @@ fn records_that_a_reset_skips_are_no_success() {
     let app = world.start(Commits::Never);
     world.fetch(&app, None);
     let now = world.now();
-    world
-        .detector
-        .handle(now, GroupObservation::Reset { partition: of(0), offset: 180, before: Some(0) });
+    world.detector.handle(now, GroupObservation::Reset { partition: of(0), offset: 180 });
     for offset in 180..200 {
         assert!(!is_open(&world));
         world.detector.handle(now, GroupObservation::Nacked { partition: of(0), offset });

@@ -3,11 +3,9 @@
 
 use reprise::model::TopicPartition;
 use reprise::retry::detector::GroupObservation;
-use reprise::retry::{LedgerInput, StateKind};
 
 use crate::inference::app::{World, of};
 use crate::inference::law::Law;
-use crate::inference::retries::shop;
 use crate::inference::world::Script;
 
 impl World {
@@ -15,23 +13,11 @@ impl World {
     fn reset(&mut self, of: &TopicPartition, offset: i64) -> i64 {
         let offset = self.held_back(of, offset);
         let (now, partition) = (self.now(), of.clone());
-        let before = self.committed.insert(partition.clone(), offset);
+        self.committed.insert(partition.clone(), offset);
         self.passes(of, offset);
-        self.detector.handle(now, GroupObservation::Reset { partition, offset, before });
+        self.detector.handle(now, GroupObservation::Reset { partition, offset });
         self.drain();
         offset
-    }
-
-    /// Records below the previous committed offset are delivered again.
-    pub(crate) fn replayed(&mut self, of: &TopicPartition, offsets: std::ops::Range<i64>) {
-        let now = self.now();
-        let Some(retries) = &mut self.retries else { return };
-        let TopicPartition { topic, partition } = of.clone();
-        let given = offsets.clone();
-        retries.ask(now, LedgerInput::Replayed { group: shop(), topic, partition, offsets });
-        if retries.policy.supersedes {
-            retries.law.is_superseded(of, given);
-        }
     }
 }
 
@@ -41,15 +27,6 @@ impl Law {
         let ended = self.origins_from(of, offset).filter(|entry| entry.passed.is_some());
         let mut known = ended.filter(|entry| !entry.superseded);
         assert_eq!(known.next(), None, "{of} was reset to {offset}");
-    }
-
-    /// Checks that no retry of records in a redelivered range waits.
-    fn is_superseded(&self, of: &TopicPartition, offsets: std::ops::Range<i64>) {
-        let given = self
-            .origins_from(of, offsets.start)
-            .filter(|entry| entry.origin.as_ref().is_some_and(|o| o.offset < offsets.end));
-        let mut waiting = given.filter(|entry| entry.state.kind() == StateKind::Waiting);
-        assert_eq!(waiting.find(|entry| !entry.superseded), None, "{of}: {offsets:?} again");
     }
 }
 

@@ -79,13 +79,11 @@ fn policy(rng: &mut Rng) -> Policy {
     };
     let breaker = (rng.u8(..3) == 0).then(BreakerRules::default);
     let in_place = order == OrderMode::Off && rng.u8(..3) == 0;
-    let supersedes = rng.u8(..3) > 0;
     let consume_timeout_ms = TIMEOUT_MS;
     let fixed = Policy {
         order,
         breaker,
         in_place,
-        supersedes,
         consume_timeout_ms,
         on_seek_back: OnSeekBack::Retry,
         in_place_limit: 6,

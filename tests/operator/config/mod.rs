@@ -256,7 +256,6 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {max_reconsume_times: unlimited}\n", "1:30", "whose records wait in their own place"),
     ("retry: {lane: off, order: {mode: partition}}\n", "1:27", "lane must be auto or in-place"),
     ("retry: {order: {rewind: seek}}\n", "1:25", "one of off, rebalance"),
-    ("retry: {on_reset: forget}\n", "1:19", "one of supersede, keep"),
     ("retry: {order: {interval: 31s}}\n", "1:27", "a duration from 10ms to 30s"),
     ("retry: {order: {mode: strict}}\n", "1:23", "one of off, partition"),
     ("retry: {order: {kind: record}}\n", "1:17", "known here: mode, interval, rewind"),

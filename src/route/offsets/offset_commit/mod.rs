@@ -90,7 +90,7 @@ pub(in crate::route) async fn answer(
     // Lowers offsets to a record that is withheld, or still to be retried in place.
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
-    let resets = resets(router, &group, &request, stored_in(&parts));
+    let resets = resets(router, &request, stored_in(&parts));
     let acknowledged =
         deadline.bounds(acknowledge_retries(router, &group, parts.iter().flatten())).await;
     let storing = store(router, &group, parts.iter().flatten(), || committer.may(&request));
@@ -374,11 +374,10 @@ impl Router {
 /// The offset resets of a commit without a member id; empty for a commit of a member.
 fn resets(
     router: &Router,
-    group: &GroupId,
     request: &OffsetCommitRequest,
     offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
 ) -> Vec<GroupObservation> {
-    if request.member_id.is_empty() { router.offset_resets(group, offsets) } else { Vec::new() }
+    if request.member_id.is_empty() { router.offset_resets(offsets) } else { Vec::new() }
 }
 
 /// The offsets that are stored.

@@ -78,7 +78,7 @@ pub(in crate::route) async fn relayed(
         let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
     } else {
-        let resets = named_resets(router, &group, &theirs);
+        let resets = named_resets(router, &theirs);
         let mut response = link.call(head, &theirs).await?;
         let refusal = match verdict(&response) {
             MemberVerdict::Accepted => None,
@@ -331,12 +331,12 @@ async fn stored(
 type NamedResets = Vec<(NamedPartition, Vec<GroupObservation>)>;
 
 /// The resets if the cluster stores the offsets; their former offsets are known only before.
-fn named_resets(router: &Router, group: &GroupId, asked: &OffsetCommitRequest) -> NamedResets {
+fn named_resets(router: &Router, asked: &OffsetCommitRequest) -> NamedResets {
     if !asked.member_id.is_empty() {
         return NamedResets::new();
     }
     let reset = |offset: (TopicName, i32, i64)| {
-        ((offset.0.clone(), offset.1), resets(router, group, asked, [offset]))
+        ((offset.0.clone(), offset.1), resets(router, asked, [offset]))
     };
     offsets(asked).map(reset).collect()
 }
