@@ -34,7 +34,7 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
         out.push("now           nothing is unusual: no record is suspected or cut".to_owned());
     }
     if explained.get("watched").and_then(Value::as_bool) != Some(true) {
-        out.push("nothing is inferred: retry.lane is off or retry-topic".to_owned());
+        out.push("nothing is inferred: retry.delivery is off or topic".to_owned());
     } else if items(explained, "partitions").next().is_none() {
         out.push("no Fetch or commit of it was seen since the start".to_owned());
     }

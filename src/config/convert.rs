@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, ListenerTls, Retry,
+    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, ListenerTls, Retry, RetryDelivery,
     Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
@@ -167,9 +167,10 @@ fn policy(retry: &Retry) -> Policy {
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_retention_ms: retry.dead_letters.retention.map(ms),
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
-        lane: retry.lane != LaneChoice::Off,
-        in_place: retry.lane == LaneChoice::InPlace || retry.order.mode == OrderMode::Partition,
-        inference: matches!(retry.lane, LaneChoice::Auto | LaneChoice::InPlace),
+        lane: retry.delivery != RetryDelivery::Off,
+        in_place: retry.delivery == RetryDelivery::InPlace
+            || retry.order.mode == OrderMode::Partition,
+        inference: matches!(retry.delivery, RetryDelivery::Auto | RetryDelivery::InPlace),
         crash_limit: retry.crash_limit,
         isolation_timeout_ms: ms(retry.isolation_timeout),
         in_place_limit: retry.in_place_limit,
@@ -254,9 +255,9 @@ mod tests {
     fn inference_rules_depend_on_lane_and_group_rule() {
         let text = "retry: {crash_limit: 5, isolation_timeout: 2s}
 groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back: retry},
-         {match: place, lane: in-place, crash_limit: 1,
-          order: {mode: partition, interval: 50ms}}, {match: topic, lane: retry-topic},
-         {match: off, lane: off}]";
+         {match: place, delivery: in-place, crash_limit: 1,
+          order: {mode: partition, interval: 50ms}}, {match: topic, delivery: topic},
+         {match: off, delivery: off}]";
         let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
         let of = |group: &str| {
             let policy = policies.of(&group.into());

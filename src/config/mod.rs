@@ -31,9 +31,9 @@ use serde::Serialize;
 
 pub use parts::{
     AdminConfig, Backoff, BindMode, DeadLetterRule, DeadLetters, DrainConfig, DrainMode,
-    ElapsedLimit, Ephemeral, GroupRule, HostPort, JournalConfig, LaneChoice, LimitsConfig,
-    ListenerConfig, ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig, MetricsBound,
-    NamesConfig, Order, Payloads, ProduceDurability, Retry, Rewind, TokenOnLoopback, TopicConfig,
+    ElapsedLimit, Ephemeral, GroupRule, HostPort, JournalConfig, LimitsConfig, ListenerConfig,
+    ListenerSasl, ListenerTls, LogConfig, MaskKeys, MembershipConfig, MetricsBound, NamesConfig,
+    Order, Payloads, ProduceDurability, Retry, RetryDelivery, Rewind, TokenOnLoopback, TopicConfig,
     TopicKeys, TopicsConfig, UpstreamConfig, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;

@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_one_slip_away() {
-        let known = ["levels", "lane", "max_reconsume_times", "dead_letters"];
+        let known = ["levels", "delivery", "max_reconsume_times", "dead_letters"];
         assert_eq!(nearest("level", &known), Some("levels"));
-        assert_eq!(nearest("lnae", &known), Some("lane"));
+        assert_eq!(nearest("delviery", &known), Some("delivery"));
         assert_eq!(nearest("max_reconsume", &known), Some("max_reconsume_times"));
         assert_eq!(nearest("max_reconsumes_time", &known), Some("max_reconsume_times"));
         assert_eq!(nearest("colour", &known), None);

@@ -92,7 +92,7 @@ pub enum ImportOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadImport {
     /// Without a retry topic the record would never be delivered.
-    #[error("the group has no retry topic here (lane: off)")]
+    #[error("the group has no retry topic here (delivery: off)")]
     NoLane,
     #[error("its delay is longer than 366 days")]
     DelayTooLong,

@@ -279,7 +279,7 @@ fn exports_and_imports_losing_or_doubling_records_are_refused() {
 #[test]
 fn refused_imports_stay_with_the_source() {
     let (source, files) = (Server::with(HOURS), Files::new());
-    let target = Server::with("groups: [{match: off, lane: off}]");
+    let target = Server::with("groups: [{match: off, delivery: off}]");
     source.client().nack("off", "orders-0@1", Rec::new("x"));
     source.client().nack("shop", "orders-0@2", Rec::new("x"));
     files.take(&source);
@@ -288,7 +288,7 @@ fn refused_imports_stay_with_the_source() {
     let receipt = files.at("receipt").display().to_string();
     std::fs::write(&receipt, &output.stdout).unwrap();
     let told = lines(&receipt);
-    assert!(told[1]["why"].as_str().unwrap().contains("lane: off"), "{told:?}");
+    assert!(told[1]["why"].as_str().unwrap().contains("delivery: off"), "{told:?}");
     let said = did(&source, &["export", "--end", &receipt, "--execute"]);
     assert!(said.contains("1 were refused there") && said.contains("1 ended"), "{said}");
     let drain = source.json("/drain");

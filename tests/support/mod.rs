@@ -69,7 +69,7 @@ pub fn in_front_of_a_cluster(test: fn()) {
 /// through is unknown there. It has no retry topics, like any cluster.
 const BEHIND: &str = "node_id: 1000\n\
     names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}\n\
-    retry: {lane: off}\n\
+    retry: {delivery: off}\n\
     membership: {initial_rebalance_delay: 0s}";
 
 /// A running sidecar.

@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
     ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, RequestHeader,
 };
 use kafka_protocol::protocol::{Decodable, HeaderVersion, Request as Api};
-use reprise::config::LaneChoice;
+use reprise::config::RetryDelivery;
 use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, records};
 
@@ -244,14 +244,14 @@ fn an_unattributed_fetch_session_lasts_until_its_member_joins() {
 
 #[test]
 fn an_unwatched_groups_fetch_session_lasts_until_it_is_watched() {
-    let mut house = House::with("retry: {lane: off}");
+    let mut house = House::with("retry: {delivery: off}");
     filled(&house, 1, 1);
     let mut member = house.member(1);
     let begins = whole(1, 0).with_session_epoch(0);
     member.client.leader("orders").call(12, &begins);
     assert_eq!(house.exchanges().pop().unwrap().request, begins);
     assert!(passes(&house, member.client.leader("orders"), &goes_on(1)));
-    house.sidecar.reload_with(|config| config.retry.lane = LaneChoice::Auto);
+    house.sidecar.reload_with(|config| config.retry.delivery = RetryDelivery::Auto);
     assert!(!passes(&house, member.client.leader("orders"), &goes_on(2)));
 }
 

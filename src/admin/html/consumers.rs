@@ -116,8 +116,8 @@ fn suspects(explained: &GroupExplanation) -> Markup {
     html! {
         @if !explained.watched {
             p.empty {
-                "Lost deliveries are not looked at in this group: " code { "retry.lane" }
-                " is retry-topic. Set it to auto to find records that end their consumers."
+                "Lost deliveries are not looked at in this group: " code { "retry.delivery" }
+                " is topic. Set it to auto to find records that end their consumers."
             }
         } @else if explained.suspects.is_empty() && explained.alone.is_empty() {
             p.empty {

@@ -42,7 +42,7 @@ pub struct GroupExplanation {
     /// Every key of `retry` in force; left out where only one record is asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleView>,
-    /// Failures are inferred (`retry.lane`).
+    /// Failures are inferred (`retry.delivery`).
     pub watched: bool,
     /// The breaker's state, in words.
     pub breaker: String,

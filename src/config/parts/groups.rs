@@ -11,7 +11,7 @@ use crate::retry::UNLIMITED;
 
 /// Keys of `retry` that apply to a whole group, so a rule with a topic cannot have them.
 const OF_THE_GROUP: [&str; 10] = [
-    "lane",
+    "delivery",
     "breaker",
     "consume_timeout",
     "crash_limit",

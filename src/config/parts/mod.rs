@@ -23,7 +23,7 @@ pub use login::ListenerSasl;
 pub use process::{
     DrainConfig, DrainMode, Ephemeral, JournalConfig, LogConfig, MetricsBound, NamesConfig,
 };
-pub use retry::{DeadLetters, LaneChoice, Order, Retry, Rewind};
+pub use retry::{DeadLetters, Order, Retry, RetryDelivery, Rewind};
 pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
 pub use topic_rule::{DeadLetterRule, ElapsedLimit, TopicKeys};

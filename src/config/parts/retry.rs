@@ -21,12 +21,12 @@ const RETENTION_DAYS_MAX: u32 = 3_650;
 /// The way in which retries are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LaneChoice {
+pub enum RetryDelivery {
     /// Chosen by the subscriptions of the group's members.
     #[default]
     Auto,
     /// Through the group's retry topic. Only nacks count as failures.
-    RetryTopic,
+    Topic,
     /// In place: the record's partition waits, then its fetches return the record again.
     InPlace,
     /// No retries, no retry topic and no failure detection.
@@ -110,7 +110,7 @@ pub struct Retry {
     #[serde(serialize_with = "rate_or_unlimited")]
     pub rate: Option<u32>,
     /// The way in which retries are delivered.
-    pub lane: LaneChoice,
+    pub delivery: RetryDelivery,
     /// Time after which a delivery times out.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
@@ -144,7 +144,7 @@ impl Default for Retry {
             max_reconsume_times: MAX_RECONSUME_TIMES,
             max_elapsed: None,
             rate: None,
-            lane: LaneChoice::Auto,
+            delivery: RetryDelivery::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
             crash_limit: CRASH_LIMIT,
             isolation_timeout: Duration::from_millis(ISOLATION_TIMEOUT_MS),
@@ -173,13 +173,13 @@ impl Retry {
         let mut retry = self.read_ladder(s);
         let rate = or_unlimited(int(1..=1_000_000));
         s.take("rate", &mut retry.rate, rate);
-        let lanes = [
-            ("auto", LaneChoice::Auto),
-            ("retry-topic", LaneChoice::RetryTopic),
-            ("in-place", LaneChoice::InPlace),
-            ("off", LaneChoice::Off),
+        let ways = [
+            ("auto", RetryDelivery::Auto),
+            ("topic", RetryDelivery::Topic),
+            ("in-place", RetryDelivery::InPlace),
+            ("off", RetryDelivery::Off),
         ];
-        s.take("lane", &mut retry.lane, choice(&lanes));
+        s.take("delivery", &mut retry.delivery, choice(&ways));
         s.take("consume_timeout", &mut retry.consume_timeout, duration(SECOND..=HOUR * 24));
         retry.read_inference(s);
         retry.read_order(s.section("order"));
@@ -188,27 +188,27 @@ impl Retry {
         retry
     }
 
-    /// `order.mode: partition` needs a lane that may retry in place. Unlimited retries need `lane:
+    /// `order.mode: partition` needs a delivery that may be in place. Unlimited retries need `delivery:
     /// in-place` or an order mode.
     fn check_order(&self, s: &mut Section<'_>) {
-        let watched = matches!(self.lane, LaneChoice::Auto | LaneChoice::InPlace);
+        let watched = matches!(self.delivery, RetryDelivery::Auto | RetryDelivery::InPlace);
         if self.order.mode == OrderMode::Partition && !watched {
             s.problem(
-                if s.has("order") { "order" } else { "lane" },
-                "with order.mode: partition a record waits in its own place: lane must be auto or \
+                if s.has("order") { "order" } else { "delivery" },
+                "with order.mode: partition a record waits in its own place: delivery must be auto or \
                  in-place",
             );
         }
         if self.max_reconsume_times != UNLIMITED {
             return;
         }
-        if self.lane != LaneChoice::InPlace && self.order.mode == OrderMode::Off {
-            let keys = ["max_reconsume_times", "lane", "order"];
+        if self.delivery != RetryDelivery::InPlace && self.order.mode == OrderMode::Off {
+            let keys = ["max_reconsume_times", "delivery", "order"];
             let key = keys.into_iter().find(|key| s.has(key)).unwrap_or("max_reconsume_times");
             s.problem(
                 key,
                 "max_reconsume_times: unlimited is for groups whose records wait in their own \
-                 place (lane: in-place, or order.mode); elsewhere give a number",
+                 place (delivery: in-place, or order.mode); elsewhere give a number",
             );
         } else if s.has("max_reconsume_times") {
             s.warn(

@@ -76,7 +76,7 @@ fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, GroupRules>) {
         match change {
             RuleChange::NoLane => tracing::warn!(
                 %group, waiting,
-                "R0506 the group has no retry topic any more (retry.lane: off): its retries wait \
+                "R0506 the group has no retry topic any more (retry.delivery: off): its retries wait \
                  until it has one again"
             ),
             RuleChange::NoRule(was, now) => tracing::warn!(

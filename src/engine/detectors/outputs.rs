@@ -120,7 +120,7 @@ fn log_let_go(group: &GroupId, partition: &TopicPartition, offsets: &[i64], has_
         tracing::warn!(
             %group, %partition, records, ?first,
             "R0516 the partition no longer waits for its failed records, and the group has no \
-             retry topic (lane: off): only a member that starts at the committed offset gets them \
+             retry topic (delivery: off): only a member that starts at the committed offset gets them \
              again"
         );
     }

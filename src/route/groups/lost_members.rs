@@ -44,7 +44,7 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTaker {
     /// The group has no retry topic.
-    #[error("the group has no retry topic here (retry.lane: off, or its name is taken)")]
+    #[error("the group has no retry topic here (retry.delivery: off, or its name is taken)")]
     NoLane,
     /// The embedded coordinator has no member of the group.
     #[error("the group has no members")]

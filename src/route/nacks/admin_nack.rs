@@ -46,7 +46,7 @@ pub struct AdminNack {
 #[derive(Debug, thiserror::Error)]
 pub enum PostRefusal {
     /// The group has no retry topic.
-    #[error("the group {0:?} has no retries here (retry.lane: off)")]
+    #[error("the group {0:?} has no retries here (retry.delivery: off)")]
     NoLane(String),
     /// No member would receive the retry.
     #[error(

@@ -208,7 +208,7 @@ fn topic_ids_of_the_sidecar_are_known_before_any_metadata() {
 }
 
 fn a_group_without_a_lane_is_assigned_no_retry_partition() {
-    let server = Server::with("groups: [{match: shop, lane: off}]");
+    let server = Server::with("groups: [{match: shop, delivery: off}]");
     server.client().create("orders", 4);
     let mut a = member(&server);
     a.enter();

@@ -189,7 +189,7 @@ fn an_odd_group_name_gives_one_retry_topic_name_everywhere() {
 }
 
 fn a_group_without_a_lane_has_no_retry_topic() {
-    let config = "groups: [{match: shop, lane: off}]\ntopics: {auto_create: false}";
+    let config = "groups: [{match: shop, delivery: off}]\ntopics: {auto_create: false}";
     let server = Server::with(config);
     let mut client = server.client();
     let unknown = ResponseError::UnknownTopicOrPartition.code();

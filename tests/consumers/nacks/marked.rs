@@ -211,7 +211,7 @@ fn records_named_by_one_commit_are_bounded_in_memory() {
 }
 
 fn a_group_without_retries_gets_its_commit_marker_refused() {
-    let server = Server::with("retry: {lane: off}");
+    let server = Server::with("retry: {delivery: off}");
     server.client().create("orders", 1);
     let mut member = Member::new(&server, "shop", &["orders"]);
     member.join(&[("orders", 1)]);

@@ -96,7 +96,7 @@ fn without_a_way_back_only_the_dead_letters_are_taken() {
 }
 
 fn a_nack_without_retry_subscribers_is_parked_by_configuration() {
-    let (server, _member) = shop("retry: {levels: 20ms, lane: retry-topic}", &["orders"]);
+    let (server, _member) = shop("retry: {levels: 20ms, delivery: topic}", &["orders"]);
     assert_eq!(told(&server, ("orders", 0, 1), &json!({})).0, 200);
     until("it is due", || server.json("/api/v1/groups/shop")["parked"] == 1);
 }
@@ -143,8 +143,8 @@ fn an_invalid_admin_nack_is_refused_with_the_reason() {
 }
 
 fn a_group_that_is_passed_through_has_no_retries() {
-    let (server, _member) = shop("retry: {lane: off}", &["orders"]);
+    let (server, _member) = shop("retry: {delivery: off}", &["orders"]);
     let (status, refused) = told(&server, ("orders", 0, 1), &json!({"dlq": true}));
     let says = refused["error"].as_str().unwrap();
-    assert!(status == 409 && says.contains("retry.lane: off"), "{refused}");
+    assert!(status == 409 && says.contains("retry.delivery: off"), "{refused}");
 }

@@ -1,6 +1,6 @@
 //! Attribution of a Fetch to a member. An unattributed reader is never cut and never held.
 
-use reprise::config::LaneChoice;
+use reprise::config::RetryDelivery;
 use reprise::model::{GroupId, TopicName};
 use reprise::route::clients::client_address::ClientAddress;
 use reprise::route::clients::conn::Conn;
@@ -320,14 +320,14 @@ fn a_reader_without_a_group_is_never_cut() {
 }
 
 fn a_retry_topic_subscriber_has_a_lane_unless_in_place() {
-    let mut server = Server::with("retry: {lane: auto}");
+    let mut server = Server::with("retry: {delivery: auto}");
     server.client().create("orders", 1);
     let shop = joined(&server, "shop", &["orders", "reprise.retry.shop"]);
     bind(&server, 1, &[&shop]);
     let known = conn(Some(1), None);
     let has_lane = |server: &Server| owner(server, &known, &["orders"]).map(|(.., lane)| lane);
     assert_eq!(has_lane(&server), Some(true));
-    server.reload_with(|config| config.retry.lane = LaneChoice::InPlace);
+    server.reload_with(|config| config.retry.delivery = RetryDelivery::InPlace);
     assert_eq!(has_lane(&server), Some(false));
 }
 
@@ -338,13 +338,13 @@ fn a_group_without_inference_is_neither_watched_nor_counted() {
     bind(&server, 1, &[&member]);
     let known = conn(Some(1), None);
     let before = unattributed(&server);
-    for lane in [LaneChoice::Off, LaneChoice::RetryTopic] {
-        server.reload_with(|config| config.retry.lane = lane);
+    for lane in [RetryDelivery::Off, RetryDelivery::Topic] {
+        server.reload_with(|config| config.retry.delivery = lane);
         assert_eq!(owner(&server, &known, &["orders"]), None, "{lane:?}");
         member.client.fetch("orders", 0, 0, 0);
         assert_eq!(unattributed(&server), before);
     }
-    server.reload_with(|config| config.retry.lane = LaneChoice::Auto);
+    server.reload_with(|config| config.retry.delivery = RetryDelivery::Auto);
     assert!(is_of(owner(&server, &known, &["orders"]), &member));
 }
 

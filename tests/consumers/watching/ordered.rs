@@ -6,7 +6,7 @@ use kafka_protocol::messages::DeleteRecordsRequest;
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
-use reprise::config::LaneChoice;
+use reprise::config::RetryDelivery;
 use reprise::retry::OrderMode;
 use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, records};
@@ -303,12 +303,12 @@ fn a_withheld_reset_redelivers_no_settled_record() {
 }
 
 /// Turns the order off, so that no partition waits.
-fn turned_off(lane: LaneChoice) -> impl Fn(&mut reprise::config::Config) {
-    move |config| (config.retry.lane, config.retry.order.mode) = (lane, OrderMode::Off)
+fn turned_off(lane: RetryDelivery) -> impl Fn(&mut reprise::config::Config) {
+    move |config| (config.retry.delivery, config.retry.order.mode) = (lane, OrderMode::Off)
 }
 
 fn leaving_order_mode_neither_waits_nor_loses_records() {
-    for lane in [LaneChoice::RetryTopic, LaneChoice::Auto] {
+    for lane in [RetryDelivery::Topic, RetryDelivery::Auto] {
         for restarts in [false, true] {
             let (mut server, mut member) = shop(&rules("", ""));
             assert_eq!(member.commit("orders", 0, 1), 0);
@@ -343,11 +343,11 @@ fn a_group_without_retries_waits_for_nothing() {
         nack(&mut member);
         assert_eq!(member.commit("orders", 0, 4), 0);
         if restarts {
-            server.restart_with(turned_off(LaneChoice::Off));
+            server.restart_with(turned_off(RetryDelivery::Off));
             member.client = server.client();
             member.join(PARTITIONS);
         } else {
-            server.reload_with(turned_off(LaneChoice::Off));
+            server.reload_with(turned_off(RetryDelivery::Off));
         }
         assert_eq!(member.position_of("orders", 0), FAILED, "who begins anew is given it again");
         assert_eq!(read(&mut member, 1, 400), [1, 2, 3]);

@@ -129,13 +129,13 @@ pub(crate) const Q14: Row = Row {
     id: "Q14",
     theirs: "Broadcasting: a failure is dropped, and an empty retry topic is made.",
     ours: "A consumer without a group is given what it asks for, counted, and nothing is made. A \
-           group with `lane: off` has no retry topic: what names it is refused and counted.",
+           group with `delivery: off` has no retry topic: what names it is refused and counted.",
     stands: Comparison::Differs("a refusal is seen, a dropped failure is not"),
 };
 
 #[test]
 fn q14_groups_without_a_lane_retry_and_create_nothing() {
-    let off = "groups: [{match: off, lane: off}]";
+    let off = "groups: [{match: off, delivery: off}]";
     let server = Server::told(&(LONG_SESSIONS.to_owned() + off));
     let mut reader = server.client();
     reader.create("orders", 1);

@@ -10,7 +10,7 @@ mod users;
 use std::path::Path;
 use std::time::Duration;
 
-use reprise::config::{Config, ConfigError, LaneChoice, SAMPLE};
+use reprise::config::{Config, ConfigError, RetryDelivery, SAMPLE};
 
 fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
     env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
@@ -51,7 +51,7 @@ fn an_empty_file_is_the_defaults() {
 fn the_effective_configuration_loads_to_itself() {
     let text = "listen: [{address: '[::1]:0', advertised: k:9092, group: shop}]\n\
                 groups: [{match: 'shop*', levels: 1s 2s, rate: 5, max_elapsed: 3h,\
-                          lane: in-place, max_reconsume_times: unlimited,\
+                          delivery: in-place, max_reconsume_times: unlimited,\
                           dead_letters: {keep: false, max_bytes: 5GiB}},\
                          {match: 'shop*', topic: 'a*', max_elapsed: unlimited,\
                           backoff: {initial: 1s, factor: 1.5, jitter: 0.25}},\
@@ -67,11 +67,11 @@ fn the_effective_configuration_loads_to_itself() {
 fn a_rule_inherits_unset_values_from_retry() {
     let config = good(
         "groups:\n  - match: shop\n    max_reconsume_times: 5\n\
-         retry: {levels: [1s, 2s], lane: off}\n",
+         retry: {levels: [1s, 2s], delivery: off}\n",
     );
     let rule = &config.groups[0];
     assert_eq!((rule.pattern.as_str(), rule.retry.max_reconsume_times), ("shop", 5));
-    assert_eq!(rule.retry.lane, LaneChoice::Off);
+    assert_eq!(rule.retry.delivery, RetryDelivery::Off);
     assert_eq!(rule.retry.levels, config.retry.levels);
 }
 
@@ -96,9 +96,9 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     ("retry: {rate: 0}\n", "1:15", "from 1 to 1000000"),
     (
-        "groups: [{match: a, topic: b, lane: off}]\n",
-        "1:37",
-        "lane: is the whole group's; write it in a rule without topic",
+        "groups: [{match: a, topic: b, delivery: off}]\n",
+        "1:41",
+        "delivery: is the whole group's; write it in a rule without topic",
     ),
     (
         "groups: [{match: a, topic: b, dead_letters: {max_bytes: 5MiB}}]\n",
@@ -245,7 +245,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "leave keep at true",
     ),
     ("retry: {dead_letters: {upstream_topic: 3.5}}\n", "1:40", "or off"),
-    ("retry: {lane: virtual}\n", "1:15", "one of auto, retry-topic, in-place, off"),
+    ("retry: {delivery: virtual}\n", "1:19", "one of auto, topic, in-place, off"),
     ("retry: {crash_limit: 0}\n", "1:22", "a whole number from 1 to 100"),
     ("retry: {isolation_timeout: 11m}\n", "1:28", "a duration from 10ms to 10m"),
     ("retry: {breaker: on}\n", "1:18", "expected ratio, window and min, or off"),
@@ -254,7 +254,11 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {in_place_limit: 0}\n", "1:25", "a whole number from 1 to 100000"),
     ("retry: {on_seek_back: judge}\n", "1:23", "one of observe, retry"),
     ("retry: {max_reconsume_times: unlimited}\n", "1:30", "whose records wait in their own place"),
-    ("retry: {lane: off, order: {mode: partition}}\n", "1:27", "lane must be auto or in-place"),
+    (
+        "retry: {delivery: off, order: {mode: partition}}\n",
+        "1:31",
+        "delivery must be auto or in-place",
+    ),
     ("retry: {order: {rewind: seek}}\n", "1:25", "one of off, rebalance"),
     ("retry: {order: {interval: 31s}}\n", "1:27", "a duration from 10ms to 30s"),
     ("retry: {order: {mode: strict}}\n", "1:23", "one of off, partition"),
@@ -299,17 +303,17 @@ fn each_kind_of_bad_input_is_refused_at_its_place() {
 
 #[test]
 fn all_problems_are_reported_in_order_with_line_and_caret() {
-    let error = bad("node_id: x\nretry:\n  levels: 1q\n  lanes: auto\nlimits:\n  idle: 3\n");
+    let error = bad("node_id: x\nretry:\n  levels: 1q\n  delivry: auto\nlimits:\n  idle: 3\n");
     let lines: Vec<&str> = error.problems().iter().map(String::as_str).collect();
     assert_eq!(lines.len(), 4, "{error}");
     assert!(lines[1].starts_with("test.yaml:3:11: retry.levels: "), "{error}");
     assert!(lines[1].ends_with("\n  3 |   levels: 1q\n    |           ^"), "{error}");
-    assert!(lines[2].contains("did you mean lane?"), "{error}");
+    assert!(lines[2].contains("did you mean delivery?"), "{error}");
 }
 
 #[test]
 fn flags_win_over_variables_over_the_file_over_defaults() {
-    let text = "retry: {max_reconsume_times: 3, lane: retry-topic}\nlog: {filter: warn}\n";
+    let text = "retry: {max_reconsume_times: 3, delivery: topic}\nlog: {filter: warn}\n";
     let env = pairs(&[
         ("REPRISE_RETRY__MAX_RECONSUME_TIMES", "5"),
         ("REPRISE_LOG__FILTER", "debug"),
@@ -318,7 +322,7 @@ fn flags_win_over_variables_over_the_file_over_defaults() {
     let flags = ["retry.max_reconsume_times=7".to_owned(), "groups=[{match: '*'}]".to_owned()];
     let config = Config::parse("t", text, &env, &flags).unwrap().config;
     assert_eq!(config.retry.max_reconsume_times, 7);
-    assert_eq!(config.retry.lane, LaneChoice::RetryTopic);
+    assert_eq!(config.retry.delivery, RetryDelivery::Topic);
     assert_eq!(config.log.filter, "debug");
     assert_eq!(config.retry.consume_timeout, Duration::from_mins(15));
     assert_eq!(config.groups[0].pattern, "*");

@@ -58,7 +58,7 @@ enum MarkerRefusal {
     Nack(i64, BadNack),
     #[error("the records it names are too many bytes together: name fewer in one commit")]
     TooMuch,
-    #[error("the group has no retries here (retry.lane: off)")]
+    #[error("the group has no retries here (retry.delivery: off)")]
     NoLane,
     #[error("the cluster does not let this client READ the group")]
     Denied,
