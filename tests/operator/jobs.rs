@@ -31,6 +31,9 @@ fn fill(member: &mut Member, orders: i64) {
         let why = if at % 80 == 79 { "bad address" } else { "no stock" };
         let nack = record.header("x-retry-reason", why).header("x-retry-level", "-1");
         member.client.nack("shop", &format!("orders-0@{offset}"), nack);
+        if at % 80 == 79 {
+            assert_eq!(member.heartbeat(), 0);
+        }
     }
     assert_eq!(member.commit("orders", 0, orders), 0);
 }
