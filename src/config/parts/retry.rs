@@ -188,15 +188,15 @@ impl Retry {
         retry
     }
 
-    /// `order.mode: partition` needs a delivery that may be in place. Unlimited retries need `delivery:
-    /// in-place` or an order mode.
+    /// `order.mode: partition` needs a delivery that may be in place. Unlimited retries need
+    /// `delivery: in-place` or an order mode.
     fn check_order(&self, s: &mut Section<'_>) {
         let watched = matches!(self.delivery, RetryDelivery::Auto | RetryDelivery::InPlace);
         if self.order.mode == OrderMode::Partition && !watched {
             s.problem(
                 if s.has("order") { "order" } else { "delivery" },
-                "with order.mode: partition a record waits in its own place: delivery must be auto or \
-                 in-place",
+                "with order.mode: partition a record waits in its own place: delivery must be auto \
+                 or in-place",
             );
         }
         if self.max_reconsume_times != UNLIMITED {

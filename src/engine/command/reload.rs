@@ -76,8 +76,8 @@ fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, GroupRules>) {
         match change {
             RuleChange::NoLane => tracing::warn!(
                 %group, waiting,
-                "R0506 the group has no retry topic any more (retry.delivery: off): its retries wait \
-                 until it has one again"
+                "R0506 the group has no retry topic any more (retry.delivery: off): its retries \
+                 wait until it has one again"
             ),
             RuleChange::NoRule(was, now) => tracing::warn!(
                 %group, waiting, was, now = now.as_deref().unwrap_or("retry"),

@@ -120,8 +120,8 @@ fn log_let_go(group: &GroupId, partition: &TopicPartition, offsets: &[i64], has_
         tracing::warn!(
             %group, %partition, records, ?first,
             "R0516 the partition no longer waits for its failed records, and the group has no \
-             retry topic (delivery: off): only a member that starts at the committed offset gets them \
-             again"
+             retry topic (delivery: off): only a member that starts at the committed offset gets \
+             them again"
         );
     }
 }

@@ -127,7 +127,8 @@ fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
         Some(TopicKind::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),
         None => group.is_some().then(|| BrokerError::InvalidTopic {
             name: name.to_string(),
-            why: "names of this form are retry topics, and this group has none (retry.delivery: off)",
+            why: "names of this form are retry topics, and this group has none (retry.delivery: \
+                  off)",
         }),
     }
 }

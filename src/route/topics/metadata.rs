@@ -251,7 +251,7 @@ async fn one(
         }
         return topic;
     }
-    // A reserved name without a topic (`retry.delivery: off`) is never created as an ordinary topic.
+    // A reserved name without a topic (`retry.delivery: off`) never becomes an ordinary topic.
     let may_create = create && router.config.auto_create && !router.names.is_ours(&resolved);
     if !may_create {
         // A reserved name may have the RocketMQ spelling, which is illegal for a Kafka topic.

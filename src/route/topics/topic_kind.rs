@@ -90,7 +90,7 @@ impl Router {
         self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
-    /// Whether the group has a retry topic: `retry.delivery` is on, and its name is not in conflict.
+    /// Whether the group has a retry topic: `retry.delivery` is not off, and its name is free.
     pub(in crate::route) fn has_lane(&self, group: &GroupId) -> bool {
         self.lane_is_on(group)
             && (self.names.conflicts() == 0
