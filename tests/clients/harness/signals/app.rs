@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Case;
@@ -105,6 +106,8 @@ pub(super) struct Process {
     session_ms: u32,
     dir: PathBuf,
     child: Option<Child>,
+    /// Reads the output of the last start.
+    reader: Option<JoinHandle<()>>,
     /// Number of processes started.
     starts: usize,
     says: Sender<String>,
@@ -127,6 +130,7 @@ impl Process {
             session_ms: case.session_ms,
             dir: trial.dir.clone(),
             child: None,
+            reader: None,
             starts: 0,
             says,
             said,
@@ -153,13 +157,13 @@ impl Process {
             });
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let says = self.says.clone();
-        std::thread::spawn(move || {
+        self.reader = Some(std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
                 if says.send(line).is_err() {
                     return;
                 }
             }
-        });
+        }));
         self.child = Some(child);
     }
 
@@ -168,6 +172,11 @@ impl Process {
         if self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some()) {
             self.start_again();
         }
+        self.lines()
+    }
+
+    /// Returns the lines since the last call.
+    pub(super) fn lines(&self) -> Vec<Line> {
         self.said.try_iter().map(|line| line_of(&line)).collect()
     }
 
@@ -182,12 +191,14 @@ impl Process {
         let _ = child.wait();
     }
 
-    /// Sends SIGTERM; the process has to end.
+    /// Sends SIGTERM; the process has to end. Its last lines are there on return.
     pub(super) fn stop(&mut self) {
         let mut child = self.child.take().unwrap();
         // The process may have ended by itself just now.
         let _ = Command::new("kill").arg(child.id().to_string()).stderr(Stdio::null()).status();
         until(STOP_MAX, "the application ends", || child.try_wait().unwrap().is_some());
+        let reader = self.reader.take().unwrap();
+        until(STOP_MAX, "its output ends", || reader.is_finished());
     }
 }
 

@@ -145,6 +145,8 @@ fn seen_in(case: &Case, mut trial: Trial) -> Observations {
     process.start_again();
     trial.until(&mut process, "the others are done", |trial| trial.has_ended(case));
     process.stop();
+    // A dead letter may be seen before the line of its last try.
+    trial.hear_all(process.lines());
     let left = trial.sidecar.retries();
     assert!(left.is_empty(), "{left:?}");
     trial.seen

@@ -121,14 +121,18 @@ impl Trial {
         while !enough(self) {
             assert!(clock.elapsed() < PATIENCE, "still waiting until {what}: {self:?}");
             std::thread::sleep(LOOK);
-            for line in process.look() {
-                self.hear(line);
-            }
+            self.hear_all(process.look());
             self.see();
         }
     }
 
-    /// Records a line of the application.
+    /// Records lines of the application.
+    pub(super) fn hear_all(&mut self, lines: Vec<Line>) {
+        for line in lines {
+            self.hear(line);
+        }
+    }
+
     fn hear(&mut self, line: Line) {
         let Line { is_done, partition, offset, key } = line;
         assert_eq!(self.orders.get(&key), Some(&(partition, offset)), "{key}");
