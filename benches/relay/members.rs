@@ -31,7 +31,7 @@ static GROUPS: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn run() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let broker = broker(dir.path());
-    let unwatched = Proxy::sidecar_with(broker.addr, &["retry.lane=retry-topic"], None);
+    let unwatched = Proxy::sidecar_with(broker.addr, &["retry.delivery=topic"], None);
     let ways = [Proxy::bare(broker.addr), unwatched, Proxy::sidecar(broker.addr)];
     let mut costs: [Vec<f64>; 3] = Default::default();
     for round in 0..=ROUNDS {
