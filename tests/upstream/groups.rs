@@ -384,12 +384,17 @@ fn a_kip_848_member_keeps_its_dead_letters_over_restarts() {
     assert!(held(&mut a));
 }
 
-/// A coordinator that refuses every OffsetFetch in the whole: `NOT_COORDINATOR` at the top of the
-/// answer, or of each group since version 8.
+/// OffsetFetch 1: the cluster answers `NOT_COORDINATOR` for orders-0.
+const REFUSED_V1: &[u8] =
+    b"\0\0\0\x01\0\x06orders\0\0\0\x01\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\x10";
+
+/// A coordinator that refuses every OffsetFetch in the whole: `NOT_COORDINATOR` at the partitions
+/// of version 1, at the top of the answer, or of each group since version 8.
 fn refuses_offsets(mut stream: TcpStream, behind: SocketAddr) {
     let mut behind = TcpStream::connect(behind).unwrap();
     while let Some(asked) = request(&mut stream) {
         let body: &[u8] = match (asked.frame[1], asked.frame[3]) {
+            (9, 1) => REFUSED_V1,
             (9, 2) => &[0, 0, 0, 0, 0, 16],
             (9, 3..=5) => &[0, 0, 0, 0, 0, 0, 0, 0, 0, 16],
             (9, 6..=7) => &[0, 0, 0, 0, 0, 1, 0, 16, 0],
@@ -416,7 +421,7 @@ fn a_refused_offset_fetch_passes_without_retry_offsets() {
     let server = Server::in_front_of(addr, "");
     let mut client = server.client();
     let names = ["orders", "reprise.retry.shop"];
-    for version in 2..=9 {
+    for version in 1..=9 {
         let mut request = OffsetFetchRequest::default();
         if version < 8 {
             let topic = |name: &str| {
@@ -426,7 +431,13 @@ fn a_refused_offset_fetch_passes_without_retry_offsets() {
             request.group_id = s("shop");
             request.topics = Some(names.map(topic).to_vec());
             let told = client.call(version, &request);
-            assert_eq!((told.error_code, told.topics), (16, Vec::new()), "v{version}");
+            let topics: Vec<&str> = told.topics.iter().map(|topic| topic.name.as_str()).collect();
+            if version < 2 {
+                assert_eq!(topics, ["orders"]);
+                assert_eq!(told.topics[0].partitions[0].error_code, 16);
+            } else {
+                assert_eq!((told.error_code, topics.len()), (16, 0), "v{version}");
+            }
         } else {
             let topic = |name: &str| {
                 let topic = OffsetFetchRequestTopics::default().with_name(s(name));

@@ -24,6 +24,8 @@ use crate::wire::{RequestHead, ResponseError};
 
 /// First version with several groups in one request (KIP-709).
 const BATCHED_SINCE: i16 = 8;
+/// First version with an error for the whole request.
+const ERROR_SINCE: i16 = 2;
 
 /// Bound of the wait until the engine has recorded the cluster's offsets.
 const NOTING: Duration = Duration::from_secs(5);
@@ -189,6 +191,13 @@ async fn begins_anew(
     }
 }
 
+/// Whether the cluster refused the whole request. Version 1 has that error at each partition.
+fn is_refused(version: i16, response: &OffsetFetchResponse) -> bool {
+    let mut partitions = response.topics.iter().flat_map(|topic| &topic.partitions).peekable();
+    let is_in_parts = version < ERROR_SINCE && partitions.peek().is_some();
+    response.error_code != 0 || is_in_parts && partitions.all(|one| one.error_code != 0)
+}
+
 /// In front of a cluster: its offsets come from the cluster, and ours are added to the answer.
 pub(in crate::route) async fn relayed(
     router: &Router,
@@ -205,7 +214,7 @@ pub(in crate::route) async fn relayed(
         }
         let as_of = router.positions.as_of();
         let mut response = link.call(head, &request).await?;
-        if response.error_code != 0 {
+        if is_refused(head.version, &response) {
             return Ok(response);
         }
         let told = response.topics.iter().flat_map(|topic| {
