@@ -190,13 +190,12 @@ impl Detector {
         self.kept_suspects = Some(record);
     }
 
-    /// Whether the group may be forgotten: it has no member, no Fetch lately, and nothing in the
-    /// journal.
+    /// Whether the group may be forgotten: it has no member, no Fetch lately, nothing in the
+    /// journal, and no entry that a commit still has to pass.
     pub fn is_idle(&self, now: Moment) -> bool {
         self.standings.is_empty()
-            && self.windows.values().all(|window| window.kept.is_idle())
+            && self.windows.values().all(|window| window.kept.is_idle() && window.nacked.is_empty())
             && self.kept_suspects.is_none()
-            && !self.is_needed()
             && now.mono.since(self.asked_at) > IDLE_MS
     }
 

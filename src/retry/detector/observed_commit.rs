@@ -41,9 +41,4 @@ impl Detector {
         window.passed_over = 0..0;
         self.drop_suspects(now, of, i64::MIN..i64::MAX);
     }
-
-    /// Whether the detector knows more than a new one would: entries that no commit has passed.
-    pub fn is_needed(&self) -> bool {
-        self.windows.values().any(|window| !window.nacked.is_empty())
-    }
 }

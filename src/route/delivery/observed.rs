@@ -132,17 +132,14 @@ impl Router {
         self.all_seen(group, self.origin_offsets(offsets).map(of).collect());
     }
 
-    /// A commit from outside the group resets its offsets.
-    pub(in crate::route) fn offset_resets(
-        &self,
-        offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
-    ) -> Vec<GroupObservation> {
-        let of = |(partition, offset)| GroupObservation::Reset { partition, offset };
-        self.origin_offsets(offsets).map(of).collect()
-    }
-
     /// Records an offset reset.
-    pub(in crate::route) fn was_reset(&self, group: &GroupId, resets: Vec<GroupObservation>) {
+    pub(in crate::route) fn was_reset(
+        &self,
+        group: &GroupId,
+        offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
+    ) {
+        let of = |(partition, offset)| GroupObservation::Reset { partition, offset };
+        let resets: Vec<_> = self.origin_offsets(offsets).map(of).collect();
         // Creates the detector: the group may have no reader yet, and tracking starts with the
         // reset.
         if !resets.is_empty() && self.detector_of(group).is_some() {

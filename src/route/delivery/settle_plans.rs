@@ -106,7 +106,7 @@ impl Router {
         };
         match self.engine.settle(request).await {
             // `None`: another Fetch with the same plan has settled it.
-            Ok(Some(_) | None) => true,
+            Ok(_) => true,
             Err(error) => {
                 tracing::warn!(
                     %group, %partition, offset, %error,

@@ -20,8 +20,8 @@ use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, NamedPartition, RefusedPartitions, commit_result, is_marked, is_ours,
-    may_commit, may_here, own_parts, part, passes_nacks, storable,
+    CommitDeadline, NamedPartition, RefusedPartitions, commit_result, is_marked, may_commit,
+    may_here, own_parts, part, passes_nacks, storable,
 };
 use crate::route::transactions::pending_transactions::{CommitRefusal, TransactionCommit};
 use crate::route::{Router, code};
@@ -212,7 +212,7 @@ pub(in crate::route) async fn relayed(
     }
     let ours = own_parts(router, &group, &plain);
     let mut theirs = request.clone();
-    theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
+    theirs.topics.retain(|topic| !router.is_own(&topic_of(&topic.name)));
     let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
     let response = if asks_nothing && !ours.is_empty() {
         if let Some(error) = may_commit(router, conn, link, head, &plain).await? {

@@ -43,7 +43,7 @@ use crate::wire::{RequestHead, ResponseError};
 
 pub(in crate::route) use marked::{RefusedPartitions, is_marked};
 pub(in crate::route) use relayed::{
-    NamedPartition, commit_result, is_ours, may_commit, own_parts, passes_nacks, relayed,
+    NamedPartition, commit_result, may_commit, own_parts, passes_nacks, relayed,
 };
 
 /// Bound of a commit's wait for the nacks it passes and for the disk.
@@ -90,18 +90,12 @@ pub(in crate::route) async fn answer(
     // Lowers offsets to a record that is withheld, or still to be retried in place.
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
-    let resets = resets(router, &request, stored_in(&parts));
     let acknowledged =
         deadline.bounds(acknowledge_retries(router, &group, parts.iter().flatten())).await;
     let storing = store(router, &group, parts.iter().flatten(), || committer.may(&request));
     let stored = deadline.bounds(storing).await;
     if stored.is_ok() {
-        if resets.is_empty() {
-            router.commit_stored(&group, stored_in(&parts));
-        } else {
-            // A commit from outside the group is an offset reset: no record was processed.
-            router.was_reset(&group, resets);
-        }
+        note_stored(router, &group, &request, stored_in(&parts));
         router
             .report_progress(&group, parts.iter().flatten().filter_map(CommitPart::with_metadata));
     } else if let Err(error) = committer.may(&request) {
@@ -371,13 +365,19 @@ impl Router {
     }
 }
 
-/// The offset resets of a commit without a member id; empty for a commit of a member.
-fn resets(
+/// Reports the stored offsets of a commit to the group's failure detector.
+fn note_stored(
     router: &Router,
+    group: &GroupId,
     request: &OffsetCommitRequest,
     offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
-) -> Vec<GroupObservation> {
-    if request.member_id.is_empty() { router.offset_resets(offsets) } else { Vec::new() }
+) {
+    if request.member_id.is_empty() {
+        // A commit from outside the group is an offset reset: no record was processed.
+        router.was_reset(group, offsets);
+    } else {
+        router.commit_stored(group, offsets);
+    }
 }
 
 /// The offsets that are stored.

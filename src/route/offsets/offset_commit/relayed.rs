@@ -12,13 +12,13 @@ use kafka_protocol::messages::{
 
 use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::retry::detector::GroupObservation;
 use crate::route::clients::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offsets::commit_part::CommitPart;
 use crate::route::offsets::offset_commit::marked::{self, RefusedPartitions};
 use crate::route::offsets::offset_commit::{
-    CommitDeadline, acknowledge_retries, offsets, part, refusal, resets, respond, store, unrefused,
+    CommitDeadline, acknowledge_retries, note_stored, offsets, part, refusal, respond, store,
+    unrefused,
 };
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -67,7 +67,7 @@ pub(in crate::route) async fn relayed(
     }
     let mut ours = own_parts(router, &group, &request);
     let mut theirs = request.clone();
-    theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
+    theirs.topics.retain(|topic| !router.is_own(&topic_of(&topic.name)));
     without(&mut theirs, &mut ours, &refused);
     // The cluster answers a topic without partitions with nothing, which proves no permission.
     let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
@@ -78,7 +78,6 @@ pub(in crate::route) async fn relayed(
         let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
     } else {
-        let resets = named_resets(router, &theirs);
         let mut response = link.call(head, &theirs).await?;
         let refusal = match verdict(&response) {
             MemberVerdict::Accepted => None,
@@ -86,7 +85,7 @@ pub(in crate::route) async fn relayed(
             MemberVerdict::Unknown => may_commit(router, conn, link, head, &request).await?,
         };
         stored(router, &deadline, &group, &theirs, &mut response).await;
-        report_to_detector(router, &group, &key, (&theirs, resets), &response);
+        report_to_detector(router, &group, &key, &theirs, &response);
         (response, refusal)
     };
     match refusal {
@@ -149,10 +148,6 @@ async fn settle_passed(
     Ok(())
 }
 
-pub(in crate::route) fn is_ours(router: &Router, topic: &TopicName) -> bool {
-    router.is_own(topic)
-}
-
 /// The request's partitions in our topics.
 pub(in crate::route) fn own_parts(
     router: &Router,
@@ -162,7 +157,7 @@ pub(in crate::route) fn own_parts(
     let mut ours = BTreeMap::new();
     for topic in &request.topics {
         let name = topic_of(&topic.name);
-        if is_ours(router, &name) {
+        if router.is_own(&name) {
             let part = |asked| part(router, group, &name, asked);
             let parts = topic.partitions.iter();
             ours.extend(parts.map(|asked| ((name.clone(), asked.partition_index), part(asked))));
@@ -327,26 +322,12 @@ async fn stored(
     }
 }
 
-/// The offset resets of a commit without a member, by the partition of the request.
-type NamedResets = Vec<(NamedPartition, Vec<GroupObservation>)>;
-
-/// The resets if the cluster stores the offsets; their former offsets are known only before.
-fn named_resets(router: &Router, asked: &OffsetCommitRequest) -> NamedResets {
-    if !asked.member_id.is_empty() {
-        return NamedResets::new();
-    }
-    let reset = |offset: (TopicName, i32, i64)| {
-        ((offset.0.clone(), offset.1), resets(router, asked, [offset]))
-    };
-    offsets(asked).map(reset).collect()
-}
-
 /// Reports the stored and the refused offsets to the group's failure detector.
 fn report_to_detector(
     router: &Router,
     group: &GroupId,
     key: &MemberId,
-    (asked, resets): (&OffsetCommitRequest, NamedResets),
+    asked: &OffsetCommitRequest,
     response: &OffsetCommitResponse,
 ) {
     let mut codes = BTreeMap::new();
@@ -358,13 +339,7 @@ fn report_to_detector(
     let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
     let stored: Vec<_> = offsets(asked).filter(|offset| code(offset) == Some(0)).collect();
     router.transactions.drop_superseded(group, &stored);
-    if asked.member_id.is_empty() {
-        // A commit from outside the group is an offset reset: no record was processed.
-        let stored = resets.into_iter().filter(|(named, _)| codes.get(named) == Some(&0));
-        router.was_reset(group, stored.flat_map(|(_, reset)| reset).collect());
-    } else {
-        router.commit_stored(group, stored);
-    }
+    note_stored(router, group, asked, stored);
     for topic in &asked.topics {
         let name = topic_of(&topic.name);
         let explained = topic.partitions.iter().filter_map(|asked| {
